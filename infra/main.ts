@@ -20,7 +20,7 @@ export const runPostern = async (words: readonly string[]): Promise<number> => {
   } catch (error) {
     const expected = error instanceof Complaint;
     const text = expected ? error.message : (error instanceof Error && error.stack) || toSentence(error);
-    // The message may have names from manifests or clusters.
+    // The message may contain names from manifests or clusters, with control characters for terminals.
     process.stderr.write(`${text.split("\n").map(sanitizeTerminalText).join("\n")}\n`);
     return expected ? error.exitCode : 3;
   }

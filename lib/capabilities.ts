@@ -5,7 +5,7 @@ import type { AccessAnswer, Capabilities, Needs } from "./needs.ts";
 const verbs = ["get", "list", "create", "may", "discover", "https", "http", "aws", "cue"] as const;
 export type CapabilityVerb = (typeof verbs)[number];
 
-/** Wraps capabilities so that every call goes through `answer`, which gets the question and a way to ask it. */
+/** Wraps capabilities: `answer` replaces every call; it gets the arguments, and `ask`, which makes the real call. */
 export const interceptCalls = (
   capabilities: Capabilities,
   answer: (verb: CapabilityVerb, args: readonly unknown[], ask: () => Promise<unknown>) => Promise<unknown>,
@@ -34,7 +34,10 @@ export const bindNeeds = (needs: Needs, capabilities: Capabilities, rule: string
 /** Verbs that may have effects, so that each call counts. */
 const effects: readonly CapabilityVerb[] = ["create", "https", "http", "cue"];
 
-/** Handles a rejection that the rule may never await, because another question failed before. */
+/**
+ * Returns the promise with its rejection marked as handled: the rule may never await it, if another question failed
+ * before.
+ */
 const ignoreRejection = <T>(answer: Promise<T>): Promise<T> => {
   answer.catch(() => {});
   return answer;

@@ -19,7 +19,7 @@ export const computeMillisecondsLeft = (
 
 const createLateFailure = () => new Failure(504, "the rule did not answer in time");
 
-/** Rejects when the time is up: the API server waits no longer. */
+/** Resolves to `answer`, or rejects if that takes longer than `milliseconds`: the API server waits no longer. */
 export const rejectWhenLate = async <T>(
   answer: Promise<T>,
   milliseconds: number,

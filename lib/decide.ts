@@ -27,7 +27,7 @@ export type EvaluateRequest = (
   context: RuleEvaluationContext,
 ) => RuleDecision | Promise<RuleDecision>;
 
-/** An outcome. `refused` and `operations` are the rule's own result, whatever the mode. */
+/** A rule's outcome after its mode is applied; `refused` and the patch's number of `operations` are from before. */
 export interface RuleDecision {
   outcome: ReviewOutcome;
   refused: boolean;
@@ -96,7 +96,7 @@ const concludeVerdict = (
     if (patch.length > 0) outcome.patch = patch;
   } else if (status || patch.length > 0) {
     const [would, what] = status ? ["deny", status.message] : ["change", patch.map(({ path }) => path).join(", ")];
-    // Only the warning names the rule: the API server puts the webhook's name before an audit annotation.
+    // A warning contains the rule's name. An audit annotation gets the webhook's name from the API server.
     if (mode === "warn") outcome.warnings = [`${name} would ${would}: ${what}`, ...warnings];
     else outcome.audit = { ...audit, [`would-${would}`]: what };
   }

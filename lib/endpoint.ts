@@ -40,9 +40,9 @@ export interface EndpointConfig {
 
 /** What a rules' endpoint gets from Lambda or the local server that runs it: keys, capabilities and a log. */
 export interface EndpointHost {
-  /** One or two Ed25519 public keys in base64url, separated by a comma. */
+  /** The Ed25519 public keys that verify callers: one, or two separated by a comma, in base64url. */
   publicKeys: string;
-  /** Required by rules with needs. */
+  /** Opens the capabilities that answer a rule's questions; required by rules with needs. */
   openCapabilities?: OpenCapabilities | undefined;
   writeLogLine(report: AnsweredReviewFacts): void;
 }
@@ -51,7 +51,7 @@ export interface EndpointHost {
 export interface OptionalEndpointFunctions {
   /** Returns the settings of a variant; required for rules with variants. */
   findVariantSettings?: typeof findVariantSettings;
-  /** Required for rules with needs, like `createCapabilitiesFromRecord`. */
+  /** Evaluates a rule within its time limit. Required for rules with needs, as is `createCapabilitiesFromRecord`. */
   evaluateInTime?: typeof evaluateInTime;
   createCapabilitiesFromRecord?: typeof createCapabilitiesFromRecord;
 }
@@ -97,7 +97,10 @@ export const createEndpoint = (
     return turn.call.userAgent.startsWith("ELB-HealthChecker/") ? turn.call.answer(200, "") : undefined;
   };
 
-  /** A wrong key and an unknown rule, phase or variant get the same answer. */
+  /**
+   * Checks the key, rule, phase and variant in a call's path. A wrong key and an unknown rule, phase or variant get
+   * the same answer, a 404.
+   */
   const checkCall = ({ event: turn }: Step) => {
     if (turn.call) {
       const [segment = "", name, phase, variant] = readPath(turn.call.path);
@@ -213,7 +216,7 @@ const answerFailure = (step: Step) => {
 const isPhase = (segment: unknown): segment is Phase => segment === "mutate" || segment === "validate";
 const createNotFound = () => new Failure(404, "there is nothing here");
 
-/** Returns milliseconds. `performance` is a module that Node would have to load at a cold start. */
+/** Returns a clock's milliseconds, to measure durations. Unlike hrtime, `performance` would slow a cold start. */
 const readClock = () => {
   const [seconds, nanoseconds] = process.hrtime();
   return seconds * 1000 + nanoseconds / 1e6;

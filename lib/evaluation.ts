@@ -2,5 +2,8 @@ import { bindNeeds } from "./capabilities.ts";
 import { createEvaluate } from "./decide.ts";
 import { createDraft } from "./patch.ts";
 
-/** Evaluates any rule for one request. A bundle contains only the parts of it that its rule needs. */
+/**
+ * Evaluates any rule for one request, with the code that only some rules need. A bundle contains only the parts of
+ * this code that its rule needs.
+ */
 export const evaluateRule = createEvaluate(createDraft, bindNeeds);

@@ -35,7 +35,7 @@ export const toFailure = (thrown: unknown): Failure => {
 export const getErrorMessage = (thrown: unknown): string => (thrown instanceof Error ? thrown.message : String(thrown));
 
 const describeThrown = (thrown: unknown): string => {
-  // Node's message describes code, which doesn't help the sender of an object; the log has it.
+  // The message of a TypeError describes code, which doesn't help the sender of an object; the log has it.
   if (thrown instanceof TypeError) return "a value may have the wrong type";
   if (thrown instanceof Error) return `${thrown.name}: ${thrown.message}`;
   return typeof thrown === "string" ? thrown : `it threw ${typeof thrown}`;

@@ -22,7 +22,10 @@ export interface GroupMemberConfig {
   match: readonly RequestMatch[];
   /** True if a request is admitted when this member of the group fails. */
   failsOpen: boolean;
-  /** A request with one of these is exempt. Labels of namespaces are tested by the API server, for the whole group. */
+  /**
+   * The namespaces, users and groups whose requests are exempt from this member. The API server itself tests labels
+   * of namespaces, for the whole group of rules.
+   */
   exempt: { namespaces?: readonly string[]; users?: readonly string[]; groups?: readonly string[] };
 }
 
@@ -54,7 +57,10 @@ export const createGroupEndpoint = (
   };
 };
 
-/** A rule with the needs of all members; `evaluateMembers` evaluates them in its place. */
+/**
+ * Returns a rule that stands for a group: it has the needs of all members; `evaluateMembers` evaluates them in its
+ * place.
+ */
 const buildFacade = (members: Record<string, Rule>, alone: Memberships): Rule => {
   const needs = Object.assign({}, ...Object.values(members).map(({ needs }) => needs));
   return rule({ summary: "Several rules.", match: [], settings: alone, needs, mutate() {} });
@@ -123,7 +129,8 @@ const evaluateMembers =
     const concerned = Object.entries(settings as Memberships).filter(([, membership]) =>
       concernsMember(membership, request),
     );
-    // A member in mode warn or audit has reported everything in the first round.
+    // A group's member in mode warn or audit has reported everything in the first round, so only enforcing members
+    // take part in the second.
     await callMutatorsInRounds(concerned, ([, { mode }]) => mode === "enforce", evaluateMember);
     const reported = [...results.values()].filter(
       ({ refused, operations, error }) => refused || operations > 0 || error,

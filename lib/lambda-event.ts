@@ -12,7 +12,7 @@ export interface ApiServerHttpRequest {
   timeout: number | undefined;
   /** The time when the request reached AWS, in milliseconds since the epoch. */
   since: number | undefined;
-  /** Decodes the body; called only after the key was checked. */
+  /** Decodes the request body of the event, perhaps from base64; called only after the key in the URL was checked. */
   body(): string;
   answer(code: number, json: string): unknown;
 }

@@ -12,7 +12,8 @@ export interface LedgerTerms {
 /** State that survives a review: small JSON values by key. */
 export interface Ledger {
   /**
-   * Replaces the value with what `change` returns, and resolves to that; undefined deletes it. No other change comes in
+   * Replaces the value under a key of the ledger with what `change` returns, and resolves to that; undefined deletes
+   * the value. No other change comes in
    * between, so `change` may be called more than once. Its argument can't be edited.
    */
   change<T>(key: string, change: (kept: T | undefined) => T | undefined, terms?: LedgerTerms): Promise<T | undefined>;
@@ -55,7 +56,10 @@ export const createMemoryLedger = (): Ledger => {
   };
 };
 
-/** Longer keys are hashed: a key from a request may be longer than a database table accepts. */
+/**
+ * The most characters of a ledger's key. A longer key is hashed: keys from requests may be longer than a database
+ * table accepts.
+ */
 const longestKey = 256;
 const shortenKey = (key: string) =>
   key.length > longestKey ? createHash("sha256").update(key).digest("base64url") : key;

@@ -55,7 +55,7 @@ export const formatLogLine = (report: AnsweredReviewFacts, stage: string, time: 
     Version: report.version,
     Key: report.key,
     Stage: stage,
-    // A group's line counts the review, and a member's line counts the denial.
+    // In the metrics, a group's log line counts the review, and a member's line counts the denial.
     Reviews: report.group ? 0 : 1,
     Denials: report.refused && !report.members ? 1 : 0,
     Errors: report.code === 200 ? 0 : 1,

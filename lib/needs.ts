@@ -74,7 +74,7 @@ export interface HttpsRequest {
   bearer?: SecretPlace;
   /** The user name for `Authorization: Basic`. With it, `bearer` names a password instead of a token. */
   username?: string;
-  /** PEM; only where Node's own roots don't suffice. */
+  /** The CA of the server's certificate, as PEM; only where Node's own roots don't suffice. */
   ca?: string;
   /** The number of tries while a later answer may be better, of a request that is safe to repeat. Default: 1. */
   tries?: number;
@@ -94,7 +94,7 @@ export interface HttpsRequest {
 export interface HttpsResponse {
   status: number;
   body: string;
-  /** Headers by name; only with `isWhole`. */
+  /** The response headers by name; present only if the request had `isWhole`. */
   headers?: NodeJS.Dict<string[]>;
   trailers?: NodeJS.Dict<string[]>;
   json?: unknown;
@@ -115,7 +115,7 @@ export type AwsAction = `ec2:${string}`;
 export interface AccessAnswer {
   allowed: boolean;
   reason?: string;
-  /** An error during the check; the answer may still be valid. */
+  /** An error while the cluster checked the right; `allowed` may be valid all the same. */
   evaluationError?: string;
 }
 
@@ -133,7 +133,7 @@ export interface ReadOptions {
   maxAge?: number;
   /** The seconds to look for an absent object that another client is about to create. */
   patience?: number;
-  /** Reads only the first objects of a list, by name. */
+  /** The number of objects of a list to read: only the first ones by name. */
   most?: number;
   labels?: LabelSelector;
 }
@@ -205,7 +205,7 @@ type NamedObject<K> = K extends keyof ReadableKinds ? ReadableKinds[K] : Kuberne
 const toResourceType = (kind: keyof ReadableKinds | ResourceType): ResourceType =>
   typeof kind === "string" ? { group: groups[kind] ?? "", resource: kind } : kind;
 
-/** Reads one object by name; undefined if it doesn't exist. */
+/** Declares the need to read one object by name; the read returns undefined if the object doesn't exist. */
 export const get = <K extends keyof ReadableKinds | ResourceType, Object = NamedObject<K>>(
   kind: K,
   freshness?: ReadOptions,
@@ -242,7 +242,7 @@ export const accessReview = (): Need<(access: AccessQuestion) => Promise<AccessA
   bind: (capabilities) => (access) => capabilities.may(access),
 });
 
-/** Lists the resources of a group and version, as the API server serves them. */
+/** Declares the need to list the resources that the API server serves in a group and version. */
 export const discovery = (): Need<(groupVersion: string) => Promise<ServedResource[] | undefined>> => ({
   verb: "discover",
   bind: (capabilities) => (groupVersion) => capabilities.discover(groupVersion),
@@ -284,7 +284,7 @@ export const aws = (action: AwsAction): Need<(request: AwsRequest) => Promise<Ht
   bind: (capabilities) => (request) => capabilities.aws(action, request),
 });
 
-/** Evaluates CUE, which is in the bundle if `isUsed` is true, and started early if `isAwaited` is. */
+/** The need to evaluate CUE. CUE is in the bundle if `isUsed` is true, and is started early if `isAwaited` is. */
 export const cue = <Settings>(
   isUsed?: (settings: Settings) => boolean,
   isAwaited?: (settings: Settings) => boolean,

@@ -6,7 +6,8 @@ import type { Patch } from "./review.ts";
 type Container = Record<string, unknown> | unknown[];
 
 /**
- * An accessed object or array of the original. It is copied at the first write; the original never changes. `written`
+ * A node of a draft: an accessed object or array of the original object, copied at its first write; the original
+ * never changes. `written`
  * holds the written keys; `open` reports a write here or below.
  */
 interface Node {
@@ -65,7 +66,8 @@ const readMember = (node: Node, key: string | symbol): unknown => {
   const content = node.copy ?? node.original;
   const value = Reflect.get(content, key);
   if (!isContainer(value) || typeof key === "symbol") return value;
-  // Values that the rule wrote, and inherited members, are returned as they are; only the original's need a draft.
+  // Values that the rule wrote, and inherited members, are returned as they are; only the original object's values
+  // need a draft.
   if (!Object.hasOwn(content, key) || node.written?.has(key)) return value;
   node.children ??= new Map();
   let child = node.children.get(key);
@@ -101,7 +103,7 @@ const traps: ProxyHandler<Target> = {
   preventExtensions: () => false,
 };
 
-/** `__proto__` is a key like any other. */
+/** Sets a member of a copy; `__proto__` is a key like any other. */
 const setKey = (copy: Container, key: string, value: unknown): boolean => {
   if (key === "__proto__")
     Object.defineProperty(copy, key, { value, writable: true, enumerable: true, configurable: true });
@@ -112,7 +114,10 @@ const setKey = (copy: Container, key: string, value: unknown): boolean => {
 /** Applies a patch made by this module to a copy; branches that the patch doesn't touch are shared. */
 export const applyPatch = (object: unknown, patch: Patch): unknown => {
   const copies = new WeakSet<object>();
-  /** Returns a copy that may be changed. A copy made for an earlier operation is used again. */
+  /**
+   * Copies an object or list of which the patch changes a part. A copy that an earlier operation of the same patch
+   * made is used again.
+   */
   const copyOnce = <T extends object>(before: T, copyValue: (before: T) => T): T => {
     if (copies.has(before)) return before;
     const copy = copyValue(before);
@@ -178,8 +183,8 @@ const addValueDifference = (changes: Patch, old: unknown, now: unknown, path: st
 };
 
 /**
- * Compares lists between their common head and tail. Untouched elements are the same objects as before, so that an
- * insertion in front is one operation, not a rewriting of all that follows.
+ * Adds the patch operations between two lists. Only elements between the common head and tail are compared: untouched
+ * elements are the same objects as before, so an insertion in front is one operation.
  */
 const addListDifference = (
   changes: Patch,

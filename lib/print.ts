@@ -5,7 +5,7 @@ export const printSync = (text: string): void => {
   try {
     writeSync(1, text);
   } catch {
-    // A full pipe accepts no more synchronously.
+    // A full pipe accepts no more text synchronously, so the text is queued.
     process.stdout.write(text);
   }
 };

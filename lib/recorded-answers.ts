@@ -30,7 +30,10 @@ export interface RecordedAnswers {
   http?: (HttpsRequest & { answer: HttpsResponse })[];
   aws?: (AwsRequest & { action: AwsAction; answer: HttpsResponse })[];
   ledger?: Record<string, unknown>;
-  /** The reads that were recorded; any other read fails. Without it, `objects` are all objects of the cluster. */
+  /**
+   * The recorded reads of the cluster; any other read fails. Without `reads`, `objects` are all objects of the
+   * cluster.
+   */
   reads?: RecordedRead[];
   /** Plurals of kinds such as `k8s.cni.cncf.io/NetworkAttachmentDefinition`, which have none of the usual forms. */
   plurals?: Record<string, string>;
@@ -137,7 +140,10 @@ const omitSecrets = (name: string, value: unknown) => (/^(authorization|connect)
 const covers = (question: object, record: object): boolean =>
   Object.entries(record).every(([key, value]) => JSON.stringify(Reflect.get(question, key)) === JSON.stringify(value));
 
-/** Forms the plural as Kubernetes does for the kinds it serves. */
+/**
+ * Returns the plural of a kind in small letters, such as `ingresses`, as Kubernetes forms it for the kinds that it
+ * serves.
+ */
 export const toPlural = (kind: string) => {
   const lower = kind.toLowerCase();
   if (lower.endsWith("s") || lower.endsWith("x") || lower.endsWith("ch"))

@@ -1,7 +1,7 @@
 import { getOwn, isObject } from "./json.ts";
 import type { AdmissionRequest, Status } from "./review.ts";
 
-/** Returns `deployments.apps`, or `pods` for the core group. */
+/** Returns a resource with its group, such as `deployments.apps`; `pods` for the core group. */
 const formatGroupResource = ({ group, resource }: AdmissionRequest["resource"]) =>
   group === "" ? resource : `${resource}.${group}`;
 

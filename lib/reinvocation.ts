@@ -23,7 +23,10 @@ export const openReinvocations = <Mutator>(): ReinvocationTracker<Mutator> => {
   };
 };
 
-/** Calls `ask` for mutators in order, twice if reinvoked. Resolves to: has the object changed? undefined ends all. */
+/**
+ * Calls `ask` for all mutators in order, and again for those to reinvoke. `ask` resolves to whether it changed the
+ * object; undefined ends all calls.
+ */
 export const callMutatorsInRounds = async <Mutator>(
   mutators: readonly Mutator[],
   isReinvoked: (mutator: Mutator) => boolean,

@@ -13,7 +13,7 @@ export interface RequestMatch {
 
 export type Phase = "mutate" | "validate";
 
-/** CEL expressions by name; all must be true for a call. */
+/** The CEL expressions of matchConditions by name; all must be true for the API server to call the rule. */
 export type NamedConditions = Record<string, string>;
 
 /** One value for both phases, or one value for each phase. */
@@ -54,7 +54,10 @@ export interface WebhookEntryFields<Settings> {
   everywhere?: true;
   timeoutSeconds?: number;
   sideEffects?: "None" | "NoneOnDryRun";
-  /** Set for a rule that may apply its change twice. Other rules are called again if a later rule changed the object. */
+  /**
+   * "Never" for a rule whose second call on an object might apply its change twice. Other rules are called again if a
+   * later rule changed the object.
+   */
   reinvocationPolicy?: "Never";
 }
 
@@ -77,7 +80,7 @@ export interface RuleVariant<Settings>
 export interface UpstreamPlugin<Settings> {
   /** The plugin's name for `--enable-admission-plugins`. */
   plugin: string;
-  /** The plugin is on unless the API server turns it off. */
+  /** True if kube-apiserver has the plugin on by default, without `--enable-admission-plugins`. */
   defaultOn?: true;
   /**
    * What the rule is still good for if the plugin is on, in a sentence that its README has as well. By default, the rule
@@ -94,7 +97,10 @@ export interface ParsedManifests {
   faults: string[];
 }
 
-/** The settings from which entries are made, extended by what is in the cluster, and notes about this. */
+/**
+ * The settings from which a rule's webhook entries are made, extended by what is in the cluster, and notes about
+ * this.
+ */
 export interface SettingsAfterInspection<Settings> {
   settings: Settings;
   notes: string[];
@@ -118,9 +124,12 @@ export interface RuleDefinition<Object, Settings extends object, N extends Needs
   inspectForSettings?(settings: Settings, cluster: InspectedCluster): Promise<SettingsAfterInspection<Settings>>;
   /** Returns what is wrong with settings of the right shape, in a sentence. */
   checkSettings?(settings: Settings): string | undefined;
-  /** postern.yaml must set `exempt` for this rule. */
+  /** True if postern.yaml must set `exempt` when it turns this rule on, as for always-deny. */
   exemptionRequired?: boolean;
-  /** Gives the rule several entries, each with settings of its own. The rule must also be correct without variants. */
+  /**
+   * Gives the rule several webhook entries, each with settings of its own. The rule must also be correct without
+   * variants.
+   */
   variants?: OfSettings<readonly RuleVariant<Settings>[], Settings>;
   /** The questions that the rule may ask; its rights follow from them. */
   needs?: N;

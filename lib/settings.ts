@@ -20,7 +20,7 @@ export const mergeWithDefaults = (defaults: object, settings: unknown): object =
   return { ...defaults, ...Object.fromEntries(overridden) };
 };
 
-/** Fields of upstream's configuration files that mean nothing here. */
+/** Fields of kube-apiserver's configuration files that settings may contain, but that mean nothing here. */
 const header = new Set(["apiVersion", "kind"]);
 
 export const findMistakes = (

@@ -1,6 +1,6 @@
 import { createPublicKey, type KeyObject, verify } from "node:crypto";
 
-/** The caller that the path's first segment proves. */
+/** The caller of a function, proven by the signed first segment of the URL's path. */
 export interface ProvenCaller {
   cluster: string;
   /** The public key and the cluster's key version, logged so that a rotation sees when the old key is unused. */

@@ -18,7 +18,7 @@ export default rule({
   ],
   matchConditions: ({ registries }) => ({
     "changes-images": `oldObject == null || ${isLarge} || ${buildImageList("object")} != ${buildImageList("oldObject")}`,
-    // A reference of more than 255 characters may be an invalid name, which the rule refuses.
+    // An image reference of more than 255 characters may be an invalid name, which the rule refuses.
     "may-come-from-elsewhere": `${isLarge} || ${buildImageList("object")}.exists(image,
       size(image) > 255 || !image.matches(${JSON.stringify(buildAllowedPattern(registries))}))`,
   }),
@@ -61,7 +61,10 @@ const listImageUses = (pod: Pod) => [
   ...listImageVolumes(pod).map(({ image, path }) => ({ place: path, reference: image.reference ?? "" })),
 ];
 
-/** A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods. */
+/**
+ * A CEL condition: true for a pod with more than 50 containers and volumes. A condition on their images would exceed
+ * the API server's cost limit and fail, so the rule itself checks large pods.
+ */
 const isLarge = `size(${listContainersInCel("object")}) + size(object.spec.?volumes.orValue([])) > 50`;
 
 const buildImageList = (object: "object" | "oldObject") =>

@@ -83,7 +83,10 @@ const buildRefusal = (
   return forbidden(request, `${field}: ${body}`).message;
 };
 
-/** A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods. */
+/**
+ * A matchCondition that exceeds the API server's cost limit fails, so all large pods are sent to the rule, which
+ * checks them.
+ */
 function isLarge(pod: "object") {
   return `size(${listContainersInCel(pod)}) + size(${pod}.spec.?volumes.orValue([])) > 50`;
 }

@@ -37,7 +37,7 @@ export default rule({
   },
 });
 
-/** Removes the fields that the garbage collector and storage migration change. */
+/** Returns a ClusterTrustBundle without the fields that the garbage collector and storage migration change. */
 const pickAttestedFields = ({ metadata, ...bundle }: ClusterTrustBundle) => {
   const { ownerReferences: _, finalizers: __, selfLink: ___, managedFields: ____, ...rest } = Object(metadata);
   return { ...bundle, metadata: rest };

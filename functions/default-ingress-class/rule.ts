@@ -3,7 +3,7 @@ import { list } from "postern/needs";
 import { findDefaultClass } from "postern/objects/default-class";
 import { rule } from "postern/rule";
 
-/** The annotation that named a class before the field existed. Any value counts as a class. */
+/** The annotation that named an Ingress's class before the field existed. Any value counts as a class. */
 const older = "kubernetes.io/ingress.class";
 
 export default rule({
@@ -15,7 +15,7 @@ export default rule({
     "names-no-class": `!object.?spec.?ingressClassName.hasValue() &&
       !object.?metadata.?annotations[?"${older}"].hasValue()`,
   },
-  // Read without the cache: no controller corrects the class of an Ingress later.
+  // IngressClasses are read without the cache: no controller corrects the class of an Ingress later.
   needs: { classes: list("ingressclasses", { maxAge: 0 }) },
 
   async mutate(ingress: Ingress, { classes }) {

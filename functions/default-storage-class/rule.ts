@@ -3,7 +3,7 @@ import { list } from "postern/needs";
 import { findDefaultClass } from "postern/objects/default-class";
 import { rule } from "postern/rule";
 
-/** The annotation that named a class before the field existed. Any value counts as a class. */
+/** The annotation that named a storage class before the field existed. Any value counts as a class. */
 const older = "volume.beta.kubernetes.io/storage-class";
 
 export default rule({
@@ -15,7 +15,7 @@ export default rule({
     "names-no-class": `!object.?spec.?storageClassName.hasValue() &&
       !object.?metadata.?annotations[?"${older}"].hasValue()`,
   },
-  // The cache isn't used, because the class of a claim can't be corrected later.
+  // Storage classes are read without the cache, because the class of a claim can't be corrected later.
   needs: { classes: list("storageclasses", { maxAge: 0 }) },
 
   async mutate(claim: PersistentVolumeClaim, { classes }) {

@@ -13,7 +13,7 @@ export const parseNetwork = (text: string): AddressRange | undefined => {
   return isNetworkAddress(network) ? network : undefined;
 };
 
-/** Reports whether all bits after the prefix are 0. */
+/** Reports whether all bits of an address after the prefix are 0, as in the network 10.0.0.0/8. */
 const isNetworkAddress = ([start, bits]: AddressRange) =>
   bits >= 0 && start.every((byte, index) => (byte & (255 >> Math.max(0, Math.min(8, bits - 8 * index)))) === 0);
 

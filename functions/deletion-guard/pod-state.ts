@@ -13,7 +13,7 @@ export interface DeletionGuardSettings {
   endingNamespaces: boolean;
 }
 
-/** Reports whether a pod has the mark and isn't already being deleted; the kubelet ends a pod that is. */
+/** Reports whether a pod has the label or annotation of guarded pods, and no deletionTimestamp. */
 export const isMarkedAndNotBeingDeleted = ({ metadata = {} }: Pod, { mark }: DeletionGuardSettings) =>
   !metadata.deletionTimestamp && (hasKey(metadata.labels, mark.label) || hasKey(metadata.annotations, mark.annotation));
 
@@ -38,7 +38,9 @@ export const mayForceDeletion = (
   { force }: DeletionGuardSettings,
 ) => force.users.includes(username) || groups.some((group) => force.groups.includes(group));
 
-/** Returns a phrase for each way, among those that are on, in which a pod can say that it is finished. */
+/**
+ * Returns a phrase for each way, among those turned on in the settings, in which a pod can say that it is finished.
+ */
 export const describeFinishSettings = ({ finished: { annotation, condition, check } }: DeletionGuardSettings) => [
   ...(annotation ? [`annotation ${annotation}=true`] : []),
   ...(condition ? [`condition ${condition}`] : []),

@@ -69,7 +69,7 @@ export default rule({
     const pod = await pods(name, request.namespace);
     if (!pod || !isMarkedAndNotBeingDeleted(pod, settings) || !isRunningOnNode(pod) || isFinished(pod, settings))
       return;
-    // The pod was replaced by another pod of the same name.
+    // The pod that was read now isn't the one in the request: another pod of the same name has replaced that one.
     if (!isEviction && haveDifferentUids(pod, object)) return;
     const options = isEviction ? Object(object).deleteOptions : request.options;
     if (Object(options).gracePeriodSeconds === 0 && mayForceDeletion(request, settings)) return;

@@ -20,10 +20,10 @@ export interface TokenBucket {
   given: boolean;
 }
 
-/** Returns the bucket after a request asked for a token. A new bucket is full. */
+/** Returns a token bucket as it is after a request asked for a token. A new bucket is full. */
 export const takeToken = ({ qps, burst }: EventLimit, kept: TokenBucket | undefined, now: number): TokenBucket => {
   const { tokens, since } = kept ?? { tokens: burst, since: now };
-  // The clocks of two functions may differ: a time before `since` refills nothing.
+  // The clocks of two functions may differ: a time before `since` adds no tokens to the bucket.
   const filled = Math.min(burst, tokens + (Math.max(0, now - since) / 1000) * qps);
   const given = filled >= 1;
   return { tokens: given ? filled - 1 : filled, since: Math.max(now, since), given };

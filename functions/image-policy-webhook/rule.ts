@@ -65,5 +65,8 @@ export default rule({
   },
 });
 
-/** Returns a number of the settings. As in upstream, 0 means the default, and -1 means none. */
+/**
+ * Returns a number from the settings: as in upstream, 0 stands for the default, and -1 for none, which is returned as
+ * 0.
+ */
 const getNumberOrDefault = (number: number, usual: number) => (number === 0 ? usual : Math.max(0, number));

@@ -18,7 +18,8 @@ export default rule({
   summary: "Requests as much CPU and memory for containers as other containers of the same image used before.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
   matchConditions: {
-    // A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods.
+    // The condition is true for a pod with more than 50 containers: their check would exceed the API server's cost
+    // limit and fail, so the rule itself checks large pods.
     "some-container-says-nothing": `size(${containers}) > 50 || ${containers}.exists(c, ["cpu", "memory"].exists(r,
       !(r in c.?resources.?requests.orValue({})) && !(r in c.?resources.?limits.orValue({}))))`,
   },

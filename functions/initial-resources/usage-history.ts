@@ -84,7 +84,7 @@ const buildSeries = (
 ) => {
   const parsed = parseImage(image);
   if (parsed === undefined) return undefined;
-  // Runtimes report full names: with the registry and the default tag.
+  // Container runtimes report full image names: with the registry and the default tag.
   const tag = parsed.tag ?? (parsed.digest ? undefined : "latest");
   const bare = { ...parsed, tag: undefined, digest: undefined };
   const names = isSameTag ? [image, formatImage({ ...parsed, tag })] : [removeTag(image), formatImage(bare)];
@@ -110,7 +110,7 @@ interface UsageSample {
   usage: number;
 }
 
-/** Returns the usage in an answer of Prometheus. */
+/** Returns the used amount and the number of samples that an answer of Prometheus contains. */
 export const parsePrometheusUsage = (answer: HttpsResponse): UsageSample => {
   const { status } = answer;
   const { status: answerStatus, data, error } = Object(parseAnswer(answer));
@@ -124,7 +124,7 @@ export const parsePrometheusUsage = (answer: HttpsResponse): UsageSample => {
     const found = series.find((element) => Object(Object(element).metric).is === name);
     const text: unknown = Object(found?.value)[1];
     const number = typeof text === "string" ? Number(text) : 0;
-    // The percentile is NaN if there are no samples.
+    // Prometheus answers NaN as the percentile if there are no samples.
     return Number.isSafeInteger(Math.ceil(number * 1000)) && number > 0 ? number : 0;
   };
   return { samples: findValue("samples"), usage: findValue("usage") };

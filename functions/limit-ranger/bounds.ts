@@ -21,7 +21,10 @@ export const listPodOffences = (bounds: LimitRangeItem, pod: Pod): string[] => {
   );
 };
 
-/** Returns the bounds that a claim breaks, as upstream words them. Only the claim's request counts, not its limit. */
+/**
+ * Returns the bounds of a LimitRange that a PersistentVolumeClaim breaks, in upstream's words. Only the claim's
+ * request counts, not its limit.
+ */
 export const listClaimOffences = (bounds: LimitRangeItem, { spec }: PersistentVolumeClaim): string[] => {
   if (bounds.type !== "PersistentVolumeClaim") return [];
   const { maxLimitRequestRatio: _, ...ofRequests } = bounds;
@@ -82,7 +85,7 @@ const checkRatio = (amounts: AmountSet): string | undefined => {
   const size = toComparableSizes(amounts);
   if (size.request === 0n) return `${most}, but no request is specified or request is 0`;
   if (size.limit === 0n) return `${most}, but no limit is specified or limit is 0`;
-  // Uses floating point, as upstream does, to get the same rounding.
+  // The ratio of limit to request is computed in floating point, as upstream does, to get the same rounding.
   const ratio = Number(size.limit) / Number(size.request);
   const isTooHigh =
     roundToUnits(bound) <= mostInThousandths

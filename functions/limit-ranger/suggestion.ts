@@ -10,7 +10,7 @@ import {
 import type { PodWithResources, ResourceRequirements } from "postern/objects/resources";
 import { listPodOffences } from "./bounds.ts";
 
-/** Edits a pod so that it is within the bounds, or returns advice if no single edit does that. */
+/** Edits a pod so that it is within the bounds of LimitRanges, or returns advice if no single edit does that. */
 export const fitPodOrAdvise = (pod: PodWithResources, allBounds: readonly LimitRangeItem[]): string | undefined => {
   const containers = listContainers(pod, ["containers", "initContainers"]).map(({ container }) => container);
   for (const bounds of allBounds.filter(({ type }) => type === "Container"))

@@ -21,7 +21,8 @@ export default rule({
   matchConditions: {
     "is-on-a-node": `object.?spec.?nodeName.orValue("") != ""`,
     "changes-its-spec": buildComparison((pod) => `${pod}.?metadata.?generation.orValue(0)`),
-    // A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods.
+    // A matchCondition that exceeds the API server's cost limit fails, so all large pods are sent to the rule, which
+    // checks them.
     "changes-what-takes-a-feature": `${buildComparison((pod) => `${pod}.?spec.?resources.orValue(null)`)} ||
       size(${buildInitContainers("oldObject")}) > 50 ||
       ${buildComparison((pod) => `${buildInitContainers(pod)}.map(c, c.?resources.orValue({}))`)}`,

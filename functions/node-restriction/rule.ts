@@ -49,7 +49,10 @@ export default rule({
   settings: nodeRestrictionGateDefaults,
   needs: kubeletNeeds,
 
-  /** Checks in the mutating phase: later the API server adds audiences and drops changes beside a status. */
+  /**
+   * A kubelet's request is checked in the mutating phase: later the API server adds audiences to a token request and
+   * drops changes beside a status.
+   */
   async mutate(object, { request, ...context }) {
     const node = getNodeName(request.userInfo);
     if (node === undefined) return;

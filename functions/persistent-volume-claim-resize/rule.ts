@@ -39,6 +39,6 @@ const unsupported =
 
 const getSize = ({ spec }: PersistentVolumeClaim) => spec?.resources?.requests?.storage ?? "0";
 
-/** The older annotation takes precedence over the field. */
+/** Returns a claim's storage class; the older annotation takes precedence over the field. */
 const getClassName = ({ metadata, spec }: PersistentVolumeClaim) =>
   metadata?.annotations?.["volume.beta.kubernetes.io/storage-class"] ?? spec?.storageClassName ?? "";

@@ -1,13 +1,13 @@
 import { Failure } from "postern/failure";
 import type { AwsRequest, HttpsResponse } from "postern/needs";
 
-/** `mistake` is an error of the volume's author, in upstream's words. */
+/** The zone of an EBS volume; or `mistake`, an error of the volume's author, in upstream's words. */
 export type VolumeZone = { zone: string } | { mistake: string };
 
 /** EC2 errors that neither a retry nor more permissions would solve. */
 const mistakes = /^(InvalidVolume\.|InvalidVolumeID\.|InvalidParameter)/;
 
-/** A longer text is no volume id of EC2, and isn't sent to it. */
+/** The most characters of an EC2 volume id; a longer text isn't sent to EC2. */
 const longestId = 128;
 
 export const findVolumeZone = async (
@@ -25,7 +25,7 @@ export const findVolumeZone = async (
     if (status === 400 && mistakes.test(code)) return { mistake: `${code}: ${message}` };
     throw new Failure(503, `EC2 did not return the zone of volume "${id}": it answered ${status}${code && ` ${code}`}`);
   }
-  // EC2's answer has exactly one such element per volume.
+  // EC2's answer has exactly one element `availabilityZone` per volume.
   const [zone, ...more] = readElements("availabilityZone", body);
   if (zone === undefined) return { mistake: "no volumes found" };
   if (more.length > 0) return { mistake: "multiple volumes found" };

@@ -3,7 +3,7 @@ import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
-/** A type that kubernetes-types doesn't have yet. */
+/** The kind PodGroup, for which kubernetes-types has no type yet. */
 interface PodGroup extends KubernetesObject {
   spec?: { podGroupTemplateRef?: { workload?: { workloadName?: string; podGroupTemplateName?: string } } };
 }

@@ -66,7 +66,7 @@ export default rule({
 
 interface NamespaceNodes {
   nodes: Labels;
-  /** The labels that pods may select; an empty map allows any. */
+  /** The node labels that pods of the namespace may select; an empty map allows any. */
   allowed: Labels;
 }
 
@@ -78,7 +78,7 @@ const getNodes = (
   if (namespace === undefined) return { refuse: notFound({ group: "", resource: "namespaces" }, name) };
 
   const getText = (key: string) => (Object.hasOwn(config, key) && config[key]) || "";
-  // An empty annotation selects all nodes.
+  // An empty annotation of the namespace selects all nodes; the default is for a missing one.
   const nodes = parseSelector(namespace.metadata?.annotations?.[annotation] ?? getText("clusterDefaultNodeSelector"));
   const allowed = parseSelector(getText(name));
   if (typeof nodes === "string") return { refuse: nodes };

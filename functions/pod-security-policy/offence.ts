@@ -1,7 +1,10 @@
 import { quoteAsGo } from "postern/objects/go-quoted";
 import type { IdRange } from "./policy.ts";
 
-/** Offences as a generator, because most callers only need to know whether there is one. */
+/**
+ * Sentences about what a pod has that a PodSecurityPolicy forbids: a generator, because most callers only need to
+ * know whether there is one.
+ */
 export type PolicyOffences = Generator<string, void, undefined>;
 
 export const describeInvalid = (path: string, value: string, detail = "") =>

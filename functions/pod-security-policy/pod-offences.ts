@@ -16,7 +16,7 @@ import { listVolumeOffences } from "./volumes.ts";
 
 const hosts = { hostNetwork: "network", hostPID: "PID", hostIPC: "IPC" } as const;
 
-/** Returns how a pod breaks a policy, in upstream's order. */
+/** Returns what a pod has that a PodSecurityPolicy forbids, as sentences in upstream's order. */
 export function* listPodOffences(policy: PodSecurityPolicyObject, pod: Pod): PolicyOffences {
   const { fsGroup, supplementalGroups, runtimeClass } = policy.spec;
   const context = pod.spec?.securityContext ?? {};

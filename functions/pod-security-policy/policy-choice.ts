@@ -16,11 +16,12 @@ export interface PodSecurityPolicyContext {
 /** The policy that admits a pod, and the pod with that policy's defaults; or why no policy admits it. */
 export type PodSecurityPolicyChoice = { policy: string; pod: Pod } | { refusal: string };
 
-/** Longer refusals are cut, because a response that is too long fails. */
+/** The limit for a refusal, in characters. Longer refusals are cut, because a response that is too long fails. */
 const longestRefusal = 65_536;
 
 /**
- * Chooses a policy, preferably one that changes nothing. As in upstream, a refusal doesn't mention policies that
+ * Chooses the PodSecurityPolicy for a pod, preferably one that changes nothing in it. As in upstream, a refusal
+ * doesn't mention policies that
  * `mayFill` excludes.
  */
 export const choosePolicy = async (
@@ -75,7 +76,7 @@ const listRefusals = (against: { policy: PodSecurityPolicyObject; filledPod: Pod
 };
 
 interface Grants {
-  /** Reports whether the settings grant the policy, without an access review. */
+  /** Reports whether the rule's settings, without an access review, let the user or account use a policy. */
   isListed(policy: PodSecurityPolicyObject): boolean;
   mayUse(policy: PodSecurityPolicyObject): Promise<boolean>;
 }
@@ -86,7 +87,7 @@ export const createPolicyUseChecks = (
   serviceAccountName: string | undefined,
   may: ((access: AccessQuestion) => Promise<AccessAnswer>) | undefined,
 ): Grants => {
-  // The account comes first, because most grants are for accounts.
+  // The pod's service account is tried before the user, because most grants are for accounts.
   const users = serviceAccountName ? [getAccountUser(namespace, serviceAccountName), userInfo] : [userInfo];
   const isListed = ({ use = {} }: PodSecurityPolicyObject) =>
     (!use.namespaces?.length || use.namespaces.includes(namespace)) && users.some((user) => isGranted(user, use));

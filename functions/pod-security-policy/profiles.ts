@@ -4,7 +4,7 @@ import type { AnyContainer } from "./identity.ts";
 import { describeForbidden, type PolicyOffences } from "./offence.ts";
 import type { PodSecurityPolicyObject } from "./policy.ts";
 
-/** A seccomp or AppArmor profile as a field of current pods. When policies were written, profiles were annotations. */
+/** A seccomp or AppArmor profile as a field of pods. PodSecurityPolicies know profiles only as annotations. */
 interface Profile {
   type: "RuntimeDefault" | "Unconfined" | "Localhost";
   localhostProfile?: string;
@@ -35,7 +35,7 @@ const toAnnotation = (field: Field, holder: ProfileHolder | undefined): string |
   return profile.type === "Unconfined" ? "unconfined" : "runtime/default";
 };
 
-/** Parses the notation of annotations; returns undefined if the text is no profile. */
+/** Parses a seccomp or AppArmor profile as annotations state it, such as `localhost/a.json`; undefined if invalid. */
 export const parseProfileAnnotation = (text = ""): Profile | undefined => {
   const local = "localhost/";
   if (text === "runtime/default" || text === "docker/default") return { type: "RuntimeDefault" };
@@ -45,7 +45,10 @@ export const parseProfileAnnotation = (text = ""): Profile | undefined => {
     : undefined;
 };
 
-/** Returns the path for a refusal. Upstream knows only the annotation. */
+/**
+ * Returns the path of a seccomp or AppArmor profile for a refusal: of the field or of the annotation. Upstream knows
+ * only annotations.
+ */
 const describePath = (field: Field, pod: Pod, key: string, holder: ProfileHolder | undefined, at: string) =>
   getProfileField(field, holder) && getAnnotation(pod, key) === undefined
     ? `${at}.securityContext.${field}`
@@ -80,7 +83,10 @@ export function* listAppArmorOffences(
     yield describeForbidden(path, `${profile} is not an allowed profile. Allowed values: ${quoteAsGo(text)}`);
 }
 
-/** Returns a pod's seccomp profile as an annotation and a field; current kubelets read only the field. */
+/**
+ * Returns the seccomp profile to set in a pod, as an annotation and as a field; empty if the pod's field is set.
+ * Current kubelets read only the field.
+ */
 export const choosePodSeccompProfile = (policy: PodSecurityPolicyObject, pod: Pod) => {
   if (getProfileField("seccompProfile", pod.spec)) return {};
   const text = getAnnotation(pod, podKey) || getAnnotation(policy, `${prefixes.seccompProfile}defaultProfileName`);
@@ -119,7 +125,7 @@ function* checkSeccompProfile(policy: PodSecurityPolicyObject, profile: string, 
     yield describeForbidden(path, `${profile} is not an allowed seccomp profile. Valid values are ${text}`);
 }
 
-/** Returns all names of a profile: the container runtime's default profile has two. */
+/** Returns all names of a seccomp profile: the container runtime's default profile has two. */
 const listProfileNames = (profile: string) => {
   const names = ["runtime/default", "docker/default"];
   return names.includes(profile) ? names : [profile];

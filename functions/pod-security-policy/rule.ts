@@ -61,7 +61,7 @@ export default rule({
   },
 
   async suggest(draft: Pod, { request, settings, may }) {
-    // An existing pod can't be changed.
+    // No change is suggested for an existing pod, because most fields of its spec can't be changed.
     if (request.operation !== "CREATE") return;
     const grants = createPolicyUseChecks(
       request,
@@ -73,7 +73,7 @@ export default rule({
     );
     const nearest = usable.flat().map((policy) => {
       const pod: Pod = structuredClone(Object(request.object));
-      // If the policy adds no defaults to the pod, it adds none to the edited pod either.
+      // A policy that adds no defaults to the refused pod adds none to the suggested pod either.
       const isComplete = addPolicyDefaults(policy, pod) === pod;
       fixPodForSecurityPolicy(pod, policy);
       const filledPod = addPolicyDefaults(policy, pod);

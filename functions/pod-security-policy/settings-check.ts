@@ -48,7 +48,10 @@ const checkList = (check: Check): Check =>
     return findFault(elements.map((element, index) => check(element, `${path}[${index}]`)));
   });
 
-/** Refuses unknown members: a typing error must not weaken a policy. `checkMap`, run last, gets the whole map. */
+/**
+ * Returns a check of a map in the settings. It refuses unknown members: a typing error must not weaken a policy.
+ * `checkMap`, run last, gets the whole map.
+ */
 const checkMembers = (known: Record<string, Check>, required: string[] = [], checkMap: Check = () => undefined) =>
   checkInTurn(
     expectValue("a map", isMap),
@@ -108,7 +111,7 @@ const checkAnnotations: Check = checkInTurn(expectValue("a map", isMap), (value,
   ),
 );
 
-/** Other members of upstream's metadata are allowed. */
+/** Checks the name and annotations in a policy's metadata. Other members of upstream's metadata are allowed. */
 const checkMetadata: Check = checkInTurn(expectValue("a map", isMap), (value, path) => {
   const { name, annotations = {} } = Object(value);
   return checkName(name, `${path}.name`) ?? checkAnnotations(annotations, `${path}.annotations`);

@@ -4,13 +4,16 @@ import { addPolicyDefaults } from "./defaults.ts";
 import { listPodOffences } from "./pod-offences.ts";
 import { isWithinRanges, type PodSecurityPolicyObject } from "./policy.ts";
 
-/** Fields of pods and containers that the policy fills in if they are not set. */
+/** The fields of pods and containers that a PodSecurityPolicy fills in if they are not set. */
 const fillableFields = (
   "fsGroup supplementalGroups runAsUser runAsNonRoot seLinuxOptions seccompProfile appArmorProfile procMount " +
   "readOnlyRootFilesystem allowPrivilegeEscalation"
 ).split(" ");
 
-/** Removes or replaces, in place, the fields of a pod that break a policy; the pod may still break it after that. */
+/**
+ * Removes or replaces, in place, a pod's fields that break a PodSecurityPolicy; the pod may still break it after
+ * that.
+ */
 export const fixPodForSecurityPolicy = (pod: Pod, policy: PodSecurityPolicyObject): void => {
   const { spec, metadata } = pod;
   if (!spec) return;
@@ -50,7 +53,7 @@ export const fixPodForSecurityPolicy = (pod: Pod, policy: PodSecurityPolicyObjec
   }
 };
 
-/** Reports whether a path is of an offence against runAsGroup: upstream's path ends at `securityContext`. */
+/** Reports whether a refusal's path is about runAsGroup: upstream's path ends at `securityContext` then. */
 const isGroupPath = (path: string) => path.startsWith("spec.") && /ontainers\[\d+\]\.securityContext$/.test(path);
 
 const deleteFields = (

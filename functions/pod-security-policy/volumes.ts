@@ -4,7 +4,10 @@ import { isSourceless, listContainers } from "postern/objects/pod";
 import { describeInvalid, type PolicyOffences } from "./offence.ts";
 import type { PodSecurityPolicyObject } from "./policy.ts";
 
-/** The types that a policy can name, in the order of the checks; `ephemeral` and `image` are newer than policies. */
+/**
+ * The volume types that a PodSecurityPolicy can name, in the order of the checks; `ephemeral` and `image` are newer
+ * than PodSecurityPolicies.
+ */
 export const volumeTypes = (
   "hostPath emptyDir gcePersistentDisk awsElasticBlockStore gitRepo secret nfs iscsi glusterfs " +
   "persistentVolumeClaim rbd flexVolume cinder cephFS flocker downwardAPI fc azureFile configMap vsphereVolume " +

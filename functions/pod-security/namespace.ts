@@ -37,7 +37,7 @@ export const checkPodSecurityNamespace = (
   const { policy, faults } = parseNamespacePolicy(labels, defaults);
   const before = oldObject && parseNamespacePolicy(oldObject.metadata?.labels ?? {}, defaults);
 
-  // Invalid labels that an update leaves unchanged must not block it.
+  // Invalid Pod Security labels of a Namespace that an update leaves unchanged must not block the update.
   if (faults.length > 0 && JSON.stringify(faults) !== JSON.stringify(before?.faults))
     return { refuse: invalid(request, name, faults) };
   if (before && !isMoreDemanding(policy.enforce, before.policy.enforce)) return undefined;
@@ -73,10 +73,16 @@ const warnIfExempt = (
   };
 };
 
-/** The most pods that are checked: the API server may refuse the label if that takes too long. */
+/**
+ * The most existing pods that are checked when a namespace's enforce label becomes stricter: the API server may
+ * refuse the label if the check takes too long.
+ */
 export const maximumCheckedPods = 500;
 
-/** Returns warnings, never a refusal: existing pods or a failed list must not prevent a stricter level. */
+/**
+ * Returns warnings about existing pods that violate a namespace's new level, never a refusal: such pods or a failed
+ * list must not prevent a stricter level.
+ */
 const warnOfExistingPods = async (
   name: string,
   demand: PodSecurityLevelAndVersion,

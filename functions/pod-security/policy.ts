@@ -73,7 +73,10 @@ export const isPrivileged = (policy: NamespacePolicy, among: readonly PodSecurit
 
 export const printLevelVersion = ({ level, version }: PodSecurityLevelAndVersion) => `${level}:${version}`;
 
-/** Returns the policy for namespaces without labels. An empty setting counts as absent. */
+/**
+ * Returns the Pod Security policy for namespaces without labels, from the settings. An empty setting counts as
+ * absent.
+ */
 export const getDefaultPolicy = ({
   defaults,
 }: {

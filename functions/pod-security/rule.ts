@@ -44,7 +44,7 @@ export default rule({
   settings: defaultPodSecuritySettings,
   checkSettings: findSettingsFault,
   needs: {
-    // Read without the cache: a pod that outdated labels admit would stay.
+    // The namespace is read without the cache: a pod that outdated labels admit would stay.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
     // Lists one pod more than is checked, to know whether there are more.
@@ -61,7 +61,7 @@ export default rule({
 
     const subject = toSubject(pod);
     const defaults = getDefaultPolicy(settings);
-    // The name of the webhook entry implies the labels, so the namespace needn't be read.
+    // The name of the webhook entry implies the namespace's labels, so the namespace needn't be read.
     const labels = getNamespaceLabelsOfEntry(variant);
     if (labels) return evaluatePod(subject, parseNamespacePolicy(labels, defaults).policy, [], request);
 

@@ -12,12 +12,14 @@ import {
 /** An expression in a label selector's `matchExpressions`. */
 export type LabelExpression = NonNullable<LabelSelector["matchExpressions"]>[number];
 
-/** The states of a label: "default" is absent, "invalid" is no level, and "any" stands for all states. */
+/** The states of a Pod Security label: "default" is absent, "invalid" is no level, "any" stands for all states. */
 const stateNames = [...podSecurityLevels.toReversed(), "default", "invalid"] as const;
 type LabelState = (typeof stateNames)[number] | "any";
 export type PodSecurityLabelStates = Record<PodSecurityMode, LabelState>;
 
-/** A set of namespaces: their label states by mode, and the label expressions that select them. */
+/**
+ * A set of namespaces: the states of their Pod Security labels by mode, and the label expressions that select them.
+ */
 export interface NamespaceSetByLabels {
   states: PodSecurityLabelStates;
   expressions: LabelExpression[];
@@ -52,7 +54,7 @@ export const divideNamespacesByLabels = (
   return select({}, order);
 };
 
-/** Returns selectors for states of a label. There may be several, because a selector has no "or". */
+/** Returns label selectors that together select these label states: several, because a selector has no "or". */
 const buildSelectors = (
   mode: PodSecurityMode,
   members: readonly LabelState[],

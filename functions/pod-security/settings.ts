@@ -1,6 +1,6 @@
 import { isLevel, isVersion, type PodSecurityLabel, podSecurityLevels, podSecurityModes } from "./policy.ts";
 
-/** The settings: the configuration of the compiled-in plugin, and namesExistingPods. */
+/** The rule's settings: the configuration of the plugin PodSecurity, and Postern's own `namesExistingPods`. */
 export interface PodSecuritySettings {
   defaults: Record<PodSecurityLabel, string>;
   exemptions: { usernames: string[]; runtimeClasses: string[]; namespaces: string[] };

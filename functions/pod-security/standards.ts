@@ -32,7 +32,9 @@ const checks: readonly PodSecurityCheck[] = [
   contexts.seccompProfileRestricted,
 ];
 
-/** The minor version in which a check last changed; later versions have the same checks. */
+/**
+ * The minor version of Kubernetes in which a Pod Security check last changed; later versions have the same checks.
+ */
 const newest = Math.max(...checks.flatMap(({ since }) => Object.keys(since).map(getMinor)));
 
 /** Returns how a pod violates a level of the Pod Security Standards, as of a version. */

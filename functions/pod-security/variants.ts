@@ -19,7 +19,8 @@ import {
 } from "./selections.ts";
 import type { PodSecuritySettings } from "./settings.ts";
 
-// Each policy has one webhook entry. Versions are unlimited, so namespaces with a version label are read.
+// Each combination of levels that namespaces can have by their labels gets a webhook entry, so the namespace needn't
+// be read. Version labels have too many values for that: for namespaces with one, the rule reads the namespace.
 
 const core = { apiGroups: [""], apiVersions: ["v1"], operations: ["CREATE", "UPDATE"] } as const;
 const pods: readonly RequestMatch[] = [{ ...core, resources: ["pods", "pods/ephemeralcontainers"] }];
@@ -76,7 +77,7 @@ const unversioned = podSecurityModes.map(
   (mode): LabelExpression => ({ key: toLabelKey(`${mode}-version`), operator: "DoesNotExist" }),
 );
 
-/** The entries for namespaces with a version label. Each namespace is in at most one of them. */
+/** The webhook entries for namespaces with a Pod Security version label. Each namespace is in at most one of them. */
 const versionEntries = podSecurityModes.map(
   (mode, index): EntrySelection => ({
     name: `${mode}-version`,
@@ -87,7 +88,7 @@ const versionEntries = podSecurityModes.map(
 interface EntrySelection {
   name: string;
   expressions: LabelExpression[];
-  /** Reports whether the entry can refuse a pod; undefined means unknown. */
+  /** True if the webhook entry can refuse a pod of its namespaces; undefined if the rule must read the namespace. */
   refuses?: boolean;
 }
 
@@ -135,7 +136,10 @@ const buildPodConditions = (settings: PodSecuritySettings): NamedConditions => {
 };
 
 const containersHere = `(pod.?spec[?kind].orValue(null) == null ? [] : pod.spec[kind])`;
-/** A condition that exceeds the API server's cost limit fails, so the rule itself checks long lists. */
+/**
+ * A CEL condition: true for a new pod, new containers or images, and more than 50 containers of a kind. Comparing
+ * longer lists would exceed the API server's cost limit and fail, so the rule itself compares them.
+ */
 const bringsImages = `oldObject == null || ["containers", "initContainers", "ephemeralContainers"].exists(kind,
   [object, oldObject].exists(pod, size(${containersHere}) > 50) ||
   [[object, oldObject].map(pod, ${containersHere}.map(c, [c.name, c.?image.orValue("")]))].exists(both, both[0] != both[1]))`;

@@ -33,7 +33,7 @@ export default rule({
       }
   },
   needs: {
-    // Read without the cache: a pod keeps its tolerations; only more can be added.
+    // The Namespace is read without the cache: a pod's tolerations can't be removed later; only more can be added.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
   },
@@ -59,7 +59,7 @@ export default rule({
     const context = { ...rest, namespaces };
     const { request, settings } = context;
     if (!(await namespaces(request.namespace ?? ""))) return describeNamespaceCreation(request.namespace);
-    // Tolerations of an existing pod can't be removed.
+    // An update can't remove tolerations of an existing pod, so there is nothing to suggest.
     if (request.operation !== "CREATE") return;
     const { refuse, tolerations: allowed = settings.whitelist } = await readAnnotation("tolerationsWhitelist", context);
     const kept = (spec?.tolerations ?? []).filter((toleration) => areTolerationsCovered(allowed, [toleration]));

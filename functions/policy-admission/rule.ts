@@ -10,7 +10,10 @@ import { type RequestMatch, rule } from "postern/rule";
 
 const settings = { scripts: true };
 
-/** Read without the cache: a policy often follows right after the entries that it needs. */
+/**
+ * Lists webhook configurations without the cache: a policy is often written right after the webhook entries that it
+ * needs.
+ */
 const listConfigurations = (resource: string) =>
   list({ group: "admissionregistration.k8s.io", resource }, { maxAge: 0 });
 
@@ -67,7 +70,8 @@ const findUnsentRequests = async (
       (what) => `no webhook entry sends ${rule} ${what}; renew the entries by npx postern manifests, or deploy`,
     );
   } catch (error) {
-    // This check failed, but the policy may be valid: the failure is only a warning.
+    // The check whether webhook entries send the policy's requests failed, but the policy may be valid. The failure
+    // is therefore only a warning.
     return [`whether the requests of this policy are sent to ${rule} can't be checked: ${getErrorMessage(error)}`];
   }
 };

@@ -26,7 +26,7 @@ export default rule({
   // The rule is never called again for one request: a policy that appends to a list would append twice.
   reinvocationPolicy: "Never",
   timeoutSeconds: 5,
-  // Policies may send POST requests to other services.
+  // The rule has side effects, because kinitiras policies may send POST requests to other services.
   sideEffects: "NoneOnDryRun",
   settings: policySettings,
   manifests: { policies: createManifestReader("OverridePolicy", "ClusterOverridePolicy") },

@@ -26,7 +26,7 @@ export default rule({
   objectSelector: ({ objectSelector }) => objectSelector,
   guards: true,
   timeoutSeconds: 5,
-  // Policies may send POST requests to other services.
+  // The rule has side effects except in dry runs: policies may send POST requests to other services.
   sideEffects: "NoneOnDryRun",
   settings: policySettings,
   manifests: { policies: createManifestReader("ClusterValidatePolicy") },

@@ -19,7 +19,7 @@ export default rule({
     validate: { "names-a-class-or-has-overhead": `${namesClass} || object.?spec.?overhead.hasValue()` },
   },
   needs: {
-    // Read without the cache: a pod keeps its overhead and its node selector.
+    // The RuntimeClass is read without the cache: a pod keeps the overhead and node selector it gets from it.
     current: get("runtimeclasses", { maxAge: 0 }),
     recent: get("runtimeclasses"),
   },

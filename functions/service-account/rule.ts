@@ -60,7 +60,7 @@ export default rule({
   },
 
   async suggest(pod: Pod, { request, current }) {
-    // Only kubelets write mirror pods.
+    // A mirror pod gets no suggestion, because only kubelets write such pods.
     if (isMirrorPod(pod)) return;
     const name = pod.spec?.serviceAccountName || pod.spec?.serviceAccount || "default";
     const called = `ServiceAccount ${JSON.stringify(name)}`;

@@ -23,7 +23,7 @@ export const mountServiceAccountToken = (pod: Pod, uid: string): void => {
 /** The letters of generated names, as in upstream: no vowels, and no digits that look like vowels. */
 const letters = "bcdfghjklmnpqrstvwxz2456789";
 
-/** Upstream draws five random letters; here the same request always gets the same five. */
+/** Returns the suffix of a token volume's name. Upstream draws five random letters; here they follow from the uid. */
 const deriveSuffix = (uid: string): string => {
   const digits = uid.replace(/[^0-9a-f]/g, "");
   const drawByte = (at: number) => Number.parseInt(digits.slice(2 * at, 2 * at + 2) || "0", 16);

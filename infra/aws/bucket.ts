@@ -12,7 +12,7 @@ export interface BucketObject {
   text: string;
   /** The ETag, which differs whenever the text differs; conditional writes compare it. */
   etag: string;
-  /** The time by S3's clock. */
+  /** The time when the object was last written, by S3's clock. */
   modified: Date;
   /** Milliseconds since `modified`, by the Date header of the same response, not by this machine's clock. */
   age: number;
@@ -25,10 +25,12 @@ export type WriteCondition = { IfNoneMatch: "*" } | { IfMatch: string };
 export interface StageBucket {
   list(prefix: string): AsyncIterable<ListedBucketObject>;
   read(key: string): Promise<BucketObject | undefined>;
-  /** Writes JSON; returns false if the condition doesn't hold. */
+  /**
+   * Writes a JSON text to an object of the bucket; returns false if the condition, such as its ETag, doesn't hold.
+   */
   write(key: string, text: string, condition?: WriteCondition): Promise<boolean>;
   remove(key: string, etag: string): Promise<void>;
-  /** Deletes all objects but one. A bucket that doesn't exist is empty. */
+  /** Deletes all objects but the one with `keptKey`. A bucket that doesn't exist counts as empty. */
   empty(keptKey: string): Promise<void>;
 }
 

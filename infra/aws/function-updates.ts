@@ -16,14 +16,14 @@ import { isErrorNamed } from "./errors.ts";
 
 /** The parts of a Lambda version that Postern sets; the stack sets the rest. A published version never changes. */
 export interface VersionContent {
-  /** SHA-256 of the zip, base64. */
+  /** The SHA-256 of the zip with the function's code, in base64. */
   codeSha256: string;
   environment: Record<string, string>;
   memorySize: number;
   timeout: number;
 }
 
-/** The settings that an update sends; the environment is replaced completely. */
+/** The Lambda configuration that one update of a function sends. Environment variables not in it are removed. */
 type Settings = Pick<VersionContent, "environment"> & Partial<VersionContent>;
 
 /** Changes the code and the configuration of one Lambda function, and publishes its versions. */

@@ -44,7 +44,7 @@ export interface StageFunctions {
   invoke(rule: string, version: string, event: object): Promise<FunctionInvocationResult>;
   /** Points the alias `live` at a version, and at others by weight; throws if it moved since `before` was read. */
   moveAlias(rule: string, version: string, before: LiveAlias, weights?: Record<string, number>): Promise<void>;
-  /** Returns a version as wanted, a new one only if the last differs. $LATEST is as wanted afterwards, too. */
+  /** Publishes a Lambda version with the wanted content, unless the last version has it. $LATEST then has it, too. */
   publishVersion(rule: string, wanted: WantedLambdaVersion): Promise<string>;
   /** Deletes a version unless an alias points at it. */
   deleteVersion(rule: string, version: string): Promise<void>;
@@ -74,7 +74,7 @@ export const openStageFunctions = (
   const prefix = `postern-${stage}-`;
   const nameOf = (rule: string) => `${prefix}${rule}`;
 
-  /** Reads a version; without one, $LATEST. */
+  /** Reads a version of a rule's Lambda function; without a version, reads $LATEST. */
   const read = async (rule: string, version?: string) => {
     const found = await client.getFunction({ FunctionName: nameOf(rule), Qualifier: version });
     return { configuration: found.Configuration ?? {}, location: found.Code?.Location ?? "" };
@@ -119,7 +119,8 @@ export const openStageFunctions = (
       } catch (error) {
         complainIfMissing(rule)(error);
       }
-      // A name such as postern-dev-x-rule doesn't determine the stage, so its environment must name it.
+      // A function's name such as postern-dev-x-rule doesn't determine the stage, so the function's environment must
+      // name the stage.
       if (found.every(({ environment }) => environment.POSTERN_STAGE !== stage)) throw buildMissingComplaint(rule);
       return found.sort((left, right) => Number(left.version) - Number(right.version));
     },

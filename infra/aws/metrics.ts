@@ -15,7 +15,7 @@ export interface StageMetricsReader {
 }
 
 const minute = 60_000;
-/** The limit of one GetMetricData call. */
+/** The most queries in one GetMetricData call of CloudWatch. */
 const maxQuestions = 500;
 
 export const openMetrics = (client = new CloudWatch({ maxAttempts: 5 })): StageMetricsReader => ({

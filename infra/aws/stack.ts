@@ -27,7 +27,7 @@ export interface StageStack {
   readOutputs(): Promise<Record<string, string>>;
   /** Returns CloudFormation's status of the stack, such as UPDATE_COMPLETE. */
   readStatus(): Promise<string | undefined>;
-  /** The bucket with osls's artefacts and the lock. */
+  /** Returns the name of the bucket with osls's artefacts and the stage's lock. */
   findBucket(): Promise<string | undefined>;
   /** Creates the stack with only its bucket, unless it exists. Waits if another command is creating it. */
   createBucket(): Promise<void>;
@@ -73,7 +73,7 @@ export const packageStack = async (stage: string): Promise<StackTemplate> => {
   return JSON.parse(await readFile(join(packaged, "cloudformation-template-update-stack.json"), "utf8"));
 };
 
-/** Replaces the packaged template: osls deploys the one in its state file. */
+/** Replaces the CloudFormation template in the state file of osls, which is the one that osls deploys. */
 export const replacePackagedTemplate = async (template: StackTemplate): Promise<void> => {
   const file = join(packaged, "serverless-state.json");
   const state = JSON.parse(await readFile(file, "utf8"));

@@ -20,7 +20,7 @@ export interface AwsStage {
   metrics: StageMetricsReader;
   /** Opens the stage's bucket; resolves to undefined if the stage has no stack in CloudFormation. */
   openStageBucket(): Promise<StageBucket | undefined>;
-  /** Checked before every call that changes something. */
+  /** The check of the stage's lock, made before every AWS call that changes something. */
   guard: StageLockGuard;
   readIdentity(): Promise<AwsKeys>;
 }

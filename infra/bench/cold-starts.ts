@@ -99,7 +99,7 @@ export const measureColdStartRatios = async (
   for (const start of starts) {
     const event = join(start.folder, "event.json");
     const createStart = (folder: string) => () => timeToAnswer(folder, event, signer.publicKey);
-    // A first round fills the disk's cache.
+    // One warm-up round (the last argument) isn't counted: it reads the bundles into the disk cache.
     start.ratios = await measureRatiosInTurn(rounds, createStart(empty.folder), createStart(start.folder), 1);
   }
   return starts;

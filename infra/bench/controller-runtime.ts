@@ -16,7 +16,10 @@ const webhook: GoProgram = {
     runCommand(webhook.sources, "go", "build", "-ldflags", "-s -w", "-o", join(folder, "webhook"), "."),
 };
 
-/** Returns the webhook in Go if it was built before; its version is that of controller-runtime. */
+/**
+ * Returns the program of the webhook that Postern is compared with, if it was built before: Go, with
+ * controller-runtime in the stated version.
+ */
 export const findGoWebhook = () => findGoProgram(webhook);
 
 if (import.meta.main) {

@@ -12,13 +12,13 @@ export interface PodCreateRoute {
   what: string;
   namespace: string;
   labels?: Record<string, string>;
-  /** The number of mutators that are called or skipped. */
+  /** The number of mutating webhook entries that the API server calls or skips on this route. */
   mutators?: number;
   /** The webhook's server, to measure its CPU time. Only one route may call it. */
   server?: MeasuredServer;
 }
 
-/** The median and the 99th percentile, in milliseconds. */
+/** The median and the 99th percentile of the times of pod creates, in milliseconds. */
 export interface CreateTimePercentiles {
   p50: number;
   p99: number;
@@ -60,7 +60,7 @@ export const openPodCreator = async (binaries: ControlPlaneBinaries) => {
   return {
     create,
     [Symbol.asyncDispose]: stop,
-    /** Returns a pod as the API server stores it, and deletes it. */
+    /** Creates a pod, returns it as the API server stores it, and deletes it. */
     stored: async (namespace: string): Promise<Pod> => {
       const made = toPod(await admin({ method: "POST", path: place(namespace), body: buildPod() }));
       const path = `${place(namespace)}/${made.metadata?.name}`;
@@ -116,7 +116,7 @@ const pod = (() => {
  * the time that another route adds is the difference to it in the same round.
  */
 export const measurePodCreateRoutes = async (creates: PodCreator, routes: PodCreateRoute[], rounds: number) => {
-  // The API server needs warming up, too.
+  // The times of the first creates aren't used: the API server needs warming up, as the webhooks do.
   await createInTurn(creates, routes, Math.ceil(rounds / 2));
   const readCpu = () => Promise.all(routes.map(({ server }) => server?.cpu() ?? Number.NaN));
   const before = await readCpu();
@@ -136,7 +136,10 @@ export const measurePodCreateRoutes = async (creates: PodCreator, routes: PodCre
       ...(server && { cpu: computeCpu(index) }),
     };
   });
-  /** Compares the medians of many short stretches, because a machine's speed changes slowly. */
+  /**
+   * Compares the times of two routes by the medians of many short stretches of rounds, because a machine's speed
+   * changes slowly.
+   */
   const compareRoutes = (
     what: string,
     one: PodCreateRoute,

@@ -8,7 +8,7 @@ import type { KinitirasPolicy, PolicyCapabilities, PolicyRequest } from "#lib/po
 import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { buildKindIndex } from "../apiserver/kinds/kinds.ts";
 
-/** A case of what policies do to an object, as measured in kinitiras or decided here. */
+/** A test case: what kinitiras policies do to an object, as kinitiras was measured to do or as Postern decided. */
 export interface PolicyCase {
   id: string;
   operation: Operation;
@@ -30,12 +30,12 @@ export interface PolicyCase {
   };
 }
 
-/** The answer of the host `mock` for a path. */
+/** The answer of the HTTP service `mock`, which policies of the test cases ask, for a path. */
 export interface MockHttpAnswer {
   path: string;
   status?: number;
   body?: unknown;
-  /** The response as plain text, instead of `body`, which is sent as JSON. */
+  /** The body of the mock's response as plain text, instead of `body`, which is sent as JSON. */
   raw?: string;
 }
 
@@ -60,7 +60,7 @@ interface Tables {
 const folder = new URL("kinitiras-examples/", import.meta.url);
 const readText = (file: string) => readFileSync(new URL(file, folder), "utf8");
 
-/** Tables from cases.json: policies with selectors, placeholders and paths, and what upstream does with them. */
+/** Tables from cases.json: policies, selectors, placeholders and paths, and what kinitiras does with them. */
 export const kinitirasCaseTables: Tables = JSON.parse(readText("cases.json"));
 
 const toPolicyCase = ({ policyFile, onlyRule, ...rest }: ExampleCase): PolicyCase => {
@@ -143,7 +143,7 @@ export const createCaseCapabilities = ({
   };
 };
 
-/** The kinds that every cluster serves. */
+/** The kinds built into Kubernetes, which every cluster serves without CustomResourceDefinitions. */
 const builtIn = buildKindIndex([]);
 
 const formatPlace = ({ metadata }: KubernetesObject) => `${metadata?.namespace ?? ""}/${metadata?.name}`;

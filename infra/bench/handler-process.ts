@@ -8,7 +8,10 @@ import { buildBenchEndpointConfig, type HandlerProcessInput } from "./handlers.t
 import { measureMilliseconds, measureRatiosInTurn } from "./ratios.ts";
 import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
 
-/** Measures a minimal answer (the floor) and Postern's handler in turn; returns their ratio for each round. */
+/**
+ * Measures the times of a minimal answer (the floor) and of Postern's handler in turn. Returns for each round the
+ * ratio of Postern's time to the floor.
+ */
 const measure = async (assignment: HandlerProcessInput): Promise<number[]> => {
   const { rule: name, phase, journal, bytes, publicKey, segment, rounds } = assignment;
   const listed = await readRule(join(catalogueFolder, name), name);

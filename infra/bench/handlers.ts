@@ -15,7 +15,7 @@ interface HandlerCase {
   bytes: number;
 }
 
-/** The input of a process that measures one handler. */
+/** The input of a child process of the bench that measures one rule's handler. */
 export interface HandlerProcessInput extends HandlerCase {
   publicKey: string;
   segment: string;
@@ -25,7 +25,7 @@ export interface HandlerProcessInput extends HandlerCase {
 /** The cluster name in the URLs of the measured reviews. */
 export const benchCluster = "bench";
 
-/** Returns the endpoint config of a postern.yaml with this rule only. */
+/** Returns the endpoint config of one rule in the cluster bench, as if postern.yaml turned only this rule on. */
 export const buildBenchEndpointConfig = (
   { name, rule }: Pick<CatalogueRule, "name" | "rule">,
   given: object = {},
@@ -36,7 +36,7 @@ export const buildBenchEndpointConfig = (
 
 const sizes = [5_000, 50_000, 1_000_000, 3_000_000];
 
-/** A rule that patches, without and with its log line, and a rule that only admits. */
+/** The measured handlers: a rule that patches, without and with its log line, and a rule that only admits. */
 const cases: Omit<HandlerCase, "bytes">[] = [
   { rule: "default-toleration-seconds", phase: "mutate", journal: false },
   { rule: "default-toleration-seconds", phase: "mutate", journal: true },

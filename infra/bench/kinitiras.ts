@@ -19,7 +19,7 @@ export interface PolicyEvaluationTimes {
   error?: string;
 }
 
-/** An evaluation, from the object's bytes to the patch's, and how often to repeat it. */
+/** A policy evaluation to measure, from the object's JSON to the patch's JSON, and how often it is repeated. */
 export interface KinitirasBenchQuestion {
   policies: KinitirasPolicy[];
   object: KubernetesObject;
@@ -32,7 +32,9 @@ const engine: GoProgram = {
   module: "k-cloud-labs/pkg",
   name: "kinitiras",
   files: ["engine"],
-  /** The Go module proxy may not have the module; POSTERN_KINITIRAS names a checkout of it. */
+  /**
+   * Builds kinitiras' engine. The Go module proxy may not have its module; POSTERN_KINITIRAS names a checkout of it.
+   */
   build: async (folder) => {
     await using sources = await mkdtempDisposable(join(tmpdir(), "postern-kinitiras-"));
     await cp(engine.sources, sources.path, { recursive: true });

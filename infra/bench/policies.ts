@@ -80,7 +80,7 @@ export const measureManyPolicies = async (rounds: number): Promise<BenchResult[]
     return act;
   };
 
-  // The first script would wait for CUE to start.
+  // CUE starts before the measurement: the first script would wait for that.
   await evaluateCue("1");
   const results: BenchResult[] = [];
   const kinds = [
@@ -173,7 +173,10 @@ const listRuleKinds = (policy: KinitirasPolicy): string[] =>
       ])
     : policy.spec.overrideRules.flatMap(({ overriders }) => Object.keys(overriders));
 
-/** Returns the median; undefined if either engine has no answer. */
+/**
+ * Returns the median ratio of the times of our policy engine and kinitiras' engine; undefined if either has no
+ * answer.
+ */
 const measureEngineRatio = async (
   question: Omit<KinitirasBenchQuestion, "rounds">,
   ours: ChildProgram,

@@ -35,7 +35,7 @@ export interface ChildProgram extends AsyncDisposable {
   ask(question?: unknown): Promise<unknown>;
 }
 
-/** Starts a program. It ends when its standard input closes, so also when this process is killed. */
+/** Starts a program, which ends when its standard input closes, so also when this process is killed. */
 export const startChild = (program: string, ...args: string[]): ChildProgram => {
   const child = spawn(program, args, { stdio: "pipe" });
   let errors = "";
@@ -83,7 +83,7 @@ export const startBenchPostern = async (folder: string, config: string) => {
   return { ...toServer(child), manifests: (await child.next()) as Record<string, WebhookManifests> };
 };
 
-/** Starts the smallest webhook in Node. */
+/** Starts a minimal webhook server written for Node without Postern, as a baseline of the bench. */
 export const startMinimalWebhook = async (folder: string) => {
   const child = startNode("bare-process.ts", folder);
   return { ...toServer(child), url: String(await child.next()) };
@@ -96,7 +96,7 @@ export const startGoWebhook = async (program: string, folder: string) => {
 };
 
 /**
- * Writes lines of JSON: `first`, and the CPU time of this process for each line of input. The process ends with its
+ * Writes `first` as JSON, then for each input line this process's CPU time in milliseconds. The process ends with its
  * input.
  */
 export const answerLinesWithCpuTime = (first: unknown): void => {

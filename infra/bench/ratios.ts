@@ -43,7 +43,7 @@ export const measureInTurn = async <T, U>(
         measured.other = await other();
       },
     ];
-    // The order changes from round to round.
+    // The two measured functions swap their order in each round, so that neither always comes first.
     for (const turn of round % 2 === 0 ? turns : turns.reverse()) await turn();
     if (round >= 0) pairs.push([measured.one as T, measured.other as U]);
   }
@@ -59,7 +59,7 @@ export const measureRatiosInTurn = async (
 ): Promise<number[]> =>
   (await measureInTurn(rounds, measureBaseline, measureSubject, warmUps)).map(([first, second]) => second / first);
 
-/** Returns the milliseconds of this many runs. */
+/** Runs `act` this many times; returns the milliseconds of all runs together. */
 export const measureMilliseconds = async (act: () => Promise<unknown>, times = 1): Promise<number> => {
   const start = performance.now();
   for (let time = 0; time < times; time++) await act();

@@ -23,8 +23,8 @@ export const findClusterAskingCase = async (listed: CatalogueRule): Promise<Case
     const review = buildReview(listed, entry);
     let asked = false;
     const world = createRecordedCapabilities(entry.needs ?? {});
-    // All members are read when a rule's needs are bound, so only calls count. Calls of the ledger and of CUE ask no
-    // server.
+    // All members of the capabilities are read when a rule's needs are bound, so only calls count. Calls of `cue` and
+    // `count` ask no server.
     const calls = Object.entries(world).map(([verb, ask]) => [
       verb,
       (...args: unknown[]) => {
@@ -76,7 +76,8 @@ const reply = (response: ServerResponse, code: number, body: object) =>
   response.writeHead(code, { "content-type": "application/json" }).end(JSON.stringify(body));
 
 /**
- * Answers a request for a collection, an object or the kinds of a group. Paths begin with `/api/v1` or
+ * Answers a request to an imitated API server for a collection, an object or the kinds of a group. Paths begin with
+ * `/api/v1` or
  * `/apis/GROUP/VERSION`.
  */
 const answer = async (world: Capabilities, path: string[], request: IncomingMessage): Promise<object | undefined> => {

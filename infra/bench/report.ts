@@ -4,7 +4,7 @@ import type { CreateMeasurements } from "./creates.ts";
 import type { BenchResult, RatioSummary } from "./ratios.ts";
 import type { ClusterReadMeasurement } from "./reads.ts";
 
-/** Describes measurements with their bars. */
+/** Returns a table of measured ratios, each with its bar: the limit that it must not exceed. */
 export const describeResults = (title: string, results: BenchResult[]): string => {
   const rows = results.map(({ what, ratio, bar, kilobytes }) => [
     what,

@@ -19,7 +19,7 @@ export const buildPodReview = (bytes: number): string => {
   return JSON.stringify(review);
 };
 
-/** The most bytes of a pod's containers: real pods don't have hundreds of containers. */
+/** The bytes of JSON up to which the pod of a bench review grows by containers; a larger one has other data, too. */
 const longestPod = 100_000;
 
 const buildContainer = (index: number): object =>

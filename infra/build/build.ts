@@ -33,7 +33,7 @@ export const buildFunctions = async (
   if (served.length === 0) throw new Complaint("no rule is on; postern.yaml says which are");
   const isOn = ({ name }: CatalogueRule) =>
     [...config.clusters.values()].some(({ rules }) => (rules.get(name)?.mode ?? "off") !== "off");
-  // A function may run at least as long as any cluster waits for one of its rules.
+  // The time limit of a function must be at least as long as any cluster waits for one of the function's rules.
   const listTimeouts = ({ members, ...listed }: CatalogueRule) =>
     [...config.clusters.values()].flatMap(({ rules }) =>
       (members ?? [listed]).map(({ name, rule }) => findLongestTimeoutSeconds(rule, rules.get(name))),

@@ -27,15 +27,15 @@ export interface RuleBundle {
   hash: string;
   /** SHA-256 of the code without the rule's part of postern.yaml, base64url. */
   logic: string;
-  /** SHA-256 of the zip, base64, as Lambda's API returns it. */
+  /** The SHA-256 of the zip with the function's code, in base64, as Lambda's API returns it. */
   codeSha256: string;
   asks: boolean;
   scripts: boolean;
   tokens: SecretPlace[];
   actions: AwsAction[];
-  /** The paths below which it writes recordings, as `BUCKET/PREFIX`. */
+  /** The S3 places below which the rule's function writes recordings, each as `BUCKET/PREFIX`. */
   records: string[];
-  /** The clusters with their key versions, such as `prod-eu.1`. */
+  /** The clusters whose URL keys the function accepts, with their key versions, such as `prod-eu.1`. */
   accepts: string[];
 }
 
@@ -96,7 +96,7 @@ export const bundleRule = async (
     throw new Complaint(`${describeRule(listed)} can't be bundled: ${failure.message}`);
   });
   const [{ contents } = { contents: new Uint8Array() }] = outputFiles;
-  // Data from postern.yaml doesn't count towards the budget.
+  // The budget in bytes limits the code of a bundle; data from postern.yaml in it isn't counted.
   const configs = [config, ...(hasNeeds(listed) ? [connections] : []), ...(isRecorded(places) ? [places] : [])];
   const code = contents.length - Buffer.byteLength(configs.map((data) => JSON.stringify(data)).join(""));
   if (code > budget) throw new Complaint(describeExcess(describeRule(listed), code, budget, metafile));
@@ -130,7 +130,10 @@ export const bundleRule = async (
   };
 };
 
-/** Removes the data from postern.yaml, which is in the code as a string of JSON in quotes of either kind. */
+/**
+ * Returns a bundle's code without the data from postern.yaml, which is in the code as a string of JSON in quotes of
+ * either kind.
+ */
 const removeConfig = (contents: Uint8Array, configs: object[]): string =>
   configs.reduce((code: string, config) => {
     const text = JSON.stringify(config);

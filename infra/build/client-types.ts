@@ -8,7 +8,10 @@ import { Complaint } from "../cli/complaint.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** Writes the types with the Kubernetes types that they import. `entries` maps module names to source files. */
+/**
+ * Writes the client's type declarations and the Kubernetes types that they import. `entries` maps module names to
+ * source files.
+ */
 export const writeClientTypeDeclarations = async (folder: string, entries: Record<string, string>): Promise<void> => {
   const own = await mkdtemp(join(tmpdir(), "postern-types-"));
   try {

@@ -9,7 +9,7 @@ import type { RuleBundle } from "./bundle.ts";
 export interface FunctionSettings {
   /** Megabytes. */
   memorySize: number;
-  /** Seconds; more than the longest timeout of the rule's entries. */
+  /** The Lambda timeout in seconds: more than the longest timeoutSeconds of the rule's webhook entries. */
   timeout: number;
   environment: Record<string, string>;
 }
@@ -17,7 +17,7 @@ export interface FunctionSettings {
 type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
 type Resources = Record<string, { Type: string; Properties: { Policies?: Json[]; [key: string]: Json | undefined } }>;
 
-/** The sections of resources.yaml. */
+/** The sections of resources.yaml: CloudFormation resources and outputs for HTTP APIs, function URLs or both. */
 type Template = Record<
   "both" | "http" | "url",
   { once: Resources; each: Resources; outputs: Record<string, Json>; eachOutput: Record<string, Json> }
@@ -54,7 +54,7 @@ export const computeFunctionSettings = (
   publicKeys: string,
   stage: string,
 ): FunctionSettings => ({
-  // CUE takes up to half of it, and Lambda gives more CPU with more memory.
+  // CUE takes up to half of a function's memory, and Lambda gives more CPU with more memory.
   memorySize: scripts ? 1024 : 256,
   timeout: Math.max(10, timeoutSeconds + 1),
   environment: { POSTERN_KEYS: publicKeys, POSTERN_STAGE: stage, POSTERN_ACCEPTS: accepts.join(",") },
@@ -137,14 +137,17 @@ const allowReading = (token: SecretPlace): Json => {
   };
 };
 
-/** Allows writing below one cluster's and rule's name, but not reading or listing. */
+/** Returns an IAM statement that allows writing recordings of one cluster and rule, not reading or listing. */
 const allowRecording = (place: string): Json => ({
   Effect: "Allow",
   Action: "s3:PutObject",
   Resource: { "Fn::Sub": `arn:${toPlaceholder("AWS::Partition")}:s3:::${place}*` },
 });
 
-/** The path variable `cluster` holds `{cluster}.{key}`, so that no key is in a template, a logical id or a log. */
+/**
+ * Returns the API Gateway route of a rule's function. The path variable `cluster` holds `{cluster}.{key}`, so that no
+ * key is in a template, a logical id or a log.
+ */
 export const buildRoute = (name: string) => `POST /{cluster}/${name}/{phase+}`;
 
 /** The metric of reviews that the gateway answered instead of a function, by the dimensions Stage and Route. */

@@ -68,7 +68,7 @@ const resolveAliases = (document: Document, file: string): unknown => {
   try {
     return document.toJS({ maxAliasCount: -1 });
   } catch (error) {
-    // The YAML uses an alias without an anchor.
+    // toJS throws if the YAML of the cases uses an alias without an anchor.
     throw new Complaint(`${file}: ${toSentence(error)}`);
   }
 };

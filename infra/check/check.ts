@@ -22,17 +22,17 @@ export interface CheckOptions {
   catalogue: CatalogueRule[];
   cluster: [name: string, ClusterConfig];
   harden: boolean;
-  /** Files, folders and globs. */
+  /** The files, folders and globs that name the manifests to check. */
   paths: readonly string[];
   /** Paths of recorded reviews. */
   reviews: readonly string[];
-  /** Paths of the objects that exist. */
+  /** Paths of manifest files with the objects that already exist in the imitated cluster. */
   state: readonly string[];
   /** Paths of the manifests of old objects, from which updates start. */
   old: readonly string[];
   /** Paths of files with the webhook configurations of other programs. */
   webhooks: readonly string[];
-  /** Hosts whose webhooks may be called. */
+  /** The hosts whose foreign webhooks `check` may call. */
   hosts: readonly string[];
   operation: Operation | undefined;
   user: UserInfo;
@@ -43,7 +43,7 @@ export interface CheckOptions {
 /** A check whose manifests were read but not evaluated: iterating over `evaluations` evaluates them. */
 export interface OpenedManifestCheck {
   faults: ManifestFault[];
-  /** Remarks that are not about one object; more are added while objects are evaluated. */
+  /** Remarks about the whole check, not about one object; the set grows while objects are evaluated. */
   notes: ReadonlySet<string>;
   evaluations: AsyncGenerator<ObjectEvaluation>;
 }
@@ -76,7 +76,8 @@ export const openCheck = async (options: CheckOptions): Promise<OpenedManifestCh
   };
   const rules = await openClusterRules(options.catalogue, cluster, options.harden, existing.capabilities, listCreated);
   for (const sentence of rules.notes) note(sentence);
-  // Each policy applies to all manifests, also to earlier ones: a policy takes effect some time after it was sent.
+  // Each admission policy or quota among the manifests concerns all of them, also earlier ones: the API server
+  // applies it only some time after it was sent.
   const standing = [...state, ...manifests].filter(({ object }) => isUnevaluatedByCheck(object));
   const missing = new Set<string>();
   const evaluations = evaluateAll(all, {
@@ -142,7 +143,10 @@ const isConfiguration = ({ object: { kind } }: Manifest) => hookKinds.includes(S
 
 const isLabel = (text: string) => /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(text);
 
-/** Kustomizations are often among manifests, but no API server knows them. */
+/**
+ * Reports whether a manifest is a file for kustomize: such files are often among manifests, but no API server knows
+ * their kinds.
+ */
 const isForKustomize = ({ object: { apiVersion } }: Manifest) =>
   /^kustomize\.config\.k8s\.io\//.test(String(apiVersion));
 

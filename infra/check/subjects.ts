@@ -93,7 +93,7 @@ const readOptions = ({ options, catalogue, cluster }: CheckRequest) => ({
 export const defaultPageSize = 250;
 const mostInPage = 1000;
 
-/** Loads the AWS SDK only for a cluster that authenticates through AWS. */
+/** Reads the user's AWS identity. Loads the AWS SDK only now, for a cluster that authenticates through AWS. */
 const loadIdentity = async () => (await import("../aws/stage.ts")).openStage("").readIdentity();
 
 const readPage = (options: ParsedOptions): number => {

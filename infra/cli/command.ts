@@ -6,7 +6,7 @@ export type { CommandOption };
 /** A verb: one file in commands/, with the name of the verb. */
 export interface Command extends CommandGrammar {
   summary: string;
-  /** Returns the exit code; undefined means 0. */
+  /** Runs the verb, and resolves to its exit code; undefined means 0. */
   // biome-ignore lint/suspicious/noConfusingVoidType: a verb that says nothing has no return statement
   run(input: { options: ParsedOptions; words: string[] }): Promise<number | void>;
 }
@@ -14,7 +14,7 @@ export interface Command extends CommandGrammar {
 /** The values of options. An option with a default always has a value. */
 export interface ParsedOptions {
   text(name: string): string | undefined;
-  /** Returns all values of an option that may be repeated. */
+  /** Returns all values of a command-line option that may be repeated. */
   texts(name: string): string[];
   flag(name: string): boolean;
   number(name: string): number | undefined;

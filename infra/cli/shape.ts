@@ -7,7 +7,7 @@ export interface InputShape {
   isFit(value: unknown): boolean;
   /** The shapes of a map's members, all of which are optional. */
   members?: Record<string, InputShape>;
-  /** The shape of a map's other members; without it, they are misfits. */
+  /** The shape of a map's members that `members` doesn't name; without it, such members are mistakes. */
   others?: InputShape | undefined;
 }
 
@@ -57,7 +57,7 @@ export const allowNull = (inner: InputShape): InputShape => ({
   isFit: (value) => value === null || inner.isFit(value),
 });
 
-/** Returns the misfits in the order of the file. */
+/** Returns each place where a value read from a file doesn't have the wanted shape, in the order of the file. */
 export const findMisfits = (value: unknown, wanted: InputShape, path: string[] = []): ShapeMismatch[] => {
   const { expected, isFit, members, others } = wanted;
   if (!isFit(value)) return [{ path, expected }];

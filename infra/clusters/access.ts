@@ -16,7 +16,7 @@ export interface ClusterCredentials {
   preferred?: string | undefined;
   identity?: (() => Promise<AwsKeys>) | undefined;
   guard?: StageLockGuard;
-  /** The folder of postern.yaml; its relative paths start here. */
+  /** The folder of postern.yaml, at which relative paths in postern.yaml start. */
   folder?: string;
   /** What the user must be allowed to do, for the error message if there are no credentials. */
   right?: string;
@@ -74,7 +74,7 @@ const connectByKubeconfig = async (
   return { server, ca, token: async () => token, ...certificate, credentialsAdvice };
 };
 
-/** EKS accepts a token for 15 minutes. */
+/** The milliseconds until an EKS token is replaced by a new one. EKS accepts a token for 15 minutes. */
 const tokenAge = 10 * 60_000;
 
 const connectByEks = async (

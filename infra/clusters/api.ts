@@ -49,15 +49,15 @@ export interface ClusterApi {
   cluster: string;
   server: string;
   get(ref: ObjectReference): Promise<DeployedObject | undefined>;
-  /** Lists the objects of all namespaces. */
+  /** Lists all objects of a kind, in all namespaces. */
   list(kind: DeployedKind): Promise<DeployedObject[]>;
   /** Returns the response for a path; undefined for 404. */
   read(path: string): Promise<unknown>;
-  /** Applies server-side, and takes over fields that other managers have set. */
+  /** Applies an object by server-side apply, and takes over fields that other managers have set. */
   apply(object: DeployedObject): Promise<DeployedObject>;
   /** Replaces the whole object; undefined if it was changed or deleted since it was read. */
   replace(object: DeployedObject, options?: { dryRun: boolean }): Promise<DeployedObject | undefined>;
-  /** Reports whether the object existed. */
+  /** Deletes an object, and reports whether it existed. */
   remove(ref: ObjectReference): Promise<boolean>;
 }
 

@@ -91,7 +91,8 @@ const deleteRetiredEntries = async (
   const gone = toEntries(validating.webhooks).filter((entry) => isGoing(validating, entry.name));
   if (!gone.some((entry) => isGoing(mutating, entry.name))) return [];
   const webhooks = toEntries(validating.webhooks).filter((entry) => !gone.includes(entry));
-  // `replace` returns undefined if another client changed the object meanwhile; a later step deletes the entries.
+  // If another client changed the configuration meanwhile, `replace` returns undefined, and a later step deletes the
+  // entries.
   if ((await api.replace({ ...validating, webhooks })) === undefined) return [];
   await wait(noticeMilliseconds);
   return [{ did: "changed", kind: validating.kind, name }];
@@ -155,7 +156,10 @@ interface ObjectPlan {
   live: DeployedObject | undefined;
   differences: ObjectDifference[];
   next: DeployedObject;
-  /** The API server refuses to change the object into the wanted one; it must be deleted first. */
+  /**
+   * True if the API server refuses to change the object into the wanted one, so that the object must be deleted
+   * first.
+   */
   isAnother: boolean;
 }
 
@@ -229,7 +233,9 @@ const listUnwanted = async (api: ClusterApi, wanted: DeployedObject[], name: str
 
 const isLabelled = ({ metadata }: DeployedObject) => metadata.labels?.[managedBy] === "postern";
 
-/** Recognizes a configuration by its entries if its label was removed. */
+/**
+ * Reports whether a webhook configuration is Postern's: by its label or, if that was removed, by its entries' names.
+ */
 const isOurs = (configuration: DeployedObject) => {
   const entries = toEntries(configuration.webhooks);
   return isLabelled(configuration) || (entries.length > 0 && entries.every(({ name }) => domain.test(name)));
@@ -298,7 +304,10 @@ export const findEntriesCallingUrls = async (
   );
 };
 
-/** Compares parsed URLs: case of hosts and default ports don't matter, and a path counts by whole segments. */
+/**
+ * Reports whether a URL is equal to or below a base URL. Case of hosts and default ports don't matter, and paths are
+ * compared by whole segments.
+ */
 const isUnderBase = (url: string, base: string): boolean => {
   if (!URL.canParse(url) || !URL.canParse(base)) return false;
   const [entryUrl, baseUrl] = [new URL(url), new URL(base)];
@@ -306,7 +315,7 @@ const isUnderBase = (url: string, base: string): boolean => {
   return entryUrl.origin === baseUrl.origin && (entryUrl.pathname === path || entryUrl.pathname.startsWith(`${path}/`));
 };
 
-/** The target of an entry; `rule` may be a group. */
+/** What the URL of a webhook entry calls: a rule or a group (also in `rule`), a variant and a phase. */
 export interface WebhookEntryTarget {
   rule: string;
   variant?: string;

@@ -49,7 +49,10 @@ export const buildUnwantedDifferences = (live: DeployedObject): ObjectDifference
 
 const unwantedWords = "should not be there";
 
-/** Describes each entry of a webhook configuration, or another object as a whole. */
+/**
+ * Returns a difference with these words for each entry of a webhook configuration, or one for any other object as a
+ * whole.
+ */
 const describeEach = (object: DeployedObject, words: string): ObjectDifference[] => {
   const entries = toEntries(object.webhooks);
   return entries.length === 0
@@ -68,7 +71,9 @@ const toEntryDifference = ({ kind, metadata }: DeployedObject, entry: string, wo
   return { kind, name: metadata.name, entry, sentence: hideUrlKeys(`${phase} entry ${entry}${words}`) };
 };
 
-/** Returns the fields to compare; controllers fill in the others of a Secret and a ServiceAccount. */
+/**
+ * Returns an object's fields to compare with the deployed ones; of a Secret only its type: controllers set its data.
+ */
 const selectFields = ({ apiVersion: _, kind, metadata: __, ...fields }: DeployedObject): Fields =>
   kind === "Secret" || kind === "ServiceAccount" ? { ...("type" in fields && { type: fields.type }) } : fields;
 
@@ -100,7 +105,10 @@ const compareEntries = (object: DeployedObject, live: Named[], wanted: Named[]):
   ];
 };
 
-/** Compares labels or annotations; those that aren't wanted belong to other clients. */
+/**
+ * Describes each wanted label or annotation that is missing or differs in the cluster; all others belong to other
+ * clients.
+ */
 const compareMarks = (what: string, live: Record<string, string> = {}, wanted: Record<string, string> = {}): string[] =>
   Object.entries(wanted)
     .filter(([key, value]) => live[key] !== value)

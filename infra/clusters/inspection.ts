@@ -12,7 +12,7 @@ import { listRulesAskingCluster, resolveConfigPath } from "../config/connections
 import { type ClusterCredentials, openClusterApi } from "./access.ts";
 import type { ClusterApi } from "./api.ts";
 
-/** Returns the rules whose entries also depend on what is in the cluster. */
+/** Returns the rules whose webhook entries also depend on objects of the cluster, such as its policies. */
 export const findRulesInspectingCluster = (catalogue: CatalogueRule[], cluster: ClusterConfig): CatalogueRule[] =>
   listRulesAskingCluster(catalogue, cluster).filter(({ rule }) => rule.inspectForSettings !== undefined);
 
@@ -22,7 +22,10 @@ export interface InspectedClusterConfig {
   notes: string[];
 }
 
-/** Runs the inspections of a cluster's rules, and opens the cluster only if a rule has one. */
+/**
+ * Runs inspectForSettings of a cluster's rules, which extends their settings by objects of the cluster. Opens the
+ * cluster only if a rule has that function.
+ */
 export const inspectClusterForSettings = async (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,

@@ -19,7 +19,7 @@ export interface EndpointProbeResult {
   ok: boolean;
   /** The duration of the last try. */
   milliseconds: number;
-  /** The result in a sentence that doesn't contain the key. */
+  /** The result of probing an endpoint, in a sentence that doesn't contain the key of the URL. */
   sentence: string;
 }
 
@@ -116,7 +116,7 @@ const subresourceKinds: Record<string, { group: string; version: string; kind: s
   scale: { group: "autoscaling", version: "v1", kind: "Scale" },
 };
 
-/** Returns a well-formed review of what an entry with these rules matches first. */
+/** Returns a well-formed review for a probe: a request that the first of a webhook entry's rules matches. */
 export const buildProbeReview = ([match]: readonly RequestMatch[]) => {
   const { apiGroups = [], apiVersions = [], resources = [], operations = [] } = match ?? {};
   const [path = "*"] = resources;

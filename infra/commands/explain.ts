@@ -44,7 +44,10 @@ export default {
 
 const differences = "docs/behaviour/kinitiras-differences.md lists where kinitiras does something else.";
 
-/** Loads the CUE engine only when it is needed. */
+/**
+ * Prints what each policy of a file does, or its faults, and returns the exit code. Only here is the CUE engine
+ * loaded.
+ */
 const explainPolicies = async (file: string, asJson: boolean): Promise<number> => {
   const [{ explainPolicyDocuments, readPolicyDocuments: readPolicies, formatExplanation }, { evaluateCue }] =
     await Promise.all([import("../policies/explanation.ts"), import("#lib/cue/engine.ts")]);

@@ -139,7 +139,10 @@ const inspectChosenCluster = async (
   return cluster;
 };
 
-/** Loads the AWS SDK only for a cluster that authenticates through AWS. */
+/**
+ * Reads the AWS credentials. This loads the AWS SDK, so it is called only for a cluster that authenticates through
+ * AWS.
+ */
 const getIdentity = async () => (await import("../aws/stage.ts")).openStage("").readIdentity();
 
 const readBaseUrls = async (options: ParsedOptions): Promise<(rule: string) => string> => {

@@ -48,7 +48,7 @@ const createRuleFolder = async (folder: string, name: string, from: URL) => {
     const text = await readFile(new URL(file, from), "utf8");
     await writeFile(join(folder, file), file === "README.md" ? text.replace("NAME", name) : text);
   }
-  // Removes a folder that the registry refuses.
+  // Removes the new rule's folder if the rule can't be loaded from it.
   await readRule(folder, name).catch(async (error) => {
     await rm(folder, { recursive: true });
     throw error;

@@ -163,7 +163,10 @@ const writeText = async (
 const getFaults = ({ answers }: Exclude<ReplayResult, { state: "unreadable" }>): string =>
   answers.map((answer) => ("fault" in answer ? answer.fault : "absent" in answer ? answer.absent : "")).join("");
 
-/** Prints one JSON document, with a line for each review whose answers differ or that can't be replayed. */
+/**
+ * Prints the results of a replay as one JSON document, with a line for each review whose answers differ or that can't
+ * be replayed.
+ */
 const writeJson = async (
   results: AsyncIterable<ReplayResult>,
   names: readonly [string, string],

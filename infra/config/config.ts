@@ -8,7 +8,7 @@ import { Complaint } from "../cli/complaint.ts";
 export const configFile = fileURLToPath(new URL("../../postern.yaml", import.meta.url));
 
 export interface ClusterConfig {
-  /** The versions that functions accept; new URLs get the last one. */
+  /** The versions of the cluster's URL key that functions accept. New webhook URLs get the last version. */
   keyVersions: number[];
   /** The configs by rule name. A rule that postern.yaml doesn't name for this cluster is absent. */
   rules: Map<string, RuleConfig>;
@@ -44,7 +44,7 @@ export interface RuleConfig {
 /** Several mutating rules behind one webhook entry and one Lambda, which saves sequential calls. */
 export interface RuleGroup {
   name: string;
-  /** The rules of the group, in the order of the compiled-in plugins. */
+  /** The rules that share one function and webhook entry, in the order of the compiled-in plugins. */
   members: CatalogueRule[];
 }
 
@@ -53,13 +53,13 @@ export interface ClusterConnectConfig {
   eks?: string;
   region?: string;
   server?: string;
-  /** PEM, or the name of a file with PEM. */
+  /** The CA certificates of the cluster's API server: PEM, or the name of a file with PEM. */
   ca?: string;
   tokenSecret?: string;
   tokenParameter?: string;
   kubeconfig?: string;
   context?: string;
-  /** A folder of manifests that is used as the cluster. */
+  /** The path of a folder of manifests, which rules read instead of a cluster's API server. */
   manifests?: string;
 }
 
@@ -68,7 +68,7 @@ export interface ReviewRecordingConfig {
   prefix: string;
   /** The fraction of reviews that is recorded; 0.01 by default. */
   share: number;
-  /** The fields of objects whose free text is kept. */
+  /** The fields whose free text recordings keep; in all other fields it is redacted. */
   keep?: readonly UnredactedPath[];
 }
 

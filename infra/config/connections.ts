@@ -28,7 +28,7 @@ export const connectShape = createMapShape({
   manifests: nonEmptyText,
 } satisfies Record<keyof ClusterConnectConfig, InputShape>);
 
-/** Returns what is wrong, in words that continue the setting's name; undefined if it is valid. */
+/** Returns the fault of a `connect` setting in words that continue its name; undefined if it is valid. */
 export const findConnectFault = (connect: ClusterConnectConfig): string | undefined => {
   const { eks, region, server, ca, kubeconfig, context, tokenSecret, tokenParameter, manifests } = connect;
   const ways = [eks, tokenSecret, tokenParameter, kubeconfig, manifests].filter((way) => way !== undefined);

@@ -59,7 +59,7 @@ export interface RuleDraft extends Omit<RuleConfig, "record"> {
   record?: ReviewRecordingConfig | "off";
   place: ConfigPath;
   settingsPlace?: ConfigPath | undefined;
-  /** True if the settings have the wrong shape. */
+  /** True if a rule's settings don't have the shape of its defaults; postern.yaml's further checks skip them then. */
   wrong: boolean;
 }
 

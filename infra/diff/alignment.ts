@@ -17,7 +17,7 @@ export const findOldIndexesOfLines = (old: readonly string[], now: readonly stri
   return lines;
 };
 
-/** The most differing lines. Beyond it, the diff shows all old lines as deleted and all new ones as added. */
+/** The maximum number of differing lines. A diff with more shows all old lines as deleted, and all new as added. */
 const mostEdits = 1000;
 
 /** Returns the pairs of equal lines by Myers' greedy algorithm; none if there are more than `mostEdits` edits. */

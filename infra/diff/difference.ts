@@ -48,7 +48,7 @@ export const computeHunks = (before: unknown, stages: readonly ObjectAfterRule[]
   return groupHunks(interleaveLines(original, lines, gone));
 };
 
-/** Removed lines stand before the lines that replace them. */
+/** Merges kept, removed and added lines of a diff. Removed lines stand before the lines that replace them. */
 const interleaveLines = (
   original: readonly string[],
   lines: readonly AttributedLine[],

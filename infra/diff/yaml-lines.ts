@@ -7,7 +7,7 @@ export interface YamlLayout {
   isFlat: boolean;
 }
 
-/** The layout that kubectl prints. */
+/** The default YAML layout, as kubectl prints it: indented by 2, and lists not indented further. */
 const usual: YamlLayout = { step: 2, isFlat: true };
 
 export const formatYamlLines = (value: unknown, layout = usual): string[] => {
@@ -21,7 +21,7 @@ const addLines = (value: unknown, indent: string, lines: string[], layout: YamlL
     for (const item of value) {
       const from = lines.length;
       addLines(item, `${indent}  `, lines, layout);
-      // The dash replaces the indentation of the item's first line.
+      // The dash of a YAML list replaces the indentation of the item's first line.
       lines[from] = `${indent}- ${(lines[from] ?? "").slice(indent.length + 2)}`;
     }
   else if (isFilled(value) && isMap(value))
@@ -41,7 +41,7 @@ const isFilled = (value: unknown): value is object =>
   typeof value === "object" && value !== null && Object.keys(value).length > 0;
 
 const addScalar = (value: unknown, indent: string, name: string, lines: string[]): void => {
-  // Texts that a literal block can't hold exactly are quoted.
+  // Texts that a YAML literal block (`|`) can't hold exactly are written on one line, in quotes.
   if (typeof value !== "string" || !/^[^\s][^\r]*\n/.test(value) || /\n\n$/.test(value)) {
     lines.push(`${indent}${name}${formatScalar(value)}`);
     return;

@@ -29,7 +29,7 @@ export const openSigner = async (folder: string): Promise<UrlSigner> => {
   );
 };
 
-/** Returns a new private key in PEM. */
+/** Returns a new Ed25519 private key in PEM, with which URLs are signed. */
 export const makeSigningKey = (): string =>
   String(generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
 
@@ -117,7 +117,10 @@ const listServerNames = (host: string): string[] => {
 
 const month = 30 * 24 * 3600 * 1000;
 
-/** Compares key and certificate, too: two processes that replace both files at once may leave a pair that differs. */
+/**
+ * Reports whether a server certificate is valid for a month, for all names and from this CA. It must also fit the
+ * key: two processes that replace both files at once may leave a pair that differs.
+ */
 const isUsable = (cert: string, key: string, ca: string, names: string[]): boolean => {
   try {
     const certificate = new X509Certificate(cert);
@@ -128,12 +131,15 @@ const isUsable = (cert: string, key: string, ca: string, names: string[]): boole
       names.every((name) => (isIP(name) ? certificate.checkIP(name) : certificate.checkHost(name)))
     );
   } catch {
-    // A missing or incomplete file can't be parsed; new files are then made.
+    // A missing or incomplete certificate or key can't be parsed; the caller then makes new files.
     return false;
   }
 };
 
-/** Creates the file if it is missing. If two processes create it at once, the first wins. */
+/**
+ * Returns the text of a secret file, which is created if it is missing. If two processes create it at once, the first
+ * wins.
+ */
 const readOrCreate = async (folder: string, name: string, make: () => Promise<string>): Promise<string> => {
   const file = join(folder, name);
   const present = await readIfPresent(file);

@@ -40,7 +40,7 @@ export const toComparable = ({ answer, name }: RequestWithAnswer, sequence: stri
     Object.hasOwn(serverFields, key) && value !== undefined && !comparedValues.has(value) ? "?" : value,
   );
   const plain = replaceNames(said.replace(/admission webhook \\"[^"]+\\" denied the request: /g, ""), name, sequence)
-    // Texts and labels contain uids and times, too.
+    // Uids and times are replaced by `?` in the whole answer, because texts and labels contain them, too.
     .replaceAll(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, "?")
     // The volume of an account's token has a random suffix.
     .replaceAll(/\bkube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}\b/g, "kube-api-access-?")
@@ -88,7 +88,7 @@ const orderings: Record<string, (body: Body) => Body> = {
 /** Returns which bound of a LimitRange a message is about, such as `maximum per Pod`, without the resource. */
 const getFaultKind = (fault: string) => /(minimum|maximum|ratio).* per \w+/.exec(fault)?.[0].replace(/ \S+ usage/, "");
 
-/** Sorts texts within each run of neighbours of the same kind; the order of the runs stays. */
+/** Sorts neighbouring texts of the same kind among each other, as upstream's order of them is random. */
 const sortRuns = (texts: string[], sortOf: (text: string) => unknown): string[] => {
   const runs: string[][] = [];
   for (const text of texts) {
@@ -124,7 +124,7 @@ const sortManagers = (object: Body): Body => {
   return { ...object, metadata: { ...Object(object.metadata), managedFields: managedFields.toSorted(compareText) } };
 };
 
-/** Replaces generated names: their suffix is random. */
+/** Replaces generated object names in an answer by `<sequence>-?`, because their suffix is random. */
 const replaceNames = (text: string, name: string, sequence: string) =>
   (name === sequence ? text : text.replaceAll(name, `${sequence}-?`)).replaceAll(
     new RegExp(`\\b${sequence}-[bcdfghjklmnpqrstvwxz2456789]{5}\\b`, "g"),
@@ -294,7 +294,10 @@ const isSameRefusal = (
 
 const getMessage = ({ body }: ComparableAnswer) => String(Object(body).message);
 
-/** Separates unified diffs at the end of an answer's texts from the answer, in which `[]` and `{}` become null. */
+/**
+ * Returns the unified diffs that end an answer's texts, and the answer without them. `[]` and `{}` as values in these
+ * texts become null.
+ */
 const splitDiffs = (answer: ComparableAnswer) => {
   const diffs: string[] = [];
   const rest: unknown = JSON.parse(JSON.stringify(answer), (_, value) => {
@@ -326,7 +329,7 @@ const parseHunks = (diff: string) =>
     .map((hunk) => {
       const [head = "", ...lines] = hunk.replace(/\n$/, "").split("\n");
       const [, start = "1", length = "1"] = /^-(\d+)(?:,(\d+))?/.exec(head) ?? [];
-      // A hunk without old lines states the line before it.
+      // The head of a diff's hunk without old lines states the line before the hunk.
       return { start: Number(start) + (length === "0" ? 1 : 0), lines };
     });
 
@@ -419,7 +422,7 @@ export const formatDiff = (wanted: ComparableAnswer, actual: ComparableAnswer): 
   return formatLines(one ?? [], other ?? []);
 };
 
-/** Returns an answer as lines of JSON; texts of several lines are split. */
+/** Returns an API server's answer as lines of JSON for a diff; texts of several lines are split. */
 const toLines = (value: ComparableAnswer) =>
   JSON.stringify(JSON.parse(toCanonicalJson(value)), null, 2)
     .replaceAll("\\n", "\n    | ")

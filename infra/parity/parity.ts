@@ -31,7 +31,7 @@ import { type ConfigurationUseDetector, openScriptedWebhookEndpoints } from "./s
 import { deleteWithFinalizers, type GetClient, type RequestWithAnswer, sendSequence } from "./sequence-sender.ts";
 import { openServerPair } from "./server-pair.ts";
 
-/** The options of one comparison. */
+/** The options of one parity test, which compares a plugin with its port. */
 export interface ParityOptions {
   /** The number of requests that are sent to each of the two API servers. */
   requests: number;
@@ -131,7 +131,8 @@ export const measureParity = async (
     differences: [],
   };
 
-  // A server that refuses everything accepts no webhook configuration and calls no webhook.
+  // A server that refuses everything would accept no webhook configuration and call no webhook, so none is registered
+  // there.
   await Promise.all([isLate || spoilt.callFrom(upstream), asItIs.callFrom(ours)]);
   const [wanted, actual] = await Promise.all([sendAndClear(numbered, upstream), sendAndClear(numbered, ours)]);
   outcome.calls.made = asItIs.calls().length;
@@ -148,7 +149,7 @@ export const measureParity = async (
   await bare.callFrom(ours);
   const again = await sendAndClear(numbered, ours);
   outcome.calls.withoutConditions = bare.calls().length;
-  // A sequence that also differs with the match conditions was already reported in that run.
+  // Sequences that already differed in the run with match conditions aren't reported again in the run without.
   const onlyNow = numbered.map(({ name }, index) =>
     verdicts[index]?.some(isDifferent)
       ? []
@@ -179,7 +180,8 @@ const buildTopics = ({ namespaces = {}, scenarios: names = [] }: PortComparisonC
 });
 
 /**
- * Reads the number of failed conditions. A failed condition refuses the request or skips the webhook, depending on the
+ * Returns the API server's count of match conditions whose evaluation failed, by webhook, from its metrics. A
+ * failure refuses the request or skips the webhook, depending on the
  * failurePolicy.
  */
 const countFailedConditions = async ({ admin }: TestCluster): Promise<Record<string, number>> => {
@@ -232,7 +234,10 @@ const serve = async (
   let start = 0;
   return {
     stop,
-    /** Returns the rules' log reports of requests by users of the sequences, since the ports were registered. */
+    /**
+     * Returns the log reports of the ports' calls since their webhooks were last registered, only for requests by
+     * users of the sequences.
+     */
     calls: () =>
       reports
         .slice(start)

@@ -12,7 +12,10 @@ export const listPluginPorts = (catalogue: CatalogueRule[]): PluginPort[] =>
 
 /** What a plugin and its port need to be compared. Both API servers get the same. */
 export interface PortComparisonConfig {
-  /** Weights of the objects' namespaces; `default` has 2. `own` is one for the sequence, which doesn't exist. */
+  /**
+   * Weights in the random choice of the objects' namespaces; `default` has 2. `own` stands for a namespace of the
+   * sequence, which doesn't exist at first.
+   */
   namespaces?: Record<string, number>;
   scenarios?: readonly ScenarioName[];
   /**
@@ -24,7 +27,7 @@ export interface PortComparisonConfig {
   keptPlugins?: readonly string[];
   /** Further flags of kube-apiserver. */
   flags?: readonly string[];
-  /** Whether RBAC decides what users may do. */
+  /** True if the compared API servers use RBAC; without it, every user has every right. */
   rbac?: true;
   /** Settings of plugin and rule in the comparison, if the rule's default settings would leave too much untested. */
   settings?: object;

@@ -15,7 +15,7 @@ export const parityTableHeadings = [
   "SAVED",
 ];
 
-/** Returns a port's row of the table, in the order of `headings`. */
+/** Returns a port's row of the parity table, in the order of `parityTableHeadings`. */
 export const buildRow = ({
   rule,
   requests,
@@ -36,7 +36,7 @@ export const buildRow = ({
   calls.withoutConditions > 0 ? `${Math.round(100 * (1 - calls.made / calls.withoutConditions))}%` : "-",
 ];
 
-/** Aligns a row below the headings. Rows are printed one by one, because all together take minutes. */
+/** Aligns one row of the parity table below its headings. Rows are printed singly, because all take minutes. */
 export const alignParityTableRow = (cells: (string | number)[], longestName: number): string =>
   cells
     .map((cell, at) =>

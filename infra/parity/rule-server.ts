@@ -82,7 +82,7 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
       harden: false,
     });
   };
-  /** Returns the result of `act`, and the reports of reviews meanwhile. */
+  /** Runs `act`; returns its result and the reports of the reviews that were answered meanwhile. */
   const collectReports = async <T>(act: () => Promise<T>): Promise<[T, AnsweredReviewFacts[]]> => {
     const start = reports.length;
     return [await act(), reports.slice(start)];
@@ -110,7 +110,7 @@ const deleteVariants = ({ rule: { variants: _, ...rule }, ...listed }: Catalogue
   rule,
 });
 
-/** Returns the kind of the configuration with a phase's entries. */
+/** Returns the kind of webhook configuration that holds a phase's entries: mutating for `mutate`, else validating. */
 export const getConfigurationKind = (phase: Phase | undefined) =>
   phase === "mutate" ? "MutatingWebhookConfiguration" : "ValidatingWebhookConfiguration";
 

@@ -7,12 +7,12 @@ import type { ClusterClient } from "./control-plane/client.ts";
 
 type Configuration = ReturnType<typeof buildWebhookConfigurations>[number];
 
-/** The part of a review on which an answer depends. */
+/** The part of an AdmissionReview that the scripted answers of test endpoints use. */
 interface ReviewBody {
   request: { uid: string };
 }
 
-/** Returns an endpoint's answer to a review. Without an answer, the API server waits until its timeout. */
+/** Returns a test endpoint's answer to a review; undefined for none: the API server then waits until its timeout. */
 export type EndpointScript = (
   review: ReviewBody,
   path: string,
@@ -49,7 +49,7 @@ export const openScriptedWebhookEndpoints = async (
   };
 };
 
-/** Returns the AdmissionReview that answers a review. */
+/** Returns the JSON that answers a review: it allows the request, unless `response` says otherwise. */
 export const buildReviewAnswer = ({ request: { uid } }: ReviewBody, response: object = {}) =>
   JSON.stringify({
     kind: "AdmissionReview",
@@ -60,10 +60,16 @@ export const buildReviewAnswer = ({ request: { uid } }: ReviewBody, response: ob
 const announcerPath = "announcer";
 const answerWord: EndpointScript = (review, word) => ({ body: buildReviewAnswer(review, { warnings: [word] }) });
 
-/** Adds an entry to a webhook configuration. The entry answers one certain request with a warning, a unique word. */
+/**
+ * Detects when the API server uses a webhook configuration, by an entry added to the configuration. The entry answers
+ * one certain request with a warning, a unique word.
+ */
 export interface ConfigurationUseDetector {
   announce(manifest: Configuration): { body: Configuration; word: string };
-  /** Sends that request; the answer's warnings are the words of the configurations already in use. */
+  /**
+   * Sends the request that the added entries answer; the answer's warnings are the words of the configurations
+   * already in use.
+   */
   ask: (admin: ClusterClient) => ReturnType<ClusterClient>;
 }
 
@@ -85,7 +91,7 @@ const openAnnouncer = (url: string, ca: string): ConfigurationUseDetector => {
       timeoutSeconds: 30,
       admissionReviewVersions: ["v1"],
     };
-    // The entry must be the first: if another entry refuses everything, the API server calls no later one.
+    // The added entry must be the first: if another refuses everything, the API server calls no later one.
     return { body: { ...manifest, webhooks: [entry, ...manifest.webhooks] }, word };
   };
   const body = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: { name: "announcer" } };

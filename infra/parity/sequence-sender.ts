@@ -69,7 +69,7 @@ export const sendSequence = async (
     };
     const sent = await buildCall(standing === undefined ? step : { ...step, dryRun: true }, place);
     const call = await replaceUidPlaceholders(sent, as("admin"));
-    // A closed connection counts as an answer: the API server closes it after a panic.
+    // A closed connection counts as an answer with code 0: a panic of the API server closes the connection.
     const answer = await as(step.user)(call).catch((error: Error): ClusterResponse => {
       return { code: 0, body: { message: error.message }, warnings: [] };
     });
@@ -98,13 +98,13 @@ export const deleteWithFinalizers = async (path: string, as: GetClient): Promise
   const metadata = { finalizers: null, annotations: { [competingWebhookAnnotation]: null } };
   await as("admin")({ method: "PATCH", path, body: { metadata }, contentType });
   await as("admin")(away);
-  // No controller empties a namespace in these clusters.
+  // The test clusters run no controller that empties and finalizes a deleted namespace.
   if (name) await as("admin")({ method: "PUT", path: `${path}/finalize`, body: { metadata: { name }, spec: {} } });
 };
 
 interface StepContext {
   namespace: string;
-  /** The API path of the namespace itself. */
+  /** The API path of the namespace that the sequence uses. */
   home: string;
   /** True if a created object is stored, so that later requests can name it. */
   isKept: boolean;

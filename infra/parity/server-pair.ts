@@ -44,7 +44,10 @@ const flags = ["--service-cluster-ip-range=10.0.0.0/16", "--allow-privileged=tru
 /** The name of the user whose credentials the port reads the cluster with; generated requests have other users. */
 const reader = "postern";
 
-/** Boots both servers with the same objects. With `late`, the plugin is on only after `late.fill` created objects. */
+/**
+ * Boots both servers with the same objects. With `latePlugin`, the plugin is on only after `latePlugin.fill` created
+ * objects.
+ */
 export const openServerPair = async (
   port: PluginPort,
   binaries: ControlPlaneBinaries,
@@ -66,7 +69,7 @@ export const openServerPair = async (
     users: { [reader]: [toGroupName(reader, port.name)] },
     ...(config.rbac && { rbac: true }),
   };
-  // Plugins don't accept the settings that only the rule has.
+  // The plugin's configuration leaves out settings that only the rule has, because plugins don't accept them.
   const own = Object.keys(settings ?? {});
   const taken = Object.fromEntries(Object.entries(standard).filter(([key]) => !own.includes(key)));
   const configuration = await writeConfiguration(plugin, config, taken, place);
@@ -122,7 +125,7 @@ const getPreparedStore = (binaries: ControlPlaneBinaries): Promise<string> => {
 };
 let preparedStore: Promise<string> | undefined;
 
-/** Writes a plugin's configuration, and returns the flag that names the file. */
+/** Writes the configuration file of an admission plugin, and returns kube-apiserver's flag that names the file. */
 const writeConfiguration = async (
   name: string,
   { configuration }: PortComparisonConfig,
@@ -161,7 +164,7 @@ const openBackend = async ({ certificate, folder, stack }: PairResources) => {
   return { imagePolicy: { kubeConfigFile }, backend: { url: `${url}/images`, ca: certificate.ca } };
 };
 
-/** Answers an ImageReview; some answers are invalid. */
+/** Answers an ImageReview as the tests' image backend does; for some images, the answer is invalid on purpose. */
 const answerAboutImages: EndpointScript = (review) => {
   const { containers, annotations } = Object(Object(review).spec);
   const asked: string[] = [containers].flat().map((one) => String(Object(one).image));

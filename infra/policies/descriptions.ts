@@ -262,6 +262,9 @@ const describeReference = ({ from, path, k8s, http }: ValueReference): string =>
   }
 };
 
-/** A reference ignores field selectors. A reference by name fails if the object doesn't exist. */
+/**
+ * Describes the object that a policy's reference reads. A reference ignores field selectors, and a reference by name
+ * fails if the object doesn't exist.
+ */
 const describeReferencedObject = ({ fieldSelector: _, ...selector }: ResourceSelector) =>
   `${describeSelector(selector)}${selector.name ? " (which must exist)" : ""}`;

@@ -36,7 +36,7 @@ const buildVariants = (rule: Rule, settings: object): { variants?: SettingsVaria
 
 /** Returns a group in the form of a rule, so that it gets a function and webhook entries like one. */
 export const toGroupRule = ({ name, members }: RuleGroup): CatalogueRule => {
-  // The member's name is put in front, because two members may have needs of the same name.
+  // The group member's name is put in front of each need's name, because two members may have needs of the same name.
   const needs = Object.fromEntries(
     members.flatMap(({ name, rule }) =>
       Object.entries(rule.needs ?? {}).map(([need, declaration]) => [`${name}.${need}`, declaration]),
@@ -71,7 +71,7 @@ export const buildGroupEndpointConfig = (
 const buildMembership = (listed: CatalogueRule, setup: RuleConfig): GroupMemberConfig => {
   const { mode, settings } = setup;
   if (mode === "off") return { mode, settings, match: [], failsOpen: true, exempt: {} };
-  // Assumes `--harden`: it may be applied to the entries after the functions were built with this configuration.
+  // failsOpen is computed as with `--harden`, which entries may get after the functions were built.
   const failsOpen = buildRuleWebhookEntry(listed, "mutate", setup, true).failurePolicy === "Ignore";
   const { namespaces, users, groups } = buildRuleWebhookEntry(listed, "mutate", setup, false).exempt;
   const match = selectPhase(listed.rule.match, "mutate", settings) ?? [];

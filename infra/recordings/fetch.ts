@@ -25,7 +25,7 @@ export const requireEmptyFolder = async (folder: string): Promise<void> => {
     throw new Complaint(`--to ${folder} is not empty; what is fetched goes into a folder of its own`);
 };
 
-/** More than the limit of a recording (1 MiB), in bytes. */
+/** The most bytes that are read of an object in the bucket; a recording has at most 1 MiB. */
 const longest = 2 * 1024 * 1024;
 const batchSize = 16;
 
@@ -40,7 +40,7 @@ export const fetchRecordings = async (
   const take = async (batch: ListedBucketObject[]) => {
     const objects = await Promise.all(batch.map(({ key }) => bucket.read(key)));
     for (const object of objects) {
-      // A lifecycle rule may have deleted it since it was listed.
+      // A lifecycle rule of the bucket may have deleted the recording since it was listed.
       if (object === undefined) continue;
       const { text } = object;
       const origin = readOrigin(text);

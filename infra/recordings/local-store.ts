@@ -8,7 +8,10 @@ import { toOneLine, truncateText } from "../cli/terminal.ts";
 
 /** Files of recordings in a folder, one for each rule of each cluster: `<cluster>/<rule>.yaml`. */
 export interface LocalRecordingWriter {
-  /** Queues a review and returns at once. A failure doesn't affect the caller. */
+  /**
+   * Queues a review, to be written to a file later, and returns at once. A failure to write it doesn't affect the
+   * caller.
+   */
   record(review: RecordedReview): void;
   append(cluster: string, rule: string, line: string): Promise<void>;
   /** Waits until all recordings are written, and returns a summary. */
@@ -21,11 +24,11 @@ interface QueuedReview {
   length: number;
 }
 
-/** The limit of the queue, in characters: about ten thousand Pods. */
+/** The limit of the queue of reviews to record, in characters: about ten thousand Pods. */
 const longestQueue = 32 * 1024 * 1024;
 /** The number of characters of recorded lines at which a batch is written to its file. */
 const longestBatch = 1024 * 1024;
-/** The number of reasons that are counted separately; later ones are counted together. */
+/** The number of reasons for left-out reviews that are counted separately; further reasons share one count. */
 const mostReasons = 20;
 
 /** Opens a folder for recordings with at most `most` lines per file. `say` gets each problem once, when it occurs. */
@@ -127,7 +130,10 @@ const openOmissions = () => {
   };
 };
 
-/** Estimates a line's length. Requests too deep for JSON count as a full batch; recording them reports the error. */
+/**
+ * Estimates the characters of the line that records a request. A request that is too deep for JSON counts as a full
+ * batch; recording it reports the error.
+ */
 const estimateLength = (request: object): number => {
   try {
     return JSON.stringify(request).length;
@@ -138,7 +144,7 @@ const estimateLength = (request: object): number => {
 
 const getRecordingPath = (cluster: string, rule: string) => join(cluster, `${rule}.yaml`);
 
-/** Appends all lines or none. Doesn't create `folder` again if it was deleted. */
+/** Appends all lines to a file of recordings, or none. Doesn't create `folder` again if it was deleted. */
 const appendLines = async (folder: string, cluster: string, place: string, lines: string): Promise<void> => {
   await mkdir(join(folder, cluster), { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "EEXIST") throw error;
@@ -160,7 +166,7 @@ const appendLines = async (folder: string, cluster: string, place: string, lines
 /** Writes in one call, while `appendFile` needs several: other processes may append to the same file. */
 const writeBytes = async (file: FileHandle, text: string): Promise<void> => {
   const bytes = Buffer.from(text);
-  // A full disk accepts a part of the bytes, and fails on the next write.
+  // One write may take only a part of the bytes, so the rest is written again; on a full disk, that next write fails.
   for (let at = 0; at < bytes.length; ) at += (await file.write(bytes, at)).bytesWritten;
 };
 

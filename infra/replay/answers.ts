@@ -22,7 +22,7 @@ export interface ReplayDecision {
 /** One version's answer to a review. `absent` and `fault` say why the rule isn't evaluated, or why it can't be. */
 export type ReplayAnswer = KnownAnswer | { absent: string } | { fault: string };
 
-/** An answer that could be read. `mode` is the rule's mode; absent if it is unknown or doesn't matter. */
+/** A readable answer of a replay side. `mode` is the rule's mode; absent if it is unknown or doesn't matter. */
 interface KnownAnswer {
   made: ReplayDecision;
   mode?: EnforcementMode;
@@ -69,7 +69,7 @@ const toAdmission = (
   return { verdict: isDeepStrictEqual(before, after) ? "allowed" : "changed", object: after };
 };
 
-/** A part of two answers that replay compares. */
+/** The name of a part of an answer, such as message or object, that replay compares between two answers. */
 export type DecisionAspect = keyof ReplayDecision | "mode";
 
 const aspects = ["verdict", "message", "code", "reason", "warnings", "audit", "object"] as const;

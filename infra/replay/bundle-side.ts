@@ -62,7 +62,10 @@ const readRuleConfigs = async (folder: string): Promise<Map<string, unknown>> =>
   return configs;
 };
 
-/** Older builds wrote no settings.json: their part of postern.yaml is only in the code, as a call of JSON.parse. */
+/**
+ * Returns an older build's part of postern.yaml. Older builds wrote no settings.json: the part is only in the code,
+ * as a call of JSON.parse.
+ */
 const parseBundledConfig = (code: string): unknown => {
   const [call] = /JSON\.parse\((['"`])\{\\?"rule\\?":.*?\}\1\)/s.exec(code) ?? [];
   return call && JSON.parse(runInNewContext(`JSON.stringify(${call})`));

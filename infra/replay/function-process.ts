@@ -10,7 +10,10 @@ export interface FunctionProcessRequest {
   milliseconds: number;
 }
 
-/** The result of an order: the handler's answer, or the fault. It is empty if the function was only loaded. */
+/**
+ * The reply of the process that runs functions: the handler's answer, or the fault. The reply is empty if the order
+ * was only to load the function.
+ */
 export interface FunctionProcessReply {
   answer?: unknown;
   fault?: string;

@@ -25,7 +25,7 @@ export interface ReplayRecording {
   file: string;
   line: number;
   entry: Case;
-  /** Absent in a case written by hand. */
+  /** The rule that was recorded; absent in a case written by hand. */
   rule?: string;
   cluster?: string;
 }
@@ -36,7 +36,7 @@ export interface UnreadableRecording {
   sentence: string;
 }
 
-/** More than any recording has, in bytes. */
+/** The maximum length of one line in a file of recordings, in bytes. Every recording is shorter. */
 const longestLine = 4 * 1024 * 1024;
 
 /** The limit of a cases.yaml written by hand, in characters; it is read into memory as a whole. */

@@ -19,7 +19,10 @@ export type ReplayResult =
       redacted?: true;
     } & Place);
 
-/** `neither`: neither version evaluates the rule for this review; `unplayed`: an answer could not be determined. */
+/**
+ * The result of replaying a review on two versions. `neither`: neither version evaluates the rule; `unplayed`: an
+ * answer could not be determined.
+ */
 export type ReplayState = "alike" | "differs" | "neither" | "unplayed";
 
 interface Place {
@@ -79,7 +82,7 @@ const replay = async (
     return createUnreadable(`is no case: ${toSentence(error)}`);
   }
   const cluster = terms.cluster ?? recording.cluster;
-  // A case written by hand also states its settings.
+  // A case written by hand is replayed as recorded: with the settings that it states.
   const isWritten = recording.rule === undefined;
   const request: ReplayRequest = { entry, rule, cluster, review, asRecorded: terms.asRecorded || isWritten };
   const [left, right] = await Promise.all(terms.sides.map((side) => side.answer(request)));

@@ -16,13 +16,13 @@ export const createCounts = (): ReplayCounts => ({
   redacted: 0,
 });
 
-/** Adds a result to the counts. */
+/** Adds the result of one replayed recording to the counts of results by state. */
 export const countResult = (counts: ReplayCounts, result: ReplayResult): void => {
   counts[result.state]++;
   if (result.state !== "unreadable" && result.redacted) counts.redacted++;
 };
 
-/** Returns a result as text; empty if there is no difference to show. */
+/** Returns the result of replaying one review as text; empty if there is no difference to show. */
 export const formatReplayResult = (result: ReplayResult, names: readonly [string, string], paint: Paint): string => {
   const place = paint(
     "dim",
@@ -55,7 +55,7 @@ const formatAnswer = (
   if ("fault" in answer) return formatLine(`${side}: ${answer.fault}`);
   const { made, mode } = answer;
   const { warnings, audit } = made;
-  // Without a differing aspect, this answer is shown because the other side has none; it is written in full.
+  // An answer without a differing aspect is shown in full: the other side of the replay has no answer to compare.
   const isWhole = differs.length === 0;
   const has = (...some: DecisionAspect[]) => some.some((aspect) => differs.includes(aspect));
   const isTold = mode !== undefined && (isWhole ? mode !== "enforce" && made.verdict !== "allowed" : has("mode"));

@@ -37,7 +37,7 @@ export const openReplayFoldersAndProcesses = (): ReplayFoldersAndProcesses => {
     run: (program, words, place) =>
       new Promise((resolve) => {
         const child = execFile(program, words, { ...place, maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) => {
-          // The code is a text such as ENOENT if the program didn't start.
+          // The error's `code` is a text such as ENOENT, not an exit code, if the program didn't start.
           const code = error === null ? 0 : typeof error.code === "number" ? error.code : 1;
           resolve({ code, stdout, stderr: stderr || (error?.message ?? "") });
         });

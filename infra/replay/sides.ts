@@ -38,7 +38,7 @@ export interface InvocableRuleSet {
   invoke(part: ServingFunction, event: object): Promise<{ answer: unknown } | NoAnswer>;
 }
 
-/** The side that answers with the recorded answers. */
+/** The side of a replay that gives the recorded answers, instead of asking a version of the rules. */
 export const recordedSide: ReplaySide = { name: "recorded", answer: async ({ entry }) => readRecordedAnswer(entry) };
 
 /** Returns a side of a replay: it asks a version's functions by direct invocation, without key and cluster. */
@@ -117,7 +117,8 @@ export const findConfiguredRule = (
   const its = getOwn(getOwn(found, "variants") ?? getOwn(functionConfig, "variants"), variant);
   if (its === undefined) return { absent: `has no variant ${variant} of it` };
   const together = mergeWithDefaults(settings, its);
-  // The function merges its variant's settings over those that are sent; that must not change them.
+  // The function will merge its variant's usual settings over the sent ones. If that would change the sent ones, this
+  // replay isn't possible.
   if (!isDeepStrictEqual(mergeWithDefaults(together, usual), together))
     return { fault: `the settings that variant ${variant} has in ${cluster} can't be sent` };
   return { ...standing, settings: together };

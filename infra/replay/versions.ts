@@ -65,7 +65,10 @@ export const buildCommit = async (
   return buildIn(place, name, wish, scratch, true);
 };
 
-/** Builds a checkout without changing it. Returns the folder of its bundles. */
+/**
+ * Builds the functions of a version in its checkout, without changing the checkout. Returns the folder of the
+ * bundles.
+ */
 export const buildCheckout = async (
   folder: string,
   name: string,
@@ -83,7 +86,7 @@ export const buildCheckout = async (
   return buildIn(place, name, wish, scratch, true);
 };
 
-/** Entries at the top of a checkout that a build doesn't read, or writes itself. */
+/** Entries at the top of a checkout that aren't copied: a build doesn't read them, or writes them itself. */
 const left = new Set([".git", "dist", ".serverless", ".postern"]);
 
 /** Links the packages of `from` if its lock file is the same; else installs them. */
@@ -94,7 +97,7 @@ const installPackages = async (
   scratch: ReplayFoldersAndProcesses,
   say: (line: string) => void,
 ): Promise<void> => {
-  // The commit may contain node_modules, or a link to it.
+  // A checked-out commit may contain node_modules, or a link to it, which is removed first.
   await rm(join(place, "node_modules"), { recursive: true, force: true });
   const [wanted, present] = await Promise.all([place, from].map(readLockFile));
   if (wanted === present && existsSync(join(from, "node_modules"))) {
@@ -167,7 +170,7 @@ export const openReplaySide = async (text: string, means: ReplaySideOptions): Pr
   const openBundleSide = async (folder: string) =>
     createVersionSide(await openBundledVersion(text, folder, milliseconds, scratch));
   if (text === "working-tree") return openBundleSide(await buildCheckout(checkoutRoot, text, wish, scratch, say));
-  // A postern.yaml that the user names applies to the working tree only.
+  // A postern.yaml that the user names applies to the working tree only; other versions have their own.
   const own = { rules: wish.rules };
   const isPath = isAbsolute(text) || /^\.\.?(\/|$)/.test(text);
   const commit = isPath ? undefined : await findCommit(text, scratch);

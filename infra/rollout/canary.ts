@@ -4,7 +4,7 @@ import type { CloudWatchMetricQuery, StageMetricsReader } from "../aws/metrics.t
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ReportProgress } from "../cli/progress.ts";
 
-/** A version that gets a share of the reviews, and the version that gets the rest. */
+/** The two versions of a rule's canary: `fresh` gets a share of the reviews, and `old` gets the rest. */
 export interface CanaryVersionPair {
   rule: string;
   old: string;
@@ -14,7 +14,7 @@ export interface CanaryVersionPair {
 /** What became of a rule's canary: its new version went live, or why it didn't. */
 export type CanaryOutcome =
   | { trial: CanaryVersionPair; is: "promoted" }
-  /** `lost` says that another command moved the alias, or that the alias could not be moved. */
+  /** The outcome "lost" means that another command moved the alias, or that moving the alias failed. */
   | { trial: CanaryVersionPair; is: "rolled back" | "undecided" | "lost"; why: string };
 
 /** How a canary runs: its part of the reviews, and how long and how often it is watched. */
@@ -56,7 +56,10 @@ export const runCanary = async (
 ): Promise<CanaryOutcome[]> => {
   const open = new Map(trials.map((trial) => [trial.rule, trial]));
   const outcomes: CanaryOutcome[] = [];
-  /** Ends one trial. An alias that another command has moved isn't moved back; an error doesn't stop other trials. */
+  /**
+   * Ends the trial of one rule: points its alias at `version`, unless another command has moved the alias. An error
+   * doesn't stop other trials.
+   */
   const endTrial = async (trial: CanaryVersionPair, version: string, outcome: CanaryOutcome) => {
     open.delete(trial.rule);
     const stray = await pointAlias(functions, trial, version).catch((error) => toSentence(error));
@@ -107,7 +110,10 @@ export const runCanary = async (
   return outcomes;
 };
 
-/** Points the alias at one version. If another command has moved the alias, returns a sentence instead. */
+/**
+ * Ends a canary by pointing the rule's alias at one of its two versions. Returns a sentence instead if another
+ * command has moved the alias.
+ */
 const pointAlias = async (
   functions: StageFunctions,
   { rule, old, fresh }: CanaryVersionPair,
@@ -154,7 +160,7 @@ const buildQuestions = (name: string, version: string): Record<string, CloudWatc
     reviews: { ...own, metric: "Reviews", stat: "Sum" },
     denials: { ...own, metric: "Denials", stat: "Sum" },
     failures: { ...own, metric: "Errors", stat: "Sum" },
-    // A crashed function doesn't report its own metrics.
+    // A crashed function reports no metrics of its own, so AWS's metric counts the crashes.
     crashes: { namespace: "AWS/Lambda", metric: "Errors", dimensions, stat: "Sum" },
     p99: { ...own, metric: "Latency", stat: "p99" },
   };

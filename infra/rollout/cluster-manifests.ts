@@ -19,7 +19,7 @@ const placeholder = "{key}";
 
 export const webhookConfigurationName = "postern";
 
-/** Returns all objects for a cluster, roles first, with a placeholder for its key. */
+/** Returns all objects that a cluster gets, roles first; the URLs have a placeholder for the cluster's key. */
 export const buildClusterManifests = (
   catalogue: CatalogueRule[],
   [name, cluster]: [string, ClusterConfig],

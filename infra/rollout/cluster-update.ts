@@ -89,7 +89,8 @@ export const updateCluster = async (
 /** Counts the probes, test reviews that Postern has sent to each rule: they don't count toward hardening. */
 const countProbes = (before: ReleasedCluster | undefined, entries: WebhookEntry[]): Record<string, number> => {
   const probes: Record<string, number> = { ...before?.probed };
-  // Each entry is probed before it is applied. Its rule is probed again afterwards, and when its alias moves.
+  // Each webhook entry is probed before it is applied. Its rule is probed again afterwards, and when its alias moves:
+  // 3 times in all.
   for (const entry of entries) {
     const rule = getRuleNameOfEntry(entry) ?? "";
     probes[rule] = (probes[rule] ?? 0) + 3;

@@ -14,9 +14,9 @@ const price = {
   /** Dollars for a million calls of an API Gateway HTTP API, up to 512 KB each. */
   gateway: 1,
   requests: 0.2,
-  /** A million gigabyte-seconds. */
+  /** Dollars for a million gigabyte-seconds. */
   compute: 13.3334,
-  /** A gigabyte of logs; a review writes about one kilobyte. */
+  /** Dollars for a gigabyte of logs; a review writes about one kilobyte. */
   logs: 0.5,
 };
 
@@ -42,7 +42,7 @@ export const estimateDollarsPerMillionCalls = ({
 /** The estimated cost of a rule's function in dollars: for a million reviews, and for the reviews of a month. */
 export interface RuleCost {
   rule: string;
-  /** Dollars for a million reviews. */
+  /** The estimated AWS cost of a million reviews of this rule, in US dollars. */
   million: number;
   reviews: number;
   month: number;

@@ -99,7 +99,7 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
 const isForAllClusters = ({ config, clusters }: DeploymentJob) =>
   [...config.clusters.keys()].every((name) => clusters.includes(name));
 
-/** Returns the entries of each cluster that the new versions would not answer; throws if they can't be deleted. */
+/** Returns each cluster's webhook entries that the new versions would not answer; throws if they can't be deleted. */
 const findUnansweredByCluster = ({
   job,
   plan,
@@ -174,7 +174,9 @@ const deployStack = async ({ job, plan }: PreparedDeployment) => {
   });
 };
 
-/** Continues the newest release if it is not complete, or begins a new one. */
+/**
+ * Returns the release that a deployment writes: the newest one, continued, if it is not complete, or else a new one.
+ */
 const buildRelease = ({ job, plan, releases, keyring }: PreparedDeployment, live: Map<string, string>): Release => {
   const [newest] = releases.all;
   const rules = plan.parts.map(({ part: { name, logic, config: share, listed } }) => {

@@ -35,7 +35,10 @@ export const readRuleState = async (
   return standing;
 };
 
-/** `released` are the versions that were live, the last one first; undefined if unknown, then any version counts. */
+/**
+ * Reads the state of a rule's function. `released` are the versions that were live, the last one first; undefined if
+ * unknown, then any version counts.
+ */
 export const readFunctionState = async (
   functions: StageFunctions,
   rule: string,
@@ -110,7 +113,7 @@ export const requireRollbackTarget = (
   }
 };
 
-/** Makes a rule allow everything until a time. Returns the version that replaces the rule's code. */
+/** Makes a rule allow every request until a time, by a new Lambda version. Returns this version's number. */
 export const disarmRule = async (functions: StageFunctions, rule: string, until: Date): Promise<string> => {
   const { live, versions, ruleVersion } = await readFunctionState(functions, rule);
   await restoreLatestCode(functions, rule, versions);
@@ -150,7 +153,10 @@ const restoreLatestCode = async (functions: StageFunctions, rule: string, versio
     await functions.restore(rule, latest);
 };
 
-/** A version counts as disarmed only if its description says so; a leftover environment is not enough. */
+/**
+ * Returns until when a disarmed version applies, and the version that it replaces. A version counts as disarmed only
+ * if its description says so: leftover environment variables are not enough.
+ */
 const parseDisarmed = ({ environment: { DISARMED_UNTIL, DISARMED_VERSION }, description }: PublishedVersion) =>
   DISARMED_UNTIL && DISARMED_VERSION && description.startsWith(`Version ${DISARMED_VERSION}, disarmed until `)
     ? { until: new Date(DISARMED_UNTIL), version: DISARMED_VERSION }
@@ -159,7 +165,7 @@ const parseDisarmed = ({ environment: { DISARMED_UNTIL, DISARMED_VERSION }, desc
 const splitVariable = ({ environment }: PublishedVersion, name: string) =>
   (environment[name] ?? "").split(",").filter(Boolean);
 
-/** Throws if the version doesn't allow a review: the alias must not point at it. */
+/** Sends a version a probe review; throws if the version doesn't allow it: the alias must not point there. */
 const requireAdmits = async (functions: StageFunctions, rule: string, version: string) => {
   const { payload, fault } = await functions.invoke(rule, version, { phase: "validate", review: buildProbeReview([]) });
   if (Object(Object(payload).response).allowed === true) return;

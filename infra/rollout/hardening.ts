@@ -46,13 +46,14 @@ export const chooseFailClosedRules = async (
 const week = 7 * 24 * 3_600_000;
 
 interface ReviewCount {
-  /** The number of reviews, without those that Postern itself sent. */
+  /** The number of reviews that a rule answered for API servers, without Postern's own probes. */
   count: number;
   losses: string[];
 }
 
 /**
- * Reads the reviews since a cluster's entries were applied, or of the last seven days. Functions count by cluster.
+ * Reads from CloudWatch how many reviews each rule got and how many failed, since a cluster's entries were applied or
+ * in the last seven days. The functions' own metrics count by cluster.
  * AWS's metrics (crashes, timeouts, throttling, gateway errors) don't, so they count for every cluster.
  */
 const readReviews = async (
@@ -86,7 +87,7 @@ const readReviews = async (
       questions[`${rule} crashed`] = buildLambdaQuestion("Errors");
       questions[`${rule} throttled`] = buildLambdaQuestion("Throttles");
       questions[`${rule} url`] = buildLambdaQuestion("Url5xxCount");
-      // A request that is refused before its route is known has the route "-".
+      // The metric counts a request that API Gateway refuses before its route is known under the route "-".
       for (const Route of [buildRoute(rule), "-"]) {
         const dimensions = { Stage: stageName, Route };
         questions[`${rule} gateway ${Route}`] = { ...lossMetric, dimensions, stat: "Sum" };

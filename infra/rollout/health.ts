@@ -19,7 +19,7 @@ export interface ClusterHealth {
   entries: number;
   asked: number;
   sick: string[];
-  /** Milliseconds of the slowest endpoint. */
+  /** Milliseconds that the slowest endpoint took to answer its probe. */
   slowest: number;
   drift: string[];
   unknown: string[];

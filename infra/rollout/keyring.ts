@@ -6,7 +6,7 @@ import { createSigner, makeSigningKey, type UrlSigner } from "../keys/keys.ts";
 export interface Keyring {
   /** The public keys in the format of the variable POSTERN_KEYS. */
   publicKeys: string;
-  /** All keys, the older first. */
+  /** The signers of all the stage's URL keys, the older first. */
   signers: UrlSigner[];
   current: UrlSigner;
 }

@@ -73,7 +73,7 @@ export const lockStage = async <T>(
   try {
     return await act({ ...lock, release });
   } finally {
-    // stage.guard isn't reset: after one of several parallel changes failed, it must stop the others.
+    // The check in stage.guard stays set: after one of several parallel changes failed, it must stop the others.
     await lock.release();
   }
 };
@@ -119,7 +119,7 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
     for (let attempt = 1; attempt <= maxAttempts; attempt++) {
       if (await bucket.write(lockObjectKey, buildClaim(), { IfNoneMatch: "*" })) return;
       const currentLock = await bucket.read(lockObjectKey);
-      // The write succeeded, but its response was lost and the SDK sent it again.
+      // The write of the lock succeeded, but its response was lost and the SDK sent it again.
       if (isOurs(currentLock)) return;
       if (currentLock) {
         if (!overriding && !(currentLock.age > lockTermMilliseconds)) throw buildRefusal(currentLock);

@@ -5,7 +5,7 @@ import { listRulesCalledByEntries } from "../clusters/apply.ts";
 import type { WebhookEntry } from "../webhooks/configurations.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
-/** The phases of a Lambda version that answers or soon will, and its part of the config. */
+/** A Lambda version that answers webhook calls or soon will: its rule's phases, and its part of postern.yaml. */
 export interface AnsweringLambdaVersion {
   phases: Phase[];
   share: EndpointConfig;

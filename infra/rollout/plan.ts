@@ -71,7 +71,7 @@ export const planRules = (
     return { part, known: state, changes: [...changes, ...trial], settings };
   });
 
-/** Returns lines such as `prod-eu.settings.minimum: 2 → 3`. */
+/** Returns a line for each changed setting, such as `prod-eu.settings.minimum: 2 → 3`. */
 const compareSettings = (before: unknown, after: unknown, path: string[] = []): string[] => {
   if (isDeepStrictEqual(before, after)) return [];
   if (isMap(before) && isMap(after))

@@ -57,7 +57,7 @@ export const publishVersions = async ({ job, plan, releases }: PreparedDeploymen
   return versions;
 };
 
-/** Throws if old and new versions disagree: one request may meet both while the aliases are moved. */
+/** Throws if a validator refuses what the mutator of the other version writes: a request may meet both versions. */
 const requireCompatibility = async (
   { job, plan, releases }: Pick<PreparedDeployment, "job" | "plan" | "releases">,
   versions: Map<string, string>,

@@ -25,9 +25,11 @@ export interface ReleasedCluster {
   hardened: string[];
   /** The time since which each rule has a webhook entry in this cluster. */
   since: Record<string, string>;
-  /** The number of reviews that Postern itself sent to each rule. */
+  /** The number of probe reviews that Postern itself sent to each rule, which don't count as the cluster's. */
   probed?: Record<string, number>;
-  /** Roles and webhook configurations, without the key in their URLs. */
+  /**
+   * The roles and webhook configurations applied to the cluster; their URLs are recorded without the cluster's key.
+   */
   manifests: DeployedObject[];
 }
 
@@ -44,7 +46,7 @@ export interface Release {
   /** The stage's public keys; unknown in releases of older versions of Postern. */
   keys?: UrlPublicKeys;
   rules: Record<string, ReleasedRule>;
-  /** Clusters that the deployment didn't reach are recorded as they were before. */
+  /** All clusters of the release. One that the deployment didn't reach is recorded as it was before. */
   clusters: Record<string, ReleasedCluster>;
 }
 
@@ -63,7 +65,7 @@ const buildKey = (id: number) => `${folder}${String(id).padStart(6, "0")}.json`;
 /** Reads the releases of a stage; there are none without a bucket. */
 export const openReleases = async (open: () => Promise<StageBucket | undefined>): Promise<ReleaseStore> => {
   const bucket = await open();
-  // The bucket may have been deleted by hand.
+  // The stage's bucket may have been deleted by hand; then there are no releases.
   const keys = bucket ? await listKeys(bucket).catch(createErrorFallback("NoSuchBucket", [])) : [];
   const all = await Promise.all(keys.slice(-maxReleases).map((key) => bucket?.read(key)));
   const known = new Set(keys);

@@ -141,7 +141,7 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
     );
   const untold = await applyRelease(targets, release, target, early);
   if (untold.length > 0) {
-    // Some clusters may already have lost entries; the release must record that.
+    // Webhook entries may already be deleted from some clusters; the release must record that.
     await releases
       .save({ ...newest, clusters: release.clusters })
       .catch((error) => progress.say(`the release could not be updated: ${toSentence(error)}`));
@@ -170,7 +170,7 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
   return saved;
 };
 
-/** Returns the last complete release if a deployment ended before any move: only that release has all entries. */
+/** Returns the newest release; but the last complete one if the newest deployment ended before it moved any alias. */
 const findReleaseBeforeMoves = (all: Release[], newest: Release): Release => {
   const last = all.find(({ complete }) => complete);
   return !newest.complete && last && isDeepStrictEqual(last.rules, newest.rules) ? last : newest;
@@ -205,7 +205,7 @@ const applyRelease = async (
         const wanted = insertKeyIntoUrls(then.manifests, keyring.current.signSegment(name, now.keyVersion));
         const api = await openTargetCluster(targets, name);
         await requireOwnStage(api, stage);
-        // New entries must answer; the cluster already calls the others.
+        // Webhook entries that the rollback adds must answer a probe; the cluster already calls the others.
         const there = new Set(listEntries(now.manifests).map((entry) => entry.name));
         const added = listEntries(wanted).filter((entry) => !there.has(entry.name));
         const failing = await findFailingEntries(added);

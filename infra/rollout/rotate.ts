@@ -13,7 +13,7 @@ import { isUnchanged } from "./stack-plan.ts";
 
 /** When a rotation of the URL key counts the old key as unused, and how long it waits for that. */
 export interface KeyRetirementTimes {
-  /** Milliseconds without a review that used the key. */
+  /** The old key counts as unused after so many milliseconds without a review that used it. */
   unused: number;
   /** The maximum time to wait until the old key is unused, in milliseconds. */
   patience: number;

@@ -58,7 +58,7 @@ export const compareRights = (
   };
 };
 
-/** The differences between two stacks, by logical id. */
+/** The differences between two CloudFormation templates of a stack, as logical ids of resources. */
 export interface StackDifferences {
   isNew: boolean;
   added: string[];
@@ -81,7 +81,7 @@ export const compareStacks = (before: StackTemplate | undefined, after: StackTem
 export const isUnchanged = ({ isNew, added, changed, removed }: StackDifferences): boolean =>
   !isNew && added.length + changed.length + removed.length === 0;
 
-/** Postern publishes these with each version, so they are no changes of the stack. */
+/** The properties of a Lambda function that no stack update sets: Postern itself changes them with each version. */
 const versioned = ["Code", "Environment", "Description", "MemorySize", "Timeout"];
 
 const listComparedParts = (template: StackTemplate | undefined): Map<string, unknown> => {

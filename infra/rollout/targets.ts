@@ -20,12 +20,15 @@ export interface DeploymentTargets {
   /** The clusters whose webhook configurations are updated; functions serve all clusters. */
   clusters: string[];
   deployer: ClusterCredentials;
-  /** Replaces the gateway's own address; `ca` replaces its public certificate. */
+  /** The base URL in webhook entries, in place of the API gateway's own; `ca` is the PEM of the CA for that URL. */
   url?: string | undefined;
   ca?: string | undefined;
-  /** Whether security rules fail closed. Number: after so many reviews without failure. false: where they did. */
+  /**
+   * Which security rules get failurePolicy Fail. true: all. A number: those that had it, and those with so many
+   * reviews without failure. false: only those that had it.
+   */
   harden: boolean | number;
-  /** A folder to write the entries to, without the key, instead of applying them. */
+  /** A folder into which the webhook entries are written, without the key, instead of being applied. */
   write?: string | undefined;
   progress: Progress;
 }
@@ -86,7 +89,10 @@ export const requireOwnStage = async (api: ClusterApi, { name }: Pick<AwsStage, 
   }
 };
 
-/** Runs the inspections of the rules in a cluster of the deployment. */
+/**
+ * Inspects a cluster of the deployment for all rules whose settings depend on the cluster's content, such as its
+ * policies.
+ */
 export const inspectClusterOfDeployment = (
   targets: Pick<DeploymentTargets, "stage" | "file" | "deployer" | "config" | "catalogue">,
   name: string,

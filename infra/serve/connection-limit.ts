@@ -17,7 +17,7 @@ export interface ConnectionLimits {
 interface Connection {
   address: string;
   socket: Socket;
-  /** Undefined until the handshake is done. */
+  /** The TLS socket of this connection; undefined until its TLS handshake is done. */
   secure?: TLSSocket;
   hasKey: boolean;
   isReserve: boolean;

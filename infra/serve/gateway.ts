@@ -21,7 +21,8 @@ export interface HttpsGateway {
   /** `https://host:port`, for webhook configurations. */
   url: string;
   /**
-   * Uses these handlers from the next request on; requests under way finish with the old handlers. `admits` reports whether
+   * Makes the gateway call these handlers from the next request on; requests under way finish with the old handlers.
+   * `admits` reports whether
    * the first segment of a path holds a valid key; without it, every request counts as having one.
    */
   serve(handlers: ReadonlyMap<string, LambdaHandler>, admits?: Admits): void;
@@ -32,7 +33,7 @@ export interface HttpsGateway {
 const limits = {
   body: 10 * 1024 * 1024,
   event: 6 * 1024 * 1024,
-  /** The limit for all bodies that are being received, so that many slow requests can't fill the memory. */
+  /** The most bytes of all bodies that are being received, so that many slow requests can't fill the memory. */
   held: 256 * 1024 * 1024,
   headers: 10_240,
   function: 10_000,
@@ -49,13 +50,13 @@ const usual: GatewayLimits = {
   idle: 100_000,
   keyless: 5_000,
   connections: 1024,
-  // An API server may open this many connections at once.
+  // The limit is 512 because an API server may open this many connections at once, before any of them shows a key.
   keylessConnections: 512,
   // The connections in reserve for one address: an API server holds at most 25; several may share an address.
   reserves: 64,
 };
 
-/** Does what API Gateway does: TLS, routes, events of HTTP API 2.0, and the same limits. */
+/** Opens a server that imitates AWS API Gateway: TLS, routes, events of HTTP API 2.0, and the same limits. */
 export const openHttpsGateway = async (
   certificate: ServerCertificate,
   host: string,
@@ -82,7 +83,7 @@ export const openHttpsGateway = async (
       if (!connections.hasKey(socket) && admits(url.split("/", 2)[1] ?? "")) connections.admit(socket);
       answerRequest(request, handlers, held).then(
         (reply) => sendReply(response, reply, !server.listening),
-        // The client has disconnected.
+        // answerRequest rejects only if the client has disconnected before its request was read.
         () => response.destroy(),
       );
     },
@@ -158,7 +159,7 @@ const answerRequest = async (
   if (body === undefined) return tooLarge;
   const event = buildEvent(request, path, query, name, body);
   if (body.length > limits.event / 2 && Buffer.byteLength(JSON.stringify(event)) > limits.event) return tooLarge;
-  // An endpoint answers any event with a `Reply`.
+  // The cast is safe, because an endpoint answers every event with a `Reply`.
   return (await handler(event, buildContext(name))) as Reply;
 };
 
@@ -254,6 +255,6 @@ const startListening = (server: Server, host: string, port: number): Promise<voi
       const sentence = taken ? "is in use; --port takes another" : `can't be listened on: ${error.message}`;
       reject(new Complaint(`port ${port} of ${host} ${sentence}`, 1));
     });
-    // A name may stand for any address of this machine, so the server listens on all of them.
+    // A host name may stand for any address of this machine, so the server listens on all of them.
     server.listen(port, isIP(host) || host === "localhost" ? host : undefined, resolve);
   });

@@ -27,7 +27,10 @@ export interface LoadedHandlers {
   broken: BrokenRule[];
 }
 
-/** Opens the rules that can be loaded; throws if a rule in `kept` can't be loaded any more. */
+/**
+ * Creates the handlers of all rules that can be loaded. Throws if a rule in `kept`, which is served already, can't be
+ * loaded any more.
+ */
 export const openServedRules = async (
   file: string,
   host: EndpointHost,
@@ -92,7 +95,7 @@ export const watchRules = async (file: string, handleChange: () => Promise<void>
       last = last.then(reload);
     }, 50);
   };
-  // Watches folders, because editors replace files, and not recursively, because Node then misses replaced files.
+  // Folders are watched, because editors replace files; singly, because a recursive watch misses replaced files.
   const open = async () => {
     const folders = (await readdir(catalogueFolder, { withFileTypes: true })).filter((entry) => entry.isDirectory());
     // The former manifests of a rule are still watched while the rule can't be loaded.
@@ -139,7 +142,7 @@ const watchFolder = (folder: string, listener: WatchListener<string>): FSWatcher
   try {
     return [watch(folder, listener)];
   } catch {
-    // The folder doesn't exist; reading postern.yaml reports that.
+    // A folder that doesn't exist isn't watched; reading postern.yaml reports that it is missing.
     return [];
   }
 };

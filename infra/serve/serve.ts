@@ -76,7 +76,7 @@ export const serveRules = async (
     const { connections, manifestClusters, faults } = await readClusterConnections(opened.config, rules, file, "here");
     const isLost = (name: string) =>
       opened.config.clusters.get(name)?.connect?.manifests && !manifestClusters.has(name);
-    // Refuses the reload, so that the manifests of the last good reload stay in use.
+    // A reload that can't read a cluster's manifests is refused, so that those of the last good reload stay in use.
     if (faults.length > 0 && [...currentManifests.keys()].some(isLost)) throw new Complaint(faults.join("; "));
     for (const fault of faults) writeOutput(`${fault}\n`);
     for (const { name, sentence } of opened.broken) writeOutput(`${name} is not served: ${sentence}\n`);
@@ -88,7 +88,7 @@ export const serveRules = async (
     openCapabilities = (cluster, milliseconds) => {
       const manifests = manifestClusters.get(cluster);
       if (manifests === undefined) return openLive(cluster, milliseconds);
-      // Manifests are always current, so `anew`, which reads again, is left out.
+      // A cluster given by manifests is always current, so its capabilities have no `anew`, which reads again.
       const { anew: _, ...services } = openLive(cluster, milliseconds);
       return { ...services, ...manifests };
     };

@@ -30,7 +30,7 @@ export const formatTestSummary = (all: readonly TestResult[], what: string): str
   return `${formatCount(all.length, what)}: ${parts.join(", ")}\n`;
 };
 
-/** Returns the exit code: 1 if a test failed, 3 if something can't be evaluated. */
+/** Returns the exit code of `postern test`: 1 if a test failed, 3 if something can't be evaluated. */
 export const toExitCode = (all: readonly TestResult[]): number => {
   const has = (wanted: TestResult["result"]) => all.some(({ result }) => result === wanted);
   return has("not evaluated") ? 3 : has("failed") ? 1 : 0;

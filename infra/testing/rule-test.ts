@@ -20,7 +20,7 @@ export { applyOutcomePatch } from "../catalogue/case-differences.ts";
 export { evaluateMatchCondition } from "./cel-condition.ts";
 export { type Case, createRecordedCapabilities, type RuleDecision };
 
-/** The input of a decision beside the request. The defaults are the rule's settings, no answers and 1970. */
+/** The input of a tested rule besides the request. By default: the rule's settings, no answers, and the time 1970. */
 interface Circumstances {
   settings?: object;
   variant?: string | undefined;

@@ -17,9 +17,11 @@ export interface WebhookConfigurationOptions {
   name: string;
   /** Returns the URL of a rule's endpoint, with the cluster's key. `path` is the phase, or the phase and a variant. */
   address(rule: string, path: string): string;
-  /** PEM; undefined if the API server's own root certificates suffice. */
+  /** The CA of the endpoints in PEM; undefined if the API server's own root certificates suffice. */
   ca?: string | undefined;
-  /** Whether the entries of rules with `guards` get failurePolicy Fail: for all of them, or by rule or group name. */
+  /**
+   * Whether webhook entries of security rules (`guards`) get failurePolicy Fail: true for all, or by rule or group.
+   */
   harden: boolean | ((name: string) => boolean);
   /** Gets a warning about entries that could delay a request too long. Without this function, they are an error. */
   slow?(sentence: string): void;
@@ -147,7 +149,8 @@ const findSlowRequest = (webhooks: WebhookEntry[]): string | undefined => {
         const called = webhooks.filter(({ rules }) =>
           rules.some((match) => isMatched(match, group, resource, operation)),
         );
-        // The API server calls one variant of a rule for a request.
+        // The API server calls one variant of a rule for a request, so only the longest timeout of a rule's variants
+        // counts.
         const byRule = Map.groupBy(called, getRuleNameOfEntry).values();
         const seconds = byRule.reduce((sum, all) => sum + Math.max(...all.map((entry) => entry.timeoutSeconds)), 0);
         if (seconds <= longest.seconds) continue;
@@ -158,7 +161,10 @@ const findSlowRequest = (webhooks: WebhookEntry[]): string | undefined => {
   return `a ${longest.request} could wait ${longest.seconds} s for ${longest.rules.join(", ")}, more than the ${longestChain} s that are safe; group them, or shorten one by timeoutSeconds, in postern.yaml`;
 };
 
-/** Returns the rule or group of an entry: the last part of its name before the domain. Rule names have no dots. */
+/**
+ * Returns the rule or group of a webhook entry: the last part of the entry's name before the domain. Rule names have
+ * no dots.
+ */
 export const getRuleNameOfEntry = ({ name }: Pick<WebhookEntry, "name">) =>
   name
     .replace(/\.postern\.dev$/, "")

@@ -65,7 +65,10 @@ export const buildRuleWebhookEntries = (
 const isVariantName = (name: string) => /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(name) && !isPhase(name);
 const isPhase = (name: string) => name === "mutate" || name === "validate";
 
-/** Exempt by default from entries that fail closed, because the cluster could not repair itself otherwise. */
+/**
+ * The namespaces that are exempt by default from webhook entries that fail closed, because the cluster could not
+ * repair itself otherwise.
+ */
 const vitalNamespaces = ["kube-system", "kube-node-lease"];
 
 export const buildRuleWebhookEntry = (
@@ -138,7 +141,10 @@ const chooseSelector = (
   return Object.keys(selector).length > 0 ? selector : undefined;
 };
 
-/** Exempts by namespace, never by labels of the object, which its author could set. */
+/**
+ * Returns the namespaceSelector that exempts namespaces from a rule. Labels of objects never exempt, because the
+ * author of an object could set them.
+ */
 export const buildExemptNamespaceSelector = ({
   namespaces = [],
   namespaceLabels = {},

@@ -35,7 +35,7 @@ export const buildGroupWebhookEntry = (
     // A member without conditions handles every request of the entry, so the group's entry has no condition either.
     conditions: terms.includes("") ? {} : { "concerns-a-member": joinWithOr(dropDuplicates(terms)) },
     failurePolicy,
-    // A member whose reviews are recorded has side effects; then the whole entry has them.
+    // A group member whose reviews are recorded has side effects; then the group's whole entry has them.
     sideEffects: entries.find(({ sideEffects }) => sideEffects !== "None")?.sideEffects ?? "None",
     timeoutSeconds: Math.max(...entries.map(({ timeoutSeconds }) => timeoutSeconds)),
   };
@@ -57,7 +57,7 @@ const buildMemberCondition = (
   return parts.map(parenthesize).join(" && ");
 };
 
-/** Adds a line break before the parenthesis, because an expression may end with a comment. */
+/** Puts a CEL expression in parentheses, the last one in a new line if a comment could hide it. */
 const parenthesize = (expression: string) => {
   const line = joinCelExpressionLines(expression);
   return line.includes("\n") || line.includes("//") ? `(${line}\n)` : `(${line})`;
@@ -86,7 +86,8 @@ export const listSharedEntryConflicts = ({ members }: RuleGroup, cluster: Cluste
     ["namespaceSelector", on, ({ entry }) => entry.namespaceSelector],
     ["objectSelector", on, ({ entry }) => entry.objectSelector],
     ["exempt.namespaceLabels", on, ({ entry }) => entry.exempt.namespaceLabels ?? {}],
-    // A function can't know the namespaces that only hardening exempts, so all members must exempt the same ones.
+    // A group's function can't know which namespaces are exempt only because an entry fails closed, so all members
+    // must exempt the same ones.
     [
       "exempt.namespaces where it fails closed",
       harden ? on.filter(failsClosed) : [],

@@ -36,7 +36,7 @@ export interface Guard {
   /** Returns the capabilities of rules for a write. By default rules read with the program's credentials. */
   capabilities?(milliseconds: number): Capabilities;
   now?(): Date;
-  /** Is called with the outcome of each rule, in every mode. */
+  /** A callback that gets the outcome of each evaluated rule, whatever the rule's mode. */
   onOutcome?(outcome: GuardOutcome): void;
 }
 

@@ -17,11 +17,11 @@ export interface GuardRule {
   rule: Rule;
   settings?: object;
   mode?: EnforcementMode;
-  /** The name of one of the rule's variants. Variants only save calls; the rule is correct without one. */
+  /** The name of a rule's variant, a webhook entry with other settings. Variants only save calls. */
   variant?: string;
 }
 
-/** A rule with all that its webhook entries, of both phases, would contain. */
+/** A rule with all that its webhook entries of both phases would contain, for a client program without webhooks. */
 export interface RuleAsWebhookEntry {
   name: string;
   /** The name of the webhook entry, as refusals contain it. */

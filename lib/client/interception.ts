@@ -17,7 +17,7 @@ import {
   sendWrite,
 } from "./write.ts";
 
-/** A request of the program. `open` is called only if a rule matches the request. */
+/** A request that the client's program sends. `open` is called only if a rule matches the request. */
 export interface InterceptedProgramRequest {
   method: string;
   address: string;
@@ -29,7 +29,7 @@ export interface InterceptedProgramRequest {
 export interface GuardContext extends Omit<RuleChainContext, "capabilities"> {
   server: URL | undefined;
   user: UserInfo;
-  /** Undefined if rules read the cluster with the program's credentials. */
+  /** Opens the capabilities with which rules read the cluster; undefined: rules use the program's own credentials. */
   capabilities: RuleChainContext["capabilities"] | undefined;
 }
 
@@ -82,7 +82,7 @@ const sendDeletion = async (write: InterceptedWrite): Promise<Response> => {
   return sendUnlessRefused(result, () => sendWrite(write));
 };
 
-/** The body of a DELETE may hold its options, such as dryRun. */
+/** Reports whether a DELETE is a dry run by its body, which may hold options such as dryRun. */
 const hasDryRunOption = ({ body, headers }: InterceptedWrite): boolean => {
   if (body.length === 0) return false;
   const options = parseBody(body, headers, [getMediaType(headers)]);

@@ -25,9 +25,12 @@ export type Policies =
   | readonly KinitirasPolicy[]
   | ((cluster: ObjectReader) => readonly KinitirasPolicy[] | Promise<readonly KinitirasPolicy[]>);
 
-/** What references and scripts of policies may do in a client: which hosts and Secrets they may read. */
+/**
+ * What references and scripts of policies may do in a program that uses `guard`: which hosts and Secrets they may
+ * read.
+ */
 export interface References {
-  /** The hosts that references may call, and how; none by default. */
+  /** The hosts that policies' references may call over HTTP, with credentials; none by default. */
   http?: Partial<PolicyHttpSettings>;
   /** The Secrets that references may read, none by default: `{ group: "", resource: "secrets" }` allows all. */
   reads?: PolicySettings["reads"];

@@ -15,7 +15,10 @@ export type SendWithProgramOptions = (
   signal?: AbortSignal,
 ) => Promise<Response>;
 
-/** Headers that describe a body, or ask for a response that only the program itself expects. */
+/**
+ * The names of headers that other requests of the client must not reuse: they describe a body, or ask for a response
+ * that only the program itself expects.
+ */
 const bodyHeaders = /^(content-.*|transfer-encoding|accept|accept-encoding|if-.*|range|expect)$/i;
 
 /** Returns the program's headers that fit any request, such as credentials, together with `more`. */

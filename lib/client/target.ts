@@ -12,7 +12,7 @@ export interface WriteTarget {
   namespace?: string;
   name?: string;
   dryRun: boolean;
-  /** The URL before the API's own paths: `https://host:6443`, or with a path behind a gateway. */
+  /** The API server's URL before the API's own paths: `https://host:6443`, or with a path behind a gateway. */
   server: string;
 }
 

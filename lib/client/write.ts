@@ -33,7 +33,7 @@ export const sendWrite = (write: InterceptedWrite, object?: unknown, headers = w
   const own = new Headers(headers);
   for (const name of ["content-length", "transfer-encoding"]) own.delete(name);
   if (object === undefined) return send(method, String(url), own, body.length === 0 ? undefined : body);
-  // Without a content type, a text is sent as text/plain.
+  // The content type is set, because fetch would send a text without one as text/plain.
   if (!own.has("content-type")) own.set("content-type", jsonType);
   return send(method, String(url), own, JSON.stringify(object));
 };
@@ -141,7 +141,7 @@ const addKind = (object: KubernetesObject, kind: AdmissionRequest["kind"]): Kube
     ? object
     : { ...object, apiVersion: object.apiVersion || joinApiVersion(kind), kind: object.kind || kind.kind };
 
-/** Adds the URL's namespace, as the API server does before admission. */
+/** Adds the namespace in the request's URL to an object that has none, as the API server does before admission. */
 const addNamespace = (object: KubernetesObject, target: WriteTarget): KubernetesObject => {
   const { namespace } = target;
   if (namespace === undefined || isNamespace(target) || getNamespace(object) !== undefined) return object;

@@ -59,7 +59,7 @@ export const getUrlIpAddress = ({ hostname }: URL): string | undefined => {
   return parseIpAddress(text) && text;
 };
 
-/** Returns a lookup that yields only admitted addresses; Node connects to them without another lookup. */
+/** Returns a DNS lookup that yields only admitted addresses; Node connects to them without another lookup. */
 export const createFilteredLookup =
   (isAdmitted: (address: string) => boolean): LookupFunction =>
   (name, options, callback) => {

@@ -21,7 +21,7 @@ export interface CacheableAnswer {
  * wait for one pending answer.
  */
 export interface AnswerCache {
-  /** Returns an answer that was asked for at `earliest` or later; calls `search` if there is none. */
+  /** Returns a cached answer that was asked for at `earliest` or later; calls `search` if there is none. */
   recall(key: string, earliest: number, search: () => Promise<CacheableAnswer>): CachedAnswer;
 }
 
@@ -71,7 +71,7 @@ export const createAnswerCache = (limits = { entries: 2000, bytes: 16 * 1024 * 1
 const toCachedAnswer = ({ since, search, found }: Entry): CachedAnswer =>
   found ? { since, content: found.content } : { since, pending: search.then(({ content }) => content) };
 
-/** Milliseconds to wait for another review's request before sending a new one. */
+/** Milliseconds to wait for the answer to another review's equal request, before sending a new one. */
 const patience = 1000;
 /** Extra milliseconds for this review's own request: it ends by itself at the deadline, with a more exact error. */
 const grace = 50;

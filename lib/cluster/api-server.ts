@@ -15,12 +15,15 @@ import {
 export interface ApiServerConnection {
   /** The API server's address: https://…, without a path. */
   server: string;
-  /** PEM; with several certificates, a new one is trusted before the old one is removed. */
+  /** The CA certificates of the API server in PEM; several, if a new one is to be trusted besides the old one. */
   ca?: string;
   credentials: CredentialSource;
 }
 
-/** Sends a GET, or a POST with a body, and resolves to any answer. Unsafe requests that arrived are not repeated. */
+/**
+ * Sends the API server a GET, or a POST with a body, and resolves to any answer. A request that the server may have
+ * carried out is repeated only if that is safe.
+ */
 export type AskApiServer = (
   path: string,
   deadline: number,
@@ -87,7 +90,7 @@ const pauseAfter = (answer: HttpsAnswer | UnansweredError, isSafe: boolean, atte
   return isSafe && [500, 502, 503, 504].includes(answer.status) ? (answer.retryAfter ?? 0.1) * 1000 : undefined;
 };
 
-/** The JSON in an answer, and the size of the answer. */
+/** The parsed JSON of an API server's answer, and the size of the answer in bytes. */
 export interface ParsedServerAnswer {
   content: unknown;
   bytes: number;
@@ -98,7 +101,7 @@ export const parseAnswerUnlessNotFound = ({ status, body }: HttpsAnswer): Parsed
   const content = parseJson(body);
   if (status < 300 && content !== undefined) return { content: freezeDeep(content), bytes: body.length };
   const { message, details } = Object(content);
-  // A 404 for an unserved resource names no object.
+  // A 404 with a name means that the object is missing. Without one, the resource isn't served: an error.
   if (status === 404 && Object(details).name !== undefined) return undefined;
   const reason = typeof message === "string" ? message : body.slice(0, 200);
   const remedy = status === 403 ? "; npx postern manifests prints the ClusterRole that allows it" : "";

@@ -6,7 +6,7 @@ import { type AwsKeys, presignUrl, signHeaders } from "./signature.ts";
 export type CredentialSource =
   /** The function's own role, through an access entry of an EKS cluster. */
   | { eks: string; region: string }
-  /** The place where a ServiceAccount's token is stored as plain text. */
+  /** The secret or parameter in AWS that holds a ServiceAccount's token as plain text. */
   | SecretPlace
   | { token: string }
   | { cert: string; key: string };
@@ -114,7 +114,7 @@ const readStoredToken = async (
   return value.trim();
 };
 
-/** Returns the error's name only, such as AccessDeniedException: the message may be long. */
+/** Returns an AWS error's name, such as `, AccessDeniedException`, without the message, which may be long. */
 const describeAwsFault = (text: string): string => {
   const [, name] = /"__type"\s*:\s*"(?:[^"]*#)?(\w+)"/.exec(text) ?? [];
   return name === undefined ? "" : `, ${name}`;

@@ -6,7 +6,7 @@ import { getErrorMessage } from "../failure.ts";
 export interface HttpsAnswer {
   status: number;
   body: string;
-  /** Seconds, if the server sent Retry-After. */
+  /** Seconds to wait before a retry, from the header Retry-After; undefined without this header. */
   retryAfter: number | undefined;
   headers?: NodeJS.Dict<string[]>;
   trailers?: NodeJS.Dict<string[]>;
@@ -30,7 +30,7 @@ export const requireUnansweredError = (error: unknown): UnansweredError => {
 /** The most bytes of one answer, or of all pages of a list. */
 export const maximumAnswerBytes = 32 * 1024 * 1024;
 
-/** Node's modules, loaded at first use: they take a third of a cold start. */
+/** Functions that load Node's modules at first use: at the start, they would take a third of a cold start. */
 export const loadHttps = () => process.getBuiltinModule("node:https");
 const loadHttp = () => process.getBuiltinModule("node:http");
 const loadZlib = () => process.getBuiltinModule("node:zlib");
@@ -51,7 +51,7 @@ export const sendRequest = async (
   const fail = (error: Error) => {
     const unsent = request.reusedSocket && "code" in error && error.code === "ECONNRESET";
     reject(error instanceof UnansweredError ? error : new UnansweredError(error.message, unsent, { cause: error }));
-    // An answer that isn't read to its end would keep its connection.
+    // The request is destroyed, because a response that isn't read to its end would keep its connection.
     request.destroy();
   };
   // A timer of our own, because a request whose connection changes its protocol emits no more events.
@@ -90,7 +90,7 @@ const readBody = async (response: IncomingMessage, most: number): Promise<string
   const isPacked = response.headers["content-encoding"] === "gzip";
   const chunks: Buffer[] = [];
   let bytes = 0;
-  // The limit counts unpacked bytes.
+  // The limit for an answer's size counts bytes after decompression.
   const source = isPacked ? response.pipe(loadZlib().createGunzip()) : response;
   response.on("error", (error) => source.destroy(error));
   response.on("aborted", () => source.destroy(new UnansweredError("it broke off its answer")));

@@ -20,7 +20,7 @@ import { awaitUntil, type HttpsAnswer, maximumAnswerBytes, sendRequest } from ".
 import { createOutsideServices, type ReviewCapabilityState } from "./outside.ts";
 import { readPages } from "./pages.ts";
 
-/** The most seconds since an answer was read, if a rule doesn't set it. */
+/** The most seconds for which an answer of the cluster is used again, if a rule sets no maxAge. */
 const usualAge = 10;
 const discoveryAge = 30;
 const page = 500;
@@ -64,7 +64,7 @@ const createReads = (
   ask: AskApiServer,
 ): Pick<Capabilities, "get" | "list" | "discover"> => {
   const { cluster, memory, deadline, since, started } = review;
-  /** Returns what was read for this review, or at most `maxAge` seconds before it. */
+  /** Returns an answer of the API server: a new one, or one cached at most `maxAge` seconds before this review. */
   const read = async <T>(
     what: string,
     key: string,
@@ -82,7 +82,7 @@ const createReads = (
 
   return {
     get: async (kind, name, namespace, { maxAge = usualAge, patience = 0 } = {}) => {
-      // No object has such a name, and its path would be another object's.
+      // An invalid name, such as one with a slash, is no object's, and its path would lead to another object.
       if (!isName(name) || (namespace !== undefined && !isName(namespace))) return undefined;
       const path = `${buildObjectPath(kind, namespace)}/${encodeURIComponent(name)}`;
       const search = async (): Promise<CacheableAnswer> => {

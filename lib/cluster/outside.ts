@@ -16,13 +16,13 @@ export interface ReviewCapabilityState {
   /** All times are in milliseconds since the epoch. */
   readonly deadline: number;
   readonly started: number;
-  /** The time from which every answer must be; undefined if kept answers of any age may be used. */
+  /** Cached answers from before this time may not be used; undefined if answers of any age may be used. */
   readonly since: number | undefined;
   /** True if this review used a cached answer, read before it started. */
   isRemembered: boolean;
 }
 
-/** Returns the services outside the cluster for one review. */
+/** Returns the capabilities by which one review's rule asks services outside the cluster, including AWS. */
 export const createOutsideServices = (review: ReviewCapabilityState): Pick<Capabilities, "https" | "http" | "aws"> => {
   const { cluster, memory, deadline, since, started } = review;
 
@@ -67,7 +67,7 @@ export const createOutsideServices = (review: ReviewCapabilityState): Pick<Capab
   };
 };
 
-/** Sends a request with the token it names. After a 401 it reads the token again, which may have been replaced. */
+/** Sends a request with the token that it names. After a 401, reads the token again: it may have been replaced. */
 const askAuthorized = async (
   { bearer, username, ...request }: HttpsRequest,
   deadline: number,

@@ -24,7 +24,7 @@ export const buildPageQuery = (
   selection: Record<string, string> | "" = {},
 ): URLSearchParams => new URLSearchParams({ limit: String(limit), ...selection, ...(next && { continue: next }) });
 
-/** Reads a list page by page, each when the caller is done with the one before. */
+/** Reads an API server's list page by page; asks for a page when the caller is done with the one before. */
 export const readPages = async function* (
   read: (query: URLSearchParams) => Promise<unknown>,
   limit: () => number,

@@ -76,7 +76,7 @@ export const createEngine = (megabytes = 512): CueEngine => {
       const job = finish(current);
       if (value === undefined) job.reject(new Error(error ?? "CUE has no value"));
       else job.resolve(value);
-      // Go never returns memory of a WebAssembly instance, so a new thread starts at half of the limit.
+      // Go never returns memory of a WebAssembly instance, so a new CUE thread starts once half of the limit is used.
       if (memory > (megabytes * 2 ** 20) / 2 && waiting.length === 0) start();
     }
     evaluateNext();
@@ -120,7 +120,7 @@ export const createEngine = (megabytes = 512): CueEngine => {
         if (Buffer.byteLength(source) > maximumLength)
           return reject(new Error(`the script and its object have more than ${maximumLength} bytes`));
         const job: Evaluation = { source, resolve, reject };
-        // Timers take no more than 31 bits.
+        // Node's timers accept at most 2^31 - 1 milliseconds.
         job.timer = setTimeout(expire, Math.min(Math.max(deadline - Date.now(), 0), 2 ** 31 - 1), job);
         waiting.push(job);
         evaluateNext();
@@ -143,7 +143,7 @@ const openThread = (
   const run = ({ worker: file, wasm, glue }: CueRuntimePaths) => {
     if (isEnded) return;
     const workerData: CueWorkerSettings = { wasm, glue, megabytes, longest: maximumLength };
-    // Loaded at the first evaluation, not at every cold start.
+    // worker_threads is loaded at the first evaluation of CUE, not at every cold start.
     const { Worker } = process.getBuiltinModule("node:worker_threads");
     // The thread needs neither our environment nor our flags.
     worker = new Worker(file, { workerData, env: {}, execArgv: [] });

@@ -5,7 +5,7 @@ export interface SplitCueScript {
 }
 
 /**
- * Splits a script into imports and declarations, without its `package` clause. Throws if a bracket
+ * Splits a CUE script into imports and declarations, without its `package` clause. Throws if a bracket
  * in the script would close the braces that are put around it, or if it imports a package of tools.
  */
 export const splitCueScript = (source: string): SplitCueScript => {
@@ -88,7 +88,10 @@ interface OpenQuote {
   start: number;
 }
 
-/** Returns the tokens outside of brackets, and in those of an import. Doesn't recurse: any depth is safe. */
+/**
+ * Returns the tokens of a CUE script that are outside of brackets or in the brackets of an import. Doesn't recurse:
+ * any depth is safe.
+ */
 const listTokens = (script: string): ScriptToken[] => {
   const tokens: ScriptToken[] = [];
   const open: OpenBracket[] = [];

@@ -34,7 +34,7 @@ const findFirstBlock = (text: string): { type: string; bytes: Uint8Array } | und
 
     let at = opening.next;
     for (let header = readLine(text, at); header.line.includes(":"); header = readLine(text, at)) at = header.next;
-    // Go takes any line with a colon for a header, even the END line, so `at` may be behind the trailer.
+    // Go takes any line with a colon for a PEM header, even the END line, so `at` may be behind the END line.
     if (at === text.length || at > trailer) return undefined;
     if (at > opening.next && at > ends) continue;
     const type = opening.line.slice(0, -dashes.length);
@@ -62,7 +62,7 @@ const decodeBase64 = (text: string): Uint8Array | undefined => {
 
 const [integer, bitString, objectIdentifier, sequence, set, attributes] = [0x02, 0x03, 0x06, 0x30, 0x31, 0xa0] as const;
 
-/** CertificationRequest → CertificationRequestInfo → Name. */
+/** Reads the subject (Name) in the CertificationRequestInfo of a CertificationRequest, as of PKCS #10. */
 const readSubject = (bytes: Uint8Array): CertificateSubject | undefined => {
   const certificateRequest = readElement(bytes, 0, bytes.length);
   if (certificateRequest?.identifier !== sequence || certificateRequest.end !== bytes.length) return undefined;

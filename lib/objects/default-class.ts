@@ -16,7 +16,7 @@ export const findDefaultClass = (classes: readonly Class[], annotationKeys: read
   return newest && getClassName(newest);
 };
 
-/** Timestamps have equal length, so that string order is time order. */
+/** Returns when a class was created, as text: timestamps have equal length, so that text order is time order. */
 const getCreationTime = ({ metadata }: Class) => metadata?.creationTimestamp ?? "";
 const getClassName = ({ metadata }: Class) => metadata?.name ?? "";
 const compare = (left: string, right: string) => (left < right ? -1 : left > right ? 1 : 0);

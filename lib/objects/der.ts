@@ -10,7 +10,7 @@ export const readElement = (bytes: Uint8Array, at: number, before: number): DerE
   const readByte = (place: number): number => (place < before ? (bytes[place] ?? Number.NaN) : Number.NaN);
   const identifier = readByte(at);
   let next = at + 1;
-  // A long tag continues while octets have their first bit set; no caller looks for such a tag.
+  // A DER tag above 30 continues while octets have their highest bit set; no caller looks for such a tag.
   if ((identifier & 0x1f) === 0x1f) while (readByte(next++) & 0x80) if (next > at + 5) return undefined;
   let length = readByte(next++);
   if (length >= 0x80) {
@@ -78,7 +78,9 @@ const decodeBmp = (bytes: Uint8Array) => {
   return /[\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]/.test(text) ? undefined : text;
 };
 
-/** The decoders of strings by identifier, as Go has them: Teletex as Latin-1, and `*` and `&` as printable. */
+/**
+ * The decoders of ASN.1 strings by their DER tag, as Go has them: Teletex as Latin-1, and `*` and `&` as printable.
+ */
 export const derStringDecoders: ReadonlyMap<number, (bytes: Uint8Array) => string | undefined> = new Map([
   [0x0c, decodeUtf8],
   [0x12, decodeAscii(/^[0-9 ]*$/)],

@@ -11,7 +11,8 @@ const longest = 1024;
 
 const hub = "docker.io";
 
-// The grammar of github.com/distribution/reference; matching is unambiguous, so that none backtracks far.
+// Regular expressions for the parts of an image reference, by the grammar of github.com/distribution/reference.
+// Matching is unambiguous, so that none backtracks far.
 const host =
   /^(?:[A-Za-z0-9]+(?:-+[A-Za-z0-9]+)*(?:\.[A-Za-z0-9]+(?:-+[A-Za-z0-9]+)*)*|\[[A-Fa-f0-9:]+\])(?::[0-9]+)?$/;
 const component = /^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*$/;
@@ -39,7 +40,7 @@ export const parseImage = (text: string): Image | undefined => {
 
   const fits =
     surplus === undefined &&
-    // A host with an underscore is invalid by the grammar, but it fits a component and is contacted all the same.
+    // The grammar of image names allows no underscore in a registry's host. Runtimes accept such a host all the same.
     (host.test(registry) || component.test(registry)) &&
     repository.length <= 255 &&
     repository.split("/").every((part) => component.test(part)) &&

@@ -1,4 +1,4 @@
-/** Returns an address's four or sixteen bytes; undefined for any other text, such as a host name. */
+/** Returns the four or sixteen bytes of an IP address; undefined for any other text, such as a host name. */
 export const parseIpAddress = (text: string): number[] | undefined => {
   const host = toUrlHost(text);
   if (isPlain(host)) return host.split(".").map(Number);
@@ -11,10 +11,13 @@ export const parseIpAddress = (text: string): number[] | undefined => {
   return groups.flatMap((group) => [group >> 8, group & 255]);
 };
 
-/** Returns the address in the form that URLs give it; an address can be written in many ways. */
+/**
+ * Returns an IP address in the form that URLs give it, because an address can be written in many ways; empty for any
+ * other text.
+ */
 const toUrlHost = (text: string): string => {
   const url = `http://${text.includes(":") ? `[${text}]` : text}`;
-  // Only an address is accepted: the text can't add a path, a port or a user to the URL.
+  // Only an IP address is accepted: the text can't add a path, a port or a user to the URL.
   return /^[\w.:]+$/.test(text) && URL.canParse(url) ? new URL(url).hostname : "";
 };
 const isPlain = (host: string) => /^\d+(\.\d+){3}$/.test(host);
@@ -35,7 +38,7 @@ export const isInRange =
 export const parseRange = (text: string): AddressRange | undefined => {
   const [, address = "", bits] = /^([\da-f:.]+)(?:\/(\d{1,3}))?$/i.exec(text) ?? [];
   const bytes = parseIpAddress(address);
-  // Leading zeros, which some programs read as octal, and missing parts are taken for mistakes.
+  // An IPv4 address with leading zeros, which some programs read as octal, or with missing parts is a mistake.
   if (bytes === undefined || (isPlain(toUrlHost(address)) && toUrlHost(address) !== address)) return undefined;
   const all = bytes.length * 8;
   return Number(bits ?? all) > all ? undefined : [bytes, Number(bits ?? all)];

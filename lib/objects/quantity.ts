@@ -4,7 +4,7 @@ import { Failure } from "../failure.ts";
 export interface Quantity {
   readonly nanos: bigint;
   readonly notation: "decimal" | "binary" | "exponent";
-  /** The text that was parsed; absent for a computed quantity. */
+  /** The text from which the quantity was parsed; absent for a computed quantity. */
   readonly text?: string;
 }
 
@@ -47,7 +47,8 @@ export const parseQuantity = (written: string | number): Quantity | undefined =>
 
 const multiplyByPowerOfTen = (mantissa: bigint, exponent: number, digits: number): bigint => {
   if (exponent >= 0) return mantissa * 10n ** BigInt(Math.min(exponent, largestExponent));
-  // A binary suffix adds at most 19 digits; a larger divisor gives the same result.
+  // The divisor is limited, so that it is computed fast: a binary suffix adds at most 19 digits, and a larger divisor
+  // gives the same result.
   return divideRoundingUp(mantissa, 10n ** BigInt(Math.min(-exponent, digits + 19)));
 };
 
@@ -66,7 +67,7 @@ export const zeroQuantity: Quantity = requireQuantity("0");
 /** Reports whether a text is a quantity. */
 export const isQuantity = (text: string): boolean => parseQuantity(text) !== undefined;
 
-/** Returns a number below, equal to or above 0; texts must be quantities. */
+/** Compares two quantities: returns a number below, equal to or above 0. Texts must be quantities. */
 export const compareQuantities = (left: Quantity | string, right: Quantity | string): number => {
   const [first, second] = [toNanos(left), toNanos(right)];
   return Number(first > second) - Number(first < second);
@@ -83,7 +84,7 @@ export const addQuantities = (left: Quantity, right: Quantity): Quantity => {
 /** Returns whole units, rounded away from zero: Go's `Value()` without its overflow. */
 export const roundToUnits = ({ nanos }: Quantity): bigint => divideRoundingUp(nanos, unit);
 
-/** Returns thousandths, rounded away from zero: Go's `MilliValue()` without its overflow. */
+/** Returns a quantity in thousandths, rounded away from zero, as Go's `MilliValue()` but without its overflow. */
 export const roundUpToThousandths = ({ nanos }: Quantity): bigint => divideRoundingUp(nanos, unit / 1000n);
 
 /** Returns what Kubernetes shows: a parsed quantity as written, a computed one in canonical form. */

@@ -7,7 +7,7 @@ export interface LabelSelector {
 
 type Requirement = NonNullable<LabelSelector["matchExpressions"]>[number];
 
-/** The characters of a key or value; no object has a label with others. */
+/** The characters that a label's key or value can have. A selector with other characters selects no object. */
 const part = /^[-A-Za-z0-9_./]{0,317}$/;
 
 const listRequirements = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): Requirement[] => [

@@ -1,6 +1,6 @@
 import type { Toleration } from "kubernetes-types/core/v1.d.ts";
 
-/** Merges two lists, without tolerations that another one covers; of equal ones the first stays. */
+/** Merges two lists of tolerations, without those that another one covers; of equal ones the first stays. */
 export const mergeTolerations = (first: readonly Toleration[], second: readonly Toleration[]): Toleration[] => {
   const all = [...first, ...second].map((toleration) => ({ toleration, reach: fillInToleration(toleration) }));
   const merged: typeof all = [];
@@ -13,7 +13,7 @@ export const mergeTolerations = (first: readonly Toleration[], second: readonly 
   return merged.map(({ toleration }) => toleration);
 };
 
-/** Reports whether an allowed toleration covers each of these. */
+/** Reports whether each toleration is covered by at least one of the allowed tolerations. */
 export const areTolerationsCovered = (allowed: readonly Toleration[], tolerations: readonly Toleration[]): boolean => {
   const reaches = allowed.map(fillInToleration);
   return tolerations.map(fillInToleration).every((reach) => reaches.some((wider) => covers(wider, reach)));

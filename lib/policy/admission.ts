@@ -36,7 +36,7 @@ export const completePolicy = (policy: unknown, before?: unknown): void => {
   if (isTooDeep(policy) || isUnchanged(policy, before)) return;
   for (const condition of listRules(policy, "validateRules").map(getCondition))
     if (isMap(condition) && (condition.affectMode ?? "") === "") Reflect.set(condition, "affectMode", "reject");
-  // An old renderedCue without a rendering would mislead readers, so it is deleted.
+  // A renderedCue without a rendering is left from an older template, so it is deleted: readers would be misled.
   for (const { holder, rendered } of renderTemplates(policy))
     if (rendered === undefined) Reflect.deleteProperty(holder, "renderedCue");
     else if (holder.renderedCue !== rendered) Reflect.set(holder, "renderedCue", rendered);

@@ -20,7 +20,7 @@ export interface CheckedKinitirasDocument {
   name: string;
   policy?: KinitirasPolicy;
   faults: string[];
-  /** The index of the document. */
+  /** The index of the policy's YAML document among all given documents. */
   document: number;
   /** The path from the document to this item, if the document is a list; otherwise empty. */
   path: readonly (string | number)[];

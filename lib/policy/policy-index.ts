@@ -41,7 +41,7 @@ const isOverridePolicy = (policy: KinitirasPolicy): policy is OverridePolicy =>
   isInNamespace(policy) || policy.kind === "ClusterOverridePolicy";
 const isValidatePolicy = (policy: KinitirasPolicy): policy is ValidatePolicy => policy.kind === "ClusterValidatePolicy";
 
-/** Sorts by name, then namespace; policies of the cluster come before those of namespaces. */
+/** Indexes policies in order: cluster-wide ones before namespaced ones, then by name and by namespace. */
 const indexPolicies = <P extends KinitirasPolicy>(policies: P[]): IndexedPolicies<P> => {
   const getMetadata = ({ metadata }: P, key: "name" | "namespace") => toText(isMap(metadata) ? metadata[key] : "");
   const sorted = policies.toSorted(
@@ -103,7 +103,7 @@ export const findValidatePolicies = (policies: readonly KinitirasPolicy[], reque
 
 const findPolicies = <P extends KinitirasPolicy>({ byKey, ofAll }: IndexedPolicies<P>, request: PolicyRequest): P[] => {
   const { object } = request;
-  // Otherwise a policy could refuse its own correction.
+  // Policies don't apply to policy objects, because a policy could then refuse its own correction.
   if (isPolicy(object)) return [];
   const namespace = resolveNamespace(request);
   const found = new Set([...ofAll, ...listObjectKeys(object).flatMap((key) => byKey.get(key) ?? [])]);

@@ -22,9 +22,9 @@ import {
 } from "./types.ts";
 import type { ValidationResult } from "./validate.ts";
 
-/** Requests that the webhook entries match even if no policy known at that time selects them. */
+/** Requests that the webhook entries match even if no policy known at deployment selects their objects. */
 export interface InterceptedRequests extends Omit<RequestMatch, "operations"> {
-  /** The default is every operation at which policies can apply. */
+  /** The operations of the intercepted requests; by default, all operations at which policies can apply. */
   operations?: RequestMatch["operations"];
 }
 
@@ -34,7 +34,7 @@ export interface PolicySettings {
   inCluster: boolean;
   intercept: readonly InterceptedRequests[];
   objectSelector: LabelSelector;
-  /** Resources that references may read, besides those that policies name. References read Secrets only if listed here. */
+  /** Resources that references may read, besides those named in policies. Secrets must always be listed here. */
   reads: readonly ResourceType[];
   scripts: boolean;
   /** Turns on metrics of each policy in CloudWatch. */
@@ -59,7 +59,10 @@ export const overridePolicyResources = [toResourceType("clusteroverridepolicies"
 /** The resource of kinitiras' ClusterValidatePolicy. */
 export const validatePolicyResources = [toResourceType("clustervalidatepolicies")];
 
-/** Returns the needs of a rule that applies a cluster's policies; `places` are the resources that hold them. */
+/**
+ * Returns the needs of a rule that applies kinitiras policies; `policyResources` are the resources that hold policies
+ * in a cluster.
+ */
 export const createPolicyNeeds = (policyResources: readonly ResourceType[]) => ({
   reader: reader(({ inCluster, policies, reads }: PolicySettings) => [
     ...(inCluster ? policyResources : []),
@@ -148,7 +151,7 @@ const listPoliciesOfKind = async (
   try {
     return await list(place);
   } catch (error) {
-    // A cluster without the CRDs has no policies.
+    // A cluster without kinitiras' CustomResourceDefinitions has no policies.
     if ((await discover(`${policyGroup}/${place.version}`)) === undefined) return noObjects;
     throw error;
   }

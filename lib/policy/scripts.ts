@@ -152,7 +152,7 @@ const requireFiniteNumber = (_: string, value: unknown): unknown => {
   throw new Error("the script has a number that is too large");
 };
 
-/** The most characters of a message: messages of CUE may quote the whole input. */
+/** The most characters of an error message about a script: CUE's messages may quote the whole input. */
 const longestMessage = 1000;
 
 const findHttpRequest = async (
@@ -204,7 +204,7 @@ const requireTextMap = (value: unknown, field: string): Record<string, string> =
     ]),
   );
 
-/** Parses the patches of a script. Null means none, as in Go. */
+/** Parses the patch operations that a policy's CUE script returns. Null means none, as in Go. */
 const parsePatches = (found: unknown): PolicyPatchOperation[] => {
   if (found === null) return [];
   if (!Array.isArray(found)) throw new Error("patches must be a list");

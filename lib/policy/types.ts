@@ -7,7 +7,7 @@ import type {
 import type { LabelSelector } from "../objects/selection.ts";
 import type { KubernetesObject, Operation } from "../review.ts";
 
-/** The group of the kinds that hold policies. */
+/** The API group of the kinds of kinitiras policies, such as OverridePolicy. */
 export const policyGroup = "policy.kcloudlabs.io";
 
 interface PolicyObject extends KubernetesObject {
@@ -63,7 +63,7 @@ export interface ValidatePolicyRule {
   cue?: string;
 }
 
-/** A JSON patch operation. A missing value is null. */
+/** A JSON patch operation that a policy contains. A missing `value` counts as null. */
 export interface PolicyPatchOperation {
   op: string;
   path: string;
@@ -73,7 +73,7 @@ export interface PolicyPatchOperation {
 export interface OverrideTemplate {
   type: "annotations" | "labels" | "resources" | "resourcesOversell" | "tolerations" | "affinity";
   operation: "add" | "replace" | "remove";
-  /** The key of an annotation or label. */
+  /** The key of the annotation or label that this overrider of kinitiras adds, replaces or removes. */
   path?: string;
   value?: PolicyConstant;
   valueRef?: ValueReference;
@@ -182,9 +182,12 @@ export interface PolicyRequest {
 export interface PolicyCapabilities {
   /** Rejects if the cluster doesn't serve a kind. Without this function, only reading an object can show that. */
   requireKind?(apiVersion: string, kind: string): Promise<unknown>;
-  /** Resolves to undefined if there is no such object; rejects if its kind isn't served. */
+  /** Reads one object; resolves to undefined if it doesn't exist, and rejects if its kind isn't served. */
   get(apiVersion: string, kind: string, name: string, namespace?: string): Promise<KubernetesObject | undefined>;
-  /** Finds the first object, by namespace and name, whose labels match; in all namespaces if none is given. */
+  /**
+   * Finds the first object whose labels match, in the order of namespace and name. Searches all namespaces if none is
+   * given.
+   */
   findFirst(
     apiVersion: string,
     kind: string,

@@ -17,7 +17,7 @@ import { needsComparison, parseConstant } from "./values/constants.ts";
 import { quoteValue } from "./values/texts.ts";
 
 export interface ValidationResult {
-  /** The first denial; the policy's reason may be empty. */
+  /** The policy and rule that denied the request first; the reason that the policy gives may be empty. */
   denied?: { policy: ValidatePolicy; rule: number; reason: string };
   /** The policies that apply to the request, up to the first denial. */
   matched: { policy: ValidatePolicy; rejected: boolean }[];
@@ -84,7 +84,8 @@ const evaluateCondition = async (
   const comparison = needsComparison(condition)
     ? resolveComparedValue({ valueRef, value }, request, capabilities)
     : undefined;
-  // The two references are resolved in parallel. If both fail, the error of data is thrown; this handles the other one.
+  // The two references are resolved in parallel. If both fail, the error of `data` is thrown; this call prevents an
+  // unhandled rejection of `comparison`.
   comparison?.catch(() => {});
   return isConditionMet(condition, await data, await comparison);
 };

@@ -208,7 +208,7 @@ const isTextList = (value: unknown): value is string[] =>
   Array.isArray(value) && value.length > 0 && value.every((element) => typeof element === "string");
 const knownOperations = ["CREATE", "UPDATE", "DELETE", "CONNECT", "*"];
 
-/** Returns the first fault of settings of the right shape, in a sentence. */
+/** Returns the first fault of a policy rule's settings in a sentence; their types were checked before. */
 export const findSettingsFault = ({
   policies,
   intercept,

@@ -21,7 +21,7 @@ export interface RecordingTarget {
   keep?: readonly UnredactedPath[];
 }
 
-/** Recording targets by cluster and rule. */
+/** The places in S3 to which a function writes recordings, by cluster and rule. */
 export type RecordingTargets = Record<string, Record<string, RecordingTarget>>;
 
 type Handler = (event: unknown, context: Context) => Promise<unknown>;
@@ -45,7 +45,7 @@ export const createRecordingHandler = (
   const { host: recordingHost, evaluate } = createRecorder(host, parts, (review) => void reviews.push(review));
   const handler = make(recordingHost, evaluate);
   return async (event, context) => {
-    // Lambda runs one invocation at a time in a process.
+    // `reviews` can be shared by all calls, because Lambda runs one invocation at a time in a process.
     reviews = [];
     const answer = await handler(event, context);
     const kept = reviews.flatMap((review, index) => {
@@ -72,7 +72,10 @@ const findTarget = (
   return place && request.dryRun !== true && toFraction(request.uid) < place.share ? place : undefined;
 };
 
-/** Returns a number from 0 to 1 that depends only on the uid: all members of a group record a review, or none does. */
+/**
+ * Returns a number from 0 to 1, by which a share of the reviews is chosen for recording. The number depends only on
+ * the review's uid: all rules of a group record a review, or none does.
+ */
 const toFraction = (uid: string): number => createHash("sha256").update(uid).digest().readUInt32BE() / 2 ** 32;
 
 const writeRecording = async (

@@ -40,13 +40,13 @@ const labelMap = /^(?:labels|matchLabels|selector|nodeSelector|matchFields|plura
 /** The form of a label that may be recorded; a policy's placeholder, such as {{metadata.name}}, is allowed. */
 const label = /^[-\w./{}]{1,63}$/;
 
-/** Reports whether a text has the form of a policy's field path. */
+/** Reports whether a text looks like a policy's field path and not like a random secret: recordings keep it then. */
 export const isFieldPath = (text: string): boolean => /^[-\w./~[\]"]{1,253}$/.test(text) && !isRandom(text);
 
 const image =
   /^(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::\d{1,5})?\/)?[a-z0-9]+(?:[._-]+[a-z0-9]+|\/[a-z0-9]+)*(?::\w[\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$/;
 
-/** Maps of resource amounts. In any other place, a text of digits may be a secret code. */
+/** Keys of maps whose amounts recordings keep. In any other place, a text of digits may be a secret code. */
 const amountMap =
   /^(?:requests|limits|capacity|allocatable|hard|used|default|defaultRequest|max|min|maxLimitRequestRatio|overhead|podFixed|allocatedResources)$/;
 const amountKey = /^(?:cpu|memory|storage|ephemeral-storage|pods|sizeLimit|divisor|.*[/.].*|hugepages-.*|\w+s)$/;
@@ -85,7 +85,10 @@ const isName = (text: string, above: string) =>
   (!text.includes(":") || colonMap.test(above) || /^system:|^[^:]*:\d{1,5}$/.test(text)) &&
   !isRandom(text);
 
-/** Reports whether a key is kept: it is, unless Kubernetes would reject it or it looks like a token. */
+/**
+ * Reports whether a recording keeps a map's key: it does, unless Kubernetes would reject the key or the key looks
+ * like a token.
+ */
 export const mayRecordKey = (key: string): boolean =>
   /^[-\w./:]{0,253}$/.test(key) && !/\/\//.test(key) && !isRandom(key);
 

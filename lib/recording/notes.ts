@@ -23,7 +23,7 @@ export const noteAnswers = (capabilities: Capabilities): NotingCapabilities => {
   const noteCalls = (inner: Capabilities): Capabilities => ({
     ...interceptCalls(inner, async (verb, args, ask) => {
       const answer = await ask();
-      // The compiler can't relate a verb to its arguments and answer.
+      // A cast is needed, because TypeScript can't relate a capability's name to its arguments and answer.
       (notes.take[verb] as (args: readonly unknown[], answer: unknown) => void)(args, answer);
       return answer;
     }),
@@ -79,7 +79,7 @@ const openNotes = () => {
   const keep = (kind: ResourceType, object: KubernetesObject) => {
     const { kind: name = "" } = object;
     if (toPlural(name) !== kind.resource) plurals.set(`${kind.group}/${name}`, kind.resource);
-    // An object that a cluster returns always has a name.
+    // The cast is safe: an object that a cluster returns always has a name.
     objects.set(placeOf(kind, object), object as NamedKubernetesObject);
   };
   const keepRead = (

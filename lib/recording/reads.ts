@@ -24,7 +24,10 @@ export const createReadTracker = (): ReadTracker => {
     else read.set(holder, new Set([key]));
   };
 
-  /** `isListed` marks a list that was reached by a loop over all members: reads of its elements are not noted. */
+  /**
+   * Returns a proxy of an object or list that notes the texts read from it by key. `isListed` marks a list that was
+   * reached by a loop over all members: reads of its elements are not noted.
+   */
   const view = (of: object, isListed: boolean): object => {
     const known = views[isListed ? 1 : 0];
     const found = known.get(of);

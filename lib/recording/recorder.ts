@@ -29,7 +29,10 @@ export const createRecorder = (
   parts: OptionalRecorderFunctions,
   record: (review: RecordedReview) => void,
 ): RecordingHostAndEvaluation => {
-  /** The recorded evaluations of unfinished requests, by userInfo: all copies of a request share this object. */
+  /**
+   * The recorded evaluations of requests without an answer so far. The key is the request's userInfo object, which
+   * all copies of a request share.
+   */
   const open = new WeakMap<object, RecordedEvaluation[]>();
 
   const finishRequest = ({ request, cluster, key, code, version, group }: AnsweredReviewFacts) => {

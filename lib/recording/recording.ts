@@ -16,7 +16,7 @@ export interface RecordedEvaluation {
 
 /** A review and its outcome: an entry of a cases.yaml, a line of a file of recordings, or a test case of policies. */
 export interface Case {
-  /** A sentence that completes "it …". */
+  /** The case's name: a sentence that completes "it …", like the names of tests. */
   name: string;
   /** The object to evaluate, by phase; on DELETE, the old object. */
   mutate?: KubernetesObject;
@@ -44,9 +44,9 @@ export interface Case {
   fails?: string;
   /** The code of the refusal; if absent, 403 with the reason Forbidden. */
   code?: number;
-  /** Null if the Status has no reason. */
+  /** The reason of the expected refusal; null if the Status has no reason. */
   reason?: string | null;
-  /** The details of the expected Status; not compared if they are missing here. */
+  /** The details of the Status that a case expects; not compared if the case has no such field. */
   details?: Status["details"];
   warnings?: string[];
   audit?: Record<string, string>;

@@ -11,7 +11,7 @@ import {
 } from "./kept.ts";
 import { noReads, type ReadTracker } from "./reads.ts";
 
-/** The path to a member whose text the operator keeps. A list without an index in the path means all its elements. */
+/** The path to a member whose text recordings keep unredacted. A list without an index means all its elements. */
 export type UnredactedPath = readonly (string | number)[];
 
 export interface RedactionOptions {

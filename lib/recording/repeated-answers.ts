@@ -20,14 +20,17 @@ export interface AnswerRepeater {
 export interface RedactedCapabilities {
   capabilities: Capabilities;
   noted(): RecordedAnswers;
-  /** Reports whether a script was given placeholders. */
+  /** Reports whether a CUE script was evaluated on placeholders for redacted text. */
   isScriptBlind(): boolean;
 }
 
 export const createAnswerRepeater = (needs: RecordedAnswers): AnswerRepeater => {
-  /** The answers, by the number that each question got when it was first asked. */
+  /**
+   * The answers to the rule's questions in the first evaluation, by the number of the question; the second evaluation
+   * gets the same.
+   */
   const answers = new Map<number, unknown>();
-  /** The parsed JSON that the rule got, by service response. */
+  /** The JSON that a rule got, parsed from a service's response; the key is the response. */
   const contents = new WeakMap<object, unknown>();
   return {
     watch: ({ watch }) => {
@@ -108,7 +111,7 @@ const interceptAnswers = (
   }),
 });
 
-/** Numbers questions in the order in which each is first asked. */
+/** Returns a function that numbers a rule's questions to the cluster; a repeated question keeps its number. */
 const numberQuestions = () => {
   const turns = new Map<string, number>();
   return (question: unknown): number => {
@@ -124,7 +127,7 @@ const isService = (answer: unknown): answer is HttpsResponse => {
   return typeof status === "number" && typeof body === "string";
 };
 
-/** Restores the name of an object that was read by name, if redaction replaced it. */
+/** Restores the name of a recorded object that the rule read by name, if redaction replaced the name. */
 const restoreName = (answer: unknown, [verb, , name]: Question): unknown => {
   const { metadata } = Object(answer) as KubernetesObject;
   if (verb !== "get" || metadata?.name === name || metadata === undefined) return answer;

@@ -1,6 +1,6 @@
 import type { Container, PodSecurityContext, PodSpec, SecurityContext } from "kubernetes-types/core/v1.d.ts";
 
-/** What the checks read of a pod or a pod template. */
+/** The parts of a pod or pod template that Pod Security checks read. */
 export interface PodSubject {
   spec: PodSpec;
   annotations: Readonly<Record<string, string>>;
@@ -78,7 +78,7 @@ export const skipPodsWithUserNamespace =
 
 // The following functions produce upstream's wording.
 
-/** Returns `"a", "b"`, without escaping. */
+/** Returns all texts in quotes, without escaping, joined by commas, such as `"a", "b"`. */
 export const quoteAll = (texts: readonly string[]) => texts.map((text) => `"${text}"`).join(", ");
 
 export const chooseSingularOrPlural = (count: number, singular: string, plural = `${singular}s`) =>

@@ -103,7 +103,7 @@ export const procMount: PodSecurityCheck = {
   level: "baseline",
   since: { "1.0": checkProcMount, "1.35": skipPodsWithUserNamespace(checkProcMount) },
 };
-/** Unlike baseline, restricted has no exception for user namespaces. */
+/** The check of procMount at level restricted. Unlike baseline's, it has no exception for user namespaces. */
 export const procMountRestricted: PodSecurityCheck = {
   level: "restricted",
   since: { "1.35": checkProcMount },

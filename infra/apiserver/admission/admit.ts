@@ -70,7 +70,9 @@ const exempt = new Set(configurations.flatMap((kind) => [`Mutating${kind}`, `Val
 const isExempt = ({ kind: { group, kind } }: AdmissionAttributes): boolean =>
   group === "admissionregistration.k8s.io" && exempt.has(kind);
 
-/** Calls the matching hooks in parallel and returns all refusals. All hooks are matched before any is called. */
+/**
+ * Calls the matching validating webhooks in parallel and returns all refusals. All are matched before any is called.
+ */
 const validate = async (run: AdmissionRun, hooks: readonly DefaultedWebhookEntry[]): Promise<Status[]> => {
   const calls: {
     hook: DefaultedWebhookEntry;

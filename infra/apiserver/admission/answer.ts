@@ -79,7 +79,7 @@ const findDecodingFault = (version: string, body: unknown): string | undefined =
 const typeless =
   'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }';
 
-/** The fields that the API server decodes, with their Go types; null counts as absent. */
+/** The fields of an AdmissionResponse that the API server decodes, with their Go types; null counts as absent. */
 const fields: Record<string, string> = {
   uid: "types.UID",
   allowed: "bool",

@@ -66,7 +66,7 @@ const checkVersions = (versions: unknown): Fault[] => {
     : [`${place}: Invalid value: must include at least one of v1, v1beta1`];
 };
 
-/** Accepts Some and Unknown: stored configurations may have them, although new ones may not. */
+/** Checks a webhook's sideEffects. Some and Unknown pass: old stored configurations may have them, new ones not. */
 const checkSideEffects = (value: unknown): Fault => {
   if (value == null) return ".sideEffects: Required value: must specify one of None, NoneOnDryRun";
   return checkEnum(value, ".sideEffects", ["None", "NoneOnDryRun", "Some", "Unknown"]);

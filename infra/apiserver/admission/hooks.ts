@@ -8,7 +8,7 @@ export interface DefaultedWebhookEntry {
   phase: Phase;
   configuration: string;
   name: string;
-  /** Unique among the hooks of a phase. */
+  /** A text that identifies the webhook entry: unique among all mutating or all validating entries. */
   identity: string;
   rules: readonly RequestMatch[];
   failurePolicy: "Fail" | "Ignore";
@@ -100,7 +100,7 @@ const toHooks = ({ metadata, webhooks }: Configuration, phase: Phase): Defaulted
   });
 };
 
-/** Drops null members, which an empty value in YAML becomes. */
+/** Returns a label selector without its null members, which empty values in YAML become. */
 const dropNullMembers = (selector: LabelSelector | null | undefined): LabelSelector => {
   const { matchLabels, matchExpressions } = selector ?? {};
   return {

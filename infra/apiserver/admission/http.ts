@@ -17,7 +17,7 @@ const cleanPath = (path: string): string => {
   try {
     decoded = decodeURIComponent(path);
   } catch {
-    // A path with invalid escapes stays as it is.
+    // A URL path with invalid percent escapes stays as it is.
   }
   const steps: string[] = [];
   for (const step of decoded.split("/")) {

@@ -51,7 +51,9 @@ const toPlainValue = (value: unknown): unknown => {
   return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, toPlainValue(member)]));
 };
 
-/** Returns the operations of a patch without the source text of their numbers. */
+/**
+ * Returns the operations of a JSON patch with plain numbers, without the source text that the parser kept of each.
+ */
 export const dropNumberTextsFromPatch = (operations: readonly JsonMap[]): unknown[] => operations.map(toPlainValue);
 
 const getTypeName = (value: unknown): string => {
@@ -172,7 +174,10 @@ const withContext = <T>(before: string, act: () => T): T => {
   }
 };
 
-/** Compares JSON texts. Go escapes `<`, so a hook that doesn't escape it fails the test. */
+/**
+ * Compares two values for the patch operation `test`, as texts of JSON. Go escapes `<`, so a hook that doesn't escape
+ * it fails the test.
+ */
 const isEqual = (there: unknown, value: unknown): boolean => {
   if (value instanceof Scalar) return typeof there !== "object" && escapeAsGo(JSON.stringify(there)) === value.source;
   if (there === null || value === null) return there === value;
@@ -204,7 +209,7 @@ interface PatchState {
 const missing = "missing value";
 const invalid = "invalid index referenced";
 
-/** The position of a member: its parent, which may be changed, and its key. */
+/** The position to which a JSON pointer leads: the parent map or list, which may be changed, and the key in it. */
 interface Place {
   parent: JsonMap | unknown[];
   key: string;

@@ -16,11 +16,11 @@ export interface VersionedObjects {
 
 /** The objects of a request, in the versions that hooks ask for, while hooks change them. */
 export interface ConvertibleRequestObjects {
-  /** The object and the old object, in the kind and version of the last call of `as`. */
+  /** A request's object and old object, in the kind and version to which `as` last converted them. */
   readonly latest: VersionedObjects;
   /** Converts the object and the old object to a kind and version; undefined if the conversion is unknown. */
   as(kind: GroupVersionKind): VersionedObjects | undefined;
-  /** Replaces the object; the new one has the version for which `as` was last called. */
+  /** Replaces the request's object by one in the API version to which `as` converted last. */
   put(object: unknown): void;
 }
 
@@ -205,7 +205,7 @@ const evaluateConditions = (
   return { refusal: forbidden(attributes as AdmissionRequest, joinErrors(errors), attributes.name ?? "") };
 };
 
-/** Names an unknown conversion, as a clause of a sentence about what is undecided. */
+/** Returns a clause such as "how a Deployment of apps/v1 is converted to apps/v1beta1", for what can't be decided. */
 export const describeUnknownConversion = ({ kind }: Pick<AdmissionAttributes, "kind">, to: GroupVersionKind): string =>
   `how a ${kind.kind} of ${joinApiVersion(kind)} is converted to ${joinApiVersion(to)}`;
 

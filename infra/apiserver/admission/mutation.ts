@@ -113,7 +113,10 @@ interface PatchResult {
 
 const unchanged: PatchResult = { isChanged: false };
 
-/** A patch that can't be parsed is a failure of the hook; a patch that can't be applied always ends the request. */
+/**
+ * Applies the patch of a webhook's response. A patch that can't be parsed is a failure of the hook; a patch that
+ * can't be applied always ends the request.
+ */
 const applyResponsePatch = (
   run: AdmissionRun,
   hook: DefaultedWebhookEntry,

@@ -25,7 +25,7 @@ export interface ReviewToSend {
 export type HookCallResult =
   /** The response body as parsed JSON, not checked yet. */
   | { body: unknown }
-  /** The call failed; the text is what the API server shows after `failed to call webhook: `. */
+  /** The webhook call failed. The text is what a real API server shows after `failed to call webhook: `. */
   | { failure: string }
   /** The hook wasn't called, as it might do harm or isn't an allowed host; it counts as allowing the request. */
   | { would: true }
@@ -63,7 +63,7 @@ export interface HookTraceStep {
   phase: Phase;
   /** 0 for the first call of a hook, 1 for its reinvocation. */
   round: 0 | 1;
-  /** The position among all mutating hooks, or among the validating hooks that match. */
+  /** The hook's position among all mutating hooks, or among the validating hooks that match. */
   index: number;
   outcome: "called" | "would be called" | "skipped" | "can't say";
   why?: string;
@@ -87,7 +87,7 @@ export interface AdmissionTrace {
   status?: Status;
   /** All refusals; `status` is the first. A client of a real API server gets the refusal that comes first. */
   refusals: Status[];
-  /** The object as it would be stored. */
+  /** The object after all mutating webhooks and policies, as the API server would store it. */
   object: unknown;
   warnings: string[];
   /** The audit annotations; an audit log has those with patches only from level Request on. */

@@ -22,5 +22,8 @@ export const fillDefaults = (object: KubernetesObject): DefaultedObject => {
   return { object: filled, strays, misfits };
 };
 
-/** The results of `fillDefaults`. They need no second pass and must not be changed. */
+/**
+ * The objects that `fillDefaults` returned. All API defaults are filled in, so they need no second pass; they must
+ * not be changed.
+ */
 const complete = new WeakSet<KubernetesObject>();

@@ -4,13 +4,16 @@ import { parseImage } from "#lib/objects/image.ts";
 import { computePeakUse, parseAmounts, type QuantityByResource } from "#lib/objects/resources.ts";
 import { formatRoundedResourceAmount } from "./scalars.ts";
 
-/** Fills in decoded fields in place. `original` is the undecoded value, where an absent list and an empty one differ. */
+/**
+ * Fills in the API server's defaults in decoded fields, in place. Only in the undecoded `original` do an absent list
+ * and an empty list differ.
+ */
 type Defaulter = (fields: JsonMap, original: JsonMap) => void;
 
 /** The functions that fill in defaults, by the Go type of the decoded fields. */
 export type Defaulters = Readonly<Record<string, Defaulter | undefined>>;
 
-/** Returns a member, or an empty object that isn't added to the fields. */
+/** Returns a member that is a map; for an absent member, an empty map that isn't added to `fields`. */
 export const getMember = (fields: JsonMap, member: string): JsonMap => (fields[member] ?? {}) as JsonMap;
 export const getList = (fields: JsonMap, member: string): JsonMap[] => (fields[member] ?? []) as JsonMap[];
 
@@ -80,7 +83,8 @@ const isHuge = (resource: string) => resource.startsWith("hugepages-");
 const isShared = (resource: string) => resource === "cpu" || resource === "memory" || isHuge(resource);
 
 /**
- * Completes the limits and requests of a pod that sets some of them, with the sums of its containers. `original` has the
+ * Adds missing pod-level limits and requests (`spec.resources`) to a pod that sets some of them: the sums of its
+ * containers. `original` has the
  * amounts before rounding.
  */
 const completePodResources = (spec: JsonMap, original: JsonMap): void => {

@@ -14,7 +14,10 @@ export const normalizeQuantity = (quantity: string | number): string | undefined
   return amount && (findKeptScale(text) === undefined ? canonicalizeQuantity(amount) : text);
 };
 
-/** Returns an amount of a resource as `normalizeQuantity` does, but rounded up to thousandths. */
+/**
+ * Returns an amount of a container's resource as the API server writes it (see `normalizeQuantity`), but rounded up
+ * to thousandths.
+ */
 export const normalizeResourceAmount = (value: string | number): string | undefined => {
   const text = String(value).trim();
   const amount = parseQuantity(text);

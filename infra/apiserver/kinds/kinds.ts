@@ -13,7 +13,7 @@ export interface ResourceKind {
   subresources: readonly string[];
   /** True if API servers don't serve the kind by default. */
   off: boolean;
-  /** True if conversion between the versions of a custom resource changes only apiVersion. */
+  /** True if all versions of a custom resource have the same fields: a conversion changes only apiVersion. */
   sameInAll: boolean;
 }
 
@@ -26,7 +26,7 @@ export interface KindIndex {
   convert(object: unknown, to: GroupVersionKind): unknown;
 }
 
-/** The keys come from `toKindKey`. */
+/** Kinds by the keys that `toKindKey` forms of apiVersion and kind. */
 export type KindsByName = ReadonlyMap<string, ResourceKind>;
 
 interface Row {

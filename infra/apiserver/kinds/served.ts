@@ -25,7 +25,8 @@ export const findServedResource = (
 export const createRecordedCluster = (answers: RecordedAnswers): Capabilities => {
   const discovery = { ...listServedResources(answers.objects ?? []), ...answers.discovery };
   const { get, list, create, ...rest } = createRecordedCapabilities({ ...answers, discovery });
-  // Objects are stored under the plural that Kubernetes forms; a definition may set another plural.
+  // The imitated server stores objects under the plural that Kubernetes would form of their kind; a
+  // CustomResourceDefinition may set another one.
   const usual = new Map(
     Object.entries(discovery).flatMap(([apiVersion, kinds]) =>
       kinds.map(({ resource, kind }) => [`${getGroup(apiVersion)}/${resource}`, toPlural(kind)] as const),

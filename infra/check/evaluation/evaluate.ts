@@ -114,7 +114,7 @@ const mayConcern = ({ object }: Manifest, { hooks, unevaluated, asking }: Object
   const { namespace } = Object(object.metadata);
   const operations = asking.operation === undefined ? (["CREATE", "UPDATE"] as const) : [asking.operation];
   return (
-    // Kubernetes has moved kinds between its own groups, so an entry for another group may match.
+    // A kind in a group of Kubernetes may always concern a webhook entry: it may also be served in another group.
     !isCustomResourceGroup(group) ||
     unevaluated.countsGroup(group, namespace || asking.namespace) ||
     [...hooks.mutating, ...hooks.validating, ...unevaluated.hooks].some(({ rules, matchPolicy }) =>
@@ -136,7 +136,7 @@ const toGroupVersionKind = ({ apiVersion = "", kind = "" }: KubernetesObject) =>
   kind,
 });
 
-/** Review objects such as SubjectAccessReview need no name. */
+/** Reports whether an object lacks the name it needs; objects such as SubjectAccessReview need none. */
 const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: ResourceKind): boolean =>
   !metadata?.name && !metadata?.generateName && !/^auth(entication|orization)\.k8s\.io$/.test(group);
 

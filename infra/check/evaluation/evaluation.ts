@@ -53,7 +53,7 @@ export interface ObjectEvaluationEnvironment {
   /** True if all existing objects are known; otherwise, namespaces that objects name are assumed to exist. */
   isStateKnown: boolean;
   unevaluated: UnevaluatedPolicyMatcher;
-  /** A clause for reports: where the check would find a namespace whose labels it doesn't know. */
+  /** The end of a sentence in reports: where to see the labels of a namespace that the check doesn't know. */
   namespaceHint: string;
   noteMissingNamespace(namespace: string): void;
 }
@@ -67,9 +67,9 @@ export interface CheckResult {
   apiVersion: string;
   kind: string;
   namespace?: string;
-  /** The name or generateName; empty if there is neither. */
+  /** The object's name or generateName; empty if there is neither. */
   name: string;
-  /** Set for an object that was read from a cluster. */
+  /** The uid of an object that was read from a cluster; absent for an object of a manifest. */
   uid?: string;
   /** The workload that would create this Pod, in the same namespace; absent for all other objects. */
   madeBy?: Pick<CheckResult, "apiVersion" | "kind" | "name" | "uid">;
@@ -92,13 +92,13 @@ export const noFindings = { denials: [], warnings: [], changes: [], undecided: [
 export type CheckVerdict = "allowed" | "changed" | "denied" | "undecided";
 
 export interface Denial {
-  /** The name of a rule, of a foreign webhook, or of a policy and its rule. */
+  /** The name of what denied the request: a rule, a foreign webhook, or a policy and its rule. */
   rule: string;
   /** The webhook's message, without the words that the API server puts before it. */
   message: string;
   code?: number;
   reason?: string;
-  /** The position of the field that the refusal is about, or of the object. */
+  /** The position in the manifest file of the field that was refused; without one, the position of the object. */
   line?: number;
   column?: number;
   suggestion?: string;

@@ -40,7 +40,10 @@ export const guessRefusedField = (object: unknown, { message, details }: Status,
   return otherwise;
 };
 
-/** Returns a member that the message names, such as `image` in "images must come from …". */
+/**
+ * Returns the path of an object's member that a refusal's message names, such as `image` in "images must come from
+ * …".
+ */
 const findMember = (container: unknown, message: string): FieldPath => {
   const words = new Set(message.split(/[^A-Za-z]+/));
   const found =

@@ -61,7 +61,7 @@ export const collectFindings = async (
   };
 };
 
-/** Drops the name with which warnings in mode warn begin, because reports show the rule's name anyway. */
+/** Returns a rule's warnings without its name, with which those in mode warn begin: reports show it anyway. */
 const listWarnings = (rule: string, { warnings }: HookTraceStep) =>
   [...new Set(warnings)].filter(isSendableWarningText).map((text) => {
     return { rule, text: text.startsWith(`${rule} would `) ? text.slice(rule.length + 1) : text };
@@ -94,7 +94,10 @@ const listUnknownLabels = (
     return [`${getHookName(name)}: whether its namespace has the label ${unknown}; ${namespaceHint}`];
   });
 
-/** Removes the API server's text around a hook's message, and finds the position that the message is about. */
+/**
+ * Creates the denial that reports show: removes the API server's text before a hook's message, and finds the line and
+ * column in the manifest that the message is about.
+ */
 const createDenial = (
   status: Status,
   { manifest, made }: EvaluationSubject,

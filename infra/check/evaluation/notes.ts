@@ -47,7 +47,7 @@ export const describeMissingNamespaces = (names: ReadonlySet<string>, isStateKno
   ];
 };
 
-/** A second overlay repeats every object of the first one, so the number of remarks is limited. */
+/** The most remarks of one kind in a report: a second overlay repeats every object of the first one. */
 const most = 5;
 
 const limitSentences = (sentences: readonly string[]): string[] =>

@@ -41,7 +41,7 @@ export const readReviewManifest = ({ object }: Manifest): AdmissionAttributes =>
 export const isReview = ({ object: { apiVersion, kind } }: Manifest): boolean =>
   kind === "AdmissionReview" && splitApiVersion(String(apiVersion)).group === "admission.k8s.io";
 
-/** Returns an object in its namespace, without the fields that only the API server sets. */
+/** Returns a manifest's object with the namespace that it gets, without the fields that only the API server sets. */
 export const dropServerFieldsAndSetNamespace = (
   object: Record<string, unknown>,
   { namespaced }: ResourceKind,

@@ -80,7 +80,7 @@ export const openClusterRules = async (
   listComing: (kind: ResourceType) => KubernetesObject[] = () => [],
 ): Promise<CallableRules> => {
   const answers = new AsyncLocalStorage<string[]>();
-  // Each review gets its own capabilities, which have a time limit.
+  // Each review gets capabilities of its own, because they end at the review's time limit.
   const openCapabilities = (milliseconds: number) =>
     createCapabilities((sentence) => answers.getStore()?.push(sentence), milliseconds);
   /** Runs a function that may ask the cluster; `unsupported` is a sentence about the first unanswered question. */
@@ -101,13 +101,15 @@ export const openClusterRules = async (
     name: "postern",
     address: (rule, path) => `${here}/${rule}/${path}`,
     harden,
-    // Entries with slow conditions are only reported: check evaluates them in this process, not in an API server.
+    // Webhook entries with too costly matchConditions are only reported: check evaluates them in this process, not in
+    // an API server.
     slow: (sentence) => slow.push(`${sentence}; postern manifests refuses that`),
   });
   const webhooks = new Map(entries.flatMap((entry) => entry.webhooks).map((webhook) => [webhook.name, webhook]));
   const sparing = new Set([
     ...catalogue.flatMap((listed) => listSavingConditions(listed, inspection.cluster)),
-    // Members evaluate the conditions of their group's entry again, so these conditions only save calls.
+    // The members of a group evaluate the conditions of the group's webhook entry again, so these conditions only
+    // save calls.
     ...[...webhooks.values()]
       .flatMap(({ matchConditions = [] }) => matchConditions)
       .flatMap(({ name, expression }) => (name === "concerns-a-member" ? [expression] : [])),
@@ -118,7 +120,7 @@ export const openClusterRules = async (
     const event = { phase, ...(variant !== undefined && { variant }), cluster: clusterName, review };
     const { found, unsupported } = await runWithAnswers(async () => handlers.get(name)?.(event, context));
     if (unsupported !== undefined) return { unsupported };
-    // A failure of Postern is undecided, so that failurePolicy Ignore can't hide it.
+    // A failure of Postern makes the object undecided, so that failurePolicy Ignore can't hide the failure.
     return Object(found).kind === "AdmissionReview" ? { body: found } : { unsupported: String(Object(found).message) };
   };
   const findSuggestion = async (name: string, { hook, phase, request }: HookTraceStep, at: FieldPath) => {
@@ -219,7 +221,7 @@ const listSavingConditions = ({ name, rule, phases }: CatalogueRule, { rules }: 
 };
 
 const reviewTime = 30_000;
-/** The time limit in milliseconds: an inspection may read all policies of a large cluster. */
+/** The time limit of a rule's `inspectForSettings`, in milliseconds: it may read all policies of a large cluster. */
 const inspectionTime = 120_000;
 // Endpoints use no other member of the Lambda context.
 const context = {

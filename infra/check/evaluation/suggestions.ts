@@ -12,7 +12,7 @@ import type { FieldPath } from "../manifests/manifests.ts";
 interface Edit {
   verb: "set" | "add" | "remove";
   path: FieldPath;
-  /** The value that is set, added, or removed from a list; absent if the path itself is removed. */
+  /** The value to set, to add, or to remove from a list, as text; absent if the edit removes the field itself. */
   value?: string;
 }
 
@@ -32,7 +32,7 @@ export const describeEdits = (before: unknown, after: unknown, at: FieldPath = [
   return formatSuggestion(joinSentences(all, shown));
 };
 
-/** Cleans and shortens a suggestion for reports; its text is untrusted. */
+/** Removes control characters from a rule's suggestion and shortens it for reports; its text is untrusted. */
 export const formatSuggestion = (text: string): string => truncateText(sanitizeTerminalText(text), longest);
 
 const joinSentences = (all: readonly string[], shown: number) =>

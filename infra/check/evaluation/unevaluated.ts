@@ -12,7 +12,8 @@ export interface UnevaluatedPolicyMatcher {
   /** Entries that match every request that a policy matches. */
   hooks: readonly DefaultedWebhookEntry[];
   /**
-   * Returns a sentence for each policy and quota that matches a request. `last` is the object after the webhooks;
+   * Returns a sentence for each of the cluster's admission policies and quotas that matches a request, because
+   * `check` doesn't evaluate them. `last` is the object after the webhooks;
    * `isAssumed` says that only the name of its namespace is known.
    */
   findMatching(
@@ -21,14 +22,16 @@ export interface UnevaluatedPolicyMatcher {
     context: ImitatedServerFunctions,
     isAssumed: boolean,
   ): string[];
-  /** Reports whether a quota in a namespace counts objects of a group without a known definition. */
+  /**
+   * Reports whether a quota in a namespace counts objects of an API group whose definitions (CRDs) aren't known here.
+   */
   countsGroup(group: string, namespace: string): boolean;
 }
 
-/** The part of a policy or of its binding that says which requests it matches. */
+/** Which requests an admission policy of the cluster, or its binding, matches: in the form of webhook entries. */
 interface Selection {
   hook: DefaultedWebhookEntry;
-  /** A hook that matches what the binding or policy excludes by `excludeResourceRules`. */
+  /** A webhook entry that matches what an admission policy or its binding excludes by `excludeResourceRules`. */
   excluded: DefaultedWebhookEntry;
 }
 
@@ -208,7 +211,7 @@ const isExempt = ({ resource: { group, resource } }: AdmissionAttributes): boole
 
 const readQuota = (quota: KubernetesObject): Quota => {
   const { name = "", namespace = "" } = quota.metadata ?? {};
-  // The API server counts by the status, which a controller copies from the spec.
+  // Both lists are used: the API server counts by the status of a quota, which a controller copies from its spec.
   const limits = ["spec", "status"].map((part) => getOwn(getOwn(quota, part), "hard"));
   const keys = [...new Set(limits.flatMap((hard) => (isMap(hard) ? Object.keys(hard) : [])))];
   return {

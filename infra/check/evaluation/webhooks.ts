@@ -62,7 +62,7 @@ const checkHooks = (
   if (faults.length > 0) throw new Complaint(faults.map((fault) => `--webhooks: ${fault}`).join("\n"));
 };
 
-/** The limit for a response, in bytes. */
+/** The most bytes of a response from a webhook that `check` calls. */
 const longest = 10 * 1024 * 1024;
 
 const isLoopback = (host: string) =>

@@ -31,7 +31,10 @@ export const toFix = ({ subject, checked, before, after }: ObjectEvaluation): Ma
   return patch.length > 0 ? { manifest, patch, after } : undefined;
 };
 
-/** The limit in characters. A longer document is printed anew as a whole, because each edit parses the whole text. */
+/**
+ * The most characters of a YAML document that is edited in place. A longer document is printed anew as a whole,
+ * because each edit parses the whole text.
+ */
 const longest = 256 * 1024;
 
 /** Returns a file's text with the fixes, its comments and order kept; or the reason why the file stays as it is. */

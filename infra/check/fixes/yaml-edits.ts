@@ -6,7 +6,7 @@ import type { FieldPath } from "../manifests/manifests.ts";
 export interface EditableDocument {
   text: string;
   document: Document.Parsed;
-  /** The path of the edited object in the document. */
+  /** The path of the edited object in the YAML document: not empty for an item of a List. */
   place: FieldPath;
   isJson: boolean;
   layout: YamlLayout;
@@ -34,7 +34,10 @@ export const editYamlText = (target: EditableDocument, { steps, op, value }: Yam
   return pair === undefined ? addPair(target, holder, last, value) : replaceValue(target, holder, pair, value);
 };
 
-/** Returns a function that turns the steps of a path, in order, into keys for `getIn`: numbers for lists. */
+/**
+ * Returns a function that turns the steps of a path, in order, into keys for `getIn` of a YAML document: numbers for
+ * lists.
+ */
 const createKeyConverter = (document: Document.Parsed, place: FieldPath) => {
   const trail = [...place];
   return (step: string): string | number => {
@@ -71,7 +74,7 @@ const replaceRange = (text: string, from: number, to: number, inserted: string) 
 const indentLines = (lines: readonly string[], column: number) =>
   lines.map((line) => (line === "" ? "" : " ".repeat(column) + line)).join("\n");
 
-/** Prints a value in flow style; JSON goes on several lines if `indent` is given. */
+/** Returns a value as JSON or in YAML's flow style; JSON goes on several lines if `indent` is given. */
 const formatInFlow = ({ isJson, layout }: EditableDocument, value: unknown, indent: string | undefined): string => {
   if (!isJson) return formatYamlFlow(value);
   if (indent === undefined) return JSON.stringify(value);
@@ -192,7 +195,7 @@ const editList = (
   return replaceRange(text, findLineEnd(text, end), findLineEnd(text, end), `\n${lines}`);
 };
 
-/** Fills an empty list; `[]` after a key becomes a list in block style. */
+/** Writes values into an empty list of a YAML document; `[]` after a key becomes a list in block style. */
 const fillEmptyList = (target: EditableDocument, list: YAMLSeq, value: unknown[]): string | undefined => {
   const { text, isJson } = target;
   const [from, to] = getRange(list) ?? [];

@@ -37,7 +37,7 @@ export interface ClusterCheckOptions {
   hosts: readonly string[];
   operation: Operation;
   user: UserInfo;
-  /** All namespaces if empty. */
+  /** The namespaces whose objects are checked; all namespaces if the list is empty. */
   namespaces: readonly string[];
   alsoPods: boolean;
   /** Objects per page. */
@@ -143,7 +143,7 @@ const listUnknown = (
     return [toUnread({ apiVersion, kind: "" }, `the kinds in ${apiVersion} can't be read: ${why}`)];
   });
 
-/** Objects that are evaluated at once, since rules may wait for the cluster. */
+/** The number of objects that are evaluated at the same time, since rules may wait for the cluster. */
 const concurrency = 8;
 
 const createKindEvaluator =

@@ -19,7 +19,7 @@ const aggregated = ["v2", "v2beta1"]
   .concat("application/json")
   .join(",");
 
-/** Reads what a cluster serves: by one request with aggregated discovery, otherwise by one for each version. */
+/** Reads which resources a cluster serves: by aggregated discovery, or by one request for each group version. */
 export const discoverClusterResources = async (read: ApiGet, describe: FailureFormatter): Promise<DiscoveryResult> => {
   const all: DiscoveryResult = { resources: [], unknown: [] };
   for (const root of ["/api", "/apis"]) {
@@ -28,7 +28,7 @@ export const discoverClusterResources = async (read: ApiGet, describe: FailureFo
       throw new Complaint(`the kinds of the cluster can't be read: ${describe(answer)}`, 3);
     const content = parseAnswerJson(answer);
     const kind = String(Object(content).kind);
-    // A proxy with a login page answers 200, too.
+    // The kind is checked, because a proxy with a login page answers 200, too.
     if (!/^API(GroupDiscoveryList|Versions|GroupList)$/.test(kind))
       throw new Complaint(
         `the kinds of the cluster can't be read: ${root} has an answer that is not from an API server`,
@@ -58,7 +58,7 @@ const addAggregated = (content: unknown, all: DiscoveryResult): void => {
   }
 };
 
-/** Returns the versions of the core group (`/api`) or of all groups (`/apis`), preferred versions first. */
+/** Returns the apiVersions that `/api` (the core group) or `/apis` (all groups) lists, preferred versions first. */
 const listVersions = (content: unknown): string[] => {
   const { versions, groups } = Object(content);
   return [

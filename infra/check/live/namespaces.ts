@@ -13,7 +13,10 @@ export interface CachedNamespaces extends Pick<ExistingObjects, "find" | "put" |
 /** The most Namespaces that are kept. The API server lists objects ordered by namespace, so few are needed at a time. */
 const maxNamespaces = 500;
 
-/** Keeps only what hooks select by. `put` ignores other kinds: an evaluated object doesn't come to exist. */
+/**
+ * Opens a cache of Namespaces, which keeps only what webhooks select by. `put` ignores other kinds: an object that is
+ * only evaluated doesn't come to exist.
+ */
 export const openNamespaceCache = (read: ApiGet, describe: FailureFormatter): CachedNamespaces => {
   const known = new Map<string, KubernetesObject>();
   const keep = (name: string, object: KubernetesObject) => {
@@ -28,7 +31,7 @@ export const openNamespaceCache = (read: ApiGet, describe: FailureFormatter): Ca
     if (kind !== "Namespace") return "the API server didn't answer with a Namespace";
     const { labels, annotations } = Object(metadata);
     const keptMetadata = { name, ...(isMap(labels) && { labels }), ...(isMap(annotations) && { annotations }) };
-    // Labels and annotations are strings in every answer of the API server.
+    // The values of labels and annotations aren't checked: an API server returns only strings.
     keep(name, { apiVersion: "v1", kind: "Namespace", metadata: keptMetadata, status } as KubernetesObject);
     return undefined;
   };

@@ -32,7 +32,9 @@ export const readListPages = async function* (
 ): AsyncGenerator<ObjectPage | ListInterruption> {
   let limit = objectsPerPage;
   let next = "";
-  /** The key of the last object yielded; the key up to which objects are skipped, since the list began again. */
+  /**
+   * `last` is the key of the object yielded last; objects up to `skipped` are left out after the list began again.
+   */
   let [last, skipped] = ["", ""];
   let isInOrder = true;
   /** The first key of each page: if one comes again, the list would never end. */

@@ -16,9 +16,9 @@ export interface ApiReader {
   close(): void;
 }
 
-/** The time limit for one answer, in milliseconds. */
+/** The time limit for one answer of the API server, in milliseconds. */
 const patience = 30_000;
-/** The limit for one answer, in bytes. A larger page is requested again with fewer objects. */
+/** The limit for one answer of the API server, in bytes. A larger page is requested again with fewer objects. */
 const largest = 8 * 1024 * 1024;
 const tries = 5;
 /** The number of tries while the server has not answered yet; few, because the address may be wrong. */
@@ -26,7 +26,10 @@ const firstTries = 2;
 /** The longest wait that a Retry-After header may ask for, in seconds. */
 const longestBreak = 30;
 
-/** Opens a reader that stops at `signal`. `retryPause` is the wait before the second try, in milliseconds. */
+/**
+ * Opens a reader of a cluster's API, which stops at `signal`. `retryPause` is the wait before the second try, in
+ * milliseconds.
+ */
 export const openApiReader = (connection: ClusterConnection, signal: AbortSignal, retryPause = 500): ApiReader => {
   const { server, ca, cert, key } = connection;
   const trust = { ...(ca && { ca }), ...(cert && key && { cert, key }) };

@@ -50,7 +50,8 @@ const findUniform = async (
   const versions = Map.groupBy(resources, ({ resource: { group, resource } }) => `${group}/${resource}`);
   const several = new Set([...versions].filter(([, all]) => all.length > 1).map(([name]) => name));
   if (several.size === 0 || !hooks.some(({ matchPolicy }) => matchPolicy === "Equivalent")) return uniform;
-  // If the definitions can't be read, conversions between versions are unknown, and objects that need one undecided.
+  // If the CustomResourceDefinitions can't be read, conversions between versions are unknown, and objects that need
+  // one undecided.
   for await (const found of readListPages(read, () => "", definitions, {}, definitionsPerPage)) {
     if ("broken" in found) break;
     for (const definition of found.items) {

@@ -25,7 +25,7 @@ interface EvaluatorOptions {
 /** Evaluates the rules for an object read from a cluster, and for the Pods that it would create; never throws. */
 export type ObjectEvaluator = (object: StoredObject, resource: DiscoveredResource) => Promise<ObjectEvaluation[]>;
 
-/** The number of unknown fields that are reported. */
+/** The limit for the number of unknown fields of stored objects that a live check reports. */
 const mostStrays = 50;
 
 export const openStoredObjectEvaluator = ({
@@ -95,7 +95,10 @@ const buildStoredRequest = (
   };
 };
 
-/** Reports whether a workload controls the object; the Pods are then evaluated with that workload. */
+/**
+ * Reports whether a workload, such as a Deployment, controls a stored object. The Pods of such an object are
+ * evaluated with that workload only.
+ */
 const isOwnedByWorkload = ({ metadata }: StoredObject): boolean => {
   const owners: unknown = getOwn(metadata, "ownerReferences");
   return (

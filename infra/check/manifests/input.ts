@@ -21,7 +21,10 @@ interface FoundFile {
   isChosen: boolean;
 }
 
-/** Reads files, folders, globs and, for `-`, standard input, in the order of the paths and then of the file names. */
+/**
+ * Reads the manifests in files, folders, globs and, for `-`, standard input, in the order of the paths and then of
+ * the file names.
+ */
 export const readInput = async (
   paths: readonly string[],
   readStdin: () => Promise<Buffer> = () => readStream(process.stdin),

@@ -42,7 +42,7 @@ interface Level {
   isBeforeKey: boolean;
 }
 
-/** Reads a value again, with the offsets of its members; undefined if it isn't JSON. */
+/** Parses a JSON manifest again, now with the offsets of its members; undefined if it isn't JSON. */
 export const parseJsonWithOffsets = (
   text: string,
   { from, to }: YamlDocumentWithOffsets,

@@ -26,7 +26,7 @@ export interface Manifest {
   object: Record<string, unknown>;
 }
 
-/** `sentence` has no subject: it follows the file and the line. */
+/** A fault of a manifest. `sentence` has no subject, because the file and the line are printed before it. */
 export interface ManifestFault {
   file: string;
   line: number;
@@ -45,10 +45,10 @@ export interface ManifestParse {
   faults: ManifestFault[];
 }
 
-/** Deeper than any schema, but not deep enough to overflow the stack. */
+/** The limit for the depth of a manifest: deeper than any schema, but not deep enough to overflow the stack. */
 const deepest = 200;
 
-/** Returns every object that a text holds; the items of Lists become objects of their own. */
+/** Parses a manifest text into its objects and faults. The items of Lists become objects of their own. */
 export const parseManifests = (source: ManifestSourceText): ManifestParse => {
   const found: ManifestParse = { manifests: [], strangers: [], faults: [] };
   const addFault = (line: number, sentence: string) => void found.faults.push({ file: source.name, line, sentence });
@@ -68,7 +68,7 @@ export const parseManifests = (source: ManifestSourceText): ManifestParse => {
     const lists = pieces?.map((piece) =>
       isList(piece.value) ? createPositionFinder(source.text, piece) : refuseItems,
     );
-    // Sometimes only a full parser knows the lines of a List's items.
+    // The lines of a List's items may be unknown here; then the full YAML parser below reads the file.
     if (pieces !== undefined && lists !== undefined && !lists.includes(undefined)) {
       for (const [index, piece] of pieces.entries()) {
         line = piece.line;
@@ -99,7 +99,7 @@ const refuseItems: PositionFinder = () => {
   throw new Error("what is no List has no items");
 };
 
-/** Replaces messages that describe the parser instead of the text. */
+/** Returns an error's sentence for reports; replaces one that describes the parser instead of the text. */
 const describeError = (error: unknown) => {
   const sentence = toSentence(error);
   return plainSentences.find(([pattern]) => pattern.test(sentence))?.[1] ?? sentence;
@@ -128,7 +128,7 @@ const mergeInOrder = (document: Document.Parsed): void => {
         // The `context` counts resolved aliases, so that a few aliases can't expand into a huge document.
         const resolveAlias = (node: unknown) => (isAlias(node) ? node.resolve(document, context) : node);
         const merged = resolveAlias(value);
-        // If several maps are merged, the first one that has a key wins, so the others are applied before it.
+        // If YAML's `<<` merges several maps, the first one that has a key wins, so the others are applied before it.
         for (const alias of isSeq(merged) ? merged.items.toReversed() : [merged]) {
           const source = resolveAlias(alias);
           if (!isMapNode(source)) throw new Error("what is merged by << must be a map, or several");

@@ -1,4 +1,7 @@
-/** A document: its value, its offsets, and the lines where it (`firstLine`) and its content (`line`) begin. */
+/**
+ * A YAML or JSON document: its value, its offsets, and the lines where it (`firstLine`) and its content (`line`)
+ * begin.
+ */
 export interface YamlDocumentWithOffsets {
   value: unknown;
   from: number;
@@ -86,13 +89,13 @@ interface Cursor {
   readonly readWord: WordReader;
   readonly note: OffsetRecorder | undefined;
   at: number;
-  /** The indentation of the line that is read next; -1 at the end of the document. */
+  /** The indentation of the YAML line that is read next; -1 at the end of the document. */
   indent: number;
   line: number;
   depth: number;
 }
 
-/** Deeper than usual documents, but not deep enough to overflow the stack. */
+/** The most levels of nesting that this parser reads: more than usual, but too few to overflow the stack. */
 const deepest = 100;
 
 const space = 32;
@@ -113,7 +116,7 @@ const rest = / *(?: #[^\n]*)?\n/y;
 /** Matches plain YAML words that may be no strings: those that begin like a number, and short ones (`true`). */
 const mayBeMore = /^(?:[-+.~\d]|.{1,5}$)/;
 
-/** Reports whether a key such as `on` means a boolean. */
+/** Reports whether a key such as `on` means a boolean in YAML 1.1. */
 const isBooleanKey = (key: string) => key.length <= 6 && /^(?:y|n|yes|no|on|off|true|false):$/i.test(key);
 
 const match = (pattern: RegExp, { text }: Cursor, place: number): string | undefined => {
@@ -141,7 +144,10 @@ const readDocument = (text: string, from: number, firstLine: number, readWord: W
   return { isMarked, value, contentAt, contentLine, cursor };
 };
 
-/** Moves to the first line at or after `begin`, the start of a line, that has more than blanks and a comment. */
+/**
+ * Moves the cursor to the first YAML line at or after `begin`, the start of a line, that has more than blanks and a
+ * comment.
+ */
 const advance = (cursor: Cursor, begin: number): void => {
   const { text } = cursor;
   for (let start = begin; ; cursor.line++) {

@@ -11,7 +11,7 @@ import {
   type SourcePosition,
 } from "./yaml.ts";
 
-/** The last parsed file. One is enough, because all positions of a file are asked for together. */
+/** A cache of one parsed file, the last. All line numbers in a file are asked for together, so one is enough. */
 let last: ParsedSource | undefined;
 
 interface ParsedSource {
@@ -43,7 +43,7 @@ const findDocument = (source: ManifestSourceText, index: number): ParsedYamlDocu
   return documents.get(index);
 };
 
-/** Returns the position of a field; if it isn't in the file, of its nearest ancestor that is. */
+/** Returns the line and column of a field; if the field isn't in the file, of its nearest ancestor that is. */
 export const findPosition = (
   { source, document, path, line }: Omit<Manifest, "object">,
   field: FieldPath,

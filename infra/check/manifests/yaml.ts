@@ -56,7 +56,8 @@ export const parseYamlPiece = function* (
   const lines = new LineCounter();
   const getPosition = (offset: number) => {
     const { line, col } = lines.linePos(offset);
-    // A document's text may begin on the line where the previous document ends.
+    // A YAML document's text may begin on the line where the previous document ends; columns count from that line's
+    // start.
     const before = line === 1 && from > 0 ? from - 1 - text.lastIndexOf("\n", from - 1) : 0;
     return { line: line + firstLine - 1, column: col + before };
   };
@@ -93,7 +94,8 @@ export type PositionFinder = (path: readonly (string | number)[]) => SourcePosit
 export const createPositionFinder = (text: string, piece: YamlDocumentWithOffsets): PositionFinder | undefined => {
   const places = parseJsonWithOffsets(text, piece) ?? locatePlainYaml(text, piece, readWord);
   if (places === undefined) return undefined;
-  // A document may begin on the line where the previous one ends, so the start of that line is searched.
+  // A YAML document may begin on the line where the previous one ends, so lines are counted from the start of that
+  // line.
   const first = piece.from === 0 ? 0 : text.lastIndexOf("\n", piece.from - 1) + 1;
   let [line, start] = [piece.firstLine, first];
   return (path) => {

@@ -84,7 +84,10 @@ export const describeWouldBeDecisions = (audit: Record<string, string>): string[
     return rule === undefined ? [] : [`${rule} would ${verb}: ${text}`];
   });
 
-/** Returns what the chain changed, each line with its last rule. Computed once for all reports. */
+/**
+ * Returns the diff between an object before and after its mutating rules; each line names the last rule that changed
+ * it. The diff is computed once for all reports.
+ */
 export const diffEvaluation = (evaluation: ObjectEvaluation): DiffHunk[] => {
   const found = known.get(evaluation) ?? computeDifference(evaluation);
   known.set(evaluation, found);

@@ -11,7 +11,9 @@ import { createSarifReport } from "./sarif.ts";
 interface ReportContext {
   isLive: boolean;
   catalogue: CatalogueRule[];
-  /** Undefined for files, and for a cluster that serves no reports. */
+  /**
+   * The PolicyReport version that the cluster serves; undefined for a check of files, and if the cluster serves none.
+   */
   reportVersion: PolicyReportVersion | undefined;
 }
 
@@ -24,9 +26,12 @@ const reports: Record<string, (output: ReportOutput, purpose: ReportContext) => 
   github: createGithubReport,
   policyreport: (_, { isLive, reportVersion }) => createPolicyReport({ passes: !isLive, apiVersion: reportVersion }),
 };
-/** The values of `--output`. */
+/** The report formats of `postern check`: the values of `--output`. */
 export const reportForms = Object.keys(reports);
 
-/** Opens a report; on a cluster, some forms leave out objects without findings. */
+/**
+ * Creates the report of `check` in the form of `--output`. If a cluster is checked, some forms leave out objects
+ * without findings.
+ */
 export const openReport = (output: ReportOutput, purpose: ReportContext): CheckReportWriter =>
   (reports[output.form] ?? createJsonReport)(output, purpose);

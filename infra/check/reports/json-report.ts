@@ -2,7 +2,7 @@ import type { ObjectEvaluation } from "../evaluation/evaluation.ts";
 import { diffEvaluation } from "./format.ts";
 import { type CheckReportWriter, openJsonList, stringifyAt } from "./report.ts";
 
-/** The summary comes last, as it is known last. */
+/** Creates the JSON report of `check`. The summary comes last, as it is known last. */
 export const createJsonReport = (): CheckReportWriter => {
   const objects = openJsonList(2);
   let head = `{\n  "objects": `;

@@ -5,7 +5,7 @@ import { formatDenial, getDenialLine, type ResultReport } from "./report.ts";
 export interface JunitTestSuite {
   name: string;
   cases: TestCase[];
-  /** Warnings, written to `<system-out>`. */
+  /** The warnings of a JUnit suite, written to its element `<system-out>`. */
   warnings: string[];
 }
 
@@ -20,7 +20,7 @@ interface TestCase {
 }
 
 interface TestFailure {
-  /** The message on one line. */
+  /** The attribute `message` of a JUnit failure: the refusal or error on one line. */
   message: string;
   type: string;
   /** The content of the `<failure>` or `<error>` element: the full message, with file and line. */
@@ -38,7 +38,10 @@ const longest = 4 * 1024 * 1024;
 export const createJunitReport = (now = new Date(), mostCharacters = longest): ResultReport => {
   const timestamp = formatTimestamp(now);
   const suites = new Map<string, JunitTestSuite>();
-  /** Some viewers show only the first of several tests with the same name, and an object may be in two files. */
+  /**
+   * The names of the tests so far: some viewers show only the first of several tests with the same name, and an
+   * object may be in two files.
+   */
   const seen = new Set<string>();
   let length = 0;
   let id = 0;
@@ -148,7 +151,7 @@ const formatAttributes = (values: Record<string, string | number>): string =>
     .map(([name, value]) => `${name}="${escapeAttribute(String(value))}"`)
     .join(" ");
 
-/** Characters that XML doesn't allow even when escaped become U+FFFD. */
+/** Escapes a text for XML; characters that XML doesn't allow even when escaped become U+FFFD. */
 const escapeText = (value: string): string =>
   value
     .toWellFormed()

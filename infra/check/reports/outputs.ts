@@ -13,7 +13,10 @@ export interface ReportOutput {
   file?: string;
 }
 
-/** Parses values such as `text` and `sarif=out.sarif`. Adds text on standard output if all reports go to files. */
+/**
+ * Parses values of `--output` such as `text` and `sarif=out.sarif`. Adds text on standard output if all reports go to
+ * files.
+ */
 export const parseOutputOptions = (texts: readonly string[], forms: readonly string[]): ReportOutput[] => {
   const outputs = texts.map((text): ReportOutput => {
     const [, form = "", file] = /^([^=]*)(?:=(.*))?$/s.exec(text) ?? [];
@@ -109,7 +112,10 @@ const exitWithoutReader = () => process.exit(3);
 /** The number of characters of a report that are collected for one write. */
 const chunk = 64 * 1024;
 
-/** Writes under another name and renames at the end, so that the file has its former content until then. */
+/**
+ * Opens a report's file. The text goes to a temporary file, which is renamed at the end: until then, the report's
+ * file has its former content.
+ */
 const openFileSink = async (file: string): Promise<Sink> => {
   const rethrowAsComplaint = <T>(promise: Promise<T>): Promise<T> =>
     promise.catch((error) => {
@@ -119,7 +125,7 @@ const openFileSink = async (file: string): Promise<Sink> => {
   const goal = await realpath(file).catch(() => file);
   const found = await stat(goal).catch(() => undefined);
   if (found?.isDirectory()) throw new Complaint(`${file} can't be written: it is a folder`);
-  // A pipe or a terminal can't be replaced by a rename.
+  // A pipe or a terminal is written directly, because a rename can't replace it.
   const isFile = found === undefined || found.isFile();
   const place = isFile ? `${goal}.${randomUUID().slice(0, 8)}` : goal;
   const handle = await rethrowAsComplaint(open(place, isFile ? "wx" : "w"));

@@ -14,20 +14,23 @@ interface Result {
 const verdicts = ["pass", "fail", "warn", "error", "skip"] as const;
 type Verdict = (typeof verdicts)[number];
 
-/** The limit for one report, in bytes: kubectl apply copies an object into an annotation of at most 256 KiB. */
+/** The limit for one PolicyReport, in bytes: kubectl apply copies an object into an annotation of at most 256 KiB. */
 const most = 150_000;
 /** The limit for one text in a PolicyReport, in characters; other report formats give the whole text. */
 const longest = 4096;
 /** The limit in bytes for results that wait in memory until they are written as a PolicyReport. */
 const mostWaiting = 8 * 1024 * 1024;
 
-/** The results of a namespace that no report has yet; `namespace` is undefined for cluster-scoped objects. */
+/**
+ * The results of one namespace that aren't yet in a written PolicyReport; `namespace` is undefined for cluster-scoped
+ * objects.
+ */
 interface Part {
   namespace: string | undefined;
   results: Result[];
   bytes: number;
   counts: Record<Verdict, number>;
-  /** The number of reports written before. */
+  /** The number of PolicyReports already written in this run. */
   reports: number;
 }
 

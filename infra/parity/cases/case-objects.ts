@@ -90,7 +90,7 @@ export const createNeededObjects = async (
 
   for (const home of listCaseNamespaces(entry)) {
     const said = listPresentObjects(entry).find((one) => isNamespace(one) && one.metadata.name === home);
-    // If the rule of a case reads namespaces, exactly those exist that the case lists.
+    // A namespace that the case doesn't list is deleted if the case's rule reads namespaces; else it is created.
     if (said === undefined && reads("namespaces")) await deleteWithFinalizers(`${namespaces}/${home}`, () => admin);
     else await ensureNamespace(admin, home, said);
     // A case of a rule that reads accounts lists the existing ones; pods of other cases need this account.
@@ -104,8 +104,8 @@ export const createNeededObjects = async (
   for (const one of listPresentObjects(entry).toSorted(compareAge)) {
     if (isNamespace(one)) continue;
     const { creationTimestamp, deletionTimestamp } = Object(one.metadata);
-    // Creation times have a resolution of a second: an object with another time than the one before waits for the next
-    // second.
+    // Stored creation times are whole seconds: an object whose recorded time differs from the previous object's is
+    // created in the next second.
     if (creationTimestamp !== undefined && creationTimestamp !== last) await wait(1000 - (Date.now() % 1000));
     last = creationTimestamp ?? last;
     const { namespace } = one.metadata;
@@ -148,7 +148,10 @@ export const ensureNamespace = async (
     await admin({ method: "PATCH", path: `${namespaces}/${name}`, body: { metadata }, contentType });
 };
 
-/** Describes the answers of the API server that differ from those that the case expects. */
+/**
+ * Asks the API server what a case says that the cluster answers to its rule, such as access reviews and discovery.
+ * Describes the answers that differ from those in the case.
+ */
 const findDisagreements = async (admin: ClusterClient, { needs = {}, user }: Case): Promise<string[]> => {
   const { refused = [], may = [], discovery = {} } = needs;
   const asked = may.map(async ({ user: other, allowed, reason: _, evaluationError: __, ...resourceAttributes }) => {

@@ -14,12 +14,15 @@ export interface CaseRequest {
   namespace: string | undefined;
   method: ClusterRequest["method"];
   path: string;
-  /** Builds the body from the case's object, or from what it becomes, with the fields that the API server requires. */
+  /** Builds the request's body from an object, such as the case's; adds the fields that the API server requires. */
   body(object: KubernetesObject): JsonMap;
   /** The object before the request. A pod can't be created with ephemeral containers, so they are separate. */
   present?: JsonMap;
   ephemeralContainers?: unknown;
-  /** The path of the stored object; undefined if nothing is stored or the API server generates the name. */
+  /**
+   * The API path of the object that the request stores; undefined if nothing is stored or the API server generates
+   * the name.
+   */
   place: string | undefined;
   collection: string;
   /** The object's name, or the prefix of its generated name. */
@@ -77,14 +80,14 @@ export const buildCaseRequest = async (
   };
 };
 
-/** Adds the fields that the API server requires. */
+/** Returns a case's object with the fields that it lacks and that the API server requires. */
 export const addApiRequiredFields = (object: KubernetesObject, namespace: string | undefined): JsonMap =>
   mergeWithDefaults(
     requiredFields[object.kind ?? ""]?.(namespace) ?? {},
     fillRequiredFields(object.kind ?? "", object),
   ) as JsonMap;
 
-/** The API server generates uids itself. */
+/** Removes the uid from a case's object, because the API server generates uids itself. */
 const deleteUid = (object: JsonMap, called: object): JsonMap => {
   const { uid: _, ...metadata } = Object(object.metadata);
   return { ...object, metadata: { ...called, ...metadata } };
@@ -102,7 +105,10 @@ type Resource = AdmissionRequest["resource"];
 
 const getRoot = (resource: Resource) => toApiPath(joinApiVersion(resource));
 
-/** Finds a resource or a subresource in discovery. For an unknown resource, creates a definition first. */
+/**
+ * Finds a resource or a subresource in the discovery of the test API server. For a resource that isn't served,
+ * creates a CustomResourceDefinition first.
+ */
 const findResource = async (
   admin: ClusterClient,
   resource: Resource,

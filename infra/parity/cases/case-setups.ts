@@ -52,12 +52,13 @@ export interface CaseSetup {
   variant?: string | undefined;
 }
 
-/** Cases with the same key have the same setup. */
+/** Returns the key of the setup that a case is sent with; cases with the same key share one setup. */
 export const buildCaseSetupKey = ({ name, rule }: CatalogueRule, entry: Case) =>
   JSON.stringify([name, entry.variant, getCasePhase(entry), mergeWithDefaults(rule.settings ?? {}, entry.settings)]);
 
 /**
- * Returns the setups of all cases by key, and by name one for each group of ports, with the settings of their plugins.
+ * Returns the webhook setups of all cases by key. Each group of ports adds a setup under its group's name, in which
+ * the ports have the settings of their plugins.
  */
 export const buildCaseSetups = (all: RuleCases[], groups: Map<string, PluginPort[]>): Map<string, CaseSetup> => {
   const setups = new Map<string, CaseSetup>();
@@ -76,7 +77,7 @@ export const buildCaseSetups = (all: RuleCases[], groups: Map<string, PluginPort
       });
     }
   for (const [group, ports] of groups) {
-    // The API server limits the sum of the timeouts.
+    // The API server limits the sum of the webhooks' timeouts for one request, so each rule gets a short one.
     const rules = ports.map(({ name, rule }) => [
       name,
       { ...configure({ ...rule.upstreamPlugin.settings }), timeoutSeconds: 2 },
@@ -113,7 +114,10 @@ export interface CaseSetupServer {
   stop(): Promise<void>;
 }
 
-/** Serves all setups behind one gateway, as clusters of one postern.yaml, and an observer that sees every request. */
+/**
+ * Serves the rules of all case setups behind one gateway, each setup as a cluster of one postern.yaml, and a webhook
+ * that observes every request.
+ */
 export const serveSetups = async (
   setups: Map<string, CaseSetup>,
   rules: CatalogueRule[],
@@ -139,7 +143,8 @@ export const serveSetups = async (
   const served = await serveTestRules(listed, JSON.stringify({ clusters }), { certificate, world: chooseCapabilities });
   opening.defer(served.stop);
 
-  // The API server calls configurations by name, so the observer sees the changes of all others.
+  // The API server calls configurations in the order of their names, so the observer, named z, sees the changes of
+  // all others.
   const last = served.manifests({ name: "z", cluster: "observer" });
   await registerConfigurations(admin, observer.calledAlways(extendWebhookTimeouts(last)));
   const caseServer: ObservedServer = { admin, observer };
@@ -165,7 +170,7 @@ export const serveSetups = async (
   };
 };
 
-/** Returns those of the webhook configurations that are for the phase and the variant of this setup. */
+/** Builds webhook configurations, and keeps only the entries for the phase and the variant of this case setup. */
 const buildManifests = (
   { name, phase, variant }: CaseSetup,
   build: (options: TestWebhookOptions) => WebhookManifests,

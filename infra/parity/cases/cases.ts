@@ -38,7 +38,7 @@ export interface ServerCaseResults {
   beside?: {
     equal: number;
     known: Record<string, number>;
-    /** Cases whose objects can't exist in a cluster, or change the answer if they exist, with reasons. */
+    /** Cases not compared with the plugin, with reasons: for instance, their objects can't exist in a cluster. */
     leftOut: { name: string; reason: string }[];
   };
   /** The reason why no plugin answers the cases of this port. */
@@ -55,7 +55,7 @@ export interface RuleCaseResults extends ServerCaseResults {
 export interface CaseDifference {
   name: string;
   from: "case" | "upstream";
-  /** Expected lines begin with `-`, lines of the API server's answer with `+`. */
+  /** A diff of two answers: lines of the expected one (case or plugin) begin with `-`, of the real one with `+`. */
   diff: string;
 }
 
@@ -184,7 +184,10 @@ const readOutcomes = async ({ name, phases }: CatalogueRule): Promise<Case[]> =>
   });
 };
 
-/** Checks all cases of these rules, and their outcomes. */
+/**
+ * Sends all cases of these rules to API servers, with those recorded from removed plugins, and compares the answers
+ * with the expected ones.
+ */
 export const checkAllCases = async (
   binaries: ControlPlaneBinaries,
   rules: CatalogueRule[],

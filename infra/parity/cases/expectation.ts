@@ -54,7 +54,7 @@ const checkCaseIn = async (
 
   const { shape, plain } = best;
   const ours = await sendCase(server, question, given, shape, setup);
-  // A request that is refused before the object is validated gets no warnings about the object.
+  // The API server's own warnings about an object are missing if a mutating webhook refused it before validation.
   const isEarly = phase === "mutate" && entry.refused !== undefined;
   const due = plain.answer.warnings.filter((text) => !isEarly || ours.answer.warnings.includes(text));
   const warnings = [...due, ...(entry.warnings ?? [])];
@@ -65,7 +65,7 @@ const checkCaseIn = async (
       : [toExpectedRefusal(listed, entry, warnings), isAccepted(ours.answer) ? toStored(ours) : toActualRefusal(ours)];
   if (isDeepStrictEqual(wanted, actual)) return { shape };
 
-  // An older API server drops unknown fields.
+  // An API server drops fields that its version doesn't know, so they never reach the rule.
   const [dropped] = findAdded(given, plain.seen[phase]?.object);
   if (dropped) return { reason: `${formatPath(dropped)} never arrives` };
   const missing = await findMissing(question, plain, ours);

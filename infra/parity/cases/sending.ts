@@ -58,7 +58,7 @@ export const createObserverRule = () => {
   };
 };
 
-/** An API server and the observer that it calls. */
+/** A test API server, and the observer: a webhook that records the reviews which the server sends. */
 export interface ObservedServer {
   admin: ClusterClient;
   observer?: ReturnType<typeof createObserverRule>;
@@ -116,7 +116,7 @@ export const sendCase = async (
   const stored = method === "PUT" ? (await admin({ method: "GET", path })).body : {};
   const leave = await question.around?.(admin, stored);
   const sent = await sendObserved(server, request, shape(request.body(object), stored), setup);
-  // A subresource answers with a Status of success.
+  // The answer to a subresource may be only a Status of success, so the changed object itself is read.
   if (sent.answer.code === 201 && sent.answer.body.kind === "Status" && request.place)
     sent.answer = { ...sent.answer, body: (await admin({ method: "GET", path: request.place })).body };
   await leave?.();

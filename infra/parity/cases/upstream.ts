@@ -68,9 +68,9 @@ export const getPluginServerName = ({ name, rule }: PluginPort): string => {
   // Validating plugins are asked one after another, webhooks in parallel: if two refuse, either message may be
   // returned.
   if (["namespace-lifecycle", "pod-resize-validator"].includes(name)) return "plugins-namespace-lifecycle";
-  // service-account would refuse a kubelet's pod first.
+  // The plugins of the other servers include ServiceAccount, which would refuse a kubelet's pod first.
   if (name === "node-restriction") return "plugins-namespace-lifecycle";
-  // These plugins report a missing namespace themselves.
+  // The plugins of these rules report a missing namespace themselves, so NamespaceAutoProvision must not create it.
   if (["namespace-exists", "pod-node-selector", "pod-toleration-restriction"].includes(name))
     return "plugins-namespace-exists";
   return "plugins-namespace-auto-provision";
@@ -112,7 +112,7 @@ export const buildUpstreamServerOptions = (
   return { ...wishes, late: { enable: ports.map(({ rule }) => rule.upstreamPlugin.plugin), fill } };
 };
 
-/** Known differences that occur only in cases; the README of each rule lists its own. */
+/** Known differences of rules from plugins that occur only in cases; each rule's README lists its own. */
 const known: { rule: string; reason: string; explains(wanted: ClusterResponse, actual: ClusterResponse): boolean }[] = [
   {
     rule: "limit-ranger",
@@ -174,7 +174,8 @@ export const compareWithUpstream = async (
   const { code, body } = wanted.answer;
   const fault = code === 500 && isAsExpected ? `upstream fails there: ${getFirstMessageLine(body)}` : undefined;
   const [here = [], there = []] = [ours.admin, upstream].map((one) => lacks.get(one));
-  // A different answer counts in spite of missing objects, if the same objects are missing on both servers.
+  // A case that lacks objects is left out of the comparison, unless the answers differ and both servers lack the same
+  // ones.
   const isExcused = comparison.verdict !== "different" || !isDeepStrictEqual(here, there);
   const lacking = isExcused ? (here[0] ?? there[0]) : undefined;
   const leftOut = lacking ?? fault ?? (varies ? "upstream's answers vary" : undefined);

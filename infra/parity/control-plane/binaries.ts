@@ -25,7 +25,8 @@ const readVersion = async (): Promise<string> => {
 const getCacheFolder = (version: string) => join(cacheFolder, `kubernetes-${version}`);
 
 /**
- * Returns the binaries in the folder that KUBEBUILDER_ASSETS names, or else those that were built before. Throws a
+ * Returns kube-apiserver and etcd from the folder that KUBEBUILDER_ASSETS names, or else those that were built
+ * before. Throws a
  * sentence if they are missing or not of the version that go.mod names.
  */
 export const requireBinaries = async (): Promise<ControlPlaneBinaries> => {

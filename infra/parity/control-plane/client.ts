@@ -3,10 +3,10 @@ import { toApiPath } from "#lib/objects/api-version.ts";
 import { toPlural } from "#lib/recorded-answers.ts";
 import type { KubernetesObject, UserInfo } from "#lib/review.ts";
 
-/** An answer of the API server. */
+/** The response of a test cluster's API server: HTTP code, body as JSON, and Warning headers. */
 export interface ClusterResponse {
   code: number;
-  /** The object, or the Status of a refusal. */
+  /** The parsed body of the API server's response: the object, or the Status of a refusal. */
   body: Record<string, unknown>;
   warnings: string[];
 }

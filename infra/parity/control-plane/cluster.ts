@@ -8,7 +8,7 @@ import type { ControlPlaneBinaries } from "./binaries.ts";
 import { type ClusterClient, createTokenClient } from "./client.ts";
 import { findFreePort, type RunningProgram, startProgram } from "./process.ts";
 
-/** The differences of a cluster from Kubernetes' defaults. */
+/** The options of a test cluster: what its API server does differently from Kubernetes' defaults. */
 export interface TestClusterOptions {
   /** Admission plugins to turn on (`disable`: off), by their compiled-in names. */
   enable?: string[];
@@ -17,7 +17,7 @@ export interface TestClusterOptions {
   late?: { enable: string[]; fill(as: TestCluster["as"]): Promise<unknown> };
   /** Further flags of kube-apiserver. */
   flags?: string[];
-  /** A folder with the data of a cluster that ended by `keep`. */
+  /** A folder with the etcd data from which the test cluster starts, written by another cluster's `keep`. */
   store?: string;
   /** Whether RBAC decides what users may do. Without it every user has every right. */
   rbac?: boolean;
@@ -117,7 +117,7 @@ export const bootCluster = async (
   };
 };
 
-/** Creates a token for every user; `renewTokens` replaces those of some users. */
+/** Creates a token for every user of the test API server; `renewTokens` replaces those of some users. */
 const openTokens = async (folder: string, groups: Record<string, readonly string[]>) => {
   const tokens = new Map<string, string>();
   const renewTokens = async (names: string[]) => {

@@ -14,13 +14,13 @@ export interface GoProgram {
   /** The module that gives the program its version, and the program's name in the cache. */
   module: string;
   name: string;
-  /** The files that the build leaves in the cache; the first one is the program. */
+  /** The files that a Go program's build leaves in the cache; the first one is the program. */
   files: [program: string, ...others: string[]];
-  /** Writes the files into a folder. */
+  /** Builds the program, and writes its files into a folder. */
   build(folder: string): Promise<unknown>;
 }
 
-/** A built program, in its folder of the cache. */
+/** A Go program that was built, and its folder in the cache. */
 export interface CachedGoProgram {
   version: string;
   program: string;
@@ -50,7 +50,7 @@ export const hasFiles = (folder: string, files: readonly string[]): Promise<bool
     () => false,
   );
 
-/** Returns a program if it was built before. */
+/** Returns a built Go program from the cache folder; undefined if it wasn't built yet. */
 export const findGoProgram = async ({ files, ...program }: GoProgram): Promise<CachedGoProgram | undefined> => {
   const { version, folder } = await locateProgram(program);
   return (await hasFiles(folder, files)) ? { version, program: join(folder, files[0]), folder } : undefined;

@@ -86,7 +86,10 @@ const buildTenantScenario = (
   });
 
 const label = editAt("metadata.labels.app", pickOne("x", "y"));
-/** Fixed times: those set by the API server have fractions of a second for plugins, but not for webhooks. */
+/**
+ * The fixed times of conditions. Times that the API server sets would differ: plugins see them with fractions of a
+ * second, webhooks without.
+ */
 const [lastUpdateTime, lastTransitionTime] = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"];
 const setConditions = (type: string) =>
   editAt("status.conditions", pickOne([{ type, status: "True", reason: "Test", lastUpdateTime, lastTransitionTime }]));

@@ -26,7 +26,7 @@ interface Odds {
 
 const stored: readonly GeneratedKind[] = ["persistentvolumes", "persistentvolumeclaims", "volumeattributesclasses"];
 
-/** Drops the fields that a workload's pod template must not have, because its pods are always replaced. */
+/** Returns a pod spec without restartPolicy and activeDeadlineSeconds: templates of Deployments can't have these. */
 const deleteRunOnceFields = ({ restartPolicy: _, activeDeadlineSeconds: __, ...spec }: JsonMap): JsonMap => spec;
 
 const labels = fc.dictionary(pickOne("app", "tier", "example.com/team"), pickOne("a", "b", ""), { maxKeys: 2 });
@@ -72,7 +72,7 @@ const buildResources = ({ mostly, ifOdd }: Odds) => {
   );
   return fc.oneof(
     { weight: 3, arbitrary: generatePartialObjects({ requests: generatePartialObjects(ordinary) }) },
-    // The request of an extended resource must equal its limit.
+    // The request of an extended resource must equal its limit, so only limits are generated here.
     {
       weight: 3,
       arbitrary: generateWholeObjects({
@@ -632,7 +632,7 @@ const buildEdits = (
   };
 };
 
-/** Returns the edits of each subresource. A Scale is another kind of object with the same paths. */
+/** Returns generators of edits by kind and subresource. Edits of a Scale use the same path, `spec.replicas`. */
 const buildSubresources = (
   odds: Odds,
   { image, resources, ephemeralContainers }: Pods,

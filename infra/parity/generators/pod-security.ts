@@ -151,7 +151,7 @@ const annotations = fc
 /** The Go program with upstream's checks and its test pods; undefined if it wasn't built. */
 const evaluator = await findPodSecurityEvaluator();
 const corpus = evaluator ? await readUpstreamTestPods(evaluator) : [];
-/** Returns the distinct pods of versions: most pods are tested at several. */
+/** Returns upstream's test pods of one Kubernetes version, without duplicates. */
 const listUpstreamPods = (version: string): PodTemplate[] => {
   const texts = corpus
     .filter(({ place }) => place.includes(version))

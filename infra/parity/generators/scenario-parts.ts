@@ -27,10 +27,10 @@ export const buildEditStep = (edits: Arbitrary<FieldEdit[]>, subresource?: strin
 /** Turns an arbitrary edit into an arbitrary list with just this edit. */
 export const wrapEdit = (edit: Arbitrary<FieldEdit>) => edit.map((one) => [one]);
 export const combineEdits = (...edits: Arbitrary<FieldEdit>[]) => fc.tuple(...edits);
-/** Changes a label of the object. */
+/** Generates a step that changes a label of the sequence's object. */
 export const labelSteps = buildEditStep(wrapEdit(editAt("metadata.labels.app", pickOne("x", "y"))));
 
-/** Assigns a step to one of these users. */
+/** Returns the generated request step, sent by one of these users instead of its own user. */
 export const assignUser = (
   users: Arbitrary<RequestUser>,
   step: Arbitrary<SequenceRequest>,
@@ -43,7 +43,7 @@ export const buildPatchStep = (
   ...edits: Arbitrary<FieldEdit>[]
 ): Arbitrary<SequenceRequest> =>
   fc.tuple(requestOptions, fc.oneof(...edits), types).map(([asked, edit, given]): SequenceRequest => {
-    // A JSON patch can't remove a missing field.
+    // A JSON patch can't remove a missing field, so every removal is sent as a merge patch.
     const type = "value" in edit ? given : "merge";
     return { ...asked, ...(subresource && { subresource }), verb: "patch", type, body: toPatch(type, [edit]) };
   });

@@ -312,7 +312,7 @@ const owner = fc
     ...(blockOwnerDeletion !== undefined && { blockOwnerDeletion }),
   }));
 const owners = fc.uniqueArray(owner, { maxLength: 2, selector: ({ uid }) => uid });
-/** Users with all rights, with some, and with none. */
+/** Generates the user of a request: a user with all rights, one with some, or one with none. */
 const tenant = pickOne<RequestUser>("jane", "jane", "system:node:n1", "admin");
 const assignUsers = (user: Arbitrary<RequestUser>, sequence: Arbitrary<RequestSequence>): Arbitrary<RequestSequence> =>
   fc.tuple(sequence, fc.array(user, { minLength: 6, maxLength: 6 })).map(([sequence, users]) => {
@@ -391,14 +391,14 @@ export const scenarioGenerators = {
   resources: buildObjectScenario("pods", limited, [resize, labelSteps]),
   /** Pods that are bound to different nodes, and whose containers' resources are then changed. */
   resizes: resized,
-  /** Pods that a request for their subresource `binding` binds to a node. */
+  /** The scenario of pods that a request for their subresource `binding` binds to a node. */
   bindings: buildObjectScenario("pods", buildPod(pickOne({}), topology), [
     buildBinding(false),
     buildBinding(false),
     buildBinding(true),
     labelSteps,
   ]),
-  /** Pods that are created with a node's name. */
+  /** The scenario of pods that are created with a `spec.nodeName`. */
   placements: buildObjectScenario(
     "pods",
     buildPod(
@@ -476,7 +476,7 @@ export const scenarioGenerators = {
     ),
   ),
   podGroups: moveToGroups(buildObjectScenario("podgroups", generators.buildObject("podgroups"), [labelSteps])),
-  /** Namespaces that must not be deleted, and others. */
+  /** Requests for existing namespaces: some, such as kube-system, must not be deleted, others may be. */
   namespaces: fc.oneof(
     ...["default", "kube-system", "kube-public", "kube-node-lease", "accounted", "ending"].map((name) =>
       buildDryRunScenario("namespaces", [name], [deletionStep, labelSteps]),

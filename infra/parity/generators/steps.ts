@@ -23,7 +23,7 @@ export type SequenceRequest = {
   /** A deletion at once, or with the object's grace period. */
   | { verb: "delete"; graceful: boolean }
   | { verb: "deletecollection" }
-  /** A GET of the Namespace. */
+  /** A step that reads the sequence's Namespace by GET. */
   | { verb: "look" }
 );
 
@@ -54,10 +54,10 @@ export const scenarioOnlyKinds = {
   serviceaccounts: { apiVersion: "v1", kind: "ServiceAccount", namespaced: true },
 } as const;
 
-/** Requests about one object, one after another. */
+/** A generated sequence of requests about one object, which are sent one after another. */
 export interface RequestSequence {
   kind: GeneratedKind | keyof typeof scenarioOnlyKinds;
-  /** The required prefix of the object's name. */
+  /** The prefix that the object's name must have: for a ClusterTrustBundle, the name of its signer. */
   prefix?: string;
   /** The object's namespace; without it, the sequence uses a namespace of its own that doesn't exist at first. */
   namespace?: string;
@@ -68,7 +68,7 @@ export interface RequestSequence {
   steps: SequenceRequest[];
 }
 
-/** The kinds that are generated, with their apiVersions. */
+/** The kinds of objects that parity tests generate, with their apiVersions. */
 export const generatedKinds = {
   pods: { apiVersion: "v1", kind: "Pod", namespaced: true },
   services: { apiVersion: "v1", kind: "Service", namespaced: true },
@@ -94,7 +94,7 @@ export const generatedKinds = {
 /** A competing webhook changes pods with this annotation, after all rules. */
 export const competingWebhookAnnotation = "parity.postern.dev/never-pull";
 
-/** Generates a value or undefined, in this proportion. */
+/** Generates a value or undefined; `present` and `absent` are the weights of the two. */
 export const makeOptional = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1): Arbitrary<T | undefined> =>
   fc.oneof(
     { withCrossShrink: true },

@@ -8,7 +8,7 @@ interface Manifest {
   apiVersion: string;
   kind: string;
   metadata: { name: string; namespace?: string; ownerReferences?: { name: string }[] };
-  /** Written to the status subresource, because a create drops it. */
+  /** The status, which is written to the status subresource after the create, because a create drops it. */
   status?: JsonMap;
 }
 

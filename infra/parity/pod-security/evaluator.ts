@@ -60,7 +60,7 @@ export const findPodSecurityEvaluator = () => findGoProgram(evaluator);
 export const readUpstreamTestPods = async ({ folder }: CachedGoProgram): Promise<UpstreamPodSecurityTestPod[]> =>
   parse(await readFile(join(folder, "corpus.jsonl"), "utf8"));
 
-/** Returns upstream's verdicts on each pod. */
+/** Returns what upstream's code for Pod Security, in a Go program, decides about each pod. */
 export const evaluateUpstreamPodSecurity = async (
   { program }: CachedGoProgram,
   pods: readonly object[],

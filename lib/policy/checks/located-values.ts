@@ -1,7 +1,7 @@
 import type { KinitirasPolicy, OverrideTemplate, ValueReference } from "../types.ts";
 import { findSetField, needsComparison } from "../values/constants.ts";
 
-/** A part of a policy, and its path in the policy. */
+/** A part of a kinitiras policy (`what`), and the path of its field in the policy (`at`). */
 export interface LocatedValue<T> {
   at: string;
   what: T;
@@ -29,7 +29,9 @@ export const listPolicyReferences = (policy: KinitirasPolicy): LocatedPolicyRefe
   return found.filter((place): place is LocatedPolicyReference => place.what !== undefined);
 };
 
-/** Reports whether a template uses its reference: only annotations and labels do, and only without a value. */
+/**
+ * Reports whether an override template uses its `valueRef`: only annotations and labels do, and only without a value.
+ */
 const usesReference = ({ type, operation, value }: OverrideTemplate): boolean =>
   (type === "annotations" || type === "labels") && operation !== "remove" && findSetField(value) === undefined;
 

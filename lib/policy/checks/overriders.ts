@@ -143,7 +143,7 @@ export const checkOriginOverriders: ValueCheck = (value, at, faults) => {
   const before = faults.length;
   checkEach(checkOverrider)(value, at, faults);
   if (!Array.isArray(value) || faults.length > before) return;
-  // listOf has checked the shape.
+  // The cast is safe, because checkEach has checked the shape of each overrider.
   const overriders = value as OriginOverrider[];
   const listContainers = (type: OriginOverrider["type"]) =>
     new Set(overriders.filter((overrider) => overrider.type === type).map(({ containerCount = 0 }) => containerCount));

@@ -89,7 +89,7 @@ const quoteStart = (text: string) => quoteAsGo(text.slice(0, 300));
 const formatGoToleration = ({ key = "", operator = "", value = "", effect = "", tolerationSeconds }: Toleration) =>
   `v1.Toleration{Key:${quoteStart(key)}, Operator:${quoteStart(operator)}, Value:${quoteStart(value)}, Effect:${quoteStart(effect)}, TolerationSeconds:${tolerationSeconds ?? "(*int64)(nil)"}}`;
 
-/** Checks only the first 1000 characters: a longer text is invalid in any case. */
+/** Returns the faults in a text's first 1000 characters only: a longer text is invalid in any case. */
 const findFaultsAtStart = (text: string, findFaults: (text: string) => string[]) => findFaults(text.slice(0, 1000));
 
 const checkKubernetesEnum = (...words: string[]): ValueCheck =>

@@ -58,7 +58,7 @@ const createLabelSelectorCheck = (checkValue: ValueCheck): ValueCheck =>
   checkFieldsAllowingUnknown<LabelSelector>({
     matchLabels: (labels, at, faults) => {
       checkEachMapValue(checkValue)(labels, at, faults);
-      // checkEachValue has reported a value that is no map.
+      // `checkEachMapValue` has already reported labels that are no map.
       for (const name of Object.keys(Object(labels)).slice(0, 1000)) checkLabelKey(name, `${at}: the key`, faults);
     },
     matchExpressions: checkEach(
@@ -74,7 +74,10 @@ const createLabelSelectorCheck = (checkValue: ValueCheck): ValueCheck =>
 
 export const checkLabelSelector: ValueCheck = createLabelSelectorCheck(checkLabelValue);
 
-/** Accepts any operator: an unknown one matches nothing, and findPolicyWarnings warns of it. */
+/**
+ * Checks a field selector of a policy. Accepts any operator: an unknown one matches nothing, and findPolicyWarnings
+ * warns of it.
+ */
 const checkFieldSelector: ValueCheck = checkFields({
   matchFields: checkTextMap,
   matchExpressions: checkEach(

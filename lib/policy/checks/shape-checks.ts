@@ -59,7 +59,7 @@ export const checkTextWith =
     if (found !== undefined) addFault(faults, at, found);
   };
 
-/** Requires a value. An empty text counts as missing, as in Go. */
+/** Returns a check that also requires the value to be present. An empty text counts as missing, as in Go. */
 export const checkRequired =
   (check: ValueCheck): ValueCheck =>
   (value, at, faults) => {
@@ -121,7 +121,7 @@ const createFieldCheck = <T>(
   };
 };
 
-/** Checks a map that has these fields and no others. */
+/** Returns a check of a map that may have only these fields; applies to each field its own check. */
 export const checkFields = <T>(shape: Record<string, ValueCheck>, across?: CrossFieldCheck<T>): ValueCheck =>
   createFieldCheck(shape, false, across);
 
@@ -131,7 +131,7 @@ export const checkFieldsAllowingUnknown = <T>(
   across?: CrossFieldCheck<T>,
 ): ValueCheck => createFieldCheck(shape, true, across);
 
-/** More levels than policies have; recursive functions can handle them. */
+/** The maximum nesting of a policy: more levels than real policies have, and few enough for recursive functions. */
 const maximumDepth = 300;
 
 export const isTooDeep = (value: unknown): boolean => isDeeper(value, maximumDepth);

@@ -32,7 +32,7 @@ export const findPolicyWarnings = (policy: unknown): string[] => {
   return warnings.slice(0, 20);
 };
 
-/** Adds a warning, a sentence that begins with the field. */
+/** Adds a warning about a kinitiras policy: a sentence that begins with the field's path. */
 type AddWarning = (sentence: string) => void;
 
 const warnOfSelectors = (policy: KinitirasPolicy, warn: AddWarning) => {

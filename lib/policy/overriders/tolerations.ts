@@ -32,7 +32,10 @@ const replaceToleration = (podSpec: JsonMap, toleration: JsonMap, newTolerations
     : applyToEach(places, (index) => setMemberToCopy(present, index, toleration));
 };
 
-/** Reports whether a pod's toleration has the key of this one and, unless the operator is Exists, its value. */
+/**
+ * Reports whether `there`, a toleration of the pod, has the key of the policy's toleration. Unless the policy's
+ * operator is Exists, the value must be the same, too.
+ */
 const matches = (toleration: JsonMap, there: unknown): boolean => {
   if (!isMap(there) || !hasOwnText(there, "key") || there.key !== toleration.key) return false;
   const operator = toleration.operator ?? "";

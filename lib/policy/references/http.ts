@@ -38,7 +38,7 @@ export interface HttpCredential {
 
 /** The settings that limit which hosts and addresses the HTTP references of policies may ask. */
 export interface PolicyHttpSettings {
-  /** The only allowed hosts: `api.example.com`, `api.example.com:8443`, `*.example.com`. */
+  /** The only hosts that policies may ask, such as `api.example.com`, `api.example.com:8443`, `*.example.com`. */
   hosts: readonly string[];
   /** PEM; trusted in addition to Node's root certificates. */
   ca: string;

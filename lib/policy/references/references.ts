@@ -8,7 +8,7 @@ import { quoteValue } from "../values/texts.ts";
 
 type FoundOrMissing = { value: unknown } | undefined;
 
-/** Returns the value that a reference names; undefined if there is none. The value may be part of a draft. */
+/** Returns the value to which a policy's reference points; undefined if there is none. It may be part of a draft. */
 export const resolveReference = async (
   reference: ValueReference,
   request: PolicyRequest,
@@ -70,7 +70,7 @@ const findObject = async (
   if (!isMap(labelSelector)) throw new Error("k8s must have a name or a labelSelector");
   const labels = fillLabelSelector(labelSelector, object);
   if (labels === undefined) return findNothing();
-  // A value with a comma would change the meaning of the query to the API server.
+  // A label's value with a comma would change the meaning of the selector in the query to the API server.
   if (!isLabelSelector(labels)) throw new Error("k8s.labelSelector is no valid label selector");
   return capabilities.findFirst(apiVersion, kind, labels, within);
 };
@@ -173,7 +173,7 @@ const fillAddress = (url: string, object: KubernetesObject): string | undefined 
   return filled;
 };
 
-/** HTTP clients remove such steps from a URL, together with the steps before them. */
+/** A step `.` or `..` in a URL's path. HTTP clients remove it, and for `..` also the step before it. */
 const dotStep = /[/\\](?:\.|%2e){1,2}(?:[/\\]|$)/i;
 
 /** The most characters of a text after its placeholders are filled. */
@@ -193,7 +193,7 @@ export const fillPlaceholders = (
   for (;;) {
     const open = text.indexOf("{{", at);
     const close = open < 0 ? -1 : text.indexOf("}}", open + 2);
-    // An unclosed {{ is plain text.
+    // A `{{` without `}}` in a policy's template starts no placeholder; the text stays as it is.
     if (close < 0) break;
     const path = text.slice(open + 2, close);
     if (path === "") throw new Error(`${quoteValue(text)} has a placeholder without a path; write {{metadata.name}}`);

@@ -182,7 +182,7 @@ const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: Con
   const sign = signs[cond];
   if (sign !== undefined) return { test: `${renderAmountExpression("one")}[0]${amount} ${sign} ${wanted}`, shape };
   const isEqual = `list.Contains([for amount in ${renderAmountExpression("one")} {amount${amount} == ${wanted}}], true)`;
-  // Evaluates the value first, so that a value that is no number is an error in every case.
+  // The rendered test evaluates the wanted value first, so that CUE fails in every case if it is no number.
   const test = number === undefined ? `(${wanted} != null && ${isEqual})` : isEqual;
   return { test: cond === "NotEqual" ? `!${test}` : test, shape };
 };
@@ -195,7 +195,7 @@ interface ComparedSides {
 }
 
 const renderConstantSides = (wanted: ExactFraction | undefined): ComparedSides => {
-  // The other side is no number: this CUE fails, as upstream does, once there is data to compare with it.
+  // The constant is no number: the rendered CUE fails, as kinitiras does, once there is data to compare with it.
   if (wanted === undefined) return { amount: "", wanted: "(other & number)" };
   const text = formatDecimal(wanted);
   if (text !== undefined) return { amount: "", wanted: text };

@@ -106,13 +106,16 @@ export const renderFirstContainerAsCue = (...lists: string[]): string =>
     ...lists.map((list) => renderNullable(list, `resources.${list}`, "{...}")),
   ].join("\n");
 
-/** Renders the JSON pointer of a field in the Pod template, whose own path is in CUE's `place`. */
+/**
+ * Renders a CUE text: the JSON pointer of a field in the Pod template. The CUE field `place` holds the template's own
+ * path.
+ */
 export const renderPodTemplatePointer = (...steps: string[]): string => `"\\(place)/${steps.join("/")}"`;
 
 export const renderAddMissingMapOperation = (name: string, path: string): string =>
   renderCuePatchOperation("add", path, "{}", `if ${name} == null`);
 
-/** Renders the output of a script: the list of its JSON patch operations, empty if `needed` is null. */
+/** Renders the output of a CUE script: the list of its JSON patch operations, empty if `needed` is null. */
 export const renderCuePatchesOutput = (needed: string, operations: string): string =>
   `unFlattenPatches: [if ${needed} != null {${operations}}]\npatches: list.FlattenN(unFlattenPatches, 1)`;
 

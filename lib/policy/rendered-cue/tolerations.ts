@@ -95,7 +95,10 @@ _replacement: {
   ),
 ];
 
-/** Returns the key and value of tolerations to change, in a list; for Exists only the key, as values don't matter. */
+/**
+ * Returns, in a list, the key and value that a template's toleration stands for; for Exists only the key, as values
+ * don't matter.
+ */
 const listMeant = ({ key, operator = "", value }: Toleration): object[] => {
   if (typeof key !== "string") return [];
   if (operator === "Exists") return [{ key }];

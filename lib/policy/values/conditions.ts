@@ -67,7 +67,7 @@ const isElement = (data: unknown, values: unknown): boolean => {
   return values.some((value) => isEqual(data, value));
 };
 
-/** The most levels of a value: deeper values could exhaust the stack. */
+/** The most levels of nesting in compared values: a comparison of deeper values could exhaust the stack. */
 const maximumDepth = 1000;
 
 /** Compares numbers by value, even if one of them is a text; two texts must be identical. */

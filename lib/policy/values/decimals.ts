@@ -1,7 +1,7 @@
 import { isMap } from "../../json.ts";
 import { parseQuantity } from "../../objects/quantity.ts";
 
-/** An exact fraction with a positive denominator. JSON has no bigint, so no JSON value can be mistaken for one. */
+/** An exact fraction with a positive denominator. No value from JSON can look like one: JSON has no bigint. */
 export interface ExactFraction {
   readonly numerator: bigint;
   readonly denominator: bigint;

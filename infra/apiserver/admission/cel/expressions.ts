@@ -10,7 +10,8 @@ const variables = new Set(["object", "oldObject", "request", "namespaceObject", 
 const loops = new Set(["all", "exists", "exists_one", "map", "filter"]);
 const functions = new Set(["has", "size", "string", "int", "dyn"]);
 /**
- * Methods that take or return positions in a text are left out: positions count UTF-16 units here, code points in the
+ * The CEL methods that can be evaluated here. Methods that take or return positions in a text are left out:
+ * positions count UTF-16 units here, code points in the
  * API server.
  */
 const methods = new Set([
@@ -30,7 +31,7 @@ export const compilePattern = (source: string): RE2JS | undefined => {
   try {
     compiled = RE2JS.compile(source);
   } catch {
-    // `compiled` stays undefined: the expression is invalid, or larger than Go allows.
+    // `compiled` stays undefined: the regular expression is invalid, or larger than Go allows.
   }
   patterns.set(source, compiled);
   return compiled;
@@ -106,7 +107,7 @@ export const createCostBudgetCheck = (root: CelNode, most: number): ((sizes: rea
   };
 };
 
-/** Returns the exponent of the next power of two, at least 3. */
+/** Returns the exponent of the power of two to which the largest of these sizes is rounded up; at least 3. */
 const roundUp = (sizes: readonly CelValueSizes[], what: "longest" | "longestText"): number =>
   Math.ceil(Math.log2(sizes.reduce((most, size) => Math.max(most, size[what]), 8)));
 
@@ -159,7 +160,7 @@ const getRangeLength = (node: CelNode): Cost => {
     : ({ longest }) => listed + Math.max(longest, 10);
 };
 
-/** Returns all member names in an expression; one of them is the name of the list that the expression loops over. */
+/** Returns all member names in a CEL expression; one of them names the list over which the expression loops. */
 const listMemberNames = (node: CelNode): string[] => {
   const { op, args } = node;
   if (op === "value") return typeof args === "string" ? [args] : [];

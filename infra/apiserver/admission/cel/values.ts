@@ -29,7 +29,9 @@ const mostKnown = 256;
 export const toCelValue = (value: unknown): unknown =>
   typeof value === "object" && value !== null ? getConversion(value).value : (value ?? null);
 
-/** Returns the sizes of a value, which must not change later: they are remembered. */
+/**
+ * Returns the sizes of a value for CEL's cost limit. The sizes are cached, so the value must not be changed later.
+ */
 export const measureValue = (value: unknown): CelValueSizes =>
   typeof value === "object" && value !== null ? getConversion(value).measured : nothing;
 
@@ -42,7 +44,7 @@ const cacheConversion = (object: object, made: Conversion): Conversion => {
   return made;
 };
 
-/** Caches the members of a map one by one, because other objects share them. */
+/** Converts a map to CEL. Each member's conversion is cached by itself, because objects may share members. */
 const convertMembers = (object: object): Conversion => {
   const sizes: Sizes = { longest: 0, longestText: 0, isExact: true };
   if (!isMap(object)) return { value: convert(object, sizes), measured: createSizes(sizes, object) };
@@ -81,7 +83,10 @@ const createSizes = (sizes: Sizes, object: object): CelValueSizes => {
   return { ...sizes, lengthOf: getLength };
 };
 
-/** Converts whole numbers to BigInt, CEL's integers, and objects to Map, which has no inherited keys. */
+/**
+ * Converts a JSON value for CEL: whole numbers to BigInt, CEL's integers, and objects to Map, which has no inherited
+ * keys.
+ */
 const convert = (value: unknown, sizes: Sizes): unknown => {
   if (typeof value === "string") {
     if (value.length > sizes.longestText) sizes.longestText = value.length;
