@@ -31,7 +31,9 @@ export const bindNeeds = (needs: Needs, capabilities: Capabilities, rule: string
   return Object.fromEntries(Object.entries(needs).map(([name, need]) => [name, need.bind(remembering, rule)]));
 };
 
-/** Verbs that may have effects, so that each call counts. */
+/**
+ * The capability verbs that may have side effects: equal questions with them are sent each time, not answered once.
+ */
 const effects: readonly CapabilityVerb[] = ["create", "https", "http", "cue"];
 
 /**

@@ -10,7 +10,7 @@ export type EnforcementMode = "enforce" | "warn" | "audit" | "off";
 
 /** What an evaluation of a rule gets beside the request. */
 export interface RuleEvaluationContext {
-  /** Shown in warnings, and part of the rule's keys in the ledger. */
+  /** The rule's name, which warnings show and which is part of the rule's keys in the ledger. */
   name: string;
   mode: EnforcementMode;
   settings: object;

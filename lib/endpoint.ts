@@ -49,7 +49,7 @@ export interface EndpointHost {
 
 /** The code that not every rule needs. A bundle has only what its rule needs; all of it is in complete-endpoint.ts. */
 export interface OptionalEndpointFunctions {
-  /** Returns the settings of a variant; required for rules with variants. */
+  /** Returns the settings of a variant. The bundle of a rule with variants must contain this function. */
   findVariantSettings?: typeof findVariantSettings;
   /** Evaluates a rule within its time limit. Required for rules with needs, as is `createCapabilitiesFromRecord`. */
   evaluateInTime?: typeof evaluateInTime;
@@ -184,7 +184,7 @@ const takeDirect = (
   if (now !== undefined) turn.now = new Date(String(now));
   if (Number.isNaN(turn.now?.getTime()))
     throw new Failure(400, "now must be a time, for instance 2026-01-01T00:00:00Z");
-  // This comes last: a turn with a cluster counts in the metrics, and a malformed invocation must not count.
+  // `cluster` is set last: a review with a cluster counts in the metrics, and a malformed invocation must not count.
   if (cluster && typeof cluster === "string") Object.assign(turn, { cluster, key: "direct" });
 };
 

@@ -150,7 +150,10 @@ const concernsMember = ({ mode, match, exempt }: GroupMemberConfig, request: Adm
   );
 };
 
-/** Logs members that refused or failed open in lines of their own: denials count under the rule that denies. */
+/**
+ * Returns a host that also writes a log line for each rule of the group that refused or failed: so a denial counts in
+ * the metrics of the rule that denies.
+ */
 const logByMember = (host: EndpointHost): EndpointHost => ({
   ...host,
   writeLogLine(report) {

@@ -100,7 +100,10 @@ export interface HttpsResponse {
   json?: unknown;
 }
 
-/** Returns the JSON in a body, or undefined. Rules use it, so that a recording knows what they read. */
+/**
+ * Returns the parsed JSON body of an HTTPS response; undefined if it isn't JSON. Rules use `parseAnswer`, so that a
+ * recording knows what they read.
+ */
 export const parseAnswer = ({ body, json }: HttpsResponse): unknown => (json === undefined ? parseJson(body) : json);
 
 export interface AwsRequest {
@@ -163,13 +166,13 @@ export interface Capabilities {
   anew?(): Capabilities | undefined;
 }
 
-/** Returns the capabilities for a review of a cluster, which end after some milliseconds. */
+/** A function that returns the capabilities for one review of a cluster; they fail after this many milliseconds. */
 export type OpenCapabilities = (cluster: string, milliseconds: number) => Capabilities;
 
 export interface Need<Answer> {
   readonly verb: Exclude<keyof Capabilities, "anew">;
   readonly kind?: ResourceType;
-  /** Further kinds that are read under these settings: by name, as lists, and by discovery. */
+  /** Returns further kinds that a rule's need reads under these settings: by name, as lists, and by discovery. */
   kinds?(settings: object): ResourceType[];
   readonly action?: AwsAction;
   secrets?(settings: object): SecretPlace[];

@@ -55,7 +55,8 @@ const createNode = (original: Container, parent: Node | undefined): Node => {
     written: undefined,
     open: false,
   };
-  // A frozen original as the target would forbid the proxy to return drafts of its members.
+  // The Proxy's target is an empty object, not the original: with a frozen target, the Proxy couldn't return drafts
+  // of members.
   const target = (Array.isArray(original) ? [] : {}) as Target;
   target[NODE] = node;
   node.draft = new Proxy<Target>(target, traps) as unknown as Container;

@@ -22,7 +22,9 @@ const buildDetails = ({ group, resource }: AdmissionRequest["resource"], name: s
   return { ...(name && { name }), ...(group && { group }), kind: resource };
 };
 
-/** Returns a 403: `pods "a" is forbidden: <text>`. Some plugins show the object's name, or none if it is empty. */
+/**
+ * Returns a status 403 with the message `pods "a" is forbidden: <text>`. An empty `name` leaves out the quoted name.
+ */
 export const forbidden = (request: AdmissionRequest, text: string, name = getObjectName(request)): Status => {
   return {
     code: 403,

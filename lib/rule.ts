@@ -50,7 +50,10 @@ export interface WebhookEntryFields<Settings> {
   matchPolicy?: "Equivalent" | "Exact";
   /** True if the rule refuses for security reasons: hardening then changes its failurePolicy to Fail. */
   guards?: boolean;
-  /** If hardened, the rule also fails closed in kube-system and kube-node-lease; repairs of a cluster don't need it. */
+  /**
+   * True if the rule, once hardened, fails closed in kube-system and kube-node-lease, too. The author states thereby
+   * that the rule can't block the repair of a cluster.
+   */
   everywhere?: true;
   timeoutSeconds?: number;
   sideEffects?: "None" | "NoneOnDryRun";
@@ -110,7 +113,7 @@ export interface SettingsAfterInspection<Settings> {
 export type InspectedCluster = Pick<Capabilities, "list"> & Partial<Pick<Capabilities, "discover">>;
 
 export interface RuleDefinition<Object, Settings extends object, N extends Needs> extends WebhookEntryFields<Settings> {
-  /** One sentence, for the catalogue. */
+  /** The rule's summary for the catalogue: one sentence. */
   summary: string;
   /** The place among kube-apiserver's admission plugins, 1 to 41. Default: 37, that of webhooks, sorted by name. */
   order?: number;
@@ -160,7 +163,10 @@ export const listPhases = ({ mutate, validate }: Rule): Phase[] => [
   ...(validate ? ["validate" as const] : []),
 ];
 
-/** Returns the part of a member for one phase; a member that is a function gets the settings. */
+/**
+ * Returns the value that a rule's field, such as `match`, has for one phase (mutate or validate). If the field is a
+ * function, calls it with the settings.
+ */
 export const selectPhase = <T extends object>(
   value: OfSettings<PerPhase<T>, object> | undefined,
   phase: Phase,

@@ -19,7 +19,10 @@ export const isRegistryEntry = (entry: unknown): boolean => {
 const label = "[a-z0-9]+(-+[a-z0-9]+)*";
 const component = "/[a-z0-9]+([._-][a-z0-9]+)*";
 
-/** Returns a pattern that matches allowed images with complete names, of two components or more on Docker Hub. */
+/**
+ * Returns a regular expression for images of the allowed registries with a complete name, as in
+ * `docker.io/library/nginx`.
+ */
 export const buildAllowedPattern = (registries: string[]): string => {
   const places = registries.map((entry) => {
     const place = entry.replace(/[.[\]]/g, "\\$&").replace(/^\*\\\./, `(${label}\\.)+`);

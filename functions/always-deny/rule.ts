@@ -19,7 +19,7 @@ export default rule({
   },
   exemptionRequired: true,
 
-  // Upstream also refuses in the mutating phase, before the object is validated.
+  // kube-apiserver's AlwaysDeny also refuses in the mutating phase, before the object is validated.
   mutate(_object, { request, settings: { spare } }) {
     const { group, resource } = request.resource;
     if (spare.namespaces.includes(request.namespace ?? "")) return;

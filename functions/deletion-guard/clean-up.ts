@@ -32,7 +32,10 @@ interface Call {
   isDone: boolean;
 }
 
-/** Calls the pod's clean-up unless it was called before; returns the outcome for the audit log. */
+/**
+ * Calls the clean-up URL of a pod that is to be deleted, unless it was called before; returns the outcome for the
+ * audit log.
+ */
 export const startCleanUp = async (pod: Pod, { settings, now, calls, ask }: CleanUpContext): Promise<string> => {
   const url = buildPodUrl(settings.cleanUp, pod, settings.addresses);
   if (url === undefined) return "the pod has no address that may be called";

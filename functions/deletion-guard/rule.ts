@@ -30,7 +30,7 @@ export default rule({
     { apiGroups: [""], apiVersions: ["v1"], resources: ["pods/eviction"], operations: ["CREATE"] },
   ],
   matchConditions: ({ mark }: DeletionGuardSettings) => ({
-    // An eviction doesn't contain the pod.
+    // The review of an eviction doesn't contain the pod, so the rule is called for every eviction.
     "is-marked-and-not-going": `request.?subResource.orValue("") == "eviction" || oldObject == null ||
       (!has(oldObject.metadata.deletionTimestamp) && (${buildMarkCondition("labels", mark.label)} || ${buildMarkCondition("annotations", mark.annotation)}))`,
   }),
@@ -64,7 +64,7 @@ export default rule({
   async validate(object: Pod, { request, settings, now, pods, namespaces, calls, ask }) {
     const isEviction = request.subResource === "eviction";
     if (!isEviction && !isMarkedAndNotBeingDeleted(object, settings)) return;
-    // The requests of a deleted collection have no name.
+    // A deletecollection request causes one review per object, and `request.name` is empty in each.
     const name = request.name || object.metadata?.name || "";
     const pod = await pods(name, request.namespace);
     if (!pod || !isMarkedAndNotBeingDeleted(pod, settings) || !isRunningOnNode(pod) || isFinished(pod, settings))

@@ -10,7 +10,8 @@ export default rule({
   upstreamPlugin: { plugin: "ExtendedResourceToleration" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: {
-    // A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods.
+    // A CEL condition that exceeds the API server's cost limit is an error. So the API server calls the rule for each
+    // pod with more than 50 containers and tolerations, and the rule itself checks these.
     "requests-what-it-does-not-tolerate": `size(${containers}) + size(object.spec.?tolerations.orValue([])) > 50 ||
       ${containers}.exists(c, c.?resources.?requests.orValue({}).exists(name,
         name.contains("/") && !name.contains("kubernetes.io/") && !name.startsWith("requests.") &&
@@ -30,7 +31,8 @@ export default rule({
     const present = pod.spec.tolerations ?? [];
     const tolerated = new Set(present.filter(isResourceToleration).map(({ key }) => key));
     pod.spec.tolerations = [
-      // Upstream overwrites existing tolerations, so their tolerationSeconds are lost.
+      // kube-apiserver's plugin replaces a pod's existing tolerations of extended resources, so their
+      // tolerationSeconds are lost.
       ...present.map((own) =>
         isResourceToleration(own) && own.key && resources.has(own.key) ? buildToleration(own.key) : own,
       ),

@@ -5,13 +5,15 @@ import { rule } from "postern/rule";
 import { findServiceFault, findTokenPlace, serviceSettings } from "postern/service-settings";
 import { formatImageReview, parseImageReviewAnswer, toUnreachableServiceOutcome } from "./image-review.ts";
 
-/** Upstream's settings, except `backend`: upstream reads it from a kubeconfig file. */
+/** The settings of kube-apiserver's plugin, and `backend`, which the plugin reads from a kubeconfig file. */
 const settings = {
   imagePolicy: { kubeConfigFile: "", allowTTL: 0, denyTTL: 0, retryBackoff: 0, defaultAllow: false },
   backend: serviceSettings,
 };
 
-/** Ten seconds, because the service may inspect an image before it answers. */
+/**
+ * The webhook's timeout: ten seconds, because the service that judges images may inspect an image before it answers.
+ */
 const timeoutSeconds = 10;
 
 export default rule({
@@ -49,7 +51,7 @@ export default rule({
       ...(bearer && { bearer }),
       tries: 5,
       pause: getNumberOrDefault(imagePolicy.retryBackoff, 500),
-      // Denials are not cached: the answer to one request must not refuse another.
+      // Only approvals of images are cached: a denial of one request must not refuse another request.
       keep: (response: HttpsResponse) => (parseImageReviewAnswer(response).allowed ? allowed : 0),
     }).then(parseImageReviewAnswer, toUnreachableServiceOutcome);
 

@@ -11,7 +11,8 @@ export default rule({
   upstreamPlugin: { plugin: "LimitPodHardAntiAffinityTopology" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: {
-    // A condition that exceeds the API server's cost limit fails, so the rule itself checks long lists.
+    // A CEL condition that exceeds the API server's cost limit is an error. So the API server calls the rule for each
+    // pod with more than 50 terms, and the rule itself checks these.
     "insists-on-another-topology": `size(${terms}) > 50 || ${terms}.exists(term, term.topologyKey != "${hostname}")`,
   },
 

@@ -31,7 +31,9 @@ export const listClaimOffences = (bounds: LimitRangeItem, { spec }: PersistentVo
   return listOffences(ofRequests, { requests: parseAmounts(spec?.resources?.requests), limits: new Map() });
 };
 
-/** Upstream ignores huge pages that a pod sets for all its containers. */
+/**
+ * Reports whether pod-level amounts of a resource count. As in kube-apiserver's plugin, those of huge pages don't.
+ */
 const isCpuOrMemory = (resource: string) => resource === "cpu" || resource === "memory";
 
 interface AmountSet {

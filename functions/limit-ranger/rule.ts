@@ -30,7 +30,7 @@ export default rule({
     "is-not-being-deleted": `oldObject == null || oldObject.?metadata.?deletionTimestamp.orValue("") == ""`,
   },
   needs: {
-    // Read without the cache: a pod keeps the defaults, except those that a resize changes.
+    // LimitRanges are read without the cache: a pod keeps the defaults that it gets, until a resize changes some.
     current: list("limitranges", { maxAge: 0 }),
     recent: list("limitranges"),
   },

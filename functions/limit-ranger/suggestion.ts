@@ -25,7 +25,10 @@ export const fitPodOrAdvise = (pod: PodWithResources, allBounds: readonly LimitR
   }
 };
 
-/** Edits a claim so that it is within the bounds. Only its request counts, and an existing claim can't shrink. */
+/**
+ * Edits a PersistentVolumeClaim so that it is within the LimitRange bounds. Only the claim's storage request counts,
+ * and an existing claim can't shrink.
+ */
 export const fitClaimToBounds = (
   { spec }: PersistentVolumeClaim,
   allBounds: readonly LimitRangeItem[],

@@ -24,7 +24,7 @@ export default rule({
       operations: ["CREATE", "UPDATE"],
     },
   ],
-  // A selector, because a review doesn't contain the namespace's labels.
+  // The namespaceSelector chooses namespaces by label, because a review doesn't contain the namespace's labels.
   namespaceSelector: ({ namespaceLabels }: Settings) => ({ matchLabels: namespaceLabels }),
   matchConditions: ({ minimum, namespaces }) => ({
     "has-too-few-replicas": `object.?spec.?replicas.orValue(has(request.subResource) ? 0 : 1) < ${minimum}`,

@@ -11,14 +11,17 @@ export const listRequiredFeatures = (old: Pod, pod: Pod): string[] => [
   ...(changesInitContainer(old, pod) ? ["InPlacePodVerticalScalingInitContainers"] : []),
 ];
 
-/** Compares pod-level resources. Empty resources differ from absent ones. */
+/** Reports whether an update changes a pod's own resources (`spec.resources`). Empty ones differ from absent ones. */
 const changesPodResources = ({ spec: old }: PodWithResources, { spec }: PodWithResources): boolean => {
   const [oldResources, resources] = [old?.resources, spec?.resources];
   if (!oldResources || !resources) return oldResources !== resources;
   return areDifferent(oldResources, resources, (left, right) => compareQuantities(left, right) === 0);
 };
 
-/** Ignores sidecars, as upstream does. Another notation of the same amount counts as a change here. */
+/**
+ * Reports whether an update changes an init container's resources. Ignores sidecars, as kube-apiserver does; another
+ * notation of the same amount counts as a change here.
+ */
 const changesInitContainer = ({ spec: old }: Pod, { spec }: Pod): boolean =>
   (old?.initContainers ?? []).some(
     ({ restartPolicy, resources = {} }, index) =>

@@ -13,7 +13,7 @@ export const kubeletNeeds = {
   may: accessReview(),
 };
 
-/** The feature gates that upstream's plugin reads, with upstream's defaults. */
+/** The feature gates that kube-apiserver's NodeRestriction plugin reads, with kube-apiserver's defaults. */
 export const nodeRestrictionGateDefaults = {
   serviceAccountNodeAudienceRestriction: true,
   podCertificateRequest: false,

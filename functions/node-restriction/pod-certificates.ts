@@ -46,7 +46,7 @@ export const checkPodCertificateRequest = async (
   if (pod.spec?.nodeName !== nodeName)
     return `pod ${podHere} is not running on node ${quoteText(nodeName)} named in the PodCertificateRequest`;
   if (isMirrorPod(pod)) return `pod ${podHere} is a mirror pod`;
-  // The refusal may name the pod's account: a caller that knows the pod's UID could read the account, too.
+  // The refusal may show the pod's ServiceAccount: a caller that knows the pod's UID can read the pod itself.
   if ((pod.spec.serviceAccountName ?? "") !== serviceAccountName)
     return `${ofPod} contains serviceAccountName (${quoteText(serviceAccountName)}) that differs from running pod (${quoteText(pod.spec.serviceAccountName)})`;
 

@@ -68,7 +68,10 @@ export default rule({
   },
 });
 
-/** Checks an object of one resource. The API server ensures that the object has the resource's kind. */
+/**
+ * A check of a kubelet's write to one resource, such as pods. The API server ensures that the object has the
+ * resource's kind.
+ */
 type ResourceCheck = {
   bivarianceHack(object: KubernetesObject, context: KubeletRequestContext): KubeletOffence | Promise<KubeletOffence>;
 }["bivarianceHack"];

@@ -16,7 +16,10 @@ export const podAndNodeRequests: RequestMatch[] = [
   { ...core, resources: ["pods/*", "nodes", "nodes/*"], ...writes },
 ];
 
-/** Requests that a node needs to restart the components that repair the cluster. */
+/**
+ * The requests of kubelets, besides those about pods and nodes, without which the components that repair a cluster
+ * can't restart.
+ */
 export const nodeRecoveryRequests: RequestMatch[] = [
   { ...core, resources: ["pods"], operations: ["DELETE"] },
   { ...core, resources: ["pods/eviction", "persistentvolumeclaims", "persistentvolumeclaims/*"], ...writes },
@@ -40,12 +43,12 @@ export const isKubelet: NamedConditions = {
 
 // `pods/*` matches all subresources, also future ones; only a condition can exclude those that other entries handle.
 
-/** True for all requests but evictions. */
+/** A CEL matchCondition that is true for all requests except evictions. */
 export const isNoEviction: NamedConditions = {
   "is-no-eviction": `request.?subResource.orValue("") != "eviction"`,
 };
 
-/** True for all requests but updates of the status of nodes and pods. */
+/** A CEL matchCondition that is true for all requests except updates of the status of Nodes and Pods. */
 export const noStatusHeartbeatCondition: NamedConditions = {
   "is-no-heartbeat": `!(request.operation == "UPDATE" && request.?subResource.orValue("") == "status" &&
     request.resource.resource in ["nodes", "pods"])`,

@@ -29,7 +29,8 @@ export const addPolicyDefaults = (policy: PodSecurityPolicyObject, pod: Pod): Po
   const containers = {
     initContainers: fillContainers(spec.initContainers ?? undefined),
     containers: fillContainers(spec.containers ?? undefined),
-    // A request that adds ephemeral containers can't change annotations.
+    // `false`: the AppArmor annotations for ephemeral containers are not added, because a request that adds ephemeral
+    // containers can't change annotations.
     ephemeralContainers: fillContainers(spec.ephemeralContainers ?? undefined, false),
   };
   return applyChanges(podWithFields, {

@@ -11,7 +11,7 @@ export const describeInvalid = (path: string, value: string, detail = "") =>
   `${path}: Invalid value: ${value}${detail && `: ${detail}`}`;
 export const describeForbidden = (path: string, detail: string) => `${path}: Forbidden: ${detail}`;
 
-// Prints values as Kubernetes 1.15 does.
+// The functions below print values in refusals as the PodSecurityPolicy plugin of Kubernetes 1.15 prints Go values.
 
 /** Prints a Go slice; an empty slice differs from nil. */
 export const printGoList = (type: string, elements: readonly (string | number)[] | undefined) =>

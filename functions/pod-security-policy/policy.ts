@@ -1,6 +1,6 @@
 import type { SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
 
-/** A range of ids; `min` and `max` belong to it. */
+/** A range of user or group ids from `min` to `max`, both included. */
 export interface IdRange {
   min: number;
   max: number;

@@ -10,7 +10,10 @@ interface Profile {
   localhostProfile?: string;
 }
 
-/** The prefixes of annotations of policies, by field. Annotations for containers begin with `container.` and it. */
+/**
+ * The prefixes of a PodSecurityPolicy's annotations about profiles, by field. A pod's annotation for one container
+ * begins with `container.` and this prefix.
+ */
 const prefixes = {
   appArmorProfile: "apparmor.security.beta.kubernetes.io/",
   seccompProfile: "seccomp.security.alpha.kubernetes.io/",

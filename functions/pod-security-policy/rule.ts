@@ -38,7 +38,7 @@ export default rule({
 
   async mutate(draft: Pod, context) {
     const { request, oldObject } = context;
-    // The request's object equals the draft but is faster to read; there may be hundreds of policies.
+    // `request.object` equals the draft but is faster to read; hundreds of policies may have to be checked.
     const pod: Pod = Object(request.object);
     if (!changesCheckedParts(pod, oldObject)) return;
     const mayFill = (filled: Pod) => !oldObject || fillsOnlyNewEphemeralContainers(pod, filled, oldObject);

@@ -23,13 +23,16 @@ export const hasLabel = (labels: NamespaceLabels, label: PodSecurityLabel) => Ob
 
 export const isLevel = (text: string): text is PodSecurityLevel => podSecurityLevels.some((level) => level === text);
 export const isVersion = (text: string): text is PodSecurityVersion =>
-  // Upstream parses the minor version into 64 bits.
+  // kube-apiserver parses the minor version into a signed 64-bit integer, so larger ones are invalid.
   text === "latest" || (/^v1\.(0|[1-9][0-9]{0,18})$/.test(text) && BigInt(text.slice(3)) < 2n ** 63n);
 
 const mustBeLevel = `must be one of ${podSecurityLevels.join(", ")}`;
 const mustBeVersion = 'must be "latest" or "v1.x"';
 
-/** Returns the policy of a namespace's labels and defaults, and what is wrong with the labels. */
+/**
+ * Returns a namespace's Pod Security policy by its labels or, for missing labels, the defaults; and the labels'
+ * faults.
+ */
 export const parseNamespacePolicy = (labels: NamespaceLabels, defaults: NamespacePolicy) => {
   const faults: FieldError[] = [];
   const readLabel = <T extends string>(

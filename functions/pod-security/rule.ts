@@ -80,7 +80,7 @@ export default rule({
   async suggest(object: Pod & Namespace, { request, settings, variant = "", current }) {
     const defaults = getDefaultPolicy(settings);
     if (request.resource.resource === "namespaces") return suggestLabelCorrection(object, defaults);
-    // These fields of an existing pod can't be changed.
+    // Nothing is suggested for an update: the fields that Pod Security checks can't be changed in an existing pod.
     if (request.operation !== "CREATE") return;
     const namespace = getNamespaceLabelsOfEntry(variant) ? undefined : await current(request.namespace ?? "");
     const labels = getNamespaceLabelsOfEntry(variant) ?? (namespace && (namespace.metadata?.labels ?? {}));

@@ -7,7 +7,8 @@ import {
   toLabelKey,
 } from "./policy.ts";
 
-// A selection is a set of namespaces with the same levels. The levels are in its name, so no namespace is read.
+// A selection is a set of namespaces with the same Pod Security levels. Its webhook entry's name contains the levels,
+// so the rule needn't read the namespace.
 
 /** An expression in a label selector's `matchExpressions`. */
 export type LabelExpression = NonNullable<LabelSelector["matchExpressions"]>[number];
@@ -78,14 +79,19 @@ const buildSelectors = (
   ];
 };
 
-/** Returns `restricted-default-default`, in the order enforce, audit, warn. */
+/**
+ * Returns the name of a selection of namespaces: the states of enforce, audit, warn, as in `restricted-default-any`.
+ */
 export const getNamespaceSelectionName = (states: PodSecurityLabelStates) =>
   podSecurityModes.map((mode) => states[mode]).join("-");
 
 /** Returns the name of the webhook entry for pods, or for workloads, in a selection of namespaces. */
 export const getEntryName = (kind: "pods" | "workloads", name: string) => `${kind}-${name}`;
 
-/** Returns the labels that an entry's name implies; undefined if the name contains no levels. */
+/**
+ * Returns the Pod Security labels of the namespaces for which a webhook entry of this name is called; undefined if
+ * the name contains no levels.
+ */
 export const getNamespaceLabelsOfEntry = (entryName: string): NamespaceLabels | undefined => {
   const [, ...states] = entryName.split("-");
   const isState = (state: string): state is LabelState => state === "any" || stateNames.some((name) => name === state);

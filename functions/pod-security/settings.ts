@@ -30,7 +30,7 @@ const exemptionRules: Record<keyof PodSecuritySettings["exemptions"], { is(text:
   namespaces: { is: (text) => label.test(text), what: "names of namespaces" },
 };
 
-/** Returns what is wrong with the settings. An empty default is valid and counts as absent. */
+/** Describes what is wrong with the rule's settings; undefined if nothing. An empty text in `defaults` is valid. */
 export const findSettingsFault = ({ defaults, exemptions }: PodSecuritySettings): string | undefined => {
   for (const mode of podSecurityModes) {
     const [level, version] = [defaults[mode], defaults[`${mode}-version`]];

@@ -10,7 +10,7 @@ import type { AdmissionRequest, Status } from "postern/review";
 import { rule } from "postern/rule";
 import { findTolerationFault, parseTolerations } from "./tolerations.ts";
 
-/** The tolerations for namespaces without the annotations. */
+/** The tolerations to add and to allow (`whitelist`) in namespaces without the annotations that name their own. */
 interface Settings {
   default: Toleration[];
   whitelist: Toleration[];

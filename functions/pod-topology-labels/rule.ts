@@ -25,7 +25,8 @@ export default rule({
       ? object.?target.?kind.orValue("") == "Node" : object.?spec.?nodeName.orValue("") != ""`,
   },
   needs: {
-    // Zone and region of a node don't change; a new node may lack them until a controller sets them.
+    // A cached Node suffices if it has all labels: zone and region don't change. Otherwise it is read anew: a new
+    // Node lacks them until a controller sets them.
     remembered: get("nodes", { maxAge: 60 }),
     current: get("nodes", { maxAge: 0 }),
   },
@@ -39,7 +40,7 @@ export default rule({
     const labels = known.length === copiedLabels.length ? known : pickCopiedLabels(await current(name));
     if (labels.length === 0) return;
 
-    // The API server copies a binding's labels to its pod.
+    // The object is a Pod or a Binding. The API server copies the labels of a Binding to the pod.
     object.metadata = { ...object.metadata, labels: { ...object.metadata?.labels, ...Object.fromEntries(labels) } };
   },
 });

@@ -20,7 +20,8 @@ export default rule({
     },
   ],
   matchConditions: {
-    // A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods.
+    // A CEL condition that exceeds the API server's cost limit is an error. So the API server calls the rule for each
+    // pod with more than 50 containers, and the rule itself checks these.
     "chooses-for-itself": `size(${containers}) > 50 ||
       ${buildFieldCondition(podFields, "object.?spec.?securityContext")} ||
       ${containers}.exists(c, ${buildFieldCondition(containerFields, "c.?securityContext")})`,

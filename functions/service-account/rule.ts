@@ -26,7 +26,7 @@ export default rule({
   guards: true,
   settings: { limitSecretReferences: false },
   needs: {
-    // Read without the cache: a pod keeps its token and its pull secrets.
+    // The ServiceAccount is read without the cache, because a pod keeps the token and pull secrets that it gets.
     current: get("serviceaccounts", { maxAge: 0 }),
     // Waits up to 1.5 seconds for the account `default`, which a controller creates in every new namespace.
     usual: get("serviceaccounts", { maxAge: 0, patience: 1.5 }),
@@ -36,7 +36,7 @@ export default rule({
   async mutate(pod: Pod, context) {
     const { spec } = pod;
     if (!spec) return;
-    // The kubelet deletes a mirror pod that differs from what it created.
+    // A mirror pod is checked, but not changed: the kubelet deletes a mirror pod that differs from its own.
     if (isMirrorPod(pod)) return checkMirrorPod(pod, context.request);
 
     spec.serviceAccountName ||= spec.serviceAccount || "default";

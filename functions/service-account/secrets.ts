@@ -2,7 +2,10 @@ import type { Pod, ServiceAccount } from "kubernetes-types/core/v1.d.ts";
 import { listContainers } from "postern/objects/pod";
 import { listContainerSecrets } from "postern/objects/secret";
 
-/** Returns the first secret that the account doesn't list. Projected volumes are not checked, as in upstream. */
+/**
+ * Describes the first Secret that a pod uses although its ServiceAccount doesn't list it; undefined if there is none.
+ * Projected volumes are not checked, as in kube-apiserver's plugin.
+ */
 export const describeUnlistedSecret = (pod: Pod, account: ServiceAccount): string | undefined => {
   const { imagePullSecrets = [], volumes = [] } = pod.spec ?? {};
   const listed = listNames(account.secrets);

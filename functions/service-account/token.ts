@@ -4,7 +4,7 @@ import { listContainers } from "postern/objects/pod";
 const mountPath = "/var/run/secrets/kubernetes.io/serviceaccount";
 const prefix = "kube-api-access-";
 
-/** Mounts the account's token in every container that has no other mount at its path, except ephemeral ones. */
+/** Mounts the ServiceAccount's token in a pod's init and regular containers that have no other mount at its path. */
 export const mountServiceAccountToken = (pod: Pod, uid: string): void => {
   const containers = listContainers(pod, ["initContainers", "containers"]).map(({ container }) => container);
   const unmounted = containers.filter(({ volumeMounts = [] }) =>

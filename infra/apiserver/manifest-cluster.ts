@@ -32,7 +32,10 @@ export const createManifestCluster = (objects: Objects): ManifestCluster => {
 export const readManifestFolder = async (folder: string): Promise<Objects> =>
   addDefaultNamespaces((await readFolder(folder)).flatMap(listFileObjects));
 
-/** Returns values as objects with their namespaces; throws for other values, naming their `place`. */
+/**
+ * Returns values that are Kubernetes objects, with `default` for a missing namespace; throws for any other value,
+ * with its `place`.
+ */
 export const requireKubernetesObjects = (values: readonly unknown[], place: string): Objects =>
   addDefaultNamespaces(values.map((value, index) => requireObject(value, `${place}[${index}]`)));
 

@@ -57,7 +57,10 @@ export const createFunctionUpdater = (
     if (isOurs(latest)) return latest;
     throw buildConflict();
   };
-  /** Retries while an update is in progress. Throws if another command has made a newer revision. */
+  /**
+   * Makes a change of a Lambda function; retries while Lambda still applies an earlier update. Throws if another
+   * command has changed the function since its revision was read.
+   */
   const retryChange = async <T>(change: () => Promise<T>): Promise<T> => {
     for (let count = 1; ; count++)
       try {

@@ -1,6 +1,9 @@
 /** Checks before each change of AWS or a cluster that this command still has the stage's lock. Reads don't ask it. */
 export interface StageLockGuard {
-  /** Throws if nothing may be changed any more. Never throws before a lock is taken. */
+  /**
+   * Throws if this command has lost the stage's lock and may change nothing more. Never throws before a lock is
+   * taken.
+   */
   check(): Promise<void>;
   /** Aborted when the lock is known to be lost; for child processes that send their own requests. */
   signal?: AbortSignal | undefined;

@@ -3,13 +3,13 @@ import { createErrorFallback } from "./errors.ts";
 
 export interface StageParameterStore {
   read(name: string): Promise<string | undefined>;
-  /** Returns false if a parameter of this name exists. */
+  /** Creates a parameter; returns false, and changes nothing, if a parameter of this name exists. */
   create(name: string, value: string): Promise<boolean>;
   write(name: string, value: string): Promise<void>;
   remove(name: string): Promise<void>;
 }
 
-/** Every parameter is encrypted, secret or not. */
+/** Opens a stage's parameters in SSM. Every parameter is stored encrypted (SecureString), secret or not. */
 export const openParameters = (stage: string, client = new SSM({ maxAttempts: 5 })): StageParameterStore => {
   const buildPath = (name: string) => `/postern/${stage}/${name}`;
   const put = (name: string, Value: string, Overwrite: boolean) =>

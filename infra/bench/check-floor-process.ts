@@ -14,7 +14,7 @@ import { setBenchReportFields } from "./meter.ts";
 export interface UnavoidableCheckCpuSeconds {
   /** CPU seconds to read the files with the `yaml` package alone. */
   reading: number;
-  /** Reading the files with the reader of `postern check`. */
+  /** CPU seconds to read the files with the reader of `postern check`. */
   ownReading: number;
   /** CPU seconds of the rules alone, for all calls of rules that check makes. */
   rules: number;

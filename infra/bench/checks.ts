@@ -11,9 +11,11 @@ import { measureInTurn, type RatioSummary, summarizeRatios } from "./ratios.ts";
 export interface CheckMeasurement {
   manifests: number;
   bytes: number;
-  /** Median seconds of CPU time: of a whole check, and of the work that any check needs (see CheckFloor). */
+  /**
+   * Median seconds of CPU time: of a whole check, and of the work that any check needs (see MinimumCheckCpuSeconds).
+   */
   seconds: { check: number; reading: number; ownReading: number; rules: number };
-  /** The largest memory of the process, in bytes. */
+  /** The peak memory (maximum resident set size) of the `postern check` process, in bytes. */
   memory: number;
   /**
    * The check's CPU time, divided by that of its rules plus that of reading the files with the `yaml` package. The bar is

@@ -134,7 +134,10 @@ const toBody = ({ request }: AdmissionReview) =>
 
 const script = fileURLToPath(new URL("first-answer.cjs", import.meta.url));
 
-/** Returns the milliseconds until a new Node process has answered. Its last byte shows whether it succeeded. */
+/**
+ * Returns the milliseconds until a new Node process has answered. The last byte of the process's output is `.` if the
+ * answer was a success.
+ */
 const timeToAnswer = (folder: string, event: string, publicKey: string) =>
   new Promise<number>((resolve, reject) => {
     const start = performance.now();

@@ -18,7 +18,7 @@ export interface PolicyCase {
   requestNamespace?: string;
   cluster?: KubernetesObject[];
   http?: MockHttpAnswer[];
-  /** The difference from upstream, if there is one. */
+  /** A sentence: how Postern's answer to this example differs from kinitiras' answer; absent if both are the same. */
   deviation?: string;
   expect: {
     /** The expected answer when the policies themselves are created. */

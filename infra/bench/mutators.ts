@@ -42,6 +42,6 @@ export const mutatorChains: MutatorChain[] = [
   ...[10, 30].map((length) => createChain(`group-${length}`, length, true)),
 ];
 
-/** Returns the number of mutators that have added their annotation. */
+/** Returns how many of the bench's mutators have added their own annotation to a pod. */
 export const countMutatorMarks = (annotations: Record<string, string> = {}): number =>
   mutatorChains[2]?.mutators.filter((_, index) => getMark(index) in annotations).length ?? 0;

@@ -31,7 +31,7 @@ export const compareWebhookCallTimes = async (
   await writeFile(config, `rules: { ${rule}: { failurePolicy: Fail } }\n`);
   const bare = running.use(await startMinimalWebhook(folder));
   const postern = running.use(await startBenchPostern(folder, config));
-  // A second server for another route: each server's CPU time then belongs to one route.
+  // A second Postern server, for the second route: so each server's CPU time belongs to one measured route.
   const registered = running.use(await startBenchPostern(folder, config));
   const go = goWebhook && running.use(await startGoWebhook(goWebhook.program, folder));
   const creates = running.use(await openPodCreator(binaries));

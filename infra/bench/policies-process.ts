@@ -7,7 +7,8 @@ import type { KinitirasPolicy, PolicyCapabilities } from "#lib/policy/types.ts";
 import { evaluateValidatePolicies } from "#lib/policy/validate.ts";
 import type { KinitirasBenchQuestion, PolicyEvaluationTimes } from "./kinitiras.ts";
 
-// Measures Postern's evaluation of policies. Its input and output are those of the program in Go.
+// Measures Postern's evaluation of policies. The process has the same input and output as the Go program that
+// measures kinitiras.
 
 const rejectCall = async () => {
   throw new Error("nothing is asked here");

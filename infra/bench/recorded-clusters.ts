@@ -59,7 +59,7 @@ export const serveRecordedAnswers = async (
     );
   });
   await once(server.listen(0, "127.0.0.1"), "listening");
-  // A listening server has an address with a port.
+  // The cast is safe: the address of a server that listens on TCP is an object with a port.
   const { port } = server.address() as AddressInfo;
   return {
     url: `https://127.0.0.1:${port}`,

@@ -107,7 +107,8 @@ export const bundleRule = async (
   await mkdir(join(outDir, name), { recursive: true });
   for (const [file, content] of Object.entries(files))
     await writeFile(join(outDir, name, file), getInflatedContents(content));
-  // Replay reads the settings that are in the code from this file. Lambda doesn't use it, so it isn't in the zip.
+  // `postern replay` reads the bundle's part of postern.yaml from settings.json. Lambda doesn't need the file, so it
+  // isn't in the zip.
   await writeFile(join(outDir, name, "settings.json"), JSON.stringify(config));
   await writeFile(join(outDir, `${name}.zip`), archive);
   return {

@@ -5,7 +5,7 @@ import type { ZipFiles } from "./zip.ts";
 
 const names = { worker: "cue-worker.cjs", wasm: "cue.wasm", glue: "cue-glue.cjs" };
 
-/** The code of lib/cue/cue-files.ts in a bundle. */
+/** The JavaScript source that replaces the module lib/cue/cue-files.ts in a bundle. */
 export const cueFilesModule = `const names = ${JSON.stringify(names)};
   export const locateCueFiles = async () =>
     Object.fromEntries(Object.entries(names).map(([what, name]) => [what, __dirname + "/" + name]));`;

@@ -29,7 +29,7 @@ interface PlannedFunction extends RuleBundle, FunctionSettings {
 }
 
 const runtime = { runtime: "nodejs24.x", architecture: "arm64" };
-/** Returns a variable that osls fills in, or CloudFormation inside Fn::Sub. */
+/** Returns `${name}`, a variable that osls fills in; inside Fn::Sub, CloudFormation fills it in. */
 const toPlaceholder = (name: string) => `\${${name}}`;
 
 /** Writes what serverless.yml includes: `functions.json`, and `http.json` or `url.json` for the endpoint type. */

@@ -133,7 +133,10 @@ const requireRule = (value: unknown, file: string): Rule => {
   return rule;
 };
 
-/** Returns a rule and its settings as one variant has them, without the list of variants. No name applies none. */
+/**
+ * Returns a rule and its settings with one variant applied, or unchanged if `variant` is undefined; without the list
+ * of variants.
+ */
 export const applyVariant = (rule: Rule, settings: object, variant: string | undefined) => {
   const found = getVariants(rule, settings)?.find(({ name }) => name === variant);
   const { name: _, settings: own, ...differences } = found ?? { name: "" };

@@ -11,7 +11,10 @@ export const requireValidRuleName = (name: string): void => {
   );
 };
 
-/** Returns the logical id that osls makes of a function's name. */
+/**
+ * Returns the beginning of the CloudFormation logical ids that osls derives from a function's name: `a-b` becomes
+ * `ADashb`.
+ */
 export const toLogicalId = (name: string) => name.replace(/^./, (first) => first.toUpperCase()).replaceAll("-", "Dash");
 
 /** Finds a rule by its name or by the name of its upstream plugin, for instance AlwaysPullImages. */

@@ -20,7 +20,7 @@ import type { InputReadFailure } from "./reports/report.ts";
 export interface StartedCheck {
   unread: readonly InputReadFailure[];
   notes: ReadonlySet<string>;
-  /** The reports that the cluster serves; undefined for files. */
+  /** The API group and version of policy reports that the checked cluster serves; undefined for a check of files. */
   reportVersion?: PolicyReportVersion | undefined;
   /** Calls `take` with each evaluation in turn, and waits for its promise before the next call. */
   each(take: (evaluation: ObjectEvaluation) => Promise<void>): Promise<void>;

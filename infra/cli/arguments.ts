@@ -16,7 +16,7 @@ export interface CommandGrammar {
   options: Record<string, CommandOption>;
   /** The words that the command takes after its verb, for instance `RULE` or `[RULE…]`; absent if it takes none. */
   usage?: string;
-  /** Options with which the verb takes no words. */
+  /** The names of options that exclude words: if one of these options is given, the verb takes no words. */
   wordless?: readonly string[];
 }
 

@@ -51,7 +51,7 @@ export interface ClusterApi {
   get(ref: ObjectReference): Promise<DeployedObject | undefined>;
   /** Lists all objects of a kind, in all namespaces. */
   list(kind: DeployedKind): Promise<DeployedObject[]>;
-  /** Returns the response for a path; undefined for 404. */
+  /** Sends a GET for a path to the API server; returns the parsed response, or undefined after a 404. */
   read(path: string): Promise<unknown>;
   /** Applies an object by server-side apply, and takes over fields that other managers have set. */
   apply(object: DeployedObject): Promise<DeployedObject>;

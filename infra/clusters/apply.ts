@@ -39,7 +39,10 @@ const isWebhookKind = (kind: DeployedKind) => webhookKinds.some((webhookKind) =>
 const rightKinds = ["ClusterRoleBinding", "ClusterRole"] as const;
 const managedBy = "app.kubernetes.io/managed-by";
 
-/** Returns all differences from `wanted`, unwanted objects of this deployment included. Changes nothing. */
+/**
+ * Returns all differences between the cluster's objects and the `wanted` ones, and this deployment's objects in the
+ * cluster that are not wanted any more. Changes nothing.
+ */
 export const findDifferences = async (
   api: ClusterApi,
   wanted: readonly object[],
@@ -165,7 +168,7 @@ interface ObjectPlan {
 
 const maxAttempts = 5;
 
-/** Compares the live object with the wanted one after the API server's defaulting. */
+/** Returns how a live object differs from the wanted one after the API server's defaulting, and what to write. */
 const planObject = async (api: ClusterApi, wanted: DeployedObject): Promise<ObjectPlan> => {
   for (let attempt = 1; attempt <= maxAttempts; attempt++) {
     const live = await api.get(toReference(wanted));

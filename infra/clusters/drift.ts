@@ -65,7 +65,9 @@ const toObjectDifference = (object: DeployedObject, words: string): ObjectDiffer
   return { kind, name: metadata.name, sentence: hideUrlKeys(`${describeObject(toReference(object))}${words}`) };
 };
 
-/** The mutating and the validating entry of a rule have the same name. */
+/**
+ * Describes how a webhook entry differs. Names the phase, because a rule's entries of both phases have the same name.
+ */
 const toEntryDifference = ({ kind, metadata }: DeployedObject, entry: string, words: string): ObjectDifference => {
   const phase = kind.replace("WebhookConfiguration", "").toLowerCase();
   return { kind, name: metadata.name, entry, sentence: hideUrlKeys(`${phase} entry ${entry}${words}`) };

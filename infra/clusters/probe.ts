@@ -17,7 +17,7 @@ import { hideUrlKeys } from "./api.ts";
 /** The result of sending a test review to an endpoint. */
 export interface EndpointProbeResult {
   ok: boolean;
-  /** The duration of the last try. */
+  /** The milliseconds that the last try to reach the endpoint took. */
   milliseconds: number;
   /** The result of probing an endpoint, in a sentence that doesn't contain the key of the URL. */
   sentence: string;
@@ -90,7 +90,9 @@ export const probeEntries = async (
 export const findFailingEntries = async (entries: readonly WebhookEntry[]): Promise<WebhookEntryProbe[]> =>
   (await probeEntries(entries)).filter(({ ok }) => !ok);
 
-/** Returns the fault of an answer. A refusal is a valid answer. */
+/**
+ * Describes what is wrong with an endpoint's answer to a probe; undefined if nothing is. A refusal is a valid answer.
+ */
 const findAnswerFault = (answer: HttpsAnswer | UnansweredError, uid: unknown): string | undefined => {
   if (!("status" in answer)) return `it can't be reached: ${toSentence(answer)}`;
   const { status, body } = answer;

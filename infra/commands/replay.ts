@@ -188,7 +188,9 @@ const writeJson = async (
   return counts;
 };
 
-/** Leaves out whole objects: hunks show how they differ, and hide what Secrets hold. */
+/**
+ * Returns the compared answers without whole objects: the diff shows how these differ, and hides values of Secrets.
+ */
 const dropObjects = ({ answers }: Exclude<ReplayResult, { state: "unreadable" }>) =>
   answers.map((answer) => ("made" in answer ? { ...answer, made: { ...answer.made, object: undefined } } : answer));
 

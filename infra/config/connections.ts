@@ -64,7 +64,7 @@ export interface ParsedConnections {
   connections: Map<string, ApiServerConnection>;
   manifestClusters: Map<string, ManifestCluster>;
   faults: string[];
-  /** Sentences to print that are no mistakes, such as what was assumed. */
+  /** Sentences to print about `connect` settings that are not mistakes, for instance what was assumed. */
   notes: string[];
 }
 
@@ -216,6 +216,6 @@ const toKubeconfig = (value: unknown): Kubeconfig | undefined => {
     const entries: unknown = Object(value)[`${inner}s`] ?? [];
     return Array.isArray(entries) && entries.every((entry) => isMap(Object(entry)[inner]));
   });
-  // Nothing deeper is checked, because no caller relies on it.
+  // The deeper members of a kubeconfig are not checked, because no caller relies on their types.
   return isFit ? (Object(value) as Kubeconfig) : undefined;
 };

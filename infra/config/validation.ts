@@ -24,7 +24,7 @@ import {
   ruleShape,
 } from "./rules.ts";
 
-/** A cluster's name becomes part of a URL path. */
+/** Reports whether a text may be a cluster's name: a DNS label, because the name becomes part of a URL path. */
 export const isClusterName = (name: string): boolean => dnsLabel.test(name);
 
 const clusterShape = createMapShape({

@@ -22,7 +22,9 @@ export interface ObjectAfterRule {
   after: unknown;
 }
 
-/** `from` is the line's index in the original text, `rule` the rule that added it. */
+/**
+ * A line of the changed object: `from` is the line's index in the original text, `rule` the rule that added the line.
+ */
 interface AttributedLine {
   text: string;
   from?: number;

@@ -65,7 +65,10 @@ export const openCertificate = async (folder: string, host: string): Promise<Ser
   return { ca, cert: fresh.certificate, key: fresh.key };
 };
 
-/** Never replaces the CA, not even when it is damaged or has expired, because clusters have registered it. */
+/**
+ * Returns the local CA and its key; creates them if missing. Never replaces a CA, even a damaged or expired one,
+ * because clusters have registered it.
+ */
 const openAuthority = async (folder: string): Promise<{ ca: string; caKey: string }> => {
   const [keyFile, file] = [join(folder, "ca.key"), join(folder, "ca.crt")];
   const remedy = "delete ca.key and ca.crt to have a new CA made, and register the webhooks of every cluster again";

@@ -24,7 +24,9 @@ const serverFields: Record<string, string> = {
   expirationTimestamp: "a time",
 };
 
-/** Values that both servers must give alike even in the fields above, whose other values are ignored. */
+/**
+ * Values of `serverFields` that are compared nevertheless: if one server's answer has such a value, the other's must.
+ */
 const comparedValues = new Set(["None", ""]);
 
 /** The part of an answer that must be equal on two servers. */
@@ -42,7 +44,7 @@ export const toComparable = ({ answer, name }: RequestWithAnswer, sequence: stri
   const plain = replaceNames(said.replace(/admission webhook \\"[^"]+\\" denied the request: /g, ""), name, sequence)
     // Uids and times are replaced by `?` in the whole answer, because texts and labels contain them, too.
     .replaceAll(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, "?")
-    // The volume of an account's token has a random suffix.
+    // The name of the volume with a ServiceAccount's token has a random suffix, which is replaced by `?`.
     .replaceAll(/\bkube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}\b/g, "kube-api-access-?")
     // Go's diffs use a different space character in half of all processes, so that programs don't parse them.
     .replaceAll("\u00a0", " ");
@@ -131,7 +133,7 @@ const replaceNames = (text: string, name: string, sequence: string) =>
     `${sequence}-?`,
   );
 
-/** An intended difference and its reason. */
+/** A known, intended difference between a plugin's answers and its port's, with the reason for it. */
 interface KnownDifference {
   reason: string;
   /** The rules that have this difference and list it in their READMEs. */
@@ -283,7 +285,7 @@ const isSameRefusal = (
   changed: (text: string) => string | undefined,
 ): boolean => {
   const [{ details, reason }, ours] = [Object(wanted.body), Object(actual.body)];
-  // A bare 500 of upstream has neither details nor a reason.
+  // kube-apiserver's plain 500 has neither details nor a reason, so they can't be compared with the rule's.
   const isAlike =
     wanted.code === 500
       ? reason === undefined

@@ -35,7 +35,7 @@ import { openServerPair } from "./server-pair.ts";
 export interface ParityOptions {
   /** The number of requests that are sent to each of the two API servers. */
   requests: number;
-  /** The same seed generates the same requests. */
+  /** The seed of the random generator: the same seed generates the same requests. */
   seed: number;
   /** Settings to use for the rule, instead of the settings with which it is expected to equal its plugin. */
   settings?: object;
@@ -66,7 +66,8 @@ export interface PortParityResult {
   /** The webhooks with a matchCondition that could not be evaluated, and how often, from the API server's metrics. */
   failedConditions: Record<string, number>;
   /**
-   * Calls of the rule for these requests: with its matchConditions, those that refused or changed an object, and
+   * The numbers of calls of the rule for the requests: `made` with its matchConditions; `acted`, those that
+   * refused or changed an object; `withoutConditions`, calls
    * without its matchConditions.
    */
   calls: { made: number; acted: number; withoutConditions: number };
@@ -224,7 +225,7 @@ const serve = async (
   announcer: ConfigurationUseDetector,
 ) => {
   const setups = ports.map(({ name, rule }) => {
-    // Some rules require an exemption. It names a user that makes no request here.
+    // Rules with `exemptionRequired` must exempt a user: here `nobody`, which sends no request in these tests.
     const exempt = { namespaces: [], ...(rule.exemptionRequired && { users: ["nobody"] }) };
     return [name, { failurePolicy: "Fail", exempt, settings }];
   });

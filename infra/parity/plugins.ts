@@ -25,7 +25,7 @@ export interface PortComparisonConfig {
   alone?: true;
   /** Admission plugins that stay on although all others but the compared one are off. */
   keptPlugins?: readonly string[];
-  /** Further flags of kube-apiserver. */
+  /** Command-line flags that both kube-apiservers of this plugin's comparison get beside the usual ones. */
   flags?: readonly string[];
   /** True if the compared API servers use RBAC; without it, every user has every right. */
   rbac?: true;

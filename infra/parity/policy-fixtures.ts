@@ -21,7 +21,7 @@ export type KinitirasFixtureObject = KubernetesObject & { metadata: { name?: str
     unknown
   >;
 
-/** Adds the namespace `default` to an object of a namespaced kind. */
+/** Returns the object with the namespace `default` if its kind is namespaced and the object states no namespace. */
 const addNamespace = (object: KubernetesObject): KubernetesObject => {
   if (/^(Cluster|CustomResourceDefinition$|Namespace$)|WebhookConfiguration$/.test(object.kind ?? "")) return object;
   return { ...object, metadata: { namespace: "default", ...object.metadata } };
@@ -67,7 +67,10 @@ export const applyObject = (client: ClusterClient, object: KubernetesObject): Pr
     path: `${getFixturePath(object)}?fieldManager=kubectl&force=true`,
   });
 
-/** Creates the definitions of policy kinds from their files, and waits until the cluster serves them. */
+/**
+ * Creates the CustomResourceDefinitions of kinitiras' policy kinds from their files, and waits until the cluster
+ * serves them.
+ */
 export const installPolicyDefinitions = async (client: ClusterClient): Promise<void> => {
   for (const file of globSync("functions/*/crds/*.yaml", { cwd: root })) {
     const answer = await applyObject(client, parse(await readFile(join(root, file), "utf8")));

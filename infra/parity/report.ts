@@ -32,7 +32,7 @@ export const buildRow = ({
   calls.made,
   calls.acted,
   calls.withoutConditions,
-  // The share of the calls that the conditions save.
+  // The percentage of calls of the rule that its matchConditions save.
   calls.withoutConditions > 0 ? `${Math.round(100 * (1 - calls.made / calls.withoutConditions))}%` : "-",
 ];
 
@@ -127,7 +127,9 @@ export const areAsExpected = (results: RuleCaseResults[]): boolean =>
 
 const [begin, end] = ["<!-- Written by npx postern parity --write. -->", "<!-- End of parity. -->"];
 
-/** Returns functions/README.md with this report, in place of the old one or at the end. */
+/**
+ * Returns the text of functions/README.md with this parity report, which replaces an earlier one or goes to the end.
+ */
 export const insertReport = (
   page: string,
   {

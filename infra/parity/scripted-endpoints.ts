@@ -19,7 +19,8 @@ export type EndpointScript = (
 ) => { code?: number; type?: string; body: string } | undefined;
 
 /**
- * Opens webhook endpoints that answer by a script, each at the first segment of a path. A further endpoint serves the
+ * Opens webhook endpoints for tests. Each one answers by its own script, and is called at the first segment of a
+ * path. A further endpoint serves the
  * entries of `announcer`, which show the configurations in use.
  */
 export const openScriptedWebhookEndpoints = async (

@@ -20,7 +20,7 @@ export type GetClient = (user: RequestUser) => ClusterClient;
 export interface RequestWithAnswer {
   call: ClusterRequest & { user: RequestUser };
   answer: ClusterResponse;
-  /** The object's name after the step; each server generates its own suffixes. */
+  /** The name of the sequence's object after this request. With generateName, each server generates another name. */
   name: string;
 }
 
@@ -88,7 +88,7 @@ export const sendSequence = async (
 
 /** Deletes an object that a sequence left, including its finalizers. */
 export const deleteWithFinalizers = async (path: string, as: GetClient): Promise<void> => {
-  // A Job would otherwise wait for the deletion of its pods.
+  // Background propagation: otherwise, a Job would stay until its pods are deleted.
   const away = { method: "DELETE", path: `${path}?gracePeriodSeconds=0&propagationPolicy=Background` } as const;
   const [, name] = /^\/api\/v1\/namespaces\/([^/]+)$/.exec(path) ?? [];
   const { code, body } = await as("admin")(away);

@@ -39,7 +39,10 @@ interface PairResources {
   stack: AsyncDisposableStack;
 }
 
-/** Services keep their addresses until all is compared, so many addresses are needed; and some pods are privileged. */
+/**
+ * Flags of both kube-apiservers: many Service addresses, because the Services are deleted only at the end; and
+ * privileged pods are allowed.
+ */
 const flags = ["--service-cluster-ip-range=10.0.0.0/16", "--allow-privileged=true"];
 /** The name of the user whose credentials the port reads the cluster with; generated requests have other users. */
 const reader = "postern";
@@ -92,7 +95,7 @@ export const openServerPair = async (
   return { upstream, ours, settings: standard, world: openCapabilities };
 };
 
-/** Grants the rights that the rule needs, and no others. */
+/** Creates the RBAC objects by which a port's user may read what the port needs, and nothing else. */
 const grantRights = async (port: PluginPort, { admin }: TestCluster) => {
   const [local] = parseConfig(`rules: { ${port.name}: }`, [port]).clusters.values();
   for (const body of local ? buildFunctionRbacObjects([port], local, reader) : []) {

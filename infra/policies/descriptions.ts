@@ -166,7 +166,9 @@ const describeMetadata = ({ operation, path = "", value, valueRef }: OverrideTem
 const describeToleration = ({ key = "", operator, value = "", effect, tolerationSeconds }: Toleration) =>
   `${key || "*"}${operator === "Exists" ? "" : `=${value}`}${effect ? `:${effect}` : ""}${tolerationSeconds === undefined ? "" : ` for ${tolerationSeconds} s`}`;
 
-/** Names the lists of an affinity that have terms; a removal names all its lists. */
+/**
+ * Names the term lists of an affinity, as in `required nodeAffinity`. Empty lists are left out, except in a removal.
+ */
 const listAffinityParts = (affinity: Affinity, isRemoved: boolean): string[] =>
   Object.entries(affinity).flatMap(([part, lists]) =>
     Object.entries(lists ?? {})

@@ -132,7 +132,9 @@ const findGroupMistakes = ({ clusters, groups }: PosternConfig): SettingsMistake
     return sentences.map((sentence) => ({ path: ["groups", group.name], sentence }));
   });
 
-/** Returns the offset of a path in a document, or of its nearest parent that is there. */
+/**
+ * Returns the character offset of a path in the YAML of postern.yaml, or of the path's nearest parent that exists.
+ */
 const findOffset = (path: SettingsMistake["path"], { contents }: Document): number => {
   let node: unknown = contents;
   let offset = 0;

@@ -6,7 +6,9 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
 import { toOneLine, truncateText } from "../cli/terminal.ts";
 
-/** Files of recordings in a folder, one for each rule of each cluster: `<cluster>/<rule>.yaml`. */
+/**
+ * Appends reviews to recordings files in a folder, one file for each rule of each cluster: `<cluster>/<rule>.yaml`.
+ */
 export interface LocalRecordingWriter {
   /**
    * Queues a review, to be written to a file later, and returns at once. A failure to write it doesn't affect the

@@ -3,7 +3,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { getErrorMessage } from "#lib/failure.ts";
 
-/** Loads a function, and invokes it if there is an event. */
+/** An order to a process that runs functions: load this function, and invoke it if there is an event. */
 export interface FunctionProcessRequest {
   function: string;
   event?: object;

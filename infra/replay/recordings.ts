@@ -48,7 +48,7 @@ export async function* readRecordings(
   stdin: AsyncIterable<Uint8Array> = process.stdin,
 ): AsyncGenerator<ReplayRecording | UnreadableRecording> {
   const files = new Set((await Promise.all(paths.map(listRecordingFiles))).flat());
-  // The recordings of one rule come together, whatever their cluster.
+  // Sorts by file name first: the files of one rule are read one after another, whatever their cluster's folder.
   const sorted = [...files].sort((left, right) => compare(basename(left), basename(right)) || compare(left, right));
   for (const file of sorted) {
     const source: AsyncIterable<Uint8Array> = file === "-" ? stdin : createReadStream(file);
@@ -159,13 +159,16 @@ const origin = {
   rule: { expected: "the name of a rule", isFit: (value: unknown) => typeof value === "string" && isRuleName(value) },
   cluster: textShape,
 };
-/** Unknown members are allowed: another version of Postern may have written them. */
+/** The shape of a recorded case. Unknown members are allowed: another version of Postern may have written these. */
 const caseShape = createMapShape(
   { ...caseMembers, needs: createMapShape(needs, anyShape), recorded: createMapShape(origin, anyShape) },
   anyShape,
 );
 
-/** Deeper than any real object. Recursion beyond it could overflow the stack and end the process. */
+/**
+ * The most levels of nesting that a recorded case may have, more than any real object has. Deeper recursion could
+ * overflow the stack and end the process.
+ */
 const deepest = 1000;
 
 const readCase = (value: unknown): { entry: Case; rule?: string; cluster?: string } | { sentence: string } => {

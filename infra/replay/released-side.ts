@@ -46,7 +46,7 @@ export const openReleasedVersion = async (
   };
 };
 
-/** A version's settings are in its code; the release that deployed the version records them, too. */
+/** Returns the config of a deployed version as the releases record it; the version's code contains the same. */
 const findReleasedConfig = (releases: readonly Release[], part: string, version: string) =>
   releases
     .map(({ rules }) => (Object.hasOwn(rules, part) ? rules[part] : undefined))

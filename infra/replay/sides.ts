@@ -23,7 +23,7 @@ export interface ReplaySide {
   answer(request: ReplayRequest): Promise<ReplayAnswer>;
 }
 
-/** The function of a version that answers for a rule: its name and its part of postern.yaml. */
+/** The function that answers for a rule in a release, commit or folder: its name and its part of postern.yaml. */
 export interface ServingFunction {
   name: string;
   config: unknown;

@@ -39,7 +39,7 @@ export interface CanaryVersionCounts {
   p99: number;
 }
 
-/** The number of reviews that a promotion or a comparison of latencies needs. */
+/** The fewest reviews after which a canary's version is promoted, or its latency compared with the live version's. */
 export const minimumCanaryReviews = 50;
 
 /**

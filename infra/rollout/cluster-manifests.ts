@@ -7,7 +7,9 @@ import { buildFunctionRbacObjects } from "../webhooks/rbac.ts";
 /** Where a cluster's webhook entries reach the functions of a stage. */
 export interface RuleEndpoints {
   base(rule: string): string;
-  /** PEM; undefined if the API server's own root certificates suffice. */
+  /**
+   * The CA certificates (PEM) by which an API server verifies the endpoints; undefined if its own root ones suffice.
+   */
   ca?: string | undefined;
   stage: string;
 }

@@ -229,7 +229,7 @@ const deleteOldVersions = async ({ job, plan }: PreparedDeployment, release: Rel
       versions.find(({ version }) => version === live.version)?.environment.DISARMED_VERSION,
       ...[release.rules[name]?.version, ...(release.rules[name]?.earlier ?? [])],
     ]);
-    // Another command may be about to point an alias at a later version.
+    // Versions later than the live one are kept: another command may be about to point the alias at one of these.
     const isOld = (version: string) => Number(version) < Number(live.version);
     for (const { version } of versions.filter(({ version }) => !kept.has(version) && isOld(version))) {
       await functions.deleteVersion(name, version);

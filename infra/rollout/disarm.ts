@@ -17,7 +17,10 @@ export interface LiveRuleState {
   previous?: string;
 }
 
-/** The state with the alias's revision, so that a move fails if another command has moved the alias since. */
+/**
+ * The state of a rule's function. `live` has the alias's revision, so that moving the alias fails if another command
+ * has moved it since.
+ */
 export interface FunctionState extends LiveRuleState {
   live: LiveAlias;
   versions: PublishedVersion[];

@@ -23,7 +23,7 @@ export const toPublicKeys = ({ publicKeys, current }: Keyring): UrlPublicKeys =>
   signer: current.publicKey,
 });
 
-/** The stored form: keys in PEM, and the index of the key that signs. */
+/** A stage's signing keys as they are stored in SSM: keys in PEM, and the index of the key that signs. */
 interface StoredKeys {
   keys: string[];
   current: number;

@@ -14,7 +14,9 @@ interface LockClaim {
   owner: string;
   by: string;
   what: string;
-  /** Changes the text, and so the ETag, with each renewal. */
+  /**
+   * A value that is new in each renewal of the lock, so that the lock object's text and therefore its ETag change.
+   */
   renewal: number;
 }
 

@@ -41,7 +41,7 @@ export const findUnansweredEntries = (
     return isKnown ? [] : toOrphan(`has no variant ${variant}`);
   });
 
-/** Returns manifests without these entries; a configuration that has no other entries is left out. */
+/** Returns manifests without these webhook entries. A webhook configuration without any other entry is left out. */
 export const removeUnansweredEntries = (
   manifests: DeployedObject[],
   orphans: UnansweredWebhookEntry[],

@@ -13,7 +13,7 @@ import { isUnchanged, type StackDifferences } from "./stack-plan.ts";
 /** What a deployment changes about one rule's function, and why. */
 export interface RuleChangePlan {
   part: PackagedRule;
-  /** Undefined if the rule has no function yet. */
+  /** The present state of the rule's function; undefined if the rule has no function yet. */
   known: FunctionState | undefined;
   /** The differences from the wanted state, in words such as new, code or settings; empty if there are none. */
   changes: string[];
@@ -25,7 +25,7 @@ export interface DeploymentPlan {
   stack: StackDifferences;
   template: StackTemplate;
   parts: RuleChangePlan[];
-  /** Rules that are off now; their functions stay for one more release. */
+  /** The names of rules that are not turned on any more; their functions stay for one more release. */
   kept: string[];
   rights: { added: string[]; removed: string[] };
   clusters: ClusterPlan[];

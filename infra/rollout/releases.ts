@@ -20,7 +20,9 @@ export interface ReleasedRule {
 export interface ReleasedCluster {
   at: string;
   keyVersion: number;
-  /** The public half of the key that signed its URLs; unknown in releases of older versions of Postern. */
+  /**
+   * The public half of the key that signed the cluster's webhook URLs; absent in releases of older Postern versions.
+   */
   signer?: string;
   hardened: string[];
   /** The time since which each rule has a webhook entry in this cluster. */
@@ -70,7 +72,7 @@ export const openReleases = async (open: () => Promise<StageBucket | undefined>)
   const all = await Promise.all(keys.slice(-maxReleases).map((key) => bucket?.read(key)));
   const known = new Set(keys);
   return {
-    // Postern alone writes these objects, so their shape is not checked.
+    // Postern alone writes the release objects in the bucket, so the shape of their JSON is not checked.
     all: all
       .flatMap((object): Release[] => (object ? [JSON.parse(object.text)] : []))
       .sort((object, right) => right.id - object.id),

@@ -18,7 +18,7 @@ type Admits = (segment: string) => unknown;
 
 /** The HTTPS server of `postern serve`, which imitates API Gateway in front of the rules' handlers. */
 export interface HttpsGateway {
-  /** `https://host:port`, for webhook configurations. */
+  /** The server's own URL, `https://host:port`, with which the URLs in webhook configurations begin. */
   url: string;
   /**
    * Makes the gateway call these handlers from the next request on; requests under way finish with the old handlers.

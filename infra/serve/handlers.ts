@@ -88,7 +88,8 @@ export const watchRules = async (file: string, handleChange: () => Promise<void>
     await open();
     await handleChange();
   };
-  // An editor's save causes several events; a save during a reload causes another reload.
+  // The reload starts 50 ms after the last event, because an editor's save causes several. A save during a reload
+  // causes another reload.
   const scheduleReload = () => {
     clearTimeout(timer);
     timer = setTimeout(() => {

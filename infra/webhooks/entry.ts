@@ -173,7 +173,10 @@ export const buildExemptConditions = ({ users = [], groups = [] }: RuleExemption
 export const toCelList = (texts: readonly string[]) =>
   JSON.stringify(texts).replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029");
 
-/** Joins the lines of an expression, unless it has a comment or a triple-quoted string, which depend on them. */
+/**
+ * Returns a CEL expression in one line; unchanged if it has a comment or a triple-quoted string, which need the
+ * lines.
+ */
 export const joinCelExpressionLines = (expression: string) =>
   /\/\/|"""|'''/.test(expression)
     ? expression

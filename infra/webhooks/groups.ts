@@ -22,7 +22,8 @@ export const buildGroupWebhookEntry = (
   if (first === undefined) return undefined;
   const match = dropDuplicates(entries.flatMap(({ match }) => match));
   const failurePolicy = on.find(({ mode }) => mode === "enforce")?.entry.failurePolicy ?? "Ignore";
-  // A member in mode warn or audit must not make the entry fail closed in namespaces that the others exempt.
+  // A group's rule in mode warn or audit must not make the group's webhook entry fail closed in a namespace that the
+  // group's enforcing rules exempt.
   const [firstEntry, ...others] = entries.filter((entry) => entry.failurePolicy === failurePolicy);
   const namespaces = firstEntry?.exempt.namespaces?.filter((name) =>
     others.every(({ exempt }) => exempt.namespaces?.includes(name)),
@@ -110,7 +111,10 @@ export const listSharedEntryConflicts = ({ members }: RuleGroup, cluster: Cluste
 
 const failsClosed = ({ entry }: ActiveMember) => entry.failurePolicy === "Fail";
 
-/** The API server converts objects to the version that an entry names, so all members must match the same versions. */
+/**
+ * Describes rules of a group that match different API versions of a resource: the API server converts objects to the
+ * version that the webhook entry names, so all rules of a group must match the same versions.
+ */
 const listVersionConflicts = (on: ActiveMember[]): string[] => {
   const named = on.flatMap(({ listed: { name }, entry }) =>
     entry.match.flatMap(({ apiGroups, apiVersions, resources }) =>

@@ -63,7 +63,7 @@ const isMatched = (entries: readonly RuleAsWebhookEntry[], target: WriteTarget):
   );
 };
 
-/** Handles a POST or a PUT. */
+/** Handles an intercepted create (POST) or replacement (PUT): evaluates it, and sends it unless it is refused. */
 const sendObject = async (write: InterceptedWrite): Promise<Response> => {
   const object = parseKubernetesObjectBody(write.body, write.headers);
   const old = write.method === "POST" ? undefined : await readCurrentOrSend(write);

@@ -31,7 +31,7 @@ export const evaluateAndSendPatch = async (write: InterceptedWrite): Promise<Res
   for (let retries = 0; ; retries++) {
     const old = await readCurrentOrSend(write);
     if (old instanceof Response) return old;
-    // The object doesn't exist; the API server's own answer says so.
+    // The patch of an object that doesn't exist is sent unchanged, so that the API server itself answers.
     if (old === undefined) return sendWrite(write);
     const patched = await sendDryRun(write, write.body);
     if (patched instanceof Response) return patched;

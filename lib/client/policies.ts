@@ -47,7 +47,8 @@ export const createPolicyRules = (policies: Policies, references: References = {
   const find = typeof policies === "function" ? policies : checkPolicies(policies);
   const http = { ...policySettings.http, ...references.http };
   const settings: PolicySettings = { ...policySettings, ...references, http };
-  // The API server's default timeout of webhooks: policies may call services, and the first script waits for CUE.
+  // 10 s is the API server's default webhook timeout. Less could be too short: policies may call services, and the
+  // first script waits until CUE has started.
   const common = { timeoutSeconds: 10, settings, needs };
   return {
     "policy-override": {
@@ -55,7 +56,7 @@ export const createPolicyRules = (policies: Policies, references: References = {
         ...common,
         summary: "Applies override policies.",
         match: matchAll("CREATE", "UPDATE"),
-        // A patch may append to a list; a second call would append again.
+        // The API server mustn't call the rule twice: a policy's patch may append to a list, and would append again.
         reinvocationPolicy: "Never",
         async mutate(object, context) {
           if (!isGovernedByPolicies(context.request)) return;

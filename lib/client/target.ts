@@ -8,7 +8,9 @@ export interface WriteTarget {
   version: string;
   resource: string;
   subResource?: string;
-  /** For a Namespace, its own name, as in the API server's requests. */
+  /**
+   * The request's namespace. If the object is a Namespace, its own name, as in the API server's admission requests.
+   */
   namespace?: string;
   name?: string;
   dryRun: boolean;
@@ -62,7 +64,7 @@ export const parseTarget = (method: string, url: URL, server?: URL): WriteTarget
   const [resource = "", name, subResource, ...more] = isNamespaced ? segments.slice(2) : segments;
   if (resource === "watch" || resource === "proxy" || connections.has(`${resource}/${subResource}`)) return undefined;
   if (more.length > 0) return undefined;
-  // The API server runs admission on each object of a deleted collection; this request names none of them.
+  // The deletion of a collection is not intercepted: the API server admits each object, but the request names none.
   const takesPost = name === undefined || subResource !== undefined;
   if (operation === "CREATE" ? !takesPost : name === undefined) return undefined;
   const namespace = isNamespaced ? segments[1] : group === "" && resource === "namespaces" ? name : undefined;

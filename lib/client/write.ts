@@ -135,7 +135,7 @@ const findKind = async (
 };
 const discoveryTimeout = 3000;
 
-/** Adds the kind and apiVersion that the API server takes from the URL. */
+/** Returns the object with kind and apiVersion filled in from the request's URL, as the API server does. */
 const addKind = (object: KubernetesObject, kind: AdmissionRequest["kind"]): KubernetesObject =>
   object.kind && object.apiVersion
     ? object

@@ -47,7 +47,7 @@ export const createLiveCapabilities = (
     return {
       ...(ask ? { ...createReads(review, ask), ...createPosts(review, ask) } : createUnconnectedCapabilities(cluster)),
       ...createOutsideServices(review),
-      // A script ends shortly before the review, so that the error names the script.
+      // A CUE script is stopped 100 ms before the review's deadline, so that the error names the script.
       cue: (source, evaluate) => evaluate(source, deadline - 100),
       ledger: (rule) => prefixLedger(ledger, `${cluster} ${rule}`),
       count: (counts) => tell(cluster, counts),
@@ -91,7 +91,8 @@ const createReads = (
         // Absence isn't cached: a client that creates the object now will ask right after.
         return found ?? absent;
       };
-      // `since` is set when a rule decides again before a refusal. It waited in the first evaluation, so not again.
+      // `since` is set when a rule decides a second time, before it refuses. The first decision waited for the object
+      // to appear, so the second doesn't wait again.
       const end = since === undefined ? Math.min(started + patience * 1000, deadline - 2 * rereadPause) : 0;
       for (;;) {
         const what = `${kind.resource} "${name}"${describeNamespace(namespace)}`;

@@ -7,7 +7,7 @@ import { inflateRawSync } from "node:zlib";
 export interface CueRuntimePaths {
   worker: string;
   wasm: string;
-  /** Go's runtime part in JavaScript. */
+  /** The path of Go's wasm_exec script: the JavaScript that runs a Go program in WebAssembly. */
   glue: string;
 }
 
@@ -43,7 +43,10 @@ const findPackageFile = async (name: RegExp): Promise<string> => {
   return join(packageFolder, found[0]);
 };
 
-/** Unpacks CUE into a cache, once; a bundle contains the files (infra/build/cue.ts). */
+/**
+ * Returns the paths of CUE's files; unpacks them into a cache folder if they aren't there. In a bundle,
+ * infra/build/cue.ts replaces this function.
+ */
 export const locateCueFiles = async (): Promise<CueRuntimePaths> => {
   const folder = join(cacheFolder, basename(await findPackageFile(programPattern), ".js"));
   const files = { wasm: join(folder, "cue.wasm"), glue: join(folder, "cue-glue.cjs") };

@@ -7,7 +7,7 @@ export interface CueWorkerSettings {
   glue: string;
   /** CUE's memory limit; a multiple of a page of WebAssembly's memory. */
   megabytes: number;
-  /** The most characters of a value. */
+  /** The most characters of JSON that the evaluation of a script may return. */
   longest: number;
 }
 
@@ -66,7 +66,7 @@ export const createEngine = (megabytes = 512): CueEngine => {
     if (!thread) return;
     if (fatal !== undefined) {
       if (!thread.isUsed) return fail(new Error(fatal));
-      // Memory of earlier evaluations may have been the cause: a new thread evaluates the script again.
+      // Memory that earlier evaluations used up may have caused the crash: a new thread evaluates the script again.
       start();
       if (current) waiting.unshift(current);
       current = undefined;
@@ -145,7 +145,7 @@ const openThread = (
     const workerData: CueWorkerSettings = { wasm, glue, megabytes, longest: maximumLength };
     // worker_threads is loaded at the first evaluation of CUE, not at every cold start.
     const { Worker } = process.getBuiltinModule("node:worker_threads");
-    // The thread needs neither our environment nor our flags.
+    // The CUE thread needs neither this process's environment variables nor its Node options.
     worker = new Worker(file, { workerData, env: {}, execArgv: [] });
     worker.on("message", (message) => isEnded || handleMessage(message));
     worker.on("error", ({ message }) => failWith(`CUE failed: ${message}`));

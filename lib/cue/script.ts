@@ -144,7 +144,7 @@ const listTokens = (script: string): ScriptToken[] => {
     const closes = word ? undefined : closingBrackets[sign];
     if (attribute) {
       add("attribute", start);
-      // An attribute's brackets contain no declarations.
+      // The brackets of a CUE attribute, as in `@tag(data)`, contain no declarations, so they are marked.
       open.push({ text: "@", closes: ")" });
       at++;
     } else if (closes !== undefined) {

@@ -15,7 +15,8 @@ export const readElement = (bytes: Uint8Array, at: number, before: number): DerE
   let length = readByte(next++);
   if (length >= 0x80) {
     const octets = length & 0x7f;
-    // Zero octets mean an indefinite length, which isn't DER; no input is so long that five octets are needed.
+    // A DER length in zero octets would be indefinite, which DER forbids; no input is so long that its length needs
+    // five octets.
     if (octets === 0 || octets > 4 || readByte(next) === 0) return undefined;
     length = 0;
     for (let count = 0; count < octets; count++) length = length * 256 + readByte(next++);
@@ -26,7 +27,10 @@ export const readElement = (bytes: Uint8Array, at: number, before: number): DerE
   return end <= before ? { identifier, start: next, end } : undefined;
 };
 
-/** Returns the first elements inside an element, one for each identifier; later versions may add further ones. */
+/**
+ * Returns the first DER elements inside an element, one for each given identifier; undefined if one doesn't match.
+ * Elements after these are ignored, because later versions of a format may add some.
+ */
 export const readFields = <Identifiers extends readonly number[]>(
   bytes: Uint8Array,
   { start, end }: DerElement,
@@ -71,7 +75,7 @@ const decodeUtf8 = (bytes: Uint8Array) => {
   }
 };
 
-/** UCS-2: no surrogates and no noncharacters; a zero at the end is dropped. */
+/** Decodes a DER BMPString (UCS-2); undefined if it has surrogates or noncharacters. A zero at the end is dropped. */
 const decodeBmp = (bytes: Uint8Array) => {
   if (bytes.length % 2 !== 0) return undefined;
   const text = Buffer.from(bytes).swap16().toString("utf16le").replace(/\0$/, "");

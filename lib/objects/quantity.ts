@@ -20,7 +20,10 @@ const unit = 10n ** 9n;
 /** The largest quantity with a binary suffix: 2^63-1. */
 const binaryCap = (2n ** 63n - 1n) * unit;
 
-/** Longer texts are refused and larger exponents cut, so that no text takes long: not `1e999999999`, either. */
+/**
+ * The most characters of a quantity, such as 500m. Longer texts are invalid, and larger exponents are cut, so that
+ * parsing is fast even for `1e999999999`.
+ */
 const longest = 1000;
 const largestExponent = 1000;
 
@@ -55,7 +58,7 @@ const multiplyByPowerOfTen = (mantissa: bigint, exponent: number, digits: number
 const divideRoundingUp = (dividend: bigint, divisor: bigint): bigint =>
   (dividend + (dividend < 0n ? 1n - divisor : divisor - 1n)) / divisor;
 
-/** Parses a text that the API server has validated; throws for any other text. */
+/** Parses a quantity such as 500m that was validated before, usually by the API server; throws if it is invalid. */
 export const requireQuantity = (written: string | number): Quantity => {
   const parsed = parseQuantity(written);
   if (parsed === undefined) throw new Failure(400, `${JSON.stringify(written)} is no quantity such as 500m or 1Gi`);

@@ -69,7 +69,8 @@ const longestRenderings = 256 * 1024;
 
 const tryRender = <T>(template: unknown, render: (template: T) => string): string | undefined => {
   try {
-    // structuredClone can't copy a draft. Rendering throws if the value is no template.
+    // The template is copied by JSON: it may be a draft (a Proxy), which structuredClone can't copy. Rendering throws
+    // if the value is no template.
     return render(JSON.parse(JSON.stringify(template)) as T);
   } catch {
     return undefined;

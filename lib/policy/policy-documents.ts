@@ -26,7 +26,7 @@ export interface CheckedKinitirasDocument {
   path: readonly (string | number)[];
 }
 
-/** Checks each document of files, and each item of a list as a document of its own. */
+/** Checks documents that should be kinitiras policies; each item of a List is checked as a document of its own. */
 export const checkPolicyDocuments = (documents: readonly unknown[]): CheckedKinitirasDocument[] => {
   const names = new Set<string>();
   return unpackLists(documents).map(({ value, ...place }) => {
@@ -47,7 +47,7 @@ const unpackLists = (documents: readonly unknown[]) =>
       if (!isList) return [{ value, document, path: [] }];
       return items.map((item: unknown, index) => ({ value: item, document, path: ["items", index] }));
     })
-    // An empty YAML document is null.
+    // An empty YAML document has the value null; it is skipped.
     .filter(({ value }) => value !== null && value !== undefined);
 
 const findKindFault = (document: unknown): string | undefined => {

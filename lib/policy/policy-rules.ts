@@ -204,7 +204,9 @@ export const toVerdict = (denied: ValidationResult["denied"]): Verdict => {
   };
 };
 
-/** Counts each metric, by upstream's name for it, once for its policy if the setting `metrics` is on. */
+/**
+ * Adds 1 to each metric, under kinitiras' name for it and with its policy as label, if the setting `metrics` is on.
+ */
 export const countMetrics = (
   { settings, request, count }: PolicyRuleContext,
   happenings: readonly { metric: string; policy: KinitirasPolicy }[],

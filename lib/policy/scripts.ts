@@ -105,7 +105,7 @@ const evaluateOutput = async (
   output: OutputField,
   { evaluateCue }: PolicyCapabilities,
 ): Promise<unknown> => {
-  // The field's name is the one in the script, because CUE's messages contain it.
+  // The added CUE field has the name of the script's own output field, because CUE's error messages contain the name.
   const source = `${text}${renderInputs(name, inputs)}"${output}": ${name}.${output}\n`;
   const value = await evaluateStruct(evaluateCue, name, source).catch((error) => {
     if (error instanceof Error && error.message === `${output}: undefined field: ${output}`)

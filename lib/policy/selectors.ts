@@ -118,7 +118,10 @@ const isLabelKey = (key: string): boolean => {
 const isLabelValue = (value: unknown): boolean =>
   typeof value === "string" && (value === "" || namePattern.test(value));
 
-/** Policies in files may have `values` where the cluster's kind has `value`. */
+/**
+ * Reports whether an object meets a selector's matchFields. A requirement's list is `value` in the cluster's CRD, but
+ * may be `values` in files.
+ */
 const matchesFields = (selector: unknown, object: KubernetesObject): boolean =>
   listRequirements(selector, "matchFields", "field", "value", "values")?.every((want) => {
     const found = findFieldText(object, want.key);

@@ -19,7 +19,9 @@ import { quoteValue } from "./values/texts.ts";
 export interface ValidationResult {
   /** The policy and rule that denied the request first; the reason that the policy gives may be empty. */
   denied?: { policy: ValidatePolicy; rule: number; reason: string };
-  /** The policies that apply to the request, up to the first denial. */
+  /**
+   * The policies that were evaluated because they apply to the request; the last one is the one that denied, if any.
+   */
   matched: { policy: ValidatePolicy; rejected: boolean }[];
 }
 

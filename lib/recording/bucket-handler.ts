@@ -87,7 +87,7 @@ const writeRecording = async (
 ): Promise<void> => {
   const { cluster, rule, at } = review.origin;
   const { uid } = review.request;
-  // The API server's uids have this form; any other text is hashed.
+  // The uid becomes part of the S3 key if it has the form of an API server's uid; any other text is hashed.
   const name = /^[A-Za-z0-9-]{1,64}$/.test(uid) ? uid : createHash("sha256").update(uid).digest("hex");
   const time = `${at.slice(0, 10)}/${at.slice(11, 23).replaceAll(":", "-")}`;
   const key = `${prefix}${cluster}/${rule}/${time}-${name}${index > 0 ? `-${index}` : ""}.yaml`;

@@ -1,6 +1,6 @@
 // Decides which texts a recording keeps. Any other text is free text, which may hold a secret.
 
-/** Where a text is: `key` is its own key, `above` the key of the object or list that contains it. */
+/** A text's place in a recorded object: `key` is the text's own key, `above` the key of the text's parent. */
 export interface TextFieldKeys {
   key: string;
   above: string;
@@ -28,7 +28,7 @@ const nameKeysIn: Record<string, RegExp> = {
   level: /^seLinuxOptions$/,
 };
 
-/** Members whose values are one of a few words, such as a policy, a type or a phase. */
+/** Matches keys whose values are one of a few fixed words, such as `phase`, so that recordings keep the values. */
 const wordKey =
   /^(?:status|phase|reason|code|effect|operator|protocol|scheme|action|add|drop|procMount|whenUnsatisfiable|sideEffects|sessionAffinity|format|\w*[a-z](?:Policy|Policies|Mode|Modes|Type|Types|Strategy|Family|Families|Propagation|State|Scope|Class))$/;
 const word = /^[A-Za-z][A-Za-z_.-]{0,39}\d{0,2}$/;

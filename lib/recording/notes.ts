@@ -99,7 +99,7 @@ const openNotes = () => {
   const take: NoteTakers = {
     get: ([kind, name, namespace], object) => keepRead(kind, { namespace, name }, object ? [object] : []),
     list: ([kind, namespace, { most = Number.POSITIVE_INFINITY, labels } = {}], found) =>
-      // Fewer objects than the limit are all that there are.
+      // A list shorter than its limit is complete, so it is recorded without the limit.
       keepRead(kind, { namespace, most: found.length < most ? undefined : most, labels }, found),
     create: ([kind, object], creation) => {
       const { apiVersion, kind: of, metadata: { name = "", namespace } = {} } = object;
@@ -128,7 +128,7 @@ const openNotes = () => {
       Object.fromEntries([...entries].flatMap(([key, value]) => (value === undefined ? [] : [[key, value] as const])));
     return {
       ...toOptionalField("objects", objects.values()),
-      // An empty list is recorded, too: without it, a replay would take `objects` for all there are.
+      // `reads` is recorded even if it is empty: without `reads`, a replay would take `objects` for all there are.
       reads: [...reads.values()],
       ...toOptionalField("refused", refused.values()),
       // Access questions with more members come first: the first match counts; a general one would hide others.

@@ -9,7 +9,7 @@ export interface ReadTracker {
   close(): void;
 }
 
-/** A tracker that notes no reads. */
+/** A ReadTracker that does nothing: it doesn't note which texts of an object a rule reads. */
 export const noReads: ReadTracker = { watch: (value) => value, has: () => false, close: () => {} };
 
 export const createReadTracker = (): ReadTracker => {
@@ -32,7 +32,10 @@ export const createReadTracker = (): ReadTracker => {
     const known = views[isListed ? 1 : 0];
     const found = known.get(of);
     if (found) return found;
-    /** Listed keys. Reads of them, however late, may belong to the listing and are not noted. */
+    /**
+     * The keys that the rule has listed, as with Object.keys. Reads of these keys, however late, may belong to the
+     * listing and are not noted.
+     */
     const listed = new Set<PropertyKey>();
     const viewMember = (value: unknown, isPart: boolean) =>
       isObject(value) ? view(value, isPart && Array.isArray(value)) : value;

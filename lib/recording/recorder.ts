@@ -10,7 +10,10 @@ import type { OptionalRecorderFunctions } from "./traced-decision.ts";
 export interface RecordedReview {
   origin: Omit<RecordingOrigin, "redacted">;
   request: AdmissionRequest;
-  /** Returns a line of a file of recordings that keeps texts at these paths. Throws if the review can't be recorded. */
+  /**
+   * Returns the review as one line of a recordings file. Free texts are redacted except at the `keep` paths. Throws
+   * if the review can't be recorded.
+   */
   line(keep?: readonly UnredactedPath[]): Promise<string>;
 }
 
@@ -57,7 +60,8 @@ export const createRecorder = (
     evaluate: (rule, phase, request, context) => {
       const { mode, capabilities } = context;
       if (mode === "off") return parts.evaluate(rule, phase, request, context);
-      // A member of a group without needs gets the other members' capabilities, but asks nothing: nothing is noted.
+      // A rule without needs in a group gets the capabilities of the group's other rules, but asks nothing: so no
+      // answers are noted for this rule.
       const notes = rule.needs && capabilities && parts.answers?.noteAnswers(capabilities);
       const note = (decision: RuleDecision): RuleDecision => {
         const before = open.get(request.userInfo) ?? [];

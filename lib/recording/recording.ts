@@ -22,7 +22,7 @@ export interface Case {
   mutate?: KubernetesObject;
   validate?: KubernetesObject;
   oldObject?: KubernetesObject;
-  /** Default: UPDATE if there is an oldObject, else CREATE. */
+  /** The request's operation. Default: UPDATE if the case has an oldObject, else CREATE. */
   operation?: Operation;
   /** The members of a recorded request that no other member of the case states. If set, nothing gets a default. */
   request?: RecordedRequestMembers;
@@ -124,7 +124,7 @@ export const restoreRequest = (recorded: RecordedRequest): AdmissionRequest => {
   const { mutate, validate, oldObject, resource = "", namespace, user = {}, dryRun, request } = recorded;
   const { operation = oldObject === undefined ? "CREATE" : "UPDATE" } = recorded;
   const subject = mutate ?? validate;
-  // A recording names its subresource twice; a user may have edited only `resource`.
+  // The subresource is taken from `resource`, not from `request`, because a user may have edited only `resource`.
   const subResource = resource.split("/").slice(1).join("/");
   return {
     ...request,

@@ -64,7 +64,7 @@ export const createAnswerRepeater = (needs: RecordedAnswers): AnswerRepeater => 
           // No answer was kept for this question. `capabilities` has none, so `ask` throws the usual error about that.
           if (!answers.has(turn)) return ask();
           const answer = answers.get(turn);
-          // Only the answer to a creation is a string, one of a few fixed words: nothing to redact.
+          // A string is always the answer to `create`: one of a few fixed words, which needn't be redacted.
           if (typeof answer === "string") return answer;
           if (!isService(answer)) return restoreName(redact(answer), question);
           const { body, ...rest } = answer;

@@ -18,7 +18,9 @@ export interface TracedEvaluation {
   answers?: AnswerRepeater | undefined;
 }
 
-/** Evaluates the rule again, on views of everything it was given. The outcome is not used. */
+/**
+ * Evaluates the rule again, on views of its inputs, to find out which texts the rule reads. The outcome is not used.
+ */
 export const traceEvaluation = async (
   { rule, phase, request, context, needs }: RecordedEvaluation,
   reads: ReadTracker,

@@ -4,7 +4,7 @@ import type { Container, PodSecurityContext, PodSpec, SecurityContext } from "ku
 export interface PodSubject {
   spec: PodSpec;
   annotations: Readonly<Record<string, string>>;
-  /** The init containers, then the regular, then the ephemeral ones. */
+  /** All of the pod's containers: first the init containers, then the regular, then the ephemeral ones. */
   containers: readonly Container[];
 }
 
@@ -19,7 +19,9 @@ export type PodSecurityCheckFunction = (subject: PodSubject) => PodSecurityViola
 /** A check of the Pod Security Standards, with its variants for Kubernetes versions. */
 export interface PodSecurityCheck {
   level: "baseline" | "restricted";
-  /** The check by the Kubernetes version from which it applies, in ascending order. */
+  /**
+   * The variants of this check, each under the Kubernetes version from which the variant applies, in ascending order.
+   */
   since: Readonly<Record<`1.${number}`, PodSecurityCheckFunction>>;
   /** The baseline check that this restricted check replaces, from the first version in `since` on. */
   insteadOf?: PodSecurityCheck;

@@ -17,7 +17,7 @@ export interface DefaultedWebhookEntry {
   namespaceSelector: LabelSelector;
   objectSelector: LabelSelector;
   matchConditions: readonly { name: string; expression: string }[];
-  /** Absent only in configurations that an API server stored long ago. */
+  /** The hook's `sideEffects`; absent only in webhook configurations that an API server stored long ago. */
   sideEffects?: string;
   timeoutSeconds: number;
   admissionReviewVersions: readonly string[];

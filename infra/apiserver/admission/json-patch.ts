@@ -155,7 +155,7 @@ const mostCopied = 3 * 1024 * 1024;
 const getOperand = ({ operation }: OperationRun): unknown => toPlainValue(operation.value ?? null);
 
 /**
- * Returns an operation's `path` or `from`; throws upstream's error if it is missing or no string. `isTerse` leaves out
+ * Returns a patch operation's `path` or `from`; throws kube-apiserver's error if it is no text. `isTerse` leaves out
  * the reason, as upstream does for some operations.
  */
 const readPath = ({ name, operation }: OperationRun, key: "path" | "from", isTerse = false): string => {

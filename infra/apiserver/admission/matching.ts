@@ -111,7 +111,9 @@ const matchObject = (selector: LabelSelector, { latest: { object, oldObject } }:
     return labels !== undefined && isSelected(selector, labels);
   });
 
-/** Returns undefined for kinds without metadata: the options of CONNECT requests. */
+/**
+ * Returns the labels of an object; undefined for kinds without metadata, which are the options of CONNECT requests.
+ */
 const getLabels = (object: unknown): Record<string, string> | undefined => {
   if (!isMap(object) || connections.has(String(object.kind))) return undefined;
   const { labels } = isMap(object.metadata) ? object.metadata : {};
@@ -130,7 +132,7 @@ const findInvocation = (
   { equivalents }: ImitatedServerFunctions,
 ): WebhookInvocation | undefined => {
   const { resource, kind } = attributes;
-  // `matchesRequest` doesn't read the fields of a request that Attributes lacks.
+  // The cast is safe: `matchesRequest` doesn't read the fields of AdmissionRequest that AdmissionAttributes lacks.
   if (hook.rules.some((rule) => matchesRequest(rule, attributes as AdmissionRequest))) return { resource, kind };
   if (hook.matchPolicy === "Exact") return undefined;
   const others = getCached(attributes, "others", () =>
@@ -227,7 +229,9 @@ const buildConditionRequest = (attributes: AdmissionAttributes, kind: GroupVersi
   return dropEmptyValues(members);
 };
 
-/** Drops empty values, which CEL in an API server doesn't see either. */
+/**
+ * Returns the members without empty texts and empty objects: in an API server, CEL sees such fields as absent, too.
+ */
 const dropEmptyValues = (members: object): Record<string, unknown> =>
   Object.fromEntries(
     Object.entries(members).filter(

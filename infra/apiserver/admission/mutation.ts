@@ -47,7 +47,7 @@ export const runMutatingWebhooks = async (
       const refusal = await runHook(run, hook, view, createSkippedTraceStep(hook, round, index), rounds);
       if (refusal) return { refusal, object: view.latest.object };
     }
-    // Each round starts and ends with the object in the request's version.
+    // The object is converted back: each round of mutating webhooks starts and ends in the request's version.
     if (view.as(run.attributes.kind) === undefined) {
       run.undecided.push(`it can't be said ${describeUnknownConversion(run.attributes, run.attributes.kind)}`);
       return { object: view.latest.object };

@@ -139,7 +139,7 @@ export const restoreUnwrittenFields = (
   return { ...rest, ...before, metadata: { ...metadata, ...(kept !== undefined && { labels: kept }) } };
 };
 
-/** The suffix of generated names, in place of the random suffix of an API server. */
+/** The fixed suffix that the imitated API server gives names from generateName; a real one draws a random suffix. */
 const suffix = "x7d4k";
 const longestPrefix = 58;
 

@@ -27,7 +27,10 @@ export type HookCallResult =
   | { body: unknown }
   /** The webhook call failed. The text is what a real API server shows after `failed to call webhook: `. */
   | { failure: string }
-  /** The hook wasn't called, as it might do harm or isn't an allowed host; it counts as allowing the request. */
+  /**
+   * The hook matched, but wasn't called: its call may have side effects, or its host isn't allowed. The request goes
+   * on.
+   */
   | { would: true }
   /** The hook's answer can't be determined, for the reason in this sentence. */
   | { unsupported: string };

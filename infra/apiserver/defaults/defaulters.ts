@@ -115,7 +115,10 @@ const otherDefaulters: Defaulters = {
 const generation = "deprecated.daemonset.template.generation";
 const rbac = "rbac.authorization.k8s.io";
 
-/** Absent fields become 0 in the API server's internal version if the type is not RollingUpdate. */
+/**
+ * Fills in maxUnavailable and maxSurge of an update strategy. Absent ones become 0 in the API server's internal
+ * version if the strategy's type is not RollingUpdate.
+ */
 const finishRolling = (strategy: JsonMap, usual: JsonMap): void => {
   const isRolling = strategy.type === "RollingUpdate";
   const filling = isRolling ? usual : { maxUnavailable: 0, maxSurge: 0 };
@@ -141,7 +144,8 @@ const finishService = (spec: JsonMap, status: JsonMap): void => {
 };
 
 /**
- * Defaults that depend on other fields, and effects of the API server's internal conversions, by type. Finishers run on
+ * Defaults that depend on other fields, and effects of the API server's internal conversions, by type. The defaulters
+ * run on
  * values without misfits, children first; members have the types of types.json.
  */
 export const defaultersByType: Defaulters = {

@@ -56,7 +56,7 @@ const finishContainer = (container: JsonMap): void => {
   container.terminationMessagePolicy ??= "File";
 };
 
-/** Returns IfNotPresent for a reference that can't be parsed. */
+/** Returns the default imagePullPolicy for an image; IfNotPresent if the image reference can't be parsed. */
 const choosePullPolicy = (reference: unknown): string => {
   const image = parseImage(String(reference ?? ""));
   return image && (image.tag ?? (image.digest ? "" : "latest")) === "latest" ? "Always" : "IfNotPresent";

@@ -90,7 +90,9 @@ const createMapDecoder = (element: TypeDecoder): TypeDecoder => {
   };
 };
 
-/** Types whose amounts of resources aren't rounded to thousandths. */
+/**
+ * The Kubernetes types whose resource quantities the API server doesn't round to thousandths when it decodes them.
+ */
 const exact = ["Overhead", "NodeAllocatableResourceClaimStatus"];
 
 const createStructDecoder = (name: string): TypeDecoder => {

@@ -193,7 +193,7 @@ const createUnaskedEvaluation = (
 export const createUndecidedEvaluation = (manifest: Manifest, object: unknown, sentence: string): ObjectEvaluation =>
   createUnaskedEvaluation(manifest, object, { verdict: "undecided", undecided: [sentence] });
 
-/** An object that the API server can't decode is refused before admission. */
+/** Builds the evaluation of an object that the API server can't decode: a denial before any webhook is called. */
 const createDecodeDenial = (
   manifest: Manifest,
   object: KubernetesObject,

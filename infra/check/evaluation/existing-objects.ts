@@ -141,7 +141,10 @@ const readReview = ({ apiVersion = "", kind, ...object }: KubernetesObject): Rec
   return { ...Object(resourceAttributes), user, groups, allowed, reason, evaluationError };
 };
 
-/** A field that is absent from the recorded review, or "*" in it, matches every value. */
+/**
+ * Reports whether a recorded access review answers an access question. A field that is absent from the recorded
+ * review, or "*" in it, matches every value.
+ */
 const matchesAccess = (review: RecordedAccess, access: AccessQuestion): boolean => {
   const { user, groups = [], allowed: _, reason: __, evaluationError: ___, ...question } = review;
   const isThem = user === undefined || user === access.user.username;

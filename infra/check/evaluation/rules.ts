@@ -38,7 +38,9 @@ export interface CallableRules {
   notes: string[];
 }
 
-/** No request is sent to this address: calls to it are handled in this process. */
+/**
+ * The address of the rules in a check's webhook configurations. Calls to this address are handled in this process.
+ */
 const here = "https://rules.postern.invalid";
 
 /**

@@ -9,7 +9,9 @@ import type { GroupVersionResource, KubernetesObject } from "#lib/review.ts";
 
 /** The admission policies and quotas of a cluster. It is known which requests they match, but not what they decide. */
 export interface UnevaluatedPolicyMatcher {
-  /** Entries that match every request that a policy matches. */
+  /**
+   * Webhook entries made from the cluster's admission policies: each matches every request that its policy matches.
+   */
   hooks: readonly DefaultedWebhookEntry[];
   /**
    * Returns a sentence for each of the cluster's admission policies and quotas that matches a request, because
@@ -203,7 +205,10 @@ const keepName = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): L
   };
 };
 
-/** Reports whether no policy sees a request: it is about a policy or a review object such as SubjectAccessReview. */
+/**
+ * Reports whether no ValidatingAdmissionPolicy or MutatingAdmissionPolicy is evaluated for a request, because it is
+ * about such a policy, its binding or a review object such as SubjectAccessReview.
+ */
 const isExempt = ({ resource: { group, resource } }: AdmissionAttributes): boolean =>
   group === policyGroup
     ? /^(validating|mutating)admissionpolic(ies|ybindings)$/.test(resource)

@@ -132,7 +132,10 @@ const toYamlEdit = (written: unknown, change: Patch[number], after: unknown): Ya
   return undefined;
 };
 
-/** Wraps a value in the maps that lead to it; a list on the way is taken whole from the changed object. */
+/**
+ * Returns a value inside new nested maps, one for each step of its path; a list on the path is taken whole from the
+ * changed object.
+ */
 const nestValue = ([step, ...rest]: readonly string[], value: unknown, changed: unknown): unknown => {
   if (step === undefined) return value;
   if (Array.isArray(changed)) return changed;

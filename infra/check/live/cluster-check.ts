@@ -127,7 +127,7 @@ export const openClusterCheck = async (
   };
 };
 
-/** Lists a resource page by page; in all namespaces if `namespaces` is empty. */
+/** A function that lists the objects of a resource page by page; in all namespaces if `namespaces` is empty. */
 type ListPages = (resource: DiscoveredResource, namespaces: readonly string[]) => ReturnType<typeof readListPages>;
 
 /** Returns the groups and versions that a hook may match but whose kinds can't be read. */
@@ -194,7 +194,7 @@ const createKindEvaluator =
 
 const checkNamespace = async (name: string, read: ApiGet, describeAnswer: FailureFormatter): Promise<void> => {
   const answer = await read(`/api/v1/namespaces/${encodeURIComponent(name)}`);
-  // A user without the right to read the namespace may have the right to read its objects.
+  // A 403 is no fault: a user without the right to read the Namespace may have the right to read the objects in it.
   if ("status" in answer && [200, 403].includes(answer.status)) return;
   throw new Complaint(`--namespace ${name}: ${describeAnswer(answer)}`, "status" in answer ? 2 : 3);
 };
@@ -235,7 +235,7 @@ export const readUnevaluatedPolicies = async (
   for (const resource of resources) {
     const { kind } = resource.kind;
     const apiVersion = joinApiVersion(resource.kind);
-    // Discovery lists the preferred version of a kind first.
+    // Each policy kind is read in one version only: the first, because discovery lists the preferred version first.
     if (!isUnevaluatedByCheck({ apiVersion, kind }) || seen.has(kind)) continue;
     seen.add(kind);
     for await (const page of list(resource))

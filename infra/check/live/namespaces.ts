@@ -50,7 +50,8 @@ export const openNamespaceCache = (read: ApiGet, describe: FailureFormatter): Ca
     find: ({ group, resource }, name) => (group === "" && resource === "namespaces" ? known.get(name) : undefined),
     put: ({ group, resource }, object) => {
       const name = object.metadata?.name;
-      // Keeps a Namespace only if none of this name was read, for instance because that failed.
+      // Caches a Namespace that the check evaluated only if the cluster's own wasn't read, for instance after a
+      // failed read.
       if (group === "" && resource === "namespaces" && name && !known.has(name)) keep(name, object);
     },
     remove: () => {},

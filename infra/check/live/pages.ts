@@ -37,7 +37,9 @@ export const readListPages = async function* (
    */
   let [last, skipped] = ["", ""];
   let isInOrder = true;
-  /** The first key of each page: if one comes again, the list would never end. */
+  /**
+   * The key of each page's first object. If a later page begins with such a key, reading stops: it would never end.
+   */
   const beginnings = new Set<string>();
   for (let inVain = 0; inVain <= mostInVain; ) {
     const answer = await read(`${path}?${buildPageQuery(limit, next, selection)}`);

@@ -115,14 +115,17 @@ const replacePlace = (evaluation: ObjectEvaluation, uid: unknown): ObjectEvaluat
   return { ...evaluation, checked: { ...checked, ...identity, denials: unplaced } };
 };
 
-/** Hides the values of a Secret in all reports; the difference hides them itself. */
+/**
+ * Returns an evaluation in which a Secret's values are hidden, for all reports. (Diffs of objects hide values
+ * themselves.)
+ */
 const redactSecret = (evaluation: ObjectEvaluation): ObjectEvaluation => {
   const { checked, steps, before, after } = evaluation;
   if (checked.kind !== "Secret") return evaluation;
   const redactOperation = (operation: object): object =>
     "value" in operation ? { ...operation, value: "redacted" } : operation;
   const redact = openRedaction();
-  // kubectl apply keeps a copy of the values in an annotation.
+  // kubectl apply keeps a copy of the Secret's values in an annotation, so annotations are redacted, too.
   const redactMetadata = (object: unknown) =>
     isMap(object) ? { ...object, metadata: redact(object.metadata) } : object;
   return {

@@ -61,7 +61,7 @@ const findFiles = async (path: string, faults: ManifestFault[], root?: string): 
   if (found) return [{ name: normalize(path), folder: root ?? dirname(path), isChosen: true }];
   const matched = /[*?[{]/.test(path) ? globSync(path).sort() : [];
   if (matched.length === 0) throw new Complaint(describeMissingPath(path));
-  // The given folder is the part before the first wildcard, not a link that the pattern matches.
+  // The folder of a pattern's files is the pattern's part before the first wildcard, not a matched folder.
   const folder = dirname(path.slice(0, path.search(/[*?[{]/)).concat("x"));
   return (await Promise.all(matched.map((match) => findFiles(match, faults, folder)))).flat();
 };
@@ -96,7 +96,10 @@ const listFiles = async (folder: string, faults: ManifestFault[]): Promise<strin
   return found;
 };
 
-/** A device or a pipe, such as `<(kustomize build)`, doesn't report its size. */
+/**
+ * Reads a file if it isn't too large. A device or a pipe, such as `<(kustomize build)`, doesn't report its size and
+ * is read as a stream.
+ */
 const readContents = async (name: string): Promise<Buffer> => {
   const found = await stat(name);
   if (!found.isFile()) return readStream(createReadStream(name));

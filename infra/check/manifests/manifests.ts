@@ -20,7 +20,7 @@ export interface Manifest {
   source: ManifestSourceText;
   /** The index of the document in its file. */
   document: number;
-  /** The path to an item of a List; otherwise empty. */
+  /** The object's path in its document if it is an item of a List, such as `items[2]`; otherwise empty. */
   path: FieldPath;
   line: number;
   object: Record<string, unknown>;
@@ -106,7 +106,7 @@ const describeError = (error: unknown) => {
 };
 
 const plainSentences: [RegExp, string][] = [
-  // The stack overflows because the text is deep, not because it is large.
+  // A stack overflow means that the text is nested too deeply, not that it is too large.
   [/^Maximum call stack size exceeded$/, "it is nested too deeply"],
   [/^Converting circular structure to JSON/, "an alias stands within what it leads to"],
   [/^With stringKeys, all keys must be strings$/, "a key must be a text, neither a map nor a list"],

@@ -28,7 +28,7 @@ export const readPlainYaml = (text: string, readWord: WordReader): YamlDocumentW
       const { isMarked, value, contentLine, cursor } = readDocument(text, from, line, readWord);
       const isFirst = pieces.length === 0 && !isMarked;
       const piece = { value, from, to: cursor.at, firstLine: line, line: contentLine };
-      // The text before the first marker has only comments, and is no document.
+      // The text before the first `---` is no YAML document if it has only comments.
       if (!isFirst || piece.value !== null) pieces.push(piece);
       if (piece.to === text.length) return pieces;
       from = piece.to;
@@ -185,7 +185,10 @@ const readScalar = ({ readWord }: Cursor, word: string): unknown => {
   return mayBeMore.test(word) ? readWord(word) : word;
 };
 
-/** Reads a value on the line of its key or dash. `above` is the indentation of the map or list that contains it. */
+/**
+ * Reads a YAML value that begins on its key's or dash's line. `above` is the indentation of the map or list around
+ * it.
+ */
 const readInline = (cursor: Cursor, place: number, above: number): unknown => {
   const first = cursor.text.charAt(place);
   if (first === "|") return readLiteral(cursor, place, above);
@@ -235,7 +238,7 @@ const readLiteral = (cursor: Cursor, place: number, above: number): string => {
   return `${lines.join("\n")}${chomping === "-" ? "" : "\n"}`;
 };
 
-/** Reads a value on the line of its key or dash, or on the lines below it. */
+/** Reads a YAML value, which is on the line of its key or dash or on the lines below. */
 const readValue = (cursor: Cursor, place: number, above: number, isInMap: boolean): unknown => {
   const { text } = cursor;
   let begin = place;

@@ -103,7 +103,7 @@ const computeDifference = ({ checked, steps, before, after }: ObjectEvaluation):
     (step, index): ObjectAfterRule => ({ rule: checked.changes[index]?.rule ?? step.hook, after: step.after }),
   );
   const isOneVersion = stages.every((stage) => getOwn(stage.after, "apiVersion") === getOwn(before, "apiVersion"));
-  // Changes to another API version can't be attributed to lines of this one.
+  // A rule that got the object in another API version changed other lines, so each changed line names all rules.
   const all = [...new Set(stages.map(({ rule }) => rule))].join(", ");
   return computeHunks(before, isOneVersion ? stages : [{ rule: all, after }]);
 };

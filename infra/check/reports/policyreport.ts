@@ -34,7 +34,7 @@ interface Part {
   reports: number;
 }
 
-/** The group and version of reports. Both have the same members. */
+/** The API group and version in which policy reports are written. Reports of both groups have the same members. */
 export type PolicyReportVersion = "openreports.io/v1alpha1" | "wgpolicyk8s.io/v1alpha2";
 
 /** The kind of a report on one namespace, and the kind of a report on cluster-scoped objects. */

@@ -74,7 +74,7 @@ export const toRepositoryPath = (file: string | undefined, root = getRootFolder(
   return (isOutside ? resolve(file) : path).replaceAll(sep, "/");
 };
 
-/** Takes a path from `toRepositoryPath`. */
+/** Returns a file's URI for SARIF and other reports; `path` is a result of `toRepositoryPath`. */
 export const toReportUri = (path: string): { uri: string; isRelative: boolean } => {
   if (isAbsolute(path)) return { uri: pathToFileURL(path).href, isRelative: false };
   // Escaping includes colons: a first segment with a colon would read as a scheme.

@@ -93,7 +93,8 @@ export const createNeededObjects = async (
     // A namespace that the case doesn't list is deleted if the case's rule reads namespaces; else it is created.
     if (said === undefined && reads("namespaces")) await deleteWithFinalizers(`${namespaces}/${home}`, () => admin);
     else await ensureNamespace(admin, home, said);
-    // A case of a rule that reads accounts lists the existing ones; pods of other cases need this account.
+    // The account `default` is created, because pods need it; but not if the rule reads ServiceAccounts: then only
+    // those exist that the case lists.
     const account = { path: `${namespaces}/${home}/serviceaccounts`, body: { metadata: { name: "default" } } };
     if (!reads("serviceaccounts")) await admin({ method: "POST", ...account });
     if (isTerminating(said)) await admin({ method: "DELETE", path: `${namespaces}/${home}` });

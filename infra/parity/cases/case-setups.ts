@@ -38,7 +38,10 @@ export interface RuleCases {
   cases: Case[];
 }
 
-/** A set of rules and their settings, registered as webhooks that are called only for requests with its name. */
+/**
+ * Rules with settings that cases need, registered as webhooks that are called only for requests that carry the
+ * setup's name.
+ */
 export interface CaseSetup {
   name: string;
   rules: Record<string, object>;
@@ -104,7 +107,7 @@ const deleteAuthorizer = (listed: CatalogueRule): CatalogueRule => {
   return { ...listed, rule };
 };
 
-/** Serves the setups of cases to an API server. */
+/** A webhook server for an API server: calls to it evaluate the rules of the setups of cases. */
 export interface CaseSetupServer {
   caseServer: ObservedServer;
   /** Registers the webhooks of these setups only. With those of all setups, hundreds would match each request. */

@@ -61,7 +61,7 @@ export interface CaseDifference {
 
 /** Running API servers, to which the cases of rules can be sent. */
 export interface CaseChecker {
-  /** The API server without the plugins. */
+  /** A client with all rights of the API server without the plugins, which calls the rules instead. */
   admin: ClusterClient;
   /** Sends cases of a rule. Their settings must be among those of the cases that the servers were opened with. */
   check(listed: CatalogueRule, cases: Case[]): Promise<ServerCaseResults>;
@@ -178,7 +178,7 @@ const readOutcomes = async ({ name, phases }: CatalogueRule): Promise<Case[]> =>
   return parseCases(text, `outcomes/${name}.yaml`, phases).flatMap((entry) => {
     const { validate, oldObject } = entry;
     if (!validate || oldObject || validate.metadata?.generateName) return [entry];
-    // The label makes the update differ from the old object.
+    // The added label makes the new object of the update differ from the old object.
     const update = { ...validate, metadata: { ...validate.metadata, labels: { app: "a" } } };
     return [entry, { ...entry, name: `an update of ${entry.name}`, oldObject: validate, validate: update }];
   });

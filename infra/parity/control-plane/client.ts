@@ -69,7 +69,7 @@ const parseBody = (text: string): Record<string, unknown> => {
   }
 };
 
-/** Returns the path of the collection that an object belongs to, by its kind, apiVersion and namespace. */
+/** Returns the URL path of an object's collection, such as `/api/v1/namespaces/shop/pods`. */
 export const getCollectionPath = ({ apiVersion = "v1", kind = "", metadata }: KubernetesObject): string => {
   const namespace = metadata?.namespace;
   return [toApiPath(apiVersion), ...(namespace === undefined ? [] : ["namespaces", namespace]), toPlural(kind)].join(

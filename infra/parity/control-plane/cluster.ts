@@ -21,7 +21,7 @@ export interface TestClusterOptions {
   store?: string;
   /** Whether RBAC decides what users may do. Without it every user has every right. */
   rbac?: boolean;
-  /** Further users with their groups. */
+  /** The users of the test cluster beside its admin: each user's name with the names of its groups. */
   users?: Record<string, string[]>;
 }
 
@@ -164,7 +164,9 @@ export const bootClusters = async (
   throw failed.reason;
 };
 
-/** Starts a server that collects garbage rarely: it boots a fifth faster, with a hundred megabytes more. */
+/**
+ * Starts etcd or kube-apiserver with rare garbage collection: it boots a fifth faster, and uses 100 MB more memory.
+ */
 const startServer = (program: string, args: string[]) => startProgram(program, args, { GOGC: "400" });
 
 /**

@@ -11,7 +11,7 @@ export const cacheFolder = join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".
 /** A program in Go that is built once, with the go.mod and go.sum in its folder. */
 export interface GoProgram {
   sources: string;
-  /** The module that gives the program its version, and the program's name in the cache. */
+  /** The Go module whose version in go.mod is the program's version. `name` is the program's name in the cache. */
   module: string;
   name: string;
   /** The files that a Go program's build leaves in the cache; the first one is the program. */

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:net";
 
-/** A program that runs beside this process, and never longer. */
+/** A child program, such as etcd, that runs beside this process and is killed when this process ends. */
 export interface RunningProgram {
   stop(): Promise<void>;
   /** Returns the program's last output, which has the reason if it failed. */

@@ -685,7 +685,7 @@ const buildSubresources = (
 
 /**
  * Returns generators of objects and edits. A pod has so many parts that hardly any pod would be valid if each part were
- * sometimes invalid. So either all parts are valid, or (`odd`) many are not.
+ * sometimes invalid. So either all parts are valid, or (`mayBeInvalid`) many are not.
  */
 export const createObjectGenerators = (mayBeInvalid: boolean) => {
   const odds: Odds = {

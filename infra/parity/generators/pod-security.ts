@@ -127,7 +127,7 @@ const spec = fc
     ),
   )
   .map(([spec, more]): JsonMap => ({ ...spec, ...more }));
-/** Hardly any field of a Windows pod may be set. */
+/** Generates specs of Windows pods. Few security fields are generated, because the API server allows hardly any. */
 const onWindows = pickOne<JsonMap>(
   ...[{}, { runAsNonRoot: true }, { runAsNonRoot: false }, { windowsOptions: { hostProcess: true } }],
 ).map((context): JsonMap => {

@@ -24,7 +24,7 @@ export const buildEditStep = (edits: Arbitrary<FieldEdit[]>, subresource?: strin
         ? { ...asked, ...place, verb: "replace", edits }
         : { ...asked, ...place, verb: "patch", type: how, body: toPatch(how, edits) };
     });
-/** Turns an arbitrary edit into an arbitrary list with just this edit. */
+/** Turns a generator of one edit (an Arbitrary of fast-check) into a generator of lists with one edit. */
 export const wrapEdit = (edit: Arbitrary<FieldEdit>) => edit.map((one) => [one]);
 export const combineEdits = (...edits: Arbitrary<FieldEdit>[]) => fc.tuple(...edits);
 /** Generates a step that changes a label of the sequence's object. */

@@ -30,7 +30,7 @@ import {
 } from "./steps.ts";
 import { runtimeClassNames } from "./surroundings.ts";
 
-// Planned sequences: mostly valid, and about the fields that a plugin reads.
+// Generates planned sequences of requests for each plugin: mostly valid, and about the fields that the plugin reads.
 
 const generators = createObjectGenerators(false);
 

@@ -62,7 +62,7 @@ const buildChange = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<Se
           return { ...asked, verb: "patch", subresource, type, body: toPatch(type, [edit]) };
         }),
       },
-      // A Scale is another kind of object and is never applied.
+      // The scale subresource gets no server-side apply, because its object is of another kind (Scale).
       ...(subresource === "scale"
         ? []
         : [

@@ -14,13 +14,15 @@ export interface FieldEdit {
 export type SequenceRequest = {
   user: RequestUser;
   dryRun: boolean;
-} /** `into` names the collection that gets the POST, if it isn't the kind's own. */ & (
+} /**
+ * In a create step, `into` is the resource whose URL gets the POST, for instance `bindings`. Default: the kind's own.
+ */ & (
   | { verb: "create"; subresource?: string; into?: string; body: JsonMap }
   /** Reads the stored object, and sends it back by PUT with these edits. */
   | { verb: "replace"; subresource?: string; edits: FieldEdit[] }
   | { verb: "patch"; subresource?: string; type: "json" | "merge" | "strategic-merge"; body: unknown }
   | { verb: "apply"; subresource?: string; manager: string; force: boolean; body: JsonMap }
-  /** A deletion at once, or with the object's grace period. */
+  /** Deletes the stored object: at once, or (`graceful`) with the object's grace period. */
   | { verb: "delete"; graceful: boolean }
   | { verb: "deletecollection" }
   /** A step that reads the sequence's Namespace by GET. */

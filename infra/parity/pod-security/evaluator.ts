@@ -18,7 +18,7 @@ export interface UpstreamPodSecurityTestPod {
   pod: Pod;
 }
 
-/** The violations of a level by a pod, from version `since` on. */
+/** The verdict of kube-apiserver's Pod Security evaluator on a pod for one level, from Kubernetes 1.`since` on. */
 export interface UpstreamPodSecurityVerdict {
   since: number;
   allowed: boolean;
@@ -35,7 +35,7 @@ export interface UpstreamPodSecurityVerdicts {
   latest: Record<"baseline" | "restricted", UpstreamPodSecurityVerdict>;
 }
 
-/** Upstream's evaluator, and upstream's test pods, which are part of the module. */
+/** A Go program with kube-apiserver's Pod Security evaluator, and a file with the test pods of the same Go module. */
 const evaluator: GoProgram = {
   sources: fileURLToPath(new URL("./", import.meta.url)),
   module: "pod-security-admission",
@@ -53,7 +53,9 @@ const evaluator: GoProgram = {
   },
 };
 
-/** Returns the evaluator if it was built before. */
+/**
+ * Returns the Go program with kube-apiserver's Pod Security evaluator if it was built before; otherwise undefined.
+ */
 export const findPodSecurityEvaluator = () => findGoProgram(evaluator);
 
 /** Returns upstream's test pods for Pod Security: for each level and version some that pass and some that fail. */

@@ -50,7 +50,7 @@ const joinFaults = (value: string, faults: string[]) =>
 
 const checkLabelValue: ValueCheck = checkTextWith(findLabelValueFault);
 
-/** A value with placeholders can be checked only after they are filled. */
+/** Checks a label value of a policy. A value with `{{` placeholders is only checked to be a text. */
 const checkFilledValue: ValueCheck = (value, at, faults) =>
   (typeof value === "string" && value.includes("{{") ? checkText : checkLabelValue)(value, at, faults);
 

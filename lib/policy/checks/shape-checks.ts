@@ -94,7 +94,10 @@ export const checkEachMapValue =
 export const checkTexts: ValueCheck = checkEach(checkText);
 export const checkTextMap: ValueCheck = checkEachMapValue(checkText);
 
-/** Checks fields of a map against each other, once each is valid alone; `addFault` takes the field at fault. */
+/**
+ * A function that checks fields of a map against each other, once each is valid alone; it reports a fault of a field
+ * to `blame`.
+ */
 export type CrossFieldCheck<T> = (value: T, blame: (field: string, sentence: string) => void, at: string) => void;
 
 const createFieldCheck = <T>(

@@ -118,7 +118,10 @@ const warnOfOverrideRule = (
 
 const isMetadataType = (type: string) => type === "annotations" || type === "labels";
 
-/** Warns of values that the API server refuses, so that every request with this template fails. */
+/**
+ * Warns of values in a policy's template that the API server refuses: every request to which the policy applies would
+ * fail.
+ */
 const warnOfTemplate = (
   { type, path = "", value, tolerations = [] }: OverrideTemplate,
   at: string,

@@ -11,7 +11,7 @@ import {
 import type { OverrideTemplate } from "../types.ts";
 import { prependMissingElements } from "./pod-spec.ts";
 
-/** The field for the required terms of an affinity. */
+/** The name of the field with the required terms of nodeAffinity, podAffinity or podAntiAffinity. */
 export const requiredTermsField = "requiredDuringSchedulingIgnoredDuringExecution";
 const preferredTerms = "preferredDuringSchedulingIgnoredDuringExecution";
 

@@ -24,7 +24,7 @@ interface FieldChange {
 }
 
 /**
- * Applies overriders in place and reports whether anything changed. As upstream, computes each from the object as it
+ * Applies origin overriders in place and reports any change. Like kinitiras, computes each from the object as it
  * was before the first: if two overriders set the same field, the last one wins.
  */
 export const applyOriginOverriders = (object: KubernetesObject, origins: readonly OriginOverrider[]): boolean => {
@@ -47,7 +47,7 @@ const computeChange = (object: KubernetesObject, origin: OriginOverrider): Field
   if (!Object.hasOwn(computations, type))
     throw new Error(`type must be one of ${Object.keys(computations).join(", ")}`);
   const isReplaced = allowsOnlyReplaceOperation(type);
-  // Types that support only replace may leave the operation out.
+  // An origin overrider whose type supports only `replace` may leave out `operation`.
   const operation = origin.operation ?? (isReplaced || origin.replace === true ? "replace" : undefined);
   if (operation !== "replace" && (isReplaced || (operation !== "add" && operation !== "remove")))
     throw new Error("unsupported operator type error");

@@ -135,7 +135,9 @@ export const parseTemplateQuantity = (value: unknown, field: string): Quantity =
   return quantity;
 };
 
-/** Multiplies a quantity by a factor, in units of `unit` billionths, rounded half away from zero. */
+/**
+ * Multiplies a quantity by a factor. The result is in units of `unitNanos` billionths, rounded half away from zero.
+ */
 export const multiplyRounded = (
   { nanos }: Quantity,
   { numerator, denominator }: ExactFraction,

@@ -40,7 +40,7 @@ export interface HttpCredential {
 export interface PolicyHttpSettings {
   /** The only hosts that policies may ask, such as `api.example.com`, `api.example.com:8443`, `*.example.com`. */
   hosts: readonly string[];
-  /** PEM; trusted in addition to Node's root certificates. */
+  /** CA certificates in PEM that policies' requests trust in addition to Node's root certificates. */
   ca: string;
   /** Addresses that references may call although they are not public: `10.0.0.0/8`. */
   addresses: readonly string[];
@@ -71,7 +71,7 @@ export const createPolicyHttpCapabilities = (
     const address = getUrlIpAddress(url);
     if (address !== undefined && !isAdmitted(address))
       throw new Error(`${url.host} must not be called: http.addresses doesn't list it, and it is not a public address`);
-    // A pooled connection may lead to an address that was not checked.
+    // Each request opens its own connection: a pooled one may lead to an IP address that was not checked.
     const connect = { agent: false, lookup, ...(url.protocol === "https:" && { secureContext: openContext() }) };
     return ask({ most: maximumBytes.answer, ...request, url: url.href, connect }).catch((error: Error) => {
       throw new Error(error.message, { cause: error });
@@ -224,7 +224,10 @@ const parseJsonObject = (answer: HttpsResponse, { host }: URL): Record<string, u
   return content;
 };
 
-/** Writes header names as Go does. Leaves out those of the transfer, which Go doesn't expose. */
+/**
+ * Returns response headers with names as Go writes them, such as `Content-Type`. Leaves out transfer-encoding and
+ * trailer, which Go hides.
+ */
 const toGoHeaders = (headers: NodeJS.Dict<string[]> = {}): Record<string, string[]> =>
   Object.fromEntries(
     Object.entries(headers)

@@ -169,7 +169,10 @@ _ordered: {
 	][0]
 }`;
 
-/** Renders a test of `valueProcess`. A constant value is calculated here, any other by the rendered CUE. */
+/**
+ * Renders the test of a condition with `valueProcess` as CUE. A constant value is calculated while rendering; any
+ * other value is calculated by the rendered CUE.
+ */
 const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: ConstantValue): RenderedTest => {
   const { operation, operationWith = "" } = valueProcess ?? {};
   const operand = parsePercentage(operationWith);

@@ -52,7 +52,7 @@ const renderPatches = (type: string, operations: readonly string[], clauses = ""
 const renderRemoval = (type: string, key: string) =>
   `patches: ${renderCueList([renderCuePatchOperation("remove", renderPath(type, key), undefined, `if ${renderCuePath(type, [key])} != _|_`)])}`;
 
-/** Renders a path as a JSON literal, so that nothing in the key is code. */
+/** Renders the JSON Patch path of a label or annotation as a CUE literal, so that nothing in its key becomes code. */
 const renderPath = (type: string, key: string) => renderCueLiteral(`/metadata/${type}/${escapeStep(key)}`);
 
 const getKey = ({ path }: OverrideTemplate): string => unescapeStep(path ?? "");

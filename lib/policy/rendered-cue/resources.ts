@@ -23,7 +23,10 @@ import {
 
 const resourcesPath = ["containers", "0", "resources"];
 
-/** Returns the path of a resource in CUE. The name is escaped as in JSON, so that nothing in it becomes code. */
+/**
+ * Renders the JSON Patch path of a container's resource, such as `limits/cpu`, as CUE. The resource's name is escaped
+ * as in JSON, so that nothing in it becomes code.
+ */
 const renderPath = (list: string, name: string) =>
   renderPodTemplatePointer(...resourcesPath, list, renderCueLiteral(escapeStep(name)).slice(1, -1));
 

@@ -20,7 +20,7 @@ const environment = new Environment({
   compilePattern(source)?.test(text),
 );
 
-/** The API server's limit for the cost of one expression. */
+/** The API server's cost limit for one CEL expression, in the API server's cost units. */
 const mostCost = 1_000_000;
 
 const compiled = new Map<string, CompiledCondition>();

@@ -86,7 +86,7 @@ export const renameMethod = (node: CelNode, from: string, to: string): void => {
 
 const listChildren = ({ args }: CelNode): CelNode[] => [args].flat(3).filter(isNode);
 
-/** Methods whose cost grows with the length of a text. */
+/** The CEL methods whose evaluation cost grows with the length of a text. */
 const perText = new Set(["contains", "matches", "split", "join", "startsWith", "endsWith"]);
 
 /** Returns a check whether a CEL expression's cost stays within a budget for any objects of the given sizes. */
@@ -125,7 +125,10 @@ const combineSizes = (sizes: readonly CelValueSizes[]): Sizes => {
 
 type Cost = (sizes: Sizes) => number;
 
-/** Returns an upper bound for the cost of a node by the API server's count. */
+/**
+ * Returns a function that computes an upper bound of a CEL syntax node's cost, as the API server counts cost, from
+ * the sizes of the values.
+ */
 const estimateCost = (node: CelNode): Cost => {
   const { op, args } = node;
   if (op !== "rcall") {
@@ -151,7 +154,10 @@ const sumOf = (costs: readonly Cost[]): Cost => {
   return (sizes) => costs.reduce((sum, cost) => sum + cost(sizes), 0);
 };
 
-/** Returns an upper bound for the number of elements that a loop or `in` goes through. */
+/**
+ * Returns a function that computes, from the sizes of the values, the most elements that a CEL loop or `in` goes
+ * through.
+ */
 const getRangeLength = (node: CelNode): Cost => {
   const names = listMemberNames(node);
   const listed = countListElements(node);

@@ -6,7 +6,7 @@ export interface CelValueSizes {
   longestText: number;
   /** True if JavaScript holds every number in the object exactly. */
   isExact: boolean;
-  /** Returns the length of the longest list or map under a member name. */
+  /** Returns the length of the longest list or map that any member of this name has, at any depth of the object. */
   lengthOf(name: string): number;
 }
 
