@@ -9,8 +9,8 @@ process.env.NODE_COMPILE_CACHE ||= fileURLToPath(new URL("../node_modules/.cache
 const command = new URL("main.ts", import.meta.url);
 if (findLambdaNode() === execPath) {
   module.enableCompileCache?.(process.env.NODE_COMPILE_CACHE);
-  const { main } = await import(command.href);
-  await main(argv.slice(2));
+  const { runCommandLine } = await import(command.href);
+  await runCommandLine(argv.slice(2));
 } else {
   // The IPC channel shows the child process when this process is killed.
   runNode([fileURLToPath(command), ...argv.slice(2)], ["inherit", "inherit", "inherit", "ipc"]);
