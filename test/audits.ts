@@ -8,16 +8,16 @@ import type { CheckSummary } from "../infra/check/reports/report.ts";
 
 const program = fileURLToPath(new URL("../infra/postern.js", import.meta.url));
 
-/** How a run ended. */
+/** The exit code, the output and the memory of a command. */
 export interface AuditOutput {
   code: number | null;
   stdout: string;
   stderr: string;
-  /** The most memory it had, in MiB, where the system says. */
+  /** The peak of its memory in MiB; 0 on systems without /proc. */
   peak: number;
 }
 
-/** `npx postern check --live …` in a folder, to its end. */
+/** Runs `npx postern check --live …` in a folder until it ends. */
 export const runAudit = async (
   folder: string,
   words: string[],
@@ -62,6 +62,6 @@ export const runJsonAudit = async (folder: string, words: string[]): Promise<Aud
   return { ...ended, ...JSON.parse(ended.stdout) };
 };
 
-/** A postern.yaml with these rules, and one cluster by the kubeconfig beside it. */
+/** Prints a postern.yaml with these rules, and one cluster of the kubeconfig beside it. */
 export const printConfig = (rules: string) =>
   `rules:\n${rules}clusters:\n  c: { connect: { kubeconfig: kubeconfig } }\n`;

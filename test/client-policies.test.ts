@@ -24,8 +24,8 @@ const createCapabilities = ({ cluster = [], http = [] }: PolicyCase): Capabiliti
   return { ...createRecordedCluster({ objects }), http: answer, https: answer };
 };
 
-/** A case without a namespace in its object: the API server adds it before admission, and so does a guard. */
-const unheardOf = new Set(["ns-from-request"]);
+/** Cases with an object that lacks its namespace. The API server and a guard add the namespace before admission. */
+const excludedCases = new Set(["ns-from-request"]);
 
 const sendCase = async (policyCase: PolicyCase) => {
   const { operation, object, oldObject = object, policies, requestNamespace } = policyCase;
@@ -49,7 +49,7 @@ describe("policies in a guard", () => {
 
   for (const policyCase of policyCases) {
     const { id, operation, expect, object } = policyCase;
-    if (operation === "CONNECT" || expect.policy === "rejected" || unheardOf.has(id)) continue;
+    if (operation === "CONNECT" || expect.policy === "rejected" || excludedCases.has(id)) continue;
     it(`give the measured result: ${id}`, async () => {
       const { response, writes, text } = await sendCase(policyCase);
       if (expect.error) {

@@ -10,7 +10,7 @@ import type { KubernetesObject } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { createRecorder, failedPatchStatus } from "./client/recorder.ts";
 
-// Single requests: what a guard sends, and what the program gets.
+// Tests single requests: what a guard sends to the API server, and what the program receives.
 const server = "https://cluster.example:6443";
 const collectionUrl = `${server}/api/v1/namespaces/a/configmaps`;
 const objectUrl = `${collectionUrl}/one`;
@@ -418,7 +418,7 @@ interface TextBody {
 }
 const textBodies: TextBody[] = parse(readFileSync(new URL("client/refused-bodies.yaml", import.meta.url), "utf8"));
 
-describe("a write that can't be evaluated", () => {
+describe("a write that a guard can't evaluate", () => {
   const refused: [string, number, string, RequestInit][] = [
     ...textBodies.map(({ name, code, message, type, encoding, body }): (typeof refused)[number] => {
       const headers = { ...(type && { "content-type": type }), ...(encoding && { "content-encoding": encoding }) };
@@ -442,7 +442,7 @@ describe("a write that can't be evaluated", () => {
       assert.ok(status.message.includes(message), status.message);
       assert.deepEqual(arrivals, []);
     });
-  it("is a write to an incomplete URL, which only its sender can complete", async () => {
+  it("is a write to a relative URL, because only fetch knows its base", async () => {
     const { send, arrivals } = createRecorder();
     for (const options of [both, { ...both, server }])
       for (const address of ["/api/v1/namespaces/a/configmaps", "api/v1/namespaces/a/configmaps"]) {
@@ -460,7 +460,7 @@ describe("a write that can't be evaluated", () => {
     await guard(recordInput, both)("/elsewhere", { method: "POST", body: "x" });
     assert.deepEqual(asked, ["/elsewhere"]);
   });
-  it("is not an object with unusual keys, each once", async () => {
+  it("is not an object with unusual keys", async () => {
     await fc.assert(
       fc.asyncProperty(fc.dictionary(fc.string(), fc.jsonValue()), fc.nat(2), async (data, indent) => {
         const body = JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", other: data }, undefined, indent);
@@ -486,7 +486,7 @@ describe("a write that can't be evaluated", () => {
       /is not JSON; rules evaluate application\/apply-patch\+yaml only as JSON/,
     );
   });
-  it("gets a response, whatever its bytes are", async () => {
+  it("gets a response for any bytes", async () => {
     const text = fc.oneof(
       fc.json(),
       fc.string(),
@@ -511,7 +511,7 @@ describe("a write that can't be evaluated", () => {
     const { writes } = await write(`${server}/api/v1/namespaces/a/secrets`, init);
     assert.equal(writes()[0]?.text, "kind: Secret");
   });
-  it("is not an object with keys that prototypes have", async () => {
+  it("is not an object with keys named as members of prototypes", async () => {
     const body =
       '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"__proto__":"p","constructor":"c","a":"1"}}';
     const { writes } = await write(collectionUrl, { ...jsonPost, body });
@@ -543,8 +543,8 @@ describe("a guard", () => {
       { rules: { r: { rule: { ...forbids, authorizedBy: { a: "true" } } } } },
       /^r uses the cluster's authorizer/,
     ],
-    ["a policy that is wrong", { policies: [{ kind: "Nothing" } as never] }, /^policies: Nothing without a name/],
-    ["an address that is none", { ...both, server: "cluster" }, /^server must be a URL/],
+    ["an invalid policy", { policies: [{ kind: "Nothing" } as never] }, /^policies: Nothing without a name/],
+    ["an invalid address", { ...both, server: "cluster" }, /^server must be a URL/],
   ];
   for (const [name, options, sentence] of wrong)
     it(`isn't created with ${name}`, () =>

@@ -65,7 +65,7 @@ const addNamespace = (object: KubernetesObject, { namespace, resource }: Admissi
 const normalizeNames = (object: unknown): unknown =>
   JSON.parse(JSON.stringify(object).replace(/"kube-api-access-\w+"/g, '"kube-api-access"'));
 
-/** Removes the selectors: a case is about a request that reaches the rule. */
+/** Removes the selectors, because a case is a request that reaches the rule. */
 const deleteSelectors = <R extends object>(rule: R) => {
   const { namespaceSelector: _, objectSelector: __, ...rest }: R & Partial<Pick<Rule, Selectors>> = rule;
   return rest;
@@ -87,7 +87,7 @@ const sendCase = async (listed: CatalogueRule, entry: Case) => {
     server,
     rules: {
       [listed.name]: {
-        // A case is about one phase. The timeout allows for a busy machine.
+        // A case tests one phase. The timeout is long enough for a busy machine.
         rule: { ...bare, timeoutSeconds: 60, ...(variants && { variants }), [phase]: rule[phase] },
         ...(entry.settings && { settings: entry.settings }),
         ...(entry.variant && { variant: entry.variant }),

@@ -13,14 +13,14 @@ const pages = new Map(
     readFileSync(join(root, page), "utf8").replace(/^```[\s\S]*?^```$/gm, ""),
   ]),
 );
-/** The changelog names files as they were at the time. */
+/** All pages but the changelog, which names files of older versions. */
 const present = [...pages].filter(([page]) => page !== "CHANGELOG.md");
 
-/** Folders that a page asks its reader to create, and placeholders. */
+/** Folders that readers of a page create, and placeholders. */
 const examples = /^functions\/require-owner-label\b|\/(?:RULE|VERB)\b/;
 const doesExist = (path: string): boolean => examples.test(path) || globSync(path, { cwd: root }).length > 0;
 
-/** The anchors that GitHub gives to a page's headings. */
+/** Returns the anchors that GitHub makes of a page's headings. */
 const listAnchors = (page: string): string[] =>
   [...(pages.get(page) ?? "").matchAll(/^#{1,6} (.*)$/gm)].map(([, heading = ""]) =>
     heading
@@ -54,7 +54,7 @@ describe("the pages", () => {
     assert.deepEqual(missing, []);
   });
 
-  it("of a folder name files that are in it, or in lib", () => {
+  it("in a folder name files of this folder or of lib", () => {
     const missing = present
       .filter(([page]) => /^(infra|lib|test)\/.*README\.md$/.test(page) && page !== "lib/client/README.md")
       .flatMap(([page, text]) =>
@@ -65,7 +65,7 @@ describe("the pages", () => {
     assert.deepEqual(missing, []);
   });
 
-  it("name functions that are in the file before them", () => {
+  it("name functions that the named file has", () => {
     const missing = present.flatMap(([page, text]) =>
       [...text.matchAll(/`((?:infra|lib|test)\/[\w./-]+\.[jt]s)`\s*\(((?:`\w+`,?\s*)+)\)/g)].flatMap(
         ([, file = "", names = ""]) => {
@@ -79,7 +79,7 @@ describe("the pages", () => {
     assert.deepEqual(missing, []);
   });
 
-  it("say of every folder of lib and infra what is in it", () => {
+  it("describe every folder of lib and infra", () => {
     const folders = globSync("{lib,infra}/*/", { cwd: root });
     const text = pages.get("docs/architecture.md") ?? "";
     assert.deepEqual(
@@ -88,7 +88,7 @@ describe("the pages", () => {
     );
   });
 
-  it("have every port beside its plugin, at its place", async () => {
+  it("list every port beside its upstream plugin, in the order of the plugins", async () => {
     const rows = new Map(
       (pages.get("docs/behaviour/plugins.md") ?? "").matchAll(/^\| (\d+) \| (.*) \|$/gm).map((row) => [row[1], row[2]]),
     );

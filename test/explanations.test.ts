@@ -27,7 +27,7 @@ const { located, sentences } = readRows<{
 /** Runs `npx postern explain …` until it ends. */
 const explain = (...words: string[]) => runVerb(root, ["explain", ...words]);
 
-test("it says what a policy does", async () => {
+test("it prints what a policy does", async () => {
   const { code, stdout } = await explain("--policy", toExamplePath("addanno-op.yaml"));
   assert.equal(code, 0);
   assert.equal(
@@ -42,7 +42,7 @@ docs/behaviour/kinitiras-differences.md lists where kinitiras does something els
   );
 });
 
-test("it says what is wrong with a policy and its scripts, and what to look at", async () => {
+test("it prints the faults and warnings of policies and their scripts", async () => {
   const file = join(folder, "policies.yaml");
   const header = "apiVersion: policy.kcloudlabs.io/v1alpha1\nkind: ClusterOverridePolicy\nmetadata: { name: ";
   await writeFile(

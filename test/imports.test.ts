@@ -104,7 +104,7 @@ describe("an import", () => {
     );
   });
 
-  it("is refused where it closes a circle, also of types and by the package's names", () => {
+  it("is refused if it is circular, also for types and imports by the package's name", () => {
     assert.ok(broken.get("lib/rule.ts")?.includes("noImportCycles"));
   });
 });

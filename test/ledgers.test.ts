@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import fc from "fast-check";
 import { createMemoryLedger, type Ledger, type LedgerTerms, prefixLedger } from "#lib/ledger.ts";
 
-/** The law of every ledger. */
+/** Tests the properties that all ledgers must have. */
 const testLedger = (open: () => Ledger) => {
   let ledger: Ledger;
   beforeEach(() => {
@@ -14,17 +14,17 @@ const testLedger = (open: () => Ledger) => {
   const count = (key: string, terms?: LedgerTerms) => ledger.change<number>(key, (kept = 0) => kept + 1, terms);
   const read = (key: string, terms?: LedgerTerms) => ledger.change(key, (value) => value, terms);
 
-  it("keeps what a change makes, by key", async () => {
+  it("keeps the result of a change for each key", async () => {
     assert.deepEqual([await count("a"), await count("a"), await count("b")], [1, 2, 1]);
     for (const key of ["__proto__", "constructor", ""]) assert.equal(await count(key), 1);
   });
 
-  it("loses no change of those that come at once", async () => {
+  it("loses no change if several are made at the same time", async () => {
     await Promise.all(Array.from({ length: 20 }, () => count("a")));
     assert.equal(await count("a"), 21);
   });
 
-  it("keeps nothing of undefined, nor of a change that fails", async () => {
+  it("keeps no entry for undefined, and the old entry if a change fails", async () => {
     await count("a");
     const fail = () => {
       throw new Error("no");
@@ -35,7 +35,7 @@ const testLedger = (open: () => Ledger) => {
     assert.equal(await read("a"), undefined);
   });
 
-  it("forgets what was not changed for as long as was said", async () => {
+  it("deletes an entry after its time without a change", async () => {
     await count("a", { seconds: 10 });
     mock.timers.setTime(1_009_999);
     assert.equal(await count("a", { seconds: 10 }), 2);
@@ -43,7 +43,7 @@ const testLedger = (open: () => Ledger) => {
     assert.equal(await count("a"), 1);
   });
 
-  it("keeps the most recently changed of a shelf, whatever is on others", async () => {
+  it("keeps the most recently changed entries of a full shelf", async () => {
     const shelf = { name: "one", most: 2 };
     for (const key of ["a", "b", "a", "c"]) await count(key, { shelf });
     for (const key of ["d", "e"]) await count(key);
@@ -53,7 +53,7 @@ const testLedger = (open: () => Ledger) => {
     assert.deepEqual(await Promise.all(["d", "e", "f"].map((key) => read(key))), [1, 1, 1]);
   });
 
-  it("has a key on the shelf where it was last put", async () => {
+  it("keeps an entry on the shelf of its last change", async () => {
     const shelf = { name: "one", most: 1 };
     await count("a");
     assert.equal(await count("a", { shelf }), 2);
@@ -67,7 +67,7 @@ const testLedger = (open: () => Ledger) => {
     assert.throws(() => kept?.list.push(2), TypeError);
   });
 
-  it("shares nothing between places", async () => {
+  it("has separate entries for each prefix", async () => {
     const text = fc.string({ unit: fc.constantFrom("a", " ") });
     await fc.assert(
       fc.asyncProperty(fc.uniqueArray(fc.tuple(text, text), { selector: String }), async (uses) => {

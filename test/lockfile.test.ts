@@ -12,7 +12,7 @@ for (const file of ["package-lock.json", "test/runtime/package-lock.json"])
     const text = await readFile(new URL(`../${file}`, import.meta.url), "utf8");
     const { packages }: { packages: Record<string, Locked> } = JSON.parse(text);
 
-    // npm leaves out of the lockfile what it could not fetch on the machine that locked; `npm ci` then fails elsewhere.
+    // npm omits packages from the lockfile if it could not fetch them; `npm ci` then fails on other machines.
     it("locks every optional package of every platform", () => {
       const missing = Object.values(packages)
         .flatMap(({ optionalDependencies = {} }) => Object.keys(optionalDependencies))
@@ -20,7 +20,7 @@ for (const file of ["package-lock.json", "test/runtime/package-lock.json"])
       assert.deepEqual(missing, []);
     });
 
-    // npm also writes an entry without a hash, and later installs whatever the registry has under that name.
+    // npm may write an entry without a hash, and would later install any package with that name.
     it("has a hash of every package", () => {
       const unhashed = Object.entries(packages)
         .filter(([path, { integrity = "" }]) => path !== "" && !/^sha512-[A-Za-z0-9+/]{86}==$/.test(integrity))

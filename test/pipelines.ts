@@ -64,7 +64,7 @@ const listPlainVariables = (env: Record<string, string> = {}) =>
 
 export const toGitHubScript = ({ env, jobs }: GitHub, job: string): Script => {
   const steps = jobs[job]?.steps.filter(({ run }) => run !== undefined) ?? [];
-  // Each is a process of its own.
+  // Each step is a process of its own.
   const lines = steps.map(({ run = "", ...step }) => {
     const folder = step["working-directory"];
     return `(${folder === undefined ? "" : `cd "${folder}"`}\n${run}\n)`;
@@ -82,7 +82,7 @@ export const toGitLabScript = (
 
 export const toCodeBuildScript = ({ env, phases }: CodeBuild): Script => {
   const commands = Object.values(phases).flatMap((phase) => phase.commands);
-  // The first that fails ends it.
+  // The first command that fails ends the script.
   return { flags: [], lines: commands.join(" || exit $?\n"), env: env.variables };
 };
 

@@ -19,7 +19,7 @@ const [override, validate, admission] = await Promise.all(
   ["policy-override", "policy-validate", "policy-admission"].map((name) => readRule(join(catalogueFolder, name), name)),
 );
 
-/** What a case has written down: objects, and what the host `mock` answers. */
+/** Creates capabilities with the objects of a case and the answers of its host `mock`. */
 const createCapabilities = ({ cluster = [], http = [] }: PolicyCase): Capabilities => {
   const served = new Map<string, ServedResource[]>([
     ["v1", [{ resource: "configmaps", kind: "ConfigMap", namespaced: true }]],
@@ -75,7 +75,7 @@ const buildRequest = ({ operation, object, oldObject, requestNamespace }: Policy
   };
 };
 
-/** A policy as it is after its own admission, and why it was not let in. */
+/** Returns a policy after its own admission, and the reason if it is refused. */
 const admitPolicy = async (
   policy: KinitirasPolicy,
   capabilities: Capabilities,
@@ -87,7 +87,7 @@ const admitPolicy = async (
   return { policy: completed, refusal: validated.outcome.status?.message };
 };
 
-describe("policies, measured upstream or decided otherwise", () => {
+describe("a policy gives the measured or the documented result", () => {
   for (const policyCase of policyCases)
     it(policyCase.id, async () => {
       const capabilities = createCapabilities(policyCase);

@@ -26,12 +26,12 @@ import { createTestSigner } from "../infra/parity/test-key.ts";
 import { perturbCases } from "./case-generators.ts";
 import { buildSecretRequest, findSecrets, readSecrets } from "./secret-corpus.ts";
 
-// What is recorded of a review is a case that says the same. POSTERN_RULES narrows it to some rules.
+// Tests that the recording of a review is a case with the same outcome. POSTERN_RULES chooses some rules.
 const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
 const catalogue = (await readCatalogue()).filter(({ name }) => only.length === 0 || only.includes(name));
 const signer = createTestSigner(1);
 
-/** Says something of the request that no case had said before. */
+/** Generates a change of a request's other fields, with values that no case has. */
 const envelope = fc
   .record(
     {
@@ -56,7 +56,7 @@ const envelope = fc
         JSON.parse(JSON.stringify({ ...request, ...changes })),
   );
 
-/** What a rule's endpoint answers, and what is heard of it. */
+/** Sends a request to a rule's endpoint, and returns the answer and the recordings. */
 const sendReview = async (listed: CatalogueRule, entry: Case, request: AdmissionRequest, mode: EnforcementMode) => {
   const { name, rule } = listed;
   const settings = mergeWithDefaults(rule.settings ?? {}, entry.settings);
@@ -125,7 +125,7 @@ const isMatched = ({ rule }: CatalogueRule, example: Case, { resource }: Admissi
   return resources.some((one) => one === "*" || one === "*/*" || one === resource.resource);
 };
 
-/** Of a decision, what quotes nothing. */
+/** Returns the parts of a decision that quote no text of the object. */
 const summarize = ({ refused, operations, outcome: { status, warnings = [], audit = {} } }: RuleDecision) => {
   const { code, reason } = status ?? {};
   return { refused, operations, code, reason, warnings: warnings.length, audit: Object.keys(audit).length };
@@ -133,25 +133,25 @@ const summarize = ({ refused, operations, outcome: { status, warnings = [], audi
 
 for (const listed of catalogue) {
   const cases = await readCases(listed);
-  describe(`what is recorded of ${listed.name}`, () => {
-    it("is a case with the same verdict, for each of its cases", async () => {
+  describe(`a recording of ${listed.name}`, () => {
+    it("is a case with the same outcome, for each case of the rule", async () => {
       for (const entry of cases) {
         const found = await assertRecording(listed, entry, buildReview(listed, entry).request);
-        assert.equal(found?.redacted, undefined, `${entry.name} is judged otherwise without its free text`);
+        assert.equal(found?.redacted, undefined, `${entry.name} has another outcome without its free text`);
       }
     });
-    it("is one in the other modes, and says what the rule says", async () => {
+    it("is a case with the rule's own outcome in the modes warn and audit", async () => {
       for (const [index, entry] of cases.entries())
         await assertRecording(listed, entry, buildReview(listed, entry).request, index % 2 === 0 ? "warn" : "audit");
     });
-    it("is one for any requests like those", () =>
+    it("is a case for generated requests, too", () =>
       fc.assert(
         fc.asyncProperty(perturbCases(cases), envelope, async (entry, changes) => {
           await assertRecording(listed, entry, changes(buildReview(listed, entry).request));
         }),
         { numRuns: 10 },
       ));
-    it("has none of the secrets in objects of its kinds", async () => {
+    it("has no secrets of the object", async () => {
       const examples = listed.phases.flatMap((phase) => cases.find((entry) => getCasePhase(entry) === phase) ?? []);
       for (const planted of readSecrets())
         for (const example of examples) {

@@ -4,18 +4,18 @@ import { run } from "node:test";
 import { spec } from "node:test/reporters";
 import { fileURLToPath } from "node:url";
 
-// Runs tests by tier, or the files that are named: `node infra/node.js test/run.ts unit lib/patch.test.ts`. It ends with
+// Runs tests by tier or by file: `node infra/node.js test/run.ts unit lib/patch.test.ts`. The output ends with
 // a list of what was skipped, and why.
 
 /** The files of each tier. The longest ones run first, so that no core waits for one at the end. */
 const tiers: Record<string, string> = {
-  /** Need moto, the stand-in of an AWS account, or Lambda's runtime client; some need an API server, too. */
+  /** These tests need moto, a simulated AWS account, or Lambda's runtime client; some also need an API server. */
   aws: "test/aws/*.test.ts",
-  /** Need a real API server. */
+  /** These tests need a real API server. */
   cluster: "test/cluster/*.test.ts",
-  /** Start servers and commands on this machine, and need nothing but `npm ci`. */
+  /** These tests start servers and commands on this machine, and need only `npm ci`. */
   local: "test/local/*.test.ts",
-  /** Start no server, and no process for each case. */
+  /** These tests start no server, and no process for each case. */
   unit: "{lib,infra,functions}/**/*.test.ts,test/*.test.ts",
 };
 

@@ -4,10 +4,10 @@ import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { toPlural } from "#lib/recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 
-/** An object with secrets in it, and what else its request says. */
+/** An object with secrets, and the other fields of its request. */
 export interface SecretSample extends Partial<Pick<AdmissionRequest, "oldObject" | "options">> {
   what: string;
-  /** As they are in the object, or in base64 there. */
+  /** The secrets in plain text. The object may have them in base64. */
   secrets: string[];
   object: KubernetesObject;
   user?: AdmissionRequest["userInfo"];
@@ -33,7 +33,7 @@ export const buildSecretRequest = ({ object, oldObject, options = null, user }: 
   };
 };
 
-/** The secrets that a text has, as they are, as JSON writes them, or in base64, wherever in other base64 they begin. */
+/** Returns the secrets in a text: plain, escaped as in JSON, or at any position in base64. */
 export const findSecrets = (text: string, { secrets }: SecretSample): string[] =>
   secrets.filter((secret) => listForms(secret).some((form) => text.includes(form)));
 
@@ -42,7 +42,7 @@ const listForms = (secret: string): string[] => [
   JSON.stringify(secret).slice(1, -1),
   ...[0, 1, 2].map((shift) => {
     const encoded = Buffer.from(`${" ".repeat(shift)}${secret}`).toString("base64");
-    // The first and the last character belong to what stands around it, too.
+    // The first and the last character also depend on the bytes around the secret.
     return encoded.slice(shift === 0 ? 0 : shift + 1, -4);
   }),
 ];

@@ -3,7 +3,7 @@ import fc from "fast-check";
 const encode = (text: string) => Buffer.from(text).toString("base64");
 const encodeDockerConfig = (auths: object) => encode(JSON.stringify({ auths }));
 
-/** The forms in which a secret may be written. */
+/** Generates a value that has the secret in a usual form. */
 export const generateSecret = (planted: string) =>
   fc.constantFrom<unknown>(
     {
@@ -46,7 +46,7 @@ export const generateSecret = (planted: string) =>
     { kind: "ExternalSecret", spec: { target: { template: { data: { a: planted } } } } },
   );
 
-/** Wherever it may stand: deep in an object, in a list, in a text of JSON. */
+/** Generates a value that has the secret's value deep in objects, lists and JSON texts. */
 export const generateHolder = (secret: fc.Arbitrary<unknown>) =>
   fc
     .tuple(secret, fc.array(fc.constantFrom("in", "list", "text", "annotation"), { maxLength: 5 }))

@@ -21,7 +21,7 @@ import { createTestFolder } from "./folders.ts";
 import { readRows } from "./rows.ts";
 import { runVerb } from "./verb.ts";
 
-// The suggestions for refused objects. catalogue.test.ts tests that the suggestions of each rule help.
+// Tests suggestions for refused objects. catalogue.test.ts tests that rules admit the edits of their suggestions.
 
 const buildRequest = (object: KubernetesObject, oldObject: KubernetesObject | null = null) =>
   checkReview({
@@ -50,7 +50,7 @@ describe("edits in words", () => {
   const prototypes = [JSON.parse('{"__proto__":{"a":1}}'), JSON.parse('{"__proto__":{"a":2}}')];
   const table = [...rows.edits, { before: prototypes[0], after: prototypes[1], words: "set __proto__.a to 2" }];
   for (const { before, after, words } of table)
-    it(`make ${JSON.stringify(before)} into ${JSON.stringify(after)} as "${words}"`, () =>
+    it(`of ${JSON.stringify(before)} into ${JSON.stringify(after)} are "${words}"`, () =>
       assert.equal(describeEdits(before, after), words));
   it("have paths from the given field on", () =>
     assert.equal(describeEdits({}, { spec: { a: 1 } }, ["spec", "template"]), "set spec.template.spec.a to 1"));

@@ -5,9 +5,9 @@ import type { Progress } from "../infra/cli/progress.ts";
 import type { StagePackage } from "../infra/rollout/package.ts";
 import type { DeploymentJob } from "../infra/rollout/preparation.ts";
 
-// One catalogue and one postern.yaml of a checkout, deployed to the stage `test`: here, or in a process that a test ends.
+// Deploys a catalogue and a postern.yaml of a checkout to the stage `test`, in this process or in one that a test kills.
 
-/** All that a process has to know in order to deploy one; as JSON it reaches another process. */
+/** The input of a deployment, which another process gets as JSON. */
 export interface TreeDeployment {
   /** The checkout. */
   folder: string;
@@ -18,7 +18,7 @@ export interface TreeDeployment {
   kubeconfig: string;
   /** The CA of the gateway. */
   ca: string;
-  /** Makes its versions others than those that were published before. */
+  /** A value of an environment variable that makes the published versions new. */
   mark: string;
 }
 
@@ -26,7 +26,7 @@ const quiet: Progress = { say: () => {}, step: async (_, act) => void (await act
 const loadFrom = <T>(folder: string, path: string): Promise<T> => import(pathToFileURL(join(folder, path)).href);
 const getPackageFile = ({ folder, name }: TreeDeployment) => join(folder, "trees", `${name}.json`);
 
-/** Opens the stage as the caller that the environment names at this moment. */
+/** Opens the stage with this caller's access key. */
 export const openStageAs = async (folder: string, caller: string) => {
   process.env.AWS_ACCESS_KEY_ID = caller;
   const { openStage } = await loadFrom<typeof import("../infra/aws/stage.ts")>(folder, "infra/aws/stage.ts");
@@ -71,7 +71,7 @@ export const openTreeJob = async (
   return loadJob(folder, `trees/${name}`, text, { stage, ca, deployer: { kubeconfig } });
 };
 
-/** Builds as a deployment does, once for each tree: what it builds is the same each time, in every process. */
+/** Returns a function that reads the stored package of a tree, because building it again takes time. */
 const buildOnce = (deployment: TreeDeployment) => async (): Promise<StagePackage> => {
   const { catalogue } = await openTreeJob(deployment, String(process.env.AWS_ACCESS_KEY_ID));
   const { parts, ...rest } = JSON.parse(await readFile(getPackageFile(deployment), "utf8"));
@@ -101,7 +101,7 @@ const packAndStore =
     return built;
   };
 
-/** Deploys a tree, and answers what that says. */
+/** Deploys a tree, and returns the sentence that the deployment reports. */
 export const deployTree = async (deployment: TreeDeployment, caller: string, isPacked: boolean): Promise<string> => {
   const { folder } = deployment;
   const { deployStage: deploy } = await loadFrom<typeof import("../infra/rollout/deploy.ts")>(
@@ -116,7 +116,7 @@ export const deployTree = async (deployment: TreeDeployment, caller: string, isP
   return deploy(await openTreeJob(deployment, caller), async () => {}, build);
 };
 
-/** Source for `node --eval`: deploys a tree by a clock that is so many milliseconds ahead, and prints what that says. */
+/** Returns code for `node --eval` that deploys a tree with a clock that is so many milliseconds ahead. */
 export const buildProgram = (deployment: TreeDeployment, caller: string, ahead: number) => `
   const now = Date.now;
   const Right = Date;

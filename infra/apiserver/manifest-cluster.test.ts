@@ -60,16 +60,16 @@ describe("a cluster made of a folder of manifests", () => {
     return readManifestFolder(own).finally(() => rm(own, { recursive: true }));
   };
   const wrong: [string, string, RegExp][] = [
-    ["that is no YAML", "a: 1\n---\nb: [", /^a\.yaml:3 is no YAML: /],
+    ["that is not YAML", "a: 1\n---\nb: [", /^a\.yaml:3 is no YAML: /],
     [
       "without a kind",
       "kind: Pod\n---\nmetadata: {}",
       /^a\.yaml, document 1, is no manifest: it must have an apiVersion/,
     ],
-    ["of something else", "apiVersion: v1\nkind: Pod\nmetadata: { name: a }\n---\n5", /^a\.yaml, document 2, is no/],
+    ["that is a number", "apiVersion: v1\nkind: Pod\nmetadata: { name: a }\n---\n5", /^a\.yaml, document 2, is no/],
   ];
   for (const [name, text, sentence] of wrong)
-    it(`names the file of a manifest ${name}`, () =>
+    it(`refuses a manifest ${name}, with the name of its file`, () =>
       assert.rejects(
         readManifests({ "a.yaml": text }),
         (error) => error instanceof Complaint && sentence.test(error.message),

@@ -29,7 +29,7 @@ describe("bench", () => {
   });
 
   for (const bytes of [5_000, 50_000, 1_000_000])
-    it(`measures with valid reviews of ${bytes} bytes, within a tenth`, () => {
+    it(`builds valid reviews with the wanted size of ${bytes} bytes, within a tenth`, () => {
       const body = buildPodReview(bytes);
       assert.equal(decodeReview(body).request.operation, "CREATE");
       assert.ok(Math.abs(body.length / bytes - 1) < 0.1, `${body.length} bytes`);
@@ -42,7 +42,7 @@ describe("bench", () => {
     return { listed, entry };
   };
 
-  it("starts a rule with a case for which it asks the cluster", async () => {
+  it("measures the cold start of a rule with a case for which it reads the cluster", async () => {
     const { listed, entry } = await findFirstCase("owner-references-permission-enforcement");
     await assert.rejects(
       evaluateCase(listed, entry, buildReview(listed, entry), createUnconnectedCapabilities("bench")),

@@ -19,7 +19,7 @@ import { getInflatedContents, unzip } from "./zip.ts";
 
 const folder = await createTestFolder();
 
-/** A rule that warns of its own settings, in a folder of its own. */
+/** Writes a rule that reports its own settings into a folder of its own, and reads it. */
 const createTelltaleRule = async (name = "telltale", phase = "validate", more = ""): Promise<CatalogueRule> => {
   const root = await createTestFolder();
   const folder = join(root, "functions", name);
@@ -32,7 +32,7 @@ const createTelltaleRule = async (name = "telltale", phase = "validate", more = 
   const rule = `import { cue, list } from "postern/needs";
     import { rule } from "postern/rule";
     export default rule({
-      summary: "Tells its settings.",
+      summary: "Reports its settings.",
       match: [],
       settings: { any: {} },
       ${more}
@@ -63,11 +63,11 @@ const review = {
 
 const largeBudget = 60 * 1024;
 
-describe("bundle", () => {
+describe("a bundle", () => {
   const listed = createTelltaleRule();
   const toOutputPath = (name: string) => join(folder, name);
 
-  it("hands every setting to the rule as it was, whatever it says", async () => {
+  it("passes every setting to the rule unchanged", async () => {
     const settings = JSON.parse(
       '{ "any": { "__proto__": { "polluted": true }, "constructor": 1 }, "text": "\\u2028\\u2029 \\ud800 \' \\" ` $$ \\\\ </script> é" }',
     );
@@ -78,7 +78,7 @@ describe("bundle", () => {
     assert.equal(Reflect.get({}, "polluted"), undefined);
   });
 
-  it("is the same, byte by byte, wherever it is made", async () => {
+  it("has the same bytes in any folder", async () => {
     const firstBundle = await bundleRule(await listed, buildConfig({}), toOutputPath("one"), largeBudget);
     const secondBundle = await bundleRule(
       await createTelltaleRule(),
@@ -95,7 +95,7 @@ describe("bundle", () => {
       assert.ok(!first?.includes(place), place);
   });
 
-  it("of a group asks each of its members, and may have 3 KB more for each", async () => {
+  it("of a group evaluates each member, and may have 3 KB more for each", async () => {
     const members = await Promise.all(["scribe", "notary"].map((name) => createTelltaleRule(name, "mutate")));
     const groupRule = rule({ summary: "Both.", match: [], mutate() {} });
     const group: CatalogueRule = { name: "together", folder: "", phases: ["mutate"], rule: groupRule, members };
@@ -129,11 +129,11 @@ describe("bundle", () => {
     assert.match(first?.hash ?? "", /^[\w-]{43}$/);
   });
 
-  it("refuses a bundle over its budget, and names what is large in it", async () => {
+  it("is refused over its budget, with the names of its largest inputs", async () => {
     const config = buildConfig({ any: { large: "x".repeat(30_000) } });
     const { bytes } = await bundleRule(await listed, config, toOutputPath("fits"), largeBudget);
     const code = bytes - JSON.stringify(config).length;
-    assert.ok(code < 20_000, "what postern.yaml puts in isn't counted");
+    assert.ok(code < 20_000, "the settings are not counted");
     await assert.rejects(bundleRule(await listed, config, toOutputPath("over"), code - 1), {
       name: "Error",
       message: new RegExp(
@@ -142,15 +142,15 @@ describe("bundle", () => {
     });
   });
 
-  it("leaves out what only a webhook entry or a check asks of a rule, and what this rule never gets to", async () => {
-    const rule = await createTelltaleRule("bare", "validate", 'suggest: () => "say something else",');
+  it("does not contain code that only webhook entries and checks use, or that the rule can't reach", async () => {
+    const rule = await createTelltaleRule("bare", "validate", 'suggest: () => "use another name",');
     const { name } = await bundleRule(rule, buildConfig({}), toOutputPath("bare"), largeBudget);
     const code = await readFile(toOutputPath(`bare/${name}/index.cjs`), "utf8");
-    assert.doesNotMatch(code, /Tells its settings|say something else|new Proxy|no answer is recorded/);
-    assert.match(code, /JSON.stringify\(\w+\)/, "its function is there");
+    assert.doesNotMatch(code, /Reports its settings|use another name|new Proxy|no answer is recorded/);
+    assert.match(code, /JSON.stringify\(\w+\)/, "the code contains the rule's function");
   });
 
-  it("of a rule that asks a cluster brings the way to it, and loads Node's part of it when it asks", async () => {
+  it("of a rule that reads a cluster contains the client, and loads Node's modules for it at the first request", async () => {
     const asking = await createTelltaleRule("asking", "validate", 'needs: { all: list("namespaces") },');
     const credentials = { token: "t" };
     const connections = { local: { server: "https://127.0.0.1:1", credentials } };
@@ -159,7 +159,7 @@ describe("bundle", () => {
     assert.doesNotMatch(code, /require\("node:(https|http|zlib|tls|worker_threads)"\)|worker_threads/);
     const { handler } = createRequire(import.meta.url)(toOutputPath("asking/asking/index.cjs"));
     const { response } = await handler({ phase: "validate", cluster: "local", review }, {});
-    assert.equal(response.allowed, true, "it didn't have to ask");
+    assert.equal(response.allowed, true, "the rule did not read the cluster");
     const elsewhere = await handler({ phase: "validate", cluster: "other", review }, {});
     assert.equal(elsewhere.response.allowed, true);
     const askingReview = { ...review, request: { ...review.request, object: { ask: true } } };
@@ -168,7 +168,7 @@ describe("bundle", () => {
     assert.match(message, /^could not read namespaces of cluster "local": connect ECONNREFUSED 127.0.0.1:1$/);
   });
 
-  it("of a rule that evaluates scripts brings CUE along, where a cluster's settings use it", async () => {
+  it("of a rule that evaluates scripts contains CUE if the settings of a cluster use it", async () => {
     const more = 'needs: { all: cue((settings) => settings.any !== "plain") },';
     const rule = await createTelltaleRule("scripted", "validate", more);
     const buildScriptConfig = (any: string): EndpointConfig => ({ ...buildConfig({ any }), rule: "scripted" });
@@ -197,7 +197,7 @@ describe("bundle", () => {
     assert.deepEqual(Object.keys(unzip(await readFile(toOutputPath("plain/scripted.zip"))) ?? {}), ["index.cjs"]);
   });
 
-  it("starts CUE when it loads, where reviews can't do without", async () => {
+  it("starts CUE when it loads if every review needs it", async () => {
     const more = 'needs: { all: cue(() => true, ({ any }) => any === "awaited") },';
     const rule = await createTelltaleRule("starting", "validate", more);
     const countWorkers = async (any: string) => {
@@ -210,7 +210,7 @@ describe("bundle", () => {
     assert.deepEqual([await countWorkers("awaited"), await countWorkers("perhaps")], ["1\n", "0\n"]);
   });
 
-  it("that records reviews may be larger, and any other has nothing of that", async () => {
+  it("that records reviews may be larger; other bundles have no code for recording", async () => {
     const recordingPlaces = { local: { telltale: { bucket: "reviews", prefix: "", share: 1 } } };
     const off = await bundleRule(await listed, buildConfig({}), toOutputPath("silent"));
     const on = await bundleRule(await listed, buildConfig({}), toOutputPath("heard"), undefined, {}, recordingPlaces);
@@ -220,7 +220,7 @@ describe("bundle", () => {
     for (const word of ["redacted", "PutObject", "s3"]) assert.ok(!code.includes(word), word);
   });
 
-  it("takes from its packages what it uses, and loads no more of Node than it must", async () => {
+  it("contains only the used parts of packages, and loads only the needed modules of Node", async () => {
     await bundleRule(await listed, buildConfig({}), toOutputPath("lean"), largeBudget);
     const code = await readFile(toOutputPath("lean/telltale/index.cjs"), "utf8");
     assert.doesNotMatch(code, /STATUS_CODES/);
@@ -232,7 +232,7 @@ describe("bundle", () => {
     ]);
   });
 
-  it("of a rule that takes a token along says where it is kept, in each cluster where the rule is on", async () => {
+  it("of a rule with a token names the token's secret or parameter, for each cluster where the rule is on", async () => {
     const image = await readRule(
       fileURLToPath(new URL("../../functions/image-policy-webhook", import.meta.url)),
       "images",
@@ -257,7 +257,7 @@ describe("bundle", () => {
     ]);
   });
 
-  it("of a group has the rights of each member that is on, whatever they call what they need", async () => {
+  it("of a group has the rights of each member that is on", async () => {
     const rules = ["initial-resources", "persistent-volume-label"].map((name) =>
       readRule(fileURLToPath(new URL(`../../functions/${name}`, import.meta.url)), name),
     );

@@ -34,7 +34,7 @@ const writeTestDeployment = async (bundle: Partial<RuleBundle> = {}, keys = "key
 };
 
 describe("a function's version", () => {
-  it("is the stack's once: neither it nor the alias changes with what a function carries", async () => {
+  it("is created once by the stack; it and the alias don't change with the function's code, keys or sizing", async () => {
     const all = await Promise.all([
       writeTestDeployment(),
       writeTestDeployment({ hash: "bbb", codeSha256: "BBB=" }),
@@ -48,7 +48,7 @@ describe("a function's version", () => {
     assert.deepEqual(pairs[0]?.[1].Properties.FunctionVersion, { "Fn::GetAtt": ["LimitDashitVersion", "Version"] });
   });
 
-  it("may take longer than any entry waits, the gateway no longer than it can", async () => {
+  it("has a longer timeout than its entries, and at most 30 s in the gateway", async () => {
     const times = await Promise.all([3, 15, 30].map((timeoutSeconds) => writeTestDeployment({ timeoutSeconds })));
     assert.deepEqual(
       times.map(({ lambda }) => lambda?.timeout),
@@ -60,13 +60,13 @@ describe("a function's version", () => {
     );
   });
 
-  it("keeps a long summary within what Lambda takes", async () => {
+  it("has its summary truncated to the length that Lambda accepts", async () => {
     const { lambda } = await writeTestDeployment({ summary: `${"Long ".repeat(100)}.` });
     assert.ok(String(lambda?.description).length <= 256);
   });
 });
 
-describe("a function that asks a cluster", () => {
+describe("a function that reads a cluster", () => {
   const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:postern-AbCdEf";
   const tokens = [
     { secret: arn, region: "eu-west-1" },
@@ -96,7 +96,7 @@ describe("a function that asks a cluster", () => {
     ]);
   });
 
-  it("may do in AWS what its rule needs, and no more", async () => {
+  it("has only the rights in AWS that its rule needs", async () => {
     const { Resources } = await writeTestDeployment({ actions: ["ec2:DescribeVolumes"] });
     const [, policy] = Resources.LimitDashitRole.Properties.Policies;
     const allowed = { Effect: "Allow", Action: ["ec2:DescribeVolumes"], Resource: "*" };
@@ -104,7 +104,7 @@ describe("a function that asks a cluster", () => {
     assert.equal((await writeTestDeployment()).Resources.LimitDashitRole.Properties.Policies.length, 1);
   });
 
-  it("may write what it records below its own names, and read nothing there", async () => {
+  it("may write its recordings below its own prefix, and not read them", async () => {
     const { Resources } = await writeTestDeployment({ records: ["reviews/a/prod/limit-it/"] });
     const [, policy] = Resources.LimitDashitRole.Properties.Policies;
     const place = `arn:\${AWS::Partition}:s3:::reviews/a/prod/limit-it/*`;
@@ -113,7 +113,7 @@ describe("a function that asks a cluster", () => {
     ]);
   });
 
-  it("has an output with its role, and functions that don't ask a cluster have none", async () => {
+  it("has an output with its role; a function that does not read a cluster has none", async () => {
     const { Outputs } = await writeTestDeployment({ asks: true });
     assert.deepEqual(Outputs.LimitDashitRoleArn.Value, { "Fn::GetAtt": ["LimitDashitRole", "Arn"] });
     assert.deepEqual(Object.keys((await writeTestDeployment()).Outputs), ["BaseUrl", "LossMetric"]);

@@ -4,13 +4,13 @@ import { crc32, deflateRawSync } from "node:zlib";
 import fc from "fast-check";
 import { getInflatedContents, unzip, zip } from "./zip.ts";
 
-describe("zip", () => {
+describe("a zip archive", () => {
   const contents = Buffer.from("module.exports = 1;\n");
   const bytes = zip({ "index.cjs": contents });
   const end = bytes.length - 22;
   const directory = bytes.readUInt32LE(end + 16);
 
-  it("ends with a directory of one file, which says where the file is", () => {
+  it("ends with a directory that has the position of its file", () => {
     assert.equal(bytes.readUInt32LE(end), 0x06054b50);
     assert.equal(bytes.readUInt16LE(end + 10), 1);
     assert.equal(bytes.readUInt32LE(end + 12), end - directory);
@@ -19,7 +19,7 @@ describe("zip", () => {
     assert.equal(bytes.toString("utf8", directory + 46, end), "index.cjs");
   });
 
-  it("stores the file as it is, with its checksum, readable for all", () => {
+  it("stores the file unchanged, with its checksum and readable for all users", () => {
     for (const header of [14, directory + 16]) assert.equal(bytes.readUInt32LE(header), crc32(contents));
     assert.equal(bytes.readUInt32LE(directory + 38) >>> 16, 0o100644);
     assert.equal(bytes.subarray(30 + "index.cjs".length, directory).toString(), String(contents));
@@ -27,7 +27,7 @@ describe("zip", () => {
 
   it("has the same bytes every time", () => assert.deepEqual(zip({ "index.cjs": contents }), bytes));
 
-  it("gives back the files that went in", () =>
+  it("contains the files that it was made of", () =>
     fc.assert(
       fc.property(
         fc.dictionary(fc.string({ minLength: 1 }), fc.uint8Array({ maxLength: 50 }), { minKeys: 1 }),
@@ -42,7 +42,7 @@ describe("zip", () => {
       ),
     ));
 
-  it("takes what is deflated as it is, and gives it back so", () => {
+  it("keeps compressed files as they are", () => {
     const text = Buffer.from("again and ".repeat(500));
     const file = { deflated: deflateRawSync(text), crc: crc32(text), size: text.length };
     const files = { "a.txt": contents, "b.txt": file, "c.txt": contents };
@@ -57,7 +57,7 @@ describe("zip", () => {
     );
   });
 
-  it("that others made, or that is broken, gives nothing back", () => {
+  it("is not read if it is damaged or another program made it", () => {
     for (const archive of [
       Buffer.alloc(0),
       Buffer.from("PK"),

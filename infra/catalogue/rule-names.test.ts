@@ -8,7 +8,7 @@ const catalogue = await readCatalogue();
 const rules = catalogue.map(({ name }) => name);
 
 describe("a rule's name", () => {
-  it("is its folder's, or that of the plugin that it ports", () => {
+  it("is the name of its folder, or of its upstream plugin", () => {
     for (const { name, rule } of catalogue) {
       assert.equal(findRuleByNameOrPlugin(name, rules), name);
       if (rule.upstreamPlugin) assert.equal(findRuleByNameOrPlugin(rule.upstreamPlugin.plugin, rules), name);
@@ -16,7 +16,7 @@ describe("a rule's name", () => {
     for (const plugin of ["SecurityContextDeny", "PodSecurityPolicy", "InitialResources", "PersistentVolumeLabel"])
       assert.ok(findRuleByNameOrPlugin(plugin, rules), plugin);
   });
-  it("is no other spelling", () => {
+  it("is not accepted in another spelling", () => {
     for (const given of ["alwayspullimages", "Always-Pull-Images", "always-pull-image", "always", ""])
       assert.equal(findRuleByNameOrPlugin(given, rules), undefined, given);
   });
@@ -35,11 +35,11 @@ describe("a misspelt name", () => {
     ["", rules, undefined],
   ];
   for (const [given, known, meant] of cases)
-    it(`${JSON.stringify(given)} ${meant ? `means ${meant}` : "is like none"}`, () => {
+    it(`${JSON.stringify(given)} ${meant ? `means ${meant}` : "has no similar name"}`, () => {
       assert.equal(findClosest(given, known), meant);
     });
 
-  it("is refused in one sentence, with what is meant where that is known", () => {
+  it("is refused in one sentence, with the closest name if there is one", () => {
     assert.throws(() => resolveRuleNames(["nope"], rules), /^\S*: ?there is no rule "nope"; postern rules lists them$/);
     const near = /there is no rule "limit-rangr"; did you mean limit-ranger\? postern rules lists them$/;
     assert.throws(() => resolveRuleNames(["limit-ranger", "limit-rangr"], rules), near);

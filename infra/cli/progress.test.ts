@@ -4,7 +4,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import fc from "fast-check";
 import { openProgress, runInParallel } from "./progress.ts";
 
-/** A stream that records what is written to it; it may count as a terminal. */
+/** Creates a stream that records its text and may be a terminal. */
 const createStream = (isTTY: boolean) => {
   const written: string[] = [];
   const stream = Object.assign(Object.create(process.stderr), {
@@ -18,7 +18,7 @@ const createStream = (isTTY: boolean) => {
   return { progress: openProgress(stream), written, readLines };
 };
 
-/** Sets or deletes the variable CI. */
+/** Runs a function with the variable CI set or deleted. */
 const runWithCi = <T>(value: string | undefined, act: () => T): T => {
   const before = process.env.CI;
   const set = (to: string | undefined) => {
@@ -112,7 +112,7 @@ describe("progress", () => {
 });
 
 describe("parallel actions", () => {
-  /** Actions that end when the test ends them. */
+  /** Creates actions that end only when the test resolves or rejects them. */
   const createGates = () => {
     const open = new Map<number, { resolve(): void; reject(error: Error): void }>();
     const act = (item: number) =>
@@ -194,7 +194,7 @@ describe("parallel actions", () => {
     assert.deepEqual([...open.keys()], []);
   });
 
-  it("throw one of several errors, also of an action that throws at once", async () => {
+  it("throw the first of several errors, also if an action throws without a promise", async () => {
     const thrown = runInParallel(3, [1, 2, 3], (item) => {
       throw new Error(`no ${item}`);
     });
@@ -202,6 +202,6 @@ describe("parallel actions", () => {
   });
 
   it("return nothing for no items", async () => {
-    assert.deepEqual(await runInParallel(3, [], () => assert.fail("it was asked")), []);
+    assert.deepEqual(await runInParallel(3, [], () => assert.fail("it was called")), []);
   });
 });

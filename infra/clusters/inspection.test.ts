@@ -13,7 +13,7 @@ import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
 import { buildFunctionRbacObjects } from "../webhooks/rbac.ts";
 import { createInspectedCluster, inspectClusterForSettings } from "./inspection.ts";
 
-// Rules whose entries and rights follow from objects: of files that postern.yaml names, and of the cluster.
+// The rule of these tests has entries and rights that depend on objects: in files that postern.yaml names, or in the cluster.
 
 const folder = await createTestFolder();
 
@@ -59,7 +59,7 @@ const cluster: InspectedCluster = {
   list: async () => [{ apiVersion: "example.io/v1", kind: "Wish", metadata: { name: "geese" } }],
 };
 
-describe("entries that follow from objects", () => {
+describe("entries that depend on objects", () => {
   before(async () => {
     await mkdir(join(folder, "wishes"));
     await writeFile(join(folder, "wishes", "a.yaml"), "kind: pods\n---\n---\nkind: services\n");
@@ -74,12 +74,12 @@ describe("entries that follow from objects", () => {
     return readConfig(file, catalogue);
   };
 
-  it("take them from a folder, from files, and from postern.yaml itself", async () => {
+  it("may have the objects in a folder, in files, or in postern.yaml", async () => {
     assert.deepEqual(listResources(getLocalCluster(await read("wishes"))), ["pods", "services", "nodes"]);
     assert.deepEqual(listResources(getLocalCluster(await read("[one.yaml, { kind: jobs }]"))), ["secrets", "jobs"]);
   });
 
-  it("say which file is wrong, and how, with the line that names it", async () => {
+  it("are refused with the faulty file and the line of postern.yaml that names it", async () => {
     for (const [wanted, sentence] of [
       ["odd.yaml", /^postern\.yaml:4 rules\.follower\.settings\.wanted odd\.yaml: Wish odd: is none$/],
       ["[one.yaml, broken.yaml]", /^postern\.yaml:4 rules\.follower\.settings\.wanted\.1 broken\.yaml:\d+ is no YAML/],
@@ -89,7 +89,7 @@ describe("entries that follow from objects", () => {
       await assert.rejects(read(wanted), { message: sentence });
   });
 
-  it("say that they aren't asked again, where the rule says so", async () => {
+  it("have the reinvocationPolicy of the rule", async () => {
     const [entry] = buildWebhookConfigurations(
       catalogue,
       getLocalCluster(await read("one.yaml")),
@@ -98,18 +98,18 @@ describe("entries that follow from objects", () => {
     assert.equal(entry?.reinvocationPolicy, "Never");
   });
 
-  it("are none where there are no objects", async () => {
+  it("don't exist if there are no objects", async () => {
     const { clusters } = parseConfig("rules: { follower: }", catalogue);
     assert.deepEqual(listResources(getLocalCluster({ clusters, groups: [] })), []);
   });
 
-  it("and rights are extended by what is found in the cluster, where the rule asks it", async () => {
+  it("and rights also cover the objects in the cluster if the rule reads them", async () => {
     const [quiet, asking] = ["", "{ settings: { kinds: [gulls] } }"].map((text) =>
       getLocalCluster(parseConfig(`rules: { follower: ${text} }`, catalogue)),
     );
     assert.ok(quiet && asking);
     assert.deepEqual(listRulesAskingCluster(catalogue, quiet), []);
-    const failIfCalled = () => assert.fail("nobody is asked");
+    const failIfCalled = () => assert.fail("the cluster is read");
     assert.equal((await inspectClusterForSettings(catalogue, quiet, failIfCalled)).cluster, quiet);
     const { cluster: found, notes } = await inspectClusterForSettings(catalogue, asking, async () => cluster);
     assert.deepEqual(listResources(found), ["gulls", "geese"]);
@@ -123,7 +123,7 @@ describe("entries that follow from objects", () => {
     ]);
   });
 
-  it("have no place in a group", () =>
+  it("can't be in a group", () =>
     assert.throws(() => parseConfig("rules: { follower: }\ngroups: { g: [follower] }", catalogue), {
       message: /follows what is in the cluster/,
     }));
@@ -144,7 +144,7 @@ describe("an inspection with the credentials of a deployment", () => {
 
   it("reads lists to their end", async () =>
     assert.deepEqual(await list({ ...group, resource: "wishes" }), [{ apiVersion: "example.io/v1", kind: "Wish" }]));
-  it("knows what is served, and what isn't", async () => {
+  it("reports which kinds are served", async () => {
     assert.deepEqual(await discover("example.io/v1"), [{ resource: "wishes", kind: "Wish", namespaced: false }]);
     assert.equal(await discover("example.io/v2"), undefined);
     assert.equal(await discover("../x"), undefined);

@@ -47,7 +47,7 @@ const parseRuleConfig = (text: string, ruleName: string, name?: string) => {
   return found;
 };
 
-/** The mistake, the postern.yaml, and the error message. */
+/** Each row has the mistake, the postern.yaml, and the error message. */
 const rows = readRows<[string, string, string][]>(import.meta.filename);
 
 describe("an invalid postern.yaml", () => {
@@ -215,7 +215,7 @@ clusters:
     );
   });
 
-  it("needs no exemption for a rule that is off", () => {
+  it("may have a rule without its required exemption if the rule is off", () => {
     assert.equal(parseRuleConfig("rules: { spares: { mode: off } }", "spares").mode, "off");
   });
   it("accepts an exemption that only the cluster sets", () => {
@@ -274,7 +274,7 @@ clusters: { one: { rules: { WaitsLong: { settings: { ratio: 3 } } } } }`;
   });
 
   it("keeps its mode if it can't be loaded, and its group is left out", () => {
-    const text = `rules: { waits-long: , lost: { mode: warn, settings: { unheard: of } } }
+    const text = `rules: { waits-long: , lost: { mode: warn, settings: { unknown: 1 } } }
 groups: { some: [lost], whole: [waits-long] }`;
     const broken = [{ name: "lost", sentence: "functions/lost/rule.ts does not load" }];
     const { clusters, groups } = parseConfig(text, mutators, undefined, undefined, broken);

@@ -97,7 +97,7 @@ describe("a connect setting", () => {
       expectComplaint(/^postern.yaml clusters.prod.connect .*none.crt/),
     ));
 
-  it("with a CA that holds no certificate is refused", async () => {
+  it("with a CA file without a certificate is refused", async () => {
     await writeFile(join(folder, "odd.crt"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     await assert.rejects(
       read({ tokenSecret: arn, server, ca: "odd.crt" }),
@@ -183,7 +183,7 @@ describe("a connect setting", () => {
           expectComplaint(new RegExp(says)),
         ));
 
-    it("that is no YAML is refused without quoting it", async () => {
+    it("that is not YAML is refused without quoting it", async () => {
       await writeFile(join(folder, "config"), 'users: [{ token: "SECRET');
       const failure = await read({ kubeconfig: "config" }, "here").catch((error: Error) => error);
       assert.ok(failure instanceof Complaint);

@@ -16,13 +16,13 @@ const countCommonLines = ([first, ...others]: string[], [other, ...rest]: string
 };
 
 describe("a difference", () => {
-  it("is made of texts that have nothing in common, however long they are", () => {
+  it("of long texts without common lines is computed", () => {
     const list = (letter: string) => ({ of: Array.from({ length: 200_000 }, (_, index) => `${letter}${index}`) });
     const [hunk, ...more] = computeHunks(list("a"), [{ rule: "r", after: list("b") }]);
     assert.deepEqual(more, []);
     assert.equal(hunk?.lines.filter(({ sign }) => sign === "+").length, 200_000);
   });
-  it("keeps as many lines as can be kept, in their order", () => {
+  it("keeps the largest number of common lines, in their order", () => {
     const short = fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 8 });
     fc.assert(
       fc.property(short, short, (old, now) => {
@@ -39,7 +39,7 @@ describe("a difference", () => {
     );
   });
 
-  it("leads from what was to what is, whatever came between", () => {
+  it("leads from the first to the last version, through any versions between them", () => {
     fc.assert(
       fc.property(texts, fc.array(texts, { minLength: 1, maxLength: 4 }), (before, stages) => {
         const hunks = computeHunks(
@@ -71,7 +71,7 @@ describe("a difference", () => {
     ]);
   });
 
-  it("is shown in YAML that says what it should", () => {
+  it("is printed in YAML that has the same values", () => {
     const value = fc.jsonValue({ maxDepth: 3 });
     fc.assert(
       fc.property(value, (given) => {

@@ -99,7 +99,7 @@ describe("a comparison", () => {
     [500, `${inconsistent} ("?")`, inconsistent],
   ];
   for (const [code, upstreamText, ours] of toKubelets)
-    it(`knows another text for a kubelet: ${ours}`, () => {
+    it(`accepts another text for a kubelet: ${ours}`, () => {
       const [there, here] = [upstreamText, ours].map((text) => `pods "s0" is forbidden: ${text}`) as [string, string];
       const upstream = buildStatus(code, there);
       verifyKnown(
@@ -114,8 +114,8 @@ describe("a comparison", () => {
       );
     });
 
-  it("knows diffs in messages of API validation that differ only in empty values", () => {
-    // The old text has 20 lines, l1 to l20, of which l5 is Env and l15 is Image.
+  it("accepts diffs in messages of API validation that differ only in empty values", () => {
+    // The old text has 20 lines from l1 to l20, but with Env as l5 and Image as l15.
     const old = Array.from(
       { length: 20 },
       (_, index) => ({ 4: '"Env": null,', 14: '"Image": "a",' })[index] ?? `l${index + 1}`,
@@ -138,7 +138,7 @@ describe("a comparison", () => {
       "always-pull-images",
       [[emptied, buildInvalid(image)]],
       [
-        // It is upstream that shows what is empty.
+        // Only upstream's message may show empty values.
         [buildInvalid(image), emptied],
         [emptied, buildInvalid(buildHunk(12, 18, 15, '"Image": "c",'))],
         [emptied, buildInvalid(buildHunk(12, 18, 15, '"Image": "b",', '"Policy": "Always",'))],

@@ -52,7 +52,7 @@ describe("a folder of recordings", () => {
     assert.deepEqual(modes, [0o700, 0o700, 0o600]);
   });
 
-  it("is gone on with, on a line of its own where the last one was cut off", async () => {
+  it("is continued, on a new line if the last line is incomplete", async () => {
     const to = await createTarget();
     await mkdir(join(to, "prod"), { recursive: true });
     await writeFile(join(to, "prod/limit-it.yaml"), "- {}\n- {");
@@ -61,7 +61,7 @@ describe("a folder of recordings", () => {
     assert.equal(await readFile(join(to, "prod/limit-it.yaml"), "utf8"), "- {}\n- {\n- []\n- []\n");
   });
 
-  it("has whole lines where several write there", async () => {
+  it("has complete lines if several processes write to it", async () => {
     const to = await createTarget();
     const buildLine = (writer: string) => `- {"name":"${writer.repeat(300_000)}"}\n`;
     const buildReviews = (writer: string) => Array.from({ length: 12 }, () => buildReview(buildLine(writer)));
@@ -72,7 +72,7 @@ describe("a folder of recordings", () => {
     for (const line of lines) assert.ok(["a", "b", "c"].some((writer) => `${line}\n` === buildLine(writer)));
   });
 
-  it("takes so many of a rule and no more, which it says once", async () => {
+  it("has a limited number of reviews of each rule, which is reported once", async () => {
     const to = await createTarget();
     const all = [..."12345"].map((digit) => buildReview(`- ${digit}\n`));
     const { end, sentences } = await record(to, [...all, buildReview("- {}\n", "other")], 2);
@@ -81,7 +81,7 @@ describe("a folder of recordings", () => {
     assert.equal(await readFile(join(to, "prod/limit-it.yaml"), "utf8"), "- 1\n- 2\n");
   });
 
-  it("leaves out what can't be recorded, and says how often and why", async () => {
+  it("does not contain reviews that can't be recorded; their number and the reasons are reported", async () => {
     const to = await createTarget();
     const large = new Error("too large");
     const { end, sentences } = await record(to, [
@@ -94,7 +94,7 @@ describe("a folder of recordings", () => {
     assert.deepEqual(sentences, []);
   });
 
-  it("that is taken away is complained of once, and not made again", async () => {
+  it("that is deleted is reported once, and not created again", async () => {
     const to = await createTarget();
     const sentences: string[] = [];
     const recordings = await openRecordingStore(to, 10, (sentence) => void sentences.push(sentence));
@@ -106,7 +106,7 @@ describe("a folder of recordings", () => {
     await assert.rejects(stat(to), /ENOENT/);
   });
 
-  it("must be one that can be made", async () => {
+  it("is refused if it can't be created", async () => {
     const to = await createTarget();
     await writeFile(to, "");
     await assert.rejects(
@@ -115,7 +115,7 @@ describe("a folder of recordings", () => {
     );
   });
 
-  it("holds no more of what waits than it must, however much comes at once", async () => {
+  it("keeps a limited number of bytes in memory, and leaves out further reviews", async () => {
     const small = await createTarget();
     const many = Array.from({ length: 10_000 }, (_, index) => buildReview("- {}\n", `rule-${index % 3}`));
     assert.equal((await record(small, many, 10_000)).end, `10000 reviews recorded in ${small}`);
@@ -129,7 +129,7 @@ describe("a folder of recordings", () => {
     assert.equal(end, `7 reviews recorded in ${large}; left out: 3 too many at once`);
   });
 
-  it("is written after what was heard was answered, and one that can't be weighed doesn't change that", async () => {
+  it("is written after the review is answered, even if its size can't be computed", async () => {
     const to = await createTarget();
     const deep = JSON.parse("[".repeat(200_000) + "]".repeat(200_000));
     let isAnswered = false;
@@ -153,7 +153,7 @@ describe("a folder of recordings", () => {
     assert.match(end, /, 80 for other reasons$/);
   });
 
-  it("says that the disk is full, and once", {
+  it("is reported once if the disk is full", {
     skip: existsSync("/dev/full") ? false : "there is no /dev/full",
   }, async () => {
     const to = await createTarget();
@@ -208,26 +208,26 @@ describe("recordings in a bucket", () => {
     return { strange, end: (await recordings.close()).replace(` in ${to}`, ""), to };
   };
 
-  it("are fetched, and nothing else that lies there", async () => {
+  it("are fetched, and other objects of the bucket are not", async () => {
     const { strange, end, to } = await fetchInto("a/");
     assert.deepEqual([strange, end], [7, "2 reviews recorded"]);
     assert.equal(await readFile(join(to, "prod/limit-it.yaml"), "utf8"), good + good);
-    assert.ok(!read.includes("a/8.yaml"), "it is too large to be read");
+    assert.ok(!read.includes("a/8.yaml"), "it is too large and must not be read");
   });
 
-  it("are fetched from a time on, and below a prefix", async () => {
+  it("are fetched from a given time on, and below a prefix", async () => {
     assert.equal((await fetchInto("a/", onDay(3))).end, "1 review recorded");
     assert.deepEqual((await fetchInto("b/")).end, "40 reviews recorded");
     assert.deepEqual((await readdir(join((await fetchInto("")).to))).sort(), ["prod", "test"]);
   });
 
-  it("are fetched, but for what a lifecycle rule has taken away meanwhile", async () => {
+  it("are fetched even if a lifecycle rule deletes some of them meanwhile", async () => {
     const { strange, end } = await fetchInto("c");
     assert.deepEqual([strange, end], [0, "1 review recorded"]);
     assert.ok(read.includes("c/gone.yaml"));
   });
 
-  it("go into a folder of their own", async () => {
+  it("are fetched only into an empty folder", async () => {
     const to = await createTarget();
     await requireEmptyFolder(to);
     await mkdir(join(to, "prod"), { recursive: true });
@@ -243,13 +243,13 @@ describe("recordings in a bucket", () => {
     ["s3://re.vi-ews/a/b", { bucket: "re.vi-ews", prefix: "a/b" }],
   ];
   for (const [address, expected] of addresses)
-    it(`are at ${address}`, () => assert.deepEqual(parseS3Address(address), expected));
+    it(`may be at ${address}`, () => assert.deepEqual(parseS3Address(address), expected));
   for (const address of ["reviews", "s3:/reviews", "s3://", "s3://A/b", "https://a.example"])
-    it(`are not at ${address}`, () =>
+    it(`can't be at ${address}`, () =>
       assert.throws(() => parseS3Address(address), {
         message: `--from takes s3://BUCKET or s3://BUCKET/PREFIX, not "${address}"`,
       }));
-  it("are of an age", () => {
+  it("may be limited by age", () => {
     assert.deepEqual(["90m", "24h", "7d"].map(parseAgeToMilliseconds), [5_400_000, 86_400_000, 604_800_000]);
     for (const wrong of ["", "0h", "1", "h", "1w", "-1h", "123456m"])
       assert.throws(() => parseAgeToMilliseconds(wrong), {

@@ -30,7 +30,7 @@ const completeCounts = (given: Partial<CanaryVersionCounts>): CanaryVersionCount
   ...given,
 });
 
-describe("the fault of a fresh version", () => {
+describe("the fault of a new version", () => {
   for (const { name, old, fresh, fault } of rows)
     it(`is ${name}`, () => assert.equal(findCanaryFault(completeCounts(old), completeCounts(fresh)), fault));
 
@@ -54,13 +54,13 @@ describe("the fault of a fresh version", () => {
   });
   const factor = fc.integer({ min: 1, max: 50 });
 
-  it("is nothing where the shares are the same, however many reviews each had", () => {
+  it("is undefined if both versions have the same shares of errors and denials", () => {
     const check = (one: CanaryVersionCounts, old: number, fresh: number) =>
       assert.equal(findCanaryFault(multiply(one, old), multiply(one, fresh)), undefined);
     fc.assert(fc.property(counts, factor, factor, check));
   });
 
-  it("is nothing where it only fails less and answers sooner", () => {
+  it("is undefined if the new version only fails less often or answers sooner", () => {
     const check = (one: CanaryVersionCounts, fewer: number) => {
       const better = { ...one, errors: Math.floor(one.errors * fewer), p99: one.p99 * fewer };
       assert.equal(findCanaryFault(one, better), undefined);
@@ -68,11 +68,11 @@ describe("the fault of a fresh version", () => {
     fc.assert(fc.property(counts, fc.double({ min: 0, max: 1, noNaN: true }), check));
   });
 
-  // One canary in thirty begins so, for a share of 1% and a rule that denies one review in three hundred.
-  it("is not one denial", () =>
+  // One canary in thirty begins like this, with a share of 1% and a rule that denies one review in three hundred.
+  it("is undefined for a single denial", () =>
     assert.equal(findCanaryFault(buildCounts(1000, { denials: 3 }), buildCounts(10, { denials: 1 })), undefined));
 
-  it("is never what fewer than ten reviews were denied or fewer than three failed", () => {
+  it("is undefined for fewer than ten denials or three failures", () => {
     const few = fc.tuple(fc.nat(9), fc.nat(9), fc.nat(2), fc.nat(30_000));
     const check = (old: CanaryVersionCounts, [reviews, denied, errors, p99]: [number, number, number, number]) =>
       assert.equal(
@@ -89,7 +89,7 @@ const [a, b]: [CanaryVersionPair, CanaryVersionPair] = [
 ];
 const getFunctionName = (rule: string) => `postern-test-${rule}`;
 
-/** Functions that have only aliases. */
+/** Creates functions of a stage that have only aliases. */
 const createAliases = (trials: CanaryVersionPair[]) => {
   const aliases = new Map<string, LiveAlias>(
     trials.map(({ rule, old }) => [rule, { version: old, weights: {}, revision: "0" }]),
@@ -100,7 +100,7 @@ const createAliases = (trials: CanaryVersionPair[]) => {
     assert.ok(found, rule);
     return found;
   };
-  const refuseCall = () => assert.fail("a trial does nothing but look and move");
+  const refuseCall = () => assert.fail("a canary only reads and moves aliases");
   const functions: StageFunctions = {
     ...{
       getFunctionName: getFunctionName,
@@ -134,7 +134,7 @@ const createAliases = (trials: CanaryVersionPair[]) => {
   return { functions, moves, moveElsewhere, describeAliases };
 };
 
-/** Metrics that CloudWatch would return for versions such as `a:2`. */
+/** Creates the metrics that CloudWatch would return for versions such as `a:2`. */
 const createMetrics = (
   known: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }>,
   before: () => void = () => {},
@@ -170,7 +170,7 @@ const reviewed = { "a:1": { reviews: 1000 }, "a-b:4": { reviews: 1000 } };
 const healthy = { ...reviewed, "a:2": { reviews: 100 }, "a-b:7": { reviews: 100 } };
 
 describe("a canary", () => {
-  it("gives fresh versions their share, and all of it at the end", async () => {
+  it("gives new versions their share of reviews, and all reviews at the end", async () => {
     const { functions, moves, describeAliases } = createAliases([a, b]);
     const progress: [number, number][] = [];
     const outcomes = await runCanary(functions, createMetrics(healthy), [a, b], brief, (...far) => progress.push(far));
@@ -187,18 +187,18 @@ describe("a canary", () => {
     ["crashes", { "a:2": { crashes: 5 } }, "it fails 100% of its reviews, and the version before 0%"],
     ["fails", { "a:2": { reviews: 100, errors: 5 } }, "it fails 5.0% of its reviews, and the version before 0%"],
     [
-      "denies what was let by",
+      "denies admitted reviews",
       { "a:2": { reviews: 100, denials: 90 } },
       "it denies 90% of its reviews, and the version before 0%",
     ],
     [
-      "is late",
+      "is slow",
       { "a:2": { reviews: 100, p99: 2900 } },
       "one review in a hundred takes it 2900 ms, and the version before 0 ms",
     ],
   ];
   for (const [name, found, why] of faults)
-    it(`rolls back one that ${name} at once, and all the others with it`, async () => {
+    it(`rolls back a version that ${name} at once, and all other versions with it`, async () => {
       const { functions, moves, describeAliases } = createAliases([a, b]);
       const slow = { share: 0.1, milliseconds: 3_600_000, every: 1 };
       const outcomes = await runCanary(functions, createMetrics({ ...healthy, ...found }), [a, b], slow);
@@ -215,7 +215,7 @@ describe("a canary", () => {
       );
     });
 
-  it("rolls back without a result what had too few reviews in twice the time, and promotes the others", async () => {
+  it("rolls back a version with too few reviews in twice the time, without a result, and promotes the others", async () => {
     const { functions, moves, describeAliases } = createAliases([a, b]);
     const few = { ...healthy, "a:2": { reviews: minimumCanaryReviews - 1 } };
     const outcomes = await runCanary(functions, createMetrics(few), [a, b], brief);
@@ -232,7 +232,7 @@ describe("a canary", () => {
     );
   });
 
-  it("promotes what gets its reviews in the second half", async () => {
+  it("promotes a version that gets enough reviews only in the extra time", async () => {
     const { functions, describeAliases } = createAliases([a]);
     const start = Date.now();
     const known: Record<string, Partial<CanaryVersionCounts>> = { ...reviewed, "a:2": { reviews: 1 } };
@@ -282,8 +282,8 @@ describe("a canary", () => {
     assert.deepEqual(describeAliases(), ["1+9"]);
   });
 
-  // The release would say that it is live, while another version is.
-  it("does not report as promoted what another command has moved", async () => {
+  // Otherwise the release would have the version as live, although another version is live.
+  it("does not report a version as promoted if another command has moved its alias", async () => {
     const { functions, moveElsewhere, describeAliases } = createAliases([a]);
     const outcomes = await runCanary(
       functions,

@@ -4,7 +4,7 @@ import { readCatalogue } from "../catalogue/registry.ts";
 import { runCases } from "./case-runs.ts";
 
 describe("a version without CUE", () => {
-  it("is not asked the cases that come to a script", async () => {
+  it("does not get the cases that evaluate a script", async () => {
     const listed = (await readCatalogue()).find(({ name }) => name === "policy-validate");
     assert.ok(listed);
     const functions = { invoke: async () => ({ payload: {}, log: "", fault: undefined }) };

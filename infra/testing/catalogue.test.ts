@@ -38,14 +38,14 @@ import { listServedRules } from "../project/served.ts";
 import { createHandler } from "../serve/handlers.ts";
 import { evaluateMatchCondition } from "./cel-condition.ts";
 
-// Every rule: its cases, and the laws that no author should have to write. POSTERN_RULES narrows it to some.
+// Tests the cases of every rule, and properties that all rules must have. POSTERN_RULES chooses some rules.
 const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
 const { rules, broken } = await readCatalogueWithBroken();
 const isChosen = ({ name }: { name: string }) => only.length === 0 || only.includes(name);
 const catalogue = rules.filter(isChosen);
 
-const secret = "nobody's business";
-/** The rules that fill in what was read a while ago, with the reason; their READMEs tell it. */
+const secret = "a secret value";
+/** Rules that may fill in values from cached reads, with the reason, which is also in their READMEs. */
 const fillingFromMemory: Record<string, string> = {
   "pod-topology-labels": "a node that has its zone and region keeps them",
   "policy-override": "it would list every policy for every write",
@@ -75,7 +75,7 @@ for (const listed of catalogue) {
           fail(`functions/${listed.name}/cases.yaml:${(await readCaseLineNumbers(listed))[index]}`, ...lines);
       });
     }
-    describe("as every rule", () => testLaws(listed, cases));
+    describe("has the properties of every rule: it", () => testLaws(listed, cases));
     for (const { settings, refused } of checks)
       it(`${refused === undefined ? "accepts" : "refuses"} the settings ${JSON.stringify(settings)}`, () =>
         assert.equal(listed.rule.checkSettings?.(mergeWithDefaults(listed.rule.settings ?? {}, settings)), refused));
@@ -88,14 +88,14 @@ async function readSettingsCases({ folder }: CatalogueRule): Promise<{ settings:
   return existsSync(file) ? parse(await readFile(file, "utf8"), { merge: true, maxAliasCount: -1 }) : [];
 }
 
-/** Fails with these lines alone: where they come from in this file is of no interest. */
+/** Fails with only these lines, without a stack of this file. */
 function fail(...lines: string[]): never {
   const error = new Error(lines.join("\n"));
   error.stack = error.message;
   throw error;
 }
 
-// A call takes no more than about 120,000 arguments, so that none may have as many as an object has elements.
+// A call can have about 120,000 arguments, so no code may spread all elements of an object's list into a call.
 const large: [rule: string, phase: Phase, says: string][] = [
   ["service-account", "mutate", "150002 changes"],
   ["allowed-registries", "validate", "Forbidden"],
@@ -125,7 +125,7 @@ groups:
     };
     const review = { kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request };
     for (const [name, phase, says] of large)
-      it(`gets an answer of ${name}`, async () => {
+      it(`gets an answer from ${name}`, async () => {
         const listed = listServedRules(config, catalogue).find(
           (one) => one.name === name && one.phases.includes(phase),
         );
@@ -176,7 +176,7 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
     needs?.objects !== undefined &&
     !isDeepStrictEqual(mutate, becomes);
   if (cases.some(isFilledFrom) && !(listed.name in fillingFromMemory))
-    it("fills in nothing from memory", async () => {
+    it("fills in no values from cached reads", async () => {
       for (const entry of cases.filter(({ mutate, needs }) => mutate && needs?.objects)) {
         const { objects = [], ...needs } = entry.needs ?? {};
         const decided = await evaluateFrozen(listed, entry);
@@ -189,7 +189,7 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
     });
 
   if (listed.rule.sideEffects === "NoneOnDryRun")
-    it("creates nothing on a dry run", async () => {
+    it("creates nothing in a dry run", async () => {
       for (const entry of cases) {
         const review = buildReview(listed, { ...entry, dryRun: true });
         const create = () => assert.fail(`${entry.name}: it creates something`);
@@ -197,7 +197,7 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
       }
     });
   else
-    it("answers a dry run alike", async () => {
+    it("gives the same answer to a dry run", async () => {
       for (const entry of cases)
         assert.deepEqual(
           await evaluateFrozen(listed, { ...entry, dryRun: !entry.dryRun }),
@@ -206,12 +206,12 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
         );
     });
 
-  it("answers where something is missing or empty", async () => {
+  it("answers if any field is missing or empty", async () => {
     for (const entry of cases)
       for (const odd of buildOddCases(entry)) {
         const review = buildReview(listed, odd);
         const { outcome } = await evaluateCase(listed, odd, review).catch((error: Error) => {
-          // A policy may say that an object without something is an error.
+          // A policy may state that a missing field is an error.
           const isOfPolicy = listed.name.startsWith("policy-") && !(error instanceof TypeError);
           if (!isOfPolicy && !isUnanswered(error)) throw new Error(`${odd.name}: ${error.message}`, { cause: error });
           return { outcome: idle };
@@ -221,7 +221,7 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
   });
 
   if (cases.some(({ needs }) => needs?.objects))
-    it("reveals nothing that it reads beyond its question", async () => {
+    it("reveals nothing of the objects that it reads, except the fields that it uses", async () => {
       for (const entry of cases) {
         const objects = entry.needs?.objects?.map(withSecrets);
         if (!objects) continue;
@@ -234,7 +234,7 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
 
   if (listed.rule.suggest) {
     const refusals = cases.filter(({ refused }) => refused !== undefined);
-    it("suggests something in some case that it refuses, in words, and edits that it would admit", async () => {
+    it("has a suggestion for a refused case, and admits the object with its edits", async () => {
       const all = await Promise.all(refusals.map((entry) => findSuggestion(listed, entry)));
       assert.ok(all.some((advice) => advice !== undefined));
       for (const [index, entry] of refusals.entries()) {
@@ -242,7 +242,7 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
         await assertSuggestionHelps(listed, entry, all[index]);
       }
     });
-    it("suggests nothing else with any object like those", () =>
+    it("admits the edits of its suggestions for generated objects, too", () =>
       fc.assert(
         fc.asyncProperty(perturbCases(refusals), async (entry) => {
           const isRefused = await evaluateFrozen(listed, entry).then(({ refused }) => refused, ignoreUnanswered);
@@ -276,10 +276,10 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
       return false;
     };
 
-    it(`would do nothing where its conditions to ${phase} are false`, async () => {
+    it(`does nothing in cases that its conditions to ${phase} skip`, async () => {
       for (const entry of own) await assertIdleIfSkipped(entry);
     });
-    it(`would do nothing there with any object like those of its cases, to ${phase}`, () =>
+    it(`does nothing with generated objects that its conditions to ${phase} skip`, () =>
       fc.assert(
         fc.asyncProperty(perturbCases(own), async (entry) => {
           await assertIdleIfSkipped(entry);
@@ -300,17 +300,17 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
     assert.match(
       readme,
       new RegExp(`^# ${listed.name}\n\n${listed.rule.summary.replace(/[.*+?^$()|[\]\\{}]/g, "\\$&")}`),
-      "opens with the rule's summary",
+      "begins with the rule's summary",
     );
     const [intro = ""] = readme.split("\n## ");
     const worthwhile = describeUseBesideDefaultPlugin(listed.rule) ?? "";
-    assert.ok(intro.replaceAll("\n", " ").includes(worthwhile), "says what it is good for where its plugin is on");
+    assert.ok(intro.replaceAll("\n", " ").includes(worthwhile), "says what the rule does if its upstream plugin is on");
     for (const key of Object.keys(listed.rule.settings ?? {}))
       assert.match(readme, new RegExp(`^\\| \`${key}\``, "m"), `its table of settings has ${key}`);
   });
 }
 
-/** The decision on a case, with everything frozen: a rule that edits its input fails here. */
+/** Returns the decision on a case. The input is frozen, so a rule that edits it fails. */
 async function evaluateFrozen(listed: CatalogueRule, entry: Case): Promise<RuleDecision> {
   return evaluateCase(listed, entry, freezeReview(buildReview(listed, structuredClone(entry))));
 }
@@ -319,7 +319,7 @@ async function evaluateFrozen(listed: CatalogueRule, entry: Case): Promise<RuleD
 async function findSuggestion(listed: CatalogueRule, entry: Case): Promise<FixSuggestion | undefined> {
   const { rule, settings } = applyCaseSettingsAndVariant(listed.rule, entry);
   const { request } = freezeReview(buildReview(listed, structuredClone(entry)));
-  const failOnAction = () => assert.fail(`${entry.name}: it does something`);
+  const failOnAction = () => assert.fail(`${entry.name}: it calls a capability that writes`);
   const capabilities = {
     ...createRecordedCapabilities(entry.needs ?? {}),
     create: failOnAction,
@@ -346,7 +346,7 @@ async function assertSuggestionHelps(
   assert.ok(!refused, `${entry.name}: "${text}" is refused: ${outcome.status?.message}`);
 }
 
-/** A rule may ask about another object than its cases have an answer for. */
+/** Ignores the error that a case has no recorded answer to a question of the rule; throws other errors. */
 function ignoreUnanswered(error: Error): undefined {
   if (!isUnanswered(error)) throw error;
 }
@@ -373,13 +373,13 @@ function buildChangedCapabilities(now: RecordedAnswers, before: RecordedAnswers)
   };
 }
 
-/** The object without all that may change. */
+/** Returns an object with only its kind and name. */
 function toBare({ apiVersion, kind, metadata }: KubernetesObject): NonNullable<RecordedAnswers["objects"]>[number] {
   const { name = "", namespace } = metadata ?? {};
   return { apiVersion: apiVersion ?? "", kind: kind ?? "", metadata: { name, ...(namespace && { namespace }) } };
 }
 
-/** The object with other values everywhere but in its name and kind. */
+/** Returns an object with the same kind and name and with other values in all other fields. */
 function toOther<T extends KubernetesObject>({ apiVersion, kind, metadata, ...rest }: T): T {
   const { name, namespace, ...others } = Object(metadata);
   const change = (value: unknown): unknown => {
@@ -392,18 +392,18 @@ function toOther<T extends KubernetesObject>({ apiVersion, kind, metadata, ...re
   return { ...Object(change(rest)), ...identity } as T;
 }
 
-/** An object of the cluster, with what is its owner's alone wherever there is room for it. */
+/** Returns an object of the cluster with a secret value in each of its maps. */
 function withSecrets<T extends KubernetesObject>(object: T): T {
   const more = { [secret]: secret };
   const { metadata } = object;
   const filled = Object.entries(object).map(([key, value]) =>
     typeof value === "object" && value !== null && !Array.isArray(value) && key !== "metadata"
-      ? [key, { ...value, "unheard-of": more }]
+      ? [key, { ...value, "unknown-field": more }]
       : [key, value],
   );
   const labels = { ...metadata?.labels, [secret]: secret };
   const annotations = { ...metadata?.annotations, [secret]: secret };
-  return { ...Object.fromEntries(filled), "unheard-of": more, metadata: { ...metadata, labels, annotations } };
+  return { ...Object.fromEntries(filled), "unknown-field": more, metadata: { ...metadata, labels, annotations } };
 }
 
 /** Adds an unknown field to the object, to its spec, and to every element of the spec's lists. */

@@ -7,13 +7,13 @@ const rows = readRows<{ results: TestResult[]; lines: string; junit: string }>(i
 const { results: all, lines, junit } = rows;
 const [passed, failed, skipped, unloaded] = all as [TestResult, TestResult, TestResult, TestResult];
 
-describe("results of tests", () => {
+describe("the results of tests", () => {
   it("are printed in lines, with the position of each failure", () => {
     assert.equal(all.map(formatTestResult).join(""), lines);
     assert.equal(formatTestSummary(all, "test"), "4 tests: 1 passed, 1 failed, 1 not evaluated, 1 skipped\n");
   });
 
-  it("are a suite for each rule in JUnit's XML", () => {
+  it("are printed as JUnit XML, with a suite for each rule", () => {
     assert.equal(formatJunit(all, new Date("2026-11-22T01:02:03.456Z")), junit);
   });
 
@@ -24,6 +24,6 @@ describe("results of tests", () => {
     [[failed, unloaded], 3],
   ];
   for (const [results, code] of codes)
-    it(`${results.map(({ result }) => result).join(", ") || "of nothing"} end with ${code}`, () =>
+    it(`${results.map(({ result }) => result).join(", ") || "no results"} have the exit code ${code}`, () =>
       assert.equal(toExitCode(results), code));
 });

@@ -280,7 +280,7 @@ describe("a rule with variants", () => {
     assert.equal(names.filter((name) => name === "more.levels.postern.dev").length, 2);
   });
 
-  it("puts the names and settings of variants into its bundle, for each cluster that differs", () => {
+  it("has the names and settings of its variants in its bundle, and those of clusters with others", () => {
     const one = createLevelsRule([]);
     const clusters = "clusters: { a: , b: { rules: { levels: { settings: { levels: [more] } } } } }";
     const config = buildEndpointConfig(parseConfig(`{ rules: { levels: }, ${clusters} }`, [one]), one);

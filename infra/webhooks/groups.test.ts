@@ -32,7 +32,7 @@ const catalogue = [
   createMutator("newer", { order: 10, match: [{ ...pods, apiVersions: ["v2"] }] }),
   createMutator("any", { order: 11, match: [{ ...pods, apiGroups: ["*"], resources: ["*"] }] }),
   createMutator("asks", { order: 12, authorizedBy: { may: "true" } }),
-  toCatalogueRule("judge", rule({ summary: "Validates.", match: [pods], validate() {} })),
+  toCatalogueRule("checks", rule({ summary: "Validates.", match: [pods], validate() {} })),
 ];
 
 const parse = (yaml: string) => parseConfig(yaml, catalogue);
@@ -62,7 +62,7 @@ const expectComplaint = (yaml: string, pattern: string | RegExp) =>
 
 describe("a group in postern.yaml", () => {
   const rules = `rules: { ${catalogue.map(({ name }) => `${name}: `).join(", ")} }`;
-  /** The mistake, the groups of postern.yaml, and the error message. */
+  /** Each row has the mistake, the groups of postern.yaml, and the error message. */
   const table = readRows<[string, string, string][]>(import.meta.filename);
   for (const [name, groups, sentence] of table)
     it(`${name} is refused`, () => expectComplaint(`${rules}\ngroups:\n  ${groups}`, sentence));
@@ -169,7 +169,7 @@ describe("a group's entry", () => {
       [],
     ));
 
-  it("matches what any member matches, has the longest timeout, and is called if a member is concerned", () => {
+  it("matches what any member matches, has the longest timeout, and is called if a member's condition is true", () => {
     const entry = findGroupEntry(`rules: { early: , middle: , late: }\n${printGroup("early", "middle", "late")}`);
     assert.deepEqual(entry.rules, [
       { scope: "*", ...pods },
@@ -192,7 +192,7 @@ describe("a group's entry", () => {
     assert.equal(isCalled("services", { metadata: { name: "a" } }, "DELETE"), false);
   });
 
-  it("has no condition if a member is always concerned", () => {
+  it("has no condition if a member has none", () => {
     assert.equal(
       findGroupEntry(`rules: { early: , always: }\n${printGroup("early", "always")}`).matchConditions,
       undefined,
@@ -217,10 +217,18 @@ describe("a group's entry", () => {
         userInfo: { username },
         object: { metadata: { name } },
       } as unknown as AdmissionRequest);
-    assert.equal(isCalled("a", "u", "a"), true, "the other one is concerned");
-    assert.equal(isCalled("c", "w", "a"), true, "the first one is concerned");
-    assert.equal(isCalled("c", "w", "b"), false, "the first one would do nothing, the other spares the namespace");
-    assert.equal(isCalled("d", "v", "b"), false, "the first one would do nothing, the other spares the user");
+    assert.equal(isCalled("a", "u", "a"), true, "the second member must be called");
+    assert.equal(isCalled("c", "w", "a"), true, "the first member must be called");
+    assert.equal(
+      isCalled("c", "w", "b"),
+      false,
+      "the first member's condition is false, the second member exempts the namespace",
+    );
+    assert.equal(
+      isCalled("d", "v", "b"),
+      false,
+      "the first member's condition is false, the second member exempts the user",
+    );
     assert.equal(isCalled("d", "v", "a"), true);
   });
 
@@ -232,7 +240,7 @@ describe("a group's entry", () => {
     assert.deepEqual(findGroupEntry(yaml).namespaceSelector, { matchExpressions: [vital] });
   });
 
-  it("hardens if all members guard; it is refused if one doesn't, or if their exempt namespaces differ", () => {
+  it("is hardened if all members guard, and refused if one doesn't or if their exempt namespaces differ", () => {
     const printConfig = (early: string) => `rules: { early: ${early}, guard: }\n${printGroup("early", "guard")}`;
     assert.equal(findGroupEntry(printConfig("")).failurePolicy, "Ignore");
     const expectRefusal = (early: string, pattern: RegExp) =>
@@ -246,7 +254,7 @@ describe("a group's entry", () => {
     );
   });
 
-  it("counts once in the time that a request may wait", () => {
+  it("has its timeout counted once in the time that a request may wait", () => {
     const createSlowRule = (name: string) => createMutator(name, { timeoutSeconds: 15 });
     const rules = [createSlowRule("a"), createSlowRule("b")];
     const buildFor = (printConfig: string) => {

@@ -16,7 +16,7 @@ const answers: Record<string, object> = {
   "POST /apis/authorization.k8s.io/v1/subjectaccessreviews": { kind: "SubjectAccessReview", status: { allowed: true } },
 };
 
-describe("what rules may ask while a cluster is audited", () => {
+describe("the capabilities of rules while a cluster is audited", () => {
   let server: Server;
   let open: (hosts?: string[]) => Promise<{ capabilities: Capabilities; sentences: string[] }>;
 
@@ -50,7 +50,7 @@ describe("what rules may ask while a cluster is audited", () => {
   });
   after(() => close(server));
 
-  it("is the cluster itself, by the token of the moment, and its authorizer", async () => {
+  it("read the cluster and ask its authorizer, with a new token for each request", async () => {
     const { capabilities, sentences } = await open();
     requests.length = 0;
     assert.equal((await capabilities.get({ group: "", resource: "limitranges" }, "l", "a"))?.metadata?.name, "l");
@@ -61,7 +61,7 @@ describe("what rules may ask while a cluster is audited", () => {
     assert.equal(new Set(requests.map((request) => request.replace(/.* /, ""))).size, 2);
   });
 
-  it("waits for nothing that isn't there", async () => {
+  it("don't wait for a missing object", async () => {
     const { capabilities } = await open();
     requests.length = 0;
     assert.equal(
@@ -71,7 +71,7 @@ describe("what rules may ask while a cluster is audited", () => {
     assert.equal(requests.length, 1);
   });
 
-  it("writes nothing, and asks no host that isn't named", async () => {
+  it("write nothing, and call only the named hosts", async () => {
     const { capabilities, sentences } = await open(["127.0.0.1"]);
     requests.length = 0;
     const namespaces = { group: "", resource: "namespaces" };
@@ -99,7 +99,7 @@ describe("what rules may ask while a cluster is audited", () => {
     assert.deepEqual(sentences, []);
   });
 
-  it("keeps nothing from one review to the next", async () => {
+  it("keep no ledger entries from one review to the next", async () => {
     const count = async () => {
       const { capabilities } = await open();
       const ledger = capabilities.ledger("event-rate-limit");

@@ -16,7 +16,7 @@ import { close, listen } from "../listen.ts";
 
 const folder = await createTestFolder();
 
-// `npx postern check --live` where the cluster doesn't do as it should, has more than anybody holds, or isn't there.
+// Tests `npx postern check --live` with a cluster that fails, is very large, or can't be reached.
 describe("an audit of a cluster in trouble", () => {
   let certificate: ServerCertificate;
   before(async () => {
@@ -26,7 +26,7 @@ describe("an audit of a cluster in trouble", () => {
 
   type Responder = (url: URL, response: ServerResponse, request: IncomingMessage) => object | undefined;
 
-  /** An API server that has these kinds of the core, each shown by a function, which may answer by itself. */
+  /** Runs a function while an API server serves these kinds; each kind has a function that returns or sends its list. */
   const runWithServer = async (
     kinds: Record<string, Responder>,
     act: (requests: string[]) => Promise<void>,
@@ -65,7 +65,7 @@ describe("an audit of a cluster in trouble", () => {
     }
   };
 
-  /** Some of so many objects, from the one that the token names. */
+  /** Returns a page of a list with so many objects, from the object that the token names. */
   const pageOf = (total: number, { searchParams }: URL, data: string) => {
     const start = Number(searchParams.get("continue") ?? 0);
     const end = Math.min(start + Number(searchParams.get("limit")), total);
@@ -108,7 +108,7 @@ describe("an audit of a cluster in trouble", () => {
     });
   });
 
-  it("gives up a kind that never answers, and goes on with the next one", async () => {
+  it("reports a kind whose list fails, and continues with the next kind", async () => {
     await runWithServer(
       {
         secrets: (_, response) => said(response, 503, { message: "not today" }, { "retry-after": "0" }),
@@ -124,7 +124,7 @@ describe("an audit of a cluster in trouble", () => {
     );
   });
 
-  it("follows no redirect, decompresses no bomb, and doesn't loop", async () => {
+  it("follows no redirect, limits a compressed answer, and ends at a circular list", async () => {
     let strayRequests = 0;
     const elsewhere = createServer({ cert: certificate.cert, key: certificate.key }, (_, response) => {
       strayRequests++;
@@ -158,7 +158,7 @@ describe("an audit of a cluster in trouble", () => {
     elsewhere.close();
   });
 
-  it("writes whole files with everything it has if it is interrupted", async () => {
+  it("writes complete files with the results so far if it is interrupted", async () => {
     let child = 0;
     const respond: Responder = (url) => {
       if (!url.searchParams.has("continue")) return pageOf(100, url, "x");
@@ -185,7 +185,7 @@ describe("an audit of a cluster in trouble", () => {
     });
   });
 
-  it("holds no more than a page of however much there is", {
+  it("keeps only one page of a large list in memory", {
     skip: process.platform !== "linux" && "memory is read from /proc",
   }, async () => {
     let [open, most] = [0, 0];
@@ -197,7 +197,7 @@ describe("an audit of a cluster in trouble", () => {
     };
     await runWithServer({ configmaps: respond }, async (requests) => {
       const words = ["-o", "json=all.json", "-o", "junit=all.xml,sarif=all.sarif,policyreport=all.reports"];
-      // All objects at once would be 200 MB, and what is said of them twice as much.
+      // All objects together would have 200 MB, and their reports twice as much.
       const { code, stdout, stderr, peak } = await runAudit(folder, words, ["--max-old-space-size=150"]);
       assert.equal(stdout, "20000 objects: 20000 allowed\n", stderr);
       assert.equal(code, 0);
@@ -207,7 +207,7 @@ describe("an audit of a cluster in trouble", () => {
     });
   });
 
-  it("says in one sentence that it can't begin", async () => {
+  it("is refused in one sentence if it can't begin", async () => {
     const options = (said: Record<string, string>): ParsedOptions => {
       const all: Record<string, string> = { live: "", config: join(folder, "postern.yaml"), as: "a", ...said };
       const text = (name: string) => all[name];

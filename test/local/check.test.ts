@@ -32,11 +32,11 @@ const write = async (name: string, text: string): Promise<void> => {
   await writeFile(join(folder, name), text);
 };
 
-/** `npx postern check …`, to its end, in the cluster `test` unless said otherwise. */
+/** Runs `npx postern check …` until it ends, by default for the cluster `test`. */
 const check = (words: string[], stdin = "", cluster = "test"): Promise<ProgramOutput> =>
   runVerb(folder, ["check", "--config", "postern.yaml", "--cluster", cluster, ...words], stdin);
 
-/** The findings themselves. */
+/** Runs `npx postern check … -o json`, and returns the parsed output. */
 const runJson = async (words: string[], stdin?: string, cluster?: string) => {
   const { code, stdout, stderr } = await check([...words, "-o", "json"], stdin, cluster);
   assert.notEqual(stdout, "", stderr);
@@ -53,7 +53,7 @@ const buildPod = (name: string, spec: object = {}, metadata: object = {}) => {
   };
   return { apiVersion: "v1", kind: "Pod", metadata: { name, ...metadata }, spec: { containers: [container], ...spec } };
 };
-/** A recorded review. */
+/** Returns a recorded review. */
 const buildReview = (kind: string, resource: string, more: object, group = "", version = "v1") => ({
   apiVersion: "admission.k8s.io/v1",
   kind: "AdmissionReview",
@@ -114,7 +114,7 @@ describe("postern check", () => {
     assert.match(stdout, /@@ default-requests-and-limits, always-pull-images\n/);
     assert.match(stdout, /\n {4}\+ +cpu: 100m {2}# default-requests-and-limits\n/);
     assert.match(stdout, /\n {4}\+ +imagePullPolicy: Always {2}# always-pull-images\n/);
-    assert.equal(stdout.split("@@").length - 1, 2, "one hunk, once");
+    assert.equal(stdout.split("@@").length - 1, 2, "the output has one hunk");
   });
 
   it("reads standard input, globs and Lists of one kind", async () => {
@@ -205,7 +205,7 @@ describe("postern check", () => {
     assert.match(objects[1].undecided[0], /request.uid must be a non-empty string/);
   });
 
-  it("reports that no rule is about an unknown kind", async () => {
+  it("reports that no rule matches an unknown kind", async () => {
     const widget = { apiVersion: "shop.example/v1", kind: "Widget", metadata: { name: "x" } };
     const { code, stdout } = await check(["-"], joinDocuments(widget, buildPod("p")));
     assert.equal(code, 0);
@@ -216,7 +216,7 @@ describe("postern check", () => {
     assert.match(stdout, /\n2 objects: 2 allowed \(1 no rule\)\n$/);
   });
 
-  it("names other webhooks, and calls those of allowed hosts", async (test) => {
+  it("names other webhooks, and calls the webhooks of allowed hosts", async (test) => {
     const state = join(folder, ".postern");
     const certificate = await openCertificate(state, "127.0.0.1");
     const requests: any[] = [];
@@ -274,7 +274,7 @@ describe("postern check", () => {
       [["friday.other.example", "not on a Friday"]],
     );
     assert.deepEqual(requests, [{ url: "/judge?timeout=10s", dryRun: true }]);
-    // The others no client hears.
+    // API servers drop warnings that are empty or have control characters.
     assert.deepEqual(called.objects[0].warnings, [{ rule: "friday.other.example", text: "rest" }]);
     assert.match(called.objects[0].undecided[0], /^team.other.example: whether its namespace has the label team/);
 
@@ -392,7 +392,7 @@ describe("postern check", () => {
     assert.match(stdout, /\n1 object: 1 allowed, 2 could not be read\n$/);
   });
 
-  it("prints no pipeline commands that names of objects contain", async () => {
+  it("never prints names of objects as pipeline commands", async () => {
     const text = joinDocuments(
       { apiVersion: "v1", kind: "::error file=a::kind", metadata: { name: "a" } },
       { apiVersion: "example.com/v1", kind: "Foo\n::error::kind", metadata: { name: "\u202ea" } },
@@ -409,7 +409,7 @@ describe("postern check", () => {
     assert.equal(refused.code, 2);
     assert.doesNotMatch(refused.stderr, /^\s*::[^:]*b/m);
   });
-  it("reads a pipe and ends with its exit code as a command, too", () => {
+  it("reads a pipe as a command, and has the exit code of the check", () => {
     const end = (input: string, cluster = "test") => {
       const args = [program, "check", "--config", "postern.yaml", "--cluster", cluster, "-"];
       return spawnSync(process.execPath, args, { cwd: folder, input }).status;
@@ -432,11 +432,11 @@ describe("postern check", () => {
     ["no path", [], /^postern check takes files or folders of manifests, or - for standard input, or --live\n$/],
     ["an unknown rule", ["k8s", "--rules", "nope"], /^there is no rule "nope"; postern rules lists them\n$/],
     [
-      "two forms in one place",
+      "two reports for standard output",
       ["k8s", "-o", "json,sarif"],
       /^json and sarif can't share standard output; give one a file/,
     ],
-    ["broken manifests of what exists", ["k8s", "--state", "postern.yaml"], /^--state postern.yaml:2 is no manifest/],
+    ["an invalid file for --state", ["k8s", "--state", "postern.yaml"], /^--state postern.yaml:2 is no manifest/],
   ];
   for (const [name, words, stderr] of usage)
     it(`refuses ${name} in one sentence`, async () => {

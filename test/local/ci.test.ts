@@ -6,7 +6,7 @@ import { before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { createTestFolder } from "../folders.ts";
 
-// .ci/run as it stands, with commands that do nothing but what a case has `npm run test:all` do.
+// Runs a copy of .ci/run. Its commands do nothing, except `npm run test:all`, which runs the script of each case.
 const run = fileURLToPath(new URL("../../.ci/run", import.meta.url));
 const folder = await createTestFolder();
 
@@ -20,7 +20,7 @@ before(async () => {
   await cp(dirname(run), join(folder, "project/.ci"), { recursive: true });
 });
 
-/** The exit code and the last line, where the tests do this. */
+/** Returns the exit code and the last line of a run with this script in place of the tests. */
 const runCi = (tests: string) => {
   const env = {
     ...process.env,
@@ -36,12 +36,12 @@ describe(".ci/run", () => {
     assert.deepEqual(runCi('printf "ℹ pass 7\\nℹ fail 0\\nℹ cancelled 0\\n"'), [0, "16 passed, 0 failed"]);
   });
 
-  it("fails where tests fail", () => {
+  it("fails if tests fail", () => {
     const tests = 'printf "ℹ pass 5\\nℹ fail 1\\nℹ cancelled 1\\n"; exit 1';
     assert.deepEqual(runCi(tests), [1, "13 passed, 3 failed"]);
   });
 
-  it("fails where the tests end before they are counted", () => {
+  it("fails if the tests end before they are counted", () => {
     assert.deepEqual(runCi("exit 137"), [1, "8 passed, 1 failed"]);
   });
 });

@@ -13,7 +13,7 @@ import { type Rule, rule } from "#lib/rule.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { readRows } from "../rows.ts";
 
-// Lambda event in, Lambda response out, bytes compared.
+// Sends Lambda events to an endpoint, and compares the bytes of its responses.
 
 interface Reply {
   statusCode: number;
@@ -31,7 +31,7 @@ const readFixture = <T = Event>(name: string): T =>
   JSON.parse(readFileSync(new URL(`../fixtures/${name}.json`, import.meta.url), "utf8"));
 
 const judge = rule<KubernetesObject, { label: string }, { ranges: ReturnType<typeof list<"limitranges">> }>({
-  summary: "Labels what it sees, and refuses what is called bad.",
+  summary: "Labels every object, and refuses objects named bad.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["*"] }],
   settings: { label: "seen" },
   needs: { ranges: list("limitranges") },
@@ -60,7 +60,7 @@ const config: EndpointConfig = {
 const buildContext = (remaining = 10_000) =>
   ({ functionName: "judge", functionVersion: "7", getRemainingTimeInMillis: () => remaining }) as Context;
 
-/** An endpoint with no cluster to ask, and what it tells of its reviews. */
+/** Opens an endpoint without a connection to a cluster, and records its log reports. */
 const openEndpoint = (endpointRule: Rule, ownConfig = config, host: Partial<EndpointHost> = {}) => {
   const reports: AnsweredReviewFacts[] = [];
   const journal = (report: AnsweredReviewFacts) => void reports.push(report);
@@ -95,7 +95,7 @@ const { changed, admitted, refused } = rows.answers;
 
 describe("a rule with variants", () => {
   const levels = rule<KubernetesObject, { limit: number; unit: string }>({
-    summary: "Says what it was called as.",
+    summary: "Reports its variant and settings.",
     match: [],
     settings: { limit: 1, unit: "m" },
     validate: (_, { variant, settings: { limit, unit } }) => `${variant} ${limit}${unit}`,
@@ -121,21 +121,20 @@ describe("a rule with variants", () => {
     assert.equal(await askVariant("validate/loose"), "loose 5k");
   });
 
-  it("answers without one, for it may have had none when the entry was made", async () =>
+  it("answers without a variant, because an older entry may have none", async () =>
     assert.equal(await askVariant("validate"), "undefined 5k"));
 
-  it("has nothing under names that are none", async () => {
+  it("answers 404 for unknown variants", async () => {
     for (const name of ["", "usual", "stric", "strict/", "__proto__", "constructor", "validate", "STRICT"])
       assert.equal(await askVariant(`validate/${name}`), 404, name);
   });
 
-  it("has those of its cluster, or of its own settings where that one says nothing", async () => {
+  it("has the variants of its cluster, or its own variants if the cluster has none", async () => {
     assert.equal(await askVariant("validate/usual", "other"), "usual 3k");
     assert.equal(await askVariant("validate/strict", "other"), 404);
   });
 
-  it("allows whatever comes where it is off", async () =>
-    assert.equal(await askVariant("validate/gone", "idle"), true));
+  it("admits everything if it is off", async () => assert.equal(await askVariant("validate/gone", "idle"), true));
 
   it("can be run with any settings by a direct invocation", async () => {
     const say = async (event: object) =>
@@ -155,7 +154,7 @@ interface Change {
   isBase64Encoded?: boolean;
 }
 
-/** A recorded event as it would be if the client had sent something else. */
+/** Returns an event as it would be if the client had sent these changes. */
 const alterEvent = (event: Event, { method, path, headers = {}, timeout, ...rest }: Change): Event => {
   const changed = structuredClone({ ...event, ...rest }) as Event;
   const set = (map: unknown, key: string, value: unknown) => {
@@ -230,10 +229,10 @@ describe("an event", () => {
     assert.equal(JSON.stringify(await openTestEndpoint().ask(anonymous)), refused);
   });
 
-  it("of a direct invocation may bring settings, needs and time", async () => {
+  it("of a direct invocation may have settings, recorded answers and a time", async () => {
     const given: unknown[] = [];
     const curious = rule<KubernetesObject, { label: string }, { ranges: ReturnType<typeof list<"limitranges">> }>({
-      summary: "Tells what it was given.",
+      summary: "Reports its input.",
       match: [],
       settings: { label: "seen" },
       needs: { ranges: list("limitranges") },
@@ -251,13 +250,13 @@ describe("an event", () => {
       phase: "validate",
       cluster: "prod-eu",
       review,
-      settings: { label: "told" },
+      settings: { label: "own" },
       needs: { objects },
       now: "2026-02-03T04:05:06Z",
     };
     assert.equal(JSON.stringify(await handler(event, buildContext())), admitted);
-    assert.deepEqual(given, [{ label: "told" }, "2026-02-03T04:05:06.000Z", ["small"]]);
-    // What an invocation brings stands in the place of what is baked: what it leaves out is the rule's default.
+    assert.deepEqual(given, [{ label: "own" }, "2026-02-03T04:05:06.000Z", ["small"]]);
+    // The settings of an invocation replace those in the bundle. Missing settings have the rule's defaults.
     const baked = { rule: "judge", clusters: { "prod-eu": { ...cluster, settings: { label: "baked", other: 1 } } } };
     const again = openEndpoint(curious, baked);
     await again.handler({ ...event, settings: {} }, buildContext());
@@ -281,7 +280,7 @@ describe("an event", () => {
     assert.equal(opened, 1);
   });
 
-  it("can't have a rule change the settings of the next review", async () => {
+  it("does not let a rule change the settings of the next review", async () => {
     const careless = rule({
       summary: "Edits what it was given.",
       match: [],
@@ -297,10 +296,10 @@ describe("an event", () => {
   });
 
   const wrongDirect: [string, object, string][] = [
-    ["without a phase that exists", { phase: "judge", review }, "phase must be mutate or validate"],
+    ["with an unknown phase", { phase: "judge", review }, "phase must be mutate or validate"],
     ["without a review", { phase: "mutate", review: null }, "this is no AdmissionReview: the review must be an object"],
     [
-      "with a time that is none",
+      "with an invalid time",
       { phase: "mutate", review, now: "noon" },
       "now must be a time, for instance 2026-01-01T00:00:00Z",
     ],
@@ -315,22 +314,22 @@ describe("an event", () => {
     ["whose path begins with several segments", { path: `/a/b/c${toPath("mutate")}` }],
     ["with CONTENT-TYPE in capitals", { headers: { "CONTENT-TYPE": "Application/JSON" } }],
     ["with a charset", { headers: { "content-type": "application/json; charset=utf-8" } }],
-    ["with a timeout that is none", { timeout: "soon" }],
+    ["with an invalid timeout", { timeout: "soon" }],
   ];
   for (const [name, change] of same)
     for (const shape of shapes)
-      it(`of ${shape} ${name} is answered alike`, async () => {
+      it(`of ${shape} ${name} gets the same answer`, async () => {
         const { statusCode, body } = await openTestEndpoint().ask(alterEvent(readFixture(shape), change));
         assert.deepEqual([statusCode, body], [200, changed]);
       });
 
-  it("of a load balancer that asks for health is answered 200", async () => {
+  it("of a load balancer's health check is answered 200", async () => {
     const { ask, reports } = openTestEndpoint();
     const { statusCode, body } = await ask(readFixture("alb-health-check"));
     assert.deepEqual([statusCode, body, reports], [200, "", []]);
   });
 
-  it("asks for health only where there is a load balancer", async () => {
+  it("is a health check only if it comes from a load balancer", async () => {
     const { statusCode } = await openTestEndpoint().ask(
       alterEvent(plain, { path: "/", headers: { "user-agent": "ELB-HealthChecker/2.0" } }),
     );
@@ -338,7 +337,7 @@ describe("an event", () => {
   });
 });
 
-describe("a request that is no review", () => {
+describe("a request that is not a review", () => {
   const text = JSON.stringify(review);
   const describeInvalidJson = (position: number) =>
     `the body is not JSON (at position ${position}); an AdmissionReview is expected`;
@@ -364,7 +363,7 @@ describe("a request that is no review", () => {
       400,
       describeInvalidReview("request.uid must be a non-empty string"),
     ],
-    ["an answer in place of a question", { body: admitted }, 400, describeInvalidReview("request must be an object")],
+    ["an answer instead of a review", { body: admitted }, 400, describeInvalidReview("request must be an object")],
     ["7 MB", { body: " ".repeat(7_000_000) }, 413, tooLong],
     ["7 MB in base64", encodeBytes(Buffer.alloc(7_000_000, 32)), 413, tooLong],
     ["lists 200,000 levels deep", { body: deep }, 400, describeInvalidReview("the review must be an object")],
@@ -382,12 +381,7 @@ describe("a request that is no review", () => {
       400,
       "the body is not UTF-8; an AdmissionReview as JSON is expected",
     ],
-    [
-      "base64 that isn't",
-      { body: text, isBase64Encoded: true },
-      400,
-      "the body is not base64, though its event says so",
-    ],
+    ["invalid base64", { body: text, isBase64Encoded: true }, 400, "the body is not base64, though its event says so"],
     [
       "a review hidden in __proto__",
       { body: `{"__proto__":${text}}` },
@@ -424,9 +418,9 @@ describe("a request that is no review", () => {
     ["a wrong key", toPath("mutate", `prod-eu.${"A".repeat(86)}`)],
     ["a key of another signer", toPath("mutate", createTestSigner(2).segment("prod-eu"))],
     ["another cluster's key", toPath("mutate", signer.segment("prod-us").replace("prod-us", "prod-eu"))],
-    ["a cluster that isn't here", toPath("mutate", signer.segment("prod-us"))],
+    ["an unknown cluster", toPath("mutate", signer.segment("prod-us"))],
     ["a cluster named as a member of every object", toPath("mutate", signer.segment("constructor"))],
-    ["a key of a version that is over", toPath("mutate", signer.segment("raised", 1))],
+    ["a key of an old version", toPath("mutate", signer.segment("raised", 1))],
     ["no key", "/judge/mutate"],
     ["a cluster without its key", "/prod-eu/judge/mutate"],
     ["an empty segment", "//judge/mutate"],
@@ -441,7 +435,7 @@ describe("a request that is no review", () => {
     ["a key in another letter case", toPath("mutate").toUpperCase()],
     ["an encoded slash", toPath("mutate").replaceAll("/", "%2F")],
   ];
-  it("for what isn't here is answered alike, whatever it is that isn't", async () => {
+  it("for an unknown path gets the same answer for every cause", async () => {
     const { ask, reports } = openTestEndpoint();
     const expected = {
       statusCode: 404,
@@ -451,14 +445,14 @@ describe("a request that is no review", () => {
     };
     for (const [name, path] of unknownPaths) {
       assert.deepEqual(await ask(alterEvent(plain, { path })), expected, name);
-      // The key is what is looked at first: nothing else of the request may show.
+      // The key is verified first, so the answer reveals nothing about the rest of the request.
       for (const also of [{ method: "GET" }, { body: "{" }, { headers: { "content-type": "text/plain" } }])
         assert.deepEqual(await ask(alterEvent(plain, { path, ...also })), expected, name);
     }
     assert.equal(reports.length, unknownPaths.length * 4);
   });
 
-  it("for a phase that the rule hasn't is answered alike", async () => {
+  it("for a phase that the rule does not have is answered 404", async () => {
     const half = rule({ summary: "Validates.", match: [], validate() {} });
     assert.equal(((await openEndpoint(half).handler(plain, buildContext())) as Reply).statusCode, 404);
   });
@@ -472,12 +466,12 @@ describe("a review", () => {
       admitted,
     ],
     [
-      "with duplicate keys means the last",
+      "with duplicate keys has the value of the last key",
       { path: toPath("validate"), body: nameObject("good").replace('"name":"good"', '"name":"good","name":"bad"') },
       refused,
     ],
     [
-      "with a key of an old version that still holds is admitted",
+      "with a key of an old version that is still accepted is admitted",
       { path: toPath("validate", signer.segment("raised", 2)) },
       admitted,
     ],
@@ -500,7 +494,7 @@ describe("a review", () => {
       assert.deepEqual([statusCode, body], [200, expected]);
     });
 
-  it("keeps what stands under __proto__, and takes nothing from it", async () => {
+  it("keeps a key named __proto__, and reads nothing from it", async () => {
     const labels = '{"__proto__":{"seen":"no"},"app":"web"}';
     const body = withRequest({ object: { metadata: { labels: 1 } } }).replace('"labels":1', `"labels":${labels}`);
     const reply = await openTestEndpoint().ask(alterEvent(plain, { body }));
@@ -511,14 +505,14 @@ describe("a review", () => {
     );
   });
 
-  it("for a rule whose deep object is changed is answered, one way or the other", async () => {
+  it("with a deep object that the rule changes is answered with 200 or 500", async () => {
     const body = withRequest({ object: 1 }).replace('"object":1', `"object":{"metadata":{"labels":${nest(200_000)}}}`);
     const { ask } = openTestEndpoint();
     assert.ok([200, 500].includes((await ask(alterEvent(plain, { body }))).statusCode));
     assert.equal((await ask(plain)).body, changed);
   });
 
-  it("that a rule never answers is given up when Lambda would, and before the caller would", async () => {
+  it("that a rule never answers fails before the timeouts of Lambda and of the caller", async () => {
     for (const [timeout, remaining] of [
       ["30s", 0],
       ["1s", 10_000],
@@ -529,7 +523,7 @@ describe("a review", () => {
     }
   });
 
-  it("that breaks a rule leaves its stack in the journal, and not in the answer", async () => {
+  it("that makes a rule throw has the stack in the log, and not in the answer", async () => {
     const { ask, reports } = openTestEndpoint();
     const { body } = await ask(alterEvent(plain, { path: toPath("validate"), body: nameObject("broken") }));
     const [report] = reports;
@@ -542,10 +536,10 @@ describe("a review", () => {
 });
 
 describe("a handler", () => {
-  it("declares fewer than three parameters, or Node 24 would refuse it", () =>
+  it("declares fewer than three parameters, because Lambda's Node 24 refuses a third one", () =>
     assert.ok(openTestEndpoint().handler.length < 3));
 
-  it("answers any event at all", async () => {
+  it("answers any event", async () => {
     const { ask } = openTestEndpoint();
     const texts = [...rows.texts, toPath("mutate"), toPath("validate"), JSON.stringify(review)];
     const { any } = fc.letrec((tie) => ({
@@ -573,7 +567,7 @@ describe("a handler", () => {
     );
   });
 
-  it("answers 500 whatever a rule throws", async () => {
+  it("answers 500 for anything that a rule throws", async () => {
     await fc.assert(
       fc.asyncProperty(fc.anything({ withNullPrototype: true }), async (thrown) => {
         const broken = rule({
@@ -595,7 +589,7 @@ describe("a handler", () => {
     );
   });
 
-  it("answers 500 where an error is its own cause", async () => {
+  it("answers 500 if an error is its own cause", async () => {
     const error = new Error("round");
     error.cause = new Error("and round", { cause: error });
     const broken = rule({

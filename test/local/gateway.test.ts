@@ -27,7 +27,7 @@ const gateways: HttpsGateway[] = [];
 afterEach(async () => void (await Promise.all(gateways.splice(0).map((gateway) => gateway.close()))));
 
 const judge = rule({
-  summary: "Refuses what is called bad.",
+  summary: "Refuses objects named bad.",
   match: [],
   validate: ({ metadata }) => (metadata?.name === "bad" ? "it is bad" : undefined),
 });
@@ -160,7 +160,7 @@ describe("the gateway", () => {
     assert.equal(first.headers["content-type"], "application/json");
   });
 
-  it("makes events as the HTTP API does", async () => {
+  it("makes the same events as the HTTP API", async () => {
     const events: unknown[] = [];
     const { gateway, port } = await openTestGateway({
       tell: async (event) => {
@@ -249,7 +249,7 @@ describe("the gateway", () => {
       assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
     });
 
-  it("receives a body that is too large to its end", async () => {
+  it("reads a body that is too large to its end", async () => {
     const { port, path } = await openTestGateway();
     const { socket, heard, closed } = await openRawConnection(port);
     const body = Buffer.alloc(20 * 1024 * 1024, "x");
@@ -329,7 +329,7 @@ describe("the gateway", () => {
     agent.destroy();
   });
 
-  it("closes an unused connection of an address with a valid key in the end", async () => {
+  it("closes an unused connection of an address with a valid key after a longer time", async () => {
     const { gateway, port, path } = await openTestGateway({}, { sending: 100, keyless: 2000, idle: 2500 });
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, printReview("good"), { agent });

@@ -40,13 +40,13 @@ describe("a service outside the cluster", () => {
     (await createCapabilities(cluster, milliseconds).https({ ...service, ...further })).body;
   const keep = () => 60;
 
-  it("is asked each time", async () => {
+  it("is called each time", async () => {
     await ask();
     await ask();
     assert.equal(requests, 2);
   });
 
-  it("is not asked while its answer holds for the same question of the same cluster", async () => {
+  it("is not called again while its answer to the same request of the same cluster is kept", async () => {
     await ask({ keep });
     answer = "no";
     assert.equal(await ask({ keep }), "yes");
@@ -56,13 +56,13 @@ describe("a service outside the cluster", () => {
     assert.equal(await ask({ keep: () => 0 }), "no");
   });
 
-  it("is asked once for several equal questions at the same time", async () => {
+  it("is called once for several equal requests at the same time", async () => {
     const answers = await Promise.all([ask({ keep }), ask({ keep }), ask({ keep })]);
     assert.deepEqual(answers, ["yes", "yes", "yes"]);
     assert.equal(requests, 1);
   });
 
-  it("that says nothing is waited for by each for as long as that one has", async () => {
+  it("that does not answer is waited for until the timeout of each request", async () => {
     answer = "nothing";
     const late = { code: 503, message: /^could not ask 127\.0\.0\.1:\d+: it did not answer in time$/ };
     const waiting = [700, 200, 400].map((time) => assert.rejects(ask({ keep }, "one", time), late));
@@ -70,7 +70,7 @@ describe("a service outside the cluster", () => {
     assert.equal(requests, 2);
   });
 
-  it("gives several askers at the same time only an answer that may be kept", async () => {
+  it("is called for each of several equal requests if its answer may not be kept", async () => {
     const mayKeep = (answer: { body: string }) => (answer.body === "yes" ? 60 : 0);
     answer = "nothing";
     const hasty = assert.rejects(ask({ keep: mayKeep }, "one", 300), /did not answer in time$/);
@@ -80,10 +80,10 @@ describe("a service outside the cluster", () => {
     await hasty;
     assert.equal(await url, "no");
     assert.deepEqual(await Promise.all([ask({ keep: mayKeep }), ask({ keep: mayKeep })]), ["no", "no"]);
-    assert.equal(requests, 4, "each for itself");
+    assert.equal(requests, 4, "each request has a call of its own");
   });
 
-  it("is asked without a certificate only where the rule said so", async () => {
+  it("is called over plain HTTP only by the http capability", async () => {
     const plain = createPlainServer((request, response) => {
       if (request.url === "/moved") response.writeHead(302, { location: "/" });
       response.end("plain");
@@ -109,9 +109,9 @@ describe("a service outside the cluster", () => {
     }
   });
 
-  it("is asked again before anybody is refused for what it said before", async () => {
-    const picky = rule({
-      summary: "Does what a service says.",
+  it("is called again before a rule refuses by a kept answer", async () => {
+    const obedient = rule({
+      summary: "Refuses if a service says no.",
       match: [],
       needs: { call: https() },
       async validate(_: unknown, { call }) {
@@ -126,8 +126,8 @@ describe("a service outside the cluster", () => {
     };
     const isRefused = async () =>
       (
-        await evaluateRule(picky, "validate", request, {
-          ...{ name: "picky", mode: "enforce" as const, settings: {}, now: new Date() },
+        await evaluateRule(obedient, "validate", request, {
+          ...{ name: "obedient", mode: "enforce" as const, settings: {}, now: new Date() },
           capabilities: createCapabilities("one", 5000),
         })
       ).refused;

@@ -37,7 +37,7 @@ const tryHandshake = async ({ ca, cert, key }: ServerCertificate, name: string):
   const server = createServer({ cert, key }, (socket) => socket.end());
   server.on("tlsClientError", () => {});
   const port = await listen(server);
-  // An address is no server name, so Node would check the certificate against `host`.
+  // Node would check the certificate for `host`, because an IP address can't be a TLS server name.
   const { checkServerIdentity } = await import("node:tls");
   const client = connect({
     port,
@@ -155,7 +155,7 @@ describe("the certificate", () => {
     assert.deepEqual(await openCertificate(folder, "10.1.2.3"), second);
   });
 
-  it("lasts less than the 825 days that some clients allow, its CA longer", async () => {
+  it("is valid for less than 825 days, which some clients require; its CA is valid for longer", async () => {
     const { ca, cert } = await openCertificate(folder, "127.0.0.1");
     const countDays = (pem: string) => (Date.parse(new X509Certificate(pem).validTo) - Date.now()) / 86_400_000;
     assert.ok(countDays(cert) > 300 && countDays(cert) < 825 && countDays(ca) > 3000);

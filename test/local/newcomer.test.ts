@@ -14,7 +14,7 @@ import { openCertificate } from "../../infra/keys/keys.ts";
 import { type ProgramOutput, runProgram } from "../checkout.ts";
 import { createTestFolder } from "../folders.ts";
 
-// What the README tells a newcomer to do, done in a copy of the project, by its own command line.
+// Runs the commands of the README, which newcomers use, in a copy of the project.
 const here = fileURLToPath(new URL("../..", import.meta.url));
 const copy = await createTestFolder();
 
@@ -25,7 +25,7 @@ before(async () => {
       filter: (source) => !source.includes("node_modules"),
     });
   await symlink(join(here, "node_modules"), join(copy, "node_modules"));
-  // What is compiled for the copy goes with it.
+  // The compile cache of the copy is deleted with it.
   process.env.NODE_COMPILE_CACHE ??= join(copy, ".compiled");
 });
 
@@ -66,7 +66,7 @@ const serve = async (...words: string[]) => {
   return { waitFor, stop, ended, printed: () => printed };
 };
 
-/** A review of the fixture's pod, over TLS with the CA that the gateway made. */
+/** Sends a review of the fixture's pod, over TLS with the CA that the gateway made. */
 const sendReview = async (url: string): Promise<{ code: number; body: string }> => {
   const [ca, body] = await Promise.all(
     [".postern/ca.crt", "test/fixtures/pod-review.json"].map((file) => readFile(join(copy, file))),
@@ -83,11 +83,11 @@ const sendReview = async (url: string): Promise<{ code: number; body: string }> 
   });
 };
 
-/** A command beside a broken rule, its output, and whether stderr has the rule's fault. */
+/** A command in a project with a broken rule, its output, and whether stderr has the rule's fault. */
 type BrokenRuleCase = [name: string, words: string[], code: number, stdout: string, hasFault: boolean];
 
 describe("a newcomer", () => {
-  it("lists what there is", async () => {
+  it("lists rules, commands and options", async () => {
     const { code, stdout } = await runPostern("rules");
     assert.equal(code, 0);
     assert.match(stdout, /^always-pull-images +mutate, validate +enforce/m);
@@ -103,7 +103,7 @@ describe("a newcomer", () => {
     assert.deepEqual(await runPostern("help", "check"), help);
   });
 
-  it("calls a rule by the name of the plugin that it ports, in postern.yaml as well", async () => {
+  it("may name a rule by its upstream plugin, also in postern.yaml", async () => {
     await writeFile(join(copy, "upstream.yaml"), "rules: { AlwaysPullImages: { mode: warn } }\n");
     const { stdout } = await runPostern("explain", "AlwaysPullImages", "--config", "upstream.yaml");
     assert.match(stdout, /^always-pull-images\n[\s\S]*\n {2}local:\n {4}mode: warn\n/);
@@ -116,9 +116,9 @@ describe("a newcomer", () => {
     await rm(join(copy, "built"), { recursive: true });
   });
 
-  it("needs no Node but one that can find the other", async () => {
+  it("needs an older Node only to find Node 24", async () => {
     const run = promisify(execFile);
-    // What infra/postern.js starts where it runs on an older Node.
+    // infra/postern.js starts this file if it runs on an older Node.
     const { stdout } = await run(process.execPath, ["infra/main.ts", "key", "local"], {
       cwd: copy,
       timeout: 120_000,
@@ -128,7 +128,7 @@ describe("a newcomer", () => {
     assert.equal(version.stdout.trim(), process.version);
   });
 
-  it("makes a rule that passes all checks at once, and sees an edit at the next review", async () => {
+  it("creates a rule that passes all checks, and gets an edit at the next review", async () => {
     const made = await runPostern("new", "require-newcomers-label");
     assert.deepEqual([made.code, made.stderr], [0, ""]);
     assert.equal((await runPostern("test", "require-newcomers-label")).code, 0);
@@ -137,7 +137,7 @@ describe("a newcomer", () => {
     const first = await readFile(rule, "utf8");
     const [, shown] =
       /This is its\n`rule.ts`, whole:\n\n```ts\n(.*?)```/s.exec(await readFile(join(here, "README.md"), "utf8")) ?? [];
-    assert.equal(first, shown, "the README shows exactly this");
+    assert.equal(first, shown, "the README has the same rule");
 
     await writeFile(rule, first.replace("must have a label", "lacks the label"));
     const failed = await runPostern("test", "require-newcomers-label");
@@ -213,7 +213,7 @@ describe("a newcomer", () => {
     await rm(join(copy, "policies"), { recursive: true });
   });
 
-  it("sees an edit of a policy and of manifests at the next review, and keeps what was there while one is broken", async () => {
+  it("gets an edit of a policy or of manifests at the next review, and the last valid version while a file is broken", async () => {
     const buildTemplate = (path: string) => ({
       ...{ type: "annotations", operation: "add", path },
       valueRef: {
@@ -232,7 +232,7 @@ describe("a newcomer", () => {
       });
     const printMap = (of: string) =>
       JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a", namespace: "b" }, data: { of } });
-    // At once: half of a file is another file.
+    // Renames the complete file, because the watcher could read a half-written one.
     const write = async (file: string, text: string) => {
       await mkdir(dirname(join(copy, file)), { recursive: true });
       await writeFile(join(copy, "half"), text);
@@ -281,7 +281,7 @@ describe("a newcomer", () => {
     await write("paper/map.json", printMap("three"));
     await write("own/b.json", printPolicy("last"));
     await waitForLines(4, " reloaded: policy-override");
-    // The folder may be seen before what is in it.
+    // The watcher may see the folder before its files.
     for (let tries = 0; tries < 1000 && !(await patch()).includes('"last"'); tries += 1) await wait(50);
     assert.match(await patch(), /"last":"three"/);
 
@@ -308,17 +308,17 @@ describe("a newcomer", () => {
     assert.equal(await gateway.stop(), 0);
   });
 
-  const turnedOn: [string, string, string][] = [
+  const turnOnCases: [string, string, string][] = [
     [
-      "after the last rule, whatever follows",
+      "after the last rule",
       "rules:\n    always-admit: # why\n\nclusters:\n  a:\n",
       "rules:\n    always-admit: # why\n    forbid-newcomers-thing:\nclusters:\n  a:\n",
     ],
-    ["where no rule is yet", "clusters:\n  a:\n", "clusters:\n  a:\nrules:\n  forbid-newcomers-thing:\n"],
-    ["where the list is empty", "rules:\n", "rules:\n  forbid-newcomers-thing:\n"],
-    ["where there is nothing", "", "rules:\n  forbid-newcomers-thing:\n"],
+    ["in a file without rules", "clusters:\n  a:\n", "clusters:\n  a:\nrules:\n  forbid-newcomers-thing:\n"],
+    ["in an empty list of rules", "rules:\n", "rules:\n  forbid-newcomers-thing:\n"],
+    ["in an empty file", "", "rules:\n  forbid-newcomers-thing:\n"],
   ];
-  for (const [name, before, wanted] of turnedOn)
+  for (const [name, before, wanted] of turnOnCases)
     it(`has a new rule turned on ${name}`, async () => {
       await writeFile(join(copy, "other.yaml"), before);
       assert.equal((await runPostern("new", "forbid-newcomers-thing", "--config", "other.yaml")).stderr, "");
@@ -358,14 +358,14 @@ describe("a newcomer", () => {
   const isAlone =
     !process.execPath.includes("node_modules") && "npm has no Node for this machine: there is one process";
   it("leaves nothing running when it is killed", { skip: isAlone, timeout: 120_000 }, async (test) => {
-    // Not the file that npm installed: on another one, as on an older Node, postern.js starts that in a second process.
+    // The copy is another file than the installed Node, so postern.js starts a second process, as on an older Node.
     const node = join(copy, "node");
     await link(process.execPath, node).catch(() => copyFile(process.execPath, node));
     const child = spawn(node, ["infra/postern.js", "serve", "--port", "0"], { cwd: copy, detached: true });
     const { pid } = child;
     assert.ok(pid);
     let hasEnded = false;
-    // Both processes are of its group.
+    // Both processes are in this process group.
     test.after(() => hasEnded || process.kill(-pid, "SIGKILL"));
     let printed = "";
     child.stdout.on("data", (chunk) => {
@@ -379,7 +379,7 @@ describe("a newcomer", () => {
     assert.match(printed, /shutting down: answering open requests\n$/);
   });
 
-  it("registers the rules with a cluster by manifests in the compiled-in order", async () => {
+  it("gets manifests with the rules in the order of the compiled-in plugins", async () => {
     const { stdout } = await runPostern("manifests", "--url", "https://rules.example.com/", "--cluster", "local");
     const [mutating, validating] = parseAllDocuments(stdout).map((document) => document.toJS());
     assert.deepEqual(
@@ -398,7 +398,7 @@ describe("a newcomer", () => {
     assert.equal(pull.clientConfig.caBundle, undefined);
   });
 
-  it("is warned before kubectl would stop at an object that is too large", async () => {
+  it("is warned about an object that is too large for kubectl apply", async () => {
     const { ca } = await openCertificate(join(copy, "large"), "127.0.0.1");
     await writeFile(join(copy, "large.crt"), ca.repeat(60));
     const { code, stdout, stderr } = await runPostern("manifests", "--url", "https://x", "--ca", "large.crt");
@@ -409,7 +409,7 @@ describe("a newcomer", () => {
     assert.match(stderr, new RegExp(`^${large.map(({ kind }) => sentence(kind)).join("")}$`));
   });
 
-  /** What is wrong, what is typed, and what is printed: a pattern. */
+  /** Each row has the mistake, the words of the command, and its standard error as a pattern. */
   const { sentences, brokenRule }: { sentences: [string, string[], string][]; brokenRule: BrokenRuleCase[] } =
     parseYaml(readFileSync(new URL("newcomer.test.yaml", import.meta.url), "utf8"));
   for (const [name, words, stderr] of sentences)
@@ -459,7 +459,7 @@ describe("a newcomer", () => {
         assert.match(ended.stdout, new RegExp(stdout));
       });
 
-    it("serves the others, and it as soon as it loads", async () => {
+    it("serves the other rules, and the broken rule as soon as it loads", async () => {
       const gateway = await serve("--watch", "--config", "nothing.yaml");
       await gateway.waitFor(/forbid-newcomers-nothing is not served: functions\/.* \(line 1\)/);
       const url = (await gateway.waitFor(/https:\S+\/always-admit\/validate/)).trim();

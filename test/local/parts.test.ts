@@ -6,7 +6,7 @@ import { before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { createTestFolder } from "../folders.ts";
 
-// What a run of tests says where a part is missing or has another version, on a machine of which everything is known.
+// Runs tests with stand-ins for the installed programs, and reads which parts the run reports as missing or outdated.
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const folder = await createTestFolder();
 
@@ -43,7 +43,7 @@ const run = (env: Record<string, string>) => {
 };
 
 describe("a run of tests", () => {
-  it("ends with what it skipped, and why, where parts have other versions than the project pins", () => {
+  it("lists the skipped tests with the reason if parts have other versions than the project pins", () => {
     const path = [join(folder, "old"), process.env.PATH].join(delimiter);
     const { status, report } = run({ PATH: path, KUBEBUILDER_ASSETS: join(folder, "assets") });
     const [linter, moto, apiserver, ...rest] = report.split("\n- ").slice(1);
@@ -58,14 +58,14 @@ describe("a run of tests", () => {
     assert.deepEqual([status, rest], [0, []]);
   });
 
-  it("skips what needs a part that isn't here at all", () => {
+  it("skips tests if their part is not installed", () => {
     const { status, report } = run({ PATH: join(folder, "none") });
     for (const part of ["cfn-lint", "moto", "kube-apiserver and etcd"])
       assert.match(report, new RegExp(`^- ${part} v?[\\d.]+ (is|are) not here: npm run (aws|cluster) `, "m"));
     assert.equal(status, 0);
   });
 
-  it("fails where all parts are required", () => {
+  it("fails if all parts are required", () => {
     const { status, stdout } = run({ PATH: join(folder, "none"), POSTERN_REQUIRE_ALL: "1" });
     assert.match(stdout, /cfn-lint [\d.]+ is not here: npm run aws installs it/);
     assert.equal(status, 1);

@@ -19,7 +19,7 @@ import {
 } from "../pipelines.ts";
 import { readRows } from "../rows.ts";
 
-// The check jobs of the pipelines run on manifests in Postern's own repository, and in a repository with only manifests.
+// Runs the check jobs of the pipelines in Postern's own repository, and in a repository with only manifests.
 const run = promisify(execFile);
 const home = await createTestFolder();
 
@@ -249,7 +249,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
       else if (line.startsWith("::")) commands.push(line);
     }
     assert.deepEqual([until, commands], [undefined, []]);
-    assert.match(stdout, /^ +\?:error title=forged/m, "what it is told with is no command in itself");
+    assert.match(stdout, /^ +\?:error title=forged/m, "the printed line is not a command");
   });
 
   it("accept standard input and more options", async () => {
@@ -284,7 +284,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     }
   });
 
-  it("have only the right to read at GitHub, and run a pinned revision", () => {
+  it("have only read rights at GitHub, and run a pinned revision", () => {
     const { permissions, jobs } = theirGitHub;
     assert.deepEqual(permissions, {});
     assert.deepEqual(jobs.check?.permissions, { contents: "read" });

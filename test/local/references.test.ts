@@ -25,7 +25,7 @@ interface ReceivedRequest {
   body: string;
 }
 
-/** Compressed before a test waits for it. */
+/** Compressed here, because the tests have time limits. */
 const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024));
 
 const folder = await createTestFolder();
@@ -149,15 +149,18 @@ describe("a policy's request", () => {
         /answers 307, and redirects/,
       ],
       "not found": [() => respondWith({ n: 1 }, 404), /^localhost:\d+ answers 404$/],
-      "a fault of its own": [() => respondWith({ n: 1 }, 503), /answers 503$/],
+      "a server error": [() => respondWith({ n: 1 }, 503), /answers 503$/],
       unauthorized: [() => respondWith({}, 401), /answers 401$/],
       "no content": [() => respondWith("", 204), /must answer a JSON object$/],
       "no JSON": [() => respondWith("xx"), /must answer a JSON object$/],
       "a list": [() => respondWith([1]), /must answer a JSON object$/],
       null: [() => respondWith("null"), /must answer a JSON object$/],
       "a number": [() => respondWith("1"), /must answer a JSON object$/],
-      "too much": [() => respondWith({ a: "x".repeat(1024 * 1024) }), /its answer has more than 1048576 bytes$/],
-      "a bomb": [
+      "an answer that is too large": [
+        () => respondWith({ a: "x".repeat(1024 * 1024) }),
+        /its answer has more than 1048576 bytes$/,
+      ],
+      "a compressed answer that is too large": [
         () => (response) => response.writeHead(200, { "content-encoding": "gzip" }).end(bomb),
         /its answer has more than 1048576 bytes$/,
       ],
@@ -165,7 +168,7 @@ describe("a policy's request", () => {
         () => (response) => response.writeHead(200, { "content-encoding": "gzip" }).end("xx"),
         /could not ask localhost/,
       ],
-      "what never ends": [
+      "an endless answer": [
         () => (response) => {
           const writeMore = () =>
             void (response.write(" ".repeat(1024)) && !response.destroyed && setTimeout(writeMore, 20));
@@ -173,7 +176,7 @@ describe("a policy's request", () => {
         },
         /could not ask localhost:\d+: it did not answer in time$/,
       ],
-      "what comes byte by byte": [
+      "an answer that comes byte by byte": [
         () => (response) => {
           response.writeHead(200).write("{");
           const more = setInterval(() => response.write(" "), 100);
@@ -206,13 +209,13 @@ describe("a policy's request", () => {
       assert.deepEqual((await fetchReference()).body, { a: 1 });
     });
 
-    it("has only the time of the review", async () => {
+    it("fails at the timeout of the review", async () => {
       answer = () => {};
       const late = createTestCapabilities({}, 400).fetchReference({ url: `https://${host}/a` });
       await assert.rejects(late, /did not answer in time$/);
     });
 
-    it("treats keys of prototypes as keys", async () => {
+    it("treats keys named as members of prototypes as usual keys", async () => {
       answer = respondWith('{"__proto__":{"a":1},"constructor":2}', 200, { constructor: "c" });
       const { body, header } = await fetchReference({
         params: JSON.parse('{"__proto__":"p"}'),
@@ -226,23 +229,23 @@ describe("a policy's request", () => {
 
   describe("to a forbidden address", () => {
     const getPort = () => host.split(":")[1];
-    /** The hosts are listed, so that only the addresses are in the way. */
+    /** Each row has a URL, the allowed hosts, and the allowed private addresses. */
     const forbidden: Record<string, () => [url: string, hosts: string[], addresses?: string[]]> = {
       "to a host that isn't listed": () => [`https://127.0.0.1:${getPort()}/`, [host], ["127.0.0.1"]],
-      "to another port of one": () => [`https://localhost/`, [host], ["127.0.0.1"]],
+      "to another port of a listed host": () => [`https://localhost/`, [host], ["127.0.0.1"]],
       "to a port that isn't listed": () => [`https://${host}/`, ["localhost"], ["127.0.0.1"]],
-      "where no host is listed": () => [`https://${host}/`, [], ["127.0.0.1"]],
-      "to a name that leads to this machine": () => [`https://${host}/`, [host], []],
-      "to a name that leads to another address than one listed": () => [
-        `https://${host}/`,
-        [host],
-        ["127.0.0.2", "10.0.0.0/8"],
-      ],
+      "if no host is listed": () => [`https://${host}/`, [], ["127.0.0.1"]],
+      "to a name of this machine": () => [`https://${host}/`, [host], []],
+      "to a name with an address that isn't listed": () => [`https://${host}/`, [host], ["127.0.0.2", "10.0.0.0/8"]],
       "to an address of this machine": () => [`https://127.0.0.1:${getPort()}/`, [`127.0.0.1:${getPort()}`]],
-      "to no address": () => [`https://0.0.0.0:${getPort()}/`, [`0.0.0.0:${getPort()}`]],
-      "to what a machine is told by its cloud": () => ["http://169.254.169.254/latest/meta-data", ["169.254.169.254"]],
-      "to that, whatever is private": () => ["http://169.254.169.254/", ["169.254.169.254"], ["0.0.0.0/0", "::/0"]],
-      "to that of EKS": () => ["http://[fd00:ec2::23]/", ["[fd00:ec2::23]"], ["::/0"]],
+      "to the unspecified address": () => [`https://0.0.0.0:${getPort()}/`, [`0.0.0.0:${getPort()}`]],
+      "to the metadata service of a cloud": () => ["http://169.254.169.254/latest/meta-data", ["169.254.169.254"]],
+      "to the metadata service, even if all private addresses are allowed": () => [
+        "http://169.254.169.254/",
+        ["169.254.169.254"],
+        ["0.0.0.0/0", "::/0"],
+      ],
+      "to the metadata service of EKS": () => ["http://[fd00:ec2::23]/", ["[fd00:ec2::23]"], ["::/0"]],
     };
     for (const [what, given] of Object.entries(forbidden))
       it(`is not sent ${what}`, async () => {
@@ -261,20 +264,29 @@ describe("a policy's request", () => {
     const unfit: Record<string, [Partial<HttpReference>, RegExp]> = {
       "a file": [{ url: "file:///etc/passwd" }, /^url must be an address that begins with https:\/\/ or http:\/\/$/],
       "no address": [{ url: "" }, /^url must be/],
-      "a method that changes more": [{ method: "DELETE" }, /^method must be one of GET, POST$/],
-      "another's host": [{ header: { Host: "other" } }, /^header must not set host/],
-      "another length": [{ header: { "Content-Length": "1" } }, /^header must not set content-length/],
-      "another encoding": [{ header: { "Transfer-Encoding": "chunked" } }, /^header must not set transfer-encoding/],
-      "a way for others": [{ header: { "Proxy-Authorization": "x" } }, /^header must not set proxy-authorization/],
+      "the method DELETE": [{ method: "DELETE" }, /^method must be one of GET, POST$/],
+      "another Host header": [{ header: { Host: "other" } }, /^header must not set host/],
+      "a Content-Length header": [{ header: { "Content-Length": "1" } }, /^header must not set content-length/],
+      "a Transfer-Encoding header": [
+        { header: { "Transfer-Encoding": "chunked" } },
+        /^header must not set transfer-encoding/,
+      ],
+      "a Proxy-Authorization header": [
+        { header: { "Proxy-Authorization": "x" } },
+        /^header must not set proxy-authorization/,
+      ],
       "a line break": [
         { header: { a: "b\r\nc: d" } },
         /it can't be asked: Invalid character in header content \["a"\]$/,
       ],
-      "a broken token": [
+      "a token with a line break": [
         { auth: { staticToken: "s\necret" } },
         /it can't be asked: Invalid character in header content \["authorization"\]$/,
       ],
-      "a name that is none": [{ header: { "a b": "c" } }, /it can't be asked: Header name must be a valid HTTP token/],
+      "an invalid header name": [
+        { header: { "a b": "c" } },
+        /it can't be asked: Header name must be a valid HTTP token/,
+      ],
     };
     for (const [what, [reference, sentence]] of Object.entries(unfit))
       it(`is not sent with ${what}`, async () => {
@@ -407,7 +419,7 @@ describe("a policy's request", () => {
       assert.deepEqual([countRequests("/auth"), countRequests("/a")], [0, 1]);
     });
 
-    it("is not requested again when a refusal is reevaluated", async () => {
+    it("is not requested again when a refusal is evaluated again", async () => {
       await fetchToken();
       const review = createCapabilities("one", 8000);
       await createPolicyHttpCapabilities(buildSettings(), review.http).fetchReference({
@@ -423,7 +435,10 @@ describe("a policy's request", () => {
       "no token": [respondWith({}), /answers 200 to a request for a token, and no token$/],
       "a token that can't be sent": [respondWith({ token: "a\nb" }), /and no token$/],
       "no JSON": [respondWith("p w"), /and no token$/],
-      "too much": [respondWith({ token: "t".repeat(70_000) }), /its answer has more than 65536 bytes$/],
+      "an answer that is too large": [
+        respondWith({ token: "t".repeat(70_000) }),
+        /its answer has more than 65536 bytes$/,
+      ],
       nothing: [() => {}, /it did not answer in time$/],
     };
     for (const [what, [createAnswer, sentence]] of Object.entries(wrong))
@@ -500,7 +515,7 @@ describe("a policy's request", () => {
     it("trusts its own CA and presents its own certificate", async () => {
       const { ca, cert, key } = certificate;
       assert.deepEqual(await sendScriptRequest({ tls_config: { ca } }, { ca: "" }), { ok: true });
-      // This certificate says of itself that it is a server's.
+      // This client certificate is one for servers, so the test server must not reject it.
       const options = { cert, key, ca, requestCert: true, rejectUnauthorized: false };
       const server = createServer(options, ({ socket }, response) => {
         const { fingerprint256 } = socket instanceof TLSSocket ? socket.getPeerCertificate() : {};

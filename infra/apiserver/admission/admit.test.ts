@@ -71,7 +71,7 @@ const run = async (
 };
 
 describe("a write", () => {
-  it("calls mutating hooks in order, calls hooks before a change once more, and then calls all validating hooks", async () => {
+  it("calls mutating hooks in order, calls again the hooks before one that changed the object, and then all validating hooks", async () => {
     const label = (uid: string, _: unknown) =>
       answer(uid, buildPatch([{ op: "add", path: "/metadata/labels/new", value: "1" }]));
     const { trace, called } = await run(
@@ -99,7 +99,7 @@ describe("a write", () => {
     assert.deepEqual(trace.warnings, ["w"]);
   });
 
-  it("has the refusals of all validating hooks that refuse it", async () => {
+  it("reports the refusals of all validating hooks", async () => {
     const deny: HookStub = (uid) => answer(uid, { allowed: false });
     const { trace, called } = await run([], [buildEntry("v"), buildEntry("w"), buildEntry("x")], { v: deny, x: deny });
     assert.equal(called, "v w x");
@@ -148,7 +148,7 @@ describe("a write", () => {
     assert.deepEqual([trace.allowed, trace.steps[0]?.outcome], [true, "would be called"]);
   });
 
-  it("is not found if a namespaceSelector needs the labels of a missing namespace", async () => {
+  it("gets the error that the namespace is not found, if a namespaceSelector needs its labels", async () => {
     const namespaceSelector = { matchLabels: { a: "b" } };
     const { trace } = await run([], [buildEntry("v", { namespaceSelector })], {}, { namespace: "gone" });
     assert.equal(trace.status?.message, 'namespaces "gone" not found');

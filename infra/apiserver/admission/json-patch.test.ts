@@ -25,7 +25,7 @@ describe("a patch", () => {
       assert.throws(() => applyServerPatch(document, parsePatchOperations(text)), { message: expected });
     });
 
-  it("may copy only as many bytes as an API server allows", () => {
+  it("fails if it copies more bytes than an API server allows", () => {
     const large = { text: "x".repeat(1024 * 1024) };
     const changes = [1, 2, 3].map((index) => ({ op: "copy", from: "/text", path: `/copy${index}` }));
     assert.throws(
@@ -34,7 +34,7 @@ describe("a patch", () => {
     );
   });
 
-  it("made by lib/patch.ts turns any object into any other", () => {
+  it("computed by lib/patch.ts turns any object into any other object", () => {
     const json = fc.dictionary(fc.string({ maxLength: 4 }), fc.jsonValue({ maxDepth: 3 }), { maxKeys: 4 });
     fc.assert(
       fc.property(json, json, (before, after) => {

@@ -48,7 +48,7 @@ describe("an object with defaults", () => {
     );
     assert.deepEqual(Object.keys(filled).slice(0, 3), ["spec", "kind", "apiVersion"]);
   });
-  it("loses unknown members, which are reported", () => {
+  it("loses its unknown members, and they are reported", () => {
     const { object: filled, strays } = fillDefaults(
       buildPod({ containers: [{ imagePullPolice: "Always" }], __proto__: 1 }),
     );

@@ -22,7 +22,7 @@ const applyChange = (text: string, change: (object: any) => void, fill: (object:
 const head = "apiVersion: v1\nkind: Pod\n";
 const rows = readRows<{ name: string; text: string; after: object; fixed: string }[]>(import.meta.filename);
 
-describe("applyFixes", () => {
+describe("a fix", () => {
   for (const { name, text, after, fixed } of rows)
     it(name, () => {
       const top = text.includes("\r") ? head.replaceAll("\n", "\r\n") : head;
@@ -56,7 +56,7 @@ describe("applyFixes", () => {
     const changed = { ...object, a: { b: [1], c: { d: 1 } } };
     for (const space of [2, 4, "\t"])
       assert.equal(applyChange(JSON.stringify(object, null, space), change), JSON.stringify(changed, null, space));
-    // A longer document is printed anew.
+    // A document that is too long for edits is printed as a whole.
     const filler = "x".repeat(256 * 1024);
     for (const space of [0, 2, "\t"]) {
       const print = (object: object) => `\n${JSON.stringify({ ...object, filler }, null, space)}\n`;

@@ -16,7 +16,7 @@ const answer = (status: number, body: object): HttpsAnswer => ({
 const buildObject = (name: string) => ({ metadata: { name, namespace: name.slice(0, 1) } });
 const toKey = (name: string) => `${name.slice(0, 1)}/${name}`;
 
-/** A list as an API server pages it, by the key of the last object, and what goes wrong meanwhile, page by page. */
+/** Returns a reader of a list as an API server pages it, by the key of the last object, with a trouble for each page. */
 const servePages = (names: Iterable<string>, troubles: readonly Trouble[]) => {
   const remaining = new Set(names);
   const requests: URL[] = [];
@@ -65,13 +65,13 @@ describe("the pages of a list", () => {
           const { read, remaining } = servePages(names, troubles);
           const { listed, broken } = await readAll(read);
           assert.deepEqual(broken, []);
-          assert.equal(new Set(listed).size, listed.length, "twice");
+          assert.equal(new Set(listed).size, listed.length, "an object is listed twice");
           assert.deepEqual(listed.map(toKey), listed.map(toKey).sort());
           for (const left of names) if (remaining.has(left)) assert.ok(listed.includes(left), left);
         },
       ),
     ));
-  it("are asked for in parts where one is too large, and one by one in the end", async () => {
+  it("are requested with fewer objects if one is too large, down to one object", async () => {
     const { read, requests } = servePages(["a1", "a2", "a3"], ["too large", "too large", "too large"]);
     assert.deepEqual((await readAll(read, 100)).listed, ["a1", "a2", "a3"]);
     assert.deepEqual(
@@ -79,7 +79,7 @@ describe("the pages of a list", () => {
       ["100", "25", "7", "2"],
     );
   });
-  it("end where the API server forgets again and again, shows the same page for ever, or pages with nothing in them", async () => {
+  it("end with a fault if the list expires again and again, or if a page repeats or is empty", async () => {
     const endlessLists: Record<string, ApiGet> = {
       forgetting: async () => answer(410, { metadata: {} }),
       "forgetting at the second page": async (path) =>
@@ -100,7 +100,7 @@ describe("the pages of a list", () => {
       assert.deepEqual(broken, ["its list goes in circles"], what);
     }
   });
-  it("are none of what is no list, or holds no objects", async () => {
+  it("end with a fault if the answer is not a list of objects", async () => {
     const odd: [HttpsAnswer | UnansweredError, string][] = [
       [answer(403, {}), "refused"],
       [new UnansweredError("gone"), "refused"],

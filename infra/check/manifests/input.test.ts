@@ -104,5 +104,5 @@ describe("the input of check", () => {
     ["[z-a", /^\[z-a is no file or folder, and matches none$/],
   ];
   for (const [path, sentence] of nowhere)
-    it(`can't be ${JSON.stringify(path)}`, () => assert.rejects(readInput([path]), { message: sentence }));
+    it(`can't be the path ${JSON.stringify(path)}`, () => assert.rejects(readInput([path]), { message: sentence }));
 });
