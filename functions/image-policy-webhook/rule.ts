@@ -12,7 +12,7 @@ const settings = {
 };
 
 /**
- * The webhook's timeout: ten seconds, because the service that judges images may inspect an image before it answers.
+ * The webhook's timeout: ten seconds, because the deciding service may inspect an image before it answers.
  */
 const timeoutSeconds = 10;
 

@@ -225,7 +225,7 @@ const serve = async (
   announcer: ConfigurationUseDetector,
 ) => {
   const setups = ports.map(({ name, rule }) => {
-    // Rules with `exemptionRequired` must exempt a user: here `nobody`, which sends no request in these tests.
+    // Rules with `exemptionRequired` must exempt a user: here one that sends no request in these tests.
     const exempt = { namespaces: [], ...(rule.exemptionRequired && { users: ["nobody"] }) };
     return [name, { failurePolicy: "Fail", exempt, settings }];
   });
