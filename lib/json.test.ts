@@ -2,28 +2,16 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
+import { readRows } from "../test/rows.ts";
 import { cloneDeep, deleteMember, isSame, lookUp, setMemberToCopy } from "./json.ts";
 import { createDraft } from "./patch.ts";
+
+const rows = readRows<{ path: (string | number)[]; expected: { value: unknown } | undefined }[]>(import.meta.filename);
 
 const root = { list: [{ a: null }], "0": "key", nothing: null, __proto__x: 1 };
 
 describe("lookUp", () => {
-  const found: [path: (string | number)[], expected: { value: unknown } | undefined][] = [
-    [[], { value: root }],
-    [["list", 0, "a"], { value: null }],
-    [["list", 1], undefined],
-    [["list", -1], undefined],
-    [["list", 0.5], undefined],
-    [["list", "0"], undefined],
-    [["list", "length"], undefined],
-    [[0], undefined],
-    [["0"], { value: "key" }],
-    [["0", "length"], undefined],
-    [["nothing", "a"], undefined],
-    [["constructor"], undefined],
-    [["__proto__", "constructor"], undefined],
-  ];
-  for (const [path, expected] of found)
+  for (const { path, expected } of rows)
     it(`finds ${JSON.stringify(expected)?.slice(0, 20)} at ${JSON.stringify(path)}, in a draft as well`, () => {
       assert.deepEqual(lookUp(root, path), expected);
       assert.deepEqual(lookUp(createDraft(root).value, path), expected);

@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
+import { readRows } from "../test/rows.ts";
 import { freezeDeep } from "./json.ts";
 import { findMistakes, mergeWithDefaults } from "./settings.ts";
+
+const rows = readRows<{ name: string; settings: unknown; found: [string, string][] }[]>(import.meta.filename);
 
 const defaults = {
   seconds: 300,
@@ -54,54 +57,9 @@ describe("merge", () => {
   });
 });
 
-describe("mistakes", () => {
-  const keys = Object.keys(defaults).join(", ");
-  const table: [string, unknown, [string, string][]][] = [
-    ["none in nothing", {}, []],
-    ["none in the defaults themselves", defaults, []],
-    ["none in upstream's header", { apiVersion: "v1", kind: "Configuration" }, []],
-    ["none in what is open", { any: [1, "a", {}], open: { a: 1, b: [] }, optional: [1] }, []],
-    ["none in a fraction where the default is one", { ratio: 2 }, []],
-    ["a list for a map", [], [["", "must be a map, not a list"]]],
-    ["nothing for a map", null, [["", "must be a map, not nothing"]]],
-    ["an unknown member", { second: 1 }, [["second", `is unknown; one of ${keys} is expected`]]],
-    [
-      "every wrong type",
-      { seconds: "1", on: "yes", name: 1, images: {}, deep: [] },
-      [
-        ["seconds", "must be a number, not a text"],
-        ["on", "must be true or false, not a text"],
-        ["name", "must be a text, not a number"],
-        ["images", "must be a list, not a map"],
-        ["deep", "must be a map, not a list"],
-      ],
-    ],
-    ["nothing for something", { name: null }, [["name", "must be a text, not nothing"]]],
-    ["fractions, infinities and what is no number", { seconds: 1.5 }, [["seconds", "must be a whole number"]]],
-    ["infinity", { seconds: Number.POSITIVE_INFINITY }, [["seconds", "must be a whole number"]]],
-    [
-      "wrong elements, each",
-      { images: ["a", 1, null, []] },
-      [
-        ["images.1", "must be a text, not a number"],
-        ["images.2", "must be a text, not nothing"],
-        ["images.3", "must be a text, not a list"],
-      ],
-    ],
-    [
-      "what is deep",
-      { deep: { level: 1, further: { wait: "a", weight: 1 } } },
-      [
-        ["deep.level", "must be a text, not a number"],
-        ["deep.further.wait", "must be a number, not a text"],
-        ["deep.further.weight", "is unknown; one of wait is expected"],
-      ],
-    ],
-    ["__proto__", JSON.parse('{"__proto__":{}}'), [["__proto__", `is unknown; one of ${keys} is expected`]]],
-    ["toString", { toString: 1 }, [["toString", `is unknown; one of ${keys} is expected`]]],
-  ];
-  for (const [name, settings, found] of table)
-    it(`are ${name}`, () =>
+describe("findMistakes", () => {
+  for (const { name, settings, found } of rows)
+    it(`finds ${name}`, () =>
       assert.deepEqual(
         findMistakes(defaults, settings).map(({ path, sentence }) => [path.join("."), sentence]),
         found,

@@ -1,97 +1,20 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
+import { readRows } from "../../test/rows.ts";
 import { createReadTracker } from "./reads.ts";
 import { hasPlaceholder, openRedaction, type UnredactedPath } from "./redaction.ts";
 
+const rows = readRows<{
+  kept: { what: string; value: unknown }[];
+  replaced: { what: string; value: unknown; expected: unknown }[];
+}>(import.meta.filename);
+
 const redactValue = (value: unknown, kept: UnredactedPath[] = []) => openRedaction()(value, kept);
 
-const stays: [string, unknown][] = [
-  ["names", { kind: "Pod", apiVersion: "v1", metadata: { name: "web", generateName: "web-", namespace: "shop" } }],
-  ["names of users", { user: { username: "system:serviceaccount:shop:a", groups: ["oidc:dev"], uid: "a-1" } }],
-  [
-    "owners",
-    { ownerReferences: [{ apiVersion: "apps/v1", kind: "ReplicaSet", name: "a", uid: "1-2", controller: true }] },
-  ],
-  [
-    "images",
-    {
-      image:
-        "registry.example.com:5000/team/app_a:1.2-b@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
-    },
-  ],
-  [
-    "quantities",
-    { limits: { cpu: "1500m", memory: "1Gi", "example.com/gpu": "1" }, hard: { pods: "10", "requests.cpu": "4" } },
-  ],
-  ["words of the API", { restartPolicy: "Always", type: "ClusterIP", protocol: "TCP", accessModes: ["ReadWriteOnce"] }],
-  ["numbers, truth values and nothing", { replicas: 3, paused: false, note: null, empty: "", text: "true" }],
-  ["labels and selectors", { labels: { app: "web" }, nodeSelector: { "a/b": "c.d" }, selector: { app: "web" } }],
-  ["label expressions", { matchExpressions: [{ key: "a/b", operator: "In", values: ["c", "d"] }] }],
-  ["tolerations", { tolerations: [{ key: "a", operator: "Equal", value: "b", effect: "NoSchedule" }] }],
-  ["times and durations", { creationTimestamp: "2026-01-02T03:04:05Z", interval: "1h30m", share: "25%" }],
-  [
-    "references to Secrets",
-    { secretKeyRef: { name: "db", key: "password" }, secretName: "db", imagePullSecrets: [{ name: "a" }] },
-  ],
-  ["profiles in annotations", { annotations: { "container.apparmor.security.beta.kubernetes.io/a": "localhost/b" } }],
-  ["keys and lengths", { data: { "app.conf": "", "a/b": "" }, args: ["", "", ""] }],
-  ["an odd prototype", JSON.parse('{"__proto__":{"name":"a"},"constructor":{"name":"b"}}')],
-];
-
-const goes: [string, unknown, unknown][] = [
-  ["arguments", { args: ["--token", "abc"] }, { args: ["redacted0001", "redacted0002"] }],
-  ["values of variables", { env: [{ name: "A", value: "b" }] }, { env: [{ name: "A", value: "redacted0001" }] }],
-  [
-    "annotations' values",
-    { annotations: { name: "a", b: "c" } },
-    { annotations: { name: "redacted0001", b: "redacted0002" } },
-  ],
-  [
-    "what a ConfigMap holds",
-    { data: { name: "a", type: "b" } },
-    { data: { name: "redacted0001", type: "redacted0002" } },
-  ],
-  ["messages", { reason: "Failed", message: "it failed" }, { reason: "Failed", message: "redacted0001" }],
-  ["equal texts alike", { args: ["a", "b", "a"] }, { args: ["redacted0001", "redacted0002", "redacted0001"] }],
-  [
-    "an address, to another address",
-    { url: "https://hooks.example.com/abc", path: "/abc" },
-    { url: "https://redacted0001", path: "/redacted0002" },
-  ],
-  ["an image with a password", { image: "ci:abc@registry.example.com/app" }, { image: "redacted0001" }],
-  [
-    "a host with a password",
-    { host: "root:abc@db", hosts: ["admin:abc"] },
-    { host: "redacted0001", hosts: ["redacted0002"] },
-  ],
-  ["what only a generator writes, as a name", { name: "Xy7Kp2Lm9Qw4Rt6Z" }, { name: "redacted0001" }],
-  ["a label's value that none can be", { labels: { a: "b c" } }, { labels: { a: "redacted0001" } }],
-  [
-    "the value of a label that is called a password",
-    { labels: { password: "a" } },
-    { labels: { password: "redacted0001" } },
-  ],
-  [
-    "digits that are no quantity",
-    { pin: "1234", limits: { password: "1234" } },
-    { pin: "redacted0001", limits: { password: "redacted0001" } },
-  ],
-  [
-    "numbers whose name says that they are secret",
-    { password: 1234, otp: { token: 5 } },
-    { password: 0, otp: { token: 0 } },
-  ],
-  [
-    "keys that are no names",
-    { 'v:"abc"': {}, "9f8e7d6c5b4a3928": "", "f:spec": {} },
-    { redacted0001: {}, redacted0002: "", "f:spec": {} },
-  ],
-];
-
 describe("a redaction", () => {
-  for (const [what, value] of stays) it(`keeps ${what}`, () => assert.deepEqual(redactValue(value), value));
-  for (const [what, value, expected] of goes)
+  for (const { what, value } of rows.kept) it(`keeps ${what}`, () => assert.deepEqual(redactValue(value), value));
+  for (const { what, value, expected } of rows.replaced)
     it(`replaces ${what}`, () => assert.deepEqual(redactValue(value), expected));
 
   it("gives a text the same placeholder in all that it is given", () => {

@@ -2,8 +2,11 @@ import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import fc from "fast-check";
 import { kinitirasCaseTables } from "../../../infra/bench/example-policies.ts";
+import { readRows } from "../../../test/rows.ts";
 import { createDraft } from "../../patch.ts";
 import { fillPlaceholders } from "./references.ts";
+
+const rows = readRows<{ name: string; text: string; becomes: string | undefined }[]>(import.meta.filename);
 
 const object = {
   metadata: { name: "web", labels: { app: "x", empty: "" } },
@@ -17,21 +20,7 @@ suite("a text with placeholders", () => {
       else assert.equal(fillPlaceholders(template, object), expect.value);
     });
 
-  const filled: [name: string, text: string, becomes: string | undefined][] = [
-    ["fills in numbers and booleans", "{{spec.replicas}}{{spec.paused}}", "3false"],
-    ["fills in an empty text", "<{{metadata.labels.empty}}>", "<>"],
-    ["is undefined for null", "{{spec.none}}", undefined],
-    ["is undefined for a list", "{{spec.list}}", undefined],
-    ["has no indexes of lists", "{{spec.list.0}}", undefined],
-    ["reads no properties of lists", "{{spec.list.length}}", undefined],
-    ["reads no prototypes", "{{constructor.name}}", undefined],
-    ["keeps a placeholder that is not closed", "{{metadata.name", "{{metadata.name"],
-    ["keeps closing braces alone", "metadata.name}}", "metadata.name}}"],
-    ["keeps the text around placeholders", "a {{metadata.name}} b {{metadata.name}} c", "a web b web c"],
-    ["is undefined if one placeholder has no value", "{{metadata.name}}{{no}}", undefined],
-    ["doesn't fill placeholders in values", "{{metadata.name}}}}", "web}}"],
-  ];
-  for (const [name, text, becomes] of filled) test(name, () => assert.equal(fillPlaceholders(text, object), becomes));
+  for (const { name, text, becomes } of rows) test(name, () => assert.equal(fillPlaceholders(text, object), becomes));
 
   test("is filled from a draft, too", () => {
     const { value } = createDraft<typeof object>(object);

@@ -1,23 +1,16 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
+import { readRows } from "../../../test/rows.ts";
 import { createTokenCacheSeconds, parseGoDurationMilliseconds, parseTokenResponse } from "./tokens.ts";
 
+const rows = readRows<{
+  answers: { body: string; token: string | undefined; expireAt: number }[];
+  kept: { auth: object; refused: string | undefined; body: string; seconds: number }[];
+}>(import.meta.filename);
+
 describe("a token", () => {
-  const answers: [body: string, token: string | undefined, expireAt?: number][] = [
-    ['{"token":"t"}', "t"],
-    ['{"token":"t","expireAt":1700000000000}', "t", 1_700_000_000_000],
-    ['{"token":"t","expireAt":0}', "t"],
-    ['{"token":"t","expireAt":"soon"}', "t"],
-    ['{"token":""}', undefined],
-    ['{"token":1}', undefined],
-    ['{"token":"a b"}', undefined],
-    ['{"__proto__":{"token":"t"}}', undefined],
-    ['["t"]', undefined],
-    ["null", undefined],
-    ["t", undefined],
-  ];
-  for (const [body, token, expireAt] of answers)
+  for (const { body, token, expireAt } of rows.answers)
     it(`${token === undefined ? "is not" : "is"} in ${body}`, () =>
       assert.deepEqual(parseTokenResponse({ status: 200, body }), token && { token, expireAt }));
   it("is in no response with an error status", () => {
@@ -25,18 +18,7 @@ describe("a token", () => {
       assert.equal(parseTokenResponse({ status, body: '{"token":"t"}' }), undefined);
   });
 
-  const kept: [auth: object, refused: string | undefined, body: string, seconds: number][] = [
-    [{}, undefined, '{"token":"t"}', 270],
-    [{ expireDuration: "1h" }, undefined, '{"token":"t"}', 3240],
-    [{ expireDuration: "20s" }, undefined, '{"token":"t"}', 15],
-    [{ expireDuration: "4s" }, undefined, '{"token":"t"}', 0],
-    [{ expireDuration: "-1h" }, undefined, '{"token":"t"}', 270],
-    [{ expireDuration: "soon" }, "u", '{"token":"t"}', 270],
-    [{}, "t", '{"token":"t"}', 0],
-    [{}, undefined, "{}", 0],
-    [{ expireDuration: "1h" }, undefined, '{"token":"t","expireAt":1}', 0],
-  ];
-  for (const [auth, refused, body, seconds] of kept)
+  for (const { auth, refused, body, seconds } of rows.kept)
     it(`${body} is kept for ${seconds} s under ${JSON.stringify(auth)}${refused ? ` where "${refused}" was refused` : ""}`, () =>
       assert.equal(createTokenCacheSeconds(auth, refused)({ status: 200, body }), seconds));
 

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import fc from "fast-check";
+import { readRows } from "../../../test/rows.ts";
 import {
   calculateDecimal,
   compareDecimals,
@@ -11,43 +12,20 @@ import {
   parsePercentage,
 } from "./decimals.ts";
 
+const rows = readRows<{ equal: { text: string | number; equalText: string | number }[]; invalid: string[] }>(
+  import.meta.filename,
+);
+
 const assertEqual = (left: ExactFraction | undefined, right: ExactFraction | undefined) => {
   assert.ok(left && right);
   assert.equal(compareDecimals(left, right), 0);
 };
 
 suite("an exact number", () => {
-  const equal: [text: string | number, other: string | number][] = [
-    ["5", 5],
-    ["5.0", 5],
-    ["+.5", 0.5],
-    ["5.", 5],
-    ["-1.50", -1.5],
-    ["1e3", 1000],
-    ["25E-2", 0.25],
-    ["0.1", 0.1],
-    [1e21, "1000000000000000000000"],
-    [5e-324, "5e-324"],
-    ["-0", 0],
-  ];
-  for (const [text, equalText] of equal)
+  for (const { text, equalText } of rows.equal)
     test(`${text} is ${equalText}`, () => assertEqual(parseDecimal(text), parseDecimal(equalText)));
 
-  for (const text of [
-    "",
-    ".",
-    "-",
-    "e1",
-    "1e",
-    "0x1",
-    "1_000",
-    " 1",
-    "1,5",
-    "NaN",
-    "Infinity",
-    "1e9999",
-    "1e999999999",
-  ])
+  for (const text of rows.invalid)
     test(`isn't ${JSON.stringify(text)}`, () => assert.equal(parseDecimal(text), undefined));
 
   test("has at most 1000 characters", () => {
