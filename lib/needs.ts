@@ -254,7 +254,7 @@ export const discovery = (): Need<(groupVersion: string) => Promise<ServedResour
 /** Reads objects whose kinds are known only from settings, or from other objects. */
 export type ObjectReader = Pick<Capabilities, "get" | "list" | "discover">;
 
-/** Declares an ObjectReader; the rule's rights cover the kinds that `kinds` returns for its settings. */
+/** Declares an ObjectReader; the rule's rights cover the kinds that `listKinds` returns for its settings. */
 export const reader = <Settings>(listKinds: (settings: Settings) => ResourceType[]): Need<ObjectReader> => ({
   verb: "list",
   // The cast is safe: a rule only gets its own settings.

@@ -1,7 +1,7 @@
 import { createPublicKey, type KeyObject, verify } from "node:crypto";
 
 /** The caller of a function, proven by the signed first segment of the URL's path. */
-export interface ProvenCaller {
+export interface VerifiedUrlKeyOwner {
   cluster: string;
   /** The public key and the cluster's key version, logged so that a rotation sees when the old key is unused. */
   key: string;
@@ -19,10 +19,10 @@ const remembered = 256;
  * Valid segments are cached, wrong ones are not: a stranger can't fill the memory.
  */
 export const openKeyVerifier = (publicKeys: string, listKeyVersions: (cluster: string) => readonly number[]) => {
-  const known = new Map<string, ProvenCaller>();
+  const known = new Map<string, VerifiedUrlKeyOwner>();
   const keys = publicKeys.split(",").filter(Boolean).map(parsePublicKey);
 
-  return (segment: string): ProvenCaller | undefined => {
+  return (segment: string): VerifiedUrlKeyOwner | undefined => {
     const before = known.get(segment);
     if (before !== undefined) return before;
     const [, cluster, signature] = segmentForm.exec(segment) ?? [];

@@ -129,7 +129,7 @@ describe("postern test of policies", () => {
     assert.deepEqual(await runTest(...words), {
       code: 2,
       stdout: "",
-      stderr: "--cluster must name one of here, there\n",
+      stderr: "--cluster is missing; it must name one of here, there\n",
     });
   });
 

@@ -19,7 +19,8 @@ export default rule({
   matchConditions: { "lives-in-a-namespace": isNamespacedInCel },
   needs: { namespaces: get("namespaces") },
 
-  // Upstream refuses while validating. A validating webhook would be too late: PodSecurity fails before it.
+  // Upstream refuses while validating; this port while mutating. Validating webhooks are called too late: before
+  // them, the compiled-in PodSecurity fails, because it can't read a missing namespace.
   async mutate(_, { request, namespaces }) {
     const home = getObjectNamespace(request);
     if (!home || (await namespaces(home))) return;

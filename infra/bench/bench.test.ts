@@ -6,8 +6,8 @@ import { decodeReview } from "#lib/review.ts";
 import { createTestFolder } from "../../test/folders.ts";
 import { buildReview, evaluateCase } from "../catalogue/cases.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
-import { openSigner } from "../keys/keys.ts";
-import { measureColdStartRatios, measureCueColdStartRatios } from "./cold-starts.ts";
+import { readOrCreateUrlSigner } from "../keys/keys.ts";
+import { compareCueColdStartsWithCueWasm, measureColdStartRatios } from "./cold-starts.ts";
 import { measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
 import { findClusterAskingCase } from "./recorded-clusters.ts";
 import { buildPodReview } from "./reviews.ts";
@@ -59,7 +59,12 @@ describe("bench", () => {
     const folder = await createTestFolder();
     const names = ["always-admit", "namespace-exists"];
     const rules = names.map((name) => readRule(join(catalogueFolder, name), name));
-    const starts = await measureColdStartRatios(await Promise.all(rules), await openSigner(folder), folder, 1);
+    const starts = await measureColdStartRatios(
+      await Promise.all(rules),
+      await readOrCreateUrlSigner(folder),
+      folder,
+      1,
+    );
     assert.deepEqual(
       starts.map(({ name, asks, ratios }) => [name, asks, ratios.length]),
       [
@@ -72,7 +77,7 @@ describe("bench", () => {
 
   it("measures cold starts of a rule with a script and of cue-wasm alone, each with an answer", async () => {
     const folder = await createTestFolder();
-    const [ratio = 0, ...more] = await measureCueColdStartRatios(await openSigner(folder), folder, 1);
+    const [ratio = 0, ...more] = await compareCueColdStartsWithCueWasm(await readOrCreateUrlSigner(folder), folder, 1);
     assert.ok(ratio > 0 && more.length === 0);
   });
 });

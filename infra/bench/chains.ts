@@ -4,7 +4,7 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { stringify } from "yaml";
 import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
 import { type CreateMeasurements, measurePodCreateRoutes, openPodCreator, type PodCreateRoute } from "./creates.ts";
-import { countMutatorMarks, type MutatorChain, mutatorChains, skipMutatorsLabel } from "./mutators.ts";
+import { type BenchMutatorSet, benchMutatorSets, countMutatorMarks, skipMutatorsLabel } from "./mutators.ts";
 import { startBenchPostern } from "./processes.ts";
 
 /**
@@ -18,18 +18,18 @@ export const measureMutatorChains = async (
 ): Promise<CreateMeasurements> => {
   await using running = new AsyncDisposableStack();
   const config = join(folder, "chains.yaml");
-  await writeFile(config, stringify({ rules: buildRules(mutatorChains), groups: buildGroups(mutatorChains) }));
+  await writeFile(config, stringify({ rules: buildRules(benchMutatorSets), groups: buildGroups(benchMutatorSets) }));
   const { manifests } = running.use(await startBenchPostern(folder, config));
   const creates = running.use(await openPodCreator(binaries));
 
   const none: PodCreateRoute = { what: "no webhook", namespace: "none" };
   await creates.open(none.namespace, [], (pod) => countMarks(pod) === 0);
-  for (const { name, mutators } of mutatorChains) {
+  for (const { name, mutators } of benchMutatorSets) {
     const entries = [name, ...mutators.map((listed) => listed.name)].flatMap((one) => manifests[one] ?? []);
     await creates.open(name, entries, (pod) => countMarks(pod) === mutators.length);
   }
 
-  const routes = mutatorChains.flatMap(buildRoutes);
+  const routes = benchMutatorSets.flatMap(buildRoutes);
   for (const route of routes.filter(({ labels }) => labels))
     if (countMarks(await creates.create(route)) > 0) throw new Error(`${route.what} was called`);
 
@@ -43,7 +43,7 @@ export const measureMutatorChains = async (
 
 const countMarks = ({ metadata }: Pod) => countMutatorMarks(metadata?.annotations);
 
-const buildRoutes = ({ name, mutators: { length: mutators }, together }: MutatorChain): PodCreateRoute[] => {
+const buildRoutes = ({ name, mutators: { length: mutators }, together }: BenchMutatorSet): PodCreateRoute[] => {
   const many = mutators === 1 ? "1 mutator" : `${mutators} mutators`;
   const called = { namespace: name, mutators };
   if (together) return [{ what: `${many} in a group`, ...called }];
@@ -53,10 +53,10 @@ const buildRoutes = ({ name, mutators: { length: mutators }, together }: Mutator
   ];
 };
 
-const buildRules = (chains: MutatorChain[]) =>
+const buildRules = (chains: BenchMutatorSet[]) =>
   Object.fromEntries(chains.flatMap(({ mutators }) => mutators.map(({ name }) => [name, { failurePolicy: "Fail" }])));
 
-const buildGroups = (chains: MutatorChain[]) =>
+const buildGroups = (chains: BenchMutatorSet[]) =>
   Object.fromEntries(
     chains
       .filter(({ together }) => together)

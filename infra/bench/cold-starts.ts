@@ -171,7 +171,7 @@ const policy: ValidatePolicy = {
  * Measures the time from the start of Node to the first answer by a CUE script, as ratios to cue-wasm alone with the
  * same script and object.
  */
-export const measureCueColdStartRatios = async (
+export const compareCueColdStartsWithCueWasm = async (
   signer: UrlSigner,
   folder: string,
   rounds: number,

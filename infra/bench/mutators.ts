@@ -3,7 +3,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { buildTestRule } from "../parity/rule-server.ts";
 
 /** Mutators that the API server calls for the pods of one namespace, each by a webhook or all as a group. */
-export interface MutatorChain {
+export interface BenchMutatorSet {
   /** The name of the namespace whose pods the chain is called for, and of the group that `together` makes of its rules. */
   name: string;
   together: boolean;
@@ -31,17 +31,17 @@ const createMutator = (name: string, mark: string): CatalogueRule =>
     }),
   );
 
-const createChain = (name: string, length: number, together: boolean): MutatorChain => {
+const createChain = (name: string, length: number, together: boolean): BenchMutatorSet => {
   const formatName = (index: number) => `${name}-${String(index).padStart(2, "0")}`;
   const mutators = Array.from({ length }, (_, index) => createMutator(formatName(index), getMark(index)));
   return { name, together, mutators };
 };
 
-export const mutatorChains: MutatorChain[] = [
+export const benchMutatorSets: BenchMutatorSet[] = [
   ...[1, 10, 30].map((length) => createChain(`chain-${length}`, length, false)),
   ...[10, 30].map((length) => createChain(`group-${length}`, length, true)),
 ];
 
 /** Returns how many of the bench's mutators have added their own annotation to a pod. */
 export const countMutatorMarks = (annotations: Record<string, string> = {}): number =>
-  mutatorChains[2]?.mutators.filter((_, index) => getMark(index) in annotations).length ?? 0;
+  benchMutatorSets[2]?.mutators.filter((_, index) => getMark(index) in annotations).length ?? 0;

@@ -7,7 +7,7 @@ import type { KinitirasPolicy, OverridePolicy, OverrideRule } from "#lib/policy/
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import type { UrlSigner } from "../keys/keys.ts";
 import { createTestSigner } from "../parity/test-key.ts";
-import { measureCueColdStartRatios } from "./cold-starts.ts";
+import { compareCueColdStartsWithCueWasm } from "./cold-starts.ts";
 import { kinitirasCaseTables, type PolicyCase } from "./example-policies.ts";
 import { benchCluster, buildBenchEndpointConfig } from "./handlers.ts";
 import type { KinitirasBenchQuestion, PolicyEvaluationTimes } from "./kinitiras.ts";
@@ -26,7 +26,7 @@ export const measurePolicies = async (
   ...(program ? await measureAgainstKinitirasEngine(program, rounds) : []),
   {
     what: "a cold start with a CUE script, over cue-wasm alone",
-    ratio: summarizeRatios(await measureCueColdStartRatios(signer, folder, rounds)),
+    ratio: summarizeRatios(await compareCueColdStartsWithCueWasm(signer, folder, rounds)),
     bar: 0.7,
   },
 ];

@@ -1,13 +1,13 @@
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { chooseCluster } from "../config/config.ts";
-import { openCertificate, openSigner } from "../keys/keys.ts";
+import { openCertificate, readOrCreateUrlSigner } from "../keys/keys.ts";
 import { readConfig } from "../project/project.ts";
 import { listServedRules } from "../project/served.ts";
 import { openHttpsGateway } from "../serve/gateway.ts";
 import { createHandler } from "../serve/handlers.ts";
 import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
-import { mutatorChains } from "./mutators.ts";
+import { benchMutatorSets } from "./mutators.ts";
 import { answerLinesWithCpuTime } from "./processes.ts";
 
 // Runs Postern as `postern serve` does, without a log line for each review, because the other servers print none. It
@@ -15,9 +15,9 @@ import { answerLinesWithCpuTime } from "./processes.ts";
 // configuration.
 
 const [folder = "", file = ""] = process.argv.slice(2);
-const catalogue = [...(await readCatalogue()), ...mutatorChains.flatMap(({ mutators }) => mutators)];
+const catalogue = [...(await readCatalogue()), ...benchMutatorSets.flatMap(({ mutators }) => mutators)];
 const config = await readConfig(file, catalogue);
-const [signer, certificate] = [await openSigner(folder), await openCertificate(folder, "127.0.0.1")];
+const [signer, certificate] = [await readOrCreateUrlSigner(folder), await openCertificate(folder, "127.0.0.1")];
 const host = { publicKeys: signer.publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} };
 const gateway = await openHttpsGateway(certificate, "127.0.0.1", 0);
 const served = listServedRules(config, catalogue);

@@ -15,7 +15,7 @@ import { createTestFolder } from "../../test/folders.ts";
 import { type CatalogueRule, readRule } from "../catalogue/registry.ts";
 import { toGroupRule } from "../project/served.ts";
 import { bundleRule } from "./bundle.ts";
-import { getInflatedContents, unzip } from "./zip.ts";
+import { getInflatedContents, readOwnZip } from "./zip.ts";
 
 const folder = await createTestFolder();
 
@@ -177,7 +177,7 @@ describe("a bundle", () => {
     assert.equal(bundle.scripts, true);
     const archive = await readFile(toOutputPath("scripts/scripted.zip"));
     assert.ok(archive.length < 6e6, `${archive.length}`);
-    const files = unzip(archive) ?? {};
+    const files = readOwnZip(archive) ?? {};
     assert.deepEqual(Object.keys(files), ["index.cjs", "cue-worker.cjs", "cue-glue.cjs", "cue.wasm"]);
     for (const [name, file] of Object.entries(files))
       assert.ok(
@@ -194,7 +194,7 @@ describe("a bundle", () => {
 
     const plain = await bundleRule(rule, buildScriptConfig("plain"), toOutputPath("plain"));
     assert.equal(plain.scripts, false);
-    assert.deepEqual(Object.keys(unzip(await readFile(toOutputPath("plain/scripted.zip"))) ?? {}), ["index.cjs"]);
+    assert.deepEqual(Object.keys(readOwnZip(await readFile(toOutputPath("plain/scripted.zip"))) ?? {}), ["index.cjs"]);
   });
 
   it("starts CUE when it loads if every review needs it", async () => {

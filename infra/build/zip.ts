@@ -42,7 +42,7 @@ export const zip = (files: ZipFiles): Buffer => {
 };
 
 /** Returns the files of a zip that `zip` made; undefined for any other archive. */
-export const unzip = (archive: Uint8Array): ZipFiles | undefined => {
+export const readOwnZip = (archive: Uint8Array): ZipFiles | undefined => {
   const bytes = Buffer.from(archive);
   const files: [string, Uint8Array | DeflatedFile][] = [];
   let at = 0;

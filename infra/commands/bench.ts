@@ -11,7 +11,7 @@ import {
 import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { openSigner, type UrlSigner } from "../keys/keys.ts";
+import { readOrCreateUrlSigner, type UrlSigner } from "../keys/keys.ts";
 import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
 
 interface Context {
@@ -143,7 +143,7 @@ export default {
     if (missing && sections[only ?? ""]?.needsServer) throw missing;
     await using temporary = await mkdtempDisposable(join(tmpdir(), "postern-bench-"));
     const folder = temporary.path;
-    const signer = await openSigner(folder);
+    const signer = await readOrCreateUrlSigner(folder);
     const results: Record<string, object> = {};
     const leftOut: string[] = [];
     const printText = (text: string) => void (json || writeOutput(`${text}\n`));

@@ -8,7 +8,7 @@ import { type Command, commonCommandOptions, formatTable, writeOutput } from "..
 import { Complaint } from "../cli/complaint.ts";
 import { readListOption } from "../cli/options.ts";
 import { configFile, type PosternConfig } from "../config/config.ts";
-import { openSigner } from "../keys/keys.ts";
+import { readOrCreateUrlSigner } from "../keys/keys.ts";
 import { createRuleConfiguredPredicate, readProject, reportBroken } from "../project/project.ts";
 import { rulesOption } from "./shared/options.ts";
 
@@ -53,7 +53,7 @@ export default {
 } satisfies Command;
 
 const buildAll = async (config: PosternConfig, catalogue: CatalogueRule[], file: string): Promise<RuleBundle[]> => {
-  const { publicKey } = await openSigner(join(dirname(file), ".postern"));
+  const { publicKey } = await readOrCreateUrlSigner(join(dirname(file), ".postern"));
   const { bundles, notes } = await buildFunctions(config, catalogue, file, publicKey);
   await buildClientPackage();
   for (const note of notes) process.stderr.write(`${note}\n`);

@@ -10,7 +10,7 @@ export default {
   usage: "RULE",
   options: {
     ...stageOption,
-    for: { type: "string", value: "TIME", says: "how long, for instance 90s, 30m or 2h" },
+    for: { type: "string", value: "TIME", says: "how long the rule allows everything, for instance 90s, 30m or 2h" },
   },
 
   async run({ options, words: [text = ""] }) {

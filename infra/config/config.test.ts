@@ -288,7 +288,9 @@ describe("the chosen cluster", () => {
   it("is the cluster with this name", () => assert.equal(chooseCluster(two, "two")[0], "two"));
   it("is the only cluster if no name is given", () => assert.equal(chooseCluster(one, undefined)[0], "one"));
   it("must be named if there are several", () =>
-    assert.throws(() => chooseCluster(two, undefined), { message: "--cluster must name one of one, two" }));
+    assert.throws(() => chooseCluster(two, undefined), {
+      message: "--cluster is missing; it must name one of one, two",
+    }));
   it("must exist", () =>
     assert.throws(() => chooseCluster(two, "three"), {
       message: 'postern.yaml has no cluster "three"; it has one, two',

@@ -81,7 +81,7 @@ export type ReportMistake = (path: ConfigPath, sentence: string) => void;
 export const chooseCluster = (config: PosternConfig, name: string | undefined): [string, ClusterConfig] => {
   const names = [...config.clusters.keys()].join(", ");
   const chosen = name ?? (config.clusters.size === 1 ? names : undefined);
-  if (chosen === undefined) throw new Complaint(`--cluster must name one of ${names}`);
+  if (chosen === undefined) throw new Complaint(`--cluster is missing; it must name one of ${names}`);
   const cluster = config.clusters.get(chosen);
   if (cluster === undefined) throw new Complaint(`postern.yaml has no cluster "${chosen}"; it has ${names}`);
   return [chosen, cluster];

@@ -21,7 +21,7 @@ export interface UrlSigner {
   signSegment(cluster: string, keyVersion: number): string;
 }
 
-export const openSigner = async (folder: string): Promise<UrlSigner> => {
+export const readOrCreateUrlSigner = async (folder: string): Promise<UrlSigner> => {
   const pem = await readOrCreate(folder, "signing.key", async () => makeSigningKey());
   if (getKeyType(pem) === "ed25519") return createSigner(pem);
   throw new Complaint(

@@ -7,10 +7,10 @@ import {
   competingWebhookAnnotation,
   type FieldEdit,
   generatedKinds,
+  handWrittenOnlyKinds,
   type RequestSequence,
   type RequestUser,
   type SequenceRequest,
-  scenarioOnlyKinds,
 } from "./generators/steps.ts";
 
 /** Returns the client of a user of one API server. */
@@ -31,7 +31,7 @@ export const sendSequence = async (
   as: GetClient,
 ): Promise<{ turns: RequestWithAnswer[]; remains: string[] }> => {
   const { kind, namespace = name, standing, generateName, prefix: start = "", steps } = sequence;
-  const { apiVersion, namespaced, kind: kindName } = { ...generatedKinds, ...scenarioOnlyKinds }[kind];
+  const { apiVersion, namespaced, kind: kindName } = { ...generatedKinds, ...handWrittenOnlyKinds }[kind];
   const home = `/api/v1/namespaces/${namespace}`;
   const collection = `${toApiPath(apiVersion)}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}`;
   const turns: RequestWithAnswer[] = [];

@@ -26,7 +26,7 @@ import type { RuleConfig } from "../config/config.ts";
 import type { TestResult } from "../testing/results.ts";
 
 /** A rule whose settings hold the policies under test. */
-export interface PolicyRuleUnderTest {
+export interface RuleWithTestedPolicies {
   listed: CatalogueRule;
   held: string[];
 }
@@ -36,7 +36,7 @@ export const findRulesForPolicies = (
   catalogue: readonly CatalogueRule[],
   documents: readonly unknown[],
   setups: ReadonlyMap<string, RuleConfig> = new Map(),
-): PolicyRuleUnderTest[] =>
+): RuleWithTestedPolicies[] =>
   catalogue.flatMap((listed) => {
     const { name, rule } = listed;
     const readers = Object.entries(rule.manifests ?? {});
@@ -52,8 +52,8 @@ export const findRulesForPolicies = (
 /** Reads a user's cases for policies, each with the rule that evaluates it. Throws a Complaint for an invalid case. */
 export const readPolicyCases = async (
   file: string,
-  rules: readonly PolicyRuleUnderTest[],
-): Promise<[PolicyRuleUnderTest, Case][]> => {
+  rules: readonly RuleWithTestedPolicies[],
+): Promise<[RuleWithTestedPolicies, Case][]> => {
   const text = await readFile(file, "utf8").catch((error) => {
     throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
   });
@@ -74,7 +74,7 @@ export const readPolicyCases = async (
 /** Runs a test case of policies. The rule's questions get only the answers that the case contains. */
 export const runPolicyCase = async (
   file: string,
-  { listed }: PolicyRuleUnderTest,
+  { listed }: RuleWithTestedPolicies,
   entry: Case,
 ): Promise<TestResult> => {
   const { name, fails } = entry;
@@ -163,7 +163,7 @@ const findCaseFault = (entry: Case): string | undefined => {
 };
 
 const findCaseSettingsFault = (
-  { listed: { rule }, held }: PolicyRuleUnderTest,
+  { listed: { rule }, held }: RuleWithTestedPolicies,
   expected: object | undefined,
 ): string | undefined => {
   const [mistake] = findMistakes(rule.settings ?? {}, expected ?? {});

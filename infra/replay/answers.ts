@@ -20,7 +20,7 @@ export interface ReplayDecision {
 }
 
 /** One version's answer to a review. `absent` and `fault` say why the rule isn't evaluated, or why it can't be. */
-export type ReplayAnswer = KnownAnswer | { absent: string } | { fault: string };
+export type ReplayedReviewOutcome = KnownAnswer | { absent: string } | { fault: string };
 
 /** A readable answer of a replay side. `mode` is the rule's mode; absent if it is unknown or doesn't matter. */
 interface KnownAnswer {
@@ -28,7 +28,7 @@ interface KnownAnswer {
   mode?: EnforcementMode;
 }
 
-export const readRecordedAnswer = (entry: Case): ReplayAnswer => {
+export const readRecordedAnswer = (entry: Case): ReplayedReviewOutcome => {
   const warnings = fitWarnings(entry.warnings ?? []);
   const audit = fitAuditAnnotationKeys(entry.audit ?? {});
   const { refused, becomes, mutate, code = 403, reason = "Forbidden", details } = entry;
@@ -41,7 +41,7 @@ export const readRecordedAnswer = (entry: Case): ReplayAnswer => {
   return { made: { ...toAdmission(mutate, becomes ?? mutate), warnings, audit } };
 };
 
-export const parseReplayAnswer = (answer: unknown, entry: Case, uid: string): ReplayAnswer => {
+export const parseReplayAnswer = (answer: unknown, entry: Case, uid: string): ReplayedReviewOutcome => {
   const { kind, code, message } = Object(answer);
   if (kind === "Status" && code === 404) return { absent: `has nothing to ${entry.mutate ? "mutate" : "validate"}` };
   if (kind === "Status") return { fault: String(message) };

@@ -3,7 +3,7 @@ import type { AdmissionReview } from "#lib/review.ts";
 import { buildReview, restoreReview } from "../catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../catalogue/registry.ts";
 import { toSentence } from "../cli/complaint.ts";
-import { type DecisionAspect, listDifferingAspects, type ReplayAnswer } from "./answers.ts";
+import { type DecisionAspect, listDifferingAspects, type ReplayedReviewOutcome } from "./answers.ts";
 import type { ReplayRecording, UnreadableRecording } from "./recordings.ts";
 import type { ReplayRequest, ReplaySide } from "./sides.ts";
 
@@ -14,7 +14,7 @@ export type ReplayResult =
       rule: string;
       cluster?: string | undefined;
       differs: DecisionAspect[];
-      answers: [ReplayAnswer, ReplayAnswer];
+      answers: [ReplayedReviewOutcome, ReplayedReviewOutcome];
       /** The recording has placeholders for redacted text, so its original verdict may have been another. */
       redacted?: true;
     } & Place);
@@ -89,13 +89,23 @@ const replay = async (
   if (left === undefined || right === undefined) throw new Error("there are two sides");
   const { redacted } = Object(entry.recorded);
   const base = {
-    ...{ file, line, name: entry.name, rule, cluster, answers: [left, right] as [ReplayAnswer, ReplayAnswer] },
+    ...{
+      file,
+      line,
+      name: entry.name,
+      rule,
+      cluster,
+      answers: [left, right] as [ReplayedReviewOutcome, ReplayedReviewOutcome],
+    },
     ...(redacted === true && { redacted: true as const }),
   };
   return { ...base, ...compareAnswers(left, right) };
 };
 
-const compareAnswers = (left: ReplayAnswer, right: ReplayAnswer): { state: ReplayState; differs: DecisionAspect[] } => {
+const compareAnswers = (
+  left: ReplayedReviewOutcome,
+  right: ReplayedReviewOutcome,
+): { state: ReplayState; differs: DecisionAspect[] } => {
   if ("fault" in left || "fault" in right) return { state: "unplayed", differs: [] };
   if ("made" in left && "made" in right) {
     const differs = listDifferingAspects(left, right);

@@ -1,7 +1,7 @@
 import { formatHunk, type Paint } from "../check/reports/format.ts";
 import { sanitizeTerminalText, toOneLine } from "../cli/terminal.ts";
 import { computeHunks, type DiffHunk } from "../diff/difference.ts";
-import type { DecisionAspect, ReplayAnswer, ReplayDecision } from "./answers.ts";
+import type { DecisionAspect, ReplayDecision, ReplayedReviewOutcome } from "./answers.ts";
 import type { ReplayResult, ReplayState } from "./replay.ts";
 
 /** The number of results per state; `redacted` counts those among them that were evaluated on placeholders. */
@@ -43,7 +43,7 @@ export const formatReplayResult = (result: ReplayResult, names: readonly [string
 const verbal: DecisionAspect[] = ["verdict", "message", "code", "reason", "details", "mode"];
 
 const formatAnswer = (
-  answer: ReplayAnswer,
+  answer: ReplayedReviewOutcome,
   differs: readonly DecisionAspect[],
   side: string,
   isLeft: boolean,

@@ -6,7 +6,7 @@ import type { AdmissionReview } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { getCasePhase } from "../catalogue/cases.ts";
-import { parseReplayAnswer, type ReplayAnswer, readRecordedAnswer } from "./answers.ts";
+import { parseReplayAnswer, type ReplayedReviewOutcome, readRecordedAnswer } from "./answers.ts";
 
 export interface ReplayRequest {
   entry: Case;
@@ -20,7 +20,7 @@ export interface ReplayRequest {
 /** One of the two sources of answers that a replay compares: the recordings, or a version of the rules. */
 export interface ReplaySide {
   name: string;
-  answer(request: ReplayRequest): Promise<ReplayAnswer>;
+  answer(request: ReplayRequest): Promise<ReplayedReviewOutcome>;
 }
 
 /** The function that answers for a rule in a release, commit or folder: its name and its part of postern.yaml. */

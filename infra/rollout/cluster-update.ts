@@ -86,7 +86,7 @@ export const updateCluster = async (
   });
 };
 
-/** Counts the probes, test reviews that Postern has sent to each rule: they don't count toward hardening. */
+/** Counts each rule's probes (Postern's own test reviews), to leave them out of the reviews that hardening waits for. */
 const countProbes = (before: ReleasedCluster | undefined, entries: WebhookEntry[]): Record<string, number> => {
   const probes: Record<string, number> = { ...before?.probed };
   // Each webhook entry is probed before it is applied. Its rule is probed again afterwards, and when its alias moves:

@@ -123,7 +123,7 @@ const findUnansweredByCluster = ({
     if (first.isKey) throw new Complaint(`${sentence}; postern rotate --cluster ${name} replaces its key`, 1);
     if (!job.clusters.includes(name) || job.write !== undefined)
       throw new Complaint(
-        `${sentence}; deploy to ${name} as well, without --write: the deployment then deletes this entry first`,
+        `${sentence}; deploy to cluster ${name}, too, and without --write: the deployment then deletes this entry first`,
         1,
       );
     found.set(name, orphans);

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import type { LiveAlias, PublishedVersion, StageFunctions } from "../aws/lambda-functions.ts";
-import { unzip, zip } from "../build/zip.ts";
+import { readOwnZip, zip } from "../build/zip.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { buildProbeReview } from "../clusters/probe.ts";
 
@@ -123,7 +123,7 @@ export const disarmRule = async (functions: StageFunctions, rule: string, until:
   const stand = await readFile(new URL("disarmed.cjs", import.meta.url));
   const version = await functions.republish(rule, ruleVersion, {
     code: (archive) => {
-      const { "index.cjs": own, ...others } = unzip(archive) ?? {};
+      const { "index.cjs": own, ...others } = readOwnZip(archive) ?? {};
       if (own === undefined)
         throw new Complaint(`version ${ruleVersion.version} of ${rule} was not built by postern build`, 3);
       return zip({ "index.cjs": stand, "rule.cjs": own, ...others });

@@ -100,9 +100,12 @@ const requireLive = async (job: DeploymentJob, keyring: Keyring) => {
 const redeploy = async (job: DeploymentJob, keyring: Keyring, lock: StageLock) => {
   await lock.check();
   const prepared = await prepareDeployment(job, keyring);
-  const strange = findOtherChanges(prepared.plan);
-  if (strange !== undefined)
-    throw new Complaint(`${strange} is not live yet; run postern deploy, then postern rotate again`, 1);
+  const undeployed = findOtherChanges(prepared.plan);
+  if (undeployed !== undefined)
+    throw new Complaint(
+      `${undeployed} is not live yet, and a rotation must not release it; run postern deploy, then postern rotate again`,
+      1,
+    );
   if (!changesNothing(prepared.plan)) await rollOut(prepared, lock);
 };
 

@@ -23,7 +23,7 @@ import {
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { configFile, type PosternConfig, type RuleConfig } from "../config/config.ts";
 import { readClusterConnections } from "../config/connections.ts";
-import { openCertificate, openSigner, type UrlSigner } from "../keys/keys.ts";
+import { openCertificate, readOrCreateUrlSigner, type UrlSigner } from "../keys/keys.ts";
 import { openHttpsGateway } from "./gateway.ts";
 import { type LoadedHandlers, openServedRules, watchRules } from "./handlers.ts";
 
@@ -54,7 +54,7 @@ export const serveRules = async (
   if (port > 65_535) throw new Complaint(`--port takes a number up to 65535, not ${port}`);
   if (!isIP(host) && !/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/i.test(host))
     throw new Complaint(`--host takes an address or a name, not "${host}"`);
-  const signer = await openSigner(state);
+  const signer = await readOrCreateUrlSigner(state);
   const ledger = createMemoryLedger();
   let openCapabilities: OpenCapabilities = createUnconnectedCapabilities;
   let findRuleConfig: FindRuleConfig = () => undefined;

@@ -23,7 +23,7 @@ export const findPolicyRefusal = async (
     if (known.has(what)) continue;
     const fault = cue && (await findScriptFault(what, cue));
     if (fault !== undefined) return `${at} does not compile: ${fault}`;
-    // A renderedCue is only for reading, so a policy may have one without CUE.
+    // Where scripts are turned off, a policy with a `cue` is refused. A `renderedCue` never runs, so it is allowed.
     if (!cue && at.endsWith(".cue")) return `${at} is a script, and scripts are turned off here`;
   }
 };

@@ -13,7 +13,7 @@ import {
   restoreRequest,
 } from "./recording.ts";
 import { openRedaction, type RedactValue, type UnredactedPath } from "./redaction.ts";
-import { type OptionalRecorderFunctions, traceEvaluation } from "./traced-decision.ts";
+import { type OptionalRecorderFunctions, repeatEvaluationToTrackReads } from "./traced-decision.ts";
 
 /** The limit of one recording, in bytes. */
 const longest = 1024 * 1024;
@@ -50,8 +50,8 @@ const createRecording = async (
   const { variant, now, mode } = context;
   // Some rules copy their arguments in ways that views don't support; they are traced without views, so nothing counts as
   // read. Errors of `traceEvaluation` may quote free text and are dropped. Errors below quote only redacted text.
-  const traced = await traceEvaluation(evaluation, createReadTracker(), parts)
-    .catch(() => traceEvaluation(evaluation, noReads, parts))
+  const traced = await repeatEvaluationToTrackReads(evaluation, createReadTracker(), parts)
+    .catch(() => repeatEvaluationToTrackReads(evaluation, noReads, parts))
     .catch(() => ({
       reads: noReads,
       answers: evaluation.needs && parts.answers?.createAnswerRepeater(evaluation.needs),

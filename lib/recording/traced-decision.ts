@@ -21,7 +21,7 @@ export interface TracedEvaluation {
 /**
  * Evaluates the rule again, on views of its inputs, to find out which texts the rule reads. The outcome is not used.
  */
-export const traceEvaluation = async (
+export const repeatEvaluationToTrackReads = async (
   { rule, phase, request, context, needs }: RecordedEvaluation,
   reads: ReadTracker,
   parts: OptionalRecorderFunctions,

@@ -569,7 +569,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       const said = await requireRefusal(async () => (await deploy(narrow, { clusters: ["east"] })).ended);
       assert.match(
         said,
-        /^cluster west calls .*; deploy to west as well, without --write: the deployment then deletes this entry first/,
+        /^cluster west calls .*; deploy to cluster west, too, and without --write: the deployment then deletes this entry first/,
       );
     });
 

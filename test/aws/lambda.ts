@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from "node:crypto";
-import { unzip } from "../../infra/build/zip.ts";
+import { readOwnZip } from "../../infra/build/zip.ts";
 import {
   AwsError,
   type AwsReply,
@@ -181,7 +181,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
         : await artefact?.(String(input.S3Bucket), String(input.S3Key));
     if (code === undefined)
       throw createInvalid("Error occurred while GetObject. S3 Error Code: NoSuchKey. S3 Error Message: no such key");
-    if (unzip(code) === undefined)
+    if (readOwnZip(code) === undefined)
       throw createInvalid("Could not unzip uploaded file. Please check your file, then try to upload again.");
     return code;
   };

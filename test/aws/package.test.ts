@@ -10,7 +10,7 @@ import { promisify } from "node:util";
 import { bundleRule, type RuleBundle } from "../../infra/build/bundle.ts";
 import { writeServerlessIncludes } from "../../infra/build/deployment.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
-import { openSigner } from "../../infra/keys/keys.ts";
+import { readOrCreateUrlSigner } from "../../infra/keys/keys.ts";
 import { needs } from "../parts.ts";
 import { matchesPattern } from "./cloudwatch.ts";
 import { lint } from "./tools.ts";
@@ -108,7 +108,7 @@ describe("a package of 55 rules", () => {
 
   before(async () => {
     const folder = await checkout();
-    const signer = await openSigner(join(folder, ".postern"));
+    const signer = await readOrCreateUrlSigner(join(folder, ".postern"));
     keys = { publicKey: signer.publicKey, segment: signer.signSegment("local", 1) };
     await bundles(folder, keys.publicKey);
     http = await pack(folder);

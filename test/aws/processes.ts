@@ -1,7 +1,7 @@
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { getInflatedContents, unzip } from "../../infra/build/zip.ts";
+import { getInflatedContents, readOwnZip } from "../../infra/build/zip.ts";
 import { type Outcome, type Running, start } from "../runtime/runtime-api.ts";
 import { runtimeClient } from "./tools.ts";
 
@@ -131,7 +131,7 @@ const describeCrash = (message: string, { timeout }: Program) =>
     : { errorType: "Runtime.ExitError", errorMessage: message };
 
 const unpack = async (code: Buffer, task: string): Promise<string> => {
-  for (const [file, contents] of Object.entries(unzip(code) ?? {})) {
+  for (const [file, contents] of Object.entries(readOwnZip(code) ?? {})) {
     await mkdir(dirname(join(task, file)), { recursive: true });
     await writeFile(join(task, file), getInflatedContents(contents));
   }

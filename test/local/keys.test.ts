@@ -11,7 +11,7 @@ import { promisify } from "node:util";
 import { openKeyVerifier } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { readCaOption } from "../../infra/commands/shared/options.ts";
-import { openCertificate, openSigner, type ServerCertificate } from "../../infra/keys/keys.ts";
+import { openCertificate, readOrCreateUrlSigner, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { createTestFolder } from "../folders.ts";
 import { listen } from "../listen.ts";
 
@@ -74,9 +74,9 @@ const damaged: [name: string, text: string][] = [
 
 describe("the signing key", () => {
   it("is created once, and only its owner can read it", async () => {
-    const first = await openSigner(folder);
+    const first = await readOrCreateUrlSigner(folder);
     const before = await readContents();
-    const second = await openSigner(folder);
+    const second = await readOrCreateUrlSigner(folder);
     assert.deepEqual([second.publicKey, second.signSegment("a", 1)], [first.publicKey, first.signSegment("a", 1)]);
     assert.deepEqual(await readContents(), before);
     assert.deepEqual(Object.keys(before), ["signing.key"]);
@@ -85,7 +85,7 @@ describe("the signing key", () => {
   });
 
   it("signs URLs that functions accept", async () => {
-    const { publicKey, signSegment } = await openSigner(folder);
+    const { publicKey, signSegment } = await readOrCreateUrlSigner(folder);
     const admit = openKeyVerifier(publicKey, () => [1, 2]);
     assert.match(signSegment("prod-eu", 1), /^prod-eu\.[A-Za-z0-9_-]{86}$/);
     assert.deepEqual(admit(signSegment("prod-eu", 2)), { cluster: "prod-eu", key: `${publicKey.slice(0, 8)}.2` });
@@ -94,10 +94,10 @@ describe("the signing key", () => {
 
   for (const [name, text] of damaged)
     it(`is not replaced if its file ${name}`, async () => {
-      await openSigner(folder);
+      await readOrCreateUrlSigner(folder);
       await writeFile(join(folder, "signing.key"), text);
       await assert.rejects(
-        openSigner(folder),
+        readOrCreateUrlSigner(folder),
         expectComplaint(
           `${join(folder, "signing.key")} holds no Ed25519 private key in PEM; restore it, or delete it to have a new key made, and register the webhooks of every cluster again`,
         ),
@@ -107,7 +107,7 @@ describe("the signing key", () => {
 
   it("is refused if a file is in the place of its folder", async () => {
     await writeFile(folder, "");
-    await assert.rejects(openSigner(folder), expectComplaint(/signing\.key can't be read: ENOTDIR/));
+    await assert.rejects(readOrCreateUrlSigner(folder), expectComplaint(/signing\.key can't be read: ENOTDIR/));
   });
 });
 
@@ -264,7 +264,7 @@ describe("several processes at once", () => {
     const run = () => promisify(execFile)(process.execPath, ["--input-type=module", "--eval", script], { cwd });
     const outputs = (await Promise.all(Array.from({ length: 4 }, run))).map(({ stdout }) => stdout);
     const certificate = await openCertificate(folder, "127.0.0.1");
-    const { publicKey } = await openSigner(folder);
+    const { publicKey } = await readOrCreateUrlSigner(folder);
     for (const output of outputs) assert.deepEqual(JSON.parse(output), [publicKey, certificate.ca]);
     assert.equal(await tryHandshake(certificate, "127.0.0.1"), "verified");
     assert.deepEqual((await readdir(folder)).sort(), ["ca.crt", "ca.key", "server.crt", "server.key", "signing.key"]);

@@ -185,7 +185,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   it("list the clusters if there are several and no variable names one", async () => {
     const folder = await createOwnRepository({ "k8s/till.yaml": admitted });
     const { code, stdout } = await runCheck(folder, toGitLabScript(gitlabs.check ?? {}), { CLUSTER: "" });
-    assert.deepEqual({ code, stdout }, { code: 2, stdout: "--cluster must name one of eu, us\n" });
+    assert.deepEqual({ code, stdout }, { code: 2, stdout: "--cluster is missing; it must name one of eu, us\n" });
   });
 
   it("report undecided objects, and fail because of them only if STRICT is set", async () => {

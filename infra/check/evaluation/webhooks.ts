@@ -14,7 +14,7 @@ import type { ObjectEvaluationEnvironment } from "./evaluation.ts";
 import type { CallableRules } from "./rules.ts";
 
 /** Returns a cluster's webhooks: its rules' and the foreign ones in manifests, which are called only at `hosts`. */
-export const openWebhooks = (
+export const createWebhookCaller = (
   rules: CallableRules,
   foreign: readonly Manifest[],
   cluster: string,

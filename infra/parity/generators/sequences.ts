@@ -7,13 +7,13 @@ import {
   buildMergePatch,
   type GeneratedKind,
   generatedKinds,
+  handWrittenOnlyKinds,
   lastDeletionStep,
   patchTypeGenerator,
   pickOne,
   type RequestSequence,
   requestOptions,
   type SequenceRequest,
-  scenarioOnlyKinds,
   toPatch,
 } from "./steps.ts";
 
@@ -170,7 +170,7 @@ const moveSequence = (sequence: RequestSequence, namespace: string | undefined):
   if (
     standing !== undefined ||
     sequence.namespace !== "default" ||
-    !{ ...generatedKinds, ...scenarioOnlyKinds }[kind].namespaced
+    !{ ...generatedKinds, ...handWrittenOnlyKinds }[kind].namespaced
   )
     return sequence;
   if (namespace !== undefined) return { ...sequence, namespace };

@@ -32,7 +32,7 @@ export type SequenceRequest = {
 export type GeneratedKind = keyof typeof generatedKinds;
 
 /** Kinds that only written scenarios use: randomly generated objects of these kinds would hardly ever be valid. */
-export const scenarioOnlyKinds = {
+export const handWrittenOnlyKinds = {
   certificatesigningrequests: {
     apiVersion: "certificates.k8s.io/v1",
     kind: "CertificateSigningRequest",
@@ -58,7 +58,7 @@ export const scenarioOnlyKinds = {
 
 /** A generated sequence of requests about one object, which are sent one after another. */
 export interface RequestSequence {
-  kind: GeneratedKind | keyof typeof scenarioOnlyKinds;
+  kind: GeneratedKind | keyof typeof handWrittenOnlyKinds;
   /** The prefix that the object's name must have: for a ClusterTrustBundle, the name of its signer. */
   prefix?: string;
   /** The object's namespace; without it, the sequence uses a namespace of its own that doesn't exist at first. */
