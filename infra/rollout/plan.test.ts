@@ -35,11 +35,30 @@ interface ReleaseRow {
   rules: string[];
   entries?: Record<string, string[]>;
 }
+interface ClusterRow {
+  name: string;
+  release?: "none" | "unrecorded" | "unsigned" | "newest";
+  entries?: object[];
+  hasRole?: boolean;
+  keyVersion?: number;
+  signer?: string;
+  differences: string[];
+}
+interface PlanRow {
+  rule: string;
+  changes: string[];
+  settings: string[];
+  live: string | null;
+  disarmedUntil: string | null;
+}
 const rows = readRows<{
   rules: RuleRow[];
   settings: { name: string; before: object; after: object; differences: string[] }[];
   kept: { name: string; releases: ReleaseRow[]; kept: string[] }[];
+  clusters: ClusterRow[];
+  plan: Omit<DeploymentPlan, "template" | "parts"> & { rules: PlanRow[]; costs: RuleCost[] };
   planText: string;
+  idleText: string;
 }>(import.meta.filename);
 
 const buildClusterConfig = (settings: object, mode: "enforce" | "warn" = "enforce") => ({
@@ -276,48 +295,24 @@ describe("the plan of a cluster, compared with the newest release,", () => {
   const role = buildManifest("ClusterRole", { rules: [] });
   const recorded = { manifests: [buildEntries(entry)], keyVersion: 1, signer: "first" };
   const at = { at: modified.toISOString(), hardened: [], since: {} };
-  const newest = buildRelease(2, { a: "1" }, { clusters: { local: { ...at, ...recorded } } });
   const { signer: _, ...unsigned } = recorded;
 
-  const table: [string, Release | undefined, object, string[]][] = [
-    ["has no difference if nothing changed", newest, {}, []],
-    ["adds all entries if there is no release", undefined, {}, ["validating entry a.postern.dev is missing"]],
-    [
-      "adds all entries if the release has no record of the cluster",
-      buildRelease(2, {}),
-      {},
-      ["validating entry a.postern.dev is missing"],
-    ],
-    [
-      "changes an entry and adds one",
-      newest,
-      { manifests: [buildEntries({ ...entry, timeoutSeconds: 5 }, { name: "b.postern.dev" })] },
-      ["validating entry a.postern.dev: timeoutSeconds is 3, not 5", "validating entry b.postern.dev is missing"],
-    ],
-    [
-      "adds a role and removes entries",
-      newest,
-      { manifests: [role] },
-      ["ClusterRole postern is missing", "validating entry a.postern.dev should not be there"],
-    ],
-    ["changes the version of the key", newest, { keyVersion: 2 }, ["its URLs get a key of version 2, not 1"]],
-    [
-      "changes the key that signs the URLs",
-      newest,
-      { signer: "second" },
-      ["its URLs must be signed with the stage's current key"],
-    ],
-    [
-      "signs the URLs again if the release does not record the signing key",
-      buildRelease(2, {}, { clusters: { local: { ...at, ...unsigned } } }),
-      {},
-      ["its URLs must be signed with the stage's current key"],
-    ],
-  ];
-  for (const [name, release, change, sentences] of table)
-    it(name, () =>
-      assert.deepEqual(describeChangesSinceRelease(release, "local", { ...recorded, ...change }), sentences),
-    );
+  const releases = {
+    none: undefined,
+    unrecorded: buildRelease(2, {}),
+    unsigned: buildRelease(2, {}, { clusters: { local: { ...at, ...unsigned } } }),
+    newest: buildRelease(2, { a: "1" }, { clusters: { local: { ...at, ...recorded } } }),
+  };
+  for (const { name, release = "newest", entries, hasRole, differences, ...change } of rows.clusters)
+    it(name, () => {
+      const manifests = entries
+        ? [buildEntries(...entries.map((more) => ({ ...entry, ...more })))]
+        : hasRole
+          ? [role]
+          : recorded.manifests;
+      const now = { ...recorded, manifests, ...change };
+      assert.deepEqual(describeChangesSinceRelease(releases[release], "local", now), differences);
+    });
 });
 
 describe("rights", () => {
@@ -428,72 +423,17 @@ describe("a plan", () => {
     });
   });
 
-  const until = new Date("2999-01-01T00:00:00Z");
-  const busy: DeploymentPlan = {
-    stage: "prod",
-    template: buildTemplate(),
-    stack: { isNew: false, added: ["BRole"], changed: ["HttpApiStage"], removed: ["CRole", "output COut"] },
-    parts: [
-      { part: buildPart("b"), known: undefined, changes: ["new"], settings: [] },
-      {
-        ...{ part: buildPart("minimum-replicas"), known: buildState("minimum-replicas", { previous: "6" }, "7") },
-        ...{
-          changes: ["code", "settings"],
-          settings: ["prod-eu.settings.minimum: 2 → 3", 'prod-eu.mode: "warn" → "enforce"'],
-        },
-      },
-      unchangedRule,
-      {
-        ...unchangedRule,
-        part: buildPart("priority"),
-        known: buildState("priority", { disarmed: { until, version: "3" } }, "4"),
-      },
-      {
-        ...unchangedRule,
-        part: buildPart("armed"),
-        known: buildState("armed", { disarmed: { until: modified, version: "3" } }),
-      },
-    ],
-    kept: ["old-rule"],
-    rights: { added: ["BRole: ec2:DescribeVolumes on *"], removed: ["ARole: ssm:GetParameter on arn:x"] },
-    clusters: [
-      {
-        ...unchangedCluster,
-        cluster: "prod-eu",
-        hardened: ["b"],
-        differences: ["entry b.postern.dev is missing"],
-        notes: ["b still fails open"],
-      },
-      unchangedCluster,
-      { ...unchangedCluster, cluster: "prod-us", unknown: "cluster prod-us doesn't answer" },
-    ],
-    notes: ["a note", "another"],
-  };
-  const costs: RuleCost[] = [
-    { rule: "b", million: 1.7216, reviews: 0, month: 0 },
-    { rule: "minimum-replicas", million: 1.7383, reviews: 2_000_000.4, month: 3.4766 },
-  ];
+  const { rules, costs, ...printed } = rows.plan;
+  const parts = rules.map(({ rule, live, disarmedUntil, changes, settings }): RuleChangePlan => {
+    const disarmed = disarmedUntil ? { disarmed: { until: new Date(disarmedUntil), version: "3" } } : {};
+    return { part: buildPart(rule), known: live ? buildState(rule, disarmed, live) : undefined, changes, settings };
+  });
+  const busy: DeploymentPlan = { ...printed, template: buildTemplate(), parts };
 
   it("is printed as text", () => assert.equal(formatPlan(busy, costs), rows.planText));
 
-  it("is printed with the sentence that there is nothing to change", () => {
-    const [before, after] = formatPlan(idle, []).split("\nestimated cost\n");
-    assert.equal(
-      before,
-      `stage test
-
-stack
-  nothing to change
-
-rules
-  1 of 1 unchanged
-
-cluster local
-  nothing to change
-`,
-    );
-    assert.equal(after, "  RULE  A MILLION REVIEWS  LAST 30 DAYS  A MONTH\n");
-  });
+  it("is printed with the sentence that there is nothing to change", () =>
+    assert.equal(formatPlan(idle, []), rows.idleText));
 
   it("has only the number of resources if the stack is new", () => {
     const stack = { isNew: true, added: ["A", "B", "C"], changed: [], removed: [] };
@@ -501,27 +441,7 @@ cluster local
   });
 
   it("is data for JSON output", () => {
-    const [, changedRule] = busy.parts;
-    assert.ok(changedRule);
-    const data = JSON.parse(JSON.stringify(toPlanData(busy, costs)));
-    assert.deepEqual(data, {
-      ...{ stage: "prod", idle: false, stack: busy.stack, kept: ["old-rule"], rights: busy.rights, costs },
-      rules: [
-        { rule: "b", changes: ["new"], settings: [], live: null, disarmedUntil: null },
-        {
-          rule: "minimum-replicas",
-          changes: changedRule.changes,
-          settings: changedRule.settings,
-          live: "7",
-          disarmedUntil: null,
-        },
-        { rule: "a", changes: [], settings: [], live: "1", disarmedUntil: null },
-        { rule: "priority", changes: [], settings: [], live: "4", disarmedUntil: until.toISOString() },
-        { rule: "armed", changes: [], settings: [], live: "1", disarmedUntil: modified.toISOString() },
-      ],
-      clusters: busy.clusters,
-      notes: busy.notes,
-    });
+    assert.deepEqual(JSON.parse(JSON.stringify(toPlanData(busy, costs))), { ...rows.plan, idle: false });
     assert.deepEqual(Reflect.get(toPlanData(idle, []), "idle"), true);
   });
 });

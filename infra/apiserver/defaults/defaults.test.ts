@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
+import { readRows } from "../../../test/rows.ts";
 import { fillDefaults } from "./defaults.ts";
 import {
   normalizeBase64,
@@ -19,28 +20,18 @@ const kinds = Object.entries(table.kinds).flatMap(([apiVersion, kinds]) =>
   Object.keys(kinds).map((kind) => ({ apiVersion, kind })),
 );
 
+const rows = readRows<{
+  pod: object;
+  unknown: KubernetesObject[];
+  quantities: { given: string | number; read?: string; rounded?: string }[];
+}>(import.meta.filename);
+
 describe("an object with defaults", () => {
   it("has the API server's defaults for absent members", () => {
     const { object: filled } = fillDefaults(
       buildPod({ containers: [{ name: "a", image: "app", resources: { limits: { cpu: "1" } } }] }),
     );
-    assert.deepEqual(filled, {
-      apiVersion: "v1",
-      kind: "Pod",
-      metadata: { name: "a" },
-      spec: {
-        containers: [
-          {
-            ...{ name: "a", image: "app", imagePullPolicy: "Always" },
-            resources: { limits: { cpu: "1" }, requests: { cpu: "1" } },
-            ...{ terminationMessagePath: "/dev/termination-log", terminationMessagePolicy: "File" },
-          },
-        ],
-        ...{ dnsPolicy: "ClusterFirst", enableServiceLinks: true, restartPolicy: "Always", securityContext: {} },
-        ...{ schedulerName: "default-scheduler", terminationGracePeriodSeconds: 30 },
-      },
-      status: {},
-    });
+    assert.deepEqual(filled, rows.pod);
   });
   it("keeps the order of its members and adds defaults at the end", () => {
     const { object: filled } = fillDefaults(
@@ -75,13 +66,7 @@ describe("an object with defaults", () => {
       'spec.hostPID must be true or false, not "yes"',
     ]);
   });
-  for (const given of [
-    { apiVersion: "example.com/v1", kind: "Widget", spec: { list: [], none: null } },
-    { apiVersion: "extensions/v1beta1", kind: "Deployment", spec: {} },
-    { apiVersion: "constructor", kind: "toString" },
-    { apiVersion: "v1", kind: "__proto__" },
-    {},
-  ])
+  for (const given of [...rows.unknown, { apiVersion: "v1", kind: "__proto__" }])
     it(`is not changed if its kind is unknown: ${JSON.stringify(given)}`, () => {
       assert.equal(fillDefaults(given).object, given);
     });
@@ -117,22 +102,7 @@ describe("an object with defaults", () => {
 });
 
 describe("a quantity", () => {
-  for (const [given, read, rounded] of [
-    ["1", "1", "1"],
-    ["1.500", "1.500", "1.500"],
-    ["1.5", "1500m", "1500m"],
-    ["0.500", "500m", "500m"],
-    ["007", "007", "007"],
-    ["1000m", "1", "1"],
-    ["1024Mi", "1Gi", "1Gi"],
-    ["1025Ki", "1025Ki", "1025Ki"],
-    ["1e3", "1e3", "1e3"],
-    ["0.0001", "100u", "1m"],
-    ["100u", "100u", "1m"],
-    [" 2 ", "2", "2"],
-    [0.25, "250m", "250m"],
-    ["one", undefined, undefined],
-  ] as const)
+  for (const { given, read, rounded } of rows.quantities)
     it(`${JSON.stringify(given)} is written as ${read}, and as ${rounded} among resources`, () => {
       assert.equal(normalizeQuantity(given), read);
       assert.equal(normalizeResourceAmount(given), rounded);
