@@ -12,7 +12,7 @@ import { type Rule, rule } from "./rule.ts";
 
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] as const }];
 
-/** Adds the labels that it saw to a list in the object, which shows the order of evaluations. */
+/** Returns a rule that adds its name to a list in the object. The list shows the order of evaluations. */
 const buildScribe = (name: string): Rule =>
   rule({
     summary: "Writes.",
@@ -21,7 +21,7 @@ const buildScribe = (name: string): Rule =>
       if (!object.seen?.includes(name)) object.seen = [...(object.seen ?? []), name];
     },
   });
-/** Writes nothing before another has. */
+/** Returns a rule that adds its name to the list only after the leader's name. */
 const buildFollower = (name: string, leader: string): Rule =>
   rule({
     summary: "Writes after another.",
@@ -44,26 +44,25 @@ const failing: Rule = rule({
   },
 });
 
-const buildMember = (change: Partial<GroupMemberConfig> = {}): GroupMemberConfig => ({
-  ...{ mode: "enforce", settings: {}, match: pods, failsOpen: false, exempt: {} },
-  ...change,
-});
+type MemberChanges = Record<string, Partial<GroupMemberConfig>>;
 
-const createGroup = (members: Record<string, Rule>, memberships: Record<string, GroupMemberConfig>) => {
+/** Creates the endpoint of a group. `changes` says in what the members' configs in cluster "one" differ from the default. */
+const createGroup = (members: Record<string, Rule>, changes: MemberChanges = {}) => {
   const reports: AnsweredReviewFacts[] = [];
   const mode: EnforcementMode = "enforce";
+  const buildConfigs = (change: (name: string) => Partial<GroupMemberConfig> | undefined) => {
+    const base: GroupMemberConfig = { mode, settings: {}, match: pods, failsOpen: false, exempt: {} };
+    return Object.fromEntries(Object.keys(members).map((name) => [name, { ...base, ...change(name) }]));
+  };
   const config: GroupConfig = {
     rule: "together",
-    clusters: { one: { keyVersions: [1], mode, settings: memberships } },
-    alone: Object.fromEntries(
-      Object.entries(members).map(([name, { settings }]) => [name, buildMember({ settings: settings ?? {} })]),
-    ),
+    clusters: { one: { keyVersions: [1], mode, settings: buildConfigs((name) => changes[name]) } },
+    alone: buildConfigs((name) => ({ settings: members[name]?.settings ?? {} })),
   };
-  const keepReport = (report: AnsweredReviewFacts) => void reports.push(report);
   const handler = createCompleteGroupEndpoint(members, config, {
     publicKeys: "",
     openCapabilities: createUnconnectedCapabilities,
-    writeLogLine: keepReport,
+    writeLogLine: (report) => void reports.push(report),
   });
   const ask = async (request: object = {}, event: object = { cluster: "one" }) => {
     const review = {
@@ -92,12 +91,9 @@ const createGroup = (members: Record<string, Rule>, memberships: Record<string, 
   return { ask, reports };
 };
 
-const nothing = { patch: undefined, warnings: undefined, auditAnnotations: undefined };
-const expectAnswer = (answer: object) => ({ ...nothing, ...answer });
-
 describe("a group", () => {
-  it("asks its members in their order, each about what those before it made", async () => {
-    const { ask } = createGroup({ b: buildScribe("b"), a: buildScribe("a") }, { b: buildMember(), a: buildMember() });
+  it("evaluates its members in their order, each with the changes of the earlier members", async () => {
+    const { ask } = createGroup({ b: buildScribe("b"), a: buildScribe("a") });
     const { patch } = await ask();
     assert.deepEqual(patch, [
       { op: "add", path: "/seen", value: ["b"] },
@@ -105,13 +101,13 @@ describe("a group", () => {
     ]);
   });
 
-  it("asks those before a change once more, and no third time", async () => {
+  it("evaluates the members before a change a second time, but no third time", async () => {
     const rules = {
       third: buildFollower("third", "second"),
       second: buildFollower("second", "first"),
       first: buildScribe("first"),
     };
-    const { ask } = createGroup(rules, { third: buildMember(), second: buildMember(), first: buildMember() });
+    const { ask } = createGroup(rules);
     const { patch } = await ask();
     // A change in the second round would need a third one.
     assert.deepEqual(patch, [
@@ -120,13 +116,13 @@ describe("a group", () => {
     ]);
   });
 
-  it("asks those after what changes then as well", async () => {
+  it("also evaluates the members after a change in the second round", async () => {
     const rules = {
       second: buildFollower("second", "first"),
       first: buildScribe("first"),
       third: buildFollower("third", "second"),
     };
-    const { ask } = createGroup(rules, { second: buildMember(), first: buildMember(), third: buildMember() });
+    const { ask } = createGroup(rules);
     const { patch } = await ask();
     assert.deepEqual(
       patch.map(({ value }: { value: unknown }) => value),
@@ -134,13 +130,9 @@ describe("a group", () => {
     );
   });
 
-  it("refuses with the message of its first refusing member, under that member's name, and asks no member after it", async () => {
+  it("refuses with the name and message of its first refusing member, and evaluates no later member", async () => {
     const rules = { a: buildScribe("a"), no: refusing, broken: failing };
-    const { ask, reports } = createGroup(rules, {
-      a: buildMember(),
-      no: buildMember({ settings: { why: "no!" } }),
-      broken: buildMember(),
-    });
+    const { ask, reports } = createGroup(rules, { no: { settings: { why: "no!" } } });
     const { allowed, status, patch, warnings, auditAnnotations } = await ask();
     assert.deepEqual([allowed, patch, warnings], [false, undefined, ["beware"]]);
     assert.deepEqual(status, { code: 403, reason: "Forbidden", message: "no: no!" });
@@ -154,7 +146,7 @@ describe("a group", () => {
     );
   });
 
-  it("only tells what a member would do that warns or is audited, and what later ones see is without it", async () => {
+  it("only reports the changes and refusals of members in modes warn and audit, and evaluates later members without them", async () => {
     const rules = {
       warns: buildScribe("warns"),
       audits: buildScribe("audits"),
@@ -162,10 +154,9 @@ describe("a group", () => {
       acts: buildScribe("acts"),
     };
     const { ask } = createGroup(rules, {
-      warns: buildMember({ mode: "warn" }),
-      audits: buildMember({ mode: "audit" }),
-      no: buildMember({ mode: "warn", settings: { why: "no" } }),
-      acts: buildMember(),
+      warns: { mode: "warn" },
+      audits: { mode: "audit" },
+      no: { mode: "warn", settings: { why: "no" } },
     });
     const answer = await ask();
     assert.deepEqual(answer.patch, [{ op: "add", path: "/seen", value: ["acts"] }]);
@@ -173,48 +164,41 @@ describe("a group", () => {
     assert.deepEqual(answer.auditAnnotations, { "audits.would-change": "/seen", "no.note": "seen" });
   });
 
-  const unconcerned: [string, Partial<GroupMemberConfig>, object][] = [
-    ["that is off", { mode: "off" }, {}],
+  const memberCases: [string, Partial<GroupMemberConfig>, object][] = [
+    ["in mode off", { mode: "off" }, {}],
     ["that matches another resource", { match: [{ ...pods[0], resources: ["services"] } as never] }, {}],
     ["that matches another operation", { match: [{ ...pods[0], operations: ["UPDATE"] } as never] }, {}],
-    ["whose exemption has the namespace", { exempt: { namespaces: ["a", "shop"] } }, {}],
-    ["whose exemption has the user", { exempt: { users: ["jane"] } }, {}],
-    ["whose exemption has one of the user's groups", { exempt: { groups: ["developers"] } }, {}],
-    ["for an object without a namespace, which its namespaces don't exempt", {}, { namespace: undefined }],
+    ["that exempts the namespace", { exempt: { namespaces: ["a", "shop"] } }, {}],
+    ["that exempts the user", { exempt: { users: ["jane"] } }, {}],
+    ["that exempts one of the user's groups", { exempt: { groups: ["developers"] } }, {}],
+    ["for an object without a namespace, which no exempt namespace contains", {}, { namespace: undefined }],
   ];
-  for (const [name, change, request] of unconcerned) {
-    const isAsked = name.startsWith("for");
-    it(`${isAsked ? "asks a member" : "doesn't ask a member"} ${name}`, async () => {
-      const memberships = { one: buildMember(), other: buildMember({ exempt: { namespaces: ["shop"] }, ...change }) };
-      const { ask } = createGroup({ one: buildScribe("one"), other: buildScribe("other") }, memberships);
+  for (const [name, change, request] of memberCases) {
+    const isEvaluated = name.startsWith("for");
+    it(`${isEvaluated ? "evaluates a member" : "doesn't evaluate a member"} ${name}`, async () => {
+      const rules = { one: buildScribe("one"), other: buildScribe("other") };
+      const { ask } = createGroup(rules, { other: { exempt: { namespaces: ["shop"] }, ...change } });
       const { patch } = await ask(request);
-      assert.deepEqual(patch.length, isAsked ? 2 : 1);
+      assert.deepEqual(patch.length, isEvaluated ? 2 : 1);
     });
   }
 
-  it("admits without a change if no member is concerned", async () => {
-    const { ask } = createGroup({ a: buildScribe("a") }, { a: buildMember({ exempt: { users: ["jane"] } }) });
-    assert.deepEqual(expectAnswer(await ask()), {
-      ...nothing,
-      uid: "1",
-      allowed: true,
-      code: undefined,
-      message: undefined,
-    });
+  it("admits without a change if no member applies to the request", async () => {
+    const { ask } = createGroup({ a: buildScribe("a") }, { a: { exempt: { users: ["jane"] } } });
+    const expected = { uid: "1", allowed: true, code: undefined, message: undefined, patch: undefined };
+    assert.deepEqual(await ask(), expected);
   });
 
-  it("fails as a whole where a member that is enforced fails, and says which", async () => {
-    const { ask } = createGroup({ a: buildScribe("a"), broken: failing }, { a: buildMember(), broken: buildMember() });
+  it("fails, and names the member, if a member in mode enforce fails", async () => {
+    const { ask } = createGroup({ a: buildScribe("a"), broken: failing });
     const { code, message } = await ask();
     assert.deepEqual([code, message], [500, "broken: the rule failed: Error: broken"]);
   });
 
   for (const mode of ["enforce", "warn"] as const)
-    it(`goes on where one fails that would fail open alone, in mode ${mode}, and journals it`, async () => {
-      const { ask, reports } = createGroup(
-        { broken: failing, a: buildScribe("a") },
-        { broken: buildMember({ mode, failsOpen: true }), a: buildMember() },
-      );
+    it(`continues after the failure of a member in mode ${mode} that fails open, and logs the failure`, async () => {
+      const rules = { broken: failing, a: buildScribe("a") };
+      const { ask, reports } = createGroup(rules, { broken: { mode, failsOpen: true } });
       const { allowed, patch } = await ask();
       assert.deepEqual([allowed, patch.length], [true, 1]);
       const [, own] = reports;
@@ -222,10 +206,10 @@ describe("a group", () => {
       assert.match(own?.error?.message ?? "", /^broken: the rule failed: Error: broken$/);
     });
 
-  it("counts each review and each denial once over its lines", async () => {
+  it("counts each review and each denial once in its log lines", async () => {
     const { ask, reports } = createGroup(
       { warns: refusing, no: refusing },
-      { warns: buildMember({ mode: "warn", settings: { why: "hm" } }), no: buildMember({ settings: { why: "no" } }) },
+      { warns: { mode: "warn", settings: { why: "hm" } }, no: { settings: { why: "no" } } },
     );
     await ask();
     const lines = reports.map((report) => JSON.parse(formatLogLine(report, "prod", 0)));
@@ -239,7 +223,7 @@ describe("a group", () => {
     );
   });
 
-  it("hands a member its needs, whatever others call theirs", async () => {
+  it("keeps apart needs of members that have the same name", async () => {
     const buildReader = (kind: "nodes" | "secrets") =>
       rule({
         summary: "Reads.",
@@ -250,10 +234,7 @@ describe("a group", () => {
           object.metadata = { ...object.metadata, labels: { ...object.metadata?.labels, [kind]: String(found?.kind) } };
         },
       });
-    const { ask } = createGroup(
-      { a: buildReader("nodes"), b: buildReader("secrets") },
-      { a: buildMember(), b: buildMember() },
-    );
+    const { ask } = createGroup({ a: buildReader("nodes"), b: buildReader("secrets") });
     const objects = [
       { apiVersion: "v1", kind: "Node", metadata: { name: "x" } },
       { apiVersion: "v1", kind: "Secret", metadata: { name: "x" } },
@@ -268,11 +249,8 @@ describe("a group", () => {
   describe("invoked directly", () => {
     const rules = { a: buildScribe("a"), no: refusing };
 
-    it("answers for the member that is named, with other settings if they are given", async () => {
-      const { ask } = createGroup(rules, {
-        a: buildMember({ mode: "warn" }),
-        no: buildMember({ settings: { why: "baked" } }),
-      });
+    it("answers with the named member alone, under the event's settings if it has some", async () => {
+      const { ask } = createGroup(rules, { a: { mode: "warn" }, no: { settings: { why: "baked" } } });
       const buildStatus = (message: string) => ({ code: 403, reason: "Forbidden", message });
       assert.deepEqual((await ask({}, { cluster: "one", member: "no" })).status, buildStatus("baked"));
       assert.deepEqual((await ask({}, { member: "no" })).status, buildStatus("no"));
@@ -281,15 +259,15 @@ describe("a group", () => {
       assert.deepEqual((await ask({}, { member: "a" })).patch, [{ op: "add", path: "/seen", value: ["a"] }]);
     });
 
-    it("refuses a name that is no member", async () => {
+    it("refuses a name that is not a member", async () => {
       for (const name of ["b", "toString", "__proto__"]) {
-        const { code, message } = await createGroup(rules, {}).ask({}, { member: name });
+        const { code, message } = await createGroup(rules).ask({}, { member: name });
         assert.deepEqual([code, message], [400, `together has no member "${name}"; it has a, no`]);
       }
     });
 
-    it("asks all of them, enforced, where no cluster is named", async () => {
-      const { ask } = createGroup(rules, { a: buildMember({ mode: "off" }), no: buildMember({ mode: "off" }) });
+    it("evaluates all members in mode enforce if no cluster is named", async () => {
+      const { ask } = createGroup(rules, { a: { mode: "off" }, no: { mode: "off" } });
       const { status } = await ask({}, {});
       assert.deepEqual(status, { code: 403, reason: "Forbidden", message: "no: no" });
     });
