@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { computeMillisecondsLeft } from "./deadline.ts";
 
-describe("the time that is left", () => {
+describe("the remaining time", () => {
   const lambda = (milliseconds: number) => ({ getRemainingTimeInMillis: () => milliseconds });
   const table: [string, Parameters<typeof computeMillisecondsLeft>, number][] = [
     ["is what the API server waits, less the way back", [{ timeout: 3000, since: undefined }, {}], 2700],

@@ -118,27 +118,27 @@ describe("a decision", () => {
       assert.deepEqual(evaluateRule(buildMutator(verdict), "mutate", request(), buildContext(mode)), decision),
     );
 
-  it("of a phase that a rule hasn't admits", () =>
+  it("admits if the rule has no function for the phase", () =>
     assert.deepEqual(
       evaluateRule(validating("no"), "mutate", request(), buildContext()),
       expectAdmitted({ allowed: true }),
     ));
 
   for (const mode of ["enforce", "warn", "audit"] as const)
-    it(`to refuse by an empty sentence refuses, in mode ${mode}`, () => {
+    it(`refuses if the sentence is empty, in mode ${mode}`, () => {
       const decision = evaluateRule(validating(""), "validate", request(), buildContext(mode));
       assert.ok(!(decision instanceof Promise) && decision.refused);
       assert.equal(decision.outcome.allowed, mode !== "enforce");
     });
 
-  it("to change by returning the object leaves the object as it was", () => {
+  it("leaves the original object unchanged", () => {
     const original = request();
     const before = JSON.stringify(original);
     evaluateRule(buildMutator(), "mutate", original, buildContext());
     assert.equal(JSON.stringify(original), before);
   });
 
-  it("to write what was there already is none", () => {
+  it("has no patch if the rule writes a value that is there already", () => {
     const original = request({ object: { metadata: { name: "a", labels: { seen: "yes" } } } });
     assert.deepEqual(
       evaluateRule(buildMutator(), "mutate", original, buildContext()),
@@ -149,7 +149,7 @@ describe("a decision", () => {
 
 describe("a deletion", () => {
   const deletion = request({ operation: "DELETE", object: null, oldObject: { metadata: { name: "old", labels: {} } } });
-  it("is evaluated with the old object", () => {
+  it("passes the old object to the rule", () => {
     const naming = rule({
       summary: "Names.",
       match: [],
@@ -163,24 +163,24 @@ describe("a deletion", () => {
     }
   });
   for (const mode of ["enforce", "warn", "audit"] as const)
-    it(`that a rule edits is the rule's fault, in mode ${mode}`, () => {
+    it(`fails if the rule edits the object, in mode ${mode}`, () => {
       assert.throws(() => evaluateRule(buildMutator(), "mutate", deletion, buildContext(mode)), {
         code: 500,
         message: "the rule edited /metadata/labels/seen on DELETE",
       });
     });
-  it("that a rule edits in vain, since it refuses, is refused", () => {
+  it("is refused if the rule edits the object and refuses", () => {
     const decision = evaluateRule(buildMutator("no"), "mutate", deletion, buildContext());
     assert.ok(!(decision instanceof Promise) && !decision.outcome.allowed);
   });
-  it("that a rule would edit is admitted where the rule is off", () => {
+  it("is admitted without an evaluation in mode off", () => {
     const decision = evaluateRule(buildMutator(), "mutate", deletion, buildContext("off"));
     assert.deepEqual(decision, expectAdmitted({ allowed: true }));
   });
 });
 
 describe("a rule", () => {
-  it("gets its context, and is its own `this`", () => {
+  it("gets its context, and itself as `this`", () => {
     const seen: unknown[] = [];
     const recordingRule = rule({
       summary: "Tells.",
@@ -215,7 +215,7 @@ describe("a rule", () => {
       return found.length === 0 ? "there is none" : undefined;
     },
   });
-  it("that asks a cluster is waited for", async () => {
+  it("is awaited if it has needs", async () => {
     const capabilities = { ...buildContext(), capabilities: ranges };
     const [changed, refused] = [
       evaluateRule(asking, "mutate", request(), capabilities),
@@ -229,7 +229,7 @@ describe("a rule", () => {
     });
     assert.deepEqual((await refused).outcome.status?.message, "there is none");
   });
-  it("that refuses by what was remembered is made anew, and one that admits by it is not", async () => {
+  it("is evaluated again with new answers if it refused by cached ones, but not if it admitted", async () => {
     const outdated = createRecordedCapabilities({});
     const questions: string[] = [];
     const rememberAnswers = (before: Capabilities, now: Capabilities): Capabilities => ({
@@ -262,10 +262,10 @@ describe("a rule", () => {
       "admitted by what was there",
     );
   });
-  it("that asks an unconnected cluster fails, and that is no refusal", async () => {
+  it("fails, and does not refuse, if it asks a cluster without a connection", async () => {
     await assert.rejects(async () => evaluateRule(asking, "mutate", request(), buildContext()), { code: 503 });
   });
-  it("that breaks is no refusal", () => {
+  it("fails, and does not refuse, if its function throws", () => {
     const broken = rule({
       summary: "Breaks.",
       match: [],

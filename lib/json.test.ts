@@ -18,7 +18,7 @@ describe("lookUp", () => {
     });
 });
 
-describe("cloned", () => {
+describe("cloneDeep", () => {
   it("copies drafts, and __proto__ as a key", () => {
     const value = JSON.parse('{"__proto__":{"a":[1,{"b":2}]}}');
     assert.equal(JSON.stringify(cloneDeep(createDraft(value).value)), JSON.stringify(value));
@@ -26,8 +26,8 @@ describe("cloned", () => {
   });
 });
 
-describe("put and drop", () => {
-  it("say whether there was something to do", () => {
+describe("setMemberToCopy and deleteMember", () => {
+  it("report whether they changed anything", () => {
     const { value, changes } = createDraft({ a: { b: [1] } });
     assert.deepEqual(
       [setMemberToCopy(value, "a", { b: [1] }), deleteMember(value, "c"), deleteMember(value, "toString")],
@@ -46,7 +46,7 @@ describe("put and drop", () => {
 });
 
 describe("isSame", () => {
-  it("is what Node finds equal, of JSON", () =>
+  it("agrees with isDeepStrictEqual on JSON values", () =>
     fc.assert(
       fc.property(fc.jsonValue(), fc.jsonValue(), (first, second) => {
         const [left, right] = [first, second].map((value) => JSON.parse(JSON.stringify(value)));
@@ -54,17 +54,17 @@ describe("isSame", () => {
         assert.ok(isSame(left, JSON.parse(JSON.stringify(left))));
       }),
     ));
-  it("takes keys of prototypes for keys like any others", () => {
+  it("compares keys such as __proto__ like other keys", () => {
     assert.equal(isSame(JSON.parse('{"__proto__":{}}'), {}), false);
     assert.equal(isSame({ a: 1 }, JSON.parse('{"__proto__":1}')), false);
     assert.equal(isSame({ constructor: 1 }, { toString: 1 }), false);
   });
-  it("tells lists from maps, and null from both", () => {
+  it("distinguishes lists, maps and null", () => {
     assert.equal(isSame([], {}), false);
     assert.equal(isSame(null, {}), false);
     assert.equal(isSame({ a: undefined }, { b: undefined }), false);
   });
-  it("compares what nests deeper than a function can call itself", () => {
+  it("compares values that nest deeper than the call stack allows", () => {
     const parseNested = (inner: string) => JSON.parse(`${"[".repeat(100_000)}${inner}${"]".repeat(100_000)}`);
     assert.equal(isSame(parseNested("1"), parseNested("1")), true);
     assert.equal(isSame(parseNested("1"), parseNested("2")), false);

@@ -27,7 +27,7 @@ interface Directive {
   Metrics: { Name: string; Unit: string }[];
 }
 
-/** Returns the metrics that CloudWatch reads from a line, by the specification of the embedded metric format. */
+/** Returns the metrics that CloudWatch reads from a line. Follows the specification of the embedded metric format. */
 const parseMetrics = (text: string): Record<string, unknown>[] => {
   const { _aws, ...values } = JSON.parse(text);
   if (_aws === undefined) return [];
@@ -52,8 +52,8 @@ const parseMetrics = (text: string): Record<string, unknown>[] => {
   });
 };
 
-describe("a line", () => {
-  it("counts a review by stage, by rule, by version and by key", () => {
+describe("a log line", () => {
+  it("counts a review under its stage, rule, version and key", () => {
     assert.deepEqual(parseMetrics(formatLogLine({ ...report, refused: true }, "prod", 5)), [
       ...["prod", "judge validate prod-eu enforce", "postern-judge 7"].flatMap((by) => [
         { Reviews: 1, by },
@@ -88,10 +88,10 @@ describe("a line", () => {
     [{ mode: "off" }, "allowed"],
   ];
   for (const [change, verdict] of verdicts)
-    it(`says ${verdict} of ${JSON.stringify(change)}`, () =>
+    it(`has the verdict ${verdict} for ${JSON.stringify(change)}`, () =>
       assert.equal(describeVerdict({ ...report, ...change }), verdict));
 
-  it("says where and what was reviewed", () => {
+  it("has the cluster and the reviewed object", () => {
     const request = {
       uid: "u",
       kind: { group: "apps", version: "v1", kind: "Deployment" },
@@ -133,7 +133,7 @@ describe("a line", () => {
     });
   });
 
-  it("holds an error with all its causes", () => {
+  it("has an error with all its causes", () => {
     const error = new Error("outer", {
       cause: new TypeError("middle", { cause: new RangeError("inner", { cause: "no error" }) }),
     });
@@ -143,7 +143,7 @@ describe("a line", () => {
     );
   });
 
-  it("is one line of JSON with valid metrics, whatever is reported", () => {
+  it("is one line of JSON with valid metrics for any report", () => {
     const text = fc.string({ unit: "binary", minLength: 1, maxLength: 100 });
     const request = fc.record({
       uid: text,
@@ -181,7 +181,7 @@ describe("a line", () => {
   });
 });
 
-describe("the journal of an endpoint", () => {
+describe("the log of an endpoint", () => {
   const signer = createTestSigner(1);
   const segment = signer.segment("prod-eu");
   const changingRule = rule({
@@ -240,7 +240,7 @@ describe("the journal of an endpoint", () => {
     },
   });
 
-  it("holds nothing of the object, the settings, the body or the key", async () => {
+  it("has no part of the object, the settings, the body or the key", async () => {
     const word = fc.string({ unit: fc.constantFrom(..."QWZ789"), minLength: 6, maxLength: 20 });
     const body = fc
       .tuple(word, fc.constantFrom("data", "stringData", "metadata", "spec"), fc.nat(), fc.boolean())
@@ -287,7 +287,7 @@ describe("the journal of an endpoint", () => {
         error: "there is nothing here",
       });
     });
-  it("counts nothing for an event that is none", async () =>
+  it("counts nothing for an unreadable event", async () =>
     assert.deepEqual(parseMetrics(await logEvent({ a: 1 })), []));
 
   const known: [string, unknown, number][] = [
@@ -297,7 +297,7 @@ describe("the journal of an endpoint", () => {
     ["a direct review", { phase: "mutate", cluster: "prod-eu", review: review({}) }, 200],
   ];
   for (const [name, event, code] of known)
-    it(`counts ${name} of a known caller, with every dimension`, async () => {
+    it(`counts ${name} of a known caller under every dimension`, async () => {
       const text = await logEvent(event);
       assert.deepEqual([parseMetrics(text).length, JSON.parse(text).code], [13, code]);
     });
@@ -307,7 +307,7 @@ describe("the journal of an endpoint", () => {
     { phase: "mutate", cluster: "prod-eu", review: review({}), now: "noon" },
     { phase: "mutate", cluster: "", review: review({}) },
   ])
-    it(`leaves valid metrics, or none, for ${JSON.stringify(invocation).slice(0, 60)}`, async () => {
+    it(`has valid metrics, or none, for ${JSON.stringify(invocation).slice(0, 60)}`, async () => {
       assert.ok([0, 13].includes(parseMetrics(await logEvent(invocation)).length));
     });
 });

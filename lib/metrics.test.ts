@@ -4,8 +4,8 @@ import { formatMetricLines } from "./metrics.ts";
 
 const buildCount = (metric: string, name: string) => ({ metric, labels: { name, resource_type: "/v1/Pod" } });
 
-describe("counts", () => {
-  it("are one line for each set of labels, with the cluster among its dimensions", () => {
+describe("formatCounts", () => {
+  it("returns one line for each set of labels, with the cluster as a dimension", () => {
     const lines = formatMetricLines(
       "prod",
       [buildCount("matched", "a"), buildCount("matched", "a"), buildCount("changed", "a"), buildCount("matched", "b")],
@@ -47,5 +47,5 @@ describe("counts", () => {
     );
   });
 
-  it("of nothing are no lines", () => assert.deepEqual(formatMetricLines("prod", [], 7), []));
+  it("returns no lines without counts", () => assert.deepEqual(formatMetricLines("prod", [], 7), []));
 });

@@ -8,7 +8,7 @@ import { accessReview, aws, type Capabilities, create, discovery, get, http, htt
 const objects = [{ apiVersion: "v1", kind: "Namespace", metadata: { name: "a" } }];
 
 describe("needs", () => {
-  /** Capabilities that note their questions. */
+  /** Returns capabilities that record their questions. */
   const countQuestions = () => {
     const questions: unknown[][] = [];
     const note =
@@ -59,7 +59,7 @@ describe("needs", () => {
   };
   const bound = (capabilities: Capabilities) => bindNeeds(needs, capabilities, "rule") as unknown as Bound;
 
-  it("ask by group, resource and name", async () => {
+  it("pass group, resource and name to the capabilities", async () => {
     const { questions, capabilities } = countQuestions();
     const { account, ranges, provision, may, call, kinds, plain, volumes } = bound(capabilities);
     await Promise.all([
@@ -86,13 +86,13 @@ describe("needs", () => {
     ]);
   });
 
-  it("keep what is the rule's own", () => {
+  it("keep ledger entries apart by rule", () => {
     const { questions, capabilities } = countQuestions();
     bindNeeds({ buckets: ledger() }, capabilities, "event-rate-limit");
     assert.deepEqual(questions, [["ledger", "event-rate-limit"]]);
   });
 
-  it("ask the same question once in a review, and anew in the next", async () => {
+  it("send the same question once in a review, and again in the next review", async () => {
     const { questions, capabilities } = countQuestions();
     const { account, ranges, may } = bound(capabilities);
     await Promise.all([
@@ -108,14 +108,14 @@ describe("needs", () => {
     assert.equal(questions.length, 4);
   });
 
-  it("ask again what has effects", async () => {
+  it("send each question that has effects", async () => {
     const { questions, capabilities } = countQuestions();
     const { provision, call } = bound(capabilities);
     await Promise.all([provision({}), provision({}), call({ url: "u" }), call({ url: "u" })]);
     assert.equal(questions.length, 4);
   });
 
-  it("that fail side by side fail the rule and nothing else", async () => {
+  it("fail only the rule if several of them fail at the same time", async () => {
     const { account } = bound(createUnconnectedCapabilities("prod"));
     const [first, second] = [account("a"), account("b")];
     await assert.rejects(first);
@@ -123,13 +123,13 @@ describe("needs", () => {
     await assert.rejects(second);
   });
 
-  it("don't ask before the rule does", () => {
+  it("send no question before the rule asks it", () => {
     const { questions, capabilities } = countQuestions();
     bound(capabilities);
     assert.deepEqual(questions, []);
   });
 
-  it("say what they need, for the rule's rights", () => {
+  it("list the verbs and resources from which the rule's rights follow", () => {
     const kinds = Object.values({
       ...needs,
       classes: get("storageclasses"),

@@ -120,7 +120,7 @@ describe("a draft", () => {
   ];
   for (const [name, edit, patch] of edits) it(name, () => assert.deepEqual(buildPatch(buildPod(), edit), patch));
 
-  it("follows what is aliased and moved", () => {
+  it("follows values that occur twice or move", () => {
     const patch = buildPatch(buildPod(), (p) => {
       const first = p.spec.containers[0];
       p.copy = first;
@@ -134,7 +134,7 @@ describe("a draft", () => {
     });
   });
 
-  it("reads as the object would", () => {
+  it("reads like the object", () => {
     const { value } = createDraft<any>(buildPod());
     assert.deepEqual(JSON.parse(JSON.stringify(value)), buildPod());
     assert.deepEqual(Object.keys(value.spec), ["containers", "nodeName"]);
@@ -164,7 +164,7 @@ describe("a draft", () => {
         /the rule wrote/,
       ));
 
-  // Any edit is a sequence of these, at any place, with any value, also one taken from elsewhere in the draft.
+  // Any edit is a sequence of these at any path, with any value or another part of the draft.
   type Step = { at: number[]; act: string; key: string; index: number; value: unknown; from: number[] };
   const key = fc.oneof(
     fc.constantFrom("a", "b", "~", "/", "a/~b", "", "0", "__proto__", "constructor", "toJSON", "length"),
@@ -216,7 +216,7 @@ describe("a draft", () => {
     const source = find(root, from);
     const own = (k: string, v: unknown) =>
       Object.defineProperty(target, k, { value: v, writable: true, enumerable: true, configurable: true });
-    // A value that contains itself is no JSON.
+    // A value that contains itself can't be JSON.
     const replacement = contains(source, target) ? structuredClone(value) : source;
     if (!Array.isArray(target)) {
       const keys = Object.keys(target);
@@ -252,14 +252,14 @@ describe("a draft", () => {
     );
   });
 
-  it("is applied in no time where it takes much out of a large map", () => {
+  it("is applied in linear time if it removes many members of a large map", () => {
     const keys = Array.from({ length: 50_000 }, (_, index) => `k${index}`);
     const original = freezeDeep({ of: Object.fromEntries(keys.map((key) => [key, key])) });
     const patch = keys.slice(1).map((key) => ({ op: "remove" as const, path: `/of/${key}` }));
     assert.deepEqual(applyPatch(original, patch), { of: { k0: "k0" } });
     assert.equal(Object.keys(original.of).length, 50_000);
   });
-  it("is applied without a change to the object, and shares what it doesn't touch", () => {
+  it("is applied to a copy that shares the untouched parts", () => {
     const original = freezeDeep(buildPod());
     const patch = buildPatch(original, (value) => {
       value.spec.containers.splice(0, 1);

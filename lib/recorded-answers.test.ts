@@ -9,7 +9,7 @@ describe("recorded answers", () => {
   testObjects(() => capabilities);
   testAnswers(() => capabilities);
 
-  it("have an object under its group and namespace only, in any version", async () => {
+  it("contain an object under its group and namespace, in any version", async () => {
     const widget = buildObject("Widget", "w", "a", {}, "example.com/v1beta2");
     const { get } = createRecordedCapabilities({ objects: [widget] });
     assert.deepEqual(await get({ group: "example.com", resource: "widgets" }, "w", "a"), widget);
@@ -58,7 +58,7 @@ describe("recorded answers", () => {
     assert.equal(await createRecordedCapabilities({ discovery }).discover("apps/v1"), undefined);
   });
 
-  it("answer AWS's actions and HTTP services by their own recordings", async () => {
+  it("keep answers of AWS and of HTTP services apart", async () => {
     const [answer, region] = [{ status: 200, body: "volumes" }, "eu-west-1"];
     const recorded = createRecordedCapabilities({
       aws: [{ action: "ec2:DescribeVolumes", region, parameters: {}, answer }],
@@ -71,14 +71,14 @@ describe("recorded answers", () => {
     await assert.rejects(recorded.https({ url: "https://images.example/a" }), Failure);
   });
 
-  it("keep a ledger from recorded entries on", async () => {
+  it("start a ledger with the recorded entries", async () => {
     const ledger = createRecordedCapabilities({ ledger: { a: 1 } }).ledger("rule");
     const count = (key: string) => ledger.change<number>(key, (kept = 0) => kept + 1);
     assert.deepEqual([await count("a"), await count("a"), await count("b")], [2, 3, 1]);
   });
 });
 
-describe("the plural", () => {
+describe("the plural of a kind", () => {
   const kinds: [string, string][] = [
     ["Pod", "pods"],
     ["StorageClass", "storageclasses"],

@@ -12,7 +12,7 @@ import {
 } from "./refusals.ts";
 import type { AdmissionRequest, Status } from "./review.ts";
 
-// The wording is upstream's.
+// The expected messages are upstream's.
 
 const request = (change: Partial<AdmissionRequest> = {}): AdmissionRequest => ({
   uid: "1",
@@ -30,7 +30,7 @@ const deployment: Partial<AdmissionRequest> = {
 };
 const unnamed = { name: "" };
 
-describe("the name shown", () => {
+describe("the name in a message", () => {
   const table: [string, Partial<AdmissionRequest>, string][] = [
     ["is the request's", { name: "a", object: { metadata: { name: "b" } } }, "a"],
     ["is else the object's", { ...unnamed, object: { metadata: { name: "b", generateName: "c-" } } }, "b"],
@@ -114,7 +114,7 @@ describe("a refusal", () => {
     { field: "spec.a", type: "Required value" },
     { field: "spec.b", type: "Invalid value", value: "x" },
   ] as const;
-  it("is Invalid of one field, without brackets", () => {
+  it("has the reason Invalid and no brackets for one field", () => {
     assert.deepEqual(invalid(request(), "a", [required]), {
       code: 422,
       reason: "Invalid",
@@ -126,7 +126,7 @@ describe("a refusal", () => {
       },
     });
   });
-  it("is Invalid of several, each with its cause", () => {
+  it("has the reason Invalid and a cause for each of several fields", () => {
     assert.deepEqual(
       invalid(request(deployment), "", [
         required,

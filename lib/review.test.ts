@@ -29,7 +29,7 @@ const findFailure = (body: string): Failure | undefined => {
   }
 };
 
-describe("decode", () => {
+describe("decodeReview", () => {
   const full = request({
     subResource: "status",
     requestSubResource: "status",
@@ -60,7 +60,7 @@ describe("decode", () => {
       [`no ${key}`, request({ [key]: undefined })],
       [`${key} null`, request({ [key]: null })],
     ]),
-    ["nobody", request({ userInfo: {} })],
+    ["an empty user", request({ userInfo: {} })],
     ["a user without groups", requestFrom({ groups: null, extra: null, uid: null })],
     ["a user with an empty extra", requestFrom({ extra: { a: [], b: null } })],
     ["empty texts", request({ name: "", namespace: "", subResource: "" })],
@@ -154,8 +154,8 @@ describe("decode", () => {
     ["half an object", '{"a":1', "the body is not JSON (at position 6); an AdmissionReview is expected"],
     ["trailing data", "{} {}", "the body is not JSON (at position 3); an AdmissionReview is expected"],
     ["a byte order mark", "\ufeff{}", plainly],
-    ["what says itself where it is broken", "position 123456", plainly],
-    ["what ends as if it said so", "x at position 123456 (line 1 column 2)", plainly],
+    ["text that looks like an error position", "position 123456", plainly],
+    ["text that ends like a parser error", "x at position 123456 (line 1 column 2)", plainly],
   ];
   for (const [name, body, sentence] of broken)
     it(`refuses ${name}`, () => {
@@ -170,7 +170,7 @@ describe("decode", () => {
     );
   });
 
-  it("keeps __proto__ as a key, and reads nothing through it", () => {
+  it("keeps __proto__ as a key, which sets no prototype", () => {
     const { object } = decodeReview(
       JSON.stringify(request({ object: 1 })).replace('"object":1', '"object":{"__proto__":{"a":1}}'),
     ).request;
@@ -211,7 +211,7 @@ describe("decode", () => {
     .tuple(fc.constantFrom(...listPaths(review)), fc.jsonValue({ maxDepth: 3 }))
     .map(([path, value]) => JSON.stringify(replaceAt(review, path, value)));
 
-  it("reads any text, or fails with 400", () => {
+  it("decodes any text or fails with 400", () => {
     const text = fc.oneof(fc.string({ unit: "binary" }), fc.json(), anywhere);
     fc.assert(
       fc.property(text, (body) => [undefined, 400].includes(findFailure(body)?.code)),
@@ -219,7 +219,7 @@ describe("decode", () => {
     );
   });
 
-  it("says nothing of what the body says", () => {
+  it("quotes nothing of the body in a failure", () => {
     const secret = fc
       .array(fc.constantFrom("Q", "W", "Z", "7", "8", "9"), { minLength: 4, maxLength: 40 })
       .map((letters) => letters.join(""));
@@ -243,7 +243,7 @@ describe("decode", () => {
   });
 });
 
-/** Every place in a review but inside the object, which is the rule's affair. */
+/** Lists every path in a review except those inside the object. */
 function listPaths(value: unknown, path: string[] = []): string[][] {
   if (typeof value !== "object" || value === null || path.at(-1) === "object") return [path];
   return [path, ...Object.entries(value).flatMap(([key, inner]) => listPaths(inner, [...path, key]))];
@@ -303,7 +303,7 @@ const receive = (body: string, version: string, uid: string, phase: "mutate" | "
     if (response.patch) assert.ok(Array.isArray(patch) && response.patchType === "JSONPatch");
     return { allowed: true, patch };
   }
-  assert.ok(!("patch" in response), "nobody applies the patch of a denial");
+  assert.ok(!("patch" in response), "a denial has no patch");
   const { code, message, reason } = response.status;
   assert.ok(Number.isInteger(code) && code >= 400 && code < 600, `code ${code}`);
   return { allowed: false, code, message: `denied the request: ${message || reason}` };
@@ -337,12 +337,12 @@ const outcomes = fc.record(
   { requiredKeys: ["allowed"] },
 ) as fc.Arbitrary<ReviewOutcome>;
 
-describe("encode", () => {
+describe("encodeReview", () => {
   const buildReview = (version: string, uid: string) =>
     decodeReview(JSON.stringify({ ...request({ uid }), apiVersion: `admission.k8s.io/${version}` }));
   const uids = fc.oneof(fc.uuid(), fc.string({ minLength: 1 }));
 
-  it("says what the API server accepts, whatever a rule has said to mutate", () => {
+  it("returns what the API server accepts for any outcome of mutate", () => {
     fc.assert(
       fc.property(fc.constantFrom("v1", "v1beta1"), uids, outcomes, patches, (version, uid, outcome, patch) => {
         const received = receive(
@@ -358,7 +358,7 @@ describe("encode", () => {
     );
   });
 
-  it("says what the API server accepts, whatever a rule has said to validate", () => {
+  it("returns what the API server accepts for any outcome of validate", () => {
     fc.assert(
       fc.property(fc.constantFrom("v1", "v1beta1"), uids, outcomes, (version, uid, outcome) => {
         assert.equal(
@@ -373,19 +373,19 @@ describe("encode", () => {
   const sendStatus = (status: Status) =>
     JSON.parse(encodeReview(buildReview("v1", "1"), { allowed: false, status })).response.status;
   for (const code of [400, 422, 599])
-    it(`sends a refusal of code ${code} as it is`, () => {
+    it(`keeps the code ${code} of a refusal`, () => {
       const status = { code, reason: "Odd", message: "no" };
       assert.deepEqual(sendStatus(status), status);
     });
   for (const code of [200, 399, 600, 700, 403.5, Number.NaN])
-    it(`sends a refusal of code ${code} as 403`, () =>
+    it(`replaces the code ${code} of a refusal by 403`, () =>
       assert.deepEqual(sendStatus({ code, reason: "Odd", message: "no" }), {
         code: 403,
         reason: "Forbidden",
         message: "no",
       }));
 
-  it("passes details on", () => {
+  it("keeps the details of a status", () => {
     const status = {
       code: 422,
       reason: "Invalid",
@@ -395,7 +395,7 @@ describe("encode", () => {
     assert.deepEqual(sendStatus(status), status);
   });
 
-  it("refuses where no status was given", () => {
+  it("refuses with 403 if there is no status", () => {
     assert.deepEqual(receive(encodeReview(buildReview("v1", "1"), { allowed: false }), "v1", "1", "validate"), {
       allowed: false,
       code: 403,
@@ -411,7 +411,7 @@ describe("warnings", () => {
       .replace(/\p{Cc}+/gu, " ")
       .trim();
 
-  it("that fit are sent as they are, but for control characters", () => {
+  it("are unchanged if they fit, except for control characters", () => {
     assert.deepEqual(fitWarnings(["a\nb", "", "\t", "a b", 'say "x" \\', "\ud83d", "😀", "x".repeat(300)]), [
       "a b",
       'say "x" \\',
@@ -421,17 +421,17 @@ describe("warnings", () => {
     ]);
   });
 
-  it("are counted as characters, not as what UTF-16 makes of them", () => {
+  it("are counted in characters, not in UTF-16 units", () => {
     const faces = Array.from({ length: 20 }, (_, index) => "😀".repeat(150 + index));
     assert.deepEqual(fitWarnings(faces), faces);
   });
 
-  it("leave room to say how many did not fit", () => {
+  it("end with the number of those that did not fit", () => {
     const full = Array.from({ length: 17 }, (_, index) => `${index + 10}${"😀".repeat(254)}`);
     assert.deepEqual(fitWarnings(full), [...full.slice(0, 15), "2 more warnings did not fit"]);
   });
 
-  it("are never dropped without a warning that says so", () => {
+  it("are counted in the last warning if they are dropped", () => {
     fc.assert(
       fc.property(fc.array(anyText, { maxLength: 60 }), (texts) => {
         const wanted = [...new Set(texts.map(clean))].filter(Boolean);
@@ -450,16 +450,20 @@ describe("warnings", () => {
 
 describe("audit annotations", () => {
   const mended: [string, Record<string, string>, Record<string, string>][] = [
-    ["keep a good key", { "would-deny": "a", "A.b_c": "b" }, { "would-deny": "a", "A.b_c": "b" }],
-    ["exchange what a key can't have", { "by whom/when": "a", é: "b" }, { "by-whom-when": "a", note: "b" }],
-    ["cut long keys", { [`${"k".repeat(62)}-long`]: "a" }, { ["k".repeat(62)]: "a" }],
-    ["join what falls together", { "a b": "1", "a/b": "2", "a-b": "3" }, { "a-b": "1; 2; 3" }],
+    ["keep a valid key", { "would-deny": "a", "A.b_c": "b" }, { "would-deny": "a", "A.b_c": "b" }],
     [
-      "know members of every object as keys",
+      "replace characters that a key must not have",
+      { "by whom/when": "a", é: "b" },
+      { "by-whom-when": "a", note: "b" },
+    ],
+    ["cut long keys", { [`${"k".repeat(62)}-long`]: "a" }, { ["k".repeat(62)]: "a" }],
+    ["join values whose keys become equal", { "a b": "1", "a/b": "2", "a-b": "3" }, { "a-b": "1; 2; 3" }],
+    [
+      "accept keys such as constructor and __proto__",
       { constructor: "a", toString: "b", ["__proto__"]: "c" },
       { constructor: "a", toString: "b", proto: "c" },
     ],
-    ["give a name to an empty key", { "": "a", "---": "b" }, { note: "a; b" }],
+    ["replace an empty key by note", { "": "a", "---": "b" }, { note: "a; b" }],
   ];
   for (const [name, audit, sent] of mended) it(name, () => assert.deepEqual(fitAuditAnnotationKeys(audit), sent));
 

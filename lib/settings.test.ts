@@ -19,32 +19,32 @@ const defaults = {
   optional: null,
 };
 
-describe("merge", () => {
+describe("mergeWithDefaults", () => {
   const table: [string, unknown, object][] = [
-    ["gives the defaults where nothing is given", undefined, defaults],
-    ["gives the defaults for what is no map", [1], defaults],
+    ["returns the defaults for undefined", undefined, defaults],
+    ["returns the defaults for a value that is not a map", [1], defaults],
     ["overrides one member", { seconds: 1 }, { ...defaults, seconds: 1 }],
     [
       "overrides inside a map",
       { deep: { further: { wait: 2 } } },
       { ...defaults, deep: { level: "low", further: { wait: 2 } } },
     ],
-    ["replaces lists whole", { images: [] }, { ...defaults, images: [] }],
+    ["replaces whole lists", { images: [] }, { ...defaults, images: [] }],
     ["fills open maps", { open: { a: { b: 1 } } }, { ...defaults, open: { a: { b: 1 } } }],
-    ["gives what has no default", { optional: { a: 1 } }, { ...defaults, optional: { a: 1 } }],
-    ["gives a member named as one of every object", { constructor: { a: 1 } }, { ...defaults, constructor: { a: 1 } }],
+    ["sets a member whose default is null", { optional: { a: 1 } }, { ...defaults, optional: { a: 1 } }],
+    ["sets a member with the key constructor", { constructor: { a: 1 } }, { ...defaults, constructor: { a: 1 } }],
   ];
   for (const [name, settings, merged] of table)
     it(name, () => assert.deepEqual(mergeWithDefaults(defaults, settings), merged));
 
-  it("keeps __proto__ as a key, and no prototype but the usual", () => {
+  it("keeps __proto__ as a key, which sets no prototype", () => {
     const merged = mergeWithDefaults({ open: {} }, JSON.parse('{"open":{"__proto__":{"a":1}},"__proto__":{"b":2}}'));
     assert.equal(JSON.stringify(merged), '{"open":{"__proto__":{"a":1}},"__proto__":{"b":2}}');
     assert.deepEqual([Reflect.get(merged, "b"), Object.getPrototypeOf(merged) === Object.prototype], [undefined, true]);
   });
 
   const maps = fc.dictionary(fc.string(), fc.jsonValue());
-  it("leaves both as they were, and has every member of either", () => {
+  it("changes neither map, and has the members of both", () => {
     fc.assert(
       fc.property(maps, maps, (left, right) => {
         const before = JSON.stringify([left, right]);
@@ -65,12 +65,12 @@ describe("findMistakes", () => {
         found,
       ));
 
-  it("say where there are no settings", () =>
+  it("reports that a rule has no settings", () =>
     assert.deepEqual(findMistakes({}, { a: 1 }), [
       { path: ["a"], sentence: "is unknown; there are no settings here" },
     ]));
 
-  it("are none in what has the same shape", () => {
+  it("finds nothing in settings of the same shape", () => {
     const like = fc.record(
       {
         seconds: fc.integer(),
@@ -86,7 +86,7 @@ describe("findMistakes", () => {
     fc.assert(fc.property(like, (settings) => findMistakes(defaults, settings).length === 0));
   });
 
-  it("are found in anything, or merging it keeps the shape", () => {
+  it("finds mistakes in all settings that would change the shape", () => {
     const anything = fc.dictionary(fc.constantFrom(...Object.keys(defaults), "other"), fc.jsonValue());
     fc.assert(
       fc.property(anything, (settings) => {
@@ -99,15 +99,15 @@ describe("findMistakes", () => {
   });
 });
 
-describe("frozen", () => {
-  it("freezes all of a value, however deep it nests", () => {
+describe("freezeDeep", () => {
+  it("freezes all of a value that nests deeply", () => {
     const deep = JSON.parse(`{"a":[${"[".repeat(9900)}{"b":1}${"]".repeat(9900)}]}`);
     assert.equal(freezeDeep(deep), deep);
     let inner: unknown = deep.a;
     for (; Array.isArray(inner); [inner] = inner) assert.ok(Object.isFrozen(inner));
     assert.ok(Object.isFrozen(inner) && Object.isFrozen(deep));
   });
-  it("freezes wide lists, and takes what can't be frozen as it is", () => {
+  it("freezes long lists, and returns primitive values", () => {
     const wide = Array.from({ length: 300_000 }, () => ({}));
     assert.ok(freezeDeep(wide).every(Object.isFrozen));
     for (const value of [undefined, null, 1, "a"]) assert.equal(freezeDeep(value), value);

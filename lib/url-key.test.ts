@@ -10,28 +10,28 @@ const listKeyVersions = (cluster: string) => (Object.hasOwn(versions, cluster) ?
 const admit = openKeyVerifier(first.publicKey, listKeyVersions);
 const getKeyId = ({ publicKey }: typeof first) => publicKey.slice(0, 8);
 
-describe("a claim", () => {
-  it("names the cluster and its key version", () => assert.equal(buildClaim("prod-eu", 2), "postern/1 prod-eu 2"));
+describe("a key segment", () => {
+  it("contains the cluster and its key version", () => assert.equal(buildClaim("prod-eu", 2), "postern/1 prod-eu 2"));
 });
 
-describe("the openKeyVerifier", () => {
-  it("does not begin its work with a public key that is none", () =>
+describe("openKeyVerifier", () => {
+  it("throws for an invalid public key", () =>
     assert.throws(
       () => openKeyVerifier(`${first.publicKey},rubbish`, listKeyVersions),
       /^Error: "rubbish" is no Ed25519 public key/,
     ));
   const valid = first.segment("prod-eu");
-  it("admits the right key, and says whose it is", () => {
+  it("accepts a valid key, and returns its cluster", () => {
     for (let time = 0; time < 2; time++)
       assert.deepEqual(admit(valid), { cluster: "prod-eu", key: `${getKeyId(first)}.1` });
   });
-  it("admits either version while a key is raised, and says which", () => {
+  it("accepts both versions during a rotation, and returns the version", () => {
     assert.deepEqual(
       [2, 3].map((version) => admit(first.segment("raised", version))?.key),
       [`${getKeyId(first)}.2`, `${getKeyId(first)}.3`],
     );
   });
-  it("admits what either of two keys has signed, and says which", () => {
+  it("accepts signatures of either of two keys, and returns the key", () => {
     const verifyEither = openKeyVerifier(`${first.publicKey},${second.publicKey}`, listKeyVersions);
     assert.deepEqual(
       [first, second, stranger].map(({ segment }) => verifyEither(segment("prod-eu"))?.key),
@@ -69,12 +69,12 @@ describe("the openKeyVerifier", () => {
     ["a cluster whose name holds a space", first.segment("prod eu")],
   ];
   for (const [name, segment] of wrong)
-    it(`sends away ${name}, each time`, () => {
+    it(`rejects ${name} at each call`, () => {
       assert.equal(admit(segment), undefined);
       assert.equal(admit(segment), undefined);
     });
 
-  it("admits one spelling of a key: the unused bits of its last character are zero", () => {
+  it("rejects a key whose last character has unused bits set", () => {
     const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     const bytes = Buffer.from(signature, "base64url");
     const spellings = [...alphabet]
@@ -87,14 +87,14 @@ describe("the openKeyVerifier", () => {
     );
   });
 
-  it("sends away all where it has no key", () => {
+  it("rejects all keys if it has no public key", () => {
     for (const none of ["", ",", ",,"]) assert.equal(openKeyVerifier(none, listKeyVersions)(valid), undefined);
   });
-  it("fails where its keys are none: that is our fault, not the caller's", () => {
+  it("fails with 500 if the public keys are malformed", () => {
     assert.throws(() => openKeyVerifier("garbage", listKeyVersions)(valid));
   });
 
-  it("sends away any other text", () => {
+  it("rejects any other text", () => {
     const near = fc
       .tuple(
         fc.constantFrom("prod-eu", "raised"),
@@ -107,7 +107,7 @@ describe("the openKeyVerifier", () => {
     );
   });
 
-  it("remembers the right, and no more than it said it would", () => {
+  it("caches valid keys up to a limit", () => {
     let count = 0;
     const verifyCounted = openKeyVerifier(first.publicKey, () => {
       count += 1;
@@ -125,7 +125,7 @@ describe("the openKeyVerifier", () => {
     assert.equal(countQuestions(right.slice(0, 744)), 744, "those before are forgotten");
   });
 
-  it("remembers nothing that is wrong", () => {
+  it("caches no invalid keys", () => {
     let count = 0;
     const verifyCounted = openKeyVerifier(first.publicKey, () => {
       count += 1;

@@ -52,7 +52,7 @@ describe("an address", () => {
     );
   });
 
-  it("is distinguished from a host name", () => {
+  it("is read from a URL, unless the URL has a host name", () => {
     const hosts = { "http://[::1]:80/": "::1", "http://0x7f.1/": "127.0.0.1", "http://a.b/": undefined };
     for (const [url, address] of Object.entries(hosts)) assert.equal(getUrlIpAddress(new URL(url)), address);
   });
@@ -78,7 +78,7 @@ describe("a look-up", () => {
       assert.match(String(error), /^Error: it has no address that may be called, but .*127\.0\.0\.1|::1/);
     }
   });
-  it("fails as Node's does", async () => {
+  it("fails like Node's lookup for an unknown name", async () => {
     const [error] = await find(() => true, true, "nowhere.invalid");
     assert.match(String(error), /ENOTFOUND|EAI_AGAIN/);
   });

@@ -11,8 +11,8 @@ const recall = async (memory: AnswerCache, ...parameters: Parameters<AnswerCache
 
 const buildAnswer = (content: unknown, bytes: number | undefined = 1): CacheableAnswer => ({ content, bytes });
 
-describe("a memory", () => {
-  it("answers from before what may be that old, and searches what may not", async () => {
+describe("an answer cache", () => {
+  it("returns a cached answer if it is recent enough, and searches otherwise", async () => {
     const memory = createAnswerCache();
     let searches = 0;
     const ask = (earliest: number) => recall(memory, "a", earliest, async () => buildAnswer(++searches));
@@ -36,7 +36,7 @@ describe("a memory", () => {
     assert.equal(searches, 1);
   });
 
-  it("doesn't keep failures, nor what isn't worth it", async () => {
+  it("doesn't keep failures or answers that are not to be cached", async () => {
     const memory = createAnswerCache();
     const failing = recall(memory, "a", 0, async () => Promise.reject(new Error("no")));
     await assert.rejects(failing, /no/);
@@ -44,7 +44,7 @@ describe("a memory", () => {
     assert.equal(await recall(memory, "a", 0, async () => buildAnswer("there")), "there");
   });
 
-  it("keeps within its bounds, and what was used last", async () => {
+  it("stays within its limit, and keeps the answers used last", async () => {
     const memory = createAnswerCache({ entries: 3, bytes: 100 });
     const put = (key: string, bytes: number) => recall(memory, key, 0, async () => buildAnswer(`${key}1`, bytes));
     const has = async (key: string) =>

@@ -7,7 +7,7 @@ const identity = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "secret", sessio
 const minute = 60_000;
 const getDeadline = () => Date.now() + 1000;
 
-/** AWS, that hands out another token each time. */
+/** Returns credential sources whose AWS API gives the answers of a function, and the requests that they sent. */
 const answerAws = (answer: (count: number) => { status?: number; body: unknown }) => {
   const requests: { url: string; headers: Record<string, string>; body: unknown }[] = [];
   const ask: typeof sendRequest = async (url, { headers }, body = "") => {
@@ -23,19 +23,19 @@ const mockClock = (test: TestContext) => {
   return (minutes: number) => test.mock.timers.setTime(Date.now() + minutes * minute);
 };
 
-describe("the credentials for a cluster", () => {
-  it("is a token that was given, always the same", async () => {
+describe("a token source", () => {
+  it("returns a configured token at each call", async () => {
     const { token, refused } = createTokenSource({ token: "t" });
     assert.equal(await token(getDeadline()), "t");
     await refused("t");
     assert.equal(await token(getDeadline()), "t");
   });
 
-  it("is no token where a certificate says it", async () => {
+  it("returns no token if the credentials are a certificate", async () => {
     assert.equal(await createTokenSource({ cert: "c", key: "k" }).token(getDeadline()), undefined);
   });
 
-  it("is a request to STS that the cluster can send for us, made anew before it ends", async (test) => {
+  it("presigns a request to STS, and a new one before the last one expires", async (test) => {
     const pass = mockClock(test);
     const { requests, sources } = answerAws(() => ({ body: {} }));
     const credentials = { eks: "prod", region: "eu-west-1" };
@@ -78,7 +78,7 @@ describe("the credentials for a cluster", () => {
     ],
   ];
   for (const [name, credentials, question, answer, host, header] of stored) {
-    it(`is ${name}, read once in a while`, async (test) => {
+    it(`reads ${name}, and caches it for some time`, async (test) => {
       const pass = mockClock(test);
       const { requests, sources } = answerAws((count) => ({ body: answer(`t${count}`) }));
       const { token } = createTokenSource(credentials, sources);
@@ -93,7 +93,7 @@ describe("the credentials for a cluster", () => {
       assert.equal(await token(getDeadline()), "t2");
     });
 
-    it(`is ${name}, and is read once more after servers refused it`, async () => {
+    it(`reads ${name} again after a server refused it`, async () => {
       const { requests, sources } = answerAws((count) => ({ body: answer(`t${count}`) }));
       const { token, refused } = createTokenSource(credentials, sources);
       await token(getDeadline());
@@ -116,14 +116,14 @@ describe("the credentials for a cluster", () => {
     ["is binary", { body: { SecretBinary: "AA==" } }, /^Error: the secret postern holds no token$/],
   ];
   for (const [name, answer, sentence] of wrong)
-    it(`can't be read if a secret ${name}, and is read again at the next call`, async () => {
+    it(`fails for a secret that ${name}, and reads it again at the next call`, async () => {
       const { sources } = answerAws((count) => (count === 1 ? answer : { body: { SecretString: "t" } }));
       const { token } = createTokenSource({ secret: "postern", region: "eu-west-1" }, sources);
       await assert.rejects(token(getDeadline()), sentence);
       assert.equal(await token(getDeadline()), "t");
     });
 
-  it("can't be created without an AWS identity", async () => {
+  it("fails without an AWS identity", async () => {
     const { AWS_ACCESS_KEY_ID: before } = process.env;
     delete process.env.AWS_ACCESS_KEY_ID;
     try {

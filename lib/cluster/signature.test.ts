@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { presignUrl, signHeaders } from "./signature.ts";
 
-// The key is the one of AWS's own examples. What is expected was computed by AWS's signer.
+// The key is the one of AWS's own examples. AWS's signer computed the expected signatures.
 const identity = {
   accessKeyId: "AKIDEXAMPLE",
   secretAccessKey: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",
@@ -10,7 +10,7 @@ const identity = {
 };
 const now = new Date("2026-01-02T03:04:05Z");
 
-describe("a signature", () => {
+describe("a request signature", () => {
   it("is in the presigned URL that authenticates to a cluster", () => {
     const url = new URL(
       presignUrl(
@@ -38,7 +38,7 @@ describe("a signature", () => {
     });
   });
 
-  it("stands in the headers of a request with a body", () => {
+  it("is in the headers of a request with a body", () => {
     const headers = signHeaders(
       {
         method: "POST",
@@ -62,7 +62,7 @@ describe("a signature", () => {
     });
   });
 
-  it("of AWS's first example is theirs", () => {
+  it("of AWS's first example equals AWS's signature", () => {
     const { authorization } = signHeaders(
       {
         method: "GET",

@@ -43,7 +43,7 @@ describe("engine", () => {
       await once(process, "worker");
       if (source === endless) await own.evaluate("a: 0", getLateDeadline());
       assert.equal(await getOutcome(own, source, source === endless ? addToNow(300) : getLateDeadline()), message);
-      // A thread is made after its files were looked for, and so after this line.
+      // The thread starts only after its files were found, which happens after this line.
       await once(process, "worker", { signal: AbortSignal.timeout(60_000) });
     });
 

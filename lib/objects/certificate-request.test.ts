@@ -44,7 +44,7 @@ describe("a certificate request", () => {
   );
   const attribute = fc.tuple(fc.constantFrom("CN", "O", "OU", "C", "L", "1.2.3.4.5"), value);
 
-  it("has the subject that a library wrote into it", async () => {
+  it("has the subject that @peculiar/x509 encoded", async () => {
     const names = fc.array(fc.array(attribute, { minLength: 1, maxLength: 4 }), { maxLength: 12 });
     await fc.assert(
       fc.asyncProperty(names, async (names) => {
@@ -53,7 +53,7 @@ describe("a certificate request", () => {
           return Object.fromEntries([...attributes].map(([type, of]) => [type, of.map(([, { json }]) => json)]));
         });
         const request = await createLibraryRequest(json);
-        // The library sorts what it writes as a set.
+        // The library sorts the elements of a set.
         const own = new x509.Pkcs10CertificateRequest(request.rawData).subjectName;
         assert.deepEqual(parseCertificateSubject(encodeCertificateRequest(request.toString("pem"))), {
           subject: { commonName: own.getField("CN").at(-1) ?? "", organizations: own.getField("O") },
@@ -65,7 +65,7 @@ describe("a certificate request", () => {
     );
   });
 
-  it("has the last of its common names, and all organizations, also several in one set", () => {
+  it("has the last of its common names and all organizations, even if one set has several", () => {
     assert.deepEqual(
       readSubject(
         encodeX509NameSet(encodeX509NameAttribute("CN", "a"), encodeX509NameAttribute("O", "system:masters")),
@@ -84,7 +84,7 @@ describe("a certificate request", () => {
     assert.deepEqual(readSubject(), { subject: { commonName: "", organizations: [] } });
   });
 
-  it("says strings in every way that Go reads", () => {
+  it("reads strings of each type that Go reads", () => {
     const buildResult = (commonName: string) => ({ subject: { commonName, organizations: [] } });
     const [a, b] = [0x61, 0x62];
     assert.deepEqual(readCommonName(0x0c, 0xef, 0xbb, 0xbf, a), buildResult("\ufeffa"));
@@ -97,12 +97,12 @@ describe("a certificate request", () => {
     assert.deepEqual(readCommonName(0x0c), buildResult(""));
   });
 
-  it("says nothing by what is no string to Go", () => {
+  it("ignores values that are not strings to Go", () => {
     for (const identifier of [0x04, 0x05, 0x1b, 0x1c, 0x30, 0x2c, 0x8c])
       assert.deepEqual(readCommonName(identifier, 0, 0, 0, 0x61), { subject: { commonName: "", organizations: [] } });
   });
 
-  it("has no strings that are none", () => {
+  it("fails for malformed strings", () => {
     isMalformed(readCommonName(0x0c, 0xff));
     isMalformed(readCommonName(0x0c, 0xed, 0xa0, 0x80));
     isMalformed(readCommonName(0x12, 0x61));
@@ -121,7 +121,7 @@ describe("the PEM of a certificate request", () => {
   const found = { subject: { commonName: "a", organizations: [] } };
   const otherPem = toPem(buildCertificateRequest(encodeX509NameSet(encodeX509NameAttribute("CN", "b"))));
 
-  it("may have text around it, headers, and lines that end as on Windows", () => {
+  it("may have surrounding text, headers and CRLF line ends", () => {
     assert.deepEqual(read(`hello\n-----BEGIN X-----\n${good}more`), found);
     assert.deepEqual(read(good.replaceAll("\n", " \t\r\n")), found);
     assert.deepEqual(read(good.replace("T-----\n", "T-----\nA: b\nC:\n\n")), found);
@@ -129,20 +129,20 @@ describe("the PEM of a certificate request", () => {
     assert.deepEqual(read(good.replace("\n", "\n\n \n")), found);
   });
 
-  it("is the first block alone", () => {
+  it("is read from the first block only", () => {
     assert.deepEqual(read(good + otherPem), found);
     assert.deepEqual(read(toPem(bytes, "CERTIFICATE") + good), noBlock);
     assert.deepEqual(read(toPem(bytes, "NEW CERTIFICATE REQUEST") + good), noBlock);
   });
 
-  it("passes over what is no block", () => {
+  it("skips text that is not a block", () => {
     assert.deepEqual(read(otherPem.replace("-----END C", "-----END X") + good), found);
     assert.deepEqual(read(otherPem.replace(/\nM/, "\n!") + good), found);
     assert.deepEqual(read(`x${otherPem}${good}`), found);
     assert.deepEqual(read(otherPem.replace("T-----\n", "T---\n") + good), found);
   });
 
-  it("is there, and holds a request", () => {
+  it("must exist and contain a request", () => {
     for (const text of ["", "hello", bytes.toString("base64"), good.slice(0, -20), `${good.slice(0, -1)}x`])
       assert.deepEqual(read(text), noBlock);
     for (const value of [undefined, null, 5, {}, [good], { length: 1e9 }])
@@ -151,7 +151,7 @@ describe("the PEM of a certificate request", () => {
     isMalformed(read(toPem(Buffer.from("hello"))));
   });
 
-  it("is read in one go, however often a block begins or ends", () => {
+  it("is read in linear time, even with many begin and end lines", () => {
     for (const piece of [
       "-----BEGIN X-----\n",
       "\n-----END X-----",
@@ -162,20 +162,20 @@ describe("the PEM of a certificate request", () => {
   });
 });
 
-describe("what is no DER", () => {
+describe("malformed DER", () => {
   const good = buildCertificateRequest(
     encodeX509NameSet(encodeX509NameAttribute("CN", "system:node:n1")),
     encodeX509NameSet(encodeX509NameAttribute("O", encodeDer(0x13, Buffer.from("system:nodes")))),
   );
   const read = (bytes: Uint8Array) => parseCertificateSubject(encodeCertificateRequest(toPem(bytes)));
 
-  it("is no request when it is cut short, at any place", () => {
+  it("is refused if it is cut short at any byte", () => {
     for (let length = 0; length < good.length; length++) isMalformed(read(good.subarray(0, length)));
   });
 
-  it("is no request with something behind it", () => isMalformed(read(Buffer.concat([good, Buffer.from([0])]))));
+  it("is refused if bytes follow it", () => isMalformed(read(Buffer.concat([good, Buffer.from([0])]))));
 
-  it("is no request with lengths that are too long, too large or without an end", () => {
+  it("is refused if lengths are too long, too large or indefinite", () => {
     const inside = good.subarray(2 + (Number(good[1]) & 0x80 ? Number(good[1]) & 0x7f : 0));
     for (const length of [
       [0x80],
@@ -187,7 +187,7 @@ describe("what is no DER", () => {
       isMalformed(read(Buffer.from([0x30, ...length, ...inside, 0, 0])));
   });
 
-  it("is no request when it is nested deep, or long", () => {
+  it("is refused if it nests deeply or is long", () => {
     isMalformed(read(Buffer.alloc(1_000_000, 0x30)));
     isMalformed(read(Buffer.alloc(1_000_000, Buffer.from([0x30, 0x80]))));
     assert.deepEqual(readSubject(...Array(10_000).fill(encodeX509NameSet())), {
@@ -195,7 +195,7 @@ describe("what is no DER", () => {
     });
   });
 
-  it("never makes it fail, whatever is wrong", () => {
+  it("never throws", () => {
     const flips = fc.array(fc.tuple(fc.nat(good.length - 1), fc.integer({ min: 1, max: 255 })), { maxLength: 4 });
     fc.assert(
       fc.property(flips, (flips) => {

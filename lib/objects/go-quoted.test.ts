@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { quoteAsGo } from "./go-quoted.ts";
 
 describe("a quoted text", () => {
-  // As strconv.Quote has them.
+  // The results of Go's strconv.Quote.
   const texts = {
     "": '""',
     'a "b" \\c': '"a \\"b\\" \\\\c"',
@@ -12,5 +12,5 @@ describe("a quoted text", () => {
     "😀\u{e0001}": '"😀\\U000e0001"',
   };
   for (const [text, shown] of Object.entries(texts))
-    it(`shows ${JSON.stringify(text)} as Go does`, () => assert.equal(quoteAsGo(text), shown));
+    it(`quotes ${JSON.stringify(text)} as Go does`, () => assert.equal(quoteAsGo(text), shown));
 });

@@ -97,7 +97,7 @@ describe("an image reference", () => {
   );
   const text = fc.array(piece, { maxLength: 12 }).map((pieces) => pieces.join(""));
 
-  it("is read again as what it is in full", () => {
+  it("is parsed from its full form to the same parts", () => {
     fc.assert(
       fc.property(text, (value) => {
         const image = parseImage(value);
@@ -107,7 +107,7 @@ describe("an image reference", () => {
     );
   });
 
-  it("takes no time, however long and odd", () => {
+  it("is parsed in linear time, even if long and malformed", () => {
     const unit = fc.constantFrom(
       "a",
       "-",

@@ -18,7 +18,7 @@ describe("a pod's containers", () => {
   const placed = (...args: Parameters<typeof listContainers>) =>
     listContainers(...args).map(({ container, path }) => [container.name, path]);
 
-  it("are those of all three kinds, in order, each with its place", () => {
+  it("are listed from all three lists in order, each with its path", () => {
     assert.deepEqual(placed(pod), [
       ["i", "spec.initContainers[0]"],
       ["c", "spec.containers[0]"],
@@ -27,16 +27,16 @@ describe("a pod's containers", () => {
     ]);
   });
 
-  it("can be asked for by kind", () => {
+  it("can be listed by kind", () => {
     assert.deepEqual(placed(pod, ["ephemeralContainers"]), [["e", "spec.ephemeralContainers[0]"]]);
   });
 
-  it("are none where there is no spec, or no list", () => {
+  it("are none if there is no spec or no list", () => {
     assert.deepEqual(placed({}), []);
     assert.deepEqual(placed({ spec: { containers: [] } }), []);
   });
 
-  it("are edited in the pod itself", () => {
+  it("can be edited in place", () => {
     const { value, changes } = createDraft(pod);
     for (const { container } of listContainers(value, ["initContainers"])) container.image = "x";
     assert.deepEqual(changes(), [{ op: "add", path: "/spec/initContainers/0/image", value: "x" }]);
@@ -44,9 +44,9 @@ describe("a pod's containers", () => {
 });
 
 describe("a pod's image volumes", () => {
-  it("are the volumes that are images, each with its place", () => {
+  it("are the volumes with an image, each with its path", () => {
     assert.deepEqual(listImageVolumes(pod), [{ image: { reference: "w" }, path: "spec.volumes[1].image" }]);
   });
 
-  it("are none where there are no volumes", () => assert.deepEqual(listImageVolumes({}), []));
+  it("are none if there are no volumes", () => assert.deepEqual(listImageVolumes({}), []));
 });

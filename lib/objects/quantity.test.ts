@@ -60,13 +60,13 @@ describe("a quantity", () => {
       assert.equal(compareQuantities(right, left), 0 - expected);
     });
 
-  it("is printed as it was written, and what is computed in canonical form", () => {
+  it("is formatted as it was written, or in canonical form if it was computed", () => {
     assert.equal(formatQuantity(requireQuantity("1.500")), "1.500");
     assert.equal(formatQuantity(addQuantities(requireQuantity("1.500"), requireQuantity("0"))), "1500m");
     assert.equal(formatQuantity(addQuantities(requireQuantity("0"), requireQuantity("1536Mi"))), "1536Mi");
   });
 
-  it("keeps its largest suffix where there would be a larger one", () => {
+  it("has the suffix E or Ei at most", () => {
     assert.equal(canonicalizeQuantity(requireQuantity("1000000E")), "1000000E");
     const many = Array.from({ length: 256 }, () => requireQuantity("4Ei"));
     assert.equal(formatQuantity(many.reduce(addQuantities)), "1024Ei");
@@ -78,9 +78,9 @@ describe("a quantity", () => {
     assert.equal(parseQuantity(Number.NaN), undefined);
   });
 
-  it("is compared with quantities only", () => assert.throws(() => compareQuantities("1", "one"), Failure));
+  it("can't be compared with other text", () => assert.throws(() => compareQuantities("1", "one"), Failure));
 
-  it("takes no time, however long and odd", () => {
+  it("is parsed in linear time, even if long and malformed", () => {
     const unit = fc.constantFrom("0", "1", "9", ".", "+", "e", "E", "i", "m");
     fc.assert(
       fc.property(
@@ -101,8 +101,8 @@ describe("a quantity", () => {
   });
 });
 
-// apimachinery's own answers, which the program in test/quantities prints: `go run . > ../fixtures/quantities.json` there.
-describe("a quantity, as apimachinery has it,", () => {
+// The program in test/quantities prints these results of apimachinery: `go run . > ../fixtures/quantities.json`.
+describe("a quantity of apimachinery", () => {
   for (const { text, ...answer } of answers.quantities)
     it(`can be ${text}`, () => {
       const parsed = requireQuantity(text);

@@ -14,13 +14,13 @@ const buildSidecar = (requests: Record<string, string>) => buildContainer(reques
 const computeRequests = (spec: object) =>
   formatAmounts(computePodAmounts({ spec: { containers: [], ...spec } }, "requests"));
 
-describe("what a pod takes", () => {
-  it("is what its containers take together", () => {
+describe("the resources of a pod", () => {
+  it("are the sum of its containers", () => {
     const containers = [buildContainer({ cpu: "1", memory: "1Gi" }), buildContainer({ cpu: "500m" }), { name: "b" }];
     assert.deepEqual(computeRequests({ containers }), { cpu: "1500m", memory: "1Gi" });
   });
 
-  it("is what an init container takes where that is more", () => {
+  it("are those of an init container if they are larger", () => {
     const [containers, initContainers] = [
       [buildContainer({ cpu: "1", memory: "1Gi" })],
       [buildContainer({ cpu: "3" }), buildContainer({ cpu: "2", "example.com/gpu": "1" })],
@@ -32,7 +32,7 @@ describe("what a pod takes", () => {
     });
   });
 
-  it("has in it what stays beside the others", () => {
+  it("include sidecars and the overhead", () => {
     const containers = [buildContainer({ cpu: "1" })];
     assert.deepEqual(computeRequests({ containers, initContainers: [buildSidecar({ cpu: "1" })] }), { cpu: "2" });
     assert.deepEqual(
@@ -53,7 +53,7 @@ describe("what a pod takes", () => {
     assert.deepEqual(computeRequests({ containers: [], initContainers: two }), { cpu: "2", memory: "3Gi" });
   });
 
-  it("is what it sets for all of them, of resources that can be shared", () => {
+  it("are those of the whole pod for resources that it may set", () => {
     const resources = { requests: { cpu: "3", "hugepages-2Mi": "4Mi", "example.com/gpu": "2" } };
     const containers = [buildContainer({ cpu: "1", memory: "1Gi", "example.com/gpu": "1" })];
     assert.deepEqual(computeRequests({ containers, resources }), {
@@ -61,12 +61,12 @@ describe("what a pod takes", () => {
     });
   });
 
-  it("is nothing where nothing is said", () => {
+  it("are none if no container has any", () => {
     assert.deepEqual(formatAmounts(computePodAmounts({}, "limits")), {});
     assert.deepEqual(computeRequests({ containers: null }), {});
   });
 
-  it("can be found by any resource's name", () => {
+  it("can be found by the name of any resource", () => {
     const odd = addAmounts(parseAmounts(JSON.parse('{ "__proto__": "1", "constructor": "2" }')), parseAmounts({}));
     assert.deepEqual([...odd.keys()], ["__proto__", "constructor"]);
   });

@@ -27,7 +27,7 @@ describe("a label selector", () => {
       for (const app of left) assert.ok(!isSelected(selector, { app }), app);
     });
 
-  it("takes an object without labels where a label must be missing", () => {
+  it("selects an object without labels if a label must be absent", () => {
     assert.ok(isSelected(buildSelector("DoesNotExist"), undefined));
     assert.ok(!isSelected({ matchLabels: { constructor: "a" } }, {}));
   });

@@ -8,7 +8,7 @@ const exists = { key: "k", operator: "Exists" };
 const equal = { key: "k", operator: "Equal", value: "v" };
 
 describe("tolerations", () => {
-  it("are merged without what others cover", () => {
+  it("are merged without those that others cover", () => {
     for (const [first, second, merged] of [
       [[], [], []],
       [[equal], [{ key: "l", operator: "Exists" }], [equal, { key: "l", operator: "Exists" }]],
@@ -21,7 +21,7 @@ describe("tolerations", () => {
       assert.deepEqual(mergeTolerations(first, second), merged);
   });
 
-  it("are among those that reach as far", () => {
+  it("are covered by wider or equal ones", () => {
     const isCovered = (wide: Toleration, narrow: Toleration) => areTolerationsCovered([wide], [narrow]);
     const lost = { key: "k", operator: "Exists", effect: "NoExecute" };
     assert.ok(isCovered({ key: "k", effect: "", operator: "Exists" }, { key: "k", operator: "Exists" }));
@@ -40,7 +40,7 @@ describe("tolerations", () => {
     assert.ok(!isCovered({ key: "k", operator: "Gt", value: "1" }, { key: "k", operator: "Equal", value: "1" }));
   });
 
-  it("stay as they are when they are merged again, and reach as far as both lists", () => {
+  it("are unchanged by a second merge, and cover both lists", () => {
     const some = fc.array(
       fc.record(
         {

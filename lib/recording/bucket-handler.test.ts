@@ -94,7 +94,7 @@ const recordEvents = async (events: object[], place: RecordingTarget = everywher
   return { kept, answers };
 };
 
-describe("a function that records", () => {
+describe("a recording function", () => {
   it("records a group's review for each member, with that member's outcome", async () => {
     const { kept } = await recordEvents([buildEvent("both/mutate", { name: "there" })]);
     assert.deepEqual([...kept.keys()], ["a/prod/labels/DAY/TIME-1-2.yaml", "a/prod/reads/DAY/TIME-1-2-1.yaml"]);
@@ -105,7 +105,7 @@ describe("a function that records", () => {
     assert.deepEqual([second.needs, second.recorded.rule], [{ objects: [pod], reads: looked }, "reads"]);
   });
 
-  it("records no dry run, no failure, no direct invocation, and no request without a key", async () => {
+  it("records no dry runs, failures, direct invocations or requests without a key", async () => {
     const [dry, bad] = [buildEvent("both/mutate", { dryRun: true }), buildEvent("both/mutate", {})];
     const direct = { phase: "mutate", cluster: "prod", review: reviewOf({}) };
     const events = [dry, { ...bad, body: "{}" }, direct, { ...bad, rawPath: "/prod.key/both/mutate" }, {}];
@@ -117,7 +117,7 @@ describe("a function that records", () => {
     assert.deepEqual([...partly.kept.keys()], ["a/prod/reads/DAY/TIME-1-2.yaml"]);
   });
 
-  it("keeps a share of the reviews, and of each rule the same", async () => {
+  it("records a fraction of the reviews, the same reviews for each rule", async () => {
     const events = Array.from({ length: 400 }, (_, index) => buildEvent("both/mutate", { uid: `review-${index}` }));
     const some = [...(await recordEvents(events, { ...everywhere, share: 0.1 })).kept.keys()];
     const more = [...(await recordEvents(events, { ...everywhere, share: 0.3 })).kept.keys()];
@@ -128,7 +128,7 @@ describe("a function that records", () => {
     assert.deepEqual(getRecordings("labels"), getRecordings("reads"));
   });
 
-  it("gives no object a name that a caller chose", async () => {
+  it("does not use text of a caller in the names of S3 objects", async () => {
     const { kept } = await recordEvents(
       ["../../x", "a b", "é", "x".repeat(65)].map((uid) => buildEvent("both/mutate", { uid })),
     );
@@ -136,7 +136,7 @@ describe("a function that records", () => {
     assert.equal(kept.size, 8);
   });
 
-  it("says where the answer was another than the one that is kept", async () => {
+  it("marks a recording whose answer differs from the original answer", async () => {
     const secretive = rule({
       summary: "Refuses one token.",
       match,

@@ -14,7 +14,7 @@ import { createRecorder } from "./recorder.ts";
 import type { Recording } from "./recording.ts";
 import type { UnredactedPath } from "./redaction.ts";
 
-/** Says all that it hears of, wherever a rule can say something. */
+/** Repeats all its input in each place where a rule can put text. */
 const gossip = rule({
   summary: "Tells everything.",
   match: [],
@@ -49,7 +49,7 @@ const base = { name: "gossip", mode: "enforce" as const, now: new Date(0), varia
 const origin = { rule: "gossip", cluster: "prod", version: "1", at: "" };
 const ear = { publicKeys: "", openCapabilities: () => createRecordedCapabilities({}), writeLogLine: () => {} };
 
-/** Returns the recording of a request to the rule `gossip`, whose every question gets this answer. */
+/** Returns the recording of a request to the rule `gossip`. Every question gets this answer. */
 const recordLine = async (
   request: AdmissionRequest,
   settings: object,
@@ -78,7 +78,7 @@ const recordLine = async (
 };
 
 describe("a recording", () => {
-  it("has no byte of a secret, wherever it stood and whatever the rule made of it", () =>
+  it("contains no byte of a secret from any part of the request or the answers", () =>
     fc.assert(
       fc.asyncProperty(
         fc.uuid().chain((planted) => fc.tuple(fc.constant(planted), generateHolder(generateSecret(planted)))),
@@ -100,7 +100,7 @@ describe("a recording", () => {
       { numRuns: 300 },
     ));
 
-  it("has questions as the rule asks them of what is left, and their answers", async () => {
+  it("has the questions that the rule asks about the redacted object, with their answers", async () => {
     const object = { metadata: { name: "web", annotations: { note: "free text" } } };
     const line = await recordLine(requestWith({ object }), { any: null }, { a: "b" });
     const made: Recording = JSON.parse(line.slice(2));
@@ -118,7 +118,7 @@ describe("a recording", () => {
     assert.ok(made.becomes);
   });
 
-  it("says that it was answered otherwise, or that a script was given placeholders", async () => {
+  it("is marked if its outcome differs or a script got placeholders", async () => {
     const [judging, scripted] = [
       rule({
         summary: "Goes through all.",
@@ -156,7 +156,7 @@ describe("a recording", () => {
     }
   });
 
-  it("has what stands at the paths that are kept, in the object and the old one", async () => {
+  it("keeps the values at the kept paths in the object and the old object", async () => {
     const object = { metadata: { name: "web", annotations: { note: "free text" } } };
     const silent = rule({ summary: "Does nothing.", match: [], validate() {} });
     const request = requestWith({ object, oldObject: object });
@@ -176,7 +176,7 @@ describe("a recording", () => {
     assert.deepEqual([made.validate, made.oldObject], [object, object]);
   });
 
-  it("is made of a rule that copies what views don't let it copy", async () => {
+  it("works for a rule whose copies fail on views", async () => {
     const copying = rule({
       summary: "Copies.",
       match: [],
@@ -195,7 +195,7 @@ describe("a recording", () => {
     assert.deepEqual(made.validate, { metadata: { name: "web" }, note: "redacted0001" });
   });
 
-  it("is a line, whatever is in it, and a case as YAML has it", async () => {
+  it("is one line that YAML parses to the same case", async () => {
     const odd = "\u2028\u2029\u0085\ufeff\u007f\n\ud800é😀 # : - *a";
     const object = { metadata: { name: "web", annotations: { [odd]: odd, "<<": odd } } };
     const line = await recordLine(requestWith({ object }), { any: odd }, { a: odd }, [["metadata"]]);
@@ -205,7 +205,7 @@ describe("a recording", () => {
     assert.equal(JSON.parse(line.slice(2)).mutate.metadata.annotations[odd], odd);
   });
 
-  it("is not made for a rule that can't be evaluated again", async () => {
+  it("fails for a rule that can't be evaluated again", async () => {
     let times = 0;
     const moody = rule({
       summary: "Fails at times.",

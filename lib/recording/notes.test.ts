@@ -27,7 +27,7 @@ const everything: RecordedAnswers = {
   ledger: { kept: 3 },
 };
 
-/** Whatever is asked here, is answered alike by what was noted of it. */
+/** Questions that the notes must answer as the capabilities did. */
 const questions: [string, (capabilities: Capabilities) => Promise<unknown>][] = [
   ["an object that is there", (capabilities) => capabilities.get(pods, "one", "shop")],
   ["an object that isn't", (capabilities) => capabilities.get(pods, "none", "shop")],
@@ -73,16 +73,16 @@ const questions: [string, (capabilities: Capabilities) => Promise<unknown>][] = 
   ],
 ];
 
-describe("what was noted of a review", () => {
+describe("the notes on a review", () => {
   for (const [what, ask] of questions)
-    it(`answers as the capabilities did: ${what}`, async () => {
+    it(`give the same answers as the capabilities: ${what}`, async () => {
       const { capabilities, noted } = noteAnswers(createRecordedCapabilities(everything));
       const answer = await ask(capabilities);
       const written: RecordedAnswers = JSON.parse(JSON.stringify(noted()));
       assert.deepEqual(await ask(createRecordedCapabilities(written)), answer);
     });
 
-  it("has no answers to questions that were not asked", async () => {
+  it("have no answers to other questions", async () => {
     const { capabilities, noted } = noteAnswers(createRecordedCapabilities(everything));
     assert.deepEqual(noted(), { reads: [] });
     await capabilities.get(pods, "one", "shop");
@@ -90,7 +90,7 @@ describe("what was noted of a review", () => {
     assert.deepEqual(noted(), { objects: [buildPod("one", { app: "a" })], reads });
   });
 
-  it("answers nothing that wasn't asked: an object or a list that may have been there", async () => {
+  it("don't report objects and lists as absent that no question was about", async () => {
     const { capabilities, noted } = noteAnswers(createRecordedCapabilities(everything));
     await capabilities.get(pods, "none", "shop");
     await capabilities.list(pods, "elsewhere");
@@ -111,7 +111,7 @@ describe("what was noted of a review", () => {
       await assert.rejects(ask, /^Error: no answer is recorded to/);
   });
 
-  it("is what was read anew, where a refusal had that done", async () => {
+  it("have the new answers if a refusal led to new questions", async () => {
     const createNamed = (name: string): Capabilities => ({
       ...createRecordedCapabilities({}),
       get: async (): Promise<KubernetesObject> => buildPod(name),
@@ -127,7 +127,7 @@ describe("what was noted of a review", () => {
     assert.deepEqual(still.noted().objects, [buildPod("old")]);
   });
 
-  it("is what the last attempt of several found in a ledger", async () => {
+  it("have the ledger entry that the last attempt found", async () => {
     const contended = {
       change: async <T>(_: string, change: (kept: T | undefined) => T | undefined) => {
         change(1 as T);
@@ -139,7 +139,7 @@ describe("what was noted of a review", () => {
     assert.deepEqual(noted(), { reads: [], ledger: { key: 2 } });
   });
 
-  it("is nothing of what failed", async () => {
+  it("leave out failed questions", async () => {
     const fail = async () => {
       throw new Failure(503, "not now");
     };

@@ -10,7 +10,7 @@ const buildPod = () => ({
 });
 type Pod = ReturnType<typeof buildPod>;
 
-/** The texts of a pod that a rule read by their names. */
+/** Returns the texts that a rule read from a pod. */
 const readOf = (rule: (pod: Pod) => unknown, pod = buildPod()): string[] => {
   const reads = createReadTracker();
   rule(reads.watch(pod));
@@ -72,18 +72,18 @@ const table: [string, (pod: Pod) => unknown, string[]][] = [
   ],
 ];
 
-describe("what a rule reads by name", () => {
+describe("the tracked reads of a rule", () => {
   for (const [what, rule, expected] of table) {
-    it(`is ${what}`, () => assert.deepEqual(readOf(rule), expected));
-    it(`is ${what}, of what is frozen`, () => assert.deepEqual(readOf(rule, freezeDeep(buildPod())), expected));
-    it(`is ${what}, of a draft`, () => {
+    it(`are ${what}`, () => assert.deepEqual(readOf(rule), expected));
+    it(`are ${what} of a frozen object`, () => assert.deepEqual(readOf(rule, freezeDeep(buildPod())), expected));
+    it(`are ${what} of a draft`, () => {
       const [reads, pod] = [createReadTracker(), buildPod()];
       rule(reads.watch(createDraft(pod).value));
       assert.deepEqual(listTexts(pod, reads), expected);
     });
   }
 
-  it("is nothing that a rule has put there itself", () => {
+  it("don't include values that the rule wrote", () => {
     const [reads, sample] = [createReadTracker(), buildPod()];
     const pod = reads.watch(createDraft(sample).value);
     pod.metadata = { ...pod.metadata, annotations: { ...pod.metadata.annotations, a: "mine" } };
@@ -93,7 +93,7 @@ describe("what a rule reads by name", () => {
     assert.equal(sample.metadata.annotations.a, "one");
   });
 
-  it("is nothing that is read after the rule is done", () => {
+  it("don't include reads after the evaluation", () => {
     const [reads, sample] = [createReadTracker(), buildPod()];
     const pod = reads.watch(sample);
     reads.close();

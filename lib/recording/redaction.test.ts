@@ -17,7 +17,7 @@ describe("a redaction", () => {
   for (const { what, value, expected } of rows.replaced)
     it(`replaces ${what}`, () => assert.deepEqual(redactValue(value), expected));
 
-  it("gives a text the same placeholder in all that it is given", () => {
+  it("replaces a text by the same placeholder in all values", () => {
     const redact = openRedaction();
     assert.deepEqual(
       [redact({ a: "x" }), redact({ b: ["y", "x"] })],
@@ -25,7 +25,7 @@ describe("a redaction", () => {
     );
   });
 
-  it("gives placeholders that are valid as labels, as names and as base64", () => {
+  it("uses placeholders that are valid labels, names and base64", () => {
     const many = redactValue({ data: Array.from({ length: 10_001 }, (_, index) => `text ${index}`) }) as {
       data: string[];
     };
@@ -34,7 +34,7 @@ describe("a redaction", () => {
     assert.equal(new Set(many.data).size, 10_001);
   });
 
-  it("keeps what a rule read by its name, unless it shows that it is a secret", () => {
+  it("keeps a text that a rule read, unless it looks like a secret", () => {
     const object = {
       annotations: {
         a: "free text",
@@ -69,7 +69,7 @@ describe("a redaction", () => {
     });
   });
 
-  it("keeps a script that a rule read, but for what it gives to names of secrets", () => {
+  it("keeps a script that a rule read, without the values of secret-looking fields", () => {
     const buildScript = (token: string) =>
       `spec: automountServiceAccountToken: false\nhttp: header: {"X-Token": ${token}, key: "a b"}`;
     const policy = { cue: buildScript('"free text"'), renderedCue: "free text", more: { cue: 'a: "Basic free text"' } };
@@ -83,7 +83,7 @@ describe("a redaction", () => {
     });
   });
 
-  it("keeps nothing that a Secret holds, whether it says that it is one or the request does", () => {
+  it("keeps no data of a Secret, whether the object or the request has its kind", () => {
     const content = { data: { name: "Zm9v" }, stringData: { type: "text" } };
     const gone = { data: { name: "redacted0001" }, stringData: { type: "redacted0002" } };
     const secret = { kind: "Secret", ...content };
@@ -98,7 +98,7 @@ describe("a redaction", () => {
     }
   });
 
-  it("keeps what stands at the operator's paths, in all elements of lists or in one", () => {
+  it("keeps values at the operator's paths, for one element of a list or for all", () => {
     const value = {
       spec: { containers: [{ args: ["a b", "c d"], note: "e" }, { args: ["f g"] }] },
       data: { "x.y": "z" },
@@ -119,7 +119,7 @@ describe("a redaction", () => {
     });
   });
 
-  it("leaves answers JSON or XML, and keeps what a rule read of them", () => {
+  it("keeps answers valid as JSON or XML, with the texts that a rule read", () => {
     const redact = openRedaction();
     const json = '{"status":{"allowed":true,"reason":"too old"},"name":"a"}';
     assert.equal(redact.body(json), '{"status":{"allowed":true,"reason":"redacted0001"},"name":"a"}');
@@ -135,7 +135,7 @@ describe("a redaction", () => {
     assert.equal(openRedaction({ reads }).body(json, content), json);
   });
 
-  it("changes neither what things are nor how many there are, and nothing any more the second time", () => {
+  it("keeps types and lengths, and changes nothing the second time", () => {
     const getShape = (value: unknown): unknown =>
       Array.isArray(value)
         ? value.map(getShape)
@@ -152,13 +152,13 @@ describe("a redaction", () => {
     );
   });
 
-  it("throws where there is too much, or too deep", () => {
+  it("throws if a value is too large or nests too deeply", () => {
     const deep = JSON.parse(`${'{"a":'.repeat(5000)}1${"}".repeat(5000)}`);
     for (const value of [deep, Array.from({ length: 30_000 }).fill("x".repeat(100))])
       assert.throws(() => redactValue(value), /^Error: it is too large to be recorded$/);
   });
 
-  it("takes no more steps than a text is long", () => {
+  it("takes linear time", () => {
     const parts = "a a. a/ a- 1m 1h 1. _ :// a: eyJ password <a> <a>b {{".split(" ").concat("bearer ", "secret =");
     const redact = openRedaction();
     for (const part of parts) {

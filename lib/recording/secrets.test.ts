@@ -8,7 +8,7 @@ import { type Rule, rule } from "../rule.ts";
 import { completeRecorderParts } from "./complete-parts.ts";
 import { createRecorder } from "./recorder.ts";
 
-// Realistic objects with secrets in them, recorded of rules that read nothing of it, names alone, or all.
+// Realistic objects with secrets, recorded with rules that read nothing, only names, or everything.
 const corpus = readSecrets();
 const capabilities = { ...createRecordedCapabilities({}), https: async () => ({ status: 200, body: "{}" }) };
 
@@ -76,8 +76,8 @@ const recordLine = async (testedRule: Rule, request: AdmissionRequest): Promise<
   return lines[0] ?? assert.fail("it is not recorded");
 };
 
-describe("a recording of objects with secrets in them", () => {
-  it("has enough of them to go by", () => {
+describe("a recording of an object with secrets", () => {
+  it("is tested with enough objects", () => {
     const count = corpus.reduce((sum, { secrets }) => sum + secrets.length, 0);
     assert.ok(count >= 300 && new Set(corpus.map(({ object }) => object.kind)).size >= 40, `${count}`);
     for (const planted of corpus) {
@@ -87,7 +87,7 @@ describe("a recording of objects with secrets in them", () => {
   });
 
   for (const [what, testedRule] of rules)
-    it(`has none of the secrets where the rule reads ${what}`, async () => {
+    it(`contains no secret if the rule reads ${what}`, async () => {
       for (const planted of corpus) {
         const line = await recordLine(testedRule, buildSecretRequest(planted));
         assert.deepEqual(findSecrets(line, planted), [], `${planted.what}: ${line}`);
