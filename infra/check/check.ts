@@ -14,7 +14,7 @@ import { describeDuplicateOrLostManifests, describeMissingNamespaces } from "./e
 import { isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
 import { openClusterRules } from "./evaluation/rules.ts";
 import { createUnevaluatedPolicyMatcher, isUnevaluatedByCheck } from "./evaluation/unevaluated.ts";
-import { createWebhookCaller } from "./evaluation/webhooks.ts";
+import { createWebhookEnvironment } from "./evaluation/webhooks.ts";
 import { readInput, readManifests } from "./manifests/input.ts";
 import { type Manifest, type ManifestFault, toSourceName } from "./manifests/manifests.ts";
 
@@ -81,7 +81,7 @@ export const openCheck = async (options: CheckOptions): Promise<OpenedManifestCh
   const standing = [...state, ...manifests].filter(({ object }) => isUnevaluatedByCheck(object));
   const missing = new Set<string>();
   const evaluations = evaluateAll(all, {
-    ...createWebhookCaller(rules, webhooks, cluster[0], hosts),
+    ...createWebhookEnvironment(rules, webhooks, cluster[0], hosts),
     kinds,
     existing,
     unevaluated: createUnevaluatedPolicyMatcher(

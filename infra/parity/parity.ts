@@ -25,7 +25,7 @@ import {
   buildTestRule,
   extendWebhookTimeouts,
   serveTestRules,
-  type TestRuleHost,
+  type TestRuleServerOptions,
 } from "./rule-server.ts";
 import { type ConfigurationUseDetector, openScriptedWebhookEndpoints } from "./scripted-endpoints.ts";
 import { deleteWithFinalizers, type GetClient, type RequestWithAnswer, sendSequence } from "./sequence-sender.ts";
@@ -220,7 +220,7 @@ export const competingRule = buildTestRule(
 /** Serves these ports with settings, and the webhook that competes with them (see neverPullAnnotation). */
 const serve = async (
   ports: PluginPort[],
-  host: TestRuleHost,
+  host: TestRuleServerOptions,
   settings: object,
   announcer: ConfigurationUseDetector,
 ) => {

@@ -27,7 +27,7 @@ export const buildTestRule = (name: string, rule: Rule): CatalogueRule => ({
 });
 
 /** The certificate and the fake capabilities for rules that a test serves, and a hook around their handlers. */
-export interface TestRuleHost {
+export interface TestRuleServerOptions {
   certificate: ServerCertificate;
   world?(cluster: string, milliseconds: number): Capabilities;
   /** Returns the handler that is called in place of a rule's handler, and that may call it. */
@@ -44,7 +44,7 @@ export interface TestWebhookOptions {
 }
 
 /** Serves these rules behind Postern's gateway. Keys and postern.yaml can change while they are served. */
-export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host: TestRuleHost) => {
+export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host: TestRuleServerOptions) => {
   const own = createTestSigner(1);
   const reports: AnsweredReviewFacts[] = [];
   let config = parseConfig(yaml, rules);
@@ -99,7 +99,7 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
 };
 
 /** Serves all rules of the catalogue for a test, with a postern.yaml and a certificate of its own. */
-export const serveCatalogue = async (yaml: string, world?: TestRuleHost["world"]) => {
+export const serveCatalogue = async (yaml: string, world?: TestRuleServerOptions["world"]) => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "postern-served-"));
   const certificate = await openCertificate(folder.path, "127.0.0.1");
   return serveTestRules(await readCatalogue(), yaml, { certificate, ...(world && { world }) });

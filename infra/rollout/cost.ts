@@ -50,7 +50,7 @@ export interface RuleCost {
 
 const periodDays = 30;
 
-export const estimateCosts = async (
+export const estimateRuleCosts = async (
   { functions, metrics }: Pick<AwsStage, "functions" | "metrics">,
   endpointType: "http" | "url",
   parts: PackagedRule[],

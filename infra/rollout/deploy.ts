@@ -8,7 +8,7 @@ import { updateCluster } from "./cluster-update.ts";
 import { moveEveryAlias } from "./deploy-aliases.ts";
 import { openKeyring, toPublicKeys } from "./keyring.ts";
 import { getPersonOrPipelineName, lockStage, type StageLock } from "./lock.ts";
-import { findUnansweredEntries, removeUnansweredEntries, type UnansweredWebhookEntry } from "./orphans.ts";
+import { findOrphanedEntries, type OrphanedWebhookEntry, removeOrphanedEntries } from "./orphans.ts";
 import { packageStage } from "./package.ts";
 import { changesNothing, type DeploymentPlan } from "./plan.ts";
 import {
@@ -67,7 +67,7 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
   const { job, plan, releases } = prepared;
   const unreachable = plan.clusters.find(({ unknown }) => unknown !== undefined);
   if (unreachable?.unknown !== undefined) throw new Complaint(unreachable.unknown, 3);
-  const orphans = findUnansweredByCluster(prepared);
+  const orphans = findOrphanedByCluster(prepared);
   const goOn = async () => {
     if (job.signal?.aborted) throw new Complaint("interrupted; run the command again to continue", 1);
     await lock.check();
@@ -100,12 +100,8 @@ const isForAllClusters = ({ config, clusters }: DeploymentJob) =>
   [...config.clusters.keys()].every((name) => clusters.includes(name));
 
 /** Returns each cluster's webhook entries that the new versions would not answer; throws if they can't be deleted. */
-const findUnansweredByCluster = ({
-  job,
-  plan,
-  releases,
-}: PreparedDeployment): Map<string, UnansweredWebhookEntry[]> => {
-  const found = new Map<string, UnansweredWebhookEntry[]>();
+const findOrphanedByCluster = ({ job, plan, releases }: PreparedDeployment): Map<string, OrphanedWebhookEntry[]> => {
+  const found = new Map<string, OrphanedWebhookEntry[]>();
   const served = new Map(
     plan.parts.map(({ part: { name, listed, config: share } }) => [name, { phases: listed.phases, share }]),
   );
@@ -116,7 +112,7 @@ const findUnansweredByCluster = ({
         `cluster ${name} still has webhook entries of this stage, but postern.yaml doesn't name it any more: add it there and run postern destroy --configs-only --cluster ${name}, or if the cluster doesn't exist any more, run postern deploy --forget ${name}`,
         1,
       );
-    const orphans = findUnansweredEntries(name, recorded, served);
+    const orphans = findOrphanedEntries(name, recorded, served);
     const [first] = orphans;
     if (first === undefined) continue;
     const sentence = `cluster ${name} calls ${first.entry}, and its new version ${first.why}`;
@@ -135,13 +131,13 @@ const findUnansweredByCluster = ({
 const deleteOrphans = async (
   { job, releases, keyring }: PreparedDeployment,
   release: Release,
-  orphans: Map<string, UnansweredWebhookEntry[]>,
+  orphans: Map<string, OrphanedWebhookEntry[]>,
 ) => {
   for (const [name, some] of orphans) {
     const recorded = release.clusters[name];
     if (recorded === undefined || keyring === undefined) continue;
     await job.progress.step(`cluster ${name}: obsolete entries`, async () => {
-      const manifests = removeUnansweredEntries(recorded.manifests, some);
+      const manifests = removeOrphanedEntries(recorded.manifests, some);
       const api = await openTargetCluster(job, name);
       await applyAll(
         api,

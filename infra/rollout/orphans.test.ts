@@ -4,9 +4,9 @@ import { readRows } from "../../test/rows.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import {
   type AnsweringLambdaVersion,
-  findUnansweredEntries,
-  removeUnansweredEntries,
-  type UnansweredWebhookEntry,
+  findOrphanedEntries,
+  type OrphanedWebhookEntry,
+  removeOrphanedEntries,
 } from "./orphans.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
@@ -57,7 +57,7 @@ describe("entries without a serving function", () => {
     it(name, () => {
       const served = Object.entries(versions).map(([rule, version]) => [rule, buildVersion(version)] as const);
       assert.deepEqual(
-        findUnansweredEntries("shop", buildRecord(entries, keyVersion), new Map(served)).map(
+        findOrphanedEntries("shop", buildRecord(entries, keyVersion), new Map(served)).map(
           ({ entry, phase, why, isKey }) => `${entry}/${phase} ${why}${isKey ? " (key)" : ""}`,
         ),
         orphans,
@@ -68,7 +68,7 @@ describe("entries without a serving function", () => {
     it(`are all of a cluster that the function doesn't know: ${name}`, () => {
       const versions = new Map([["a", buildVersion({ phases: ["mutate"] })]]);
       const expected = { entry: "a", phase: "mutate", why: `doesn't know cluster ${name}`, isKey: true };
-      assert.deepEqual(findUnansweredEntries(name, buildRecord({ mutating: ["a"] }), versions), [expected]);
+      assert.deepEqual(findOrphanedEntries(name, buildRecord({ mutating: ["a"] }), versions), [expected]);
     });
 });
 
@@ -76,11 +76,11 @@ describe("manifests without orphans", () => {
   for (const { name, orphans, left } of removed)
     it(name, () => {
       const manifests = buildManifests(both);
-      const entries = orphans.map((orphan): UnansweredWebhookEntry => {
+      const entries = orphans.map((orphan): OrphanedWebhookEntry => {
         const [entry = "", phase] = orphan.split("/");
         return { entry, phase: phase === "mutate" ? "mutate" : "validate", why: "", isKey: false };
       });
-      assert.deepEqual(removeUnansweredEntries(manifests, entries), buildManifests(left));
+      assert.deepEqual(removeOrphanedEntries(manifests, entries), buildManifests(left));
       assert.deepEqual(manifests, buildManifests(both));
     });
 });

@@ -12,7 +12,7 @@ export interface AnsweringLambdaVersion {
 }
 
 /** A webhook entry that the version of its rule would not answer, and why. */
-export interface UnansweredWebhookEntry {
+export interface OrphanedWebhookEntry {
   entry: string;
   phase: Phase;
   why: string;
@@ -21,12 +21,12 @@ export interface UnansweredWebhookEntry {
 }
 
 /** Returns the entries in a cluster that would get no answer from these versions; skips rules without a version. */
-export const findUnansweredEntries = (
+export const findOrphanedEntries = (
   cluster: string,
   { manifests, keyVersion }: ReleasedCluster,
   served: ReadonlyMap<string, AnsweringLambdaVersion>,
-): UnansweredWebhookEntry[] =>
-  listRulesCalledByEntries(manifests).flatMap(({ rule, variant, phase }): UnansweredWebhookEntry[] => {
+): OrphanedWebhookEntry[] =>
+  listRulesCalledByEntries(manifests).flatMap(({ rule, variant, phase }): OrphanedWebhookEntry[] => {
     const version = served.get(rule);
     if (version === undefined) return [];
     const entry = variant === undefined ? rule : `${variant}.${rule}`;
@@ -42,10 +42,7 @@ export const findUnansweredEntries = (
   });
 
 /** Returns manifests without these webhook entries. A webhook configuration without any other entry is left out. */
-export const removeUnansweredEntries = (
-  manifests: DeployedObject[],
-  orphans: UnansweredWebhookEntry[],
-): DeployedObject[] =>
+export const removeOrphanedEntries = (manifests: DeployedObject[], orphans: OrphanedWebhookEntry[]): DeployedObject[] =>
   manifests.flatMap((manifest) => {
     if (!Array.isArray(manifest.webhooks)) return [manifest];
     const phase = manifest.kind === "MutatingWebhookConfiguration" ? "mutate" : "validate";

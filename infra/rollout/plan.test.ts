@@ -6,7 +6,7 @@ import type { StageMetricsReader } from "../aws/metrics.ts";
 import type { StackTemplate } from "../aws/stack.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import { type ClusterPlan, describeChangesSinceRelease } from "./cluster-plan.ts";
-import { estimateCosts, type RuleCost } from "./cost.ts";
+import { estimateRuleCosts, type RuleCost } from "./cost.ts";
 import type { FunctionState } from "./disarm.ts";
 import type { PackagedRule } from "./package.ts";
 import { changesNothing, type DeploymentPlan, planRules, type RuleChangePlan } from "./plan.ts";
@@ -373,7 +373,7 @@ describe("a plan", () => {
     const functions = { getFunctionName: (name: string) => `postern-test-${name}` };
     const estimate = (metrics: StageMetricsReader, endpointType: "http" | "url", parts: PackagedRule[]) =>
       // The estimate asks only for a function's name.
-      estimateCosts({ functions: { ...unasked, ...functions }, metrics }, endpointType, parts, now);
+      estimateRuleCosts({ functions: { ...unasked, ...functions }, metrics }, endpointType, parts, now);
     const refuseCall = () => assert.fail("the price is known without it");
     const unasked = {
       ...{

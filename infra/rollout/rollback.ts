@@ -8,7 +8,7 @@ import { insertKeyIntoUrls, listCalledRules, listEntries, webhookConfigurationNa
 import { type FunctionState, readFunctionState, requireRollbackTarget, rollBack } from "./disarm.ts";
 import { readKeyring } from "./keyring.ts";
 import { getPersonOrPipelineName, lockStage } from "./lock.ts";
-import { findUnansweredEntries } from "./orphans.ts";
+import { findOrphanedEntries } from "./orphans.ts";
 import {
   findPreviousRelease,
   findRelease,
@@ -74,7 +74,7 @@ const findReleasedRule = (all: Release[], rule: string, version: string): Releas
 
 const requireNoOrphans = (newest: Release, rules: ReadonlyMap<string, ReleasedRule>, what: string) => {
   for (const [name, recorded] of listReleasedClusters(newest)) {
-    const [orphan] = findUnansweredEntries(name, recorded, rules);
+    const [orphan] = findOrphanedEntries(name, recorded, rules);
     if (orphan)
       throw new Complaint(
         `${what} ${orphan.why}, and cluster ${name} calls ${orphan.entry}; postern rollback --all deletes that entry first, and postern disarm makes the rule allow everything`,
@@ -131,7 +131,7 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
   if (target.id === newest.id) delete release.like;
   const served = new Map(Object.entries(target.rules));
   const early = listReleasedClusters(newest).flatMap(([name, recorded]) =>
-    findUnansweredEntries(name, recorded, served).length > 0 ? [name] : [],
+    findOrphanedEntries(name, recorded, served).length > 0 ? [name] : [],
   );
   const unchosen = early.find((name) => !targets.clusters.includes(name));
   if (unchosen !== undefined)

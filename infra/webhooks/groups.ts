@@ -87,8 +87,8 @@ export const listSharedEntryConflicts = ({ members }: RuleGroup, cluster: Cluste
     ["namespaceSelector", on, ({ entry }) => entry.namespaceSelector],
     ["objectSelector", on, ({ entry }) => entry.objectSelector],
     ["exempt.namespaceLabels", on, ({ entry }) => entry.exempt.namespaceLabels ?? {}],
-    // A group's function can't know which namespaces are exempt only because an entry fails closed, so all members
-    // must exempt the same ones.
+    // An entry that fails closed exempts some namespaces by default. The function that a group's rules share isn't
+    // configured with these, so members that fail closed must exempt the same ones.
     [
       "exempt.namespaces where it fails closed",
       harden ? on.filter(failsClosed) : [],

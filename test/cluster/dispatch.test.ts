@@ -18,7 +18,7 @@ import {
   deleteConfigurations,
   extendWebhookTimeouts,
   serveTestRules,
-  type TestRuleHost,
+  type TestRuleServerOptions,
   type TestWebhookOptions,
   waitUntil,
 } from "../../infra/parity/rule-server.ts";
@@ -91,7 +91,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   });
 
   /** Serves rules at the gateway, and registers them with the first cluster. */
-  const startServing = async (rules: CatalogueRule[], yaml: string, host: Partial<TestRuleHost> = {}) => {
+  const startServing = async (rules: CatalogueRule[], yaml: string, host: Partial<TestRuleServerOptions> = {}) => {
     const postern = await serveTestRules(rules, yaml, { certificate, ...host });
     opened.push(postern);
     const applied = (caller?: TestWebhookOptions, cluster = one) =>

@@ -13,18 +13,21 @@ import type { Manifest } from "../manifests/manifests.ts";
 import type { ObjectEvaluationEnvironment } from "./evaluation.ts";
 import type { CallableRules } from "./rules.ts";
 
-/** Returns a cluster's webhooks: its rules' and the foreign ones in manifests, which are called only at `hosts`. */
-export const createWebhookCaller = (
+/** Returns a cluster's webhooks: its rules' and the foreign ones in manifests, which are called only at `callableHosts`. */
+export const createWebhookEnvironment = (
   rules: CallableRules,
-  foreign: readonly Manifest[],
+  foreignConfigurations: readonly Manifest[],
   cluster: string,
-  hosts: readonly string[],
+  callableHosts: readonly string[],
 ): Pick<ObjectEvaluationEnvironment, "hooks" | "call" | "cel" | "getHookName" | "findSuggestion"> => {
-  const hooks = extendTimeouts(parseHooks([...rules.configurations, ...foreign.map(({ object }) => object)]), rules);
+  const hooks = extendTimeouts(
+    parseHooks([...rules.configurations, ...foreignConfigurations.map(({ object }) => object)]),
+    rules,
+  );
   checkHooks(hooks, rules, cluster);
   return {
     hooks,
-    call: (hook, review) => rules.call(hook, review) ?? callForeignWebhook(hook, review, hosts),
+    call: (hook, review) => rules.call(hook, review) ?? callForeignWebhook(hook, review, callableHosts),
     cel: {
       compile: (expression) => {
         const evaluate = celEvaluator.compile(expression);

@@ -14,7 +14,7 @@ import {
   isUnevaluatedByCheck,
   type UnevaluatedPolicyMatcher,
 } from "../evaluation/unevaluated.ts";
-import { createWebhookCaller } from "../evaluation/webhooks.ts";
+import { createWebhookEnvironment } from "../evaluation/webhooks.ts";
 import { readManifests } from "../manifests/input.ts";
 import { findPolicyReportVersion, type PolicyReportVersion } from "../reports/policyreport.ts";
 import type { InputReadFailure } from "../reports/report.ts";
@@ -77,7 +77,7 @@ export const openClusterCheck = async (
     await openAuditCapabilities(name, connection, hosts),
   );
   for (const sentence of rules.notes) note(sentence);
-  const webhooks = createWebhookCaller(rules, foreign, name, hosts);
+  const webhooks = createWebhookEnvironment(rules, foreign, name, hosts);
   const hooks = [...webhooks.hooks.mutating, ...webhooks.hooks.validating];
   const kinds = await readKinds(found, hooks, read);
   const namespaces = openNamespaceCache(read, describeAnswer);

@@ -55,7 +55,7 @@ export interface RuleCaseResults extends ServerCaseResults {
 export interface CaseDifference {
   name: string;
   from: "case" | "upstream";
-  /** A diff of two answers: lines of the expected one (case or plugin) begin with `-`, of the real one with `+`. */
+  /** A diff: `-` lines are what the case states or the plugin answers, `+` lines are what the rule answers. */
   diff: string;
 }
 
