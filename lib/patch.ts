@@ -184,8 +184,8 @@ const addValueDifference = (changes: Patch, old: unknown, now: unknown, path: st
 };
 
 /**
- * Adds the patch operations that turn one list into the other. Equal elements at the beginning and the end are skipped, so
- * an insertion in front is one operation. Finding them is fast, because untouched elements are the same objects.
+ * Adds the patch operations that turn one list into the other. Equal elements at the beginning and the end are skipped,
+ * so an insertion in front is one operation. Finding them is fast: untouched elements are the same objects.
  */
 const addListDifference = (
   changes: Patch,

@@ -23,8 +23,8 @@ const buildDetails = ({ group, resource }: AdmissionRequest["resource"], name: s
 };
 
 /**
- * Returns a status 403 with the message `pods "a" is forbidden: <text>`, as the API server's plugins refuse. A rule that
- * returns a plain text refuses with that text alone. An empty `name` leaves out the quoted name.
+ * Returns a status 403 with the message `pods "a" is forbidden: <text>`, as the API server's plugins refuse. A rule
+ * that returns a plain text refuses with that text alone. An empty `name` leaves out the quoted name.
  */
 export const forbidden = (request: AdmissionRequest, text: string, name = getObjectName(request)): Status => {
   return {

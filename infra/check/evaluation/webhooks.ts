@@ -13,7 +13,7 @@ import type { Manifest } from "../manifests/manifests.ts";
 import type { ObjectEvaluationEnvironment } from "./evaluation.ts";
 import type { CallableRules } from "./rules.ts";
 
-/** Returns a cluster's webhooks: its rules' and the foreign ones in manifests, which are called only at `callableHosts`. */
+/** Returns a cluster's webhooks: its rules' and the foreign ones in manifests, called only at `callableHosts`. */
 export const createWebhookEnvironment = (
   rules: CallableRules,
   foreignConfigurations: readonly Manifest[],
