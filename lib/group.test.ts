@@ -46,7 +46,10 @@ const failing: Rule = rule({
 
 type MemberChanges = Record<string, Partial<GroupMemberConfig>>;
 
-/** Creates the endpoint of a group. `changes` says in what the members' configs in cluster "one" differ from the default. */
+/**
+ * Creates the endpoint of a group. `changes` says in what the members' configs in cluster "one" differ from the
+ * default.
+ */
 const createGroup = (members: Record<string, Rule>, changes: MemberChanges = {}) => {
   const reports: AnsweredReviewFacts[] = [];
   const mode: EnforcementMode = "enforce";

@@ -2,7 +2,9 @@ import { isUtf8 } from "node:buffer";
 import { Failure } from "./failure.ts";
 import { isObject } from "./json.ts";
 
-/** An HTTP request from the API server, read from a Lambda event; `answer` builds the response in that event's format. */
+/**
+ * An HTTP request from the API server, read from a Lambda event; `answer` builds the response in that event's format.
+ */
 export interface ApiServerHttpRequest {
   method: string;
   path: string;

@@ -86,8 +86,8 @@ export interface UpstreamPlugin<Settings> {
   /** True if kube-apiserver has the plugin on by default, without `--enable-admission-plugins`. */
   defaultOn?: true;
   /**
-   * What the rule is still good for if the plugin is on, in a sentence that its README has as well. By default, the rule
-   * is for clusters that turned the plugin off.
+   * What the rule is still good for if the plugin is on, in a sentence that its README has as well. By default, the
+   * rule is for clusters that turned the plugin off.
    */
   worthwhile?: string;
   /** The settings under which the rule does what the plugin does, if its defaults do something else. */

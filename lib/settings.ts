@@ -1,7 +1,7 @@
 import { isMap } from "./json.ts";
 
-// The defaults of a rule define the shape of its settings: a member that they lack is unknown, a value of another type is
-// wrong. An empty map or list takes any members.
+// The defaults of a rule define the shape of its settings: a member that they lack is unknown, a value of another type
+// is wrong. An empty map or list takes any members.
 
 /** A wrong member of settings: its path, and a sentence that continues the path. */
 export interface SettingsMistake {

@@ -88,7 +88,9 @@ const sendReview = async (listed: CatalogueRule, entry: Case, request: Admission
   return { statusCode, answer: JSON.parse(body), recordings };
 };
 
-/** A recording that is evaluated again gives its own outcome and, unless it is marked as redacted, the original answer. */
+/**
+ * A recording that is evaluated again gives its own outcome and, unless it is marked as redacted, the original answer.
+ */
 const assertRecording = async (
   listed: CatalogueRule,
   entry: Case,

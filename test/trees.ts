@@ -5,7 +5,8 @@ import type { Progress } from "../infra/cli/progress.ts";
 import type { StagePackage } from "../infra/rollout/package.ts";
 import type { DeploymentJob } from "../infra/rollout/preparation.ts";
 
-// Deploys a catalogue and a postern.yaml of a checkout to the stage `test`, in this process or in one that a test kills.
+// Deploys a catalogue and a postern.yaml of a checkout to the stage `test`, in this process or in one that a test
+// kills.
 
 /** The input of a deployment, which another process gets as JSON. */
 export interface TreeDeployment {
@@ -35,7 +36,10 @@ export const openStageAs = async (folder: string, caller: string) => {
   return stage;
 };
 
-/** Builds the job of a deployment by the checkout's own modules, with one of its catalogues and the text of a postern.yaml. */
+/**
+ * Builds the job of a deployment by the checkout's own modules, with one of its catalogues and the text of a
+ * postern.yaml.
+ */
 export const loadJob = async (
   folder: string,
   tree: string,

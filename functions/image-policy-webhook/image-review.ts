@@ -44,7 +44,9 @@ export const parseImageReviewAnswer = (answer: HttpsResponse): ImageReviewOutcom
   };
 };
 
-/** Turns a Failure with code 503 (the service can't be reached) into an outcome with a fault; throws any other error. */
+/**
+ * Turns a Failure with code 503 (the service can't be reached) into an outcome with a fault; throws any other error.
+ */
 export const toUnreachableServiceOutcome = (error: unknown): ImageReviewOutcome => {
   if (error instanceof Failure && error.code === 503) return failOutcome(error.message);
   throw error;

@@ -18,8 +18,8 @@ export interface CheckMeasurement {
   /** The peak memory (maximum resident set size) of the `postern check` process, in bytes. */
   memory: number;
   /**
-   * The check's CPU time, divided by that of its rules plus that of reading the files with the `yaml` package. The bar is
-   * for this ratio.
+   * The check's CPU time, divided by that of its rules plus that of reading the files with the `yaml` package. The bar
+   * is for this ratio.
    */
   overParser: RatioSummary;
   /** The check's CPU time, divided by that of its rules plus that of its own way to read the files. */

@@ -4,7 +4,9 @@ import { buildTestRule } from "../parity/rule-server.ts";
 
 /** Mutators that the API server calls for the pods of one namespace, each by a webhook or all as a group. */
 export interface BenchMutatorSet {
-  /** The name of the namespace whose pods the chain is called for, and of the group that `together` makes of its rules. */
+  /**
+   * The name of the namespace whose pods the chain is called for, and of the group that `together` makes of its rules.
+   */
   name: string;
   together: boolean;
   mutators: CatalogueRule[];

@@ -244,8 +244,8 @@ const cueBeside: Plugin = {
 };
 
 /**
- * The fields of a rule that only webhook entries, postern.yaml or checks read. Bundles leave them out, with the code that
- * only they use.
+ * The fields of a rule that only webhook entries, postern.yaml or checks read. Bundles leave them out, with the code
+ * that only they use.
  */
 const entryFields = new Set([
   ...[
@@ -274,7 +274,9 @@ const entryFields = new Set([
   ],
 ]);
 
-/** Reduces `export default rule({ … })` to the members that a review needs: the functions, the settings and the needs. */
+/**
+ * Reduces `export default rule({ … })` to the members that a review needs: the functions, the settings and the needs.
+ */
 const createDecisionOnlyPlugin = (files: string[]): Plugin => ({
   name: "decision-only",
   setup({ onLoad }) {

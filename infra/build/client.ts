@@ -14,7 +14,9 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 
 const entries = { index: "lib/client/client.ts", policies: "lib/client/policy-functions.ts" };
 
-/** Builds the client package (plain JavaScript, types and CUE), unless its sources are the same as at the last build. */
+/**
+ * Builds the client package (plain JavaScript, types and CUE), unless its sources are the same as at the last build.
+ */
 export const buildClientPackage = async (folder = clientFolder): Promise<void> => {
   const { version } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
   const rules = (await findFiles("functions/*/rule.ts")).map((file) => ({ file, name: file.split(sep)[1] ?? "" }));

@@ -29,7 +29,8 @@ interface CheckCase {
   error?: string;
 }
 
-// These cases test what check assumes about a cluster and what it reports as unknown. test/local/check.test.ts tests the command.
+// These cases test what check assumes about a cluster and what it reports as unknown. test/local/check.test.ts tests
+// the command.
 const text = await readFile(new URL("check.test.yaml", import.meta.url), "utf8");
 const cases: CheckCase[] = parse(text, { maxAliasCount: -1 });
 const catalogue = await readCatalogue();

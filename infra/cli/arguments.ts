@@ -30,8 +30,8 @@ export interface ParsedArguments {
  * Splits the arguments of a verb into options and words. Throws what parseArgs throws.
  *
  * An option that takes several values may be repeated, and takes the words that follow it: those that its `isValue`
- * accepts. Without `isValue`, as with paths, it takes all of them where words of the verb stand before it or behind `--`,
- * and else none, so that `check --state DIR PATH` still checks PATH. If the verb takes no words, all are values.
+ * accepts. Without `isValue`, as with paths, it takes all of them where words of the verb stand before it or behind
+ * `--`, and else none, so that `check --state DIR PATH` still checks PATH. If the verb takes no words, all are values.
  */
 export const parseArguments = (args: string[], { options, usage, wordless = [] }: CommandGrammar): ParsedArguments => {
   const all: Record<string, ParseArgsOptionDescriptor> = { ...options, help: { type: "boolean", short: "h" } };

@@ -55,7 +55,9 @@ const formatBar = (done: number, total: number): string => {
 
 export const formatCount = (count: number, what: string) => `${count} ${what}${count === 1 ? "" : "s"}`;
 
-/** Runs at most `atOnce` actions at a time; results are in order. If one fails, throws after those under way have ended. */
+/**
+ * Runs at most `atOnce` actions at a time; results are in order. If one fails, throws after those under way have ended.
+ */
 export const runInParallel = async <T, R>(
   atOnce: number,
   items: readonly T[],

@@ -1,5 +1,5 @@
-// Shapes of values in input files. A misfit names the path and what was expected there; the caller adds the file and the
-// line.
+// Shapes of values in input files. A misfit names the path and what was expected there; the caller adds the file and
+// the line.
 import { isMap } from "#lib/json.ts";
 
 export interface InputShape {

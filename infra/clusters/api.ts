@@ -184,8 +184,8 @@ const createSender = (cluster: string, { server, ca, cert, key, token: readToken
 };
 
 /**
- * Reports whether to send a request once more. If a kept connection was closed, the request never arrived, so that even a
- * write is safe to repeat.
+ * Reports whether to send a request once more. If a kept connection was closed, the request never arrived, so that even
+ * a write is safe to repeat.
  */
 const mayRetry = (answer: HttpsAnswer | UnansweredError, isRead: boolean): boolean => {
   if ("status" in answer) return isRead && [429, 500, 502, 503, 504].includes(answer.status);

@@ -13,7 +13,8 @@ import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
 import { buildFunctionRbacObjects } from "../webhooks/rbac.ts";
 import { createInspectedCluster, inspectClusterForSettings } from "./inspection.ts";
 
-// The rule of these tests has entries and rights that depend on objects: in files that postern.yaml names, or in the cluster.
+// The rule of these tests has entries and rights that depend on objects: in files that postern.yaml names, or in the
+// cluster.
 
 const folder = await createTestFolder();
 

@@ -20,7 +20,8 @@ export interface PortComparisonConfig {
   scenarios?: readonly ScenarioName[];
   /**
    * Set if all other plugins are off. The API server calls webhooks after most plugins. A plugin that refuses or
-   * changes the same objects would come after the compared plugin and before the port, and only their order would differ.
+   * changes the same objects would come after the compared plugin and before the port, and only their order would
+   * differ.
    */
   alone?: true;
   /** Admission plugins that stay on although all others but the compared one are off. */

@@ -29,7 +29,10 @@ export const requireEmptyFolder = async (folder: string): Promise<void> => {
 const longest = 2 * 1024 * 1024;
 const batchSize = 16;
 
-/** Fetches the recordings below a prefix, from `since` on, in bounded memory. Returns how many objects are not recordings. */
+/**
+ * Fetches the recordings below a prefix, from `since` on, in bounded memory. Returns how many objects are not
+ * recordings.
+ */
 export const fetchRecordings = async (
   bucket: Pick<StageBucket, "list" | "read">,
   prefix: string,

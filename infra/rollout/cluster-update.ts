@@ -86,7 +86,9 @@ export const updateCluster = async (
   });
 };
 
-/** Counts each rule's probes (Postern's own test reviews), to leave them out of the reviews that hardening waits for. */
+/**
+ * Counts each rule's probes (Postern's own test reviews), to leave them out of the reviews that hardening waits for.
+ */
 const countProbes = (before: ReleasedCluster | undefined, entries: WebhookEntry[]): Record<string, number> => {
   const probes: Record<string, number> = { ...before?.probed };
   // Each webhook entry is probed before it is applied. Its rule is probed again afterwards, and when its alias moves:

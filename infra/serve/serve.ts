@@ -42,7 +42,10 @@ export const servingOptions = {
 
 export type FindRuleConfig = (cluster: string, rule: string) => RuleConfig | undefined;
 
-/** Serves the rules of postern.yaml until Ctrl-C. `wrapEndpoint` may wrap the host and the evaluation, to record reviews. */
+/**
+ * Serves the rules of postern.yaml until Ctrl-C. `wrapEndpoint` may wrap the host and the evaluation, to record
+ * reviews.
+ */
 export const serveRules = async (
   options: ParsedOptions,
   wrapEndpoint = (host: EndpointHost, _: FindRuleConfig): Listening => ({ host }),

@@ -42,7 +42,9 @@ export interface ChainResult {
 export const filterMatching = (entries: readonly RuleAsWebhookEntry[], phase: Phase, request: AdmissionRequest) =>
   entries.filter(({ match }) => match[phase]?.some((row) => matchesRequest(row, request)));
 
-/** Evaluates a request in the API server's order: mutating rules one after another, then validating rules in parallel. */
+/**
+ * Evaluates a request in the API server's order: mutating rules one after another, then validating rules in parallel.
+ */
 export const evaluateChain = async (request: AdmissionRequest, context: RuleChainContext): Promise<ChainResult> => {
   const mutated = await mutate(request, context);
   if (mutated.refusal) return mutated;

@@ -1,8 +1,8 @@
-// The client package applies policies and rules to a program's writes to Kubernetes before they are sent. README.md is for
-// its users. interception.ts handles a request (target.ts parses its URL, request-body.ts its body); write.ts and
-// patch-requests.ts find the object that would be stored; chain.ts evaluates the rules in order; responses.ts builds the
-// response; program-capabilities.ts reads the cluster with the program's own credentials. Nothing else in lib imports
-// this folder.
+// The client package applies policies and rules to a program's writes to Kubernetes before they are sent. README.md is
+// for its users. interception.ts handles a request (target.ts parses its URL, request-body.ts its body); write.ts and
+// patch-requests.ts find the object that would be stored; chain.ts evaluates the rules in order; responses.ts builds
+// the response; program-capabilities.ts reads the cluster with the program's own credentials. Nothing else in lib
+// imports this folder.
 import { isObject } from "../json.ts";
 import type { Capabilities } from "../needs.ts";
 import type { UserInfo } from "../review.ts";
@@ -27,7 +27,10 @@ export interface Guard {
   policies?: Policies;
   references?: References;
   rules?: Record<string, GuardRule>;
-  /** The API server's URL, with any path before /api and /apis. Without it, every URL with an API path is an API server's. */
+  /**
+   * The API server's URL, with any path before /api and /apis. Without it, every URL with an API path is an API
+   * server's.
+   */
   server?: string | URL;
   /** The user in the requests that rules see; by default a user without name or groups. */
   user?: UserInfo;

@@ -52,7 +52,10 @@ const readHeaders = (request: ClientNodeRequestContext): Headers => {
   return headers;
 };
 
-/** Returns a function that sends other requests in place of `request`. They inherit its other members, such as the agent. */
+/**
+ * Returns a function that sends other requests in place of `request`. They inherit its other members, such as the
+ * agent.
+ */
 const createSender =
   (library: HttpLibrary, request: ClientNodeRequestContext): SendWithProgramOptions =>
   async (method, url, headers, body, signal) => {

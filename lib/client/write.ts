@@ -38,7 +38,10 @@ export const sendWrite = (write: InterceptedWrite, object?: unknown, headers = w
   return send(method, String(url), own, JSON.stringify(object));
 };
 
-/** Returns the current object. If it can't be read and failurePolicy is Ignore, sends the write and returns the response. */
+/**
+ * Returns the current object. If it can't be read and failurePolicy is Ignore, sends the write and returns the
+ * response.
+ */
 export const readCurrentOrSend = async (write: InterceptedWrite): Promise<KubernetesObject | undefined | Response> => {
   const { target, url, headers, send, context } = write;
   const address = new URL(url);
@@ -66,7 +69,9 @@ export const parseJsonMap = (text: string): KubernetesObject | undefined => {
   return isMap(value) ? value : undefined;
 };
 
-/** Evaluates the rules. `newObject` is the object that would be stored, undefined on DELETE; `old` is the current one. */
+/**
+ * Evaluates the rules. `newObject` is the object that would be stored, undefined on DELETE; `old` is the current one.
+ */
 export const evaluateWrite = async (
   { target, user, context }: InterceptedWrite,
   newObject: KubernetesObject | undefined,

@@ -9,8 +9,8 @@ import type { KinitirasPolicy } from "./types.ts";
 
 /**
  * Returns why a policy is refused: all its faults or, if it has none, the first script that doesn't compile. Without
- * `cue`, scripts never run, so a policy that has one is refused. A `renderedCue` that equals our own rendering is known to
- * compile.
+ * `cue`, scripts never run, so a policy that has one is refused. A `renderedCue` that equals our own rendering is known
+ * to compile.
  */
 export const findPolicyRefusal = async (
   policy: unknown,

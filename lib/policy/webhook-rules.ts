@@ -73,7 +73,9 @@ const mergeWebhookRules = (rows: readonly RequestMatch[], possible: readonly Ope
     .sort((left, right) => (JSON.stringify(left) < JSON.stringify(right) ? -1 : 1));
 };
 
-/** Returns a function that builds the webhook rules of settings; `possible` are the operations at which policies apply. */
+/**
+ * Returns a function that builds the webhook rules of settings; `possible` are the operations at which policies apply.
+ */
 export const createPolicyMatch =
   (...possible: Operation[]) =>
   ({ policies, intercept }: PolicySettings): RequestMatch[] =>

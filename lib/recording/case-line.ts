@@ -48,8 +48,8 @@ const createRecording = async (
 ): Promise<Recording> => {
   const { rule, phase, request, context, decision } = evaluation;
   const { variant, now, mode } = context;
-  // Some rules copy their arguments in ways that views don't support; they are traced without views, so nothing counts as
-  // read. Errors of `traceEvaluation` may quote free text and are dropped. Errors below quote only redacted text.
+  // Some rules copy their arguments in ways that views don't support; they are traced without views, so nothing counts
+  // as read. Errors of `traceEvaluation` may quote free text and are dropped. Errors below quote only redacted text.
   const traced = await repeatEvaluationToTrackReads(evaluation, createReadTracker(), parts)
     .catch(() => repeatEvaluationToTrackReads(evaluation, noReads, parts))
     .catch(() => ({

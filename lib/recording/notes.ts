@@ -11,7 +11,10 @@ import type {
 import { type NamedKubernetesObject, type RecordedAnswers, type RecordedRead, toPlural } from "../recorded-answers.ts";
 import type { KubernetesObject, Status } from "../review.ts";
 
-/** Capabilities that note their answers. A rule that refuses may be evaluated twice; the second evaluation's notes count. */
+/**
+ * Capabilities that note their answers. A rule that refuses may be evaluated twice; the second evaluation's notes
+ * count.
+ */
 export interface NotingCapabilities {
   capabilities: Capabilities;
   noted(): RecordedAnswers;

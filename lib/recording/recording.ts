@@ -87,7 +87,9 @@ export interface RecordingOrigin {
   redacted?: true;
 }
 
-/** Converts a request to the form of a case. Each member is in one place only, so that `restoreRequest` can restore it. */
+/**
+ * Converts a request to the form of a case. Each member is in one place only, so that `restoreRequest` can restore it.
+ */
 export const convertRequestToCase = (
   request: AdmissionRequest,
   phase: Phase,

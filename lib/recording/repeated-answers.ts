@@ -91,7 +91,9 @@ export const createAnswerRepeater = (needs: RecordedAnswers): AnswerRepeater => 
 /** The verb and arguments of a question, without arguments that only say how to send it: these may not be JSON. */
 type Question = readonly [verb: string, ...args: unknown[]];
 
-/** Returns capabilities that ask through `answer`; `restoreValue` replaces the value that a ledger's change starts from. */
+/**
+ * Returns capabilities that ask through `answer`; `restoreValue` replaces the value that a ledger's change starts from.
+ */
 const interceptAnswers = (
   capabilities: Capabilities,
   answer: (question: Question, ask: () => Promise<unknown>) => Promise<unknown>,

@@ -22,9 +22,9 @@ import { codePath, createLambda, type Lambda } from "./lambda.ts";
 import { launchMoto, openStorage, type Storage } from "./moto.ts";
 import { openS3, type S3 } from "./s3.ts";
 
-// An AWS account on this machine, for every client that reads AWS_ENDPOINT_URL. Lambda, CloudFormation and the metrics of
-// CloudWatch are stand-ins, as strict as AWS's documentation; moto answers for the rest. Tests can record all calls, break
-// them and refuse them.
+// An AWS account on this machine, for every client that reads AWS_ENDPOINT_URL. Lambda, CloudFormation and the metrics
+// of CloudWatch are stand-ins, as strict as AWS's documentation; moto answers for the rest. Tests can record all calls,
+// break them and refuse them.
 
 export interface Caller {
   region: string;

@@ -88,7 +88,10 @@ const matchSignature = ({ headers, query }: AwsRequest) =>
 
 export const readCaller = (asked: AwsRequest): string | undefined => matchSignature(asked)?.[1];
 
-/** An HTTP server on loopback for services. Calls without a signature go to services without a name, and aren't recorded. */
+/**
+ * An HTTP server on loopback for services. Calls without a signature go to services without a name, and aren't
+ * recorded.
+ */
 export const startServer = async (
   find: (scope: string | undefined, asked: AwsRequest) => AwsService,
   ear: CallRecorder,

@@ -24,8 +24,8 @@ import {
   type Template,
 } from "./template.ts";
 
-// A stand-in of CloudFormation: it creates stacks from templates, directly or by change sets, with CloudFormation's events,
-// rollbacks and errors. An operation runs in the background; callers ask for its state.
+// A stand-in of CloudFormation: it creates stacks from templates, directly or by change sets, with CloudFormation's
+// events, rollbacks and errors. An operation runs in the background; callers ask for its state.
 
 interface CreatedResource extends StackResource {
   id: string;

@@ -122,7 +122,10 @@ export const openCloudWatch = (): CloudWatch => {
   };
 };
 
-/** Reports whether a line of JSON matches a filter pattern of comparisons of texts (`=`, `!=`, with `*`), `&&`, `||` and brackets. */
+/**
+ * Reports whether a line of JSON matches a filter pattern of comparisons of texts (`=`, `!=`, with `*`), `&&`, `||` and
+ * brackets.
+ */
 export const matchesPattern = (pattern: string, event: unknown): boolean => {
   const tokens = pattern.match(/[{}()]|&&|\|\||!?=|\$[\w.]+|"[^"]*"|\S/g) ?? [];
   const take = () => tokens.shift() ?? "";

@@ -17,8 +17,8 @@ import { type Account, openAccount } from "./account.ts";
 import type { RecordedCall } from "./aws-service.ts";
 import { findAllowingStatement, listIamCalls, readAccess, region } from "./rights.ts";
 
-// A deployment that is killed, or falls asleep, after any of the changes it makes to AWS or to a cluster, and is run again:
-// in a process of its own, by the rights of the role that deploys, with clocks that are wrong.
+// A deployment that is killed, or falls asleep, after any of the changes it makes to AWS or to a cluster, and is run
+// again: in a process of its own, by the rights of the role that deploys, with clocks that are wrong.
 const buildRule = (stamp: string) => `
 import { rule } from "#lib/rule.ts";
 export default rule({

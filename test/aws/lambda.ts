@@ -12,8 +12,8 @@ import {
 import type { CloudWatch } from "./cloudwatch.ts";
 import { openProcesses } from "./processes.ts";
 
-// A stand-in of Lambda's API, as strict as its documentation: revisions, hashes, updates that take time, aliases that point
-// only at published versions. Published code really runs, under Lambda's own runtime client.
+// A stand-in of Lambda's API, as strict as its documentation: revisions, hashes, updates that take time, aliases that
+// point only at published versions. Published code really runs, under Lambda's own runtime client.
 
 export type { Fault } from "./aws-service.ts";
 

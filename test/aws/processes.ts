@@ -5,7 +5,8 @@ import { getInflatedContents, readOwnZip } from "../../infra/build/zip.ts";
 import { type Outcome, type Running, start } from "../runtime/runtime-api.ts";
 import { runtimeClient } from "./tools.ts";
 
-// The processes in which versions of functions run. Each version has a few; those unused for the longest time end first.
+// The processes in which versions of functions run. Each version has a few; those unused for the longest time end
+// first.
 
 /** The program of an environment; one version is always the same object. */
 export interface Program {

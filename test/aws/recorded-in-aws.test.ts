@@ -99,8 +99,8 @@ const eventOf = (path: string, review: object) => ({
 });
 
 /**
- * Returns a function's answers, one event after the other, and the lines that it logs. The function's timers run that many
- * times slower, so that a bucket on a slow machine isn't late.
+ * Returns a function's answers, one event after the other, and the lines that it logs. The function's timers run that
+ * many times slower, so that a bucket on a slow machine isn't late.
  */
 const asked = async (name: string, events: object[], env: Record<string, string>, slower = 40) => {
   const code = `

@@ -6,7 +6,8 @@ import type { Gateways } from "./gateways.ts";
 import { type Lambda, parseFunctionName } from "./lambda.ts";
 import type { Storage } from "./moto.ts";
 
-// Resources of CloudFormation by type: functions and what belongs to them run, buckets are in moto, others are only data.
+// Resources of CloudFormation by type: functions and what belongs to them run, buckets are in moto, others are only
+// data.
 
 type Properties = Record<string, unknown>;
 

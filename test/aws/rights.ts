@@ -5,9 +5,9 @@ import { parse, type ScalarTag } from "yaml";
 import type { RecordedCall } from "./aws-service.ts";
 import { nothing, resolve, type Scope } from "./template.ts";
 
-// What the roles of infra/aws/iam/pipeline.yml may do: statements are evaluated by Effect, Action, Resource and, of conditions,
-// StringEquals, of whose keys a call has those that `Call` says; every other kind of condition or statement is refused when
-// the file is read.
+// What the roles of infra/aws/iam/pipeline.yml may do: statements are evaluated by Effect, Action, Resource and, of
+// conditions, StringEquals, of whose keys a call has those that `Call` says; every other kind of condition or statement
+// is refused when the file is read.
 export const file = fileURLToPath(new URL("../../infra/aws/iam/pipeline.yml", import.meta.url));
 export const [region, owner] = ["eu-west-1", "123456789012"];
 
@@ -104,7 +104,10 @@ export const readAccess = async (given: Record<string, string | string[]> = {}) 
   };
 };
 
-/** Compares as IAM does: `*` is anything and `?` one character, within one of an ARN's first five parts, anywhere in the last. */
+/**
+ * Compares as IAM does: `*` is anything and `?` one character, within one of an ARN's first five parts, anywhere in the
+ * last.
+ */
 const matchesArn = (pattern: string, arn: string): boolean => {
   if (pattern === "*") return true;
   const like = (one: string, other: string) =>

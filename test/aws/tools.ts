@@ -7,8 +7,8 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { cacheFolder } from "../../infra/parity/control-plane/go-programs.ts";
 
-// The tools that stand in for AWS: moto and cfn-lint (Python), and Lambda's own runtime client (Node). Each is used only
-// in the version that requirements.txt or package-lock.json pins. `npm run aws` installs them.
+// The tools that stand in for AWS: moto and cfn-lint (Python), and Lambda's own runtime client (Node). Each is used
+// only in the version that requirements.txt or package-lock.json pins. `npm run aws` installs them.
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 

@@ -26,8 +26,8 @@ import { createRandom } from "./dispatcher/random.ts";
 import { createSet, type ScriptedSet } from "./dispatcher/sets.ts";
 import { createWrite, listFixtureCalls, listObjectCalls } from "./dispatcher/writes.ts";
 
-// Random webhook configurations and writes are sent to a real API server. Its calls and responses are compared with those
-// of our admission chain. The default seed is fixed, because its 400 writes cover every case; POSTERN_PAIRS and
+// Random webhook configurations and writes are sent to a real API server. Its calls and responses are compared with
+// those of our admission chain. The default seed is fixed, because its 400 writes cover every case; POSTERN_PAIRS and
 // POSTERN_SEED choose others.
 const { POSTERN_PAIRS, POSTERN_SEED } = process.env;
 const pairs = Number(POSTERN_PAIRS ?? 400);

@@ -26,7 +26,9 @@ describe("an audit of a cluster in trouble", () => {
 
   type Responder = (url: URL, response: ServerResponse, request: IncomingMessage) => object | undefined;
 
-  /** Runs a function while an API server serves these kinds; each kind has a function that returns or sends its list. */
+  /**
+   * Runs a function while an API server serves these kinds; each kind has a function that returns or sends its list.
+   */
   const runWithServer = async (
     kinds: Record<string, Responder>,
     act: (requests: string[]) => Promise<void>,

@@ -2,9 +2,9 @@
 //
 //	go run . > ../../infra/apiserver/defaults/types.json
 //
-// For each struct its members, and for each of them what it is: `text`, `flag`, `number`, `quantity`, `either` a number or
-// a text, `bytes`, `time`, `microtime`, `any` or a struct; `*` before it knows empty from absent, `[` is a list of them, `{` a map to
-// them, and what starts with `?` is left out when it is empty.
+// For each struct its members, and for each of them what it is: `text`, `flag`, `number`, `quantity`, `either` a number
+// or a text, `bytes`, `time`, `microtime`, `any` or a struct; `*` before it knows empty from absent, `[` is a list of
+// them, `{` a map to them, and what starts with `?` is left out when it is empty.
 package main
 
 import (

@@ -67,8 +67,8 @@ export const createKindIndex = (byName: KindsByName): KindIndex => {
 };
 
 /**
- * Returns the kinds of `buildKindIndex` and guesses those of other objects: with the plural that Kubernetes would form, and
- * namespaced if one of the objects has a namespace.
+ * Returns the kinds of `buildKindIndex` and guesses those of other objects: with the plural that Kubernetes would form,
+ * and namespaced if one of the objects has a namespace.
  */
 export const inferKinds = (objects: readonly KubernetesObject[]): KindsByName => {
   const known = new Map(collectKinds(objects));

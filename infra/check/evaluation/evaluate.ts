@@ -108,7 +108,9 @@ const evaluateManifest = async (
   return evaluation;
 };
 
-/** Reports whether an entry, a policy or a quota may be about an object of an unknown kind, by its group and version. */
+/**
+ * Reports whether an entry, a policy or a quota may be about an object of an unknown kind, by its group and version.
+ */
 const mayConcern = ({ object }: Manifest, { hooks, unevaluated, asking }: ObjectEvaluationEnvironment): boolean => {
   const { group, version } = splitApiVersion(String(object.apiVersion));
   const { namespace } = Object(object.metadata);

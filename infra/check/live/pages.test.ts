@@ -16,7 +16,9 @@ const answer = (status: number, body: object): HttpsAnswer => ({
 const buildObject = (name: string) => ({ metadata: { name, namespace: name.slice(0, 1) } });
 const toKey = (name: string) => `${name.slice(0, 1)}/${name}`;
 
-/** Returns a reader of a list as an API server pages it, by the key of the last object, with a trouble for each page. */
+/**
+ * Returns a reader of a list as an API server pages it, by the key of the last object, with a trouble for each page.
+ */
 const servePages = (names: Iterable<string>, troubles: readonly Trouble[]) => {
   const remaining = new Set(names);
   const requests: URL[] = [];

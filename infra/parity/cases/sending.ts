@@ -99,7 +99,9 @@ export const getFirstMessageLine = ({ message, text }: Record<string, unknown> =
     .trim()
     .split("\n")[0] ?? "";
 
-/** Prepares a case's object, sends the case's request, and deletes the object. Only the webhooks of `setup` are called. */
+/**
+ * Prepares a case's object, sends the case's request, and deletes the object. Only the webhooks of `setup` are called.
+ */
 export const sendCase = async (
   server: ObservedServer,
   question: CaseToSend,

@@ -13,7 +13,10 @@ export interface TestClusterOptions {
   /** Admission plugins to turn on (`disable`: off), by their compiled-in names. */
   enable?: string[];
   disable?: string[];
-  /** Plugins that are off while `fill` creates objects. Then the API server restarts with them on, even those in `disable`. */
+  /**
+   * Plugins that are off while `fill` creates objects. Then the API server restarts with them on, even those in
+   * `disable`.
+   */
   late?: { enable: string[]; fill(as: TestCluster["as"]): Promise<unknown> };
   /** Further flags of kube-apiserver. */
   flags?: string[];

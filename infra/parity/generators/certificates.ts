@@ -19,7 +19,8 @@ import {
   type SequenceRequest,
 } from "./steps.ts";
 
-// Generates requests for certificates, approvals, signatures and attestations, by several users and for several signers.
+// Generates requests for certificates, approvals, signatures and attestations, by several users and for several
+// signers.
 
 /** The names of signers; the user jane has rights for two of them (surroundings.yaml). */
 const signers = ["example.com/known", "example.com/other", "example.org/any", "example.org/more"];

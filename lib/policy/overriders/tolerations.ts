@@ -20,7 +20,9 @@ export const changeTolerations = (podSpec: JsonMap, { operation, tolerations }: 
 const listTolerations = (podSpec: JsonMap): unknown[] =>
   requireList(getOwn(podSpec, "tolerations"), "tolerations") ?? [];
 
-/** Replaces the tolerations with the same key and value, or adds one. Those equal to another of `newTolerations` stay. */
+/**
+ * Replaces the tolerations with the same key and value, or adds one. Those equal to another of `newTolerations` stay.
+ */
 const replaceToleration = (podSpec: JsonMap, toleration: JsonMap, newTolerations: JsonMap[]): boolean => {
   const present = listTolerations(podSpec);
   const isReplaced = (there: unknown) =>
