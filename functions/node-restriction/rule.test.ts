@@ -2,7 +2,10 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AdmissionRequest, Operation } from "postern/review";
 import { evaluateMatchCondition, openRule } from "postern/test";
+import { readRows } from "../../test/rows.ts";
 import { isKubelet, skipOrdinaryHeartbeatConditions } from "./webhook-entries.ts";
+
+const rows = readRows<Record<string, string[]>>(import.meta.filename);
 
 const { decide, entries } = await openRule(import.meta.dirname);
 
@@ -123,34 +126,7 @@ describe("the webhook entries of node-restriction", () => {
       ),
     );
   };
-  const writes: Record<string, string[]> = {
-    heartbeats: ["CREATE leases", "UPDATE leases", "DELETE leases", "UPDATE nodes/status", "UPDATE pods/status"],
-    pods: [
-      "CREATE pods",
-      "UPDATE pods",
-      "CREATE pods/binding",
-      "UPDATE pods/ephemeralcontainers",
-      "UPDATE pods/resize",
-      "UPDATE pods/yet-to-come",
-      "CREATE nodes",
-      "UPDATE nodes",
-      "DELETE nodes",
-    ],
-    others: [
-      "DELETE pods",
-      "CREATE pods/eviction",
-      "CREATE serviceaccounts/token",
-      "UPDATE persistentvolumeclaims/status",
-      "CREATE csinodes",
-      "UPDATE csinodes",
-      "DELETE csinodes",
-      "CREATE resourceslices",
-      "DELETE resourceslices",
-      "CREATE certificatesigningrequests",
-      "CREATE podcertificaterequests",
-    ],
-  };
-  for (const [entry, requests] of Object.entries(writes))
+  for (const [entry, requests] of Object.entries(rows))
     for (const write of requests)
       it(`call only ${entry} for ${write} by a kubelet`, () => {
         const [operation = "", path = ""] = write.split(" ");

@@ -16,41 +16,16 @@ import {
   roundUpToThousandths,
 } from "./quantity.ts";
 
-const rows = readRows<{ valid: string[]; comparisons: { left: string; sign: "<" | "=" | ">"; right: string }[] }>(
-  import.meta.filename,
-);
+const rows = readRows<{
+  valid: string[];
+  invalid: string[];
+  comparisons: { left: string; sign: "<" | "=" | ">"; right: string }[];
+}>(import.meta.filename);
 
 describe("a quantity", () => {
   for (const text of rows.valid) it(`can be ${text}`, () => assert.ok(isQuantity(text)));
 
-  for (const text of [
-    "",
-    ".",
-    "-",
-    "+",
-    "m",
-    "1 ",
-    " 1",
-    "1K",
-    "1ki",
-    "1mi",
-    "1Zi",
-    "1i",
-    "1e",
-    "1E+",
-    "1e1.5",
-    "1ee5",
-    "1..5",
-    "1,5",
-    "0x1",
-    "1m1",
-    "--1",
-    "one",
-    "1\n",
-    "1e9999999999",
-    "١",
-    "1".repeat(1001),
-  ])
+  for (const text of [...rows.invalid, "1".repeat(1001)])
     it(`can't be ${JSON.stringify(text.slice(0, 20))}`, () => assert.ok(!isQuantity(text)));
 
   for (const { left, sign, right } of rows.comparisons)
