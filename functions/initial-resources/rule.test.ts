@@ -153,7 +153,7 @@ describe("initial-resources", () => {
     for (const image of ['a"} or vector(1) #', "a|.*", "a\\", "A", ".*", "", `${"a/".repeat(5000)}b`])
       assert.equal((await createPod({ containers: [{ name: "c", image }] })).requests, undefined, image);
   });
-  it("sets what it can if one query fails", async () => {
+  it("sets the other values if one query fails", async () => {
     answer = ({ resource }) => (resource === "cpu" ? 503 : buildResult(30, 7));
     const { requests, audit } = await createPod();
     assert.deepEqual(requests, { memory: "7" });

@@ -131,7 +131,7 @@ describe("the webhook entries of node-restriction", () => {
       it(`call only ${entry} for ${write} by a kubelet`, () => {
         const [operation = "", path = ""] = write.split(" ");
         const [resource = "", subResource = ""] = path.split("/");
-        // Nothing about another node is usual.
+        // A write that concerns another node is never usual.
         const request = buildRequest(operation as Operation, {
           name: "n2",
           object: { metadata: { name: "n2" } },

@@ -12,7 +12,7 @@ const buildPolicy = (text: string): KubernetesObject => ({
 });
 const update = (phase: Phase, object: KubernetesObject, oldObject: KubernetesObject) => {
   const request = { operation: "UPDATE", object, oldObject } as unknown as AdmissionRequest;
-  // No answer is recorded: a rule that asks fails.
+  // No answers are recorded, so the rule fails if it sends a question.
   return decide(phase, request);
 };
 

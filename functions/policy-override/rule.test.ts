@@ -18,7 +18,7 @@ const buildPolicy = (name: string, ...overriders: object[]): KinitirasPolicy =>
     },
   }) as unknown as KinitirasPolicy;
 const addLabel = (path: string) => ({ template: { type: "labels", operation: "add", path, value: { string: "x" } } });
-/** A policy that refers to a Secret, or to what is given instead. */
+/** Returns a policy that refers to a Secret, unless `reference` has other fields. */
 const buildReferencePolicy = (reference: object = {}) => {
   const k8s = { apiVersion: "v1", kind: "Secret", name: "s", namespace: "team", ...reference };
   const template = { type: "labels", operation: "add", path: "a", valueRef: { from: "k8s", path: "data.x", k8s } };

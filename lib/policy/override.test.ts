@@ -125,7 +125,7 @@ describe("override policies", () => {
     assert.deepEqual(object.metadata?.annotations, { seen: "2" });
   });
 
-  it("resolves no reference if a constant is given or a key is removed", async () => {
+  it("resolves no reference if there is a constant or a key is removed", async () => {
     const valueRef = { from: "owner" as const, path: "/metadata/name" };
     const object = {
       ...pod,

@@ -50,11 +50,11 @@ suite("validate policies", () => {
     );
   });
 
-  test("admit what none of them refuses", async () => {
+  test("admit a request that none of them refuses", async () => {
     assert.deepEqual(await validate([buildPolicy("a", miss)]), { denied: undefined, matched: [["a", false]] });
   });
 
-  test("refuse in allow mode what doesn't meet the condition", async () => {
+  test("refuse a request that doesn't meet the condition in allow mode", async () => {
     const { denied } = await validate([
       buildPolicy("a", buildRule({ affectMode: "allow" }), buildRule({ affectMode: "allow", cond: "NotExist" })),
     ]);

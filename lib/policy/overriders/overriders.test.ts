@@ -11,7 +11,7 @@ import { applyOriginOverriders } from "./origins.ts";
 import { applyPolicyPatch } from "./plaintext.ts";
 import { applyTemplate } from "./templates.ts";
 
-/** One of the three; its content can be any JSON. */
+/** Overriders of one kind: a template, a list or a patch. Their content can be any JSON. */
 interface Given {
   template?: unknown;
   origin?: unknown;

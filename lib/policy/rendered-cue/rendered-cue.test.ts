@@ -281,7 +281,7 @@ const template: fc.Arbitrary<OverrideTemplate> = fc
     }),
   )
   .chain((sample) => operation.map((chosen) => toJson({ ...sample, operation: chosen }) as OverrideTemplate))
-  // Others don't pass the checks.
+  // Policies with other affinities don't pass the checks.
   .filter(
     ({ operation, affinity }) =>
       !affinity || operation === "remove" || countTermsPerAffinityList(affinity).some(Boolean),
