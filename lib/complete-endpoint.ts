@@ -22,7 +22,7 @@ export const createEndpointForAnyRule = (
 ) => createEndpoint(rule, config, evaluate, host, parts);
 
 /** Creates an endpoint for any group of rules, with the parts that only some rules need. */
-export const createCompleteGroupEndpoint = (
+export const createEndpointForAnyGroup = (
   members: Record<string, Rule>,
   config: GroupConfig,
   host?: EndpointHost,

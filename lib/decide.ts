@@ -54,7 +54,7 @@ export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNee
     const decide = rule[phase];
     if (decide === undefined || mode === "off") return nothing;
 
-    // The cast is safe: `checkReview` checked that the object is present, and `match` gives it the rule's kind.
+    // The cast is safe: `requireValidReview` checked that the object is present, and `match` gives it the rule's kind.
     const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
     const { value, changes: listChanges } =
       phase === "mutate" && draft ? draft(object) : { value: object, changes: () => [] };

@@ -17,10 +17,10 @@ import type { createCapabilitiesFromRecord } from "./recorded-answers.ts";
 import {
   type AdmissionReview,
   buildReviewResponse,
-  checkReview,
   decodeReview,
   encodeReview,
   type ReviewOutcome,
+  requireValidReview,
 } from "./review.ts";
 import type { Phase, Rule } from "./rule.ts";
 import type { findVariantSettings, SettingsVariants } from "./settings.ts";
@@ -175,7 +175,7 @@ const takeDirect = (
 ): undefined => {
   const { phase, variant, cluster, settings, needs, now } = event;
   if (!isPhase(phase)) throw new Failure(400, "phase must be mutate or validate");
-  turn.review = checkReview(event.review);
+  turn.review = requireValidReview(event.review);
   turn.phase = phase;
   turn.variant = variant as string | undefined;
   turn.settings = settings;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "./capabilities.ts";
-import { createCompleteGroupEndpoint } from "./complete-endpoint.ts";
+import { createEndpointForAnyGroup } from "./complete-endpoint.ts";
 import type { EnforcementMode } from "./decide.ts";
 import type { GroupConfig, GroupMemberConfig } from "./group.ts";
 import { type AnsweredReviewFacts, formatLogLine } from "./log-line.ts";
@@ -62,7 +62,7 @@ const createGroup = (members: Record<string, Rule>, changes: MemberChanges = {})
     clusters: { one: { keyVersions: [1], mode, settings: buildConfigs((name) => changes[name]) } },
     alone: buildConfigs((name) => ({ settings: members[name]?.settings ?? {} })),
   };
-  const handler = createCompleteGroupEndpoint(members, config, {
+  const handler = createEndpointForAnyGroup(members, config, {
     publicKeys: "",
     openCapabilities: createUnconnectedCapabilities,
     writeLogLine: (report) => void reports.push(report),

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { createTestSigner } from "../infra/parity/test-key.ts";
 import { createUnconnectedCapabilities } from "./capabilities.ts";
 import { createEndpointForAnyRule } from "./complete-endpoint.ts";
-import { type AnsweredReviewFacts, describeVerdict, formatLogLine } from "./log-line.ts";
+import { type AnsweredReviewFacts, formatLogLine, getVerdictForLog } from "./log-line.ts";
 import { rule } from "./rule.ts";
 
 const report: AnsweredReviewFacts = {
@@ -89,7 +89,7 @@ describe("a log line", () => {
   ];
   for (const [change, verdict] of verdicts)
     it(`has the verdict ${verdict} for ${JSON.stringify(change)}`, () =>
-      assert.equal(describeVerdict({ ...report, ...change }), verdict));
+      assert.equal(getVerdictForLog({ ...report, ...change }), verdict));
 
   it("has the cluster and the reviewed object", () => {
     const request = {

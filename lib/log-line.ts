@@ -24,7 +24,7 @@ export interface AnsweredReviewFacts {
 }
 
 /** Returns the verdict in the log: in modes warn and audit, `would be denied` instead of `denied`, for instance. */
-export const describeVerdict = ({ code, mode, refused, operations }: AnsweredReviewFacts): string => {
+export const getVerdictForLog = ({ code, mode, refused, operations }: AnsweredReviewFacts): string => {
   if (code !== 200) return "failed";
   const verdict = refused ? "denied" : operations > 0 ? "changed" : "allowed";
   return verdict === "allowed" || mode === "enforce" ? verdict : `would be ${verdict}`;
@@ -60,7 +60,7 @@ export const formatLogLine = (report: AnsweredReviewFacts, stage: string, time: 
     Denials: report.refused && !report.members ? 1 : 0,
     Errors: report.code === 200 ? 0 : 1,
     Latency: report.milliseconds,
-    verdict: describeVerdict(report),
+    verdict: getVerdictForLog(report),
     code: report.code,
     variant: report.variant,
     operations: report.operations,

@@ -273,10 +273,10 @@ export const https = <Settings>(
 
 /** Calls a service in or outside the cluster, with or without TLS; `places` returns where the secrets are. */
 export const http = <Settings>(
-  places?: (settings: Settings) => SecretPlace[],
+  getSecretPlaces?: (settings: Settings) => SecretPlace[],
 ): Need<(request: HttpsRequest) => Promise<HttpsResponse>> => ({
   verb: "http",
-  ...(places && { secrets: (settings) => places(settings as Settings) }),
+  ...(getSecretPlaces && { secrets: (settings) => getSecretPlaces(settings as Settings) }),
   bind: (capabilities) => (request) => capabilities.http(request),
 });
 

@@ -8,7 +8,7 @@ export interface ReinvocationTracker<Mutator> {
  * Tracks which mutators the API server calls a second time: those that it called before another mutator changed the
  * object. A change in the second round counts for the mutators after it. There is no third round.
  */
-export const openReinvocations = <Mutator>(): ReinvocationTracker<Mutator> => {
+export const createReinvocationTracker = <Mutator>(): ReinvocationTracker<Mutator> => {
   const called = new Set<Mutator>();
   const again = new Set<Mutator>();
   return {
@@ -32,7 +32,7 @@ export const callMutatorsInRounds = async <Mutator>(
   isReinvoked: (mutator: Mutator) => boolean,
   ask: (mutator: Mutator) => Promise<boolean | undefined>,
 ): Promise<void> => {
-  const again = openReinvocations<Mutator>();
+  const again = createReinvocationTracker<Mutator>();
   for (const isSecond of [false, true])
     for (const mutator of mutators) {
       if (isSecond && !again.has(mutator)) continue;

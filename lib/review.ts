@@ -90,9 +90,9 @@ export interface Status {
 const groupVersion = "admission.k8s.io/";
 
 /** Reads a review and checks its envelope; of the object, only that it is present. */
-export const decodeReview = (body: string): AdmissionReview => checkReview(parseBody(body));
+export const decodeReview = (body: string): AdmissionReview => requireValidReview(parseBody(body));
 
-export const checkReview = (value: unknown): AdmissionReview => {
+export const requireValidReview = (value: unknown): AdmissionReview => {
   if (!isMap(value)) throw createReviewFailure("the review", "an object");
   // `checkRequest` checks every field that a rule can reach; the rest of the object stays unknown.
   const { apiVersion, kind, request } = value as { apiVersion: unknown; kind: unknown; request: AdmissionRequest };

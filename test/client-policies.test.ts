@@ -6,7 +6,7 @@ import type { Capabilities, HttpsRequest } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { createRecordedCluster } from "../infra/apiserver/kinds/served.ts";
-import { normalizeObjectForComparison, type PolicyCase, policyCases } from "../infra/bench/example-policies.ts";
+import { benchPolicyCases, normalizeObjectForComparison, type PolicyCase } from "../infra/bench/example-policies.ts";
 import { getCollectionPath } from "../infra/parity/control-plane/client.ts";
 import { createRecorder } from "./client/recorder.ts";
 
@@ -47,7 +47,7 @@ describe("policies in a guard", () => {
   // CUE may take longer to start than the time limit of a script.
   before(() => evaluateCue("1"));
 
-  for (const policyCase of policyCases) {
+  for (const policyCase of benchPolicyCases) {
     const { id, operation, expect, object } = policyCase;
     if (operation === "CONNECT" || expect.policy === "rejected" || excludedCases.has(id)) continue;
     it(`give the measured result: ${id}`, async () => {

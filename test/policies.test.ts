@@ -11,7 +11,7 @@ import { createRecordedCapabilities, toPlural } from "#lib/recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { normalizeObjectForComparison, type PolicyCase, policyCases } from "../infra/bench/example-policies.ts";
+import { benchPolicyCases, normalizeObjectForComparison, type PolicyCase } from "../infra/bench/example-policies.ts";
 import { applyOutcomePatch } from "../infra/catalogue/case-differences.ts";
 import { catalogueFolder, readRule } from "../infra/catalogue/registry.ts";
 
@@ -88,7 +88,7 @@ const admitPolicy = async (
 };
 
 describe("a policy gives the measured or the documented result", () => {
-  for (const policyCase of policyCases)
+  for (const policyCase of benchPolicyCases)
     it(policyCase.id, async () => {
       const capabilities = createCapabilities(policyCase);
       const { expect, operation } = policyCase;

@@ -8,7 +8,7 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { RuleEvaluationContext } from "#lib/decide.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
 import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
-import { checkReview, type KubernetesObject } from "#lib/review.ts";
+import { type KubernetesObject, requireValidReview } from "#lib/review.ts";
 import { type Rule, rule } from "#lib/rule.ts";
 import allowedRegistries from "../functions/allowed-registries/rule.ts";
 import limitRanger from "../functions/limit-ranger/rule.ts";
@@ -24,7 +24,7 @@ import { runVerb } from "./verb.ts";
 // Tests suggestions for refused objects. catalogue.test.ts tests that rules admit the edits of their suggestions.
 
 const buildRequest = (object: KubernetesObject, oldObject: KubernetesObject | null = null) =>
-  checkReview({
+  requireValidReview({
     kind: "AdmissionReview",
     apiVersion: "admission.k8s.io/v1",
     request: {

@@ -57,9 +57,9 @@ export const findPodUrlTemplateFault = (template: string): string | undefined =>
 export const buildPodUrl = (
   template: string,
   { metadata = {}, status = {} }: Pod,
-  addresses: string[],
+  allowedNetworks: string[],
 ): string | undefined => {
-  const networks = addresses.map(parseNetwork).filter((network) => network !== undefined);
+  const networks = allowedNetworks.map(parseNetwork).filter((network) => network !== undefined);
   const own = [...(status.podIPs ?? []).map(({ ip }) => ip), status.podIP].find(
     (ip) => ip !== undefined && isAddressInAllowedNetworks(ip, networks),
   );

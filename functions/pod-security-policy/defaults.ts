@@ -2,9 +2,9 @@ import type { Pod, SecurityContext } from "kubernetes-types/core/v1.d.ts";
 import { fillContainerCapabilities } from "./capabilities.ts";
 import {
   type AnyContainer,
+  chooseDefaultGroupId,
+  chooseDefaultSeLinuxOptions,
   chooseDefaultUser,
-  chooseGroup,
-  chooseSeLinux,
   getEffectiveSecurityContext,
 } from "./identity.ts";
 import type { PodSecurityPolicyObject } from "./policy.ts";
@@ -44,12 +44,12 @@ const fillPodFields = (policy: PodSecurityPolicyObject, pod: Pod): Pod => {
   if (!spec) return pod;
   const { supplementalGroups, fsGroup, runtimeClass } = policy.spec;
   const present = spec.securityContext ?? {};
-  const group = chooseGroup(supplementalGroups);
+  const group = chooseDefaultGroupId(supplementalGroups);
   const seccomp = choosePodSeccompProfile(policy, pod);
   const securityContext = applyChanges(present, {
     supplementalGroups: present.supplementalGroups ?? (group === undefined ? undefined : [group]),
-    fsGroup: present.fsGroup ?? chooseGroup(fsGroup),
-    seLinuxOptions: present.seLinuxOptions ?? chooseSeLinux(policy),
+    fsGroup: present.fsGroup ?? chooseDefaultGroupId(fsGroup),
+    seLinuxOptions: present.seLinuxOptions ?? chooseDefaultSeLinuxOptions(policy),
     seccompProfile: seccomp.field,
   });
   return applyChanges(pod, {
@@ -72,8 +72,8 @@ const fillContext = (
   const runs = getEffectiveSecurityContext(pod, container);
   const context = applyChanges(present, {
     ...chooseDefaultUser(policy, runs),
-    runAsGroup: runs.runAsGroup === undefined ? chooseGroup(policy.spec.runAsGroup) : undefined,
-    seLinuxOptions: runs.seLinuxOptions === undefined ? chooseSeLinux(policy) : undefined,
+    runAsGroup: runs.runAsGroup === undefined ? chooseDefaultGroupId(policy.spec.runAsGroup) : undefined,
+    seLinuxOptions: runs.seLinuxOptions === undefined ? chooseDefaultSeLinuxOptions(policy) : undefined,
     appArmorProfile,
     seccompProfile: findAnnotatedSeccompProfile(pod, container),
     capabilities: fillContainerCapabilities(policy, present.capabilities),

@@ -44,7 +44,7 @@ export function* listUserOffences(
   else if (runAsUser === 0) yield describeInvalid(`${path}.runAsUser`, "0", "running with the root UID is forbidden");
 }
 
-export const chooseGroup = ({ rule, ranges }: PodGroupIdRule = { rule: "RunAsAny" }): number | undefined =>
+export const chooseDefaultGroupId = ({ rule, ranges }: PodGroupIdRule = { rule: "RunAsAny" }): number | undefined =>
   rule === "MustRunAs" ? ranges?.[0]?.min : undefined;
 
 export function* listGroupOffences(
@@ -61,7 +61,9 @@ export function* listGroupOffences(
       yield describeInvalid(path, printed, `group ${group} must be in the ranges: ${printRanges(ranges)}`);
 }
 
-export const chooseSeLinux = ({ spec: { seLinux } }: PodSecurityPolicyObject): SELinuxOptions | undefined =>
+export const chooseDefaultSeLinuxOptions = ({
+  spec: { seLinux },
+}: PodSecurityPolicyObject): SELinuxOptions | undefined =>
   seLinux.rule === "MustRunAs" ? seLinux.seLinuxOptions : undefined;
 
 export function* listSeLinuxOffences(

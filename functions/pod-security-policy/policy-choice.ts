@@ -29,7 +29,7 @@ export const choosePolicy = async (
   { request, settings: { policies, accessReviews }, may }: PodSecurityPolicyContext,
   { mayFill, first }: { mayFill(filledPod: Pod): boolean; first?: string | undefined },
 ): Promise<PodSecurityPolicyChoice> => {
-  const { isListed, mayUse } = createPolicyUseChecks(
+  const { isListed, mayUse } = createPodSecurityPolicyUseChecks(
     request,
     pod.spec?.serviceAccountName,
     accessReviews ? may : undefined,
@@ -82,7 +82,7 @@ interface Grants {
 }
 
 /** Returns checks whether the user or the pod's service account may use a PodSecurityPolicy. */
-export const createPolicyUseChecks = (
+export const createPodSecurityPolicyUseChecks = (
   { userInfo, namespace = "" }: AdmissionRequest,
   serviceAccountName: string | undefined,
   may: ((access: AccessQuestion) => Promise<AccessAnswer>) | undefined,

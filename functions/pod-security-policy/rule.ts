@@ -4,7 +4,7 @@ import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 import { addPolicyDefaults, fillsOnlyNewEphemeralContainers } from "./defaults.ts";
 import { listPodOffences } from "./pod-offences.ts";
-import { choosePolicy, createPolicyUseChecks, type PodSecurityPolicyContext } from "./policy-choice.ts";
+import { choosePolicy, createPodSecurityPolicyUseChecks, type PodSecurityPolicyContext } from "./policy-choice.ts";
 import { findSecurityPolicySettingsFault } from "./settings-check.ts";
 import { fixPodForSecurityPolicy } from "./suggestion.ts";
 
@@ -63,7 +63,7 @@ export default rule({
   async suggest(draft: Pod, { request, settings, may }) {
     // No change is suggested for an existing pod, because most fields of its spec can't be changed.
     if (request.operation !== "CREATE") return;
-    const grants = createPolicyUseChecks(
+    const grants = createPodSecurityPolicyUseChecks(
       request,
       draft.spec?.serviceAccountName,
       settings.accessReviews ? may : undefined,

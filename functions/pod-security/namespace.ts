@@ -5,16 +5,16 @@ import type { Verdict } from "postern/rule";
 import { sortUnique } from "./checks/check-builders.ts";
 import { hasExemptRuntimeClass, toSubject } from "./pods.ts";
 import {
+  arePodSecurityModesPrivileged,
+  formatLevelAndVersion,
   getDefaultPolicy,
   hasLabel,
-  isPrivileged,
   isStricter,
   type NamespaceLabels,
   type NamespacePolicy,
   type PodSecurityLevelAndVersion,
   parseNamespacePolicy,
   podSecurityModes,
-  printLevelVersion,
 } from "./policy.ts";
 import type { PodSecuritySettings } from "./settings.ts";
 import { listOffences } from "./standards.ts";
@@ -58,16 +58,16 @@ const warnIfExempt = (
   const isDefault = podSecurityModes.every((mode) => {
     const [wanted, standard] = [policy[mode], defaults[mode]];
     return (
-      printLevelVersion(wanted) === printLevelVersion(standard) ||
+      formatLevelAndVersion(wanted) === formatLevelAndVersion(standard) ||
       (wanted.level === "privileged" && standard.level === "privileged")
     );
   });
-  if (isDefault || isPrivileged(policy)) return undefined;
+  if (isDefault || arePodSecurityModesPrivileged(policy)) return undefined;
 
   const wantedModes = podSecurityModes.filter(
     (mode) => policy[mode].level !== "privileged" && (hasLabel(labels, mode) || hasLabel(labels, `${mode}-version`)),
   );
-  const described = wantedModes.map((mode) => `${mode}=${printLevelVersion(policy[mode])}`).join(", ");
+  const described = wantedModes.map((mode) => `${mode}=${formatLevelAndVersion(policy[mode])}`).join(", ");
   return {
     warnings: [`namespace "${name}" is exempt from Pod Security, and the policy (${described}) will be ignored`],
   };
@@ -106,7 +106,7 @@ const warnOfExistingPods = async (
         : []),
       ...(violating.size > 0
         ? [
-            `existing pods in namespace "${name}" violate the new PodSecurity enforce level "${printLevelVersion(demand)}"`,
+            `existing pods in namespace "${name}" violate the new PodSecurity enforce level "${formatLevelAndVersion(demand)}"`,
           ]
         : []),
       ...(settings.namesExistingPods ? sortUnique(lines) : []),

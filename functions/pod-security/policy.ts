@@ -71,10 +71,12 @@ export const isStricter = (left: PodSecurityLevel, right: PodSecurityLevel) =>
   podSecurityLevels.indexOf(left) > podSecurityLevels.indexOf(right);
 
 /** Reports whether the level of all these modes is `privileged`, so that no check is needed. */
-export const isPrivileged = (policy: NamespacePolicy, among: readonly PodSecurityMode[] = podSecurityModes) =>
-  among.every((mode) => policy[mode].level === "privileged");
+export const arePodSecurityModesPrivileged = (
+  policy: NamespacePolicy,
+  among: readonly PodSecurityMode[] = podSecurityModes,
+) => among.every((mode) => policy[mode].level === "privileged");
 
-export const printLevelVersion = ({ level, version }: PodSecurityLevelAndVersion) => `${level}:${version}`;
+export const formatLevelAndVersion = ({ level, version }: PodSecurityLevelAndVersion) => `${level}:${version}`;
 
 /**
  * Returns the Pod Security policy for namespaces without labels, from the settings. An empty setting counts as

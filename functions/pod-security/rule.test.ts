@@ -7,8 +7,8 @@ import type { AdmissionRequest } from "postern/review";
 import { getVariants, type RuleVariant, selectPhase } from "postern/rule";
 import { createRecordedCapabilities, mergeSettings, openRule } from "postern/test";
 import {
+  arePodSecurityModesPrivileged,
   getDefaultPolicy,
-  isPrivileged,
   type NamespaceLabels,
   type PodSecurityLabel,
   parseNamespacePolicy,
@@ -91,7 +91,7 @@ describe("the webhook entries of pod-security", () => {
             assert.deepEqual(others, []);
             if (entry === undefined) {
               const isExempt = settings.exemptions.namespaces.includes(name);
-              assert.ok(isExempt || isPrivileged(namespacePolicy, checkedModes[resource]));
+              assert.ok(isExempt || arePodSecurityModesPrivileged(namespacePolicy, checkedModes[resource]));
               continue;
             }
             assert.ok(!settings.exemptions.namespaces.includes(name));
@@ -102,10 +102,10 @@ describe("the webhook entries of pod-security", () => {
               continue;
             }
             const { policy } = parseNamespacePolicy(named, defaults);
-            assert.equal(entry.guards, resource === "pods" && !isPrivileged(policy, ["enforce"]));
+            assert.equal(entry.guards, resource === "pods" && !arePodSecurityModesPrivileged(policy, ["enforce"]));
             for (const mode of checkedModes[resource])
               assert.deepEqual(policy[mode], namespacePolicy[mode], entry.name);
-            assert.ok(!isPrivileged(policy, checkedModes[resource]), "the entry is necessary");
+            assert.ok(!arePodSecurityModesPrivileged(policy, checkedModes[resource]), "the entry is necessary");
           }
         }),
         { numRuns: 100 },

@@ -14,13 +14,13 @@ import {
   toSubject,
 } from "./pods.ts";
 import {
+  arePodSecurityModesPrivileged,
+  formatLevelAndVersion,
   getDefaultPolicy,
-  isPrivileged,
   type NamespacePolicy,
   type PodSecurityMode,
   parseNamespacePolicy,
   podSecurityModes,
-  printLevelVersion,
 } from "./policy.ts";
 import { getNamespaceLabelsOfEntry } from "./selections.ts";
 import { defaultPodSecuritySettings, findSettingsFault, type PodSecuritySettings } from "./settings.ts";
@@ -99,19 +99,20 @@ const evaluatePod = (
   request: AdmissionRequest,
 ): Verdict => {
   const isPod = request.resource.resource === "pods";
-  if (faults.length === 0 && isPrivileged(policy, isPod ? podSecurityModes : ["audit", "warn"])) return undefined;
+  if (faults.length === 0 && arePodSecurityModesPrivileged(policy, isPod ? podSecurityModes : ["audit", "warn"]))
+    return undefined;
 
   const describeViolation = (mode: PodSecurityMode): string | undefined => {
     const offences = listOffences(subject, policy[mode]);
     if (offences.length === 0) return undefined;
     const described = offences.map(({ reason, detail }) => (detail === "" ? reason : `${reason} (${detail})`));
-    return `PodSecurity "${printLevelVersion(policy[mode])}": ${described.join(", ")}`;
+    return `PodSecurity "${formatLevelAndVersion(policy[mode])}": ${described.join(", ")}`;
   };
   const [refused, noted] = [isPod ? describeViolation("enforce") : undefined, describeViolation("audit")];
   const unread = faults.map((fault) => `${fault.field}: ${formatFieldError(fault)}`);
   const audit = {
     ...(unread.length > 0 && { error: `Failed to parse policy: ${joinErrors(unread)}` }),
-    ...(isPod && { "enforce-policy": printLevelVersion(policy.enforce) }),
+    ...(isPod && { "enforce-policy": formatLevelAndVersion(policy.enforce) }),
     ...(noted && { "audit-violations": `would violate ${noted}` }),
   };
   if (refused) return { refuse: forbidden(request, `violates ${refused}`, request.name ?? ""), audit };

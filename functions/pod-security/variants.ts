@@ -1,7 +1,7 @@
 import type { NamedConditions, RequestMatch, RuleVariant } from "postern/rule";
 import {
+  arePodSecurityModesPrivileged,
   getDefaultPolicy,
-  isPrivileged,
   type NamespacePolicy,
   type PodSecurityMode,
   parseNamespacePolicy,
@@ -104,9 +104,9 @@ const selectEntries = (kind: EntryKind, defaults: NamespacePolicy): EntrySelecti
   const getPolicy = (states: PodSecurityLabelStates) =>
     parseNamespacePolicy(toPodSecurityLabels(states), defaults).policy;
   return divideNamespacesByLabels((states) => JSON.stringify(checkedModes[kind].map((mode) => getPolicy(states)[mode])))
-    .filter(({ states }) => !isPrivileged(getPolicy(states), checkedModes[kind]))
+    .filter(({ states }) => !arePodSecurityModesPrivileged(getPolicy(states), checkedModes[kind]))
     .map(({ states, expressions }) => {
-      const refuses = !isPrivileged(getPolicy(states), ["enforce"]);
+      const refuses = !arePodSecurityModesPrivileged(getPolicy(states), ["enforce"]);
       return { name: getNamespaceSelectionName(states), expressions: [...expressions, ...unversioned], refuses };
     });
 };

@@ -15,7 +15,7 @@ import { isErrorNamed } from "./errors.ts";
 // last step.
 
 /** The parts of a Lambda version that Postern sets; the stack sets the rest. A published version never changes. */
-export interface VersionContent {
+export interface LambdaVersionContent {
   /** The SHA-256 of the zip with the function's code, in base64. */
   codeSha256: string;
   environment: Record<string, string>;
@@ -24,7 +24,7 @@ export interface VersionContent {
 }
 
 /** The Lambda configuration that one update of a function sends. Environment variables not in it are removed. */
-type Settings = Pick<VersionContent, "environment"> & Partial<VersionContent>;
+type Settings = Pick<LambdaVersionContent, "environment"> & Partial<LambdaVersionContent>;
 
 /** Changes the code and the configuration of one Lambda function, and publishes its versions. */
 export interface FunctionUpdater {

@@ -16,7 +16,7 @@ interface Client {
 type Send = (request: unknown) => Promise<unknown>;
 
 /** Makes an AWS client check the stage's lock (`guard`) before each request or retry that changes something. */
-export const guardClient = <T extends Client>(client: T, guard: StageLockGuard): T => {
+export const guardAwsClient = <T extends Client>(client: T, guard: StageLockGuard): T => {
   const guardRequests =
     (next: Send, { commandName = "" }: { commandName?: string }): Send =>
     async (request) => {

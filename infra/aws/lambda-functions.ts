@@ -7,7 +7,7 @@ import {
 } from "@aws-sdk/client-lambda";
 import { Complaint } from "../cli/complaint.ts";
 import { isErrorNamed } from "./errors.ts";
-import { createFunctionUpdater, downloadCode, type VersionContent } from "./function-updates.ts";
+import { createFunctionUpdater, downloadCode, type LambdaVersionContent } from "./function-updates.ts";
 
 /** The alias that clusters call: its version, and the versions on trial that get a share of the reviews. */
 export interface LiveAlias {
@@ -18,13 +18,13 @@ export interface LiveAlias {
   revision: string | undefined;
 }
 
-export interface PublishedVersion extends VersionContent {
+export interface PublishedVersion extends LambdaVersionContent {
   version: string;
   description: string;
   modified: Date;
 }
 
-export interface WantedLambdaVersion extends VersionContent {
+export interface WantedLambdaVersion extends LambdaVersionContent {
   zip: Uint8Array;
   description: string;
 }
@@ -69,7 +69,7 @@ const alias = "live";
 export const openStageFunctions = (
   stage: string,
   client = new Lambda({ maxAttempts: 5 }),
-  patience = 60,
+  maxWaitSeconds = 60,
 ): StageFunctions => {
   const prefix = `postern-${stage}-`;
   const nameOf = (rule: string) => `${prefix}${rule}`;
@@ -79,7 +79,7 @@ export const openStageFunctions = (
     const found = await client.getFunction({ FunctionName: nameOf(rule), Qualifier: version });
     return { configuration: found.Configuration ?? {}, location: found.Code?.Location ?? "" };
   };
-  const openRuleUpdates = (rule: string) => createFunctionUpdater(client, rule, nameOf(rule), patience);
+  const openRuleUpdates = (rule: string) => createFunctionUpdater(client, rule, nameOf(rule), maxWaitSeconds);
   const complainIfMissing = (rule: string) => (error: unknown) => {
     if (!isErrorNamed(error, "ResourceNotFoundException")) throw error;
     throw buildMissingComplaint(rule);
@@ -189,13 +189,13 @@ export const openStageFunctions = (
   };
 };
 
-export const hasSameContent = (left: VersionContent, right: VersionContent): boolean =>
+export const hasSameContent = (left: LambdaVersionContent, right: LambdaVersionContent): boolean =>
   left.codeSha256 === right.codeSha256 &&
   left.memorySize === right.memorySize &&
   left.timeout === right.timeout &&
   isDeepStrictEqual({ ...left.environment }, { ...right.environment });
 
-const toContent = ({ CodeSha256, Environment, MemorySize, Timeout }: FunctionConfiguration): VersionContent => ({
+const toContent = ({ CodeSha256, Environment, MemorySize, Timeout }: FunctionConfiguration): LambdaVersionContent => ({
   codeSha256: CodeSha256 ?? "",
   environment: Environment?.Variables ?? {},
   memorySize: MemorySize ?? 0,

@@ -5,7 +5,7 @@ import type { AwsKeys } from "#lib/cluster/signature.ts";
 import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { openBucket, openS3, type StageBucket } from "./bucket.ts";
-import { guardClient, type StageLockGuard } from "./guard.ts";
+import { guardAwsClient, type StageLockGuard } from "./guard.ts";
 import { openStageFunctions, type StageFunctions } from "./lambda-functions.ts";
 import { openMetrics, type StageMetricsReader } from "./metrics.ts";
 import { openParameters, type StageParameterStore } from "./parameters.ts";
@@ -27,10 +27,10 @@ export interface AwsStage {
 
 export const openStage = (name: string): AwsStage => {
   const guard: StageLockGuard = { check: async () => {} };
-  const lambda = guardClient(new Lambda({ maxAttempts: 5 }), guard);
-  const s3 = guardClient(openS3(), guard);
-  const ssm = guardClient(new SSM({ maxAttempts: 5 }), guard);
-  const stack = openStack(name, guardClient(new CloudFormation({ maxAttempts: 5 }), guard), guard);
+  const lambda = guardAwsClient(new Lambda({ maxAttempts: 5 }), guard);
+  const s3 = guardAwsClient(openS3(), guard);
+  const ssm = guardAwsClient(new SSM({ maxAttempts: 5 }), guard);
+  const stack = openStack(name, guardAwsClient(new CloudFormation({ maxAttempts: 5 }), guard), guard);
   return {
     name,
     functions: openStageFunctions(name, lambda),

@@ -3,8 +3,18 @@ import { join } from "node:path";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { stringify } from "yaml";
 import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
-import { type CreateMeasurements, measurePodCreateRoutes, openPodCreator, type PodCreateRoute } from "./creates.ts";
-import { type BenchMutatorSet, benchMutatorSets, countMutatorMarks, skipMutatorsLabel } from "./mutators.ts";
+import {
+  type CreateMeasurements,
+  measurePodCreateRoutes,
+  openBenchPodCreator,
+  type PodCreateRoute,
+} from "./creates.ts";
+import {
+  type BenchMutatorSet,
+  benchMutatorSets,
+  countBenchMutatorAnnotations,
+  skipBenchMutatorsLabel,
+} from "./mutators.ts";
 import { startBenchPostern } from "./processes.ts";
 
 /**
@@ -20,7 +30,7 @@ export const measureMutatorChains = async (
   const config = join(folder, "chains.yaml");
   await writeFile(config, stringify({ rules: buildRules(benchMutatorSets), groups: buildGroups(benchMutatorSets) }));
   const { manifests } = running.use(await startBenchPostern(folder, config));
-  const creates = running.use(await openPodCreator(binaries));
+  const creates = running.use(await openBenchPodCreator(binaries));
 
   const none: PodCreateRoute = { what: "no webhook", namespace: "none" };
   await creates.open(none.namespace, [], (pod) => countMarks(pod) === 0);
@@ -41,7 +51,7 @@ export const measureMutatorChains = async (
   };
 };
 
-const countMarks = ({ metadata }: Pod) => countMutatorMarks(metadata?.annotations);
+const countMarks = ({ metadata }: Pod) => countBenchMutatorAnnotations(metadata?.annotations);
 
 const buildRoutes = ({ name, mutators: { length: mutators }, together }: BenchMutatorSet): PodCreateRoute[] => {
   const many = mutators === 1 ? "1 mutator" : `${mutators} mutators`;
@@ -49,7 +59,7 @@ const buildRoutes = ({ name, mutators: { length: mutators }, together }: BenchMu
   if (together) return [{ what: `${many} in a group`, ...called }];
   return [
     { what: `${many}, each called`, ...called },
-    { what: `${many}, skipped by matchConditions`, ...called, labels: { [skipMutatorsLabel]: "yes" } },
+    { what: `${many}, skipped by matchConditions`, ...called, labels: { [skipBenchMutatorsLabel]: "yes" } },
   ];
 };
 

@@ -4,7 +4,7 @@ import { parseAllDocuments } from "yaml";
 import { evaluateRule } from "#lib/evaluation.ts";
 import type { Phase } from "#lib/rule.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
-import { openCheck } from "../check/check.ts";
+import { prepareManifestCheck } from "../check/check.ts";
 import { readInput } from "../check/manifests/input.ts";
 import { chooseCluster } from "../config/config.ts";
 import { readConfig } from "../project/project.ts";
@@ -45,7 +45,7 @@ const readAll = () => {
 const measureRules = async (): Promise<number> => {
   const catalogue = await readCatalogue();
   const [name, cluster] = chooseCluster(await readConfig(config, catalogue), undefined);
-  const { evaluations } = await openCheck({
+  const { evaluations } = await prepareManifestCheck({
     catalogue,
     cluster: [name, cluster],
     harden: false,

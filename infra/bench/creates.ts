@@ -51,7 +51,7 @@ export interface CreateMeasurements {
 }
 
 /** Boots an API server to create pods in. */
-export const openPodCreator = async (binaries: ControlPlaneBinaries) => {
+export const openBenchPodCreator = async (binaries: ControlPlaneBinaries) => {
   // The upstream plugin is off, because the measured webhooks add the same tolerations.
   const { admin, stop } = await bootCluster(binaries, { disable: ["DefaultTolerationSeconds"] });
   const place = (namespace: string) => `/api/v1/namespaces/${namespace}/pods`;
@@ -80,7 +80,7 @@ export const openPodCreator = async (binaries: ControlPlaneBinaries) => {
   };
 };
 
-export type PodCreator = Awaited<ReturnType<typeof openPodCreator>>;
+export type BenchPodCreator = Awaited<ReturnType<typeof openBenchPodCreator>>;
 
 const toPod = ({ code, body }: ClusterResponse): Pod => {
   if (code >= 300) throw new Error(`the API server refuses a pod to measure with: ${body.message}`);
@@ -115,7 +115,7 @@ const pod = (() => {
  * Creates a pod by every route in every round, so that noise affects all routes alike. The first route has no webhook:
  * the time that another route adds is the difference to it in the same round.
  */
-export const measurePodCreateRoutes = async (creates: PodCreator, routes: PodCreateRoute[], rounds: number) => {
+export const measurePodCreateRoutes = async (creates: BenchPodCreator, routes: PodCreateRoute[], rounds: number) => {
   // The times of the first creates aren't used: the API server needs warming up, as the webhooks do.
   await createInTurn(creates, routes, Math.ceil(rounds / 2));
   const readCpu = () => Promise.all(routes.map(({ server }) => server?.cpu() ?? Number.NaN));
@@ -156,7 +156,11 @@ export const measurePodCreateRoutes = async (creates: PodCreator, routes: PodCre
 };
 
 /** Returns the milliseconds of each create, by route and round. */
-const createInTurn = async ({ create }: PodCreator, routes: PodCreateRoute[], rounds: number): Promise<number[][]> => {
+const createInTurn = async (
+  { create }: BenchPodCreator,
+  routes: PodCreateRoute[],
+  rounds: number,
+): Promise<number[][]> => {
   const times: number[][] = routes.map(() => []);
   for (let round = 0; round < rounds; round++)
     for (const index of shuffleIndexes(routes.length)) {

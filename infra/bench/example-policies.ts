@@ -75,10 +75,10 @@ const toPolicyCase = ({ policyFile, onlyRule, ...rest }: ExampleCase): PolicyCas
 const examples: ExampleCase[] = JSON.parse(readText("examples.json")).cases;
 
 /** The cases for the example policies that kinitiras ships. */
-export const exampleCases: readonly PolicyCase[] = examples.map(toPolicyCase);
+export const kinitirasExampleCases: readonly PolicyCase[] = examples.map(toPolicyCase);
 
 /** Every measured case. */
-export const policyCases: readonly PolicyCase[] = [...kinitirasCaseTables.cases, ...exampleCases];
+export const benchPolicyCases: readonly PolicyCase[] = [...kinitirasCaseTables.cases, ...kinitirasExampleCases];
 
 /** Reports whether a case needs an evaluation of CUE. */
 export const needsCue = ({ policies }: PolicyCase): boolean => JSON.stringify(policies).includes('"cue":');
@@ -101,7 +101,7 @@ export const buildPolicyCaseRequest = ({
 };
 
 /** Returns policy capabilities that answer from a case, with the real CUE. */
-export const createCaseCapabilities = ({
+export const createPolicyCaseCapabilities = ({
   cluster = [],
   http = [],
 }: Pick<PolicyCase, "cluster" | "http"> = {}): PolicyCapabilities => {

@@ -58,7 +58,7 @@ export const measureHandlers = async (signer: UrlSigner, rounds: number): Promis
       const bar = getBar(journal, bytes);
       results.push({
         what: `${rule}/${phase}, ${size}${journal ? ", with its line in the log" : ""}`,
-        ratio: summarizeRatios(await measureHandlerRatios({ ...kind, bytes }, signer, rounds)),
+        ratio: summarizeRatios(await compareHandlerWithMinimalProgram({ ...kind, bytes }, signer, rounds)),
         ...(bar && { bar }),
       });
     }
@@ -69,7 +69,7 @@ export const measureHandlers = async (signer: UrlSigner, rounds: number): Promis
  * Returns the ratios of the handler's time to the floor's, one for each round. The floor parses the body and writes a
  * small answer.
  */
-export const measureHandlerRatios = async (
+export const compareHandlerWithMinimalProgram = async (
   one: HandlerCase,
   { publicKey, signSegment }: UrlSigner,
   rounds: number,

@@ -13,7 +13,7 @@ export interface BenchMutatorSet {
 }
 
 /** A label of pods for which none of the benchmark's mutating rules is called. */
-export const skipMutatorsLabel = "bench.postern.dev/settled";
+export const skipBenchMutatorsLabel = "bench.postern.dev/settled";
 
 const getMark = (index: number) => `bench.postern.dev/mutator-${index}`;
 
@@ -25,7 +25,7 @@ const createMutator = (name: string, mark: string): CatalogueRule =>
       summary: "Adds an annotation to a pod.",
       match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
       matchConditions: {
-        "is-unmarked": `!("${skipMutatorsLabel}" in object.metadata.labels) && !("${mark}" in object.metadata.annotations)`,
+        "is-unmarked": `!("${skipBenchMutatorsLabel}" in object.metadata.labels) && !("${mark}" in object.metadata.annotations)`,
       },
       mutate({ metadata }) {
         if (metadata) metadata.annotations = { ...metadata.annotations, [mark]: "yes" };
@@ -45,5 +45,5 @@ export const benchMutatorSets: BenchMutatorSet[] = [
 ];
 
 /** Returns how many of the bench's mutators have added their own annotation to a pod. */
-export const countMutatorMarks = (annotations: Record<string, string> = {}): number =>
+export const countBenchMutatorAnnotations = (annotations: Record<string, string> = {}): number =>
   benchMutatorSets[2]?.mutators.filter((_, index) => getMark(index) in annotations).length ?? 0;

@@ -7,11 +7,11 @@ import { createTokenClient } from "../parity/control-plane/client.ts";
 import type { CachedGoProgram } from "../parity/control-plane/go-programs.ts";
 import type { WebhookManifests } from "../parity/rule-server.ts";
 import {
+  type BenchPodCreator,
   type CreateMeasurements,
   measurePodCreateRoutes,
-  openPodCreator,
+  openBenchPodCreator,
   type PodCreateRoute,
-  type PodCreator,
 } from "./creates.ts";
 import { startBenchPostern, startGoWebhook, startMinimalWebhook } from "./processes.ts";
 import { buildPodReview } from "./reviews.ts";
@@ -34,7 +34,7 @@ export const compareWebhookCallTimes = async (
   // A second Postern server, for the second route: so each server's CPU time belongs to one measured route.
   const registered = running.use(await startBenchPostern(folder, config));
   const go = goWebhook && running.use(await startGoWebhook(goWebhook.program, folder));
-  const creates = running.use(await openPodCreator(binaries));
+  const creates = running.use(await openBenchPodCreator(binaries));
   const entry = postern.manifests[rule] ?? [];
 
   const none: PodCreateRoute = { what: "no webhook", namespace: "none" };
@@ -92,7 +92,7 @@ const deleteConditions = (manifests: WebhookManifests, url?: string): WebhookMan
   }));
 
 /** Throws if the servers return different pods: their times could not be compared. */
-const requireEqualPods = async (creates: PodCreator, routes: PodCreateRoute[]) => {
+const requireEqualPods = async (creates: BenchPodCreator, routes: PodCreateRoute[]) => {
   const stored = await Promise.all(
     routes.map(async ({ what, namespace }) => ({ what, pod: toComparablePod(await creates.stored(namespace)) })),
   );

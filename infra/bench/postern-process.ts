@@ -3,7 +3,7 @@ import { readCatalogue } from "../catalogue/registry.ts";
 import { chooseCluster } from "../config/config.ts";
 import { openCertificate, readOrCreateUrlSigner } from "../keys/keys.ts";
 import { readConfig } from "../project/project.ts";
-import { listServedRules } from "../project/served.ts";
+import { listServedRulesAndGroups } from "../project/served.ts";
 import { openHttpsGateway } from "../serve/gateway.ts";
 import { createHandler } from "../serve/handlers.ts";
 import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
@@ -20,7 +20,7 @@ const config = await readConfig(file, catalogue);
 const [signer, certificate] = [await readOrCreateUrlSigner(folder), await openCertificate(folder, "127.0.0.1")];
 const host = { publicKeys: signer.publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} };
 const gateway = await openHttpsGateway(certificate, "127.0.0.1", 0);
-const served = listServedRules(config, catalogue);
+const served = listServedRulesAndGroups(config, catalogue);
 gateway.serve(new Map(served.map((listed) => [listed.name, createHandler(config, listed, host)])));
 
 const [clusterName, cluster] = chooseCluster(config, undefined);

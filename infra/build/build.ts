@@ -9,7 +9,7 @@ import { Complaint } from "../cli/complaint.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { listRulesAskingCluster, readClusterConnections } from "../config/connections.ts";
 import { listRecordingPlaces } from "../config/record-section.ts";
-import { buildEndpointConfig, listServedRules } from "../project/served.ts";
+import { buildEndpointConfig, listServedRulesAndGroups } from "../project/served.ts";
 import { findLongestTimeoutSeconds } from "../webhooks/entry.ts";
 import { bundleRule, type RuleBundle } from "./bundle.ts";
 import { readCueRuntimeFiles } from "./cue.ts";
@@ -29,7 +29,7 @@ export const buildFunctions = async (
   file: string,
   publicKeys: string,
 ): Promise<BuildResult> => {
-  const served = listServedRules(config, catalogue);
+  const served = listServedRulesAndGroups(config, catalogue);
   if (served.length === 0) throw new Complaint("no rule is on; postern.yaml says which are");
   const isOn = ({ name }: CatalogueRule) =>
     [...config.clusters.values()].some(({ rules }) => (rules.get(name)?.mode ?? "off") !== "off");
@@ -75,7 +75,7 @@ export const buildDirectInvocationBundles = async (
   outDir: string,
   names: readonly string[],
 ): Promise<RuleBundle[]> => {
-  const served = listServedRules(config, catalogue);
+  const served = listServedRulesAndGroups(config, catalogue);
   const isWanted = ({ name, members }: CatalogueRule) =>
     names.includes(name) || members?.some((member) => names.includes(member.name));
   const others = catalogue.filter((listed) => names.includes(listed.name) && !served.includes(listed));

@@ -6,7 +6,7 @@ import { toLogicalId } from "../catalogue/rule-names.ts";
 import type { RuleBundle } from "./bundle.ts";
 
 /** The settings of a rule's Lambda function in serverless.yml. */
-export interface FunctionSettings {
+export interface LambdaFunctionSettings {
   /** Megabytes. */
   memorySize: number;
   /** The Lambda timeout in seconds: more than the longest timeoutSeconds of the rule's webhook entries. */
@@ -23,7 +23,7 @@ type Template = Record<
   { once: Resources; each: Resources; outputs: Record<string, Json>; eachOutput: Record<string, Json> }
 >;
 
-interface PlannedFunction extends RuleBundle, FunctionSettings {
+interface PlannedFunction extends RuleBundle, LambdaFunctionSettings {
   /** The function's name as osls converts it: the prefix of all logical ids of the rule in CloudFormation. */
   id: string;
 }
@@ -53,7 +53,7 @@ export const computeFunctionSettings = (
   { timeoutSeconds, accepts, scripts }: Pick<RuleBundle, "timeoutSeconds" | "accepts" | "scripts">,
   publicKeys: string,
   stage: string,
-): FunctionSettings => ({
+): LambdaFunctionSettings => ({
   // CUE takes up to half of a function's memory, and Lambda gives more CPU with more memory.
   memorySize: scripts ? 1024 : 256,
   timeout: Math.max(10, timeoutSeconds + 1),

@@ -7,7 +7,7 @@ import { freezeDeep } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { createRecordedCapabilities, toPlural } from "#lib/recorded-answers.ts";
 import { type Case, caseRequestUid, restoreRequest } from "#lib/recording/recording.ts";
-import { type AdmissionRequest, type AdmissionReview, checkReview, type Operation } from "#lib/review.ts";
+import { type AdmissionRequest, type AdmissionReview, type Operation, requireValidReview } from "#lib/review.ts";
 import { type Phase, type Rule, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
@@ -135,7 +135,7 @@ export const restoreReview = (entry: Parameters<typeof restoreRequest>[0]): Admi
   createReview(restoreRequest(entry));
 
 const createReview = (request: AdmissionRequest): AdmissionReview =>
-  checkReview({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request });
+  requireValidReview({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request });
 
 const clusterScoped = new Set(["nodes", "persistentvolumes", "priorityclasses", "volumeattributesclasses"]);
 

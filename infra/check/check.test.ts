@@ -8,7 +8,7 @@ import { createTestFolder } from "../../test/folders.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { chooseCluster } from "../config/config.ts";
 import { parseConfig } from "../project/project.ts";
-import { openCheck } from "./check.ts";
+import { prepareManifestCheck } from "./check.ts";
 
 interface CheckCase {
   name: string;
@@ -46,7 +46,7 @@ const writeManifests = async (name: string, objects?: object[]): Promise<string[
 
 const runCheck = async ({ rules, manifests, state, old, webhooks, ...options }: Omit<CheckCase, "name">) => {
   const config = parseConfig(`rules: { ${rules}${rules.includes(":") ? "" : ":"} }`, catalogue);
-  const check = await openCheck({
+  const check = await prepareManifestCheck({
     catalogue,
     cluster: chooseCluster(config, undefined),
     harden: false,

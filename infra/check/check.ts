@@ -12,7 +12,7 @@ import type { CheckRequestOptions, ObjectEvaluation } from "./evaluation/evaluat
 import { openEmptyObjectStore } from "./evaluation/existing-objects.ts";
 import { describeDuplicateOrLostManifests, describeMissingNamespaces } from "./evaluation/notes.ts";
 import { isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
-import { openClusterRules } from "./evaluation/rules.ts";
+import { createCallableClusterRules } from "./evaluation/rules.ts";
 import { createUnevaluatedPolicyMatcher, isUnevaluatedByCheck } from "./evaluation/unevaluated.ts";
 import { createWebhookEnvironment } from "./evaluation/webhooks.ts";
 import { readInput, readManifests } from "./manifests/input.ts";
@@ -41,14 +41,14 @@ export interface CheckOptions {
 }
 
 /** A check whose manifests were read but not evaluated: iterating over `evaluations` evaluates them. */
-export interface OpenedManifestCheck {
+export interface PreparedManifestCheck {
   faults: ManifestFault[];
   /** Remarks about the whole check, not about one object; the set grows while objects are evaluated. */
   notes: ReadonlySet<string>;
   evaluations: AsyncGenerator<ObjectEvaluation>;
 }
 
-export const openCheck = async (options: CheckOptions): Promise<OpenedManifestCheck> => {
+export const prepareManifestCheck = async (options: CheckOptions): Promise<PreparedManifestCheck> => {
   const { cluster, hosts } = options;
   const { manifests, recorded, old, state, webhooks, faults, notes } = await readFiles(options);
   const note = (sentence: string) => void notes.add(sentence);
@@ -74,7 +74,13 @@ export const openCheck = async (options: CheckOptions): Promise<OpenedManifestCh
       );
     return found;
   };
-  const rules = await openClusterRules(options.catalogue, cluster, options.harden, existing.capabilities, listCreated);
+  const rules = await createCallableClusterRules(
+    options.catalogue,
+    cluster,
+    options.harden,
+    existing.capabilities,
+    listCreated,
+  );
   for (const sentence of rules.notes) note(sentence);
   // Each admission policy or quota among the manifests concerns all of them, also earlier ones: the API server
   // applies it only some time after it was sent.

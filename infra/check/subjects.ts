@@ -9,7 +9,7 @@ import { openProgress } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
-import { openCheck } from "./check.ts";
+import { prepareManifestCheck } from "./check.ts";
 import { type CheckResult, noFindings, type ObjectEvaluation } from "./evaluation/evaluation.ts";
 import { openClusterCheck } from "./live/cluster-check.ts";
 import { formatManifestFault, type ManifestFault } from "./manifests/manifests.ts";
@@ -40,7 +40,7 @@ export const openFileSource = async (request: CheckRequest, signal: AbortSignal)
   const written = cluster[1].connect?.manifests;
   const state = options.texts("state");
   const [namespace = "default"] = options.texts("namespace");
-  const check = await openCheck({
+  const check = await prepareManifestCheck({
     ...readOptions(request),
     paths: words,
     reviews: options.texts("review"),

@@ -9,7 +9,7 @@ import type { ClusterConnectConfig } from "../config/config.ts";
 import { readCertificatesFromPemOrFile, readKubeconfig, resolveConfigPath } from "../config/connections.ts";
 import { type ClusterApi, type ClusterConnection, createClusterApi } from "./api.ts";
 
-export interface ClusterCredentials {
+export interface ClusterCredentialOptions {
   kubeconfig?: string | undefined;
   context?: string | undefined;
   /** The context of the kubeconfig to use if it exists and `context` isn't set. */
@@ -26,7 +26,7 @@ export interface ClusterCredentials {
 export const openClusterApi = async (
   name: string,
   connect: ClusterConnectConfig | undefined,
-  deployer: ClusterCredentials = {},
+  deployer: ClusterCredentialOptions = {},
 ): Promise<ClusterApi> =>
   createClusterApi(name, { ...(await resolveConnection(name, connect, deployer)), guard: deployer.guard });
 
@@ -40,7 +40,7 @@ export const resolveConnection = async (
     identity,
     folder = ".",
     right = "write webhook configurations",
-  }: ClusterCredentials,
+  }: ClusterCredentialOptions,
 ): Promise<ClusterConnection> => {
   if (kubeconfig !== undefined)
     return connectByKubeconfig(resolveConfigPath(kubeconfig, "."), context, `--kubeconfig ${kubeconfig}`, preferred);
@@ -147,7 +147,10 @@ const findEksAddress = (region: string): URL => {
 };
 
 /** Returns the credentials for clusters that the options --kubeconfig and --context choose. */
-export const readClusterCredentials = (options: ParsedOptions, clusters: readonly string[]): ClusterCredentials => {
+export const readClusterCredentials = (
+  options: ParsedOptions,
+  clusters: readonly string[],
+): ClusterCredentialOptions => {
   const [kubeconfig, context] = [options.text("kubeconfig"), options.text("context")];
   if (context !== undefined && clusters.length > 1)
     throw new Complaint(

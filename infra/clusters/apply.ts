@@ -15,7 +15,7 @@ import {
   buildMissingDifferences,
   buildUnwantedDifferences,
   compareObjects,
-  type ObjectDifference,
+  type DeployedObjectDifference,
   toEntries,
 } from "./drift.ts";
 
@@ -47,8 +47,8 @@ export const findDifferences = async (
   api: ClusterApi,
   wanted: readonly object[],
   name: string,
-): Promise<ObjectDifference[]> => {
-  const found: ObjectDifference[] = [];
+): Promise<DeployedObjectDifference[]> => {
+  const found: DeployedObjectDifference[] = [];
   const all = sortObjects(wanted);
   for (const object of all) found.push(...(await planObject(api, object)).differences);
   for (const live of await listUnwanted(api, all, name)) found.push(...buildUnwantedDifferences(live));
@@ -157,7 +157,7 @@ export const deletePosternObjects = async (
 
 interface ObjectPlan {
   live: DeployedObject | undefined;
-  differences: ObjectDifference[];
+  differences: DeployedObjectDifference[];
   next: DeployedObject;
   /**
    * True if the API server refuses to change the object into the wanted one, so that the object must be deleted
@@ -286,7 +286,7 @@ const deleteWithRetries = async (api: ClusterApi, ref: ObjectReference, end: num
 };
 
 /** A webhook entry that calls Postern: its configuration's kind and name, and its own name. */
-export interface CallingWebhookEntry {
+export interface WebhookEntryCallingPostern {
   kind: DeployedKind;
   name: string;
   entry: string;
@@ -296,7 +296,7 @@ export interface CallingWebhookEntry {
 export const findEntriesCallingUrls = async (
   api: ClusterApi,
   baseUrls: readonly string[],
-): Promise<CallingWebhookEntry[]> => {
+): Promise<WebhookEntryCallingPostern[]> => {
   const found = await Promise.all(webhookKinds.map((kind) => api.list(kind)));
   return found.flat().flatMap(({ kind, metadata, webhooks }) =>
     toEntries(webhooks).flatMap((entry) => {

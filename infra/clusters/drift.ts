@@ -3,7 +3,7 @@ import { isMap } from "#lib/json.ts";
 import { type DeployedKind, type DeployedObject, describeObject, hideUrlKeys, toReference } from "./api.ts";
 
 /** A difference between an object in the cluster, or one of its webhook entries, and the wanted object. */
-export interface ObjectDifference {
+export interface DeployedObjectDifference {
   kind: DeployedKind;
   name: string;
   entry?: string;
@@ -12,7 +12,7 @@ export interface ObjectDifference {
 }
 
 /** Compares a live object with the wanted one. Either both have the API server's defaults, or neither has. */
-export const compareObjects = (live: DeployedObject, wanted: DeployedObject): ObjectDifference[] => {
+export const compareObjects = (live: DeployedObject, wanted: DeployedObject): DeployedObjectDifference[] => {
   const { webhooks: liveEntries, ...own } = selectFields(live);
   const { webhooks: wantedEntries, ...wantedOwn } = selectFields(wanted);
   const { labels, annotations } = wanted.metadata;
@@ -30,7 +30,7 @@ export const compareObjects = (live: DeployedObject, wanted: DeployedObject): Ob
 export const compareManifests = (
   before: readonly DeployedObject[],
   wanted: readonly DeployedObject[],
-): ObjectDifference[] => {
+): DeployedObjectDifference[] => {
   const find = (all: readonly DeployedObject[], { kind, metadata: { name } }: DeployedObject) =>
     all.find((object) => object.kind === kind && object.metadata.name === name);
   return [
@@ -42,10 +42,11 @@ export const compareManifests = (
   ];
 };
 
-export const buildMissingDifferences = (wanted: DeployedObject): ObjectDifference[] =>
+export const buildMissingDifferences = (wanted: DeployedObject): DeployedObjectDifference[] =>
   describeEach(wanted, "is missing");
 
-export const buildUnwantedDifferences = (live: DeployedObject): ObjectDifference[] => describeEach(live, unwantedWords);
+export const buildUnwantedDifferences = (live: DeployedObject): DeployedObjectDifference[] =>
+  describeEach(live, unwantedWords);
 
 const unwantedWords = "should not be there";
 
@@ -53,14 +54,14 @@ const unwantedWords = "should not be there";
  * Returns a difference with these words for each entry of a webhook configuration, or one for any other object as a
  * whole.
  */
-const describeEach = (object: DeployedObject, words: string): ObjectDifference[] => {
+const describeEach = (object: DeployedObject, words: string): DeployedObjectDifference[] => {
   const entries = toEntries(object.webhooks);
   return entries.length === 0
     ? [toObjectDifference(object, ` ${words}`)]
     : entries.map(({ name }) => toEntryDifference(object, name, ` ${words}`));
 };
 
-const toObjectDifference = (object: DeployedObject, words: string): ObjectDifference => {
+const toObjectDifference = (object: DeployedObject, words: string): DeployedObjectDifference => {
   const { kind, metadata } = object;
   return { kind, name: metadata.name, sentence: hideUrlKeys(`${describeObject(toReference(object))}${words}`) };
 };
@@ -68,7 +69,11 @@ const toObjectDifference = (object: DeployedObject, words: string): ObjectDiffer
 /**
  * Describes how a webhook entry differs. Names the phase, because a rule's entries of both phases have the same name.
  */
-const toEntryDifference = ({ kind, metadata }: DeployedObject, entry: string, words: string): ObjectDifference => {
+const toEntryDifference = (
+  { kind, metadata }: DeployedObject,
+  entry: string,
+  words: string,
+): DeployedObjectDifference => {
   const phase = kind.replace("WebhookConfiguration", "").toLowerCase();
   return { kind, name: metadata.name, entry, sentence: hideUrlKeys(`${phase} entry ${entry}${words}`) };
 };
@@ -89,7 +94,7 @@ const isNamed = (value: unknown): value is Named => typeof Object(value).name ==
 
 export const toEntries = (webhooks: unknown): Named[] => (Array.isArray(webhooks) ? webhooks.filter(isNamed) : []);
 
-const compareEntries = (object: DeployedObject, live: Named[], wanted: Named[]): ObjectDifference[] => {
+const compareEntries = (object: DeployedObject, live: Named[], wanted: Named[]): DeployedObjectDifference[] => {
   const names = live.map(({ name }) => name).filter((name) => wanted.some((entry) => entry.name === name));
   const order = wanted.map(({ name }) => name).filter((name) => names.includes(name));
   return [

@@ -9,7 +9,7 @@ import { createManifestCluster, readManifestFolder } from "../apiserver/manifest
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { listRulesAskingCluster, resolveConfigPath } from "../config/connections.ts";
-import { type ClusterCredentials, openClusterApi } from "./access.ts";
+import { type ClusterCredentialOptions, openClusterApi } from "./access.ts";
 import type { ClusterApi } from "./api.ts";
 
 /** Returns the rules whose webhook entries also depend on objects of the cluster, such as its policies. */
@@ -50,7 +50,7 @@ export const inspectClusterForSettings = async (
 export const openClusterInspection = async (
   name: string,
   { connect }: ClusterConfig,
-  deployer: ClusterCredentials,
+  deployer: ClusterCredentialOptions,
   file: string,
 ) => {
   if (deployer.kubeconfig === undefined && connect?.manifests !== undefined) {

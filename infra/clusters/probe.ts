@@ -87,7 +87,7 @@ export const probeEntries = async (
 };
 
 /** Probes the endpoints of entries; returns the results of those that fail. */
-export const findFailingEntries = async (entries: readonly WebhookEntry[]): Promise<WebhookEntryProbe[]> =>
+export const probeForFailingEntries = async (entries: readonly WebhookEntry[]): Promise<WebhookEntryProbe[]> =>
   (await probeEntries(entries)).filter(({ ok }) => !ok);
 
 /**

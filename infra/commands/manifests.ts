@@ -14,7 +14,7 @@ import {
 import { type ClusterConfig, chooseCluster, configFile } from "../config/config.ts";
 import { describeMissingConnect, listRulesAskingCluster } from "../config/connections.ts";
 import { createRuleEnabledPredicate, readProject, reportBroken } from "../project/project.ts";
-import { countAppliedAnnotationBytes, mostAnnotationBytes } from "../webhooks/apply-size.ts";
+import { countAnnotationBytesAfterApply, mostAnnotationBytes } from "../webhooks/apply-size.ts";
 import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
 import { buildEksAccessEntryTemplate, buildFunctionRbacObjects } from "../webhooks/rbac.ts";
 import { openStageOrLocalSigner, readCaOption } from "./shared/options.ts";
@@ -108,7 +108,7 @@ export default {
 
 /** Warns about an object that kubectl apply would refuse after it has applied the objects before it. */
 const warnIfTooLarge = (document: object): void => {
-  const bytes = countAppliedAnnotationBytes(document);
+  const bytes = countAnnotationBytesAfterApply(document);
   if (bytes <= mostAnnotationBytes) return;
   const { kind, metadata } = document as { kind: string; metadata: { name: string } };
   process.stderr.write(

@@ -42,7 +42,7 @@ export default {
       describeCases,
       describeParityDifferences: describeParity,
       parityTableHeadings: headings,
-      buildRow,
+      buildParityTableRow: buildRow,
       insertReport,
     } = await import("../parity/report.ts");
     const { rules: catalogue, broken } = await readCatalogueWithBroken();

@@ -4,7 +4,7 @@ import { isRegion } from "#lib/service-settings.ts";
 import { type Command, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { fetchRecordings, parseAgeToMilliseconds, parseS3Address, requireEmptyFolder } from "../recordings/fetch.ts";
-import { openRecordingStore } from "../recordings/local-store.ts";
+import { openLocalRecordingWriter } from "../recordings/local-store.ts";
 import { serveRules, servingOptions } from "../serve/serve.ts";
 
 export default {
@@ -46,7 +46,7 @@ export default {
     const say = (sentence: string) => void process.stderr.write(`${sentence}\n`);
     if (from !== undefined) return fetchIntoFolder(from, folder, most, options, say);
 
-    const recordings = await openRecordingStore(folder, most, say);
+    const recordings = await openLocalRecordingWriter(folder, most, say);
     await serveRules(options, (host, setupOf) =>
       createRecorder(host, completeRecorderParts, (review) => {
         const { cluster, rule } = review.origin;
@@ -78,7 +78,7 @@ const fetchIntoFolder = async (
   const age = options.text("since");
   const since = new Date(age === undefined ? 0 : Date.now() - parseAgeToMilliseconds(age));
   await requireEmptyFolder(folder);
-  const recordings = await openRecordingStore(folder, most, say);
+  const recordings = await openLocalRecordingWriter(folder, most, say);
   const strange = await reportAwsErrors(() =>
     fetchRecordings(openBucket(bucket, openS3(region)), prefix, since, recordings),
   );

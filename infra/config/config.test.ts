@@ -5,7 +5,7 @@ import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { readRows } from "../../test/rows.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { parseConfig, readConfig } from "../project/project.ts";
-import { buildEndpointConfig, listServedRules } from "../project/served.ts";
+import { buildEndpointConfig, listServedRulesAndGroups } from "../project/served.ts";
 import { type ClusterConfig, chooseCluster } from "./config.ts";
 import { listRecordingPlaces, listWritableBucketPaths } from "./record-section.ts";
 
@@ -200,7 +200,7 @@ clusters:
   it("may turn a rule on for one cluster alone", () => {
     const config = parse("clusters: { one: { rules: { plain: } }, two: }");
     assert.deepEqual(
-      listServedRules(config, catalogue).map(({ name }) => name),
+      listServedRulesAndGroups(config, catalogue).map(({ name }) => name),
       ["plain"],
     );
     assert.deepEqual(

@@ -22,7 +22,7 @@ export interface CatalogueAndManifestFiles {
   places: ManifestFilesByConfigPath;
 }
 
-/** A rule's section in postern.yaml, once it has the shape of `ruleShape`. */
+/** A rule's section in postern.yaml, once it has the shape of `ruleConfigShape`. */
 type RuleSection = Pick<RuleConfig, "failurePolicy" | "timeoutSeconds"> & {
   mode?: EnforcementMode;
   exempt?: ExemptSection | null;
@@ -32,7 +32,7 @@ type RuleSection = Pick<RuleConfig, "failurePolicy" | "timeoutSeconds"> & {
 
 type ExemptSection = Omit<RuleExemptions, "namespaceLabels"> & { namespaceLabels?: Record<string, string> | null };
 
-export const ruleShape = allowNull(
+export const ruleConfigShape = allowNull(
   createMapShape({
     mode: createEnumShape("one of enforce, warn, audit, off", "enforce", "warn", "audit", "off"),
     failurePolicy: createEnumShape("Fail or Ignore", "Fail", "Ignore"),
@@ -54,7 +54,7 @@ export const ruleShape = allowNull(
 );
 
 /** A rule's config while postern.yaml is being read; finishRules turns it into a RuleConfig. */
-export interface RuleDraft extends Omit<RuleConfig, "record"> {
+export interface RuleConfigDraft extends Omit<RuleConfig, "record"> {
   /** "off" cancels a `record` that is inherited from the settings for all clusters. */
   record?: ReviewRecordingConfig | "off";
   place: ConfigPath;
@@ -70,10 +70,10 @@ const labelValue = /^([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?$/;
 export const parseRulesSection = (
   value: unknown,
   path: ConfigPath,
-  general: ReadonlyMap<string, RuleDraft>,
+  general: ReadonlyMap<string, RuleConfigDraft>,
   known: CatalogueAndManifestFiles,
   complain: ReportMistake,
-): Map<string, RuleDraft> => {
+): Map<string, RuleConfigDraft> => {
   const rules = new Map(general);
   const seen = new Set<string>();
   for (const [key, section] of Object.entries(toMap(value))) {
@@ -103,7 +103,7 @@ const findKnownRule = (name: string, { catalogue }: CatalogueAndManifestFiles) =
 
 /** Checks a rule's merged config, once all sections of postern.yaml are read. A rule that is off isn't checked. */
 export const checkMergedRuleConfigs = (
-  rules: Map<string, RuleDraft>,
+  rules: Map<string, RuleConfigDraft>,
   known: CatalogueAndManifestFiles,
   complain: ReportMistake,
 ): Map<string, RuleConfig> =>
@@ -124,10 +124,10 @@ const readRule = (
   rule: Rule | undefined,
   section: RuleSection,
   path: ConfigPath,
-  before: RuleDraft | undefined,
+  before: RuleConfigDraft | undefined,
   places: ManifestFilesByConfigPath,
   complain: ReportMistake,
-): RuleDraft => {
+): RuleConfigDraft => {
   const { settings, exempt, record, ...fields } = section;
   const settingsPath = [...path, "settings"];
   const own = rule && fillManifestSettings(rule, settings, settingsPath, places, complain);

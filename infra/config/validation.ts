@@ -20,21 +20,21 @@ import {
   dnsLabel,
   type ManifestFilesByConfigPath,
   parseRulesSection,
-  type RuleDraft,
-  ruleShape,
+  type RuleConfigDraft,
+  ruleConfigShape,
 } from "./rules.ts";
 
 /** Reports whether a text may be a cluster's name: a DNS label, because the name becomes part of a URL path. */
 export const isClusterName = (name: string): boolean => dnsLabel.test(name);
 
 const clusterShape = createMapShape({
-  rules: allowNull(createMapShape({}, ruleShape)),
+  rules: allowNull(createMapShape({}, ruleConfigShape)),
   keyVersion: anyShape,
   connect: allowNull(connectShape),
 });
 const configShape = allowNull(
   createMapShape({
-    rules: allowNull(createMapShape({}, ruleShape)),
+    rules: allowNull(createMapShape({}, ruleConfigShape)),
     clusters: allowNull(createMapShape({}, allowNull(clusterShape))),
     groups: allowNull(createMapShape({}, allowNull(textListShape))),
   }),
@@ -69,7 +69,7 @@ const readCluster = (
   name: string,
   { rules, keyVersion, connect }: JsonMap,
   groups: RuleGroup[],
-  general: ReadonlyMap<string, RuleDraft>,
+  general: ReadonlyMap<string, RuleConfigDraft>,
   known: CatalogueAndManifestFiles,
   complain: ReportMistake,
 ): ClusterConfig => {

@@ -23,7 +23,7 @@ import { comparisonConfigs, type PluginPort, type PortComparisonConfig } from ".
 import {
   applyConfigurations,
   buildTestRule,
-  extendWebhookTimeouts,
+  extendWebhookTimeoutsForTests,
   serveTestRules,
   type TestRuleServerOptions,
 } from "./rule-server.ts";
@@ -87,14 +87,14 @@ const maxExplained = 3;
 export const measureParity = async (
   port: PluginPort,
   binaries: ControlPlaneBinaries,
-  question: ParityOptions,
+  options: ParityOptions,
 ): Promise<PortParityResult> => {
   const { upstreamPlugin } = port.rule;
   await using stack = new AsyncDisposableStack();
   const { path: folder } = stack.use(await mkdtempDisposable(join(tmpdir(), "postern-parity-")));
   const certificate = await openCertificate(folder, "127.0.0.1");
   const sequence = buildSequences(listMatches(port), buildTopics(comparisonConfigs[upstreamPlugin.plugin] ?? {}));
-  const numbered = sample(sequence, question).map((sequence, index) => ({ sequence, name: `s${index}` }));
+  const numbered = sample(sequence, options).map((sequence, index) => ({ sequence, name: `s${index}` }));
   const isLate = refusingPlugins.has(upstreamPlugin.plugin);
   const fill = (as: GetClient) => sendAll(numbered.filter(isKept).map(toCreation), as);
   const late = isLate ? { enable: [upstreamPlugin.plugin], fill } : undefined;
@@ -105,7 +105,7 @@ export const measureParity = async (
     late,
   );
 
-  const settings = mergeWithDefaults(standard.settings, question.settings);
+  const settings = mergeWithDefaults(standard.settings, options.settings);
   const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
   stack.defer(stop);
   const open = async (ports: PluginPort[]) => {
@@ -123,7 +123,7 @@ export const measureParity = async (
   const outcome: PortParityResult = {
     rule: port.name,
     plugin: upstreamPlugin.plugin,
-    requests: question.requests,
+    requests: options.requests,
     equal: 0,
     known: {},
     unexplained: 0,
@@ -145,7 +145,7 @@ export const measureParity = async (
     if (verdict.verdict === "equal") outcome.equal += 1;
     else if (verdict.verdict === "known") outcome.known[verdict.reason] = (outcome.known[verdict.reason] ?? 0) + 1;
     else outcome.unexplained += 1;
-  outcome.differences.push(...(await explain(verdicts, property, question, false)));
+  outcome.differences.push(...(await explain(verdicts, property, options, false)));
 
   await bare.callFrom(ours);
   const again = await sendAndClear(numbered, ours);
@@ -157,7 +157,7 @@ export const measureParity = async (
       : compareExchanges(port.name, wanted[index] ?? [], again[index] ?? [], name),
   );
   outcome.unexplained += onlyNow.flat().filter(isDifferent).length;
-  outcome.differences.push(...(await explain(onlyNow, property, question, true)));
+  outcome.differences.push(...(await explain(onlyNow, property, options, true)));
   outcome.failedConditions = await countFailedConditions(ours);
   for (const count of Object.values(outcome.failedConditions)) outcome.unexplained += count;
   return outcome;
@@ -245,7 +245,7 @@ const serve = async (
         .filter(({ rule, request }) => names.has(rule) && users.has(request?.userInfo.username ?? "")),
     /** Registers these webhooks in a cluster, in place of those registered before. */
     callFrom: async ({ admin }: TestCluster) => {
-      await applyConfigurations(admin, extendWebhookTimeouts(manifests()), announcer);
+      await applyConfigurations(admin, extendWebhookTimeoutsForTests(manifests()), announcer);
       start = reports.length;
     },
   };

@@ -27,7 +27,7 @@ const addNamespace = (object: KubernetesObject): KubernetesObject => {
   return { ...object, metadata: { namespace: "default", ...object.metadata } };
 };
 export const getFixtureCollectionPath = (object: KubernetesObject) => getCollectionPath(addNamespace(object));
-export const getFixturePath = (object: KubernetesObject) => getObjectApiPath(addNamespace(object));
+export const getFixtureApiPath = (object: KubernetesObject) => getObjectApiPath(addNamespace(object));
 
 export const getMessage = ({ body }: ClusterResponse) => String(body.message);
 export const buildFixturePolicy = (
@@ -64,7 +64,7 @@ export const applyObject = (client: ClusterClient, object: KubernetesObject): Pr
     method: "PATCH",
     contentType: "application/apply-patch+yaml",
     body: object,
-    path: `${getFixturePath(object)}?fieldManager=kubectl&force=true`,
+    path: `${getFixtureApiPath(object)}?fieldManager=kubectl&force=true`,
   });
 
 /**

@@ -1,5 +1,5 @@
 import { formatTable } from "../cli/command.ts";
-import type { CaseDifference, RuleCaseResults, ServerCaseResults } from "./cases/cases.ts";
+import type { CaseDifference, RealServerCaseResults, RuleCaseResults } from "./cases/cases.ts";
 import type { ParityDifference, PortParityResult } from "./parity.ts";
 
 /** The headings of the table of ports, whose rows are printed as each port is finished. */
@@ -16,7 +16,7 @@ export const parityTableHeadings = [
 ];
 
 /** Returns a port's row of the parity table, in the order of `parityTableHeadings`. */
-export const buildRow = ({
+export const buildParityTableRow = ({
   rule,
   requests,
   equal,
@@ -108,7 +108,7 @@ const describeCase = (rule: string, { name, from, diff }: CaseDifference) => {
 
 /** Returns two lists with titles: cases that can't be sent as they are, and cases that are not sent to a plugin. */
 const listExceptions = (results: RuleCaseResults[]): string[] => {
-  const describe = (rule: string, cases: ServerCaseResults["notReceivable"] = []) =>
+  const describe = (rule: string, cases: RealServerCaseResults["notReceivable"] = []) =>
     cases.map(({ name, reason }) => `- ${rule}, "${name}": ${reason}`);
   const notReceivable = results.flatMap(({ rule, notReceivable }) => describe(rule, notReceivable));
   const leftOut = results.flatMap(({ rule, alone, beside }) => [
@@ -150,7 +150,7 @@ export const insertReport = (
     begin,
     "## Parity",
     `The same generated requests were sent to kube-apiserver ${version} with the compiled-in plugin, and to one without it\nthat calls the rule (seed ${seed}). The last columns show how often the rule was called, how often it refused or\nchanged something, how often it was called without its matchConditions, and the share of calls that these save.`,
-    toMarkdown(columns, found.map(buildRow)),
+    toMarkdown(columns, found.map(buildParityTableRow)),
     ...(reasons.length > 0 ? [`Known differences:\n\n${reasons.join("\n")}`] : []),
     `The cases of every rule, sent to the same API server: how many have the outcome that they state, how many no API\nserver can receive, how many the compiled-in plugin answers alike (of those with its settings), and how many recorded\noutcomes of a removed plugin are unchanged.`,
     toMarkdown(caseHeadings, cases.map(buildCaseRow)),

@@ -10,7 +10,7 @@ import { type CatalogueRule, readCatalogue } from "../catalogue/registry.ts";
 import { chooseCluster } from "../config/config.ts";
 import { openCertificate, type ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/project.ts";
-import { listServedRules } from "../project/served.ts";
+import { listServedRulesAndGroups } from "../project/served.ts";
 import { type LambdaHandler, openHttpsGateway } from "../serve/gateway.ts";
 import { createHandler } from "../serve/handlers.ts";
 import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
@@ -55,7 +55,7 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
     config = parseConfig(text, rules);
     const { world = createUnconnectedCapabilities, before = (_, handler) => handler } = host;
     const collectReport = (report: AnsweredReviewFacts) => void reports.push(report);
-    const handlers = listServedRules(config, rules).map((listed) => {
+    const handlers = listServedRulesAndGroups(config, rules).map((listed) => {
       const handler = createHandler(config, listed, {
         publicKeys,
         openCapabilities: world,
@@ -99,7 +99,7 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
 };
 
 /** Serves all rules of the catalogue for a test, with a postern.yaml and a certificate of its own. */
-export const serveCatalogue = async (yaml: string, world?: TestRuleServerOptions["world"]) => {
+export const serveCatalogueForTests = async (yaml: string, world?: TestRuleServerOptions["world"]) => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "postern-served-"));
   const certificate = await openCertificate(folder.path, "127.0.0.1");
   return serveTestRules(await readCatalogue(), yaml, { certificate, ...(world && { world }) });
@@ -120,7 +120,7 @@ export type WebhookManifests = ReturnType<typeof buildWebhookConfigurations>;
  * Extends timeouts of entries, because a busy machine may be slow. A timeout of one second stays: such an entry is
  * to be late.
  */
-export const extendWebhookTimeouts = (manifests: WebhookManifests): WebhookManifests =>
+export const extendWebhookTimeoutsForTests = (manifests: WebhookManifests): WebhookManifests =>
   manifests.map(({ webhooks, ...manifest }) => ({
     ...manifest,
     webhooks: webhooks.map((one) => ({ ...one, timeoutSeconds: one.timeoutSeconds === 1 ? 1 : 30 })),
@@ -161,7 +161,7 @@ export const applyConfigurations = async (
 };
 
 /** Deletes webhook configurations, and waits until the API server uses them no more. */
-export const deleteConfigurations = async (
+export const deleteTestWebhookConfigurations = async (
   admin: ClusterClient,
   manifests: WebhookManifests,
   announcer: ConfigurationUseDetector,

@@ -8,12 +8,12 @@ import type { Capabilities } from "#lib/needs.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import type { ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/project.ts";
-import { buildFunctionRbacObjects, toGroupName } from "../webhooks/rbac.ts";
+import { buildFunctionRbacObjects, buildKubernetesGroupName } from "../webhooks/rbac.ts";
 import { type ControlPlaneBinaries, listPlugins, webhookPlugins } from "./control-plane/binaries.ts";
 import { getCollectionPath } from "./control-plane/client.ts";
 import { bootCluster, bootClusters, type TestCluster, type TestClusterOptions } from "./control-plane/cluster.ts";
 import { breakGlass } from "./generators/scenarios.ts";
-import { createReferencedObjects } from "./generators/surroundings.ts";
+import { createParityTestObjects } from "./generators/surroundings.ts";
 import {
   apiserverFlagsForSurroundings,
   comparisonConfigs,
@@ -69,7 +69,7 @@ export const openServerPair = async (
   const wishes = {
     store: await getPreparedStore(binaries),
     flags: [...flags, ...(config.flags ?? [])],
-    users: { [reader]: [toGroupName(reader, port.name)] },
+    users: { [reader]: [buildKubernetesGroupName(reader, port.name)] },
     ...(config.rbac && { rbac: true }),
   };
   // The plugin's configuration leaves out settings that only the rule has, because plugins don't accept them.
@@ -116,7 +116,7 @@ const getPreparedStore = (binaries: ControlPlaneBinaries): Promise<string> => {
       disable,
     });
     try {
-      await createReferencedObjects(cluster.admin, hasGroups);
+      await createParityTestObjects(cluster.admin, hasGroups);
       await cluster.keep(join(folder, "store"));
     } catch (error) {
       await cluster.stop();

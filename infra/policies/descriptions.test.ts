@@ -4,10 +4,12 @@ import { test } from "node:test";
 import { parse } from "yaml";
 import { findPolicyFaults } from "#lib/policy/checks/faults.ts";
 import type { KinitirasPolicy } from "#lib/policy/types.ts";
-import { policyCases } from "../bench/example-policies.ts";
+import { benchPolicyCases } from "../bench/example-policies.ts";
 import { describePolicyRules } from "./descriptions.ts";
 
-const sound = policyCases.filter(({ policies }) => policies.every((policy) => findPolicyFaults(policy).length === 0));
+const sound = benchPolicyCases.filter(({ policies }) =>
+  policies.every((policy) => findPolicyFaults(policy).length === 0),
+);
 
 test("it describes every rule of the measured policies", () => {
   assert.ok(sound.length > 280, `${sound.length}`);

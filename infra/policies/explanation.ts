@@ -27,14 +27,14 @@ export interface PolicyDocument {
 }
 
 /** Reads files of YAML or JSON, or all such files below folders. Throws if there is no policy in them. */
-export const readPolicyDocuments = async (places: readonly string[]): Promise<PolicyDocument[]> => {
-  const files = await Promise.all(places.map((place) => readManifestFiles(place, (file) => file)));
+export const readPolicyDocuments = async (paths: readonly string[]): Promise<PolicyDocument[]> => {
+  const files = await Promise.all(paths.map((place) => readManifestFiles(place, (file) => file)));
   const documents = files.flat().flatMap((file) => {
     const source = { name: file.name, text: file.text };
     return file.documents.map((value, index) => ({ value, source, index }));
   });
   if (checkPolicyDocuments(documents.map(({ value }) => value)).length > 0) return documents;
-  throw new Complaint(`${places.join(", ")} ${places.length > 1 ? "contain" : "contains"} no policy`);
+  throw new Complaint(`${paths.join(", ")} ${paths.length > 1 ? "contain" : "contains"} no policy`);
 };
 
 type EvaluateCue = (source: string) => Promise<string>;

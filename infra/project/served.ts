@@ -8,7 +8,10 @@ import type { ClusterConfig, PosternConfig, RuleConfig, RuleGroup } from "../con
 import { buildRuleWebhookEntry } from "../webhooks/entry.ts";
 
 /** Returns the rules that any cluster names, in any mode; a group takes the place of members that only mutate. */
-export const listServedRules = ({ clusters, groups }: PosternConfig, catalogue: CatalogueRule[]): CatalogueRule[] =>
+export const listServedRulesAndGroups = (
+  { clusters, groups }: PosternConfig,
+  catalogue: CatalogueRule[],
+): CatalogueRule[] =>
   catalogue.flatMap((listed) => {
     const group = groups.find(({ members }) => members.includes(listed));
     const isNamed = [...clusters.values()].some(({ rules }) => rules.has(listed.name));

@@ -7,7 +7,7 @@ import type { RecordedReview } from "#lib/recording/recorder.ts";
 import { createTestFolder } from "../../test/folders.ts";
 import type { StageBucket } from "../aws/bucket.ts";
 import { fetchRecordings, parseAgeToMilliseconds, parseS3Address, requireEmptyFolder } from "./fetch.ts";
-import { openRecordingStore } from "./local-store.ts";
+import { openLocalRecordingWriter } from "./local-store.ts";
 
 const createTarget = async () => join(await createTestFolder(), "to");
 
@@ -23,7 +23,7 @@ const buildReview = (line: string | Error, rule = "limit-it", cluster = "prod"):
 /** Returns the written files and the reported sentences. */
 const record = async (folder: string, all: RecordedReview[], most = 100) => {
   const sentences: string[] = [];
-  const recordings = await openRecordingStore(folder, most, (sentence) => void sentences.push(sentence));
+  const recordings = await openLocalRecordingWriter(folder, most, (sentence) => void sentences.push(sentence));
   for (const one of all) recordings.record(one);
   return { end: await recordings.close(), sentences };
 };
@@ -97,7 +97,7 @@ describe("a folder of recordings", () => {
   it("that is deleted is reported once, and not created again", async () => {
     const to = await createTarget();
     const sentences: string[] = [];
-    const recordings = await openRecordingStore(to, 10, (sentence) => void sentences.push(sentence));
+    const recordings = await openLocalRecordingWriter(to, 10, (sentence) => void sentences.push(sentence));
     await rm(to, { recursive: true });
     for (let time = 0; time < 3; time++) recordings.record(buildReview("- {}\n"));
     assert.equal(await recordings.close(), `0 reviews recorded in ${to}; left out: 3 not written`);
@@ -110,7 +110,7 @@ describe("a folder of recordings", () => {
     const to = await createTarget();
     await writeFile(to, "");
     await assert.rejects(
-      openRecordingStore(to, 1, () => {}),
+      openLocalRecordingWriter(to, 1, () => {}),
       { message: new RegExp(`^--to ${to} can't be made: EEXIST`) },
     );
   });
@@ -137,7 +137,7 @@ describe("a folder of recordings", () => {
       assert.ok(isAnswered);
       return "- {}\n";
     };
-    const recordings = await openRecordingStore(to, 10, () => {});
+    const recordings = await openLocalRecordingWriter(to, 10, () => {});
     recordings.record({ ...buildReview(""), line, request: { object: deep } as RecordedReview["request"] });
     await Promise.resolve();
     isAnswered = true;
@@ -203,7 +203,7 @@ describe("recordings in a bucket", () => {
   };
   const fetchInto = async (prefix: string, since = onDay(1)) => {
     const to = await createTarget();
-    const recordings = await openRecordingStore(to, 1000, () => {});
+    const recordings = await openLocalRecordingWriter(to, 1000, () => {});
     const strange = await fetchRecordings(bucket, prefix, since, recordings);
     return { strange, end: (await recordings.close()).replace(` in ${to}`, ""), to };
   };

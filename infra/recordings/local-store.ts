@@ -34,9 +34,9 @@ const longestBatch = 1024 * 1024;
 const mostReasons = 20;
 
 /** Opens a folder for recordings with at most `most` lines per file. `say` gets each problem once, when it occurs. */
-export const openRecordingStore = async (
+export const openLocalRecordingWriter = async (
   folder: string,
-  most: number,
+  maxLinesPerFile: number,
   say: (sentence: string) => void,
 ): Promise<LocalRecordingWriter> => {
   await mkdir(folder, { recursive: true, mode: 0o700 }).catch((error) => {
@@ -56,11 +56,11 @@ export const openRecordingStore = async (
   const append = async (cluster: string, rule: string, lines: readonly string[]) => {
     const place = getRecordingPath(cluster, rule);
     const count = counts.get(place) ?? 0;
-    const kept = lines.slice(0, Math.max(0, most - count));
+    const kept = lines.slice(0, Math.max(0, maxLinesPerFile - count));
     const beyond = lines.length - kept.length;
     if (beyond > 0) {
-      reportOnce(`${place} has ${most} reviews, and gets no more; --most N takes more`);
-      omissions.add(`beyond ${most} of a rule`, beyond);
+      reportOnce(`${place} has ${maxLinesPerFile} reviews, and gets no more; --most N takes more`);
+      omissions.add(`beyond ${maxLinesPerFile} of a rule`, beyond);
     }
     if (kept.length === 0) return;
     try {
@@ -84,7 +84,8 @@ export const openRecordingStore = async (
         length -= next.length;
         const { cluster, rule } = next.review.origin;
         const place = getRecordingPath(cluster, rule);
-        const line = (counts.get(place) ?? 0) < most ? await next.review.line().catch(omissions.addError) : "";
+        const line =
+          (counts.get(place) ?? 0) < maxLinesPerFile ? await next.review.line().catch(omissions.addError) : "";
         if (line === undefined) continue;
         const group = batch.get(place) ?? { cluster, rule, lines: [] };
         group.lines.push(line);

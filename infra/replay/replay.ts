@@ -10,7 +10,7 @@ import type { ReplayRequest, ReplaySide } from "./sides.ts";
 export type ReplayResult =
   | ({ state: "unreadable" } & UnreadableRecording)
   | ({
-      state: ReplayState;
+      state: ReplayComparisonState;
       rule: string;
       cluster?: string | undefined;
       differs: DecisionAspect[];
@@ -23,7 +23,7 @@ export type ReplayResult =
  * The result of replaying a review on two versions. `neither`: neither version evaluates the rule; `unplayed`: an
  * answer could not be determined.
  */
-export type ReplayState = "alike" | "differs" | "neither" | "unplayed";
+export type ReplayComparisonState = "alike" | "differs" | "neither" | "unplayed";
 
 interface Place {
   file: string;
@@ -105,7 +105,7 @@ const replay = async (
 const compareAnswers = (
   left: ReplayedReviewOutcome,
   right: ReplayedReviewOutcome,
-): { state: ReplayState; differs: DecisionAspect[] } => {
+): { state: ReplayComparisonState; differs: DecisionAspect[] } => {
   if ("fault" in left || "fault" in right) return { state: "unplayed", differs: [] };
   if ("made" in left && "made" in right) {
     const differs = listDifferingAspects(left, right);

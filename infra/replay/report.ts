@@ -2,10 +2,10 @@ import { formatHunk, type Paint } from "../check/reports/format.ts";
 import { sanitizeTerminalText, toOneLine } from "../cli/terminal.ts";
 import { computeHunks, type DiffHunk } from "../diff/difference.ts";
 import type { DecisionAspect, ReplayDecision, ReplayedReviewOutcome } from "./answers.ts";
-import type { ReplayResult, ReplayState } from "./replay.ts";
+import type { ReplayComparisonState, ReplayResult } from "./replay.ts";
 
 /** The number of results per state; `redacted` counts those among them that were evaluated on placeholders. */
-export type ReplayCounts = Record<ReplayState | "unreadable" | "redacted", number>;
+export type ReplayCounts = Record<ReplayComparisonState | "unreadable" | "redacted", number>;
 
 export const createCounts = (): ReplayCounts => ({
   alike: 0,

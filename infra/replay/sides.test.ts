@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readRows } from "../../test/rows.ts";
-import { findConfiguredRule, findServingFunction } from "./sides.ts";
+import { findRuleModeAndSettings, findServingFunction } from "./sides.ts";
 
 interface Row {
   name: string;
@@ -16,10 +16,11 @@ const { config, group } = rows;
 
 describe("the configuration of a rule in a version", () => {
   for (const { name, of, given = of && rows[of], cluster, variant, expected } of rows.found)
-    it(`is ${name}`, () => assert.deepEqual(findConfiguredRule(given ?? null, "notes", cluster, variant), expected));
+    it(`is ${name}`, () =>
+      assert.deepEqual(findRuleModeAndSettings(given ?? null, "notes", cluster, variant), expected));
 
   it("is absent if only this member of its group is off", () =>
-    assert.deepEqual(findConfiguredRule(group, "others", "prod", undefined), { absent: "has it off in prod" }));
+    assert.deepEqual(findRuleModeAndSettings(group, "others", "prod", undefined), { absent: "has it off in prod" }));
 
   it("is in the function of a group if the group has the rule and the phase is mutate", () => {
     const configs = new Map<string, unknown>([

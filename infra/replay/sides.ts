@@ -51,7 +51,7 @@ export const createVersionSide = (version: InvocableRuleSet): ReplaySide => ({
     // A case that states settings is evaluated with them, even if the rule is off.
     const standing: ConfiguredRule = asRecorded
       ? { mode: "enforce", settings: entry.settings ?? {} }
-      : findConfiguredRule(part.config, rule, cluster, entry.variant);
+      : findRuleModeAndSettings(part.config, rule, cluster, entry.variant);
     if (!("settings" in standing)) return standing;
     const member = hasMember(part.config, rule) ? rule : undefined;
     const result = await version.invoke(part, { ...buildReplayEvent(request), settings: standing.settings, member });
@@ -92,7 +92,7 @@ export const findServingFunction = (
 const modes: unknown[] = ["enforce", "warn", "audit"];
 
 /** Returns the mode and settings of a rule in a version's cluster and variant, or why it isn't evaluated there. */
-export const findConfiguredRule = (
+export const findRuleModeAndSettings = (
   functionConfig: unknown,
   rule: string,
   clusterName: string | undefined,

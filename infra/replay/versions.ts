@@ -44,7 +44,7 @@ export const isShallowCheckout = async (scratch: ReplayFoldersAndProcesses): Pro
 };
 
 /** Builds a commit in a temporary folder. Returns the folder of its bundles. */
-export const buildCommit = async (
+export const buildBundlesOfCommit = async (
   commit: string,
   name: string,
   wish: CheckoutBuildRequest,
@@ -174,7 +174,7 @@ export const openReplaySide = async (text: string, means: ReplaySideOptions): Pr
   const own = { rules: wish.rules };
   const isPath = isAbsolute(text) || /^\.\.?(\/|$)/.test(text);
   const commit = isPath ? undefined : await findCommit(text, scratch);
-  if (commit !== undefined) return openBundleSide(await buildCommit(commit, text, own, scratch, say));
+  if (commit !== undefined) return openBundleSide(await buildBundlesOfCommit(commit, text, own, scratch, say));
   const folder = resolve(text);
   if (isPosternCheckout(folder)) return openBundleSide(await buildCheckout(folder, text, own, scratch, say));
   if (await hasPosternBundles(folder)) return openBundleSide(folder);

@@ -5,7 +5,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import { applyAll, applyRbacObjects, findDifferences } from "../clusters/apply.ts";
-import { findFailingEntries } from "../clusters/probe.ts";
+import { probeForFailingEntries } from "../clusters/probe.ts";
 import { getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
 import {
   buildClusterManifests,
@@ -57,7 +57,7 @@ export const updateCluster = async (
     );
 
   await progress.step(`cluster ${name}: endpoints`, async () => {
-    const failing = await findFailingEntries(entries);
+    const failing = await probeForFailingEntries(entries);
     if (failing.length > 0)
       throw new Complaint(
         `the entries of cluster ${name} were not changed, because not every endpoint answers:\n${failing.map(({ entry, sentence }) => `${entry}: ${sentence}`).join("\n")}`,
@@ -76,7 +76,7 @@ export const updateCluster = async (
       );
     const changes = await applyAll(api, wanted, webhookConfigurationName);
     const left = await findDifferences(api, wanted, webhookConfigurationName);
-    const failing = await findFailingEntries(dropVariantEntries(entries));
+    const failing = await probeForFailingEntries(dropVariantEntries(entries));
     if (left.length + failing.length > 0)
       throw new Complaint(
         `cluster ${name} failed its checks after the update, and later clusters were not updated:\n${[...left, ...failing].map(({ sentence }) => sentence).join("\n")}`,

@@ -1,7 +1,7 @@
 import type { LiveAlias } from "../aws/lambda-functions.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
-import { findFailingEntries } from "../clusters/probe.ts";
+import { probeForFailingEntries } from "../clusters/probe.ts";
 import { getRuleNameOfEntry } from "../webhooks/configurations.ts";
 import { type CanaryOutcome, runCanary } from "./canary.ts";
 import { dropVariantEntries, insertKeyIntoUrls, listEntries } from "./cluster-manifests.ts";
@@ -109,7 +109,7 @@ const requireAnswers = async (prepared: PreparedDeployment, moves: AliasMove[], 
   );
   if (entries.length === 0) return;
   await job.progress.step("endpoints", async () => {
-    const failing = await findFailingEntries(dropVariantEntries(entries));
+    const failing = await probeForFailingEntries(dropVariantEntries(entries));
     if (failing.length === 0) return `${formatCount(names.length, "rule")} checked`;
     const sentences = failing.map(({ sentence }) => sentence).join("\n");
     throw new Complaint(

@@ -7,7 +7,7 @@ import type { RuleBundle } from "../build/bundle.ts";
 import { computeFunctionSettings } from "../build/deployment.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { PosternConfig } from "../config/config.ts";
-import { buildEndpointConfig, listServedRules } from "../project/served.ts";
+import { buildEndpointConfig, listServedRulesAndGroups } from "../project/served.ts";
 
 /** A rule whose bundle is built: its function in AWS, as the deployment wants it. */
 export interface PackagedRule {
@@ -38,7 +38,7 @@ export const packageStage = async (
 ): Promise<StagePackage> => {
   const { bundles, notes } = await buildFunctions(config, catalogue, file, publicKeys);
   const template = await packageStack(stage);
-  const served = new Map(listServedRules(config, catalogue).map((listed) => [listed.name, listed]));
+  const served = new Map(listServedRulesAndGroups(config, catalogue).map((listed) => [listed.name, listed]));
   const parts = await Promise.all(
     bundles.map(async (bundle): Promise<PackagedRule> => {
       const listed = served.get(bundle.name) as CatalogueRule;

@@ -127,7 +127,7 @@ export const listReleasedClusters = (release: Release | undefined): [string, Rel
   Object.entries(release?.clusters ?? {}).sort(([left], [right]) => (left < right ? -1 : 1));
 
 /** Returns the release to roll back to: the last one before the live one without versions that were rolled back. */
-export const findPreviousRelease = (all: Release[]): Release => {
+export const requireRollbackRelease = (all: Release[]): Release => {
   const newest = findOrigin(all, all[0]);
   const bad = findWithdrawnVersions(all);
   const isGood = ({ complete, rules }: Release) =>

@@ -3,14 +3,13 @@ import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, type Progress, runInParallel } from "../cli/progress.ts";
 import { applyAll } from "../clusters/apply.ts";
-import { findFailingEntries } from "../clusters/probe.ts";
+import { probeForFailingEntries } from "../clusters/probe.ts";
 import { insertKeyIntoUrls, listCalledRules, listEntries, webhookConfigurationName } from "./cluster-manifests.ts";
 import { type FunctionState, readFunctionState, requireRollbackTarget, rollBack } from "./disarm.ts";
 import { readKeyring } from "./keyring.ts";
 import { getPersonOrPipelineName, lockStage } from "./lock.ts";
 import { findOrphanedEntries } from "./orphans.ts";
 import {
-  findPreviousRelease,
   findRelease,
   listReleasedClusters,
   listReleasedVersions,
@@ -18,6 +17,7 @@ import {
   type Release,
   type ReleasedRule,
   type ReleaseStore,
+  requireRollbackRelease,
 } from "./releases.ts";
 import { type DeploymentTargets, openTargetCluster, requireOwnStage } from "./targets.ts";
 
@@ -115,7 +115,7 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
       ? findRelease(releases.all, to)
       : strayed
         ? findReleaseBeforeMoves(releases.all, newest)
-        : findPreviousRelease(releases.all);
+        : requireRollbackRelease(releases.all);
   const states = standing.filter(({ rule }) => Object.hasOwn(target.rules, rule));
   // This checks every rule's version before the alias of any rule is moved.
   for (const state of states) requireRollbackTarget(state, getReleasedVersion(target, state.rule));
@@ -208,7 +208,7 @@ const applyRelease = async (
         // Webhook entries that the rollback adds must answer a probe; the cluster already calls the others.
         const there = new Set(listEntries(now.manifests).map((entry) => entry.name));
         const added = listEntries(wanted).filter((entry) => !there.has(entry.name));
-        const failing = await findFailingEntries(added);
+        const failing = await probeForFailingEntries(added);
         if (failing.length > 0) throw new Complaint(failing.map(({ sentence }) => sentence).join("; "), 1);
         const changes = await applyAll(api, wanted, webhookConfigurationName);
         const signer = keyring.current.publicKey;

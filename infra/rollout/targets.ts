@@ -4,7 +4,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toLogicalId } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { Progress } from "../cli/progress.ts";
-import { type ClusterCredentials, openClusterApi, readEksServerAndCa } from "../clusters/access.ts";
+import { type ClusterCredentialOptions, openClusterApi, readEksServerAndCa } from "../clusters/access.ts";
 import type { ClusterApi } from "../clusters/api.ts";
 import { createInspectedCluster, inspectClusterForSettings } from "../clusters/inspection.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
@@ -19,7 +19,7 @@ export interface DeploymentTargets {
   file: string;
   /** The clusters whose webhook configurations are updated; functions serve all clusters. */
   clusters: string[];
-  deployer: ClusterCredentials;
+  deployer: ClusterCredentialOptions;
   /** The base URL in webhook entries, in place of the API gateway's own; `ca` is the PEM of the CA for that URL. */
   url?: string | undefined;
   ca?: string | undefined;

@@ -3,7 +3,7 @@ import { readdir } from "node:fs/promises";
 import { registerHooks } from "node:module";
 import { basename, dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { createCompleteGroupEndpoint, createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
+import { createEndpointForAnyGroup, createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import type { EvaluateRequest } from "#lib/decide.ts";
 import type { EndpointHost } from "#lib/endpoint.ts";
 import {
@@ -15,7 +15,7 @@ import {
 import { Complaint } from "../cli/complaint.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { createRuleConfiguredPredicate, listConfigManifestPaths, readProject } from "../project/project.ts";
-import { buildEndpointConfig, buildGroupEndpointConfig, listServedRules } from "../project/served.ts";
+import { buildEndpointConfig, buildGroupEndpointConfig, listServedRulesAndGroups } from "../project/served.ts";
 import type { LambdaHandler } from "./gateway.ts";
 
 /** The rules that a server serves, with their handlers and the config they were made from. */
@@ -40,7 +40,7 @@ export const openServedRules = async (
   const { catalogue, broken, config } = await readProject(file);
   const lost = broken.filter(({ name }) => kept.has(name));
   if (lost.length > 0) throw new Complaint(lost.map(({ sentence }) => sentence).join("; "));
-  const served = listServedRules(config, catalogue);
+  const served = listServedRulesAndGroups(config, catalogue);
   const handlers = served.map((listed) => [listed.name, createHandler(config, listed, host, evaluate)] as const);
   const named = broken.filter(({ name }) => createRuleConfiguredPredicate(config)(name));
   return { config, served, handlers: new Map(handlers), broken: named };
@@ -55,12 +55,7 @@ export const createHandler = (
   const { name, rule, members } = listed;
   if (!members) return createEndpointForAnyRule(rule, buildEndpointConfig(config, listed), host, evaluate);
   const rules = Object.fromEntries(members.map(({ name, rule }) => [name, rule]));
-  return createCompleteGroupEndpoint(
-    rules,
-    buildGroupEndpointConfig({ name, members }, config.clusters),
-    host,
-    evaluate,
-  );
+  return createEndpointForAnyGroup(rules, buildGroupEndpointConfig({ name, members }, config.clusters), host, evaluate);
 };
 
 let generation = 0;

@@ -6,7 +6,7 @@ import { warmUpEngine } from "#lib/cue/engine.ts";
 import type { EndpointHost } from "#lib/endpoint.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import type { AnsweredReviewFacts } from "#lib/log-line.ts";
-import { describeVerdict } from "#lib/log-line.ts";
+import { getVerdictForLog } from "#lib/log-line.ts";
 import type { OpenCapabilities } from "#lib/needs.ts";
 import type { RecordingHostAndEvaluation } from "#lib/recording/recorder.ts";
 import { getObjectName } from "#lib/refusals.ts";
@@ -186,7 +186,7 @@ const formatReport = (report: AnsweredReviewFacts): string => {
         [request.namespace, getObjectName(request)].filter(Boolean).join("/"),
       ]
     : [];
-  const verdict = code === 200 ? describeVerdict(report) : `${code} ${error ? toSentence(error) : ""}`;
+  const verdict = code === 200 ? getVerdictForLog(report) : `${code} ${error ? toSentence(error) : ""}`;
   const patch = operations > 0 ? [`${operations} operation${operations > 1 ? "s" : ""}`] : [];
   const words = [
     cluster,

@@ -34,7 +34,7 @@ import {
 } from "../catalogue/registry.ts";
 import { type FixSuggestion, suggestFix } from "../check/evaluation/suggestions.ts";
 import { parseConfig } from "../project/project.ts";
-import { listServedRules } from "../project/served.ts";
+import { listServedRulesAndGroups } from "../project/served.ts";
 import { createHandler } from "../serve/handlers.ts";
 import { evaluateMatchCondition } from "./cel-condition.ts";
 
@@ -126,7 +126,7 @@ groups:
     const review = { kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request };
     for (const [name, phase, says] of large)
       it(`gets an answer from ${name}`, async () => {
-        const listed = listServedRules(config, catalogue).find(
+        const listed = listServedRulesAndGroups(config, catalogue).find(
           (one) => one.name === name && one.phases.includes(phase),
         );
         assert.ok(listed);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { countAppliedAnnotationBytes } from "./apply-size.ts";
+import { countAnnotationBytesAfterApply } from "./apply-size.ts";
 
 const key = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -26,6 +26,6 @@ describe("the annotations of an object that kubectl applies", () => {
   for (const [name, object, annotations] of cases)
     it(name, () => {
       const text = Object.entries(annotations).flat().join("");
-      assert.equal(countAppliedAnnotationBytes(object), Buffer.byteLength(text));
+      assert.equal(countAnnotationBytesAfterApply(object), Buffer.byteLength(text));
     });
 });

@@ -4,7 +4,7 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration";
 export const mostAnnotationBytes = 256 * 1024;
 
 /** Returns the bytes of an object's annotations after `kubectl apply`, which stores the object in an annotation. */
-export const countAppliedAnnotationBytes = (object: object): number => {
+export const countAnnotationBytesAfterApply = (object: object): number => {
   const { metadata, ...rest } = object as { metadata?: { annotations?: Record<string, string> } };
   const annotations = metadata?.annotations ?? {};
   const kept = { ...rest, metadata: { ...metadata, annotations } };

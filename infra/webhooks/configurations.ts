@@ -9,7 +9,7 @@ import {
   buildExemptNamespaceSelector,
   buildRuleWebhookEntries,
   joinCelExpressionLines,
-  type VariantEntry,
+  type VariantWebhookEntry,
 } from "./entry.ts";
 import { buildGroupWebhookEntry, listSharedEntryConflicts } from "./groups.ts";
 
@@ -99,7 +99,7 @@ const isHardened = ({ harden }: WebhookConfigurationOptions, name: string) =>
 const toWebhook = (
   rule: string,
   phase: Phase,
-  { variant, entry }: VariantEntry,
+  { variant, entry }: VariantWebhookEntry,
   { address, ca }: WebhookConfigurationOptions,
 ): WebhookEntry => {
   const [name, path] = variant === undefined ? [rule, phase] : [`${variant}.${rule}`, `${phase}/${variant}`];

@@ -26,7 +26,7 @@ export interface RuleWebhookEntry {
   objectSelector: LabelSelector | undefined;
 }
 
-export interface VariantEntry {
+export interface VariantWebhookEntry {
   variant?: string;
   entry: RuleWebhookEntry;
 }
@@ -39,7 +39,7 @@ export const buildRuleWebhookEntries = (
   phase: Phase,
   setup: RuleConfig,
   harden: boolean,
-): VariantEntry[] => {
+): VariantWebhookEntry[] => {
   const variants = getVariants(listed.rule, setup.settings);
   const isIdle = (rule: Rule, settings: object) => (selectPhase(rule.match, phase, settings) ?? []).length === 0;
   if (variants === undefined) {

@@ -6,7 +6,7 @@ import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { readRows } from "../../test/rows.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { parseConfig } from "../project/project.ts";
-import { buildEndpointConfig, listServedRules } from "../project/served.ts";
+import { buildEndpointConfig, listServedRulesAndGroups } from "../project/served.ts";
 import { evaluateMatchCondition } from "../testing/cel-condition.ts";
 import { buildWebhookConfigurations, type WebhookEntry } from "./configurations.ts";
 
@@ -108,7 +108,7 @@ describe("a group in postern.yaml", () => {
 
   it("is served instead of its members; members that also validate are served, too", () => {
     const config = parse("rules: { late: , middle: , early: , guard: }\ngroups: { both: [late, middle, early] }");
-    const served = listServedRules(config, catalogue);
+    const served = listServedRulesAndGroups(config, catalogue);
     assert.deepEqual(
       served.map(({ name, members }) => [name, members?.map((member) => member.name)]),
       [
@@ -124,7 +124,7 @@ describe("a group in postern.yaml", () => {
       rules: { early: { exempt: { users: [u], groups: [g], namespaces: [n] } }, late: { settings: { a: 2 } } }
       clusters: { one: { rules: { early: { mode: warn } } }, two: { rules: { early: { mode: "off" }, late: { mode: "off" } } } }
       groups: { both: [early, late] }`);
-    const [group] = listServedRules(config, catalogue);
+    const [group] = listServedRulesAndGroups(config, catalogue);
     assert.ok(group);
     const failsOpen = true;
     const late = { mode: "enforce", settings: { a: 2 }, match: [pods], failsOpen, exempt: {} };

@@ -15,7 +15,7 @@ interface PolicyRule {
 const account = { kind: "ServiceAccount", name: "postern", namespace: "kube-system" };
 
 /** Returns the Kubernetes group of a rule's function in a cluster, by its EKS access entry. */
-export const toGroupName = (name: string, rule: string) => `${name}:${rule}`;
+export const buildKubernetesGroupName = (clusterName: string, rule: string) => `${clusterName}:${rule}`;
 
 interface RuleNeeds {
   needs: Needs;
@@ -58,7 +58,7 @@ export const buildFunctionRbacObjects = (
   const rbac = "rbac.authorization.k8s.io";
   const apiVersion = `${rbac}/v1`;
   const each = rules.flatMap(({ name: rule, ruleNeeds }) => {
-    const metadata = { name: toGroupName(name, rule), labels };
+    const metadata = { name: buildKubernetesGroupName(name, rule), labels };
     const group = { apiGroup: rbac, kind: "Group", name: metadata.name };
     return [
       { apiVersion, kind: "ClusterRole", metadata, rules: mergePolicyRules(ruleNeeds) },
@@ -137,7 +137,7 @@ export const buildEksAccessEntryTemplate = (
             ClusterName: cluster.connect?.eks,
             PrincipalArn: { Ref: `${id}RoleArn` },
             Type: "STANDARD",
-            KubernetesGroups: [toGroupName(name, rule)],
+            KubernetesGroups: [buildKubernetesGroupName(name, rule)],
           },
         },
       ]),

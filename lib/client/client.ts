@@ -12,7 +12,7 @@ import { applyRulesToHttpLibrary, type HttpLibrary } from "./http-library.ts";
 import { createWriteInterceptor, type GuardContext } from "./interception.ts";
 import { createPolicyRules, type Policies, type References } from "./policies.ts";
 import type { SendWithProgramOptions } from "./program-capabilities.ts";
-import { readBody } from "./request-body.ts";
+import { readRequestBody } from "./request-body.ts";
 import { isWritingMethod } from "./target.ts";
 
 export { type Rule, rule } from "../rule.ts";
@@ -79,7 +79,7 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
       const headers = new Headers(init?.headers ?? request.headers);
       const type = request.headers.get("content-type");
       if (type !== null && !headers.has("content-type")) headers.set("content-type", type);
-      return { headers, read: () => readBody(request.body) };
+      return { headers, read: () => readRequestBody(request.body) };
     };
     const response = await intercept({ method, address, send: createSender(send, source, init), open });
     // A caller that aborted gets the abort error, not a response or an error that resulted from it.

@@ -12,7 +12,7 @@ import {
   buildAdmissionRequest,
   evaluateWrite,
   type InterceptedWrite,
-  readCurrentOrSend,
+  readCurrentObjectOrSendWrite,
   sendUnlessRefused,
   sendWrite,
 } from "./write.ts";
@@ -66,14 +66,14 @@ const isMatched = (entries: readonly RuleAsWebhookEntry[], target: WriteTarget):
 /** Handles an intercepted create (POST) or replacement (PUT): evaluates it, and sends it unless it is refused. */
 const sendObject = async (write: InterceptedWrite): Promise<Response> => {
   const object = parseKubernetesObjectBody(write.body, write.headers);
-  const old = write.method === "POST" ? undefined : await readCurrentOrSend(write);
+  const old = write.method === "POST" ? undefined : await readCurrentObjectOrSendWrite(write);
   if (old instanceof Response) return old;
   const result = await evaluateWrite(write, object, old);
   return sendUnlessRefused(result, () => sendWrite(write, result.isChanged ? result.object : undefined));
 };
 
 const sendDeletion = async (write: InterceptedWrite): Promise<Response> => {
-  const old = await readCurrentOrSend(write);
+  const old = await readCurrentObjectOrSendWrite(write);
   if (old instanceof Response) return old;
   // The object doesn't exist: the write is sent, so that the API server itself answers this.
   if (old === undefined) return sendWrite(write);

@@ -8,7 +8,7 @@ import {
   evaluateWrite,
   type InterceptedWrite,
   parseJsonMap,
-  readCurrentOrSend,
+  readCurrentObjectOrSendWrite,
   sendUnlessRefused,
   sendWrite,
 } from "./write.ts";
@@ -29,7 +29,7 @@ export const evaluateAndSendPatch = async (write: InterceptedWrite): Promise<Res
   if (getMediaType(write.headers) === applyType) return sendApply(write);
   if (!isMap(patch) && !Array.isArray(patch)) throw new Failure(400, "the body must be a patch as JSON");
   for (let retries = 0; ; retries++) {
-    const old = await readCurrentOrSend(write);
+    const old = await readCurrentObjectOrSendWrite(write);
     if (old instanceof Response) return old;
     // The patch of an object that doesn't exist is sent unchanged, so that the API server itself answers.
     if (old === undefined) return sendWrite(write);
@@ -95,7 +95,7 @@ const isConflict = async (response: Response): Promise<boolean> => {
  * nothing. Throws a Failure if an apply can't express a change, such as the removal of a field that it doesn't set.
  */
 const sendApply = async (write: InterceptedWrite): Promise<Response> => {
-  const old = await readCurrentOrSend(write);
+  const old = await readCurrentObjectOrSendWrite(write);
   if (old instanceof Response) return old;
   let body = parseKubernetesObjectBody(write.body, write.headers, [applyType]);
   const warnings: string[] = [];

@@ -4,7 +4,7 @@ import { createLiveCapabilities } from "../cluster/live-capabilities.ts";
 import { Failure } from "../failure.ts";
 import { createMemoryLedger } from "../ledger.ts";
 import type { Capabilities } from "../needs.ts";
-import { readBody } from "./request-body.ts";
+import { readRequestBody } from "./request-body.ts";
 
 /** Sends a request as the program itself would: with its connections, its signal and its other options. */
 export type SendWithProgramOptions = (
@@ -66,7 +66,7 @@ const createSender =
     const bytes = typeof body === "string" || body === undefined ? body : new Uint8Array(body);
     try {
       const response = await send(method, url, headers, bytes, signal);
-      const text = new TextDecoder().decode(await readBody(response.body, limit));
+      const text = new TextDecoder().decode(await readRequestBody(response.body, limit));
       const seconds = Number(response.headers.get("retry-after") ?? Number.NaN);
       return { status: response.status, body: text, retryAfter: Number.isFinite(seconds) ? seconds : undefined };
     } catch (error) {

@@ -7,15 +7,15 @@ import type { KubernetesObject } from "../review.ts";
 const defaultLimit = 3 * 1024 * 1024;
 
 /** Reads a request's body. Throws a Failure with code 413 if it has more bytes than `limit`. */
-export const readBody = async (
+export const readRequestBody = async (
   body: ReadableStream<Uint8Array> | null,
-  limit = defaultLimit,
+  maxBytes = defaultLimit,
 ): Promise<Uint8Array<ArrayBuffer>> => {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of body ?? []) {
     bytes += chunk.length;
-    if (bytes > limit) throw new Failure(413, `Request entity too large: limit is ${limit}`);
+    if (bytes > maxBytes) throw new Failure(413, `Request entity too large: limit is ${maxBytes}`);
     chunks.push(chunk);
   }
   return new Uint8Array(Buffer.concat(chunks));

@@ -42,7 +42,9 @@ export const sendWrite = (write: InterceptedWrite, object?: unknown, headers = w
  * Returns the current object. If it can't be read and failurePolicy is Ignore, sends the write and returns the
  * response.
  */
-export const readCurrentOrSend = async (write: InterceptedWrite): Promise<KubernetesObject | undefined | Response> => {
+export const readCurrentObjectOrSendWrite = async (
+  write: InterceptedWrite,
+): Promise<KubernetesObject | undefined | Response> => {
   const { target, url, headers, send, context } = write;
   const address = new URL(url);
   address.search = "";

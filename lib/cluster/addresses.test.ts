@@ -3,7 +3,12 @@ import { isIP } from "node:net";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { readRows } from "../../test/rows.ts";
-import { createAllowedAddressCheck, createFilteredLookup, getUrlIpAddress, isIpAddressOrRange } from "./addresses.ts";
+import {
+  createFilteredLookup,
+  createPublicOrListedAddressCheck,
+  getUrlIpAddress,
+  isIpAddressOrRange,
+} from "./addresses.ts";
 
 const rows = readRows<{
   refused: string[];
@@ -12,7 +17,7 @@ const rows = readRows<{
 }>(import.meta.filename);
 
 describe("an address", () => {
-  const isAdmitted = createAllowedAddressCheck([]);
+  const isAdmitted = createPublicOrListedAddressCheck([]);
 
   for (const address of ["1.1.1.1", "172.15.0.1", "172.32.0.1", "9.255.255.255", "11.0.0.0", "100.128.0.1", "2a00::1"])
     it(`${address} is allowed`, () => assert.equal(isAdmitted(address), true));
@@ -25,7 +30,7 @@ describe("an address", () => {
 
   for (const { ranges, address, may } of rows.ranges)
     it(`${address} ${may ? "is" : "isn't"} allowed by ${ranges.join(" and ")}`, () =>
-      assert.equal(createAllowedAddressCheck(ranges)(address), may));
+      assert.equal(createPublicOrListedAddressCheck(ranges)(address), may));
 
   it("is allowed or not, whatever its notation", () => {
     fc.assert(
@@ -74,7 +79,7 @@ describe("a look-up", () => {
   });
   it("returns no other addresses", async () => {
     for (const all of [true, false]) {
-      const [error] = await find(createAllowedAddressCheck([]), all, "localhost");
+      const [error] = await find(createPublicOrListedAddressCheck([]), all, "localhost");
       assert.match(String(error), /^Error: it has no address that may be called, but .*127\.0\.0\.1|::1/);
     }
   });

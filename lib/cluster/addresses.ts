@@ -40,8 +40,10 @@ const perilous = parseRanges([
  * Returns a check whether a connection may be made to an address: to any public one, to others if a range contains
  * them, and to one where machines get credentials only if it is listed by itself.
  */
-export const createAllowedAddressCheck = (texts: readonly string[]): ((address: string) => boolean) => {
-  const allowedRanges = parseRanges(texts);
+export const createPublicOrListedAddressCheck = (
+  allowedRangeTexts: readonly string[],
+): ((address: string) => boolean) => {
+  const allowedRanges = parseRanges(allowedRangeTexts);
   return (address) => {
     const own = parseIpAddress(address);
     if (own === undefined) return false;

@@ -12,8 +12,8 @@ const characters =
   "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
 /** Returns what is wrong with a label's key, in kube-apiserver's words. */
-export const findKeyFaults = (key: string): string[] => {
-  const [first = "", second, ...more] = key.split("/");
+export const findKeyFaults = (labelKey: string): string[] => {
+  const [first = "", second, ...more] = labelKey.split("/");
   const wrong = `${characters} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`;
   if (more.length > 0)
     return [`a valid label key ${wrong} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`];
@@ -39,9 +39,9 @@ const findPrefixFaults = (prefix: string): string[] => {
 };
 
 /** Returns what is wrong with a label's value, in kube-apiserver's words. */
-export const findValueFaults = (value: string): string[] => [
-  ...(value.length > 63 ? [describeMaximum(63)] : []),
-  ...(value === "" || name.test(value)
+export const findValueFaults = (labelValue: string): string[] => [
+  ...(labelValue.length > 63 ? [describeMaximum(63)] : []),
+  ...(labelValue === "" || name.test(labelValue)
     ? []
     : [
         `a valid label must be an empty string or ${characters.replace("must ", "")} (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`,

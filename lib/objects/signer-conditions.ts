@@ -1,10 +1,10 @@
 /** Returns CEL conditions: the user has the verb neither for a signer nor for all signers of its domain. */
-export const buildSignerConditions = (verb: string, signer: string): Record<string, string> => {
+export const buildSignerConditions = (verb: string, signerExpression: string): Record<string, string> => {
   const allows = (name: string) =>
     `authorizer.group("certificates.k8s.io").resource("signers").name(${name}).check("${verb}").allowed()`;
   return {
-    [`may-not-${verb}-for-the-signer`]: `!${allows(signer)}`,
-    [`may-not-${verb}-for-its-domain`]: `!${allows(`${signer}.split("/")[0] + "/*"`)}`,
+    [`may-not-${verb}-for-the-signer`]: `!${allows(signerExpression)}`,
+    [`may-not-${verb}-for-its-domain`]: `!${allows(`${signerExpression}.split("/")[0] + "/*"`)}`,
   };
 };
 

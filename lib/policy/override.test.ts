@@ -6,11 +6,11 @@ import { applyPolicies, type PolicyApplication } from "#lib/policy/override.ts";
 import type { KinitirasPolicy, OverridePolicy, OverrideRule } from "#lib/policy/types.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import {
+  benchPolicyCases,
   buildPolicyCaseRequest,
-  createCaseCapabilities,
+  createPolicyCaseCapabilities,
   needsCue,
   normalizeObjectForComparison,
-  policyCases,
 } from "../../infra/bench/example-policies.ts";
 import { Failure } from "../failure.ts";
 import { applyPatch as patched } from "../patch.ts";
@@ -21,7 +21,7 @@ const freeze = <T>(value: T): T => {
 };
 
 const apply = (application: Omit<PolicyApplication, "capabilities"> & Partial<PolicyApplication>) =>
-  applyPolicies({ capabilities: createCaseCapabilities(), ...application });
+  applyPolicies({ capabilities: createPolicyCaseCapabilities(), ...application });
 
 const buildPolicy = (name: string, rules: OverrideRule[], rest: Partial<OverridePolicy> = {}): OverridePolicy => ({
   apiVersion: "policy.kcloudlabs.io/v1alpha1",
@@ -38,7 +38,7 @@ const addLabel = (key: string, value: string): OverrideRule => ({
 const pod: KubernetesObject = { apiVersion: "v1", kind: "Pod", metadata: { name: "web", namespace: "default" } };
 
 describe("override policies, as measured", () => {
-  const cases = policyCases.filter(
+  const cases = benchPolicyCases.filter(
     (policyCase) =>
       policyCase.expect.policy !== "rejected" &&
       policyCase.policies.some(({ kind }) => kind !== "ClusterValidatePolicy"),
@@ -47,7 +47,7 @@ describe("override policies, as measured", () => {
     it(`behave as measured in ${policyCase.id}`, async () => {
       const { expect, policies, cluster, http } = policyCase;
       const request = freeze(buildPolicyCaseRequest(policyCase));
-      const capabilities = createCaseCapabilities({ cluster, http });
+      const capabilities = createPolicyCaseCapabilities({ cluster, http });
       const result = applyPolicies({ ...request, policies: freeze(structuredClone(policies)), capabilities });
       if (expect.error) {
         await assert.rejects(

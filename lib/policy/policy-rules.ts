@@ -23,7 +23,7 @@ import {
 import type { ValidationResult } from "./validate.ts";
 
 /** Requests that the webhook entries match even if no policy known at deployment selects their objects. */
-export interface InterceptedRequests extends Omit<RequestMatch, "operations"> {
+export interface AlwaysInterceptedRequests extends Omit<RequestMatch, "operations"> {
   /** The operations of the intercepted requests; by default, all operations at which policies can apply. */
   operations?: RequestMatch["operations"];
 }
@@ -32,7 +32,7 @@ export interface PolicySettings {
   /** Policies. In postern.yaml also the names of files and folders that hold policies. */
   policies: readonly KinitirasPolicy[];
   inCluster: boolean;
-  intercept: readonly InterceptedRequests[];
+  intercept: readonly AlwaysInterceptedRequests[];
   objectSelector: LabelSelector;
   /** Resources that references may read, besides those named in policies. Secrets must always be listed here. */
   reads: readonly ResourceType[];

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
 import { parse } from "yaml";
-import { createCaseCapabilities } from "../../infra/bench/example-policies.ts";
+import { createPolicyCaseCapabilities } from "../../infra/bench/example-policies.ts";
 import { Failure } from "../failure.ts";
 import type { KinitirasPolicy, PolicyCapabilities, PolicyCondition, PolicyRequest, ValidatePolicy } from "./types.ts";
 import { evaluateValidatePolicies } from "./validate.ts";
@@ -22,7 +22,7 @@ const buildPolicy = (name: string, ...validateRules: ValidatePolicy["spec"]["val
 };
 const thing = { apiVersion: "example.io/v1", kind: "Thing", metadata: { name: "x", namespace: "b" }, spec: { a: 1 } };
 const created: PolicyRequest = { operation: "CREATE", object: thing, namespace: "b" };
-const capabilities = createCaseCapabilities();
+const capabilities = createPolicyCaseCapabilities();
 
 const validate = async (policies: KinitirasPolicy[], request = created, through: PolicyCapabilities = capabilities) => {
   const { denied, matched } = await evaluateValidatePolicies(policies, request, through);

@@ -6,7 +6,7 @@ import { toPlural } from "../recorded-answers.ts";
 import type { Operation } from "../review.ts";
 import type { InspectedCluster, ParsedManifests, RequestMatch, SettingsAfterInspection } from "../rule.ts";
 import { parsePolicies } from "./policy-documents.ts";
-import type { InterceptedRequests, PolicySettings } from "./policy-rules.ts";
+import type { AlwaysInterceptedRequests, PolicySettings } from "./policy-rules.ts";
 import { findHttpFault } from "./references/http.ts";
 import { hasValidApiVersionAndKind, listReferencedKinds, type ReferencedKind } from "./references/referenced-kinds.ts";
 import { isLabelSelector } from "./selectors.ts";
@@ -88,7 +88,7 @@ export const createPolicyMatch =
     );
 
 const toWebhookRule = (
-  { operations = ["*"], ...row }: InterceptedRequests,
+  { operations = ["*"], ...row }: AlwaysInterceptedRequests,
   possible: readonly Operation[],
 ): RequestMatch => {
   return { ...row, operations: possible.filter((operation) => includesValue(operations, operation)) };

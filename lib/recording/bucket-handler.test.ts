@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
-import { createCompleteGroupEndpoint, createEndpointForAnyRule } from "../complete-endpoint.ts";
+import { createEndpointForAnyGroup, createEndpointForAnyRule } from "../complete-endpoint.ts";
 import type { EndpointHost } from "../endpoint.ts";
 import type { GroupConfig } from "../group.ts";
 import { get } from "../needs.ts";
@@ -86,7 +86,7 @@ const recordEvents = async (events: object[], place: RecordingTarget = everywher
     places,
     host,
     completeRecorderParts,
-    (...parts) => createCompleteGroupEndpoint({ labels, reads }, config, ...parts),
+    (...parts) => createEndpointForAnyGroup({ labels, reads }, config, ...parts),
     put,
   );
   const answers: unknown[] = [];

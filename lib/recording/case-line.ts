@@ -4,7 +4,7 @@ import { applyPatch } from "../patch.ts";
 import { getObjectName } from "../refusals.ts";
 import type { AdmissionRequest, KubernetesObject, ReviewOutcome } from "../review.ts";
 import { mergeWithDefaults } from "../settings.ts";
-import { createReadTracker, noReads } from "./reads.ts";
+import { createReadTracker, inactiveFieldReadTracker } from "./reads.ts";
 import {
   convertRequestToCase,
   type RecordedEvaluation,
@@ -12,7 +12,7 @@ import {
   type RecordingOrigin,
   restoreRequest,
 } from "./recording.ts";
-import { openRedaction, type RedactValue, type UnredactedPath } from "./redaction.ts";
+import { createRedactor, type RedactValue, type UnredactedPath } from "./redaction.ts";
 import { type OptionalRecorderFunctions, repeatEvaluationToTrackReads } from "./traced-decision.ts";
 
 /** The limit of one recording, in bytes. */
@@ -49,15 +49,16 @@ const createRecording = async (
   const { rule, phase, request, context, decision } = evaluation;
   const { variant, now, mode } = context;
   // Some rules copy their arguments in ways that views don't support; they are traced without views, so nothing counts
-  // as read. Errors of `traceEvaluation` may quote free text and are dropped. Errors below quote only redacted text.
+  // as read. Errors of `repeatEvaluationToTrackReads` may quote free text and are dropped. Errors below quote only
+  // redacted text.
   const traced = await repeatEvaluationToTrackReads(evaluation, createReadTracker(), parts)
-    .catch(() => repeatEvaluationToTrackReads(evaluation, noReads, parts))
+    .catch(() => repeatEvaluationToTrackReads(evaluation, inactiveFieldReadTracker, parts))
     .catch(() => ({
-      reads: noReads,
+      reads: inactiveFieldReadTracker,
       answers: evaluation.needs && parts.answers?.createAnswerRepeater(evaluation.needs),
     }));
   const isSecret = [request.kind.kind, request.requestKind?.kind].includes("Secret");
-  const redact = openRedaction({ reads: traced.reads, isSecret });
+  const redact = createRedactor({ reads: traced.reads, isSecret });
 
   const redacted = redact(convertRequestToCase(request, phase), [
     ...[phase, "oldObject"].flatMap((member) => keep.map((path) => [member, ...path])),

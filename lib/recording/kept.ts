@@ -1,9 +1,9 @@
 // Decides which texts a recording keeps. Any other text is free text, which may hold a secret.
 
 /** A text's place in a recorded object: `key` is the text's own key, `above` the key of the text's parent. */
-export interface TextFieldKeys {
+export interface TextKeyAndParentKey {
   key: string;
-  above: string;
+  parentKey: string;
 }
 
 const nameKeys = `
@@ -62,7 +62,7 @@ const harmless =
   /^(?:true|false|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)|(?:\d{1,6}(?:\.\d{1,3})?(?:h|m|s|ms))+|\d{1,9}(?:\.\d{1,3})?(?:[KMGTP]i|%)|\d{1,5}m)$/;
 
 /** Reports whether a recording may keep a text: its key or form shows a name, image, quantity, time or API word. */
-export const mayRecordText = (text: string, { key, above }: TextFieldKeys): boolean => {
+export const mayRecordText = (text: string, { key, parentKey: above }: TextKeyAndParentKey): boolean => {
   if (text === "" || harmless.test(text)) return true;
   if (freeMap.test(above)) return above === "annotations" && profileKey.test(key) && profile.test(text);
   if (key === "image" || key === "imageID") return text.length <= 512 && image.test(text);

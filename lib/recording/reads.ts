@@ -10,7 +10,7 @@ export interface ReadTracker {
 }
 
 /** A ReadTracker that does nothing: it doesn't note which texts of an object a rule reads. */
-export const noReads: ReadTracker = { watch: (value) => value, has: () => false, close: () => {} };
+export const inactiveFieldReadTracker: ReadTracker = { watch: (value) => value, has: () => false, close: () => {} };
 
 export const createReadTracker = (): ReadTracker => {
   const read = new WeakMap<object, Set<string>>();

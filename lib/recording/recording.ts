@@ -96,7 +96,7 @@ export const convertRequestToCase = (
 ): RecordedRequest & Pick<Recording, "operation" | "resource" | "user"> => {
   const { uid: _, operation, userInfo, namespace, subResource, dryRun, object, oldObject, ...rest } = request;
   const isDelete = operation === "DELETE";
-  // `checkReview` has checked that this object is present.
+  // `requireValidReview` has checked that this object is present.
   const subject = (isDelete ? oldObject : object) as KubernetesObject;
   const isOld = !isDelete && isObject(oldObject);
   const left = {

@@ -3,14 +3,14 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { readRows } from "../../test/rows.ts";
 import { createReadTracker } from "./reads.ts";
-import { hasPlaceholder, openRedaction, type UnredactedPath } from "./redaction.ts";
+import { createRedactor, hasPlaceholder, type UnredactedPath } from "./redaction.ts";
 
 const rows = readRows<{
   kept: { what: string; value: unknown }[];
   replaced: { what: string; value: unknown; expected: unknown }[];
 }>(import.meta.filename);
 
-const redactValue = (value: unknown, kept: UnredactedPath[] = []) => openRedaction()(value, kept);
+const redactValue = (value: unknown, kept: UnredactedPath[] = []) => createRedactor()(value, kept);
 
 describe("a redaction", () => {
   for (const { what, value } of rows.kept) it(`keeps ${what}`, () => assert.deepEqual(redactValue(value), value));
@@ -18,7 +18,7 @@ describe("a redaction", () => {
     it(`replaces ${what}`, () => assert.deepEqual(redactValue(value), expected));
 
   it("replaces a text by the same placeholder in all values", () => {
-    const redact = openRedaction();
+    const redact = createRedactor();
     assert.deepEqual(
       [redact({ a: "x" }), redact({ b: ["y", "x"] })],
       [{ a: "redacted0001" }, { b: ["redacted0002", "redacted0001"] }],
@@ -57,7 +57,7 @@ describe("a redaction", () => {
         Boolean,
       ),
     );
-    assert.deepEqual(openRedaction({ reads })(object), {
+    assert.deepEqual(createRedactor({ reads })(object), {
       annotations: { a: "free text", b: "redacted0001", c: "redacted0002", d: "https://redacted0003" },
       env: [
         { name: "DB_PASSWORD", value: "redacted0004" },
@@ -76,7 +76,7 @@ describe("a redaction", () => {
     const reads = createReadTracker();
     const { cue, more } = reads.watch(policy);
     assert.ok(cue && more.cue);
-    assert.deepEqual(openRedaction({ reads })(policy), {
+    assert.deepEqual(createRedactor({ reads })(policy), {
       cue: buildScript('"redacted0001"'),
       renderedCue: "redacted0002",
       more: { cue: "redacted0003" },
@@ -94,7 +94,7 @@ describe("a redaction", () => {
     ] as const) {
       const reads = createReadTracker();
       JSON.stringify(Object(reads.watch(value)).data?.name);
-      assert.deepEqual(openRedaction({ reads, isSecret })(value), expected);
+      assert.deepEqual(createRedactor({ reads, isSecret })(value), expected);
     }
   });
 
@@ -120,7 +120,7 @@ describe("a redaction", () => {
   });
 
   it("keeps answers valid as JSON or XML, with the texts that a rule read", () => {
-    const redact = openRedaction();
+    const redact = createRedactor();
     const json = '{"status":{"allowed":true,"reason":"too old"},"name":"a"}';
     assert.equal(redact.body(json), '{"status":{"allowed":true,"reason":"redacted0001"},"name":"a"}');
     assert.equal(
@@ -132,7 +132,7 @@ describe("a redaction", () => {
     assert.deepEqual([redact.body("too old"), redact.body("")], ["redacted0001", ""]);
     const [reads, content] = [createReadTracker(), JSON.parse(json)];
     assert.equal(reads.watch(content).status.reason, "too old");
-    assert.equal(openRedaction({ reads }).body(json, content), json);
+    assert.equal(createRedactor({ reads }).body(json, content), json);
   });
 
   it("keeps types and lengths, and changes nothing the second time", () => {
@@ -160,13 +160,13 @@ describe("a redaction", () => {
 
   it("takes linear time", () => {
     const parts = "a a. a/ a- 1m 1h 1. _ :// a: eyJ password <a> <a>b {{".split(" ").concat("bearer ", "secret =");
-    const redact = openRedaction();
+    const redact = createRedactor();
     for (const part of parts) {
       const text = part.repeat(Math.floor(500_000 / part.length));
       const reads = createReadTracker();
       const value = { a: text, image: text, name: text, labels: { a: text }, limits: { cpu: text } };
       assert.equal(reads.watch(value).a, text);
-      openRedaction({ reads })({ a: text });
+      createRedactor({ reads })({ a: text });
       for (const [key, member] of Object.entries(value)) redact({ [key]: member });
       redact.body(text);
       redact.body(`<${text}`);

@@ -9,7 +9,7 @@ import {
   redactSecretsInScript,
   seemsSecret,
 } from "./kept.ts";
-import { noReads, type ReadTracker } from "./reads.ts";
+import { inactiveFieldReadTracker, type ReadTracker } from "./reads.ts";
 
 /** The path to a member whose text recordings keep unredacted. A list without an index means all its elements. */
 export type UnredactedPath = readonly (string | number)[];
@@ -36,7 +36,7 @@ interface RedactionPosition {
   member: string;
   /** The last key on the path that is no index: elements of a list have the key of the list. */
   key: string;
-  above: string;
+  parentKey: string;
   depth: number;
   /** `isHeld`: below a Secret's data; `isPolicy`: in a policy; `isChosen`: at a path that stays unredacted. */
   isHeld: boolean;
@@ -48,7 +48,10 @@ interface RedactionPosition {
 const deepest = 100;
 const most = 2 * 1024 * 1024;
 
-export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOptions = {}): RedactValue => {
+export const createRedactor = ({
+  reads = inactiveFieldReadTracker,
+  isSecret = false,
+}: RedactionOptions = {}): RedactValue => {
   const placeholders = new Map<string, string>();
   let left = 0;
 
@@ -80,7 +83,7 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOp
         isPolicy,
         member: key,
         key,
-        above: at.key,
+        parentKey: at.key,
       };
       return [place.isChosen || mayRecordKey(key) ? key : getPlaceholder(key), copyValue(member, place)];
     });
@@ -120,7 +123,7 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOp
 };
 
 const root: RedactionPosition = {
-  ...{ holder: {}, member: "", key: "", above: "", depth: 0 },
+  ...{ holder: {}, member: "", key: "", parentKey: "", depth: 0 },
   ...{ isHeld: false, isPolicy: false, isChosen: false, paths: [] },
 };
 

@@ -16,7 +16,7 @@ import type { PosternConfig } from "../../infra/config/config.ts";
 import { listRecordingPlaces } from "../../infra/config/record-section.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { parseConfig } from "../../infra/project/project.ts";
-import { buildEndpointConfig, listServedRules } from "../../infra/project/served.ts";
+import { buildEndpointConfig, listServedRulesAndGroups } from "../../infra/project/served.ts";
 import { runProgram } from "../checkout.ts";
 import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
@@ -53,7 +53,7 @@ before(async () => {
   folder = await mkdtemp(join(tmpdir(), "postern-recorded-"));
   catalogue = await readCatalogue();
   config = parseConfig(yaml, catalogue);
-  for (const listed of listServedRules(config, catalogue))
+  for (const listed of listServedRulesAndGroups(config, catalogue))
     await bundleRule(
       listed,
       buildEndpointConfig(config, listed),

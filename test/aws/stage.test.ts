@@ -20,11 +20,11 @@ import {
 } from "../../infra/rollout/keyring.ts";
 import { getPersonOrPipelineName, lockObjectKey, lockTermMilliseconds, takeLock } from "../../infra/rollout/lock.ts";
 import {
-  findPreviousRelease,
   findRelease,
   listReleasedVersions,
   openReleases,
   type Release,
+  requireRollbackRelease,
 } from "../../infra/rollout/releases.ts";
 import { needs } from "../parts.ts";
 import { createMotoService } from "./account.ts";
@@ -550,7 +550,7 @@ describe("a release", () => {
   ];
   for (const [name, all, id] of before)
     it(`goes back to ${name}`, () => {
-      if (id !== undefined) assert.equal(findPreviousRelease(all).id, id);
-      else assert.throws(() => findPreviousRelease(all), /^Error: there is no release before the one that is live$/);
+      if (id !== undefined) assert.equal(requireRollbackRelease(all).id, id);
+      else assert.throws(() => requireRollbackRelease(all), /^Error: there is no release before the one that is live$/);
     });
 });

@@ -7,10 +7,10 @@ import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
 import jsonPatch, { type Operation } from "fast-json-patch";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
-import { checkReview } from "#lib/review.ts";
+import { requireValidReview } from "#lib/review.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
-import { type ClusterCredentials, openClusterApi, readEksServerAndCa } from "../../infra/clusters/access.ts";
+import { type ClusterCredentialOptions, openClusterApi, readEksServerAndCa } from "../../infra/clusters/access.ts";
 import type { ClusterApi, DeployedKind, DeployedObject, ObjectReference } from "../../infra/clusters/api.ts";
 import {
   applyAll,
@@ -27,7 +27,7 @@ import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.t
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { findFreePort } from "../../infra/parity/control-plane/process.ts";
-import { serveCatalogue, waitUntil } from "../../infra/parity/rule-server.ts";
+import { serveCatalogueForTests, waitUntil } from "../../infra/parity/rule-server.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { buildWebhookConfigurations } from "../../infra/webhooks/configurations.ts";
 import { buildFunctionRbacObjects } from "../../infra/webhooks/rbac.ts";
@@ -59,7 +59,7 @@ const stored = readRows<{
   unreachable: {
     because: string;
     connect?: ClusterConnectConfig;
-    deployer?: ClusterCredentials;
+    deployer?: ClusterCredentialOptions;
     identity?: true;
     says: string;
   }[];
@@ -752,7 +752,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       const rules = Object.fromEntries(
         names.map((name) => [name, { timeoutSeconds: 1, exempt: { users: ["nobody"] } }]),
       );
-      const postern = await serveCatalogue(JSON.stringify({ rules }), world);
+      const postern = await serveCatalogueForTests(JSON.stringify({ rules }), world);
       try {
         const entries = postern.manifests().flatMap(({ webhooks }) => webhooks);
         const found = await probeEntries(entries, { timeoutSeconds: 10 });
@@ -827,7 +827,7 @@ describe("entry names", () => {
 });
 
 describe("a probe", () => {
-  let postern: Awaited<ReturnType<typeof serveCatalogue>>;
+  let postern: Awaited<ReturnType<typeof serveCatalogueForTests>>;
   let rude: ReturnType<typeof createSecureServer>;
   let answers: ((uid: string) => { status: number; body: string } | "cut")[] = [];
   let asked: {
@@ -840,7 +840,7 @@ describe("a probe", () => {
   let url: string;
   const once3 = { tries: 3, pause: 1 };
   before(async () => {
-    postern = await serveCatalogue(
+    postern = await serveCatalogueForTests(
       "rules: { always-pull-images: , always-deny: { exempt: { users: [nobody] } }, limit-ranger: }",
     );
     rude = createSecureServer(certificate satisfies ServerCertificate, async (request, response) => {
@@ -876,7 +876,7 @@ describe("a probe", () => {
       [one?.method, one?.url, one?.type, one?.version],
       ["POST", `/local.${key}/rule/validate?timeout=3s`, "application/json", "1.1"],
     );
-    const { request } = checkReview(one?.review);
+    const { request } = requireValidReview(one?.review);
     assert.deepEqual([request.operation, request.dryRun, request.userInfo.username], ["CREATE", true, "postern:probe"]);
     assert.deepEqual(request.object, {
       apiVersion: "v1",
@@ -887,18 +887,20 @@ describe("a probe", () => {
 
   it("has a valid request for every match", () => {
     const groups = { apiGroups: [""], apiVersions: ["v1"] };
-    const pod = checkReview(buildProbeReview([{ ...groups, resources: ["pods"], operations: ["DELETE"] }])).request;
+    const pod = requireValidReview(
+      buildProbeReview([{ ...groups, resources: ["pods"], operations: ["DELETE"] }]),
+    ).request;
     assert.deepEqual([pod.kind.kind, pod.object, Object(pod.oldObject).kind], ["Pod", null, "Pod"]);
-    const exec = checkReview(
+    const exec = requireValidReview(
       buildProbeReview([{ ...groups, resources: ["pods/exec"], operations: ["CONNECT"] }]),
     ).request;
     assert.deepEqual(
       [exec.subResource, exec.operation, exec.object],
       ["exec", "CONNECT", { apiVersion: "v1", kind: "PodExecOptions" }],
     );
-    const node = checkReview(buildProbeReview([{ ...groups, resources: ["nodes"], operations: ["*"] }])).request;
+    const node = requireValidReview(buildProbeReview([{ ...groups, resources: ["nodes"], operations: ["*"] }])).request;
     assert.deepEqual([node.kind.kind, node.namespace, node.operation], ["Node", undefined, "CREATE"]);
-    const policy = checkReview(
+    const policy = requireValidReview(
       buildProbeReview([
         {
           apiGroups: ["networking.k8s.io"],
@@ -912,7 +914,7 @@ describe("a probe", () => {
       [policy.kind, Object(policy.oldObject).apiVersion],
       [{ group: "networking.k8s.io", version: "v1", kind: "NetworkPolicy" }, "networking.k8s.io/v1"],
     );
-    const any = checkReview(
+    const any = requireValidReview(
       buildProbeReview([{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }]),
     ).request;
     assert.deepEqual(any.resource, { group: "", version: "v1", resource: "configmaps" });

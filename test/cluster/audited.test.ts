@@ -13,7 +13,7 @@ import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { ClusterClient } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
-  extendWebhookTimeouts,
+  extendWebhookTimeoutsForTests,
   registerConfigurations,
   serveTestRules,
   waitUntilCalled,
@@ -129,7 +129,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     const own = catalogue.filter(({ name }) => [...rules, "limit-ranger"].includes(name));
     const served = await serveTestRules(own, yaml, { certificate, world });
     stops.push(served.stop);
-    await registerConfigurations(admin, extendWebhookTimeouts(served.manifests()));
+    await registerConfigurations(admin, extendWebhookTimeoutsForTests(served.manifests()));
     const sizes = {
       ...{ apiVersion: "admissionregistration.k8s.io/v1", kind: "ValidatingWebhookConfiguration" },
       metadata: { name: "sizes" },

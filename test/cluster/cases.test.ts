@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { Case } from "#lib/recording/recording.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
-import { type CaseChecker, openCaseServers, readCasesAndOutcomes } from "../../infra/parity/cases/cases.ts";
+import { type CaseChecker, openCaseServers, readCasesAndUpstreamOutcomes } from "../../infra/parity/cases/cases.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import {
-  extendWebhookTimeouts,
+  extendWebhookTimeoutsForTests,
   registerConfigurations,
-  serveCatalogue,
+  serveCatalogueForTests,
   waitUntilCalled,
 } from "../../infra/parity/rule-server.ts";
 import { needs } from "../parts.ts";
@@ -16,7 +16,7 @@ import { needs } from "../parts.ts";
 const catalogue = await readCatalogue();
 
 describe("the cases of each rule, on a real API server", await needs("API server"), async () => {
-  const all = await readCasesAndOutcomes(catalogue);
+  const all = await readCasesAndUpstreamOutcomes(catalogue);
   let servers: CaseChecker;
 
   before(async () => {
@@ -83,7 +83,7 @@ describe("the cases of each rule, on a real API server", await needs("API server
     };
     const exempt = "{ timeoutSeconds: 1, exempt: { namespaces: [kube-system], users: ['it''s'], groups: [a, b] } }";
     const rules = catalogue.map(({ name }) => `${name}: ${settings[name] ?? exempt}`).join(", ");
-    const postern = await serveCatalogue(`rules: { ${rules} }`);
+    const postern = await serveCatalogueForTests(`rules: { ${rules} }`);
     try {
       await registerConfigurations(servers.admin, postern.manifests({ name: "everything" }), "?dryRun=All");
     } finally {
@@ -92,11 +92,14 @@ describe("the cases of each rule, on a real API server", await needs("API server
   });
 
   it("calls rules for a large pod within the cost limit of conditions", async () => {
-    const postern = await serveCatalogue(`rules:
+    const postern = await serveCatalogueForTests(`rules:
       allowed-registries: { settings: { registries: [docker.io, ghcr.io, quay.io, registry.k8s.io] } }
       security-context-deny:`);
     try {
-      await registerConfigurations(servers.admin, extendWebhookTimeouts(postern.manifests({ name: "guarded" })));
+      await registerConfigurations(
+        servers.admin,
+        extendWebhookTimeoutsForTests(postern.manifests({ name: "guarded" })),
+      );
       const image = `docker.io/library/${"a".repeat(200)}:1`;
       const initContainers = Array.from({ length: 3000 }, (_, index) => ({ name: `i${index}`, image }));
       const create = (container: object) => {

@@ -9,7 +9,7 @@ import fc from "fast-check";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
-import { openCheck } from "../../infra/check/check.ts";
+import { prepareManifestCheck } from "../../infra/check/check.ts";
 import type { ObjectEvaluation } from "../../infra/check/evaluation/evaluation.ts";
 import { chooseCluster } from "../../infra/config/config.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
@@ -19,8 +19,8 @@ import type { ClusterClient, ClusterResponse } from "../../infra/parity/control-
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { createObjectGenerators } from "../../infra/parity/generators/object-generators.ts";
 import { type GeneratedKind, generatedKinds } from "../../infra/parity/generators/steps.ts";
-import { createReferencedObjects } from "../../infra/parity/generators/surroundings.ts";
-import { applyConfigurations, extendWebhookTimeouts, serveTestRules } from "../../infra/parity/rule-server.ts";
+import { createParityTestObjects } from "../../infra/parity/generators/surroundings.ts";
+import { applyConfigurations, extendWebhookTimeoutsForTests, serveTestRules } from "../../infra/parity/rule-server.ts";
 import { openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { needs } from "../parts.ts";
@@ -85,7 +85,7 @@ describe("what check says", await needs("API server"), () => {
     cluster = await bootCluster(binaries, { disable, users: { reader: ["system:masters"] } });
     stops.push(scripted.stop, cluster.stop);
     admin = cluster.admin;
-    await createReferencedObjects(admin, false);
+    await createParityTestObjects(admin, false);
     const { server, ca, getToken } = cluster;
     const world = createLiveCapabilities(
       { local: { server, ca, credentials: { token: getToken("reader") } } },
@@ -95,7 +95,7 @@ describe("what check says", await needs("API server"), () => {
     const rules = catalogue.filter(({ name }) => on.includes(name));
     const postern = await serveTestRules(rules, yaml, { certificate, world });
     stops.push(postern.stop);
-    await applyConfigurations(admin, extendWebhookTimeouts(postern.manifests()), scripted.announcer);
+    await applyConfigurations(admin, extendWebhookTimeoutsForTests(postern.manifests()), scripted.announcer);
 
     await registerWitness(admin, scripted.url, certificate.ca, seen);
   });
@@ -132,7 +132,7 @@ describe("what check says", await needs("API server"), () => {
         })),
       );
       await writeFile(file("state.json"), JSON.stringify({ apiVersion: "v1", kind: "List", items: state }));
-      const check = await openCheck({
+      const check = await prepareManifestCheck({
         catalogue,
         ...{ cluster: chooseCluster(parseConfig(yaml, catalogue), undefined), harden: false },
         ...{ paths: [file("manifests.json")], reviews: [], state: [file("state.json")], old: [], webhooks: [] },

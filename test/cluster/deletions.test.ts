@@ -9,9 +9,9 @@ import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { ClusterRequest } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
-  extendWebhookTimeouts,
+  extendWebhookTimeoutsForTests,
   registerConfigurations,
-  serveCatalogue,
+  serveCatalogueForTests,
   waitUntilCalled,
 } from "../../infra/parity/rule-server.ts";
 import { needs } from "../parts.ts";
@@ -66,9 +66,9 @@ describe("pods that have to clean up, on a real API server", await needs("API se
       createAnswerCache({ entries: 0, bytes: 0 }),
       createMemoryLedger(),
     );
-    const postern = await serveCatalogue(JSON.stringify({ rules }), world);
+    const postern = await serveCatalogueForTests(JSON.stringify({ rules }), world);
     stops.push(postern.stop);
-    await registerConfigurations(cluster.admin, extendWebhookTimeouts(postern.manifests()));
+    await registerConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests()));
     await make("probe", guarded);
     await waitUntilCalled(
       () => remove("probe", "?dryRun=All"),

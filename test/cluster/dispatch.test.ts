@@ -15,8 +15,8 @@ import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/
 import {
   applyConfigurations,
   buildTestRule,
-  deleteConfigurations,
-  extendWebhookTimeouts,
+  deleteTestWebhookConfigurations,
+  extendWebhookTimeoutsForTests,
   serveTestRules,
   type TestRuleServerOptions,
   type TestWebhookOptions,
@@ -95,9 +95,9 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     const postern = await serveTestRules(rules, yaml, { certificate, ...host });
     opened.push(postern);
     const applied = (caller?: TestWebhookOptions, cluster = one) =>
-      applyConfigurations(cluster.admin, extendWebhookTimeouts(postern.manifests(caller)), announcer);
+      applyConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests(caller)), announcer);
     const stop = async () => {
-      await deleteConfigurations(one.admin, postern.manifests(), announcer);
+      await deleteTestWebhookConfigurations(one.admin, postern.manifests(), announcer);
       await postern.stop();
     };
     return { ...postern, applied, close: postern.stop, stop };
@@ -501,8 +501,8 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       await postern.applied({ cluster: "two" }, two);
     });
     after(async () => {
-      await deleteConfigurations(two.admin, postern.manifests({ cluster: "two" }), announcer);
-      await deleteConfigurations(one.admin, postern.manifests({ cluster: "one" }), announcer);
+      await deleteTestWebhookConfigurations(two.admin, postern.manifests({ cluster: "two" }), announcer);
+      await deleteTestWebhookConfigurations(one.admin, postern.manifests({ cluster: "one" }), announcer);
       await postern.close();
     });
 

@@ -7,7 +7,7 @@ import type { AdmissionRequest } from "#lib/review.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { listPlugins, requireBinaries, webhookPlugins } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { applyConfigurations, deleteConfigurations, waitUntil } from "../../infra/parity/rule-server.ts";
+import { applyConfigurations, deleteTestWebhookConfigurations, waitUntil } from "../../infra/parity/rule-server.ts";
 import {
   type ConfigurationUseDetector,
   type EndpointScript,
@@ -122,7 +122,7 @@ describe("the admission chain equals a real API server", await needs("API server
       const random = createRandom(seed * 1000 + number);
       const set = createSet(number, scripted.url, certificate.ca, random);
       serve(set);
-      context.after(() => deleteConfigurations(cluster.admin, set.manifests, announcer));
+      context.after(() => deleteTestWebhookConfigurations(cluster.admin, set.manifests, announcer));
       await applyConfigurations(cluster.admin, set.manifests, announcer);
       const manifests = set.manifests.map((manifest) => announcer.announce(manifest).body);
       const writes = Array.from({ length: perSet }, (_, index) => createWrite(number * perSet + index, random));

@@ -18,8 +18,8 @@ import { buildSequences } from "../../infra/parity/generators/sequences.ts";
 import {
   applyConfigurations,
   buildTestRule,
-  deleteConfigurations,
-  extendWebhookTimeouts,
+  deleteTestWebhookConfigurations,
+  extendWebhookTimeoutsForTests,
   serveTestRules,
 } from "../../infra/parity/rule-server.ts";
 import { type ConfigurationUseDetector, openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
@@ -68,9 +68,9 @@ describe("a group on a real API server", await needs("API server"), () => {
 
   const startServing = async (rules: CatalogueRule[], yaml: string, cluster: TestCluster) => {
     const postern = await serveTestRules(rules, yaml, { certificate });
-    await applyConfigurations(cluster.admin, extendWebhookTimeouts(postern.manifests()), announcer);
+    await applyConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests()), announcer);
     const stop = async () => {
-      await deleteConfigurations(cluster.admin, postern.manifests(), announcer);
+      await deleteTestWebhookConfigurations(cluster.admin, postern.manifests(), announcer);
       await postern.stop();
     };
     return { ...postern, stop };

@@ -8,7 +8,7 @@ import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { exampleCases, normalizeObjectForComparison } from "../../infra/bench/example-policies.ts";
+import { kinitirasExampleCases, normalizeObjectForComparison } from "../../infra/bench/example-policies.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { ClusterResponse } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
@@ -18,16 +18,16 @@ import {
   buildAnnotationSpec,
   buildFixturePod,
   buildFixturePolicy,
+  getFixtureApiPath,
   getFixtureCollectionPath,
-  getFixturePath,
   getMessage,
   installPolicyDefinitions,
   type KinitirasFixtureObject,
 } from "../../infra/parity/policy-fixtures.ts";
 import {
-  extendWebhookTimeouts,
+  extendWebhookTimeoutsForTests,
   registerConfigurations,
-  serveCatalogue,
+  serveCatalogueForTests,
   waitUntilCalled,
 } from "../../infra/parity/rule-server.ts";
 import { needs } from "../parts.ts";
@@ -55,7 +55,7 @@ patches: [{op: "add", path: "/metadata/annotations/a", value: x}]`;
 
 describe("policies in a real API server", await needs("API server"), () => {
   let cluster: TestCluster;
-  let postern: Awaited<ReturnType<typeof serveCatalogue>>;
+  let postern: Awaited<ReturnType<typeof serveCatalogueForTests>>;
   let service: Awaited<ReturnType<typeof openService>>;
   const answers = new Map<string, unknown>();
 
@@ -71,11 +71,11 @@ describe("policies in a real API server", await needs("API server"), () => {
     const yaml = stringify({ rules: { ...rules, "policy-admission": { failurePolicy: "Fail" } } });
     const connection = { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.getToken("admin") } };
     // Nothing is cached: a policy applies as soon as it exists.
-    postern = await serveCatalogue(
+    postern = await serveCatalogueForTests(
       yaml,
       createLiveCapabilities({ local: connection }, createAnswerCache({ entries: 0, bytes: 0 })),
     );
-    await registerConfigurations(cluster.admin, extendWebhookTimeouts(postern.manifests()));
+    await registerConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests()));
     const probe = buildFixturePolicy("ClusterOverridePolicy", "probe", {
       overrideRules: [{ overriders: { template: { type: "labels", operation: "add" } } }],
     });
@@ -104,14 +104,14 @@ describe("policies in a real API server", await needs("API server"), () => {
     const { admin } = cluster;
     // This cluster has no controller that would finish the deletion of a namespace.
     const isKept = object.kind === "Namespace";
-    if (!isKept) await admin({ method: "DELETE", path: `${getFixturePath(object)}?gracePeriodSeconds=0` });
+    if (!isKept) await admin({ method: "DELETE", path: `${getFixtureApiPath(object)}?gracePeriodSeconds=0` });
     const answer = isKept
       ? await applyObject(admin, object)
       : await admin({ method: "POST", path: getFixtureCollectionPath(object), body: object });
     assert.ok(answer.code < 300, getMessage(answer));
   };
 
-  for (const one of exampleCases)
+  for (const one of kinitirasExampleCases)
     it(one.id, async () => {
       const { operation, expect, cluster: there = [], http = [] } = one;
       const named = operation === "DELETE" ? one.oldObject : one.object;
@@ -154,7 +154,7 @@ describe("policies in a real API server", await needs("API server"), () => {
           assert.deepEqual(keepExpected(expected, answer.body), normalizeObjectForComparison(expected));
         }
       } finally {
-        for (const policy of policies) await cluster.admin({ method: "DELETE", path: getFixturePath(policy) });
+        for (const policy of policies) await cluster.admin({ method: "DELETE", path: getFixtureApiPath(policy) });
       }
     });
 
@@ -163,7 +163,7 @@ describe("policies in a real API server", await needs("API server"), () => {
     assert.ok(answer.code < 300, `${object.kind} ${object.metadata.name}: ${getMessage(answer)}`);
     return answer;
   };
-  const remove = (object: KubernetesObject) => cluster.admin({ method: "DELETE", path: getFixturePath(object) });
+  const remove = (object: KubernetesObject) => cluster.admin({ method: "DELETE", path: getFixtureApiPath(object) });
   /** Creates an object on a dry run. */
   const tryCreate = (object: KubernetesObject): Promise<ClusterResponse> =>
     cluster.admin({ method: "POST", path: `${getFixtureCollectionPath(object)}?dryRun=All`, body: object });
@@ -289,9 +289,9 @@ const workload = { spec: { selector: { matchLabels: labels }, template: { metada
 
 const ways = {
   CREATE: { method: "POST", path: getFixtureCollectionPath },
-  UPDATE: { method: "PUT", path: getFixturePath },
-  DELETE: { method: "DELETE", path: getFixturePath },
-  CONNECT: { method: "GET", path: getFixturePath },
+  UPDATE: { method: "PUT", path: getFixtureApiPath },
+  DELETE: { method: "DELETE", path: getFixtureApiPath },
+  CONNECT: { method: "GET", path: getFixtureApiPath },
 } as const;
 
 /** Returns the expected part of an object: the API server adds defaults. */

@@ -17,8 +17,8 @@ import {
   buildAnnotationSpec,
   buildFixturePod,
   buildFixturePolicy,
+  getFixtureApiPath,
   getFixtureCollectionPath,
-  getFixturePath,
   getMessage,
   installPolicyDefinitions,
   type KinitirasFixtureObject,
@@ -184,7 +184,7 @@ describe("policies on a real API server", await needs("API server"), () => {
       const merge = { contentType: "application/merge-patch+json", body: { spec: policy.spec } };
       const { body: third } = await admin({
         method: "PATCH",
-        path: `${getFixturePath(policy)}?fieldManager=other`,
+        path: `${getFixtureApiPath(policy)}?fieldManager=other`,
         ...merge,
       });
       assert.deepEqual(

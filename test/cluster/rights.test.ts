@@ -8,7 +8,7 @@ import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { parseConfig } from "../../infra/project/project.ts";
-import { buildFunctionRbacObjects, toGroupName } from "../../infra/webhooks/rbac.ts";
+import { buildFunctionRbacObjects, buildKubernetesGroupName } from "../../infra/webhooks/rbac.ts";
 import { needs } from "../parts.ts";
 
 // Tests the printed roles on a real API server with RBAC: they allow all that each rule needs, and nothing else.
@@ -20,7 +20,9 @@ describe("a rule's rights on a real API server", await needs("API server"), () =
 
   before(async () => {
     const binaries = await requireBinaries();
-    const users = Object.fromEntries(asking.map(({ name }) => [`function:${name}`, [toGroupName("postern", name)]]));
+    const users = Object.fromEntries(
+      asking.map(({ name }) => [`function:${name}`, [buildKubernetesGroupName("postern", name)]]),
+    );
     cluster = await bootCluster(binaries, { rbac: true, users });
     const rules = asking.map(({ name }) => `${name}: { mode: audit, exempt: { users: [nobody] } }`).join(", ");
     const [local] = parseConfig(`rules: { ${rules} }`, asking.map(deleteSettingsCheck)).clusters.values();

@@ -3,7 +3,7 @@ import type { RequestListener } from "node:http";
 import { createServer, type Server } from "node:https";
 import { after, before, describe, it } from "node:test";
 import type { Capabilities } from "#lib/needs.ts";
-import { openAuditCapabilities } from "../../infra/check/live/rule-capabilities.ts";
+import { prepareLiveCheckCapabilities } from "../../infra/check/live/rule-capabilities.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { createTestFolder } from "../folders.ts";
 import { close, listen } from "../listen.ts";
@@ -40,7 +40,7 @@ describe("the capabilities of rules while a cluster is audited", () => {
     open = async (hosts = []) => {
       const sentences: string[] = [];
       return {
-        capabilities: (await openAuditCapabilities("c", connection, hosts))(
+        capabilities: (await prepareLiveCheckCapabilities("c", connection, hosts))(
           (sentence) => sentences.push(sentence),
           5000,
         ),

@@ -67,7 +67,7 @@ export const buildSecurityContextsCheck =
   };
 
 /** Returns a check that skips Windows pods. New versions of checks require fields that Windows doesn't support. */
-export const skipOnWindows =
+export const skipWindowsPods =
   (check: PodSecurityCheckFunction): PodSecurityCheckFunction =>
   (subject) =>
     subject.spec.os?.name === "windows" ? undefined : check(subject);

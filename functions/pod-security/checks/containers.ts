@@ -4,8 +4,8 @@ import {
   formatQuotedNames,
   type PodSecurityCheck,
   quoteAll,
-  skipOnWindows,
   skipPodsWithUserNamespace,
+  skipWindowsPods,
   sortUnique,
 } from "./check-builders.ts";
 
@@ -23,7 +23,7 @@ const checkEscalation = buildContainersCheck(
 );
 export const allowPrivilegeEscalation: PodSecurityCheck = {
   level: "restricted",
-  since: { "1.8": checkEscalation, "1.25": skipOnWindows(checkEscalation) },
+  since: { "1.8": checkEscalation, "1.25": skipWindowsPods(checkEscalation) },
 };
 
 const defaultCapabilities = new Set(
@@ -64,7 +64,7 @@ const checkCapabilities: PodSecurityCheck["since"]["1.0"] = (subject) => {
 };
 export const capabilitiesRestricted: PodSecurityCheck = {
   level: "restricted",
-  since: { "1.22": checkCapabilities, "1.25": skipOnWindows(checkCapabilities) },
+  since: { "1.22": checkCapabilities, "1.25": skipWindowsPods(checkCapabilities) },
   insteadOf: capabilitiesBaseline,
 };
 

@@ -11,8 +11,8 @@ import {
   type PodSecurityCheck,
   type PodSecurityCheckFunction,
   quoteAll,
-  skipOnWindows,
   skipPodsWithUserNamespace,
+  skipWindowsPods,
   sortUnique,
 } from "./check-builders.ts";
 
@@ -93,7 +93,7 @@ const requireSeccomp: PodSecurityCheckFunction = (subject) => {
 };
 export const seccompProfileRestricted: PodSecurityCheck = {
   level: "restricted",
-  since: { "1.19": requireSeccomp, "1.25": skipOnWindows(requireSeccomp) },
+  since: { "1.19": requireSeccomp, "1.25": skipWindowsPods(requireSeccomp) },
   insteadOf: seccompProfileBaseline,
 };
 

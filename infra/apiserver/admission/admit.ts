@@ -12,9 +12,9 @@ import type { DefaultedWebhookEntry } from "./hooks.ts";
 import {
   createObjectView,
   describeUnknownConversion,
+  type InvocationResourceAndKind,
   matchHook,
   type VersionedObjects,
-  type WebhookInvocation,
 } from "./matching.ts";
 import { runMutatingWebhooks } from "./mutation.ts";
 import { assignGeneratedMetadata, restoreUnwrittenFields } from "./server-objects.ts";
@@ -76,7 +76,7 @@ const isExempt = ({ kind: { group, kind } }: AdmissionAttributes): boolean =>
 const validate = async (run: AdmissionRun, hooks: readonly DefaultedWebhookEntry[]): Promise<Status[]> => {
   const calls: {
     hook: DefaultedWebhookEntry;
-    invocation: WebhookInvocation;
+    invocation: InvocationResourceAndKind;
     seen: VersionedObjects;
     step: HookTraceStep;
   }[] = [];

@@ -40,7 +40,7 @@ export const buildMutationAnnotation = (
     escapeAsGo(JSON.stringify({ configuration, webhook, mutated })),
   ] as const;
 
-export const buildPatchAnnotation = (
+export const buildPatchAuditAnnotation = (
   round: number,
   index: number,
   configuration: string,

@@ -5,7 +5,7 @@ import { chooseReviewVersion, type HookResponse, parseHookResponse } from "./ans
 import { type AuditAnnotations, buildFailedOpenAnnotation } from "./audit-annotations.ts";
 import type { DefaultedWebhookEntry } from "./hooks.ts";
 import { getHookUrl } from "./http.ts";
-import type { VersionedObjects, WebhookInvocation } from "./matching.ts";
+import type { InvocationResourceAndKind, VersionedObjects } from "./matching.ts";
 import type {
   AdmissionAttributes,
   HookCallResult,
@@ -44,7 +44,7 @@ export const markUndecided = (run: AdmissionRun, step: HookTraceStep, why: strin
 export const callHook = async (
   run: AdmissionRun,
   hook: DefaultedWebhookEntry,
-  { resource, kind }: WebhookInvocation,
+  { resource, kind }: InvocationResourceAndKind,
   { object, oldObject }: VersionedObjects,
   step: HookTraceStep,
 ): Promise<{ answer?: HookResponse; refusal?: Status }> => {

@@ -27,7 +27,7 @@ const cleanPath = (path: string): string => {
   return `/${steps.map((step) => encodeURIComponent(step).replaceAll("%3A", ":")).join("/")}`;
 };
 
-export const parseWebhookResponse = (answer: { code: number; type: string; text: string }): HookCallResult => {
+export const parseWebhookHttpAnswer = (answer: { code: number; type: string; text: string }): HookCallResult => {
   const { code, type, text } = answer;
   const body = parseJson(text);
   if (code >= 200 && code <= 206) {

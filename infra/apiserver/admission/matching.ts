@@ -55,13 +55,13 @@ const convertObject = (
 ): unknown => (object == null ? null : convert(object, kind));
 
 /** The resource and kind that a hook is called with; they can differ from those of the request. */
-export interface WebhookInvocation {
+export interface InvocationResourceAndKind {
   resource: GroupVersionResource;
   kind: GroupVersionKind;
 }
 
 type HookMatch =
-  | { invocation: WebhookInvocation }
+  | { invocation: InvocationResourceAndKind }
   | { skipped: string }
   | { refusal: Status }
   | { unsupported: string };
@@ -130,7 +130,7 @@ const findInvocation = (
   hook: DefaultedWebhookEntry,
   attributes: AdmissionAttributes,
   { equivalents }: ImitatedServerFunctions,
-): WebhookInvocation | undefined => {
+): InvocationResourceAndKind | undefined => {
   const { resource, kind } = attributes;
   // The cast is safe: `matchesRequest` doesn't read the fields of AdmissionRequest that AdmissionAttributes lacks.
   if (hook.rules.some((rule) => matchesRequest(rule, attributes as AdmissionRequest))) return { resource, kind };
@@ -180,7 +180,7 @@ const evaluateConditions = (
   hook: DefaultedWebhookEntry,
   attributes: AdmissionAttributes,
   view: ConvertibleRequestObjects,
-  invocation: WebhookInvocation,
+  invocation: InvocationResourceAndKind,
   { cel }: ImitatedServerFunctions,
 ): HookMatch => {
   const seen = view.as(invocation.kind);

@@ -1,9 +1,9 @@
 import { getErrorMessage } from "#lib/failure.ts";
 import { isMap, type JsonMap } from "#lib/json.ts";
-import { openReinvocations, type ReinvocationTracker } from "#lib/reinvocation.ts";
+import { createReinvocationTracker, type ReinvocationTracker } from "#lib/reinvocation.ts";
 import type { Status } from "#lib/review.ts";
 import type { HookResponse } from "./answer.ts";
-import { buildMutationAnnotation, buildPatchAnnotation } from "./audit-annotations.ts";
+import { buildMutationAnnotation, buildPatchAuditAnnotation } from "./audit-annotations.ts";
 import {
   type AdmissionRun,
   applyFailurePolicy,
@@ -37,7 +37,7 @@ export const runMutatingWebhooks = async (
   view: ConvertibleRequestObjects,
 ): Promise<MutationResult> => {
   const rounds: MutationState = {
-    again: openReinvocations(),
+    again: createReinvocationTracker(),
     isChanged: false,
     isStamped: countsEmptyPatchAsChange(run.attributes),
   };
@@ -157,7 +157,7 @@ const applyResponsePatch = (
     }
     const read = normalizePatchedObject(raw);
     step.after = run.context.fill(read);
-    run.audit.add(...buildPatchAnnotation(step.round, step.index, hook.configuration, hook.name, step.patch));
+    run.audit.add(...buildPatchAuditAnnotation(step.round, step.index, hook.configuration, hook.name, step.patch));
     view.put(step.after);
     return { isChanged: isStamped || !isSameBesidesEmptyMembers(before, read), isApplied: true };
   } catch (error) {

@@ -14,7 +14,7 @@ export interface ResourceKind {
   /** True if API servers don't serve the kind by default. */
   off: boolean;
   /** True if all versions of a custom resource have the same fields: a conversion changes only apiVersion. */
-  sameInAll: boolean;
+  sameFieldsInAllVersions: boolean;
 }
 
 /** The kinds that Kubernetes 1.36 serves, and those of custom resources. */
@@ -60,7 +60,8 @@ export const createKindIndex = (byName: KindsByName): KindIndex => {
       if (!kind) return undefined;
       const apiVersion = joinApiVersion(to);
       if (object.apiVersion === apiVersion) return object;
-      const isSame = kind.sameInAll && kind.kind.group === to.group && byName.has(toKindKey(apiVersion, to.kind));
+      const isSame =
+        kind.sameFieldsInAllVersions && kind.kind.group === to.group && byName.has(toKindKey(apiVersion, to.kind));
       return isSame ? { ...object, apiVersion } : undefined;
     },
   };
@@ -107,7 +108,7 @@ export const createResourceKind = (
 ): ResourceKind => ({
   kind: { group, version, kind },
   resource: { group, version, resource },
-  ...{ namespaced, subresources, off, sameInAll },
+  ...{ namespaced, subresources, off, sameFieldsInAllVersions: sameInAll },
 });
 
 const collectKinds = (objects: Iterable<unknown>): KindsByName => {

@@ -10,7 +10,7 @@ import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
 import type { ExistingObjects } from "./existing-objects.ts";
-import type { UnevaluatedPolicyMatcher } from "./unevaluated.ts";
+import type { UnevaluatedAdmissionPolicyMatcher } from "./unevaluated.ts";
 
 export interface EvaluationSubject {
   attributes: AdmissionAttributes;
@@ -52,7 +52,7 @@ export interface ObjectEvaluationEnvironment {
   alsoPods: boolean;
   /** True if all existing objects are known; otherwise, namespaces that objects name are assumed to exist. */
   isStateKnown: boolean;
-  unevaluated: UnevaluatedPolicyMatcher;
+  unevaluated: UnevaluatedAdmissionPolicyMatcher;
   /** The end of a sentence in reports: where to see the labels of a namespace that the check doesn't know. */
   namespaceHint: string;
   noteMissingNamespace(namespace: string): void;

@@ -1,7 +1,7 @@
 import type { AdmissionAttributes } from "#infra/apiserver/admission/types.ts";
 import { isMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import { checkReview, type KubernetesObject, type Operation } from "#lib/review.ts";
+import { type KubernetesObject, type Operation, requireValidReview } from "#lib/review.ts";
 import type { KindIndex, ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import type { CheckRequestOptions } from "./evaluation.ts";
@@ -34,7 +34,7 @@ export const readReviewManifest = ({ object }: Manifest): AdmissionAttributes =>
     requestResource: ___,
     requestSubResource: ____,
     ...attributes
-  } = checkReview(object).request;
+  } = requireValidReview(object).request;
   return attributes;
 };
 

@@ -10,7 +10,7 @@ import { resolveRuleNames } from "../../catalogue/rule-names.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { findRulesInspectingCluster, inspectClusterForSettings } from "../../clusters/inspection.ts";
 import type { ClusterConfig, PosternConfig } from "../../config/config.ts";
-import { listServedRules } from "../../project/served.ts";
+import { listServedRulesAndGroups } from "../../project/served.ts";
 import type { LambdaHandler } from "../../serve/gateway.ts";
 import { createHandler } from "../../serve/handlers.ts";
 import { buildWebhookConfigurations, getRuleNameOfEntry } from "../../webhooks/configurations.ts";
@@ -74,7 +74,7 @@ export const restrictClusterToRules = (
  * Opens the rules of one cluster in this process. `listComing` returns objects that manifests create; the entries of
  * rules that inspect the cluster are made from these objects, too.
  */
-export const openClusterRules = async (
+export const createCallableClusterRules = async (
   catalogue: CatalogueRule[],
   [clusterName, cluster]: [string, ClusterConfig],
   harden: boolean,
@@ -169,7 +169,7 @@ const openHandlers = (
 ): Map<string, LambdaHandler> => {
   const config: PosternConfig = { clusters: new Map([[clusterName, cluster]]), groups: cluster.groups };
   return new Map(
-    listServedRules(config, catalogue).map((listed) => {
+    listServedRulesAndGroups(config, catalogue).map((listed) => {
       const own = (_: string, milliseconds: number) =>
         watchReads(openCapabilities(milliseconds), () => asks(listed.name));
       return [

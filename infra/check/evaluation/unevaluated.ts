@@ -8,7 +8,7 @@ import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { GroupVersionResource, KubernetesObject } from "#lib/review.ts";
 
 /** The admission policies and quotas of a cluster. It is known which requests they match, but not what they decide. */
-export interface UnevaluatedPolicyMatcher {
+export interface UnevaluatedAdmissionPolicyMatcher {
   /**
    * Webhook entries made from the cluster's admission policies: each matches every request that its policy matches.
    */
@@ -70,7 +70,7 @@ export const createUnevaluatedPolicyMatcher = (
   objects: readonly KubernetesObject[],
   isWhole: boolean,
   unreadable: readonly string[] = [],
-): UnevaluatedPolicyMatcher => {
+): UnevaluatedAdmissionPolicyMatcher => {
   const unknown = unreadable.length === 0 ? [] : [`whether a ${unreadable.join(" or a ")} matches it`];
   const policies = policyKinds.flatMap((kind) => readPolicies(objects, kind, isWhole));
   const quotas = objects.filter(({ kind }) => kind === "ResourceQuota").map(readQuota);

@@ -6,7 +6,7 @@ import {
   parseHooks,
   type WebhookEntriesByPhase,
 } from "#infra/apiserver/admission/hooks.ts";
-import { getHookUrl, parseWebhookResponse } from "#infra/apiserver/admission/http.ts";
+import { getHookUrl, parseWebhookHttpAnswer } from "#infra/apiserver/admission/http.ts";
 import type { HookCallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../manifests/manifests.ts";
@@ -96,7 +96,7 @@ export const callForeignWebhook = async (
     // The API server would follow the redirect, but its target isn't among the allowed hosts.
     if (answer.location !== undefined && redirects.includes(answer.code))
       return { unsupported: `it redirects to ${answer.location}, which is not called` };
-    return parseWebhookResponse(answer);
+    return parseWebhookHttpAnswer(answer);
   } catch (error) {
     return { failure: `Post ${JSON.stringify(where)}: ${toSentence(error)}` };
   }

@@ -4,15 +4,15 @@ import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatCount, type Progress, type ReportProgress } from "../../cli/progress.ts";
-import { type ClusterCredentials, resolveConnection } from "../../clusters/access.ts";
+import { type ClusterCredentialOptions, resolveConnection } from "../../clusters/access.ts";
 import type { ClusterConfig } from "../../config/config.ts";
 import { noFindings, type ObjectEvaluation, type ObjectEvaluationEnvironment } from "../evaluation/evaluation.ts";
 import { hasBuiltInWorkloadKinds } from "../evaluation/pod-templates.ts";
-import { openClusterRules } from "../evaluation/rules.ts";
+import { createCallableClusterRules } from "../evaluation/rules.ts";
 import {
   createUnevaluatedPolicyMatcher,
   isUnevaluatedByCheck,
-  type UnevaluatedPolicyMatcher,
+  type UnevaluatedAdmissionPolicyMatcher,
 } from "../evaluation/unevaluated.ts";
 import { createWebhookEnvironment } from "../evaluation/webhooks.ts";
 import { readManifests } from "../manifests/input.ts";
@@ -22,14 +22,14 @@ import { type DiscoveredResource, type DiscoveryResult, discoverClusterResources
 import { openNamespaceCache } from "./namespaces.ts";
 import { type ListInterruption, type ObjectPage, readListPages } from "./pages.ts";
 import { type ApiGet, describeFailure, type FailureFormatter, openApiReader } from "./reader.ts";
-import { openAuditCapabilities } from "./rule-capabilities.ts";
+import { prepareLiveCheckCapabilities } from "./rule-capabilities.ts";
 import { matchesGroupVersion, readKinds, selectMatchedResources, toResourceName } from "./selected-kinds.ts";
 import { type ObjectEvaluator, openStoredObjectEvaluator } from "./stored-objects.ts";
 
 export interface ClusterCheckOptions {
   catalogue: CatalogueRule[];
   cluster: [name: string, ClusterConfig];
-  deployer: ClusterCredentials;
+  deployer: ClusterCredentialOptions;
   harden: boolean;
   /** Files with webhook configurations other than Postern's. */
   webhooks: readonly string[];
@@ -70,11 +70,11 @@ export const openClusterCheck = async (
 
   const found = await discoverClusterResources(read, describeAnswer);
   for (const namespace of chosen) await checkNamespace(namespace, read, describeAnswer);
-  const rules = await openClusterRules(
+  const rules = await createCallableClusterRules(
     catalogue,
     cluster,
     options.harden,
-    await openAuditCapabilities(name, connection, hosts),
+    await prepareLiveCheckCapabilities(name, connection, hosts),
   );
   for (const sentence of rules.notes) note(sentence);
   const webhooks = createWebhookEnvironment(rules, foreign, name, hosts);
@@ -223,7 +223,7 @@ export const readUnevaluatedPolicies = async (
   { resources, unknown }: DiscoveryResult,
   list: (resource: DiscoveredResource) => AsyncIterable<ObjectPage | ListInterruption>,
   note: (sentence: string) => void,
-): Promise<UnevaluatedPolicyMatcher> => {
+): Promise<UnevaluatedAdmissionPolicyMatcher> => {
   const objects: KubernetesObject[] = [];
   const unreadable = new Set<string>();
   for (const resource of unknown)

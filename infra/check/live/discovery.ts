@@ -118,7 +118,7 @@ const addResource = (
   all.resources.push({
     kind: { group, version, kind },
     resource: { group, version, resource },
-    ...{ namespaced: scope === "Namespaced", subresources: below, off: false, sameInAll: false },
+    ...{ namespaced: scope === "Namespaced", subresources: below, off: false, sameFieldsInAllVersions: false },
     verbs: toList(verbs).map(String),
   });
 };

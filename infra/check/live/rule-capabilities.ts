@@ -12,7 +12,7 @@ import type { ClusterConnection } from "../../clusters/api.ts";
  * Opens the capabilities of rules in an audit: they read the audited cluster, write nothing, and send requests to
  * `hosts` only. An audit brings all objects at once, so each call of the returned function begins with an empty ledger.
  */
-export const openAuditCapabilities = async (
+export const prepareLiveCheckCapabilities = async (
   cluster: string,
   connection: ClusterConnection,
   hosts: readonly string[],

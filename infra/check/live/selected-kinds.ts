@@ -27,7 +27,10 @@ export const readKinds = async (
     new Map(
       found.resources.map((resource): [string, ResourceKind] => [
         toKindKey(joinApiVersion(resource.kind), resource.kind.kind),
-        { ...resource, sameInAll: uniform.has(`${resource.resource.group}/${resource.resource.resource}`) },
+        {
+          ...resource,
+          sameFieldsInAllVersions: uniform.has(`${resource.resource.group}/${resource.resource.resource}`),
+        },
       ]),
     ),
   );

@@ -1,5 +1,5 @@
 import { getOwn, isMap } from "#lib/json.ts";
-import { openRedaction } from "#lib/recording/redaction.ts";
+import { createRedactor } from "#lib/recording/redaction.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
 import type { ResourceKind } from "../../apiserver/kinds/kinds.ts";
@@ -124,7 +124,7 @@ const redactSecret = (evaluation: ObjectEvaluation): ObjectEvaluation => {
   if (checked.kind !== "Secret") return evaluation;
   const redactOperation = (operation: object): object =>
     "value" in operation ? { ...operation, value: "redacted" } : operation;
-  const redact = openRedaction();
+  const redact = createRedactor();
   // kubectl apply keeps a copy of the Secret's values in an annotation, so annotations are redacted, too.
   const redactMetadata = (object: unknown) =>
     isMap(object) ? { ...object, metadata: redact(object.metadata) } : object;

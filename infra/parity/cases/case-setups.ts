@@ -14,8 +14,8 @@ import type { TestCluster } from "../control-plane/cluster.ts";
 import type { PluginPort } from "../plugins.ts";
 import {
   applyConfigurations,
-  deleteConfigurations,
-  extendWebhookTimeouts,
+  deleteTestWebhookConfigurations,
+  extendWebhookTimeoutsForTests,
   getConfigurationKind,
   registerConfigurations,
   serveTestRules,
@@ -149,7 +149,7 @@ export const serveSetups = async (
   // The API server calls configurations in the order of their names, so the observer, named z, sees the changes of
   // all others.
   const last = served.manifests({ name: "z", cluster: "observer" });
-  await registerConfigurations(admin, observer.calledAlways(extendWebhookTimeouts(last)));
+  await registerConfigurations(admin, observer.calledAlways(extendWebhookTimeoutsForTests(last)));
   const caseServer: ObservedServer = { admin, observer };
   await waitUntilObserved(caseServer);
 
@@ -158,7 +158,7 @@ export const serveSetups = async (
     const gone = [...called].filter(([setup]) => !wanted.includes(setup));
     for (const [setup] of gone) called.delete(setup);
     const manifestsOfGone = gone.flatMap(([, manifests]) => manifests);
-    await deleteConfigurations(admin, manifestsOfGone, announcer);
+    await deleteTestWebhookConfigurations(admin, manifestsOfGone, announcer);
     const added = [...new Set(wanted)].filter((setup) => !called.has(setup));
     for (const setup of added) called.set(setup, buildManifests(setup, served.manifests));
     const manifestsOfAdded = added.flatMap((setup) => called.get(setup) ?? []);
@@ -185,7 +185,7 @@ const buildManifests = (
     const own = manifest.webhooks.filter((webhook) => webhook.name.startsWith(`${variant}.`));
     return [{ ...manifest, webhooks: own.map(({ namespaceSelector: _, ...webhook }) => webhook) }];
   });
-  return restrictToSetup(name, extendWebhookTimeouts(manifests));
+  return restrictToSetup(name, extendWebhookTimeoutsForTests(manifests));
 };
 
 const waitUntilObserved = async (caseServer: ObservedServer) => {

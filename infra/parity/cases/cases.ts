@@ -19,7 +19,7 @@ import {
 import { checkCase } from "./expectation.ts";
 import {
   buildUpstreamServerOptions,
-  compareWithUpstream,
+  compareCaseWithUpstreamPlugin,
   explainIncomparable,
   explainUnavailable,
   getCaseNamespace,
@@ -28,7 +28,7 @@ import {
 } from "./upstream.ts";
 
 /** The results of a rule's cases on a real API server. The fields are part of the JSON output. */
-export interface ServerCaseResults {
+export interface RealServerCaseResults {
   rule: string;
   cases: number;
   asSaid: number;
@@ -47,8 +47,8 @@ export interface ServerCaseResults {
 }
 
 /** The results of a rule's cases; `outcomes` are those of cases recorded from a plugin that no longer exists. */
-export interface RuleCaseResults extends ServerCaseResults {
-  outcomes?: ServerCaseResults;
+export interface RuleCaseResults extends RealServerCaseResults {
+  outcomes?: RealServerCaseResults;
 }
 
 /** A case with another answer than it states, or than the compiled-in plugin gives. */
@@ -64,7 +64,7 @@ export interface CaseChecker {
   /** A client with all rights of the API server without the plugins, which calls the rules instead. */
   admin: ClusterClient;
   /** Sends cases of a rule. Their settings must be among those of the cases that the servers were opened with. */
-  check(listed: CatalogueRule, cases: Case[]): Promise<ServerCaseResults>;
+  check(listed: CatalogueRule, cases: Case[]): Promise<RealServerCaseResults>;
   stop(): Promise<void>;
 }
 
@@ -98,7 +98,7 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
     if (!setup) throw new Error(`nothing is served as ${key} has it`);
     return setup;
   };
-  const check = (listed: CatalogueRule, cases: Case[]): Promise<ServerCaseResults> => {
+  const check = (listed: CatalogueRule, cases: Case[]): Promise<RealServerCaseResults> => {
     const [port] = listPluginPorts([listed]);
     const alone = port && (explainUnavailable(port, plugins.all, binaries) ?? explainIncomparable(port));
     const group = port && alone === undefined ? getPluginServerName(port) : undefined;
@@ -122,9 +122,9 @@ const checkRule = async (
   listed: CatalogueRule,
   cases: Case[],
   { served, getSetup, alone, comparable }: RuleContext,
-): Promise<ServerCaseResults> => {
-  const beside: ServerCaseResults["beside"] = comparable && { equal: 0, known: {}, leftOut: [] };
-  const results: ServerCaseResults = {
+): Promise<RealServerCaseResults> => {
+  const beside: RealServerCaseResults["beside"] = comparable && { equal: 0, known: {}, leftOut: [] };
+  const results: RealServerCaseResults = {
     rule: listed.name,
     cases: cases.length,
     asSaid: 0,
@@ -155,7 +155,7 @@ const checkRule = async (
     if (!comparable || !beside || !hasPluginSettings(comparable.port, entry)) continue;
     const { plugin, group } = comparable;
     const moved = { ...question, entry: renameNamespaces(entry, namespace) };
-    const comparison = await compareWithUpstream(served.caseServer, plugin, moved, finding.shape, group);
+    const comparison = await compareCaseWithUpstreamPlugin(served.caseServer, plugin, moved, finding.shape, group);
     if (comparison.leftOut !== undefined) beside.leftOut.push({ name, reason: comparison.leftOut });
     else if (comparison.verdict === "equal") beside.equal += 1;
     else if (comparison.verdict === "known")
@@ -166,7 +166,7 @@ const checkRule = async (
 };
 
 /** Returns the rules with their cases and their recorded outcomes. */
-export const readCasesAndOutcomes = (rules: CatalogueRule[]): Promise<(RuleCases & { outcomes: Case[] })[]> =>
+export const readCasesAndUpstreamOutcomes = (rules: CatalogueRule[]): Promise<(RuleCases & { outcomes: Case[] })[]> =>
   Promise.all(
     rules.map(async (listed) => ({ listed, cases: await readCases(listed), outcomes: await readOutcomes(listed) })),
   );
@@ -192,7 +192,7 @@ export const checkAllCases = async (
   binaries: ControlPlaneBinaries,
   rules: CatalogueRule[],
 ): Promise<RuleCaseResults[]> => {
-  const all = await readCasesAndOutcomes(rules);
+  const all = await readCasesAndUpstreamOutcomes(rules);
   await using opened = new AsyncDisposableStack();
   const servers = await openCaseServers(
     binaries,

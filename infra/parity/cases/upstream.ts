@@ -128,7 +128,7 @@ type UpstreamComparison = ParityComparisonResult & { diff: string; leftOut?: str
  * Sends a case to an API server with the plugin and to the one with the rule, with all objects that it needs, and
  * compares.
  */
-export const compareWithUpstream = async (
+export const compareCaseWithUpstreamPlugin = async (
   ours: ObservedServer,
   upstream: ClusterClient,
   question: CaseToSend,

@@ -116,7 +116,7 @@ const bundleChanges = [
 ];
 
 /** Request sequences about CertificateSigningRequests and ClusterTrustBundles, by topic. */
-export const certificateScenes = {
+export const certificateScenarios = {
   approvals: buildTenantScenario(
     "certificatesigningrequests",
     generateSigningRequestObject(pickOne(...signers), pickRequests("plain")),

@@ -3,7 +3,6 @@ import type { JsonMap } from "#lib/json.ts";
 import {
   buildList,
   competingWebhookAnnotation,
-  deleteUndefined,
   editAt,
   type FieldEdit,
   type GeneratedKind,
@@ -12,6 +11,7 @@ import {
   generateWholeObjects,
   makeMembersRare,
   makeOptional,
+  omitUndefinedMembers,
   pickOne,
 } from "./steps.ts";
 
@@ -186,11 +186,11 @@ const buildContainers = (odds: Odds) => {
       // Only init containers that keep running may have probes.
       const ofRunning = ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy"];
       const unprobed = restartPolicy || odd ? {} : Object.fromEntries(ofRunning.map((member) => [member, undefined]));
-      return found.map((one) => deleteUndefined({ ...one, ...unprobed, restartPolicy }));
+      return found.map((one) => omitUndefinedMembers({ ...one, ...unprobed, restartPolicy }));
     });
   const ephemeralContainer = fc.tuple(pickOne("e0", "e1"), image, makeOptional(pullPolicy, 3));
   const ephemeralContainers = buildList(
-    ephemeralContainer.map(([name, image, imagePullPolicy]) => deleteUndefined({ name, image, imagePullPolicy })),
+    ephemeralContainer.map(([name, image, imagePullPolicy]) => omitUndefinedMembers({ name, image, imagePullPolicy })),
   );
   return { image, pullPolicy, resources, buildContainerList, initContainers, ephemeralContainers };
 };
@@ -390,7 +390,7 @@ const buildWorkloadSpecs = ({ odd, mostly }: Odds, { podSpec }: Pods) => {
       .map(([labels, spec, replicas, own]): JsonMap => {
         const together = { app: "a", ...labels };
         const template = { metadata: { labels: together }, spec: odd ? spec : deleteRunOnceFields(spec) };
-        return { spec: deleteUndefined({ replicas, selector: { matchLabels: together }, template, ...own }) };
+        return { spec: omitUndefinedMembers({ replicas, selector: { matchLabels: together }, template, ...own }) };
       });
 
   return {
@@ -404,7 +404,7 @@ const buildWorkloadSpecs = ({ odd, mostly }: Odds, { podSpec }: Pods) => {
         .tuple(podSpec, pickOne(undefined, 1, 3), mostly(pickOne(undefined, 4), pickOne(-1)), pickOne(undefined, true))
         .map(([spec, parallelism, completions, suspend]) => {
           const template = { spec: { ...deleteRunOnceFields(spec), restartPolicy: "Never" } };
-          return deleteUndefined({ parallelism, completions, suspend, template });
+          return omitUndefinedMembers({ parallelism, completions, suspend, template });
         }),
     }),
   };

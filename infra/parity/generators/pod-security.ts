@@ -242,7 +242,7 @@ const relabel = fc.oneof(
 
 const standing = [population, population, population, "secured-oddly", "secured-firmly", "secured-not"];
 
-export const podSecurityScenes = {
+export const podSecurityScenarios = {
   securedPods: buildScenario(
     "pods",
     buildCreation(template.map(({ metadata, spec }): JsonMap => ({ apiVersion: "v1", kind: "Pod", metadata, spec }))),

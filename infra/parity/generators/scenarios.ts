@@ -1,10 +1,10 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
-import { certificateScenes } from "./certificates.ts";
+import { certificateScenarios } from "./certificates.ts";
 import { eventRateLimitScenarios } from "./events.ts";
 import { nodeScenarios } from "./nodes.ts";
 import { createObjectGenerators } from "./object-generators.ts";
-import { podSecurityScenes } from "./pod-security.ts";
+import { podSecurityScenarios } from "./pod-security.ts";
 import {
   buildCreation,
   buildDryRunScenario,
@@ -487,10 +487,10 @@ export const scenarioGenerators = {
     generators.buildObject("localsubjectaccessreviews"),
     [],
   ),
-  ...certificateScenes,
+  ...certificateScenarios,
   ...eventRateLimitScenarios,
   ...nodeScenarios,
-  ...podSecurityScenes,
+  ...podSecurityScenarios,
 } satisfies Record<string, Arbitrary<RequestSequence>>;
 
 export type ScenarioName = keyof typeof scenarioGenerators;

@@ -108,11 +108,11 @@ export const pickOne = <T>(...values: T[]) => fc.constantFrom(...values);
 
 /** Generates objects in which each member may be missing. */
 export const generatePartialObjects = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
-  fc.record(members, { requiredKeys: [] }).map(deleteUndefined);
+  fc.record(members, { requiredKeys: [] }).map(omitUndefinedMembers);
 /** Generates objects with all of these members, without those whose generated value is undefined. */
 export const generateWholeObjects = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
-  fc.record(members).map(deleteUndefined);
-export const deleteUndefined = (fields: object): JsonMap =>
+  fc.record(members).map(omitUndefinedMembers);
+export const omitUndefinedMembers = (fields: object): JsonMap =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 /** Makes each member absent in most generated objects. */
 export const makeMembersRare = (members: Record<string, Arbitrary<unknown>>): Record<string, Arbitrary<unknown>> =>

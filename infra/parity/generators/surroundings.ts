@@ -26,14 +26,16 @@ export const runtimeClassNames: readonly string[] = listNames("RuntimeClass");
 const terminatingNames = ["ending", "ended-work"];
 
 /** Creates the objects that generated requests refer to; kinds behind feature gates only with `hasGroups`. */
-export const createReferencedObjects = async (admin: ClusterClient, hasGroups: boolean): Promise<void> => {
+export const createParityTestObjects = async (admin: ClusterClient, hasPodGroupApi: boolean): Promise<void> => {
   const send = async (method: "POST" | "PATCH" | "DELETE", path: string, body?: object) => {
     const contentType = { ...(method === "PATCH" && { contentType: "application/merge-patch+json" }) };
     const answer = await admin({ method, path, body, ...contentType });
     if (answer.code >= 300) throw new Error(`the API server refuses ${path}: ${answer.body.message}`);
     return answer.body;
   };
-  const served = objects.filter(({ apiVersion }) => hasGroups || !apiVersion.startsWith("scheduling.k8s.io/v1alpha"));
+  const served = objects.filter(
+    ({ apiVersion }) => hasPodGroupApi || !apiVersion.startsWith("scheduling.k8s.io/v1alpha"),
+  );
   const uids = new Map<string, unknown>();
   for (const { status, ...object } of served) {
     const { name, ownerReferences } = object.metadata;

@@ -6,7 +6,7 @@ import { checkReference } from "./references.ts";
 import {
   type CrossFieldCheck,
   checkBoolean,
-  checkEach,
+  checkEachListElement,
   checkFields,
   checkInteger,
   checkOneOf,
@@ -28,8 +28,8 @@ export const checkConstant: ValueCheck = checkFields<PolicyConstant>({
   float: checkDecimal,
   boolean: checkBoolean,
   stringSlice: checkTexts,
-  integerSlice: checkEach(checkInteger),
-  floatSlice: checkEach(checkDecimal),
+  integerSlice: checkEachListElement(checkInteger),
+  floatSlice: checkEachListElement(checkDecimal),
   stringMap: checkTextMap,
 });
 

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
-import { policyCases } from "../../../infra/bench/example-policies.ts";
+import { benchPolicyCases } from "../../../infra/bench/example-policies.ts";
 import { findPolicyFaults } from "./faults.ts";
 import { findPolicyWarnings } from "./warnings.ts";
 
@@ -70,7 +70,7 @@ for (const { name, faults, warnings, ...fields } of cases)
   });
 
 test("it warns of every measured policy in sentences that begin with the field", () => {
-  for (const policy of policyCases.flatMap(({ policies }) => policies))
+  for (const policy of benchPolicyCases.flatMap(({ policies }) => policies))
     for (const warning of findPolicyWarnings(policy)) assert.match(warning, /^spec\.\S+ \w/);
 });
 
@@ -140,7 +140,7 @@ test("it returns sentences for any JSON", () => {
 });
 
 test("it returns sentences for measured policies with one value replaced", () => {
-  const policies = policyCases.flatMap(({ policies }) => policies);
+  const policies = benchPolicyCases.flatMap(({ policies }) => policies);
   fc.assert(
     fc.property(fc.nat(policies.length - 1), fc.nat(), json, (index, place, value) => {
       const policy = structuredClone(policies[index]);

@@ -5,7 +5,7 @@ import { checkOriginOverriders, checkOverriderPatches, checkTemplate } from "./o
 import { checkResourceSelector } from "./selectors.ts";
 import {
   acceptAnything,
-  checkEach,
+  checkEachListElement,
   checkFields,
   checkFieldsAllowingUnknown,
   checkOneOf,
@@ -16,7 +16,7 @@ import {
   type ValueCheck,
 } from "./shape-checks.ts";
 
-const checkSelectors = checkEach(checkResourceSelector);
+const checkSelectors = checkEachListElement(checkResourceSelector);
 
 const checkOverrideRule = checkFields({
   targetOperations: checkTexts,
@@ -40,11 +40,11 @@ const checkValidateRule = checkFields({
 
 const checkOverrideSpec = checkFields({
   resourceSelectors: checkSelectors,
-  overrideRules: checkRequired(checkEach(checkOverrideRule)),
+  overrideRules: checkRequired(checkEachListElement(checkOverrideRule)),
 });
 const checkValidateSpec = checkFields({
   resourceSelectors: checkSelectors,
-  validateRules: checkRequired(checkEach(checkValidateRule)),
+  validateRules: checkRequired(checkEachListElement(checkValidateRule)),
 });
 
 const specChecks: Record<string, ValueCheck> = {

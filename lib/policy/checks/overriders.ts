@@ -21,7 +21,7 @@ import {
   acceptAnything,
   type CrossFieldCheck,
   checkBoolean,
-  checkEach,
+  checkEachListElement,
   checkEachMapValue,
   checkFields,
   checkNonNegativeInteger,
@@ -35,7 +35,7 @@ import {
 
 const checkOperation: ValueCheck = checkOneOf("add", "replace", "remove");
 
-export const checkOverriderPatches: ValueCheck = checkEach(
+export const checkOverriderPatches: ValueCheck = checkEachListElement(
   checkFields({
     path: checkRequired(
       checkTextWith((value) =>
@@ -141,7 +141,7 @@ const checkOverrider: ValueCheck = checkFields<OriginOverrider>(originFields, ({
 /** Checks a policy's origin overriders. What kinitiras refuses gets kinitiras' message. */
 export const checkOriginOverriders: ValueCheck = (value, at, faults) => {
   const before = faults.length;
-  checkEach(checkOverrider)(value, at, faults);
+  checkEachListElement(checkOverrider)(value, at, faults);
   if (!Array.isArray(value) || faults.length > before) return;
   // The cast is safe, because checkEach has checked the shape of each overrider.
   const overriders = value as OriginOverrider[];

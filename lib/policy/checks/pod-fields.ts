@@ -7,7 +7,7 @@ import { quoteValue } from "../values/texts.ts";
 import { checkLabelSelector } from "./selectors.ts";
 import {
   addFault,
-  checkEach,
+  checkEachListElement,
   checkEachMapValue,
   checkFieldsAllowingUnknown,
   checkInteger,
@@ -32,7 +32,7 @@ export const checkResources: ValueCheck = checkFieldsAllowingUnknown({
   limits: checkEachMapValue(checkQuantity),
 });
 
-export const checkTolerations: ValueCheck = checkEach(
+export const checkTolerations: ValueCheck = checkEachListElement(
   checkFieldsAllowingUnknown<Toleration>({
     key: checkText,
     operator: checkText,
@@ -105,8 +105,8 @@ const checkRequirement = checkFieldsAllowingUnknown({
   values: checkTexts,
 });
 const checkNodeTerm = checkFieldsAllowingUnknown({
-  matchExpressions: checkEach(checkRequirement),
-  matchFields: checkEach(checkRequirement),
+  matchExpressions: checkEachListElement(checkRequirement),
+  matchFields: checkEachListElement(checkRequirement),
 });
 const checkPodTerm = checkFieldsAllowingUnknown({
   labelSelector: checkLabelSelector,
@@ -115,8 +115,8 @@ const checkPodTerm = checkFieldsAllowingUnknown({
   topologyKey: checkRequired(checkText),
 });
 const podListChecks = {
-  requiredDuringSchedulingIgnoredDuringExecution: checkEach(checkPodTerm),
-  preferredDuringSchedulingIgnoredDuringExecution: checkEach(
+  requiredDuringSchedulingIgnoredDuringExecution: checkEachListElement(checkPodTerm),
+  preferredDuringSchedulingIgnoredDuringExecution: checkEachListElement(
     checkFieldsAllowingUnknown({ weight: checkRequired(checkInteger), podAffinityTerm: checkRequired(checkPodTerm) }),
   ),
 };
@@ -124,9 +124,9 @@ const podListChecks = {
 export const checkOverrideAffinity: ValueCheck = checkFieldsAllowingUnknown<Affinity>({
   nodeAffinity: checkFieldsAllowingUnknown({
     requiredDuringSchedulingIgnoredDuringExecution: checkFieldsAllowingUnknown({
-      nodeSelectorTerms: checkRequired(checkEach(checkNodeTerm)),
+      nodeSelectorTerms: checkRequired(checkEachListElement(checkNodeTerm)),
     }),
-    preferredDuringSchedulingIgnoredDuringExecution: checkEach(
+    preferredDuringSchedulingIgnoredDuringExecution: checkEachListElement(
       checkFieldsAllowingUnknown({ weight: checkRequired(checkInteger), preference: checkRequired(checkNodeTerm) }),
     ),
   }),
@@ -141,7 +141,7 @@ export const countTermsPerAffinityList = ({ nodeAffinity, podAffinity, podAntiAf
 
 export const checkTopologySpreadConstraints: ValueCheck = (value, at, faults) => {
   const before = faults.length;
-  checkEach(
+  checkEachListElement(
     checkFieldsAllowingUnknown({
       maxSkew: checkRequired(checkInteger),
       topologyKey: checkRequired(checkText),

@@ -2,7 +2,7 @@ import { findKeyFaults, findValueFaults } from "../../objects/label.ts";
 import type { LabelSelector } from "../../objects/selection.ts";
 import { quoteValue } from "../values/texts.ts";
 import {
-  checkEach,
+  checkEachListElement,
   checkEachMapValue,
   checkFields,
   checkFieldsAllowingUnknown,
@@ -61,9 +61,9 @@ const createLabelSelectorCheck = (checkValue: ValueCheck): ValueCheck =>
       // `checkEachMapValue` has already reported labels that are no map.
       for (const name of Object.keys(Object(labels)).slice(0, 1000)) checkLabelKey(name, `${at}: the key`, faults);
     },
-    matchExpressions: checkEach(
+    matchExpressions: checkEachListElement(
       checkFieldsAllowingUnknown<Expression>(
-        { key: checkRequired(checkLabelKey), operator: checkOperator, values: checkEach(checkValue) },
+        { key: checkRequired(checkLabelKey), operator: checkOperator, values: checkEachListElement(checkValue) },
         (expression, blame) => {
           const fault = findValuesFault(expression, expression.values);
           if (fault) blame("values", fault);
@@ -80,7 +80,7 @@ export const checkLabelSelector: ValueCheck = createLabelSelectorCheck(checkLabe
  */
 const checkFieldSelector: ValueCheck = checkFields({
   matchFields: checkTextMap,
-  matchExpressions: checkEach(
+  matchExpressions: checkEachListElement(
     checkFields({
       field: checkRequired(checkText),
       operator: checkRequired(checkText),

@@ -68,7 +68,7 @@ export const checkRequired =
   };
 
 /** Returns a check of a list that applies `check` to each element. */
-export const checkEach =
+export const checkEachListElement =
   (check: ValueCheck): ValueCheck =>
   (value, at, faults) => {
     if (value === undefined) return;
@@ -91,7 +91,7 @@ export const checkEachMapValue =
     }
   };
 
-export const checkTexts: ValueCheck = checkEach(checkText);
+export const checkTexts: ValueCheck = checkEachListElement(checkText);
 export const checkTextMap: ValueCheck = checkEachMapValue(checkText);
 
 /**

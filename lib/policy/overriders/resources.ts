@@ -69,7 +69,7 @@ export const applyOversellToFirstContainer = (
   if (container === undefined) return false;
   return applyToEach(wanted, ({ factor, name, unit, suffix }) => {
     if (operation === "remove") return removeQuantity(container, "requests", name);
-    const fraction = requireFraction(getOwn(factors, factor), `template.resourcesOversell.${factor}`);
+    const fraction = requireFractionBelowOne(getOwn(factors, factor), `template.resourcesOversell.${factor}`);
     const limit = getQuantity(container, "limits", name);
     if (limit === undefined || (name === "ephemeral-storage" && limit.nanos === 0n)) return false;
     // A CPU request that is written as "0" stays 0.
@@ -122,7 +122,7 @@ export const requireFactor = (text: unknown, field: string): ExactFraction => {
   return factor;
 };
 
-export const requireFraction = (text: unknown, field: string): ExactFraction => {
+export const requireFractionBelowOne = (text: unknown, field: string): ExactFraction => {
   const factor = requireFactor(text, field);
   if (factor.numerator === 0n || factor.numerator >= factor.denominator)
     throw new Error(`${field} must be greater than 0 and less than 1, not ${quoteValue(text)}`);

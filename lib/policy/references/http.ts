@@ -1,7 +1,7 @@
 import type { SecureContext, SecureContextOptions } from "node:tls";
 import {
-  createAllowedAddressCheck,
   createFilteredLookup,
+  createPublicOrListedAddressCheck,
   getUrlIpAddress,
   isIpAddressOrRange,
 } from "../../cluster/addresses.ts";
@@ -175,7 +175,7 @@ export const listSecretPlaces = ({ credentials }: PolicyHttpSettings): SecretPla
 const createLimits = (settings: PolicyHttpSettings) => {
   const known = limitsBySettings.get(settings);
   if (known) return known;
-  const isAdmitted = createAllowedAddressCheck(settings.addresses);
+  const isAdmitted = createPublicOrListedAddressCheck(settings.addresses);
   let context: SecureContext | undefined;
   const getSecureContext = () => {
     context ??= createTlsContext(settings, {});

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
-import { createCaseCapabilities } from "../../../infra/bench/example-policies.ts";
+import { createPolicyCaseCapabilities } from "../../../infra/bench/example-policies.ts";
 import { createDraft } from "../../patch.ts";
 import type { KubernetesObject } from "../../review.ts";
 import type { HttpReference, PolicyCapabilities, PolicyRequest, ValueReference } from "../types.ts";
@@ -35,7 +35,7 @@ const cluster = [
   { ...buildObject("Config", "a", "b", { labels: { app: "x" } }), data: "a" },
   { ...buildObject("Config", "web", "b"), data: "web" },
 ];
-const capabilities = createCaseCapabilities({
+const capabilities = createPolicyCaseCapabilities({
   cluster,
   http: [{ path: "/x", body: { data: { n: null }, header: "in the body" } }],
 });

@@ -74,8 +74,8 @@ export const isHostEntry = (text: string): boolean => parseHost(text) !== undefi
 const defaultPorts: Record<string, string> = { "http:": "80", "https:": "443" };
 
 /** Reports whether a URL's host is listed; an entry without a port means the scheme's default port. */
-export const isAllowedHost = (texts: readonly string[], { protocol, hostname, port }: URL): boolean =>
-  texts.some((text) => {
+export const isAllowedHost = (allowedHosts: readonly string[], { protocol, hostname, port }: URL): boolean =>
+  allowedHosts.some((text) => {
     const host = parseHost(text);
     if (host === undefined || (host.isEnding ? !hostname.endsWith(host.name) : hostname !== host.name)) return false;
     const common = defaultPorts[protocol] ?? "";

@@ -27,8 +27,8 @@ export const formatDecimal = ({ numerator, denominator }: ExactFraction): string
 const precision = 24;
 
 /** Returns a regular expression for the numbers that CUE multiplies exactly by a number with that many digits. */
-export const buildExactCueFactorPattern = (digits: number): string =>
-  digits < precision ? `^-?[0-9.]{1,${precision - digits}}(E.*)?$` : noNumber;
+export const buildExactCueFactorPattern = (otherFactorDigits: number): string =>
+  otherFactorDigits < precision ? `^-?[0-9.]{1,${precision - otherFactorDigits}}(E.*)?$` : noNumber;
 
 /** Returns a regular expression for the numbers that CUE adds exactly to `text`; none if `text` is too large. */
 export const buildExactCueSummandPattern = (text: string): string =>
@@ -42,8 +42,8 @@ const noNumber = "^$";
  * where CUE can't be exact: for texts with 19 digits or more, finer than a billionth or beyond 2^63-1, and for numbers
  * that don't match `shape`.
  */
-export const renderAmountDefinition = (
-  shape?: string,
+export const renderCueAmountDefinition = (
+  numberPattern?: string,
 ): string => `// the value of a number, or of a text such as 0.5, 500m or 1.5Gi
 _amount: {
 	of: _
@@ -58,7 +58,7 @@ _amount: {
 	out: [
 		if (of & number) != _|_ {of},
 		for text in texts {>=-_largest & <=_largest & json.Unmarshal(text)},
-	]${shape === undefined ? "" : `\n\t// other numbers would be rounded\n\texact: [for amount in out {"\\(amount)" & =~${renderCueLiteral(shape)}}]`}
+	]${numberPattern === undefined ? "" : `\n\t// other numbers would be rounded\n\texact: [for amount in out {"\\(amount)" & =~${renderCueLiteral(numberPattern)}}]`}
 }
 _quantity: #"^([+-]?)([0-9]+[.]?[0-9]*|[.][0-9]+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]{1,9}))?$"#
 // powers of ten and of two

@@ -11,8 +11,8 @@ import {
   buildExactCueFactorPattern,
   buildExactCueSummandPattern,
   formatDecimal,
-  renderAmountDefinition,
   renderAmountExpression,
+  renderCueAmountDefinition,
 } from "./amounts.ts";
 import { locateReferenceInCue, renderCueLiteral, renderCueScript } from "./cue-text.ts";
 
@@ -69,7 +69,7 @@ const renderComparison = (condition: PolicyCondition): RenderedCondition => {
     definitions: [
       ...(test.includes("_same") ? [sameDefinition] : []),
       ...(test.includes("_ordered") ? [renderOrderDefinition(signs[cond] ?? "")] : []),
-      ...(/_same|_ordered|_amount/.test(test) ? [renderAmountDefinition(shape)] : []),
+      ...(/_same|_ordered|_amount/.test(test) ? [renderCueAmountDefinition(shape)] : []),
     ],
   };
 };

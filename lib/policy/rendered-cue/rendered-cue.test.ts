@@ -3,10 +3,10 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
 import {
+  benchPolicyCases,
   buildPolicyCaseRequest,
-  createCaseCapabilities,
+  createPolicyCaseCapabilities,
   normalizeObjectForComparison,
-  policyCases,
 } from "../../../infra/bench/example-policies.ts";
 import { countTermsPerAffinityList } from "../checks/pod-fields.ts";
 import { applyPolicies } from "../override.ts";
@@ -117,10 +117,10 @@ const evaluateRenderedCondition = async (
 };
 
 describe("renderings of measured policies", () => {
-  for (const policyCase of policyCases) {
+  for (const policyCase of benchPolicyCases) {
     if (policyCase.expect.policy === "rejected") continue;
     const request = buildPolicyCaseRequest(policyCase);
-    const capabilities = createCaseCapabilities(policyCase);
+    const capabilities = createPolicyCaseCapabilities(policyCase);
     for (const policy of policyCase.policies) {
       if (policy.kind === "ClusterValidatePolicy") {
         for (const [index, { template }] of policy.spec.validateRules.entries())
@@ -359,7 +359,7 @@ const request: fc.Arbitrary<PolicyRequest> = fc.tuple(object, makeOptional(objec
 });
 
 describe("renderings", () => {
-  const capabilities = createCaseCapabilities();
+  const capabilities = createPolicyCaseCapabilities();
 
   it("change any object like the template", async () => {
     const law = fc.asyncProperty(template, request, async (template, request) => {

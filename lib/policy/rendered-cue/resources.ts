@@ -1,11 +1,11 @@
 import { escapeStep, unescapeStep } from "../../json.ts";
-import { requireFraction, templateOversellFactors } from "../overriders/resources.ts";
+import { requireFractionBelowOne, templateOversellFactors } from "../overriders/resources.ts";
 import type { OverrideTemplate } from "../types.ts";
 import {
   buildExactCueFactorPattern,
   formatDecimal,
-  renderAmountDefinition,
   renderAmountExpression,
+  renderCueAmountDefinition,
 } from "./amounts.ts";
 import {
   podScriptCueInputs,
@@ -94,7 +94,7 @@ export const renderOversellTemplateAsCue = ({ operation: act, resourcesOversell 
       "container",
       `[if len(shares) > 0 ${renderAddMissingMapOperation("requests", renderPodTemplatePointer(...resourcesPath, "requests"))}] + shares`,
     ),
-    renderAmountDefinition(buildExactCueFactorPattern(digits)),
+    renderCueAmountDefinition(buildExactCueFactorPattern(digits)),
   ];
   return renderCueScript(
     podScriptCueInputs,
@@ -115,4 +115,4 @@ const renderShare = (field: string, times: string) =>
     ? `"\\(${`[if isIdle {0}, math.Round(limit * 1000 * ${times})][0]`})m"`
     : `"\\(math.Round(limit * ${times}))"`;
 
-const formatFactor = (written: unknown): string => formatDecimal(requireFraction(written, "factor")) ?? "";
+const formatFactor = (written: unknown): string => formatDecimal(requireFractionBelowOne(written, "factor")) ?? "";

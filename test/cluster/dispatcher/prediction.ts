@@ -1,7 +1,7 @@
 import { runAdmissionChain } from "#infra/apiserver/admission/admit.ts";
 import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
 import { type DefaultedWebhookEntry, parseHooks } from "#infra/apiserver/admission/hooks.ts";
-import { parseWebhookResponse } from "#infra/apiserver/admission/http.ts";
+import { parseWebhookHttpAnswer } from "#infra/apiserver/admission/http.ts";
 import type {
   AdmissionAttributes,
   AdmissionTrace,
@@ -62,7 +62,7 @@ const callScript = (
 ): HookCallResult | Promise<HookCallResult> => {
   const said = set.scripts[getHookKey(hook)]?.answer(request, apiVersion);
   if (said)
-    return parseWebhookResponse({ code: said.code ?? 200, type: said.type ?? "application/json", text: said.body });
+    return parseWebhookHttpAnswer({ code: said.code ?? 200, type: said.type ?? "application/json", text: said.body });
   return new Promise(() => {});
 };
 
