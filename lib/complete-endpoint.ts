@@ -1,6 +1,11 @@
 // Endpoints with all the code that some rules need, for everything but bundles: serve, check, replay and tests.
 import { evaluateInTime } from "./deadline.ts";
-import { createEndpoint, type EndpointConfig, type EndpointHost, type OptionalEndpointFunctions } from "./endpoint.ts";
+import {
+  createEndpoint,
+  type EndpointConfig,
+  type EndpointHostInputs,
+  type OptionalEndpointFunctions,
+} from "./endpoint.ts";
 import { evaluateRule } from "./evaluation.ts";
 import { createGroupEndpoint, type GroupConfig } from "./group.ts";
 import { createCapabilitiesFromRecord } from "./recorded-answers.ts";
@@ -17,7 +22,7 @@ const parts: OptionalEndpointFunctions = {
 export const createEndpointForAnyRule = (
   rule: Rule,
   config: EndpointConfig,
-  host?: EndpointHost,
+  host?: EndpointHostInputs,
   evaluate = evaluateRule,
 ) => createEndpoint(rule, config, evaluate, host, parts);
 
@@ -25,6 +30,6 @@ export const createEndpointForAnyRule = (
 export const createEndpointForAnyGroup = (
   members: Record<string, Rule>,
   config: GroupConfig,
-  host?: EndpointHost,
+  host?: EndpointHostInputs,
   evaluate = evaluateRule,
 ) => createGroupEndpoint(members, config, evaluate, host, parts);

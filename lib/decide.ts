@@ -32,11 +32,11 @@ export interface RuleDecision {
   outcome: ReviewOutcome;
   refused: boolean;
   operations: number;
-  members?: MemberResult[];
+  members?: GroupMemberDecision[];
 }
 
 /** What one member of a group decided; `operations` is the number of operations in its patch. */
-export interface MemberResult {
+export interface GroupMemberDecision {
   rule: string;
   mode: EnforcementMode;
   refused: boolean;

@@ -39,7 +39,7 @@ export interface EndpointConfig {
 }
 
 /** What a rules' endpoint gets from Lambda or the local server that runs it: keys, capabilities and a log. */
-export interface EndpointHost {
+export interface EndpointHostInputs {
   /** The Ed25519 public keys that verify callers: one, or two separated by a comma, in base64url. */
   publicKeys: string;
   /** Opens the capabilities that answer a rule's questions; required by rules with needs. */
@@ -79,7 +79,7 @@ export const createEndpoint = (
   rule: Rule,
   config: EndpointConfig,
   evaluate: EvaluateRequest,
-  host: EndpointHost = createLambdaHost(),
+  host: EndpointHostInputs = createLambdaHost(),
   { findVariantSettings, evaluateInTime, createCapabilitiesFromRecord }: OptionalEndpointFunctions = {},
 ) => {
   const defaults = rule.settings ?? {};
@@ -222,7 +222,7 @@ const readClock = () => {
   return seconds * 1000 + nanoseconds / 1e6;
 };
 
-export const createLambdaHost = (capabilities?: OpenCapabilities): EndpointHost => {
+export const createLambdaHost = (capabilities?: OpenCapabilities): EndpointHostInputs => {
   const stage = process.env.POSTERN_STAGE ?? "local";
   return {
     publicKeys: process.env.POSTERN_KEYS ?? "",

@@ -1,10 +1,10 @@
 import type { Context } from "aws-lambda";
-import type { EnforcementMode, EvaluateRequest, MemberResult, RuleDecision } from "./decide.ts";
+import type { EnforcementMode, EvaluateRequest, GroupMemberDecision, RuleDecision } from "./decide.ts";
 import {
   createEndpoint,
   createLambdaHost,
   type EndpointConfig,
-  type EndpointHost,
+  type EndpointHostInputs,
   type OptionalEndpointFunctions,
 } from "./endpoint.ts";
 import { Failure, toFailure } from "./failure.ts";
@@ -45,7 +45,7 @@ export const createGroupEndpoint = (
   members: Record<string, Rule>,
   config: GroupConfig,
   evaluate: EvaluateRequest,
-  host: EndpointHost = createLambdaHost(),
+  host: EndpointHostInputs = createLambdaHost(),
   parts: OptionalEndpointFunctions = {},
 ) => {
   const groupRule = buildFacade(members, config.alone);
@@ -94,7 +94,7 @@ const evaluateMembers =
     const warnings: string[] = [];
     const audit: Record<string, string> = {};
     const outcome: ReviewOutcome = { allowed: true, warnings, audit, patch };
-    const results = new Map<string, MemberResult>();
+    const results = new Map<string, GroupMemberDecision>();
     let { object } = request;
 
     const evaluateMember = async ([name, membership]: [string, GroupMemberConfig]): Promise<boolean | undefined> => {
@@ -154,7 +154,7 @@ const concernsMember = ({ mode, match, exempt }: GroupMemberConfig, request: Adm
  * Returns a host that also writes a log line for each rule of the group that refused or failed: so a denial counts in
  * the metrics of the rule that denies.
  */
-const logByMember = (host: EndpointHost): EndpointHost => ({
+const logByMember = (host: EndpointHostInputs): EndpointHostInputs => ({
   ...host,
   writeLogLine(report) {
     host.writeLogLine(report);

@@ -1,4 +1,4 @@
-import type { EnforcementMode, MemberResult } from "./decide.ts";
+import type { EnforcementMode, GroupMemberDecision } from "./decide.ts";
 import type { AdmissionRequest } from "./review.ts";
 import type { Phase } from "./rule.ts";
 
@@ -15,7 +15,7 @@ export interface AnsweredReviewFacts {
   refused: boolean;
   operations: number;
   /** The results of a group's members, but only of those that refused, changed the object or failed. */
-  members?: MemberResult[] | undefined;
+  members?: GroupMemberDecision[] | undefined;
   group?: string;
   milliseconds: number;
   error?: Error | undefined;

@@ -4,7 +4,7 @@ import type { Context } from "aws-lambda";
 import fc from "fast-check";
 import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import type { EnforcementMode, RuleDecision } from "#lib/decide.ts";
-import type { EndpointHost } from "#lib/endpoint.ts";
+import type { EndpointHostInputs } from "#lib/endpoint.ts";
 import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import { completeRecorderParts } from "#lib/recording/complete-parts.ts";
 import { createRecorder, type RecordedReview } from "#lib/recording/recorder.ts";
@@ -62,7 +62,7 @@ const sendReview = async (listed: CatalogueRule, entry: Case, request: Admission
   const settings = mergeWithDefaults(rule.settings ?? {}, entry.settings);
   const variants = getVariants(rule, settings)?.map(({ name, settings = {} }) => [name, settings]);
   const recordings: RecordedReview[] = [];
-  const host: EndpointHost = {
+  const host: EndpointHostInputs = {
     publicKeys: signer.publicKey,
     openCapabilities: () => createRecordedCapabilities(entry.needs ?? {}),
     writeLogLine: () => {},

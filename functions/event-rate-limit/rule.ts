@@ -2,7 +2,7 @@ import type { Event } from "kubernetes-types/core/v1.d.ts";
 import { ledger } from "postern/needs";
 import { joinErrors, tooMany } from "postern/refusals";
 import { rule } from "postern/rule";
-import { type EventLimit, getBucketKey, limitTypes, type TokenBucket, takeToken } from "./token-bucket.ts";
+import { type EventLimit, eventLimitTypes, getTokenBucketKey, type TokenBucket, takeToken } from "./token-bucket.ts";
 
 const settings: { limits: EventLimit[]; eventsApi: boolean } = { limits: [], eventsApi: false };
 
@@ -26,7 +26,8 @@ export default rule({
       const { type, qps, burst, cacheSize = 0, ...more } = Object(limit);
       const [at, [unknown]] = [`limits[${index}]`, Object.keys(more)];
       if (unknown !== undefined) return `must have only type, qps, burst and cacheSize in ${at}, not ${unknown}`;
-      if (!limitTypes.includes(type)) return `must have one of ${limitTypes.join(", ")} as type in ${at}, not ${type}`;
+      if (!eventLimitTypes.includes(type))
+        return `must have one of ${eventLimitTypes.join(", ")} as type in ${at}, not ${type}`;
       for (const [name, value] of Object.entries({ qps, burst }))
         if (!isCount(value) || value === 0) return `must have a whole number from 1 as ${name} in ${at}, not ${value}`;
       if (type !== "Server" && !isCount(cacheSize))
@@ -42,7 +43,7 @@ export default rule({
     // Takes a token of every limit, even if another limit has none left, as upstream does.
     const refused = await Promise.all(
       limits.map(async (limit, index) => {
-        const key = getBucketKey(limit, event, request);
+        const key = getTokenBucketKey(limit, event, request);
         const most = limit.type === "Server" ? 1 : limit.cacheSize || defaultCacheSize;
         const bucket = await buckets.change<TokenBucket>(
           `${index} ${key}`,

@@ -1,11 +1,11 @@
 import type { Event, EventSource, ObjectReference } from "kubernetes-types/core/v1.d.ts";
 import type { AdmissionRequest } from "postern/review";
 
-export const limitTypes = ["Server", "Namespace", "User", "SourceAndObject"] as const;
+export const eventLimitTypes = ["Server", "Namespace", "User", "SourceAndObject"] as const;
 
 /** A rate limit for events, with a token bucket for the server, or for each namespace, user or source. */
 export interface EventLimit {
-  type: (typeof limitTypes)[number];
+  type: (typeof eventLimitTypes)[number];
   /** The events per second that refill the bucket. */
   qps: number;
   burst: number;
@@ -32,7 +32,7 @@ export const takeToken = ({ qps, burst }: EventLimit, kept: TokenBucket | undefi
 type AnyEvent = Event & { deprecatedSource?: EventSource; regarding?: ObjectReference };
 
 /** Returns the key of the token bucket that an event counts against, under a limit. */
-export const getBucketKey = (
+export const getTokenBucketKey = (
   { type }: EventLimit,
   event: AnyEvent,
   { namespace = "", userInfo }: AdmissionRequest,

@@ -45,7 +45,7 @@ export const checkSigningRequest = (
 };
 
 /** Allows only changes of a claim's status that report that its volume was enlarged. */
-export const checkClaim = (
+export const checkKubeletClaimUpdate = (
   claim: PersistentVolumeClaim,
   { node, request, oldObject, settings }: KubeletRequestContext,
 ): KubeletOffence => {

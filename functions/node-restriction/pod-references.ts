@@ -4,7 +4,7 @@ import { listSecrets } from "postern/objects/secret";
 import { quoteText } from "./kubelet.ts";
 
 /** Returns the resource of the first API object that a pod references, as upstream; or an error (`unknown`). */
-export const findFirstReference = (pod: Pod): { what?: string; unknown?: string } | undefined => {
+export const findFirstApiObjectReference = (pod: Pod): { what?: string; unknown?: string } | undefined => {
   const { serviceAccountName, volumes = [] } = pod.spec ?? {};
   if (serviceAccountName) return { what: "serviceaccounts" };
   if (listSecrets(pod).length > 0) return { what: "secrets" };

@@ -4,7 +4,7 @@ import { isMirrorPod } from "postern/objects/pod";
 import { notFound } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { type KubeletOffence, type KubeletRequestContext, quoteText } from "./kubelet.ts";
-import { findFirstReference } from "./pod-references.ts";
+import { findFirstApiObjectReference } from "./pod-references.ts";
 
 export const checkPod = (pod: Pod, context: KubeletRequestContext): KubeletOffence | Promise<KubeletOffence> => {
   const { operation, subResource = "" } = context.request;
@@ -35,7 +35,7 @@ const checkMirrorPod = async (pod: Pod, { node, nodes }: KubeletRequestContext):
   // The message omits the real UID, which upstream prints: the sender of a forged review must not learn it.
   if (owner.uid !== found.metadata?.uid) return `node ${node} UID mismatch: expected ${owner.uid ?? ""} got another`;
 
-  const { what, unknown } = findFirstReference(pod) ?? {};
+  const { what, unknown } = findFirstApiObjectReference(pod) ?? {};
   if (unknown) return `error checking mirror pod for API references: ${unknown}`;
   if (what) return `${subject} can not create pods that reference ${what}`;
 };

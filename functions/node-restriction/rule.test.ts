@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { AdmissionRequest, Operation } from "postern/review";
 import { evaluateMatchCondition, openRule } from "postern/test";
 import { readRows } from "../../test/rows.ts";
-import { isKubelet, skipOrdinaryHeartbeatConditions } from "./webhook-entries.ts";
+import { isKubeletCondition, skipOrdinaryHeartbeatConditions } from "./webhook-entries.ts";
 
 const rows = readRows<Record<string, string[]>>(import.meta.filename);
 
@@ -37,7 +37,7 @@ describe("node-restriction", () => {
 
   it("is not called for usual heartbeats", () => {
     const isCalled = (request: AdmissionRequest) =>
-      Object.values({ ...isKubelet, ...skipOrdinaryHeartbeatConditions }).every((expression) =>
+      Object.values({ ...isKubeletCondition, ...skipOrdinaryHeartbeatConditions }).every((expression) =>
         evaluateMatchCondition(expression, request),
       );
     const leases = { group: "coordination.k8s.io", version: "v1", resource: "leases" };

@@ -10,15 +10,21 @@ import {
   quoteText,
 } from "./kubelet.ts";
 import { checkNode } from "./nodes.ts";
-import { checkClaim, checkCsiNode, checkLease, checkResourceSlice, checkSigningRequest } from "./other-resources.ts";
+import {
+  checkCsiNode,
+  checkKubeletClaimUpdate,
+  checkLease,
+  checkResourceSlice,
+  checkSigningRequest,
+} from "./other-resources.ts";
 import { checkPodCertificateRequest } from "./pod-certificates.ts";
 import { checkPod } from "./pods.ts";
 import { checkTokenRequest } from "./tokens.ts";
 import {
   heartbeatMatches,
-  isKubelet,
-  isNoEviction,
+  isKubeletCondition,
   nodeRecoveryRequests,
+  noEvictionCondition,
   noStatusHeartbeatCondition,
   podAndNodeRequests,
   skipOrdinaryHeartbeatConditions,
@@ -29,19 +35,19 @@ export default rule({
   order: 8,
   upstreamPlugin: { plugin: "NodeRestriction" },
   match: [...podAndNodeRequests, ...nodeRecoveryRequests, ...heartbeatMatches],
-  matchConditions: isKubelet,
+  matchConditions: isKubeletCondition,
   variants: [
     {
       name: "heartbeats",
       match: heartbeatMatches,
-      matchConditions: { ...isKubelet, ...skipOrdinaryHeartbeatConditions },
+      matchConditions: { ...isKubeletCondition, ...skipOrdinaryHeartbeatConditions },
       everywhere: true,
     },
     {
       name: "pods",
       match: podAndNodeRequests,
       everywhere: true,
-      matchConditions: { ...isKubelet, ...noStatusHeartbeatCondition, ...isNoEviction },
+      matchConditions: { ...isKubeletCondition, ...noStatusHeartbeatCondition, ...noEvictionCondition },
     },
     { name: "others", match: nodeRecoveryRequests },
   ],
@@ -79,7 +85,7 @@ type ResourceCheck = {
 const resourceChecks: Record<string, ResourceCheck> = {
   "pods.": checkPod,
   "nodes.": checkNode,
-  "persistentvolumeclaims.": checkClaim,
+  "persistentvolumeclaims.": checkKubeletClaimUpdate,
   "serviceaccounts.": checkTokenRequest,
   "podcertificaterequests.certificates.k8s.io": checkPodCertificateRequest,
   "leases.coordination.k8s.io": checkLease,

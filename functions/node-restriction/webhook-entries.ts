@@ -36,7 +36,7 @@ export const nodeRecoveryRequests: RequestMatch[] = [
 ];
 
 /** True for requests of kubelets. */
-export const isKubelet: NamedConditions = {
+export const isKubeletCondition: NamedConditions = {
   "is-a-kubelet": `request.userInfo.?username.orValue("").startsWith("system:node:") &&
     "system:nodes" in request.userInfo.?groups.orValue([])`,
 };
@@ -44,7 +44,7 @@ export const isKubelet: NamedConditions = {
 // `pods/*` matches all subresources, also future ones; only a condition can exclude those that other entries handle.
 
 /** A CEL matchCondition that is true for all requests except evictions. */
-export const isNoEviction: NamedConditions = {
+export const noEvictionCondition: NamedConditions = {
   "is-no-eviction": `request.?subResource.orValue("") != "eviction"`,
 };
 

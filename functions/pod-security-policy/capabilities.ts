@@ -1,6 +1,6 @@
 import type { Capabilities } from "kubernetes-types/core/v1.d.ts";
 import { quoteAsGo } from "postern/objects/go-quoted";
-import { describeInvalid, type PolicyOffences, printGoList } from "./offence.ts";
+import { describeInvalid, type PodSecurityPolicyOffences, printGoList } from "./offence.ts";
 import type { PodSecurityPolicyObject } from "./policy.ts";
 
 /** Returns a container's capabilities after a PodSecurityPolicy's defaults, sorted; undefined if nothing changes. */
@@ -21,7 +21,7 @@ export function* listCapabilityOffences(
   { spec }: PodSecurityPolicyObject,
   chosen: Capabilities | undefined,
   path: string,
-): PolicyOffences {
+): PodSecurityPolicyOffences {
   const { defaultAddCapabilities = [], requiredDropCapabilities = [], allowedCapabilities = [] } = spec;
   if (chosen === undefined || allowedCapabilities.includes("*")) return;
 

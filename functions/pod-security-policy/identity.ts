@@ -1,6 +1,6 @@
 import type { Container, EphemeralContainer, Pod, SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
 import { quoteAsGo } from "postern/objects/go-quoted";
-import { describeInvalid, type PolicyOffences, printGoList, printRanges } from "./offence.ts";
+import { describeInvalid, type PodSecurityPolicyOffences, printGoList, printIdRangesAsGo } from "./offence.ts";
 import { isWithinRanges, type PodGroupIdRule, type PodSecurityPolicyObject } from "./policy.ts";
 
 export type AnyContainer = Container | EphemeralContainer;
@@ -32,12 +32,12 @@ export function* listUserOffences(
   { spec: { runAsUser: demanded } }: PodSecurityPolicyObject,
   { runAsUser, runAsNonRoot }: EffectiveContext,
   path: string,
-): PolicyOffences {
+): PodSecurityPolicyOffences {
   if (demanded.rule === "MustRunAs" && runAsUser !== undefined && !isWithinRanges(runAsUser, demanded.ranges))
     yield describeInvalid(
       `${path}.runAsUser`,
       `${runAsUser}`,
-      `must be in the ranges: ${printRanges(demanded.ranges)}`,
+      `must be in the ranges: ${printIdRangesAsGo(demanded.ranges)}`,
     );
   if (demanded.rule !== "MustRunAsNonRoot") return;
   if (runAsNonRoot === false) yield describeInvalid(`${path}.runAsNonRoot`, "false", "must be true");
@@ -51,14 +51,14 @@ export function* listGroupOffences(
   { rule, ranges }: PodGroupIdRule = { rule: "RunAsAny" },
   groups: readonly number[] | undefined,
   path: string,
-): PolicyOffences {
+): PodSecurityPolicyOffences {
   if (rule === "RunAsAny") return;
   const printed = printGoList("int64", groups);
   if (rule === "MustRunAs" && !groups?.length)
     yield describeInvalid(path, printed, "unable to validate empty groups against required ranges");
   for (const group of groups ?? [])
     if (!isWithinRanges(group, ranges))
-      yield describeInvalid(path, printed, `group ${group} must be in the ranges: ${printRanges(ranges)}`);
+      yield describeInvalid(path, printed, `group ${group} must be in the ranges: ${printIdRangesAsGo(ranges)}`);
 }
 
 export const chooseDefaultSeLinuxOptions = ({
@@ -70,7 +70,7 @@ export function* listSeLinuxOffences(
   { spec: { seLinux } }: PodSecurityPolicyObject,
   options: SELinuxOptions | undefined,
   path: string,
-): PolicyOffences {
+): PodSecurityPolicyOffences {
   if (seLinux.rule === "RunAsAny" || options === undefined) return;
 
   for (const part of ["level", "role", "type", "user"] as const) {

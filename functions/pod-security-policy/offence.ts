@@ -5,7 +5,7 @@ import type { IdRange } from "./policy.ts";
  * Sentences about what a pod has that a PodSecurityPolicy forbids: a generator, because most callers only need to
  * know whether there is one.
  */
-export type PolicyOffences = Generator<string, void, undefined>;
+export type PodSecurityPolicyOffences = Generator<string, void, undefined>;
 
 export const describeInvalid = (path: string, value: string, detail = "") =>
   `${path}: Invalid value: ${value}${detail && `: ${detail}`}`;
@@ -18,5 +18,5 @@ export const printGoList = (type: string, elements: readonly (string | number)[]
   elements ? `[]${type}{${elements.map(printGoElement).join(", ")}}` : `[]${type}(nil)`;
 const printGoElement = (element: string | number) => (typeof element === "string" ? quoteAsGo(element) : `${element}`);
 
-export const printRanges = (ranges: readonly IdRange[] = []) =>
+export const printIdRangesAsGo = (ranges: readonly IdRange[] = []) =>
   `[${ranges.map(({ min, max }) => `{${min} ${max}}`).join(" ")}]`;

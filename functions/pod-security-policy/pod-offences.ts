@@ -9,7 +9,7 @@ import {
   listSeLinuxOffences,
   listUserOffences,
 } from "./identity.ts";
-import { describeForbidden, describeInvalid, type PolicyOffences } from "./offence.ts";
+import { describeForbidden, describeInvalid, type PodSecurityPolicyOffences } from "./offence.ts";
 import { isWithinRanges, type PodSecurityPolicyObject } from "./policy.ts";
 import { listAppArmorOffences, listPodSeccompOffences, listSeccompOffences } from "./profiles.ts";
 import { listVolumeOffences } from "./volumes.ts";
@@ -17,7 +17,7 @@ import { listVolumeOffences } from "./volumes.ts";
 const hosts = { hostNetwork: "network", hostPID: "PID", hostIPC: "IPC" } as const;
 
 /** Returns what a pod has that a PodSecurityPolicy forbids, as sentences in upstream's order. */
-export function* listPodOffences(policy: PodSecurityPolicyObject, pod: Pod): PolicyOffences {
+export function* listPodOffences(policy: PodSecurityPolicyObject, pod: Pod): PodSecurityPolicyOffences {
   const { fsGroup, supplementalGroups, runtimeClass } = policy.spec;
   const context = pod.spec?.securityContext ?? {};
   const path = "spec.securityContext";
@@ -44,7 +44,7 @@ function* listContainerOffences(
   pod: Pod,
   container: AnyContainer,
   at: string,
-): PolicyOffences {
+): PodSecurityPolicyOffences {
   const { privileged, allowedProcMountTypes, readOnlyRootFilesystem, allowPrivilegeEscalation } = policy.spec;
   const context = container.securityContext ?? {};
   const path = `${at}.securityContext`;
@@ -78,7 +78,7 @@ function* listPortOffences(
   { spec: { hostPorts = [] } }: PodSecurityPolicyObject,
   { ports }: AnyContainer,
   at: string,
-): PolicyOffences {
+): PodSecurityPolicyOffences {
   const allowed = hostPorts.map(({ min, max }) => (min === max ? min : `${min}-${max}`)).join();
   for (const { hostPort = 0 } of ports ?? [])
     if (hostPort > 0 && !isWithinRanges(hostPort, hostPorts)) {
@@ -90,7 +90,10 @@ function* listPortOffences(
 /** The sysctls that Kubernetes 1.15 considered safe. */
 const safeSysctls = ["kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies"];
 
-function* listSysctlOffences({ spec }: PodSecurityPolicyObject, sysctls: readonly Sysctl[] = []): PolicyOffences {
+function* listSysctlOffences(
+  { spec }: PodSecurityPolicyObject,
+  sysctls: readonly Sysctl[] = [],
+): PodSecurityPolicyOffences {
   const isAmong = (patterns: readonly string[] = [], name: string) =>
     patterns.some((pattern) => (pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern));
 

@@ -1,7 +1,7 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { quoteAsGo } from "postern/objects/go-quoted";
 import type { AnyContainer } from "./identity.ts";
-import { describeForbidden, type PolicyOffences } from "./offence.ts";
+import { describeForbidden, type PodSecurityPolicyOffences } from "./offence.ts";
 import type { PodSecurityPolicyObject } from "./policy.ts";
 
 /** A seccomp or AppArmor profile as a field of pods. PodSecurityPolicies know profiles only as annotations. */
@@ -75,7 +75,7 @@ export function* listAppArmorOffences(
   pod: Pod,
   container: AnyContainer,
   at: string,
-): PolicyOffences {
+): PodSecurityPolicyOffences {
   const text = getAnnotation(policy, `${prefixes.appArmorProfile}allowedProfileNames`);
   if (text === undefined) return;
 
@@ -101,7 +101,7 @@ export const findAnnotatedSeccompProfile = (pod: Pod, container: AnyContainer): 
     ? undefined
     : parseProfileAnnotation(getAnnotation(pod, toKey("seccompProfile", container)));
 
-export function* listPodSeccompOffences(policy: PodSecurityPolicyObject, pod: Pod): PolicyOffences {
+export function* listPodSeccompOffences(policy: PodSecurityPolicyObject, pod: Pod): PodSecurityPolicyOffences {
   yield* checkSeccompProfile(policy, getPodProfile(pod), describePath("seccompProfile", pod, podKey, pod.spec, "spec"));
 }
 
@@ -110,7 +110,7 @@ export function* listSeccompOffences(
   pod: Pod,
   container: AnyContainer,
   at: string,
-): PolicyOffences {
+): PodSecurityPolicyOffences {
   const key = toKey("seccompProfile", container);
   const profile = toAnnotation("seccompProfile", container) ?? getAnnotation(pod, key) ?? getPodProfile(pod);
   yield* checkSeccompProfile(policy, profile, describePath("seccompProfile", pod, key, container, at));
@@ -118,7 +118,11 @@ export function* listSeccompOffences(
 
 const getPodProfile = (pod: Pod) => toAnnotation("seccompProfile", pod.spec) ?? getAnnotation(pod, podKey) ?? "";
 
-function* checkSeccompProfile(policy: PodSecurityPolicyObject, profile: string, path: string): PolicyOffences {
+function* checkSeccompProfile(
+  policy: PodSecurityPolicyObject,
+  profile: string,
+  path: string,
+): PodSecurityPolicyOffences {
   const text = getAnnotation(policy, `${prefixes.seccompProfile}allowedProfileNames`);
   const allowed = text?.split(",") ?? [];
   if (allowed.includes("*")) return;

@@ -1,7 +1,7 @@
 import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
 import { quoteAsGo } from "postern/objects/go-quoted";
 import { isSourceless, listContainers } from "postern/objects/pod";
-import { describeInvalid, type PolicyOffences } from "./offence.ts";
+import { describeInvalid, type PodSecurityPolicyOffences } from "./offence.ts";
 import type { PodSecurityPolicyObject } from "./policy.ts";
 
 /**
@@ -14,7 +14,7 @@ export const volumeTypes = (
   "quobyte azureDisk photonPersistentDisk storageos projected portworxVolume scaleIO csi ephemeral image"
 ).split(" ");
 
-export function* listVolumeOffences(policy: PodSecurityPolicyObject, pod: Pod): PolicyOffences {
+export function* listVolumeOffences(policy: PodSecurityPolicyObject, pod: Pod): PodSecurityPolicyOffences {
   const { volumes: allowed = [], allowedFlexVolumes = [], allowedCSIDrivers = [] } = policy.spec;
   let writable: Map<string, string[]> | undefined;
   const getWritableMounts = (name: string) => {
@@ -58,7 +58,7 @@ function* listHostPathOffences(
   volume: Volume,
   at: string,
   findWritable: (name: string) => string[],
-): PolicyOffences {
+): PodSecurityPolicyOffences {
   const { allowedHostPaths = [] } = spec;
   if (allowedHostPaths.length === 0) return;
 

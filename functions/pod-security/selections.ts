@@ -86,7 +86,7 @@ export const getNamespaceSelectionName = (states: PodSecurityLabelStates) =>
   podSecurityModes.map((mode) => states[mode]).join("-");
 
 /** Returns the name of the webhook entry for pods, or for workloads, in a selection of namespaces. */
-export const getEntryName = (kind: "pods" | "workloads", name: string) => `${kind}-${name}`;
+export const getPodSecurityEntryName = (kind: "pods" | "workloads", name: string) => `${kind}-${name}`;
 
 /**
  * Returns the Pod Security labels of the namespaces for which a webhook entry of this name is called; undefined if

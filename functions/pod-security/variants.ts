@@ -11,8 +11,8 @@ import {
 } from "./policy.ts";
 import {
   divideNamespacesByLabels,
-  getEntryName,
   getNamespaceSelectionName,
+  getPodSecurityEntryName,
   type LabelExpression,
   type PodSecurityLabelStates,
   toPodSecurityLabels,
@@ -69,7 +69,7 @@ const buildEntries = (
   );
   // All possible names of variants are included: earlier webhook entries call theirs until they are updated.
   return [...new Set([...chosen.keys(), ...listEntryNames(kind)])].map((name) => {
-    return { name: getEntryName(kind, name), ...(chosen.get(name) ?? { match: [] }) };
+    return { name: getPodSecurityEntryName(kind, name), ...(chosen.get(name) ?? { match: [] }) };
   });
 };
 

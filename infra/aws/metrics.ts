@@ -18,7 +18,7 @@ const minute = 60_000;
 /** The most queries in one GetMetricData call of CloudWatch. */
 const maxQuestions = 500;
 
-export const openMetrics = (client = new CloudWatch({ maxAttempts: 5 })): StageMetricsReader => ({
+export const createStageMetricsReader = (client = new CloudWatch({ maxAttempts: 5 })): StageMetricsReader => ({
   ask: async (questions, from, to) => {
     const [start, end] = [Math.floor(from.getTime() / minute) * minute, Math.ceil(to.getTime() / minute) * minute];
     const names = Object.keys(questions) as (keyof typeof questions)[];

@@ -1,5 +1,5 @@
 import { SSM } from "@aws-sdk/client-ssm";
-import { createErrorFallback } from "./errors.ts";
+import { createFallbackForErrorNamed } from "./errors.ts";
 
 export interface StageParameterStore {
   read(name: string): Promise<string | undefined>;
@@ -19,15 +19,15 @@ export const openParameters = (stage: string, client = new SSM({ maxAttempts: 5 
       client
         .getParameter({ Name: buildPath(name), WithDecryption: true })
         .then(({ Parameter }) => Parameter?.Value)
-        .catch(createErrorFallback("ParameterNotFound", undefined)),
+        .catch(createFallbackForErrorNamed("ParameterNotFound", undefined)),
     create: (name, value) =>
       put(name, value, false)
         .then(() => true)
-        .catch(createErrorFallback("ParameterAlreadyExists", false)),
+        .catch(createFallbackForErrorNamed("ParameterAlreadyExists", false)),
     write: async (name, value) => void (await put(name, value, true)),
     remove: async (name) =>
       void (await client
         .deleteParameter({ Name: buildPath(name) })
-        .catch(createErrorFallback("ParameterNotFound", undefined))),
+        .catch(createFallbackForErrorNamed("ParameterNotFound", undefined))),
   };
 };

@@ -7,7 +7,7 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { openBucket, openS3, type StageBucket } from "./bucket.ts";
 import { guardAwsClient, type StageLockGuard } from "./guard.ts";
 import { openStageFunctions, type StageFunctions } from "./lambda-functions.ts";
-import { openMetrics, type StageMetricsReader } from "./metrics.ts";
+import { createStageMetricsReader, type StageMetricsReader } from "./metrics.ts";
 import { openParameters, type StageParameterStore } from "./parameters.ts";
 import { openStack, type StageStack } from "./stack.ts";
 
@@ -36,7 +36,7 @@ export const openStage = (name: string): AwsStage => {
     functions: openStageFunctions(name, lambda),
     parameters: openParameters(name, ssm),
     stack,
-    metrics: openMetrics(),
+    metrics: createStageMetricsReader(),
     openStageBucket: async () => {
       const bucket = await stack.findBucket();
       return bucket === undefined ? undefined : openBucket(bucket, s3);

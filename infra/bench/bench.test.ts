@@ -7,7 +7,7 @@ import { createTestFolder } from "../../test/folders.ts";
 import { buildReview, evaluateCase } from "../catalogue/cases.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { readOrCreateUrlSigner } from "../keys/keys.ts";
-import { compareCueColdStartsWithCueWasm, measureColdStartRatios } from "./cold-starts.ts";
+import { compareColdStartsWithEmptyHandler, compareCueColdStartsWithCueWasm } from "./cold-starts.ts";
 import { measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
 import { findClusterAskingCase } from "./recorded-clusters.ts";
 import { buildPodReview } from "./reviews.ts";
@@ -59,7 +59,7 @@ describe("bench", () => {
     const folder = await createTestFolder();
     const names = ["always-admit", "namespace-exists"];
     const rules = names.map((name) => readRule(join(catalogueFolder, name), name));
-    const starts = await measureColdStartRatios(
+    const starts = await compareColdStartsWithEmptyHandler(
       await Promise.all(rules),
       await readOrCreateUrlSigner(folder),
       folder,

@@ -12,7 +12,7 @@ import { type CatalogueRule, catalogueFolder, readRule } from "../catalogue/regi
 import { openCertificate, type UrlSigner } from "../keys/keys.ts";
 import { benchCluster, buildBenchEndpointConfig } from "./handlers.ts";
 import { type BenchResult, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
-import { type CaseReview, findClusterAskingCase, serveRecordedAnswers } from "./recorded-clusters.ts";
+import { type CaseWithReview, findClusterAskingCase, serveRecordedAnswers } from "./recorded-clusters.ts";
 import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
 
 /** Starts of Node with one handler, compared with those with an empty handler. */
@@ -37,7 +37,7 @@ export const measureColdStarts = async (
     const verbs = listVerbs(rule);
     return verbs.length === 0 || (asksCluster(rule) && !verbs.includes("ledger"));
   });
-  const starts = await measureColdStartRatios(measurable, signer, folder, rounds);
+  const starts = await compareColdStartsWithEmptyHandler(measurable, signer, folder, rounds);
   return starts.map(({ name, bytes, asks, ratios }) => {
     const ratio = summarizeRatios(ratios);
     if (name === undefined) return { what: "one read by hand", ratio };
@@ -54,14 +54,14 @@ export const measureColdStarts = async (
 /**
  * Measures the time from the start of Node to the first answered review, as ratios to an empty handler, once a round.
  */
-export const measureColdStartRatios = async (
+export const compareColdStartsWithEmptyHandler = async (
   catalogue: CatalogueRule[],
   signer: UrlSigner,
   folder: string,
   rounds: number,
 ): Promise<ColdStart[]> => {
   const certificate = await openCertificate(folder, "127.0.0.1");
-  const asking = new Map<string, CaseReview>();
+  const asking = new Map<string, CaseWithReview>();
   for (const listed of catalogue) {
     const found = await findClusterAskingCase(listed);
     if (found) asking.set(listed.name, found);

@@ -1,8 +1,8 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
-import type { ClusterResponse } from "../parity/control-plane/client.ts";
+import type { TestClusterResponse } from "../parity/control-plane/client.ts";
 import { bootCluster } from "../parity/control-plane/cluster.ts";
-import { registerConfigurations, type WebhookManifests, waitUntil } from "../parity/rule-server.ts";
+import { createTestWebhookConfigurations, type WebhookManifests, waitUntil } from "../parity/rule-server.ts";
 import type { MeasuredServer } from "./processes.ts";
 import { computeQuantiles, measureMilliseconds, type RatioSummary, summarizeRatios } from "./ratios.ts";
 import { buildPodReview } from "./reviews.ts";
@@ -73,7 +73,7 @@ export const openBenchPodCreator = async (binaries: ControlPlaneBinaries) => {
       const body = { apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } };
       const { code, body: said } = await admin({ method: "POST", path: "/api/v1/namespaces", body });
       if (code !== 201) throw new Error(`the API server refuses the namespace ${namespace}: ${said.message}`);
-      await registerConfigurations(admin, manifests.map(restrictToNamespace(namespace)));
+      await createTestWebhookConfigurations(admin, manifests.map(restrictToNamespace(namespace)));
       const otherwise = `the API server does not call the webhooks of ${namespace} as it should`;
       await waitUntil(otherwise, async () => called(await create({ namespace })));
     },
@@ -82,7 +82,7 @@ export const openBenchPodCreator = async (binaries: ControlPlaneBinaries) => {
 
 export type BenchPodCreator = Awaited<ReturnType<typeof openBenchPodCreator>>;
 
-const toPod = ({ code, body }: ClusterResponse): Pod => {
+const toPod = ({ code, body }: TestClusterResponse): Pod => {
   if (code >= 300) throw new Error(`the API server refuses a pod to measure with: ${body.message}`);
   // The cast is safe: if the create succeeds, the body of the response is the pod.
   return body as Pod;

@@ -4,7 +4,7 @@ import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
-import { buildBenchEndpointConfig, type HandlerProcessInput } from "./handlers.ts";
+import { type BenchHandlerProcessInput, buildBenchEndpointConfig } from "./handlers.ts";
 import { measureMilliseconds, measureRatiosInTurn } from "./ratios.ts";
 import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
 
@@ -12,7 +12,7 @@ import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
  * Measures the times of a minimal answer (the floor) and of Postern's handler in turn. Returns for each round the
  * ratio of Postern's time to the floor.
  */
-const measure = async (assignment: HandlerProcessInput): Promise<number[]> => {
+const measure = async (assignment: BenchHandlerProcessInput): Promise<number[]> => {
   const { rule: name, phase, journal, bytes, publicKey, segment, rounds } = assignment;
   const listed = await readRule(join(catalogueFolder, name), name);
   // An endpoint without a host runs as in Lambda and writes its log line to standard output.

@@ -16,7 +16,7 @@ interface HandlerCase {
 }
 
 /** The input of a child process of the bench that measures one rule's handler. */
-export interface HandlerProcessInput extends HandlerCase {
+export interface BenchHandlerProcessInput extends HandlerCase {
   publicKey: string;
   segment: string;
   rounds: number;
@@ -74,7 +74,7 @@ export const compareHandlerWithMinimalProgram = async (
   { publicKey, signSegment }: UrlSigner,
   rounds: number,
 ): Promise<number[]> => {
-  const assignment: HandlerProcessInput = { ...one, publicKey, segment: signSegment(benchCluster, 1), rounds };
+  const assignment: BenchHandlerProcessInput = { ...one, publicKey, segment: signSegment(benchCluster, 1), rounds };
   return (await runNodeAndParseOutput("handler-process.ts", {
     options: ["--expose-gc"],
     args: [JSON.stringify(assignment)],

@@ -11,7 +11,7 @@ import { compareCueColdStartsWithCueWasm } from "./cold-starts.ts";
 import { kinitirasCaseTables, type PolicyCase } from "./example-policies.ts";
 import { benchCluster, buildBenchEndpointConfig } from "./handlers.ts";
 import type { KinitirasBenchQuestion, PolicyEvaluationTimes } from "./kinitiras.ts";
-import { type ChildProgram, startChild, startNode } from "./processes.ts";
+import { type ChildProgram, startChild, startNodeProcess } from "./processes.ts";
 import { type BenchResult, measureMilliseconds, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
 import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
 
@@ -22,7 +22,7 @@ export const measurePolicies = async (
   program: string | undefined,
   rounds: number,
 ): Promise<BenchResult[]> => [
-  ...(await measureManyPolicies(rounds)),
+  ...(await compareManyPoliciesWithOne(rounds)),
   ...(program ? await measureAgainstKinitirasEngine(program, rounds) : []),
   {
     what: "a cold start with a CUE script, over cue-wasm alone",
@@ -58,7 +58,7 @@ const buildPolicies = (count: number, overriders: (index: number) => Overriders,
   Array.from({ length: count }, (_, index) => buildPolicy(index, overriders(index), isEach || index === 0));
 
 /** Compares reviews with many policies and reviews with a single policy. */
-export const measureManyPolicies = async (rounds: number): Promise<BenchResult[]> => {
+export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchResult[]> => {
   const listed = await readRule(join(catalogueFolder, "policy-override"), "policy-override");
   const signer = createTestSigner(1);
   const host = {
@@ -134,7 +134,7 @@ const sources: Record<string, string> = {
  */
 export const measureAgainstKinitirasEngine = async (program: string, rounds: number): Promise<BenchResult[]> => {
   await using running = new AsyncDisposableStack();
-  const [ours, theirs] = [running.use(startNode("policies-process.ts")), running.use(startChild(program))];
+  const [ours, theirs] = [running.use(startNodeProcess("policies-process.ts")), running.use(startChild(program))];
   const ratios = new Map<string, number[]>(Object.keys(sources).map((source) => [source, []]));
   for (const [source, question] of listComparableCases()) {
     const ratio = await measureEngineRatio(question, ours, theirs, rounds);

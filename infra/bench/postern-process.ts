@@ -4,7 +4,7 @@ import { chooseCluster } from "../config/config.ts";
 import { openCertificate, readOrCreateUrlSigner } from "../keys/keys.ts";
 import { readConfig } from "../project/project.ts";
 import { listServedRulesAndGroups } from "../project/served.ts";
-import { openHttpsGateway } from "../serve/gateway.ts";
+import { openImitatedApiGateway } from "../serve/gateway.ts";
 import { createHandler } from "../serve/handlers.ts";
 import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
 import { benchMutatorSets } from "./mutators.ts";
@@ -19,7 +19,7 @@ const catalogue = [...(await readCatalogue()), ...benchMutatorSets.flatMap(({ mu
 const config = await readConfig(file, catalogue);
 const [signer, certificate] = [await readOrCreateUrlSigner(folder), await openCertificate(folder, "127.0.0.1")];
 const host = { publicKeys: signer.publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} };
-const gateway = await openHttpsGateway(certificate, "127.0.0.1", 0);
+const gateway = await openImitatedApiGateway(certificate, "127.0.0.1", 0);
 const served = listServedRulesAndGroups(config, catalogue);
 gateway.serve(new Map(served.map((listed) => [listed.name, createHandler(config, listed, host)])));
 

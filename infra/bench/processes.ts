@@ -64,7 +64,8 @@ export const startChild = (program: string, ...args: string[]): ChildProgram => 
 };
 
 /** Runs a file of this folder in a Node process of its own. */
-export const startNode = (file: string, ...args: string[]) => startChild(process.execPath, getFile(file), ...args);
+export const startNodeProcess = (file: string, ...args: string[]) =>
+  startChild(process.execPath, getFile(file), ...args);
 
 /** A webhook server in a process of its own, so that its CPU time can be measured. */
 export interface MeasuredServer extends AsyncDisposable {
@@ -79,13 +80,13 @@ const toServer = (child: ChildProgram): MeasuredServer => ({
 
 /** Starts Postern with a postern.yaml; returns its webhook configurations by the rule's or the group's name. */
 export const startBenchPostern = async (folder: string, config: string) => {
-  const child = startNode("postern-process.ts", folder, config);
+  const child = startNodeProcess("postern-process.ts", folder, config);
   return { ...toServer(child), manifests: (await child.next()) as Record<string, WebhookManifests> };
 };
 
 /** Starts a minimal webhook server written for Node without Postern, as a baseline of the bench. */
 export const startMinimalWebhook = async (folder: string) => {
-  const child = startNode("bare-process.ts", folder);
+  const child = startNodeProcess("bare-process.ts", folder);
   return { ...toServer(child), url: String(await child.next()) };
 };
 

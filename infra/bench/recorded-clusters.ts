@@ -12,13 +12,13 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ServerCertificate } from "../keys/keys.ts";
 
 /** A case of a rule and its review, as the API server would send it. */
-export interface CaseReview {
+export interface CaseWithReview {
   entry: Case;
   review: AdmissionReview;
 }
 
 /** Returns the first case for which a rule asks the cluster. */
-export const findClusterAskingCase = async (listed: CatalogueRule): Promise<CaseReview | undefined> => {
+export const findClusterAskingCase = async (listed: CatalogueRule): Promise<CaseWithReview | undefined> => {
   for (const entry of asksCluster(listed.rule) ? await readCases(listed) : []) {
     const review = buildReview(listed, entry);
     let asked = false;

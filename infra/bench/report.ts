@@ -5,7 +5,7 @@ import type { BenchResult, RatioSummary } from "./ratios.ts";
 import type { ClusterReadMeasurement } from "./reads.ts";
 
 /** Returns a table of measured ratios, each with its bar: the limit that it must not exceed. */
-export const describeResults = (title: string, results: BenchResult[]): string => {
+export const describeBenchResults = (title: string, results: BenchResult[]): string => {
   const rows = results.map(({ what, ratio, bar, kilobytes }) => [
     what,
     describeRatio(ratio, bar),
@@ -44,7 +44,7 @@ export const formatReadMeasurement = (
     ["the first read of an environment, over a later one", (first / read).toFixed(2)],
   ]);
 
-export const describeCheck = ({
+export const formatCheckMeasurement = ({
   manifests,
   bytes,
   seconds,

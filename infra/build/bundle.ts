@@ -70,11 +70,11 @@ export const bundleRule = async (
   listed: CatalogueRule,
   config: EndpointConfig,
   outDir: string,
-  chosen?: number,
+  chosenBudgetBytes?: number,
   connections: Record<string, ApiServerConnection> = {},
   places: RecordingTargets = {},
 ): Promise<RuleBundle> => {
-  const budget = chosen ?? computeBudget(listed, places);
+  const budget = chosenBudgetBytes ?? computeBudget(listed, places);
   const { name, phases, rule } = listed;
   const rules = listed.members ?? [listed];
   const { outputFiles, metafile } = await build({

@@ -85,9 +85,9 @@ const buildFunction = (
 
 const buildResources = (rules: PlannedFunction[], type: "http" | "url", template: string): Json => {
   const common = {
-    lossNamespace: lossMetric.namespace,
-    lossMetric: lossMetric.metric,
-    lossOutput: lossMetricOutputName,
+    lossNamespace: lostReviewsMetric.namespace,
+    lossMetric: lostReviewsMetric.metric,
+    lossOutput: lostReviewsMetricOutputName,
   };
   const fill = (variables: Record<string, string | number>): Template => {
     const text = template.replace(/__(\w+?)__/g, (all, name) => String(variables[name] ?? all));
@@ -151,7 +151,7 @@ const allowRecording = (place: string): Json => ({
 export const buildRoute = (name: string) => `POST /{cluster}/${name}/{phase+}`;
 
 /** The metric of reviews that the gateway answered instead of a function, by the dimensions Stage and Route. */
-export const lossMetric = { namespace: "Postern", metric: "Lost" } as const;
+export const lostReviewsMetric = { namespace: "Postern", metric: "Lost" } as const;
 
 /** The name of the CloudFormation output whose presence says that the stack has `lossMetric`. */
-export const lossMetricOutputName = "LossMetric";
+export const lostReviewsMetricOutputName = "LossMetric";

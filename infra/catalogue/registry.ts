@@ -62,7 +62,7 @@ export const readRuleNames = async (catalogue = catalogueFolder): Promise<string
 };
 
 /** Returns a sentence on the use of a port if its upstream plugin is on by default anyway; otherwise undefined. */
-export const describeUseBesideDefaultPlugin = ({ upstreamPlugin }: Rule): string | undefined =>
+export const describeUseOfDefaultOnPort = ({ upstreamPlugin }: Rule): string | undefined =>
   upstreamPlugin?.worthwhile ??
   (upstreamPlugin?.defaultOn &&
     `Every API server does this itself by default. The rule is for clusters that turned ${upstreamPlugin.plugin} off.`);

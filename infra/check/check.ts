@@ -7,9 +7,9 @@ import { buildKindIndex, type KindIndex } from "../apiserver/kinds/kinds.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { ClusterConfig } from "../config/config.ts";
-import { evaluateAll } from "./evaluation/evaluate.ts";
+import { evaluateManifestsInOrder } from "./evaluation/evaluate.ts";
 import type { CheckRequestOptions, ObjectEvaluation } from "./evaluation/evaluation.ts";
-import { openEmptyObjectStore } from "./evaluation/existing-objects.ts";
+import { createEmptyObjectStore } from "./evaluation/existing-objects.ts";
 import { describeDuplicateOrLostManifests, describeMissingNamespaces } from "./evaluation/notes.ts";
 import { isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
 import { createCallableClusterRules } from "./evaluation/rules.ts";
@@ -59,7 +59,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   const isStateKnown = options.state.length > 0;
   if (isStateKnown && state.length === 0)
     note(`--state ${options.state.join(", ")} contains no manifest, so no object exists`);
-  const existing = openEmptyObjectStore(kinds, note);
+  const existing = createEmptyObjectStore(kinds, note);
   // The checked DELETEs need existing objects, so the manifests are put into the imitated API server, too.
   const deleted = options.operation === "DELETE" ? manifests : [];
   for (const object of [...apiServerOwnObjects, ...fillAll([...deleted, ...state], kinds, asking).values()]) {
@@ -86,7 +86,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   // applies it only some time after it was sent.
   const standing = [...state, ...manifests].filter(({ object }) => isUnevaluatedByCheck(object));
   const missing = new Set<string>();
-  const evaluations = evaluateAll(all, {
+  const evaluations = evaluateManifestsInOrder(all, {
     ...createWebhookEnvironment(rules, webhooks, cluster[0], hosts),
     kinds,
     existing,

@@ -11,7 +11,7 @@ import type { ClusterConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
 import { prepareManifestCheck } from "./check.ts";
 import { type CheckResult, noFindings, type ObjectEvaluation } from "./evaluation/evaluation.ts";
-import { openClusterCheck } from "./live/cluster-check.ts";
+import { prepareClusterCheck } from "./live/cluster-check.ts";
 import { formatManifestFault, type ManifestFault } from "./manifests/manifests.ts";
 import type { PolicyReportVersion } from "./reports/policyreport.ts";
 import type { InputReadFailure } from "./reports/report.ts";
@@ -35,7 +35,7 @@ interface CheckRequest {
   cluster: [name: string, ClusterConfig];
 }
 
-export const openFileSource = async (request: CheckRequest, signal: AbortSignal): Promise<StartedCheck> => {
+export const startFileCheck = async (request: CheckRequest, signal: AbortSignal): Promise<StartedCheck> => {
   const { options, words, file, cluster } = request;
   const written = cluster[1].connect?.manifests;
   const state = options.texts("state");
@@ -64,9 +64,9 @@ export const openFileSource = async (request: CheckRequest, signal: AbortSignal)
   };
 };
 
-export const openClusterSource = async (request: CheckRequest, signal: AbortSignal): Promise<StartedCheck> => {
+export const startClusterCheck = async (request: CheckRequest, signal: AbortSignal): Promise<StartedCheck> => {
   const { options, file, cluster } = request;
-  const { run, ...audit } = await openClusterCheck(
+  const { run, ...audit } = await prepareClusterCheck(
     {
       ...readOptions(request),
       operation: readOperation(options) ?? "CREATE",

@@ -28,9 +28,9 @@ export const openClusterApi = async (
   connect: ClusterConnectConfig | undefined,
   deployer: ClusterCredentialOptions = {},
 ): Promise<ClusterApi> =>
-  createClusterApi(name, { ...(await resolveConnection(name, connect, deployer)), guard: deployer.guard });
+  createClusterApi(name, { ...(await resolveClusterConnection(name, connect, deployer)), guard: deployer.guard });
 
-export const resolveConnection = async (
+export const resolveClusterConnection = async (
   name: string,
   connect: ClusterConnectConfig | undefined,
   {

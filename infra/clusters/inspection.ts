@@ -47,7 +47,7 @@ export const inspectClusterForSettings = async (
 };
 
 /** Opens a cluster for inspection with the deployer's credentials, or the manifest cluster that replaces it. */
-export const openClusterInspection = async (
+export const openInspectedCluster = async (
   name: string,
   { connect }: ClusterConfig,
   deployer: ClusterCredentialOptions,

@@ -2,10 +2,10 @@ import { mkdtempDisposable } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
-  describeCheck,
+  describeBenchResults,
   describeLatency,
-  describeResults,
   explainBenchTables,
+  formatCheckMeasurement,
   formatReadMeasurement,
 } from "../bench/report.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
@@ -43,7 +43,7 @@ const sections: Record<string, Section> = {
     async measure({ signer, rounds }) {
       const { measureHandlers } = await import("../bench/handlers.ts");
       const results = await measureHandlers(signer, rounds);
-      return { results, text: describeResults("HANDLER, over a parse and a small answer", results) };
+      return { results, text: describeBenchResults("HANDLER, over a parse and a small answer", results) };
     },
   },
   cold: {
@@ -54,7 +54,7 @@ const sections: Record<string, Section> = {
         "cold starts leave out rules that keep a ledger or ask only services outside the cluster, which don't exist here",
       );
       const results = await measureColdStarts(await readCatalogue(), signer, folder, rounds);
-      return { results, text: describeResults("COLD START, over an empty handler", results) };
+      return { results, text: describeBenchResults("COLD START, over an empty handler", results) };
     },
   },
   policies: {
@@ -66,7 +66,7 @@ const sections: Record<string, Section> = {
       if (!engine)
         leaveOut("kinitiras is left out, because its engine is not here: node infra/bench/kinitiras.ts builds it");
       const results = await measurePolicies(signer, folder, engine?.program, rounds);
-      return { results, text: describeResults("POLICIES", results) };
+      return { results, text: describeBenchResults("POLICIES", results) };
     },
   },
   check: {
@@ -74,7 +74,7 @@ const sections: Record<string, Section> = {
     async measure({ folder, rounds }) {
       const { measureCheck } = await import("../bench/checks.ts");
       const results = await measureCheck(folder, rounds);
-      return { results, text: describeCheck(results) };
+      return { results, text: formatCheckMeasurement(results) };
     },
   },
   reads: {

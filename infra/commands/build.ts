@@ -7,7 +7,7 @@ import { describeUnknownRule, findRuleByNameOrPlugin } from "../catalogue/rule-n
 import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readListOption } from "../cli/options.ts";
-import { configFile, type PosternConfig } from "../config/config.ts";
+import { defaultConfigFile, type PosternConfig } from "../config/config.ts";
 import { readOrCreateUrlSigner } from "../keys/keys.ts";
 import { createRuleConfiguredPredicate, readProject, reportBroken } from "../project/project.ts";
 import { rulesOption } from "./shared/options.ts";
@@ -26,7 +26,7 @@ export default {
   },
 
   async run({ options }) {
-    const file = options.text("config") ?? configFile;
+    const file = options.text("config") ?? defaultConfigFile;
     const { catalogue, broken, config } = await readProject(file);
     const to = options.text("to");
     const names = [...catalogue, ...broken].map(({ name }) => name);

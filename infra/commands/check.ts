@@ -3,16 +3,16 @@ import type { ObjectEvaluation } from "../check/evaluation/evaluation.ts";
 import { restrictClusterToRules } from "../check/evaluation/rules.ts";
 import { type ManifestFix, toFix, writeFixes } from "../check/fixes/fix.ts";
 import { addToSummary, createSummary } from "../check/reports/format.ts";
-import { openReport, reportForms } from "../check/reports/forms.ts";
+import { checkReportFormats, openReport } from "../check/reports/forms.ts";
 import { openReportWriter, parseOutputOptions } from "../check/reports/outputs.ts";
 import { policyReportGroupsHelp } from "../check/reports/policyreport.ts";
-import { defaultPageSize, openClusterSource, openFileSource } from "../check/subjects.ts";
+import { defaultPageSize, startClusterCheck, startFileCheck } from "../check/subjects.ts";
 import { type Command, commonCommandOptions, type ParsedOptions } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { isNoFile, readListOption } from "../cli/options.ts";
 import { clearLine } from "../cli/progress.ts";
 import { toOneLine } from "../cli/terminal.ts";
-import { type ClusterConfig, chooseCluster, configFile } from "../config/config.ts";
+import { type ClusterConfig, chooseCluster, defaultConfigFile } from "../config/config.ts";
 import { createRuleEnabledPredicate, readProject, reportBroken } from "../project/project.ts";
 import { rulesOption } from "./shared/options.ts";
 
@@ -84,16 +84,16 @@ export default {
       ...commonCommandOptions.output,
       multiple: true,
       value: "FORM[=FILE]",
-      isValue: (word) => reportForms.includes(word.split(/[=,]/)[0] ?? ""),
-      says: `${reportForms.join(", ")}; several forms are possible if each but one goes to a file; policyreport needs the CRDs of ${policyReportGroupsHelp} in the cluster`,
+      isValue: (word) => checkReportFormats.includes(word.split(/[=,]/)[0] ?? ""),
+      says: `${checkReportFormats.join(", ")}; several forms are possible if each but one goes to a file; policyreport needs the CRDs of ${policyReportGroupsHelp} in the cluster`,
     },
   },
 
   async run({ options, words }) {
-    const outputs = parseOutputOptions(readListOption(options, "output"), reportForms);
+    const outputs = parseOutputOptions(readListOption(options, "output"), checkReportFormats);
     const isLive = options.flag("live");
     checkOptions(options, words);
-    const file = options.text("config") ?? configFile;
+    const file = options.text("config") ?? defaultConfigFile;
     const { catalogue, broken, config } = await readProject(file);
     const [name, clusterConfig] = chooseCluster(config, options.text("cluster"));
     const only = readListOption(options, "rules");
@@ -104,7 +104,7 @@ export default {
     const lost = broken.filter((rule) => createRuleEnabledPredicate(cluster[1])(rule.name));
     reportBroken(broken, () => false);
     const stop = new AbortController();
-    const source = await (isLive ? openClusterSource : openFileSource)(
+    const source = await (isLive ? startClusterCheck : startFileCheck)(
       { options, words, file, catalogue, cluster },
       stop.signal,
     );

@@ -4,7 +4,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { clusterAccessOptions, readListOption, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
-import { configFile } from "../config/config.ts";
+import { defaultConfigFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
 import { destroyStage } from "../rollout/destroy.ts";
 import { listChosenClusters } from "./shared/options.ts";
@@ -28,7 +28,7 @@ export default {
   },
 
   async run({ options }) {
-    const file = options.text("config") ?? configFile;
+    const file = options.text("config") ?? defaultConfigFile;
     const { config, broken } = await readProject(file);
     reportBroken(broken, () => false);
     const configsOnly = options.flag("configs-only") ? listChosenClusters(config, options) : undefined;

@@ -1,10 +1,10 @@
 import { stringify } from "yaml";
 import { type NamedConditions, selectPhase } from "#lib/rule.ts";
-import { type CatalogueRule, describeUseBesideDefaultPlugin } from "../catalogue/registry.ts";
+import { type CatalogueRule, describeUseOfDefaultOnPort } from "../catalogue/registry.ts";
 import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { configFile } from "../config/config.ts";
+import { defaultConfigFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
 import { buildRuleWebhookEntries, joinCelExpressionLines } from "../webhooks/entry.ts";
 
@@ -23,7 +23,7 @@ export default {
     if (file !== undefined && text === undefined) return explainPolicies(file, options.text("output") === "json");
     if (text === undefined || file !== undefined || rest.length > 0)
       throw new Complaint("postern explain takes the name of one rule, or --policy FILE");
-    const { catalogue, broken, config } = await readProject(options.text("config") ?? configFile);
+    const { catalogue, broken, config } = await readProject(options.text("config") ?? defaultConfigFile);
     const [name = ""] = resolveRuleNames(
       [text],
       [...catalogue, ...broken].map((rule) => rule.name),
@@ -60,7 +60,7 @@ const explainPolicies = async (file: string, asJson: boolean): Promise<number> =
 
 const buildExplanation = ({ phases, rule, ...listed }: CatalogueRule) => {
   const settings = rule.settings ?? {};
-  const worthwhile = describeUseBesideDefaultPlugin(rule);
+  const worthwhile = describeUseOfDefaultOnPort(rule);
   const perPhase = phases.map((phase) => [
     phase,
     {

@@ -1,8 +1,8 @@
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { stageOption } from "../cli/options.ts";
-import { chooseCluster, configFile } from "../config/config.ts";
+import { chooseCluster, defaultConfigFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
-import { openStageOrLocalSigner } from "./shared/options.ts";
+import { loadStageOrLocalUrlSigner } from "./shared/options.ts";
 
 export default {
   summary:
@@ -11,11 +11,11 @@ export default {
   options: { ...stageOption, config: commonCommandOptions.config, output: commonCommandOptions.output },
 
   async run({ options, words: [name] }) {
-    const file = options.text("config") ?? configFile;
+    const file = options.text("config") ?? defaultConfigFile;
     const { config, broken } = await readProject(file);
     reportBroken(broken, () => false);
     const [cluster, { keyVersions }] = chooseCluster(config, name);
-    const signer = await openStageOrLocalSigner(options, file);
+    const signer = await loadStageOrLocalUrlSigner(options, file);
     const keyVersion = keyVersions.at(-1) ?? 1;
     const segment = signer.signSegment(cluster, keyVersion);
     writeOutput(

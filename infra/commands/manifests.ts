@@ -6,18 +6,14 @@ import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } f
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { clusterAccessOptions, parseBaseUrl, readOptionFile, stageOption } from "../cli/options.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
-import {
-  findRulesInspectingCluster,
-  inspectClusterForSettings,
-  openClusterInspection,
-} from "../clusters/inspection.ts";
-import { type ClusterConfig, chooseCluster, configFile } from "../config/config.ts";
+import { findRulesInspectingCluster, inspectClusterForSettings, openInspectedCluster } from "../clusters/inspection.ts";
+import { type ClusterConfig, chooseCluster, defaultConfigFile } from "../config/config.ts";
 import { describeMissingConnect, listRulesAskingCluster } from "../config/connections.ts";
 import { createRuleEnabledPredicate, readProject, reportBroken } from "../project/project.ts";
 import { countAnnotationBytesAfterApply, mostAnnotationBytes } from "../webhooks/apply-size.ts";
 import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
 import { buildEksAccessEntryTemplate, buildFunctionRbacObjects } from "../webhooks/rbac.ts";
-import { openStageOrLocalSigner, readCaOption } from "./shared/options.ts";
+import { loadStageOrLocalUrlSigner, readCaOption } from "./shared/options.ts";
 
 export default {
   summary:
@@ -59,14 +55,14 @@ export default {
   },
 
   async run({ options }) {
-    const file = options.text("config") ?? configFile;
+    const file = options.text("config") ?? defaultConfigFile;
     const { catalogue, broken, config } = await readProject(file);
     const [clusterName, plain] = chooseCluster(config, options.text("cluster"));
     reportBroken(broken, createRuleEnabledPredicate(plain));
     const placeholder = options.text("key-from");
     const segment =
       placeholder === undefined
-        ? (await openStageOrLocalSigner(options, file)).signSegment(clusterName, plain.keyVersions.at(-1) ?? 1)
+        ? (await loadStageOrLocalUrlSigner(options, file)).signSegment(clusterName, plain.keyVersions.at(-1) ?? 1)
         : `${clusterName}.${placeholder}`;
     const asking = listRulesAskingCluster(catalogue, plain);
     if (asking.length > 0 && plain.connect === undefined)
@@ -124,7 +120,7 @@ const inspectChosenCluster = async (
   file: string,
 ): Promise<ClusterConfig> => {
   const open = async () =>
-    openClusterInspection(
+    openInspectedCluster(
       name,
       plain,
       { ...readClusterCredentials(options, [name]), folder: dirname(file), identity: getIdentity },

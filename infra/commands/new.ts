@@ -5,7 +5,7 @@ import { catalogueFolder, readCatalogueWithBroken, readRule, writeRuleList } fro
 import { requireValidRuleName } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { configFile } from "../config/config.ts";
+import { defaultConfigFile } from "../config/config.ts";
 import { reportBroken } from "../project/project.ts";
 
 export default {
@@ -22,7 +22,7 @@ export default {
   async run({ options, words: [name = ""] }) {
     requireValidRuleName(name);
     const folder = join(catalogueFolder, name);
-    const file = options.text("config") ?? configFile;
+    const file = options.text("config") ?? defaultConfigFile;
     const mutates = options.flag("mutate") || /^(default|add)-/.test(name);
     await createRuleFolder(folder, name, new URL(mutates ? "new/mutate/" : "new/validate/", import.meta.url));
     await turnOnRule(file, name);

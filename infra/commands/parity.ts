@@ -39,11 +39,11 @@ export default {
     const {
       alignParityTableRow: alignRow,
       areAsExpected,
-      describeCases,
+      describeCaseResults: describeCases,
       describeParityDifferences: describeParity,
       parityTableHeadings: headings,
       buildParityTableRow: buildRow,
-      insertReport,
+      insertParityReport: insertReport,
     } = await import("../parity/report.ts");
     const { rules: catalogue, broken } = await readCatalogueWithBroken();
     const wanted = resolveRuleNames(

@@ -5,7 +5,7 @@ import { type Command, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { fetchRecordings, parseAgeToMilliseconds, parseS3Address, requireEmptyFolder } from "../recordings/fetch.ts";
 import { openLocalRecordingWriter } from "../recordings/local-store.ts";
-import { serveRules, servingOptions } from "../serve/serve.ts";
+import { serveRules, servingCommandOptions } from "../serve/serve.ts";
 
 export default {
   summary:
@@ -33,7 +33,7 @@ export default {
       value: "AGE",
       says: "with --from: the maximum age of recordings, for instance 90m, 24h or 7d",
     },
-    ...servingOptions,
+    ...servingCommandOptions,
   },
 
   async run({ options }) {

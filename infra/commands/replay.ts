@@ -18,7 +18,7 @@ import {
   formatReplaySummary,
   type ReplayCounts,
 } from "../replay/report.ts";
-import { openReplayFoldersAndProcesses, type ReplayFoldersAndProcesses } from "../replay/scratch.ts";
+import { createReplayFoldersAndProcesses, type ReplayFoldersAndProcesses } from "../replay/scratch.ts";
 import { openReplaySide } from "../replay/versions.ts";
 import { rulesOption } from "./shared/options.ts";
 
@@ -60,7 +60,7 @@ export default {
   async run({ options, words }) {
     if (words.length === 0)
       throw new Complaint("postern replay takes files or folders of recordings, or - for standard input");
-    const scratch = openReplayFoldersAndProcesses();
+    const scratch = createReplayFoldersAndProcesses();
     const createExit = (code: number) => () => {
       scratch.remove();
       process.exit(code);

@@ -1,7 +1,7 @@
 import { readCatalogue, writeRuleList } from "../catalogue/registry.ts";
 import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { toOneLine } from "../cli/terminal.ts";
-import { configFile } from "../config/config.ts";
+import { defaultConfigFile } from "../config/config.ts";
 import { readProject } from "../project/project.ts";
 
 export default {
@@ -14,7 +14,7 @@ export default {
 
   async run({ options }) {
     if (options.flag("write")) return writeRuleList(await readCatalogue());
-    const { catalogue, broken, config } = await readProject(options.text("config") ?? configFile);
+    const { catalogue, broken, config } = await readProject(options.text("config") ?? defaultConfigFile);
     const { clusters } = config;
     const getModes = (name: string): Record<string, string> => {
       const modes = [...clusters].flatMap(([cluster, { rules }]) =>

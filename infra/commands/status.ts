@@ -5,7 +5,7 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { clusterAccessOptions, stageOption } from "../cli/options.ts";
 import { openProgress, runInParallel } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
-import { configFile } from "../config/config.ts";
+import { defaultConfigFile } from "../config/config.ts";
 import { readConfig } from "../project/project.ts";
 import { type LiveRuleState, readRuleState } from "../rollout/disarm.ts";
 import { type ClusterHealth, probeClusterHealth } from "../rollout/health.ts";
@@ -24,7 +24,7 @@ export default {
   },
 
   async run({ options }) {
-    const file = options.text("config") ?? configFile;
+    const file = options.text("config") ?? defaultConfigFile;
     // Most of the status can be shown even if postern.yaml can't be read.
     const read = await readCatalogue()
       .then(async (catalogue) => ({ catalogue, config: await readConfig(file, catalogue) }))

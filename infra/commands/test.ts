@@ -2,7 +2,7 @@ import { readCatalogueWithBroken } from "../catalogue/registry.ts";
 import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { chooseCluster, configFile } from "../config/config.ts";
+import { chooseCluster, defaultConfigFile } from "../config/config.ts";
 import { readConfig, reportBroken } from "../project/project.ts";
 import { formatJunit, formatTestResult, formatTestSummary, type TestResult, toExitCode } from "../testing/results.ts";
 
@@ -106,7 +106,7 @@ const testPolicies = async (places: string[], files: string[], options: ParsedOp
   const setups =
     config === undefined && cluster === undefined
       ? undefined
-      : chooseCluster(await readConfig(config ?? configFile, catalogue, broken), cluster)[1].rules;
+      : chooseCluster(await readConfig(config ?? defaultConfigFile, catalogue, broken), cluster)[1].rules;
   const rules = policyCases.findRulesForPolicies(catalogue, documents, setups);
   const cases = await Promise.all(
     files.map(async (file) =>

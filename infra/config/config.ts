@@ -5,7 +5,7 @@ import type { UnredactedPath } from "#lib/recording/redaction.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 
-export const configFile = fileURLToPath(new URL("../../postern.yaml", import.meta.url));
+export const defaultConfigFile = fileURLToPath(new URL("../../postern.yaml", import.meta.url));
 
 export interface ClusterConfig {
   /** The versions of the cluster's URL key that functions accept. New webhook URLs get the last version. */

@@ -6,7 +6,7 @@ import { readCatalogue } from "../catalogue/registry.ts";
 import {
   type ComparableAnswer,
   compareAnswers,
-  formatDiff,
+  formatAnswerDiff,
   type ParityComparisonResult,
   toComparable,
 } from "./compare.ts";
@@ -20,7 +20,11 @@ const answer = (code: number, body: object, warnings: string[] = []): Comparable
 type Row = [verdict: ParityComparisonResult["verdict"], wanted: ComparableAnswer, actual: ComparableAnswer];
 const verify = (rows: Row[], rule = "some-rule") => {
   for (const [index, [verdict, wanted, actual]] of rows.entries())
-    assert.equal(compareAnswers(rule, wanted, actual).verdict, verdict, `row ${index}: ${formatDiff(wanted, actual)}`);
+    assert.equal(
+      compareAnswers(rule, wanted, actual).verdict,
+      verdict,
+      `row ${index}: ${formatAnswerDiff(wanted, actual)}`,
+    );
 };
 /** Verifies that a rule has a known difference, which no other rule has, and that the others are different. */
 const verifyKnown = (
@@ -152,7 +156,7 @@ describe("a comparison", () => {
   it("shows both sides, and equal lines only near a difference", () => {
     const body = { a: 1, b: 2, c: 3, d: 4, e: 5 };
     assert.equal(
-      formatDiff(answer(200, body), answer(200, { ...body, e: 6 })),
+      formatAnswerDiff(answer(200, body), answer(200, { ...body, e: 6 })),
       ['      "c": 3,', '      "d": 4,', '-     "e": 5', '+     "e": 6', "    },", '    "code": 200,'].join("\n"),
     );
   });

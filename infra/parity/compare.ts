@@ -419,7 +419,7 @@ export const compareAnswers = (
  * Formats two answers as a diff: `-` for lines of the first, `+` for lines of the second. Equal lines are shown only
  * near a difference.
  */
-export const formatDiff = (wanted: ComparableAnswer, actual: ComparableAnswer): string => {
+export const formatAnswerDiff = (wanted: ComparableAnswer, actual: ComparableAnswer): string => {
   const [one, other] = [wanted, actual].map((value) => toLines(value));
   return formatLines(one ?? [], other ?? []);
 };

@@ -10,7 +10,7 @@ import { openCertificate } from "../keys/keys.ts";
 import {
   type ComparableAnswer,
   compareAnswers,
-  formatDiff,
+  formatAnswerDiff,
   type ParityComparisonResult,
   toComparable,
 } from "./compare.ts";
@@ -29,7 +29,7 @@ import {
 } from "./rule-server.ts";
 import { type ConfigurationUseDetector, openScriptedWebhookEndpoints } from "./scripted-endpoints.ts";
 import { deleteWithFinalizers, type GetClient, type RequestWithAnswer, sendSequence } from "./sequence-sender.ts";
-import { openServerPair } from "./server-pair.ts";
+import { bootParityServerPair } from "./server-pair.ts";
 
 /** The options of one parity test, which compares a plugin with its port. */
 export interface ParityOptions {
@@ -98,7 +98,7 @@ export const measureParity = async (
   const isLate = refusingPlugins.has(upstreamPlugin.plugin);
   const fill = (as: GetClient) => sendAll(numbered.filter(isKept).map(toCreation), as);
   const late = isLate ? { enable: [upstreamPlugin.plugin], fill } : undefined;
-  const { upstream, ours, world, ...standard } = await openServerPair(
+  const { upstream, ours, world, ...standard } = await bootParityServerPair(
     port,
     binaries,
     { folder, certificate, stack },
@@ -375,7 +375,7 @@ const toDifference = (verdict: StepVerdict, withoutConditions: boolean, recurs: 
   const calls = turns.map(({ call: { method, path, body, contentType, user } }) =>
     [method, path, `as ${user}`, ...(contentType ? [`(${contentType})`] : []), formatBody(body)].join(" ").trim(),
   );
-  return { withoutConditions, recurs, calls, diff: wanted && actual ? formatDiff(wanted, actual) : "" };
+  return { withoutConditions, recurs, calls, diff: wanted && actual ? formatAnswerDiff(wanted, actual) : "" };
 };
 
 /** Formats a body without the fields that the server adds to each object. */

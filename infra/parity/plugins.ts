@@ -44,7 +44,7 @@ export const comparisonConfigs: Record<string, PortComparisonConfig> = parse(
 );
 
 /** The kube-apiserver flags that enable the APIs of all objects of the generated surroundings. */
-export const apiserverFlagsForSurroundings: readonly string[] = [
+export const apiserverFlagsForParityObjects: readonly string[] = [
   "PodGroupProtection",
   "ClusterTrustBundleAttest",
 ].flatMap((plugin) => comparisonConfigs[plugin]?.flags ?? []);

@@ -6,10 +6,10 @@ import { fileURLToPath } from "node:url";
 import { parse } from "yaml";
 import type { KubernetesObject } from "#lib/review.ts";
 import {
-  type ClusterClient,
-  type ClusterResponse,
   getCollectionPath,
   getObjectApiPath,
+  type TestClusterClient,
+  type TestClusterResponse,
 } from "./control-plane/client.ts";
 import { waitUntil } from "./rule-server.ts";
 
@@ -29,7 +29,7 @@ const addNamespace = (object: KubernetesObject): KubernetesObject => {
 export const getFixtureCollectionPath = (object: KubernetesObject) => getCollectionPath(addNamespace(object));
 export const getFixtureApiPath = (object: KubernetesObject) => getObjectApiPath(addNamespace(object));
 
-export const getMessage = ({ body }: ClusterResponse) => String(body.message);
+export const getMessage = ({ body }: TestClusterResponse) => String(body.message);
 export const buildFixturePolicy = (
   kind: string,
   name: string,
@@ -59,7 +59,7 @@ export const buildAnnotationSpec = (
 });
 
 /** Applies an object as `kubectl apply --server-side` does. */
-export const applyObject = (client: ClusterClient, object: KubernetesObject): Promise<ClusterResponse> =>
+export const applyObject = (client: TestClusterClient, object: KubernetesObject): Promise<TestClusterResponse> =>
   client({
     method: "PATCH",
     contentType: "application/apply-patch+yaml",
@@ -71,7 +71,7 @@ export const applyObject = (client: ClusterClient, object: KubernetesObject): Pr
  * Creates the CustomResourceDefinitions of kinitiras' policy kinds from their files, and waits until the cluster
  * serves them.
  */
-export const installPolicyDefinitions = async (client: ClusterClient): Promise<void> => {
+export const installPolicyDefinitions = async (client: TestClusterClient): Promise<void> => {
   for (const file of globSync("functions/*/crds/*.yaml", { cwd: root })) {
     const answer = await applyObject(client, parse(await readFile(join(root, file), "utf8")));
     assert.ok(answer.code < 300, getMessage(answer));

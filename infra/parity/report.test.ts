@@ -7,7 +7,7 @@ import { buildCatalogueReadme, catalogueFolder, readCatalogue } from "../catalog
 import type { RuleCaseResults } from "./cases/cases.ts";
 import type { PortParityResult } from "./parity.ts";
 import { listPluginPorts } from "./plugins.ts";
-import { areAsExpected, describeCases, insertReport } from "./report.ts";
+import { areAsExpected, describeCaseResults, insertParityReport } from "./report.ts";
 
 const { parity, fine, wrong, text } = readRows<{
   parity: PortParityResult;
@@ -18,17 +18,20 @@ const { parity, fine, wrong, text } = readRows<{
 
 describe("the results of cases", () => {
   it("have a row for each rule, and the reasons why cases could not be sent", () => {
-    assert.equal(describeCases([fine]), text);
+    assert.equal(describeCaseResults([fine]), text);
   });
 
   it("say why a rule has no plugin to compare with", () => {
     const { beside: _, ...rest } = fine;
     const lonely = { ...rest, alone: "Kubernetes v1.35.4 has no plugin AlwaysPullImages" };
-    assert.match(describeCases([lonely]), /^- always-pull-images: Kubernetes v1.35.4 has no plugin AlwaysPullImages$/m);
+    assert.match(
+      describeCaseResults([lonely]),
+      /^- always-pull-images: Kubernetes v1.35.4 has no plugin AlwaysPullImages$/m,
+    );
   });
 
   it("show both sides of each difference", () => {
-    const text = describeCases([fine, wrong]);
+    const text = describeCaseResults([fine, wrong]);
     assert.ok(
       text.includes(
         `a-rule, "refuses": the API server's answer (+) differs from what the case states (-)\n- no\n+ yes\n`,
@@ -41,7 +44,7 @@ describe("the results of cases", () => {
 
 describe("the report in the catalogue", () => {
   const page = "# The catalogue\n\nA list.\n\nMore.\n";
-  const once = insertReport(page, { found: [parity], cases: [fine], version: "v1.36.3", seed: 7 });
+  const once = insertParityReport(page, { found: [parity], cases: [fine], version: "v1.36.3", seed: 7 });
 
   it("has the number of requests, the differences with reasons, and the calls that conditions save", () => {
     assert.match(once, /kube-apiserver v1\.36\.3/);
@@ -53,7 +56,7 @@ describe("the report in the catalogue", () => {
   it("is appended to the page, and is replaced by the next report", () => {
     assert.ok(once.startsWith(page));
     const edited = `${once}\nA paragraph below.\n`;
-    const twice = insertReport(edited, { found: [parity], cases: [fine], version: "v1.36.4", seed: 8 });
+    const twice = insertParityReport(edited, { found: [parity], cases: [fine], version: "v1.36.4", seed: 8 });
     assert.equal(twice.split("## Parity").length, 2);
     assert.doesNotMatch(twice, /v1\.36\.3/);
     assert.ok(twice.startsWith(page) && twice.endsWith("\nA paragraph below.\n"));

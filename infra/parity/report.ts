@@ -78,7 +78,7 @@ const listReasons = (found: PortParityResult[]) => [...new Set(found.flatMap(({ 
 const sumCounts = (counts: Record<string, number>) => Object.values(counts).reduce((one, other) => one + other, 0);
 
 /** Describes the results of cases: a table, the cases that can't be sent or compared, and those that differ. */
-export const describeCases = (results: RuleCaseResults[]): string => {
+export const describeCaseResults = (results: RuleCaseResults[]): string => {
   const titles = caseHeadings.map((title) => title.toUpperCase());
   const aligned = results.map((one) =>
     buildCaseRow(one).map((cell, at) => (at > 0 ? cell.padStart(titles[at]?.length ?? 0) : cell)),
@@ -130,7 +130,7 @@ const [begin, end] = ["<!-- Written by npx postern parity --write. -->", "<!-- E
 /**
  * Returns the text of functions/README.md with this parity report, which replaces an earlier one or goes to the end.
  */
-export const insertReport = (
+export const insertParityReport = (
   page: string,
   {
     found,

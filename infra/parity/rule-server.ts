@@ -11,10 +11,10 @@ import { chooseCluster } from "../config/config.ts";
 import { openCertificate, type ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/project.ts";
 import { listServedRulesAndGroups } from "../project/served.ts";
-import { type LambdaHandler, openHttpsGateway } from "../serve/gateway.ts";
+import { type LambdaHandler, openImitatedApiGateway } from "../serve/gateway.ts";
 import { createHandler } from "../serve/handlers.ts";
 import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
-import { type ClusterClient, getCollectionPath, getObjectApiPath } from "./control-plane/client.ts";
+import { getCollectionPath, getObjectApiPath, type TestClusterClient } from "./control-plane/client.ts";
 import type { ConfigurationUseDetector } from "./scripted-endpoints.ts";
 import { createTestSigner } from "./test-key.ts";
 
@@ -48,7 +48,7 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
   const own = createTestSigner(1);
   const reports: AnsweredReviewFacts[] = [];
   let config = parseConfig(yaml, rules);
-  const gateway = await openHttpsGateway(host.certificate, "127.0.0.1", 0);
+  const gateway = await openImitatedApiGateway(host.certificate, "127.0.0.1", 0);
 
   /** Serves another postern.yaml or other keys, from the next request on. */
   const serve = (text: string, publicKeys = own.publicKey) => {
@@ -127,8 +127,8 @@ export const extendWebhookTimeoutsForTests = (manifests: WebhookManifests): Webh
   }));
 
 /** Creates webhook configurations. Throws if the API server refuses one. */
-export const registerConfigurations = async (
-  admin: ClusterClient,
+export const createTestWebhookConfigurations = async (
+  admin: TestClusterClient,
   manifests: WebhookManifests,
   query = "",
 ): Promise<void> => {
@@ -140,7 +140,7 @@ export const registerConfigurations = async (
 
 /** Applies webhook configurations, as `kubectl apply --server-side` does, and waits until the API server uses them. */
 export const applyConfigurations = async (
-  admin: ClusterClient,
+  admin: TestClusterClient,
   manifests: WebhookManifests,
   announcer: ConfigurationUseDetector,
 ): Promise<void> => {
@@ -162,7 +162,7 @@ export const applyConfigurations = async (
 
 /** Deletes webhook configurations, and waits until the API server uses them no more. */
 export const deleteTestWebhookConfigurations = async (
-  admin: ClusterClient,
+  admin: TestClusterClient,
   manifests: WebhookManifests,
   announcer: ConfigurationUseDetector,
 ): Promise<void> => {
@@ -184,7 +184,7 @@ export const waitUntil = async (timeoutMessage: string, isDone: () => Promise<bo
 /**
  * Repeats `probe`, a request, until `seen` reports that webhooks were called: the API server needs about a second.
  */
-export const waitUntilCalled = (probe: () => Promise<unknown>, seen: () => boolean): Promise<void> =>
+export const waitUntilWebhooksCalled = (probe: () => Promise<unknown>, seen: () => boolean): Promise<void> =>
   waitUntil("the API server did not call the webhooks", async () => {
     await probe();
     return seen();

@@ -3,7 +3,7 @@ import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import type { ServerCertificate } from "../keys/keys.ts";
 import type { buildWebhookConfigurations } from "../webhooks/configurations.ts";
-import type { ClusterClient } from "./control-plane/client.ts";
+import type { TestClusterClient } from "./control-plane/client.ts";
 
 type Configuration = ReturnType<typeof buildWebhookConfigurations>[number];
 
@@ -13,7 +13,7 @@ interface ReviewBody {
 }
 
 /** Returns a test endpoint's answer to a review; undefined for none: the API server then waits until its timeout. */
-export type EndpointScript = (
+export type TestEndpointScript = (
   review: ReviewBody,
   path: string,
 ) => { code?: number; type?: string; body: string } | undefined;
@@ -25,7 +25,7 @@ export type EndpointScript = (
  */
 export const openScriptedWebhookEndpoints = async (
   certificate: ServerCertificate,
-  scripts: Record<string, EndpointScript> = {},
+  scripts: Record<string, TestEndpointScript> = {},
 ) => {
   const server = createServer({ cert: certificate.cert, key: certificate.key }, async (request, response) => {
     let text = "";
@@ -59,7 +59,7 @@ export const buildReviewAnswer = ({ request: { uid } }: ReviewBody, response: ob
   });
 
 const announcerPath = "announcer";
-const answerWord: EndpointScript = (review, word) => ({ body: buildReviewAnswer(review, { warnings: [word] }) });
+const answerWord: TestEndpointScript = (review, word) => ({ body: buildReviewAnswer(review, { warnings: [word] }) });
 
 /**
  * Detects when the API server uses a webhook configuration, by an entry added to the configuration. The entry answers
@@ -71,7 +71,7 @@ export interface ConfigurationUseDetector {
    * Sends the request that the added entries answer; the answer's warnings are the words of the configurations
    * already in use.
    */
-  ask: (admin: ClusterClient) => ReturnType<ClusterClient>;
+  ask: (admin: TestClusterClient) => ReturnType<TestClusterClient>;
 }
 
 const openAnnouncer = (url: string, ca: string): ConfigurationUseDetector => {

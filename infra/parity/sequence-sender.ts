@@ -1,25 +1,25 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { JsonMap } from "#lib/json.ts";
 import { toApiPath } from "#lib/objects/api-version.ts";
-import type { ClusterClient, ClusterRequest, ClusterResponse } from "./control-plane/client.ts";
+import type { TestClusterClient, TestClusterRequest, TestClusterResponse } from "./control-plane/client.ts";
 import { replaceUidPlaceholders } from "./generators/nodes.ts";
 import {
   competingWebhookAnnotation,
   type FieldEdit,
-  generatedKinds,
   handWrittenOnlyKinds,
+  parityGeneratedKinds,
   type RequestSequence,
   type RequestUser,
   type SequenceRequest,
 } from "./generators/steps.ts";
 
 /** Returns the client of a user of one API server. */
-export type GetClient = (user: RequestUser) => ClusterClient;
+export type GetClient = (user: RequestUser) => TestClusterClient;
 
 /** A request to an API server and its answer. */
 export interface RequestWithAnswer {
-  call: ClusterRequest & { user: RequestUser };
-  answer: ClusterResponse;
+  call: TestClusterRequest & { user: RequestUser };
+  answer: TestClusterResponse;
   /** The name of the sequence's object after this request. With generateName, each server generates another name. */
   name: string;
 }
@@ -31,7 +31,7 @@ export const sendSequence = async (
   as: GetClient,
 ): Promise<{ turns: RequestWithAnswer[]; remains: string[] }> => {
   const { kind, namespace = name, standing, generateName, prefix: start = "", steps } = sequence;
-  const { apiVersion, namespaced, kind: kindName } = { ...generatedKinds, ...handWrittenOnlyKinds }[kind];
+  const { apiVersion, namespaced, kind: kindName } = { ...parityGeneratedKinds, ...handWrittenOnlyKinds }[kind];
   const home = `/api/v1/namespaces/${namespace}`;
   const collection = `${toApiPath(apiVersion)}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}`;
   const turns: RequestWithAnswer[] = [];
@@ -70,7 +70,7 @@ export const sendSequence = async (
     const sent = await buildCall(standing === undefined ? step : { ...step, dryRun: true }, place);
     const call = await replaceUidPlaceholders(sent, as("admin"));
     // A closed connection counts as an answer with code 0: a panic of the API server closes the connection.
-    const answer = await as(step.user)(call).catch((error: Error): ClusterResponse => {
+    const answer = await as(step.user)(call).catch((error: Error): TestClusterResponse => {
       return { code: 0, body: { message: error.message }, warnings: [] };
     });
     const { name: called } = Object(answer.body.metadata);
@@ -117,7 +117,7 @@ interface StepContext {
   read(step: SequenceRequest & { verb: "replace" }): Promise<JsonMap | undefined>;
 }
 
-const buildCall = async (step: SequenceRequest, place: StepContext): Promise<ClusterRequest> => {
+const buildCall = async (step: SequenceRequest, place: StepContext): Promise<TestClusterRequest> => {
   const { collection, object, current, generateName, name } = place;
   const query = (parameters: Record<string, string> = {}) => {
     const all = new URLSearchParams({ ...(step.dryRun && { dryRun: "All" }), ...parameters }).toString();

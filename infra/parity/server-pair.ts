@@ -12,15 +12,15 @@ import { buildFunctionRbacObjects, buildKubernetesGroupName } from "../webhooks/
 import { type ControlPlaneBinaries, listPlugins, webhookPlugins } from "./control-plane/binaries.ts";
 import { getCollectionPath } from "./control-plane/client.ts";
 import { bootCluster, bootClusters, type TestCluster, type TestClusterOptions } from "./control-plane/cluster.ts";
-import { breakGlass } from "./generators/scenarios.ts";
+import { breakGlassAnnotation } from "./generators/scenarios.ts";
 import { createParityTestObjects } from "./generators/surroundings.ts";
 import {
-  apiserverFlagsForSurroundings,
+  apiserverFlagsForParityObjects,
   comparisonConfigs,
   type PluginPort,
   type PortComparisonConfig,
 } from "./plugins.ts";
-import { type EndpointScript, openScriptedWebhookEndpoints } from "./scripted-endpoints.ts";
+import { openScriptedWebhookEndpoints, type TestEndpointScript } from "./scripted-endpoints.ts";
 
 /** A server with the compiled-in plugin and one without it that can call the port. All else is equal. */
 export interface ParityServerPair {
@@ -51,7 +51,7 @@ const reader = "postern";
  * Boots both servers with the same objects. With `latePlugin`, the plugin is on only after `latePlugin.fill` created
  * objects.
  */
-export const openServerPair = async (
+export const bootParityServerPair = async (
   port: PluginPort,
   binaries: ControlPlaneBinaries,
   place: PairResources,
@@ -112,7 +112,7 @@ const getPreparedStore = (binaries: ControlPlaneBinaries): Promise<string> => {
     const { all, defaultOn: disable } = await listPlugins(binaries);
     const hasGroups = all.includes("PodGroupProtection");
     const cluster = await bootCluster(binaries, {
-      flags: [...flags, ...(hasGroups ? apiserverFlagsForSurroundings : [])],
+      flags: [...flags, ...(hasGroups ? apiserverFlagsForParityObjects : [])],
       disable,
     });
     try {
@@ -168,12 +168,12 @@ const openBackend = async ({ certificate, folder, stack }: PairResources) => {
 };
 
 /** Answers an ImageReview as the tests' image backend does; for some images, the answer is invalid on purpose. */
-const answerAboutImages: EndpointScript = (review) => {
+const answerAboutImages: TestEndpointScript = (review) => {
   const { containers, annotations } = Object(Object(review).spec);
   const asked: string[] = [containers].flat().map((one) => String(Object(one).image));
   const has = (part: string) => asked.some((image) => image.includes(part));
   const answer = (status: object) => ({ body: JSON.stringify({ ...Object(review), status }) });
-  if (Object(annotations)[breakGlass] !== undefined) return answer({ allowed: true });
+  if (Object(annotations)[breakGlassAnnotation] !== undefined) return answer({ allowed: true });
   if (has("@sha256")) return { code: 404, body: "nothing here" };
   if (has("fpga")) return { body: "no JSON" };
   if (has(":latest")) return answer({ allowed: false, reason: "latest is no version" });

@@ -4,7 +4,7 @@ import type { Case } from "#lib/recording/recording.ts";
 import { buildReviewResponse, type ReviewOutcome } from "#lib/review.ts";
 import { readRows } from "../../test/rows.ts";
 import { buildReview } from "../catalogue/cases.ts";
-import { listDifferingAspects, parseReplayAnswer, readRecordedAnswer } from "./answers.ts";
+import { listDifferingAspects, parseReplayedReviewOutcome, readRecordedAnswer } from "./answers.ts";
 
 const note = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a" }, data: { a: "1" } };
 const changing: Case = {
@@ -17,7 +17,7 @@ const review = buildReview(listed, changing);
 
 /** Returns the answer of a function. */
 const answerWith = (outcome: ReviewOutcome, entry = changing) => {
-  const answer = parseReplayAnswer(buildReviewResponse(review, outcome), entry, review.request.uid);
+  const answer = parseReplayedReviewOutcome(buildReviewResponse(review, outcome), entry, review.request.uid);
   assert.ok("made" in answer, JSON.stringify(answer));
   return answer;
 };
@@ -113,7 +113,7 @@ describe("an answer", () => {
     ],
   ] as const)
     it(`may be ${what}`, () => {
-      const found = parseReplayAnswer(answer, changing, review.request.uid);
+      const found = parseReplayedReviewOutcome(answer, changing, review.request.uid);
       if ("fault" in expected && expected.fault instanceof RegExp) {
         assert.ok("fault" in found);
         assert.match(found.fault, expected.fault);

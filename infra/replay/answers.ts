@@ -41,7 +41,7 @@ export const readRecordedAnswer = (entry: Case): ReplayedReviewOutcome => {
   return { made: { ...toAdmission(mutate, becomes ?? mutate), warnings, audit } };
 };
 
-export const parseReplayAnswer = (answer: unknown, entry: Case, uid: string): ReplayedReviewOutcome => {
+export const parseReplayedReviewOutcome = (answer: unknown, entry: Case, uid: string): ReplayedReviewOutcome => {
   const { kind, code, message } = Object(answer);
   if (kind === "Status" && code === 404) return { absent: `has nothing to ${entry.mutate ? "mutate" : "validate"}` };
   if (kind === "Status") return { fault: String(message) };

@@ -1,18 +1,18 @@
 import type { AwsStage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { findRelease, openReleases, type Release } from "../rollout/releases.ts";
+import { openReleases, type Release, requireRelease } from "../rollout/releases.ts";
 import { findServingFunction, type InvocableRuleSet, type ServingFunction } from "./sides.ts";
 
 /** Opens a release of a stage, or its live versions, for a replay: each review is sent to AWS, to a version. */
 export const openReleasedVersion = async (
   { name, openStageBucket: openBucket, functions }: AwsStage,
-  text: string,
+  releaseOrLive: string,
 ): Promise<InvocableRuleSet> => {
   const { all } = await openReleases(openBucket);
   const [newest] = all;
   if (newest === undefined) throw new Complaint(`nothing was released in stage ${name} yet; postern deploy does that`);
-  const isLive = text === "live";
-  const release = isLive ? newest : findRelease(all, text);
+  const isLive = releaseOrLive === "live";
+  const release = isLive ? newest : requireRelease(all, releaseOrLive);
   const configs = new Map(Object.entries(release.rules).map(([part, { share }]) => [part, share]));
   const versions = new Map<string, Promise<string>>();
   const findVersion = (part: string): Promise<string> => {
@@ -24,7 +24,7 @@ export const openReleasedVersion = async (
   const findLiveVersion = async (part: string) => (await functions.readAlias(part)).version;
 
   return {
-    name: isLive ? `${name}'s live` : `${name}'s ${text}`,
+    name: isLive ? `${name}'s live` : `${name}'s ${releaseOrLive}`,
     find: async (rule, phase) => {
       const part = findServingFunction(configs, rule, phase);
       if (part === undefined) return { absent: "doesn't have the rule, or has it turned off everywhere" };

@@ -5,7 +5,7 @@ import { type CatalogueRule, readCatalogue } from "../catalogue/registry.ts";
 import { toSentence } from "../cli/complaint.ts";
 import { type DecisionAspect, listDifferingAspects, type ReplayedReviewOutcome } from "./answers.ts";
 import type { ReplayRecording, UnreadableRecording } from "./recordings.ts";
-import type { ReplayRequest, ReplaySide } from "./sides.ts";
+import type { ReplaySide, ReviewToReplay } from "./sides.ts";
 
 export type ReplayResult =
   | ({ state: "unreadable" } & UnreadableRecording)
@@ -84,7 +84,7 @@ const replay = async (
   const cluster = terms.cluster ?? recording.cluster;
   // A case written by hand is replayed as recorded: with the settings that it states.
   const isWritten = recording.rule === undefined;
-  const request: ReplayRequest = { entry, rule, cluster, review, asRecorded: terms.asRecorded || isWritten };
+  const request: ReviewToReplay = { entry, rule, cluster, review, asRecorded: terms.asRecorded || isWritten };
   const [left, right] = await Promise.all(terms.sides.map((side) => side.answer(request)));
   if (left === undefined || right === undefined) throw new Error("there are two sides");
   const { redacted } = Object(entry.recorded);

@@ -20,7 +20,7 @@ export interface ReplayFoldersAndProcesses {
   remove(): void;
 }
 
-export const openReplayFoldersAndProcesses = (): ReplayFoldersAndProcesses => {
+export const createReplayFoldersAndProcesses = (): ReplayFoldersAndProcesses => {
   const folders: string[] = [];
   const children = new Set<ChildProcess>();
   const trackChild = (child: ChildProcess) => {

@@ -6,9 +6,9 @@ import type { AdmissionReview } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { getCasePhase } from "../catalogue/cases.ts";
-import { parseReplayAnswer, type ReplayedReviewOutcome, readRecordedAnswer } from "./answers.ts";
+import { parseReplayedReviewOutcome, type ReplayedReviewOutcome, readRecordedAnswer } from "./answers.ts";
 
-export interface ReplayRequest {
+export interface ReviewToReplay {
   entry: Case;
   rule: string;
   /** The cluster whose settings and mode count; undefined means the only cluster that the version has. */
@@ -20,7 +20,7 @@ export interface ReplayRequest {
 /** One of the two sources of answers that a replay compares: the recordings, or a version of the rules. */
 export interface ReplaySide {
   name: string;
-  answer(request: ReplayRequest): Promise<ReplayedReviewOutcome>;
+  answer(request: ReviewToReplay): Promise<ReplayedReviewOutcome>;
 }
 
 /** The function that answers for a rule in a release, commit or folder: its name and its part of postern.yaml. */
@@ -56,7 +56,7 @@ export const createVersionSide = (version: InvocableRuleSet): ReplaySide => ({
     const member = hasMember(part.config, rule) ? rule : undefined;
     const result = await version.invoke(part, { ...buildReplayEvent(request), settings: standing.settings, member });
     if (!("answer" in result)) return result;
-    const answer = parseReplayAnswer(result.answer, entry, review.request.uid);
+    const answer = parseReplayedReviewOutcome(result.answer, entry, review.request.uid);
     return "made" in answer && !asRecorded ? { ...answer, mode: standing.mode } : answer;
   },
 });
@@ -65,7 +65,7 @@ export const createVersionSide = (version: InvocableRuleSet): ReplaySide => ({
  * Returns an event that asks for the rule's own verdict. It names no cluster: otherwise the answer would depend on the
  * cluster's mode, and count among the cluster's reviews.
  */
-const buildReplayEvent = ({ entry, review }: ReplayRequest): object => {
+const buildReplayEvent = ({ entry, review }: ReviewToReplay): object => {
   const { version, request } = review;
   // A recording without needs is of a rule that read nothing; a case written by hand states all answers.
   const { variant, needs = entry.recorded ? { reads: [] } : {}, now } = entry;

@@ -69,7 +69,7 @@ export const buildBundlesOfCommit = async (
  * Builds the functions of a version in its checkout, without changing the checkout. Returns the folder of the
  * bundles.
  */
-export const buildCheckout = async (
+export const buildBundlesOfCheckout = async (
   folder: string,
   name: string,
   wish: CheckoutBuildRequest,
@@ -169,14 +169,15 @@ export const openReplaySide = async (text: string, means: ReplaySideOptions): Pr
   const { wish, milliseconds, scratch, say } = means;
   const openBundleSide = async (folder: string) =>
     createVersionSide(await openBundledVersion(text, folder, milliseconds, scratch));
-  if (text === "working-tree") return openBundleSide(await buildCheckout(checkoutRoot, text, wish, scratch, say));
+  if (text === "working-tree")
+    return openBundleSide(await buildBundlesOfCheckout(checkoutRoot, text, wish, scratch, say));
   // A postern.yaml that the user names applies to the working tree only; other versions have their own.
   const own = { rules: wish.rules };
   const isPath = isAbsolute(text) || /^\.\.?(\/|$)/.test(text);
   const commit = isPath ? undefined : await findCommit(text, scratch);
   if (commit !== undefined) return openBundleSide(await buildBundlesOfCommit(commit, text, own, scratch, say));
   const folder = resolve(text);
-  if (isPosternCheckout(folder)) return openBundleSide(await buildCheckout(folder, text, own, scratch, say));
+  if (isPosternCheckout(folder)) return openBundleSide(await buildBundlesOfCheckout(folder, text, own, scratch, say));
   if (await hasPosternBundles(folder)) return openBundleSide(folder);
   throw await createUnknownVersionComplaint(text, folder, means);
 };

@@ -13,10 +13,10 @@ import type { Keyring } from "./keyring.ts";
 import type { Release } from "./releases.ts";
 import {
   type DeploymentTargets,
-  getKeyVersion,
+  getNewestUrlKeyVersion,
   inspectClusterOfDeployment,
   openTargetCluster,
-  requireOwnStage,
+  requireNoEntriesOfOtherStage,
   resolveRuleEndpoints,
 } from "./targets.ts";
 
@@ -48,7 +48,7 @@ export const planCluster = async (
   const notes = [...found.notes, ...open];
   const manifests = buildClusterManifests(targets.catalogue, [name, cluster], endpoints, new Set(hardened));
   const plan = { cluster: name, hardened, notes };
-  const keyVersion = getKeyVersion(cluster);
+  const keyVersion = getNewestUrlKeyVersion(cluster);
   const signer = keyring?.current.publicKey ?? newest?.keys?.signer;
   const differences = describeChangesSinceRelease(newest, name, { manifests, keyVersion, signer });
   const isRecorded = differences.length === 0;
@@ -60,7 +60,7 @@ export const planCluster = async (
   }
   try {
     const api = await openTargetCluster(targets, name);
-    await requireOwnStage(api, targets.stage);
+    await requireNoEntriesOfOtherStage(api, targets.stage);
     const isServed = listEntries(manifests).every(({ clientConfig }) => clientConfig.url.startsWith("https:"));
     if (!isServed)
       return { ...plan, differences: listEntries(manifests).map((entry) => `entry ${entry.name} is missing`) };

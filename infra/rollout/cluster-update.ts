@@ -18,10 +18,10 @@ import type { Keyring } from "./keyring.ts";
 import type { ReleasedCluster } from "./releases.ts";
 import {
   type DeploymentTargets,
-  getKeyVersion,
+  getNewestUrlKeyVersion,
   inspectClusterOfDeployment,
   openTargetCluster,
-  requireOwnStage,
+  requireNoEntriesOfOtherStage,
   resolveRuleEndpoints,
 } from "./targets.ts";
 
@@ -38,7 +38,7 @@ export const updateCluster = async (
   const { cluster } = await inspectClusterOfDeployment(targets, name);
   const endpoints = resolveRuleEndpoints(targets, await stage.stack.readOutputs());
   const manifests = buildClusterManifests(catalogue, [name, cluster], endpoints, new Set(hardened));
-  const keyVersion = getKeyVersion(cluster);
+  const keyVersion = getNewestUrlKeyVersion(cluster);
   const since = findFirstTimes(manifests, before?.since ?? {});
   const wanted = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
   const entries = listEntries(wanted);
@@ -47,7 +47,7 @@ export const updateCluster = async (
   const probed = countProbes(before, entries);
   const api = write === undefined ? await openTargetCluster(targets, name) : undefined;
   if (api) {
-    await requireOwnStage(api, stage);
+    await requireNoEntriesOfOtherStage(api, stage);
     await applyRbacObjects(api, wanted);
   } else
     await writeManifests(

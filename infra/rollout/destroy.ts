@@ -7,7 +7,7 @@ import { webhookConfigurationName } from "./cluster-manifests.ts";
 import { readKeyring } from "./keyring.ts";
 import { lockObjectKey, lockStage, type StageLock } from "./lock.ts";
 import { openReleases } from "./releases.ts";
-import { type DeploymentTargets, openTargetCluster, requireOwnStage } from "./targets.ts";
+import { type DeploymentTargets, openTargetCluster, requireNoEntriesOfOtherStage } from "./targets.ts";
 
 export interface DestroyOptions extends Pick<DeploymentTargets, "stage" | "config" | "file" | "deployer" | "progress"> {
   /** If set, only the webhook configurations of these clusters are deleted, and nothing in AWS. */
@@ -75,7 +75,7 @@ const deleteEntries = async (demolition: DestroyOptions, names: string[]) => {
     await demolition.progress
       .step(`cluster ${name}`, async () => {
         const api = await openTargetCluster(demolition, name);
-        await requireOwnStage(api, demolition.stage);
+        await requireNoEntriesOfOtherStage(api, demolition.stage);
         const removed = await deletePosternObjects(api, webhookConfigurationName);
         return removed.length === 0 ? "nothing to delete" : `${formatCount(removed.length, "object")} deleted`;
       })

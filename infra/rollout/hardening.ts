@@ -1,6 +1,6 @@
 import type { CloudWatchMetricQuery } from "../aws/metrics.ts";
 import type { AwsStage } from "../aws/stage.ts";
-import { buildRoute, lossMetric, lossMetricOutputName } from "../build/deployment.ts";
+import { buildRoute, lostReviewsMetric, lostReviewsMetricOutputName } from "../build/deployment.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { getRuleNameOfEntry } from "../webhooks/configurations.ts";
@@ -24,7 +24,7 @@ export const chooseFailClosedRules = async (
   if (harden === false) return { hardened: already, notes: [] };
   const others = candidates.filter((rule) => !already.includes(rule));
   // The stack of an older version of Postern doesn't count the reviews that its gateway loses.
-  const isUncounted = outputs.BaseUrl !== undefined && outputs[lossMetricOutputName] === undefined;
+  const isUncounted = outputs.BaseUrl !== undefined && outputs[lostReviewsMetricOutputName] === undefined;
   const reviews = await readReviews(stage, name, cluster, others, before);
   const counts = others.map((rule) => {
     const { count, losses } = reviews.get(rule) ?? { count: 0, losses: [] };
@@ -90,7 +90,7 @@ const readReviews = async (
       // The metric counts a request that API Gateway refuses before its route is known under the route "-".
       for (const Route of [buildRoute(rule), "-"]) {
         const dimensions = { Stage: stageName, Route };
-        questions[`${rule} gateway ${Route}`] = { ...lossMetric, dimensions, stat: "Sum" };
+        questions[`${rule} gateway ${Route}`] = { ...lostReviewsMetric, dimensions, stat: "Sum" };
       }
     }
     const sums: Record<string, number> = await metrics.ask(questions, from, new Date());

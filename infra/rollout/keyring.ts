@@ -57,7 +57,7 @@ export const signUrlsWithNewestKey = (parameters: StageParameterStore) =>
   changeKeys(parameters, ({ keys }) => ({ keys, current: keys.length - 1 }));
 
 /** Deletes all keys of the stage but the newest, which then signs URLs. */
-export const deleteOldKey = (parameters: StageParameterStore) =>
+export const deleteAllKeysButNewest = (parameters: StageParameterStore) =>
   changeKeys(parameters, ({ keys }) => ({ keys: keys.slice(-1), current: 0 }));
 
 const changeKeys = async (

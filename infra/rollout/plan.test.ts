@@ -9,7 +9,7 @@ import { type ClusterPlan, describeChangesSinceRelease } from "./cluster-plan.ts
 import { estimateRuleCosts, type RuleCost } from "./cost.ts";
 import type { FunctionState } from "./disarm.ts";
 import type { PackagedRule } from "./package.ts";
-import { changesNothing, type DeploymentPlan, planRules, type RuleChangePlan } from "./plan.ts";
+import { changesNothing, type DeploymentPlan, planRuleChanges, type RuleChangePlan } from "./plan.ts";
 import { formatPlan, toPlanData } from "./plan-report.ts";
 import type { Release } from "./releases.ts";
 import { compareRights, findOffRulesToKeep, planStack } from "./stack-plan.ts";
@@ -110,7 +110,7 @@ describe("the plan of a rule", () => {
   const name = "a";
   const released = [buildRelease(1, { a: "1" })];
   const planRule = (part: PackagedRule, known: FunctionState | undefined, all = released) => {
-    const [plan, ...more] = planRules([part], new Map(known ? [[name, known]] : []), all);
+    const [plan, ...more] = planRuleChanges([part], new Map(known ? [[name, known]] : []), all);
     assert.ok(plan && more.length === 0);
     assert.deepEqual([plan.part, plan.known], [part, known]);
     return { changes: plan.changes, settings: plan.settings };
@@ -155,7 +155,7 @@ describe("the plan of a rule", () => {
 
   it("is there for each rule, in the order of the rules", () => {
     const states = new Map([["b", buildState("b")]]);
-    const plans = planRules(
+    const plans = planRuleChanges(
       ["c", "b", "a"].map((one) => buildPart(one)),
       states,
       [buildRelease(1, { b: "1" })],
@@ -176,7 +176,7 @@ describe("the settings that differ", () => {
     const release = buildRelease(1, { a: "1" });
     if (release.rules.a) release.rules.a.share = { rule: "a", clusters: { "prod-eu": buildClusterConfig(before) } };
     const part = buildPart("a", { config: { rule: "a", clusters: { "prod-eu": buildClusterConfig(after) } } });
-    return planRules([part], new Map([["a", buildState("a")]]), [release])[0]?.settings ?? [];
+    return planRuleChanges([part], new Map([["a", buildState("a")]]), [release])[0]?.settings ?? [];
   };
   for (const { name, before, after, differences } of rows.settings)
     it(`are listed with their paths: ${name}`, () =>
@@ -188,7 +188,7 @@ describe("the settings that differ", () => {
   it("may be a whole cluster, added or removed", () => {
     const release = buildRelease(1, { a: "1" });
     const part = buildPart("a", { config: { rule: "a", clusters: { other: buildClusterConfig({}) } } });
-    const [plan] = planRules([part], new Map([["a", buildState("a")]]), [release]);
+    const [plan] = planRuleChanges([part], new Map([["a", buildState("a")]]), [release]);
     const text = JSON.stringify(buildClusterConfig({}));
     assert.deepEqual(plan?.settings, [`local: ${text} → nothing`, `other: nothing → ${text}`]);
   });

@@ -47,7 +47,7 @@ export const readFunctionStates = async (
   return new Map(found);
 };
 
-export const planRules = (
+export const planRuleChanges = (
   parts: PackagedRule[],
   states: ReadonlyMap<string, FunctionState>,
   all: Release[],

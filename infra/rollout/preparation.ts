@@ -6,7 +6,7 @@ import { planCluster } from "./cluster-plan.ts";
 import { readFunctionState } from "./disarm.ts";
 import type { Keyring } from "./keyring.ts";
 import { packageStage } from "./package.ts";
-import { type DeploymentPlan, planRules, readFunctionStates } from "./plan.ts";
+import { type DeploymentPlan, planRuleChanges, readFunctionStates } from "./plan.ts";
 import { openReleases, type Release, type ReleaseStore } from "./releases.ts";
 import { compareRights, listStackRules, planStack } from "./stack-plan.ts";
 import { type DeploymentTargets, resolveEksServers } from "./targets.ts";
@@ -57,7 +57,7 @@ export const prepareDeployment = async (
       `the stack has a function for ${missing}, but the function was deleted in Lambda; turn the rule off until a later release has removed it from the stack`,
       1,
     );
-  const parts = planRules(built.parts, states, releases.all);
+  const parts = planRuleChanges(built.parts, states, releases.all);
   const clusters = await runInParallel(maxParallelFunctionChanges, job.clusters, (name) =>
     planCluster(job, name, releases.all[0], keyring, outputs),
   );

@@ -1,7 +1,7 @@
 import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
 import type { StageBucket } from "../aws/bucket.ts";
-import { createErrorFallback } from "../aws/errors.ts";
+import { createFallbackForErrorNamed } from "../aws/errors.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import type { UrlPublicKeys } from "./keyring.ts";
@@ -68,7 +68,7 @@ const buildKey = (id: number) => `${folder}${String(id).padStart(6, "0")}.json`;
 export const openReleases = async (open: () => Promise<StageBucket | undefined>): Promise<ReleaseStore> => {
   const bucket = await open();
   // The stage's bucket may have been deleted by hand; then there are no releases.
-  const keys = bucket ? await listKeys(bucket).catch(createErrorFallback("NoSuchBucket", [])) : [];
+  const keys = bucket ? await listKeys(bucket).catch(createFallbackForErrorNamed("NoSuchBucket", [])) : [];
   const all = await Promise.all(keys.slice(-maxReleases).map((key) => bucket?.read(key)));
   const known = new Set(keys);
   return {
@@ -97,7 +97,7 @@ const listKeys = async (bucket: StageBucket): Promise<string[]> => {
   return keys.sort();
 };
 
-export const findRelease = (all: Release[], text: string): Release => {
+export const requireRelease = (all: Release[], text: string): Release => {
   const found = all.find(({ id }) => `r${id}` === text);
   if (found) return found;
   const names = all.map(({ id }) => `r${id}`).join(", ");

@@ -10,16 +10,16 @@ import { readKeyring } from "./keyring.ts";
 import { getPersonOrPipelineName, lockStage } from "./lock.ts";
 import { findOrphanedEntries } from "./orphans.ts";
 import {
-  findRelease,
   listReleasedClusters,
   listReleasedVersions,
   openReleases,
   type Release,
   type ReleasedRule,
   type ReleaseStore,
+  requireRelease,
   requireRollbackRelease,
 } from "./releases.ts";
-import { type DeploymentTargets, openTargetCluster, requireOwnStage } from "./targets.ts";
+import { type DeploymentTargets, openTargetCluster, requireNoEntriesOfOtherStage } from "./targets.ts";
 
 const atOnce = 5;
 
@@ -46,7 +46,7 @@ export const rollBackOne = async (
   const isRelease = to !== undefined && /^r\d+$/.test(to);
   if (to !== undefined && !isRelease && !/^\d+$/.test(to))
     throw new Complaint(`--to takes a release or a version, for instance r7 or 12, not "${to}"`);
-  const named = isRelease ? getReleasedVersion(findRelease(all, to), rule) : to;
+  const named = isRelease ? getReleasedVersion(requireRelease(all, to), rule) : to;
   const released = all.length === 0 ? undefined : listReleasedVersions(all, rule);
   const { previous, weights, version: live } = await readFunctionState(stage.functions, rule, released);
   const wanted = named ?? (Object.keys(weights).length > 0 ? live : previous);
@@ -112,7 +112,7 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
   // versions before the deployment.
   const target =
     to !== undefined
-      ? findRelease(releases.all, to)
+      ? requireRelease(releases.all, to)
       : strayed
         ? findReleaseBeforeMoves(releases.all, newest)
         : requireRollbackRelease(releases.all);
@@ -204,7 +204,7 @@ const applyRelease = async (
         if (keyring === undefined) throw new Complaint("this stage has no keys", 3);
         const wanted = insertKeyIntoUrls(then.manifests, keyring.current.signSegment(name, now.keyVersion));
         const api = await openTargetCluster(targets, name);
-        await requireOwnStage(api, stage);
+        await requireNoEntriesOfOtherStage(api, stage);
         // Webhook entries that the rollback adds must answer a probe; the cluster already calls the others.
         const there = new Set(listEntries(now.manifests).map((entry) => entry.name));
         const added = listEntries(wanted).filter((entry) => !there.has(entry.name));

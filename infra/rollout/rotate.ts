@@ -5,7 +5,13 @@ import type { CloudWatchMetricQuery, StageMetricsReader } from "../aws/metrics.t
 import { Complaint } from "../cli/complaint.ts";
 import { readConfig } from "../project/project.ts";
 import { rollOut } from "./deploy.ts";
-import { addSecondSigningKey, deleteOldKey, type Keyring, openKeyring, signUrlsWithNewestKey } from "./keyring.ts";
+import {
+  addSecondSigningKey,
+  deleteAllKeysButNewest,
+  type Keyring,
+  openKeyring,
+  signUrlsWithNewestKey,
+} from "./keyring.ts";
 import { lockStage, type StageLock } from "./lock.ts";
 import { changesNothing, type DeploymentPlan } from "./plan.ts";
 import { type DeploymentJob, prepareDeployment } from "./preparation.ts";
@@ -44,7 +50,7 @@ export const rotateStageKey = (job: DeploymentJob, retirement: KeyRetirementTime
       keyVersions.map((version) => ({ cluster, key: `${old.publicKey.slice(0, 8)}.${version}` })),
     );
     await awaitUnused(job, keys, retirement);
-    keyring = await deleteOldKey(parameters);
+    keyring = await deleteAllKeysButNewest(parameters);
     job.progress.say("functions stop accepting the old key");
     await redeploy(job, keyring, lock);
     return "the key is replaced";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readRows } from "../../test/rows.ts";
 import type { StackTemplate } from "../aws/stack.ts";
-import { compareStacks, copyRuleResources, isUnchanged, listRights, listStackRules } from "./stack-plan.ts";
+import { compareStacks, copyRuleResources, isUnchanged, listRoleRights, listStackRules } from "./stack-plan.ts";
 
 /** The logical ids that osls and serverless.yml give to these rules. */
 const ids: Record<string, string> = {
@@ -149,7 +149,7 @@ describe("the rights of a stack", () => {
     Properties: { Policies: [{ PolicyName: "one", PolicyDocument: { Statement } }] },
   });
   for (const { name, statement, rights } of rows)
-    it(`are ${name}`, () => assert.deepEqual(listRights({ Resources: { ARole: buildRole(statement) } }), rights));
+    it(`are ${name}`, () => assert.deepEqual(listRoleRights({ Resources: { ARole: buildRole(statement) } }), rights));
 
   it("are those of all roles, and none without roles", () => {
     const Resources = {
@@ -158,7 +158,7 @@ describe("the rights of a stack", () => {
       Plain: { Type: "AWS::IAM::Role" },
       Bucket: { Type: "AWS::S3::Bucket", Properties: { Policies: "none of a role" } },
     };
-    assert.deepEqual(listRights({ Resources }), ["ARole: a:A on *", "ARole: a:B on *", "BRole: b:A on *"]);
-    assert.deepEqual(listRights(undefined), []);
+    assert.deepEqual(listRoleRights({ Resources }), ["ARole: a:A on *", "ARole: a:B on *", "BRole: b:A on *"]);
+    assert.deepEqual(listRoleRights(undefined), []);
   });
 });

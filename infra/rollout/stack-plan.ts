@@ -51,7 +51,7 @@ export const compareRights = (
   deployed: StackTemplate | undefined,
   template: StackTemplate,
 ): { added: string[]; removed: string[] } => {
-  const [before, after] = [listRights(deployed), listRights(template)];
+  const [before, after] = [listRoleRights(deployed), listRoleRights(template)];
   return {
     added: after.filter((right) => !before.includes(right)),
     removed: before.filter((right) => !after.includes(right)),
@@ -120,7 +120,7 @@ export const copyRuleResources = (
 };
 
 /** Lists what the roles in a stack's template allow, in lines such as `<role>: <action> on <resource>`; no logs. */
-export const listRights = (template: StackTemplate | undefined): string[] =>
+export const listRoleRights = (template: StackTemplate | undefined): string[] =>
   Object.entries(template?.Resources ?? {}).flatMap(([id, { Type, Properties }]) => {
     if (Type !== "AWS::IAM::Role") return [];
     const policies: { PolicyDocument: { Statement: { Action: string | string[]; Resource: unknown }[] } }[] =

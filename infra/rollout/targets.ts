@@ -40,7 +40,7 @@ export const getClusterConfig = ({ config }: Pick<DeploymentTargets, "config">, 
 };
 
 /** Returns the newest key version of a cluster, which its URLs use. */
-export const getKeyVersion = ({ keyVersions }: ClusterConfig): number => keyVersions.at(-1) ?? 1;
+export const getNewestUrlKeyVersion = ({ keyVersions }: ClusterConfig): number => keyVersions.at(-1) ?? 1;
 
 /** Adds the server and the CA from EKS to clusters that rules ask and that have no `server` in postern.yaml. */
 export const resolveEksServers = async ({ config, catalogue, stage }: DeploymentTargets): Promise<PosternConfig> => {
@@ -77,7 +77,10 @@ export const openTargetCluster = (
 };
 
 /** Throws if the cluster has entries of another stage: a second stage would overwrite them. */
-export const requireOwnStage = async (api: ClusterApi, { name }: Pick<AwsStage, "name">): Promise<void> => {
+export const requireNoEntriesOfOtherStage = async (
+  api: ClusterApi,
+  { name }: Pick<AwsStage, "name">,
+): Promise<void> => {
   for (const kind of ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const) {
     const found = await api.get({ kind, name: webhookConfigurationName });
     const owner = found?.metadata.labels?.[stageLabel];

@@ -17,7 +17,7 @@ export type LambdaHandler = (event: unknown, context: Context) => Promise<unknow
 type Admits = (segment: string) => unknown;
 
 /** The HTTPS server of `postern serve`, which imitates API Gateway in front of the rules' handlers. */
-export interface HttpsGateway {
+export interface ImitatedApiGateway {
   /** The server's own URL, `https://host:port`, with which the URLs in webhook configurations begin. */
   url: string;
   /**
@@ -57,12 +57,12 @@ const usual: GatewayLimits = {
 };
 
 /** Opens a server that imitates AWS API Gateway: TLS, routes, events of HTTP API 2.0, and the same limits. */
-export const openHttpsGateway = async (
+export const openImitatedApiGateway = async (
   certificate: ServerCertificate,
   host: string,
   port: number,
   changes: Partial<GatewayLimits> = {},
-): Promise<HttpsGateway> => {
+): Promise<ImitatedApiGateway> => {
   const { sending, ...connectionLimits } = { ...usual, ...changes };
   let handlers: ReadonlyMap<string, LambdaHandler> = new Map();
   let admits: Admits = () => true;

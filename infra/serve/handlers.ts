@@ -5,7 +5,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { createEndpointForAnyGroup, createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import type { EvaluateRequest } from "#lib/decide.ts";
-import type { EndpointHost } from "#lib/endpoint.ts";
+import type { EndpointHostInputs } from "#lib/endpoint.ts";
 import {
   type BrokenRule,
   type CatalogueRule,
@@ -33,7 +33,7 @@ export interface LoadedHandlers {
  */
 export const openServedRules = async (
   file: string,
-  host: EndpointHost,
+  host: EndpointHostInputs,
   evaluate?: EvaluateRequest,
   kept: ReadonlySet<string> = new Set(),
 ): Promise<LoadedHandlers> => {
@@ -49,7 +49,7 @@ export const openServedRules = async (
 export const createHandler = (
   config: PosternConfig,
   listed: CatalogueRule,
-  host: EndpointHost,
+  host: EndpointHostInputs,
   evaluate?: EvaluateRequest,
 ): LambdaHandler => {
   const { name, rule, members } = listed;
@@ -64,7 +64,7 @@ let generation = 0;
  * Calls `handleChange` after every change of a rule, of postern.yaml or of manifests that it names, one call at a time.
  * Rules are then imported again. Once the promise resolves, no change is missed.
  */
-export const watchRules = async (file: string, handleChange: () => Promise<void>): Promise<() => void> => {
+export const watchRulesAndConfig = async (file: string, handleChange: () => Promise<void>): Promise<() => void> => {
   const rules = pathToFileURL(catalogueFolder).href;
   const hooks = registerHooks({
     resolve(specifier, context, next) {

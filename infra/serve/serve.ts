@@ -3,7 +3,7 @@ import { dirname, join, relative } from "node:path";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { warmUpEngine } from "#lib/cue/engine.ts";
-import type { EndpointHost } from "#lib/endpoint.ts";
+import type { EndpointHostInputs } from "#lib/endpoint.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import type { AnsweredReviewFacts } from "#lib/log-line.ts";
 import { getVerdictForLog } from "#lib/log-line.ts";
@@ -21,14 +21,14 @@ import {
   writeOutput,
 } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { configFile, type PosternConfig, type RuleConfig } from "../config/config.ts";
+import { defaultConfigFile, type PosternConfig, type RuleConfig } from "../config/config.ts";
 import { readClusterConnections } from "../config/connections.ts";
 import { openCertificate, readOrCreateUrlSigner, type UrlSigner } from "../keys/keys.ts";
-import { openHttpsGateway } from "./gateway.ts";
-import { type LoadedHandlers, openServedRules, watchRules } from "./handlers.ts";
+import { openImitatedApiGateway } from "./gateway.ts";
+import { type LoadedHandlers, openServedRules, watchRulesAndConfig } from "./handlers.ts";
 
 /** The options that all verbs share that serve rules on this machine. */
-export const servingOptions = {
+export const servingCommandOptions = {
   config: commonCommandOptions.config,
   host: {
     type: "string",
@@ -48,9 +48,9 @@ export type FindRuleConfig = (cluster: string, rule: string) => RuleConfig | und
  */
 export const serveRules = async (
   options: ParsedOptions,
-  wrapEndpoint = (host: EndpointHost, _: FindRuleConfig): Listening => ({ host }),
+  wrapEndpoint = (host: EndpointHostInputs, _: FindRuleConfig): Listening => ({ host }),
 ): Promise<void> => {
-  const file = options.text("config") ?? configFile;
+  const file = options.text("config") ?? defaultConfigFile;
   const state = join(dirname(file), ".postern");
   const host = options.text("host") ?? "";
   const port = options.number("port") ?? 8443;
@@ -98,7 +98,7 @@ export const serveRules = async (
     return opened;
   };
   const opened = await open();
-  const gateway = await openHttpsGateway(await openCertificate(state, host), host, port);
+  const gateway = await openImitatedApiGateway(await openCertificate(state, host), host, port);
   const updateGateway = ({ config: { clusters }, handlers }: LoadedHandlers) =>
     gateway.serve(
       handlers,
@@ -119,7 +119,7 @@ export const serveRules = async (
   };
 
   // Watching starts before the URLs are printed, because a user may change a file as soon as they appear.
-  const stopWatching = options.flag("watch") ? await watchRules(file, reload) : () => {};
+  const stopWatching = options.flag("watch") ? await watchRulesAndConfig(file, reload) : () => {};
   writeOutput(
     formatWelcome(opened, signer, gateway.url, [...ca, ...(config === undefined ? [] : ["--config", config])]),
   );

@@ -29,7 +29,7 @@ import {
 import {
   buildCatalogueReadme,
   type CatalogueRule,
-  describeUseBesideDefaultPlugin,
+  describeUseOfDefaultOnPort,
   readCatalogueWithBroken,
 } from "../catalogue/registry.ts";
 import { type FixSuggestion, suggestFix } from "../check/evaluation/suggestions.ts";
@@ -303,7 +303,7 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
       "begins with the rule's summary",
     );
     const [intro = ""] = readme.split("\n## ");
-    const worthwhile = describeUseBesideDefaultPlugin(listed.rule) ?? "";
+    const worthwhile = describeUseOfDefaultOnPort(listed.rule) ?? "";
     assert.ok(intro.replaceAll("\n", " ").includes(worthwhile), "says what the rule does if its upstream plugin is on");
     for (const key of Object.keys(listed.rule.settings ?? {}))
       assert.match(readme, new RegExp(`^\\| \`${key}\``, "m"), `its table of settings has ${key}`);

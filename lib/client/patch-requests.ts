@@ -3,7 +3,7 @@ import { getOwn, isMap, parsePointer } from "../json.ts";
 import { computePatch } from "../patch.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
 import { selectReusableHeaders } from "./program-capabilities.ts";
-import { getMediaType, jsonType, parseBody, parseKubernetesObjectBody } from "./request-body.ts";
+import { getMediaType, jsonContentType, parseBody, parseKubernetesObjectBody } from "./request-body.ts";
 import {
   evaluateWrite,
   type InterceptedWrite,
@@ -52,8 +52,8 @@ const sendDryRun = async (
 ): Promise<KubernetesObject | Response> => {
   const address = new URL(url);
   address.searchParams.set("dryRun", "All");
-  const type = headers.get("content-type") ?? jsonType;
-  const own = selectReusableHeaders(headers, { accept: jsonType, "content-type": type });
+  const type = headers.get("content-type") ?? jsonContentType;
+  const own = selectReusableHeaders(headers, { accept: jsonContentType, "content-type": type });
   const response = await send("PATCH", String(address), own, body);
   if (!response.ok) return response;
   const result = parseJsonMap(await response.text());

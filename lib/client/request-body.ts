@@ -21,11 +21,11 @@ export const readRequestBody = async (
   return new Uint8Array(Buffer.concat(chunks));
 };
 
-export const jsonType = "application/json";
+export const jsonContentType = "application/json";
 
 /** Returns the media type of Content-Type without parameters; JSON if the header is missing, as for the API server. */
 export const getMediaType = (headers: Headers): string =>
-  (headers.get("content-type") ?? jsonType).split(";")[0]?.trim().toLowerCase() ?? "";
+  (headers.get("content-type") ?? jsonContentType).split(";")[0]?.trim().toLowerCase() ?? "";
 
 /** Parses a JSON body of one of these media types. Throws a Failure if parsers could read the body differently. */
 export const parseBody = (bytes: Uint8Array, headers: Headers, accepted: readonly string[]): unknown => {
@@ -50,7 +50,7 @@ const maxDepth = 1000;
 export const parseKubernetesObjectBody = (
   bytes: Uint8Array,
   headers: Headers,
-  accepted: readonly string[] = [jsonType],
+  accepted: readonly string[] = [jsonContentType],
 ): KubernetesObject => {
   const value = parseBody(bytes, headers, accepted);
   if (!isMap(value)) throw new Failure(400, "the body must be a Kubernetes object as JSON");

@@ -1,6 +1,6 @@
 import { type Failure, toFailureStatus } from "../failure.ts";
 import { fitWarnings, type Status } from "../review.ts";
-import { jsonType } from "./request-body.ts";
+import { jsonContentType } from "./request-body.ts";
 
 /** The Status of an error response, as the API server sends it. */
 export interface ErrorStatus extends Status {
@@ -41,7 +41,7 @@ export const toFailureResponse = ({ code, message }: Failure): Response =>
   toErrorResponse({ ...frame, ...toFailureStatus(code, message) } as ErrorStatus);
 
 export const toErrorResponse = (status: ErrorStatus): Response =>
-  new Response(JSON.stringify(status), { status: status.code, headers: { "content-type": jsonType } });
+  new Response(JSON.stringify(status), { status: status.code, headers: { "content-type": jsonContentType } });
 
 /** Adds warnings to a response as Warning headers, within the API server's limits. */
 export const addWarnings = (response: Response, warnings: readonly string[]): Response => {

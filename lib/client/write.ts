@@ -5,7 +5,7 @@ import { joinApiVersion, splitApiVersion } from "../objects/api-version.ts";
 import type { AdmissionRequest, KubernetesObject, UserInfo } from "../review.ts";
 import { type ChainResult, evaluateChain, type RuleChainContext } from "./chain.ts";
 import { type SendWithProgramOptions, selectReusableHeaders } from "./program-capabilities.ts";
-import { jsonType } from "./request-body.ts";
+import { jsonContentType } from "./request-body.ts";
 import { addWarnings, toErrorResponse } from "./responses.ts";
 import type { WriteTarget } from "./target.ts";
 
@@ -34,7 +34,7 @@ export const sendWrite = (write: InterceptedWrite, object?: unknown, headers = w
   for (const name of ["content-length", "transfer-encoding"]) own.delete(name);
   if (object === undefined) return send(method, String(url), own, body.length === 0 ? undefined : body);
   // The content type is set, because fetch would send a text without one as text/plain.
-  if (!own.has("content-type")) own.set("content-type", jsonType);
+  if (!own.has("content-type")) own.set("content-type", jsonContentType);
   return send(method, String(url), own, JSON.stringify(object));
 };
 
@@ -51,7 +51,7 @@ export const readCurrentObjectOrSendWrite = async (
   // finalize can be written but not read; the Namespace itself is read instead.
   if (target.resource === "namespaces" && target.subResource === "finalize")
     address.pathname = address.pathname.replace(/\/finalize\/*$/, "");
-  const response = await send("GET", String(address), selectReusableHeaders(headers, { accept: jsonType }));
+  const response = await send("GET", String(address), selectReusableHeaders(headers, { accept: jsonContentType }));
   if (response.status === 404) {
     await response.body?.cancel();
     return undefined;

@@ -91,13 +91,13 @@ const pauseAfter = (answer: HttpsAnswer | UnansweredError, isSafe: boolean, atte
 };
 
 /** The parsed JSON of an API server's answer, and the size of the answer in bytes. */
-export interface ParsedServerAnswer {
+export interface ParsedApiServerAnswer {
   content: unknown;
   bytes: number;
 }
 
 /** Returns the JSON of an answer; undefined for a 404 of an object that could exist. Throws for any other failure. */
-export const parseAnswerUnlessNotFound = ({ status, body }: HttpsAnswer): ParsedServerAnswer | undefined => {
+export const parseAnswerUnlessNotFound = ({ status, body }: HttpsAnswer): ParsedApiServerAnswer | undefined => {
   const content = parseJson(body);
   if (status < 300 && content !== undefined) return { content: freezeDeep(content), bytes: body.length };
   const { message, details } = Object(content);

@@ -17,7 +17,7 @@ import {
   parseAnswerUnlessNotFound,
 } from "./api-server.ts";
 import { awaitUntil, type HttpsAnswer, maximumAnswerBytes, sendRequest } from "./https-request.ts";
-import { createOutsideServices, type ReviewCapabilityState } from "./outside.ts";
+import { createOutsideServiceCapabilities, type ReviewCapabilityState } from "./outside.ts";
 import { readPages } from "./pages.ts";
 
 /** The most seconds for which an answer of the cluster is used again, if a rule sets no maxAge. */
@@ -46,7 +46,7 @@ export const createLiveCapabilities = (
     const ask = servers.get(cluster);
     return {
       ...(ask ? { ...createReads(review, ask), ...createPosts(review, ask) } : createUnconnectedCapabilities(cluster)),
-      ...createOutsideServices(review),
+      ...createOutsideServiceCapabilities(review),
       // A CUE script is stopped 100 ms before the review's deadline, so that the error names the script.
       cue: (source, evaluate) => evaluate(source, deadline - 100),
       ledger: (rule) => prefixLedger(ledger, `${cluster} ${rule}`),

@@ -23,7 +23,9 @@ export interface ReviewCapabilityState {
 }
 
 /** Returns the capabilities by which one review's rule asks services outside the cluster, including AWS. */
-export const createOutsideServices = (review: ReviewCapabilityState): Pick<Capabilities, "https" | "http" | "aws"> => {
+export const createOutsideServiceCapabilities = (
+  review: ReviewCapabilityState,
+): Pick<Capabilities, "https" | "http" | "aws"> => {
   const { cluster, memory, deadline, since, started } = review;
 
   const call = async (

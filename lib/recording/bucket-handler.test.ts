@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { createEndpointForAnyGroup, createEndpointForAnyRule } from "../complete-endpoint.ts";
-import type { EndpointHost } from "../endpoint.ts";
+import type { EndpointHostInputs } from "../endpoint.ts";
 import type { GroupConfig } from "../group.ts";
 import { get } from "../needs.ts";
 import { createRecordedCapabilities } from "../recorded-answers.ts";
@@ -64,7 +64,7 @@ const buildEvent = (path: string, wish: Wish) => ({
 });
 
 const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "there", namespace: "shop" } };
-const host: EndpointHost = {
+const host: EndpointHostInputs = {
   publicKeys: signer.publicKey,
   openCapabilities: () => createRecordedCapabilities({ objects: [pod] }),
   writeLogLine: () => {},

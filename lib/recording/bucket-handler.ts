@@ -5,7 +5,7 @@ import { awaitUntil, sendRequest } from "../cluster/https-request.ts";
 import { signHeaders } from "../cluster/signature.ts";
 import { computeMillisecondsLeft } from "../deadline.ts";
 import type { EvaluateRequest } from "../decide.ts";
-import type { EndpointHost } from "../endpoint.ts";
+import type { EndpointHostInputs } from "../endpoint.ts";
 import { getErrorMessage } from "../failure.ts";
 import { readLambdaEvent } from "../lambda-event.ts";
 import { printSync } from "../print.ts";
@@ -36,9 +36,9 @@ const longestWait = 500;
  */
 export const createRecordingHandler = (
   places: RecordingTargets,
-  host: EndpointHost,
+  host: EndpointHostInputs,
   parts: OptionalRecorderFunctions,
-  make: (host: EndpointHost, evaluate: EvaluateRequest) => Handler,
+  make: (host: EndpointHostInputs, evaluate: EvaluateRequest) => Handler,
   put = putObject,
 ): Handler => {
   let reviews: RecordedReview[] = [];

@@ -4,7 +4,7 @@ import { applyPatch } from "../patch.ts";
 import { getObjectName } from "../refusals.ts";
 import type { AdmissionRequest, KubernetesObject, ReviewOutcome } from "../review.ts";
 import { mergeWithDefaults } from "../settings.ts";
-import { createReadTracker, inactiveFieldReadTracker } from "./reads.ts";
+import { createFieldReadTracker, inactiveFieldReadTracker } from "./reads.ts";
 import {
   convertRequestToCase,
   type RecordedEvaluation,
@@ -51,7 +51,7 @@ const createRecording = async (
   // Some rules copy their arguments in ways that views don't support; they are traced without views, so nothing counts
   // as read. Errors of `repeatEvaluationToTrackReads` may quote free text and are dropped. Errors below quote only
   // redacted text.
-  const traced = await repeatEvaluationToTrackReads(evaluation, createReadTracker(), parts)
+  const traced = await repeatEvaluationToTrackReads(evaluation, createFieldReadTracker(), parts)
     .catch(() => repeatEvaluationToTrackReads(evaluation, inactiveFieldReadTracker, parts))
     .catch(() => ({
       reads: inactiveFieldReadTracker,

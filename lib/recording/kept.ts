@@ -1,6 +1,6 @@
 // Decides which texts a recording keeps. Any other text is free text, which may hold a secret.
 
-/** A text's place in a recorded object: `key` is the text's own key, `above` the key of the text's parent. */
+/** A text's place in a recorded object: `key` is the text's own key, `parentKey` the key of the text's parent. */
 export interface TextKeyAndParentKey {
   key: string;
   parentKey: string;
@@ -41,7 +41,7 @@ const labelMap = /^(?:labels|matchLabels|selector|nodeSelector|matchFields|plura
 const label = /^[-\w./{}]{1,63}$/;
 
 /** Reports whether a text looks like a policy's field path and not like a random secret: recordings keep it then. */
-export const isFieldPath = (text: string): boolean => /^[-\w./~[\]"]{1,253}$/.test(text) && !isRandom(text);
+export const isRecordableFieldPath = (text: string): boolean => /^[-\w./~[\]"]{1,253}$/.test(text) && !isRandom(text);
 
 const image =
   /^(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::\d{1,5})?\/)?[a-z0-9]+(?:[._-]+[a-z0-9]+|\/[a-z0-9]+)*(?::\w[\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$/;
@@ -62,16 +62,16 @@ const harmless =
   /^(?:true|false|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)|(?:\d{1,6}(?:\.\d{1,3})?(?:h|m|s|ms))+|\d{1,9}(?:\.\d{1,3})?(?:[KMGTP]i|%)|\d{1,5}m)$/;
 
 /** Reports whether a recording may keep a text: its key or form shows a name, image, quantity, time or API word. */
-export const mayRecordText = (text: string, { key, parentKey: above }: TextKeyAndParentKey): boolean => {
+export const mayRecordText = (text: string, { key, parentKey }: TextKeyAndParentKey): boolean => {
   if (text === "" || harmless.test(text)) return true;
-  if (freeMap.test(above)) return above === "annotations" && profileKey.test(key) && profile.test(text);
+  if (freeMap.test(parentKey)) return parentKey === "annotations" && profileKey.test(key) && profile.test(text);
   if (key === "image" || key === "imageID") return text.length <= 512 && image.test(text);
-  if (labelMap.test(above)) return label.test(text) && !isRandom(text);
-  if (countKey.test(key) || (amountMap.test(above) && amountKey.test(key))) return amount.test(text);
+  if (labelMap.test(parentKey)) return label.test(text) && !isRandom(text);
+  if (countKey.test(key) || (amountMap.test(parentKey) && amountKey.test(key))) return amount.test(text);
   if (wordKey.test(key)) return word.test(text);
   return (
-    (nameKey.test(key) || (Object.hasOwn(nameKeysIn, key) && nameKeysIn[key]?.test(above) === true)) &&
-    isName(text, above)
+    (nameKey.test(key) || (Object.hasOwn(nameKeysIn, key) && nameKeysIn[key]?.test(parentKey) === true)) &&
+    isName(text, parentKey)
   );
 };
 
@@ -79,17 +79,17 @@ export const mayRecordText = (text: string, { key, parentKey: above }: TextKeyAn
 const colonMap = /^(?:user|metadata|request|roleRef|subjects|ownerReferences)$/;
 
 /** Reports whether a text is a name without a URL's user, without a password after a colon, and not random. */
-const isName = (text: string, above: string) =>
+const isName = (text: string, parentKey: string) =>
   name.test(text) &&
   !/\/\/|:[^/]*@/.test(text) &&
-  (!text.includes(":") || colonMap.test(above) || /^system:|^[^:]*:\d{1,5}$/.test(text)) &&
+  (!text.includes(":") || colonMap.test(parentKey) || /^system:|^[^:]*:\d{1,5}$/.test(text)) &&
   !isRandom(text);
 
 /**
  * Reports whether a recording keeps a map's key: it does, unless Kubernetes would reject the key or the key looks
  * like a token.
  */
-export const mayRecordKey = (key: string): boolean =>
+export const mayRecordMapKey = (key: string): boolean =>
   /^[-\w./:]{0,253}$/.test(key) && !/\/\//.test(key) && !isRandom(key);
 
 /** Reports whether 16 or more letters and digits in a row switch between the two at least three times, as tokens do. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { freezeDeep } from "../json.ts";
 import { createDraft } from "../patch.ts";
-import { createReadTracker, type ReadTracker } from "./reads.ts";
+import { createFieldReadTracker, type FieldReadTracker } from "./reads.ts";
 
 const buildPod = () => ({
   metadata: { name: "web", annotations: { a: "one", b: "two" } as Record<string, string> },
@@ -12,11 +12,11 @@ type Pod = ReturnType<typeof buildPod>;
 
 /** Returns the texts that a rule read from a pod. */
 const readOf = (rule: (pod: Pod) => unknown, pod = buildPod()): string[] => {
-  const reads = createReadTracker();
+  const reads = createFieldReadTracker();
   rule(reads.watch(pod));
   return listTexts(pod, reads);
 };
-const listTexts = (value: unknown, reads: ReadTracker): string[] =>
+const listTexts = (value: unknown, reads: FieldReadTracker): string[] =>
   typeof value !== "object" || value === null
     ? []
     : Object.entries(value).flatMap(([key, member]) =>
@@ -77,14 +77,14 @@ describe("the tracked reads of a rule", () => {
     it(`are ${what}`, () => assert.deepEqual(readOf(rule), expected));
     it(`are ${what} of a frozen object`, () => assert.deepEqual(readOf(rule, freezeDeep(buildPod())), expected));
     it(`are ${what} of a draft`, () => {
-      const [reads, pod] = [createReadTracker(), buildPod()];
+      const [reads, pod] = [createFieldReadTracker(), buildPod()];
       rule(reads.watch(createDraft(pod).value));
       assert.deepEqual(listTexts(pod, reads), expected);
     });
   }
 
   it("don't include values that the rule wrote", () => {
-    const [reads, sample] = [createReadTracker(), buildPod()];
+    const [reads, sample] = [createFieldReadTracker(), buildPod()];
     const pod = reads.watch(createDraft(sample).value);
     pod.metadata = { ...pod.metadata, annotations: { ...pod.metadata.annotations, a: "mine" } };
     assert.equal(pod.metadata.annotations.a, "mine");
@@ -94,7 +94,7 @@ describe("the tracked reads of a rule", () => {
   });
 
   it("don't include reads after the evaluation", () => {
-    const [reads, sample] = [createReadTracker(), buildPod()];
+    const [reads, sample] = [createFieldReadTracker(), buildPod()];
     const pod = reads.watch(sample);
     reads.close();
     assert.equal(pod.metadata.name, "web");

@@ -2,7 +2,7 @@ import { isObject } from "../json.ts";
 import { getOriginalOfDraft } from "../patch.ts";
 
 /** Notes which texts a rule reads by key, as in `labels.app`. Reads through Object.keys or a loop are not noted. */
-export interface ReadTracker {
+export interface FieldReadTracker {
   watch<T>(value: T): T;
   has(holder: object, key: string): boolean;
   /** Stops noting which fields the rule reads: later reads of watched values are not made by the rule. */
@@ -10,9 +10,13 @@ export interface ReadTracker {
 }
 
 /** A ReadTracker that does nothing: it doesn't note which texts of an object a rule reads. */
-export const inactiveFieldReadTracker: ReadTracker = { watch: (value) => value, has: () => false, close: () => {} };
+export const inactiveFieldReadTracker: FieldReadTracker = {
+  watch: (value) => value,
+  has: () => false,
+  close: () => {},
+};
 
-export const createReadTracker = (): ReadTracker => {
+export const createFieldReadTracker = (): FieldReadTracker => {
   const read = new WeakMap<object, Set<string>>();
   const views = [new WeakMap<object, object>(), new WeakMap<object, object>()] as const;
   let isOpen = true;

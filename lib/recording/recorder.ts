@@ -1,5 +1,5 @@
 import type { EvaluateRequest, RuleDecision } from "../decide.ts";
-import type { EndpointHost } from "../endpoint.ts";
+import type { EndpointHostInputs } from "../endpoint.ts";
 import type { AnsweredReviewFacts } from "../log-line.ts";
 import type { AdmissionRequest } from "../review.ts";
 import { formatRecording } from "./case-line.ts";
@@ -19,7 +19,7 @@ export interface RecordedReview {
 
 /** The host and the evaluation to give an endpoint, or a group's endpoint, so that its reviews are recorded. */
 export interface RecordingHostAndEvaluation {
-  host: EndpointHost;
+  host: EndpointHostInputs;
   evaluate: EvaluateRequest;
 }
 
@@ -28,7 +28,7 @@ export interface RecordingHostAndEvaluation {
  * which are tests. For a group, `record` is called for each member, because a case belongs to one rule.
  */
 export const createRecorder = (
-  host: EndpointHost,
+  host: EndpointHostInputs,
   parts: OptionalRecorderFunctions,
   record: (review: RecordedReview) => void,
 ): RecordingHostAndEvaluation => {

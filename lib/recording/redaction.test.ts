@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { readRows } from "../../test/rows.ts";
-import { createReadTracker } from "./reads.ts";
+import { createFieldReadTracker } from "./reads.ts";
 import { createRedactor, hasPlaceholder, type UnredactedPath } from "./redaction.ts";
 
 const rows = readRows<{
@@ -50,7 +50,7 @@ describe("a redaction", () => {
       url: "https://hooks.example.com/T0/Xy7Kp2Lm9Qw4Rt6Z",
       password: "p w 2",
     };
-    const reads = createReadTracker();
+    const reads = createFieldReadTracker();
     const { annotations, env, args, url, password } = reads.watch(object);
     assert.ok(
       [annotations.a, annotations.c, annotations.d, env[0]?.value, env[1]?.value, ...args, url, password].every(
@@ -73,7 +73,7 @@ describe("a redaction", () => {
     const buildScript = (token: string) =>
       `spec: automountServiceAccountToken: false\nhttp: header: {"X-Token": ${token}, key: "a b"}`;
     const policy = { cue: buildScript('"free text"'), renderedCue: "free text", more: { cue: 'a: "Basic free text"' } };
-    const reads = createReadTracker();
+    const reads = createFieldReadTracker();
     const { cue, more } = reads.watch(policy);
     assert.ok(cue && more.cue);
     assert.deepEqual(createRedactor({ reads })(policy), {
@@ -92,7 +92,7 @@ describe("a redaction", () => {
       [{ items: [secret] }, { items: [{ kind: "Secret", ...gone }] }, false],
       [{ validate: content }, { validate: gone }, true],
     ] as const) {
-      const reads = createReadTracker();
+      const reads = createFieldReadTracker();
       JSON.stringify(Object(reads.watch(value)).data?.name);
       assert.deepEqual(createRedactor({ reads, isSecret })(value), expected);
     }
@@ -130,7 +130,7 @@ describe("a redaction", () => {
       "<?xml?>\n<a><availabilityZone>eu-west-1a</availabilityZone><value>redacted0001</value><Code>Not.Found</Code></a>",
     );
     assert.deepEqual([redact.body("too old"), redact.body("")], ["redacted0001", ""]);
-    const [reads, content] = [createReadTracker(), JSON.parse(json)];
+    const [reads, content] = [createFieldReadTracker(), JSON.parse(json)];
     assert.equal(reads.watch(content).status.reason, "too old");
     assert.equal(createRedactor({ reads }).body(json, content), json);
   });
@@ -163,7 +163,7 @@ describe("a redaction", () => {
     const redact = createRedactor();
     for (const part of parts) {
       const text = part.repeat(Math.floor(500_000 / part.length));
-      const reads = createReadTracker();
+      const reads = createFieldReadTracker();
       const value = { a: text, image: text, name: text, labels: { a: text }, limits: { cpu: text } };
       assert.equal(reads.watch(value).a, text);
       createRedactor({ reads })({ a: text });

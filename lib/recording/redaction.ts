@@ -1,21 +1,21 @@
 import { isObject, parseJson } from "../json.ts";
 import { policyGroup } from "../policy/types.ts";
 import {
-  isFieldPath,
+  isRecordableFieldPath,
   isSecretFieldKey,
   isSecretVariable,
-  mayRecordKey,
+  mayRecordMapKey,
   mayRecordText,
   redactSecretsInScript,
   seemsSecret,
 } from "./kept.ts";
-import { inactiveFieldReadTracker, type ReadTracker } from "./reads.ts";
+import { type FieldReadTracker, inactiveFieldReadTracker } from "./reads.ts";
 
 /** The path to a member whose text recordings keep unredacted. A list without an index means all its elements. */
 export type UnredactedPath = readonly (string | number)[];
 
 export interface RedactionOptions {
-  reads?: ReadTracker;
+  reads?: FieldReadTracker;
   /** True if the recorded request is about Secrets, which can't be known from an object without a kind. */
   isSecret?: boolean;
 }
@@ -85,7 +85,7 @@ export const createRedactor = ({
         key,
         parentKey: at.key,
       };
-      return [place.isChosen || mayRecordKey(key) ? key : getPlaceholder(key), copyValue(member, place)];
+      return [place.isChosen || mayRecordMapKey(key) ? key : getPlaceholder(key), copyValue(member, place)];
     });
     // fromEntries treats __proto__ as an ordinary key; an assignment would not.
     return Object.fromEntries(members);
@@ -101,7 +101,7 @@ export const createRedactor = ({
   const isKeptAt = (text: string, at: RedactionPosition, isRead: boolean): boolean => {
     if (at.isChosen || text === "" || placeholderShape.test(text)) return true;
     if (at.isHeld || isSecretFieldKey(at.key)) return false;
-    if (at.key === "path" && at.isPolicy) return isFieldPath(text);
+    if (at.key === "path" && at.isPolicy) return isRecordableFieldPath(text);
     return mayRecordText(text, at) || (isRead && !seemsSecret(text) && !isNamedSecret(at));
   };
 

@@ -3,13 +3,13 @@ import { type Capabilities, type HttpsRequest, type HttpsResponse, parseAnswer }
 import { createRecordedCapabilities, type RecordedAnswers } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import { noteAnswers, toRecordedRequest } from "./notes.ts";
-import type { ReadTracker } from "./reads.ts";
+import type { FieldReadTracker } from "./reads.ts";
 import { hasPlaceholder, type RedactValue } from "./redaction.ts";
 
 /** Repeats the answers that a rule got, in two more evaluations: one traces reads, one has redacted answers. */
 export interface AnswerRepeater {
   /** Returns capabilities that answer with views, and keeps their answers. */
-  watch(reads: ReadTracker): Capabilities;
+  watch(reads: FieldReadTracker): Capabilities;
   /**
    * Returns capabilities with the kept answers, redacted. The rule forms its questions from redacted text, so questions
    * are matched by their order, and noted as the rule asks them now.

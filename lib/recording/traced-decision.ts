@@ -1,7 +1,7 @@
 import type { EvaluateRequest } from "../decide.ts";
 import type { Rule } from "../rule.ts";
 import type { noteAnswers } from "./notes.ts";
-import type { ReadTracker } from "./reads.ts";
+import type { FieldReadTracker } from "./reads.ts";
 import type { RecordedEvaluation } from "./recording.ts";
 import type { AnswerRepeater, createAnswerRepeater } from "./repeated-answers.ts";
 
@@ -12,8 +12,8 @@ export interface OptionalRecorderFunctions {
   answers?: { noteAnswers: typeof noteAnswers; createAnswerRepeater: typeof createAnswerRepeater };
 }
 
-export interface TracedEvaluation {
-  reads: ReadTracker;
+export interface EvaluationReadsAndAnswers {
+  reads: FieldReadTracker;
   /** The answers that the rule got from the cluster and services; undefined if the rule has no needs. */
   answers?: AnswerRepeater | undefined;
 }
@@ -23,9 +23,9 @@ export interface TracedEvaluation {
  */
 export const repeatEvaluationToTrackReads = async (
   { rule, phase, request, context, needs }: RecordedEvaluation,
-  reads: ReadTracker,
+  reads: FieldReadTracker,
   parts: OptionalRecorderFunctions,
-): Promise<TracedEvaluation> => {
+): Promise<EvaluationReadsAndAnswers> => {
   const answers = needs && parts.answers?.createAnswerRepeater(needs);
   const { watch } = reads;
   const decide = rule[phase];

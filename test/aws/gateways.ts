@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import type { ServerCertificate } from "../../infra/keys/keys.ts";
-import { type HttpsGateway, type LambdaHandler, openHttpsGateway } from "../../infra/serve/gateway.ts";
+import { type ImitatedApiGateway, type LambdaHandler, openImitatedApiGateway } from "../../infra/serve/gateway.ts";
 import { AwsError } from "./aws-service.ts";
 import type { CloudWatch } from "./cloudwatch.ts";
 import { type Lambda, parseFunctionName } from "./lambda.ts";
@@ -37,7 +37,7 @@ interface StackGateway {
   port: number;
   stack: string | undefined;
   handlers: Map<string, LambdaHandler>;
-  gateway: HttpsGateway | undefined;
+  gateway: ImitatedApiGateway | undefined;
 }
 
 const host = "127.0.0.1";
@@ -49,7 +49,7 @@ export const openGateways = async (
 ): Promise<Gateways> => {
   const throttled = new Set<string>();
   const open = async (): Promise<StackGateway> => {
-    const gateway = await openHttpsGateway(certificate, host, 0);
+    const gateway = await openImitatedApiGateway(certificate, host, 0);
     return {
       url: gateway.url,
       port: Number(new URL(gateway.url).port),
@@ -96,7 +96,7 @@ export const openGateways = async (
     },
     up: async () => {
       for (const door of doors) {
-        door.gateway ??= await openHttpsGateway(certificate, host, door.port);
+        door.gateway ??= await openImitatedApiGateway(certificate, host, door.port);
         door.gateway.serve(door.handlers);
       }
     },

@@ -11,7 +11,7 @@ import { promisify } from "node:util";
 import { formatRecording } from "#lib/recording/case-line.ts";
 import { completeRecorderParts } from "#lib/recording/complete-parts.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import { openMetrics } from "../../infra/aws/metrics.ts";
+import { createStageMetricsReader } from "../../infra/aws/metrics.ts";
 import {
   applyCaseSettingsAndVariant,
   buildReview,
@@ -494,7 +494,7 @@ describe("a replay of what is deployed", await needs("git", "moto", "runtime cli
   const reviews = async () => {
     const dimensions = { Rule: "require-owner", Phase: "validate", Cluster: "prod", Mode: "enforce" };
     const question = { namespace: "Postern" as const, metric: "Reviews", dimensions, stat: "Sum" as const };
-    const { sum } = await openMetrics().ask(
+    const { sum } = await createStageMetricsReader().ask(
       { sum: question },
       new Date(Date.now() - hour),
       new Date(Date.now() + hour),

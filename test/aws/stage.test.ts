@@ -12,7 +12,7 @@ import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { probeClusterHealth } from "../../infra/rollout/health.ts";
 import {
   addSecondSigningKey,
-  deleteOldKey,
+  deleteAllKeysButNewest,
   type Keyring,
   openKeyring,
   readKeyring,
@@ -20,10 +20,10 @@ import {
 } from "../../infra/rollout/keyring.ts";
 import { getPersonOrPipelineName, lockObjectKey, lockTermMilliseconds, takeLock } from "../../infra/rollout/lock.ts";
 import {
-  findRelease,
   listReleasedVersions,
   openReleases,
   type Release,
+  requireRelease,
   requireRollbackRelease,
 } from "../../infra/rollout/releases.ts";
 import { needs } from "../parts.ts";
@@ -288,7 +288,7 @@ describe("the state of a stage", await needs("moto"), () => {
 
     it("doesn't exist before a deployment, and can't be changed then", async () => {
       assert.equal(await readKeyring(parameters), undefined);
-      for (const change of [addSecondSigningKey, signUrlsWithNewestKey, deleteOldKey])
+      for (const change of [addSecondSigningKey, signUrlsWithNewestKey, deleteAllKeysButNewest])
         await assert.rejects(change(parameters), /^Error: this stage has no keys; postern deploy creates them$/);
       assert.equal(await parameters.read("keys"), undefined);
     });
@@ -311,12 +311,12 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(turned.current.publicKey, wide.signers[1]?.publicKey);
       for (const functions of [wide, turned])
         for (const urls of [first, wide, turned]) assert.ok(takes(functions, urls));
-      const narrow = await deleteOldKey(parameters);
+      const narrow = await deleteAllKeysButNewest(parameters);
       assert.deepEqual(keysOf(narrow), [turned.current.publicKey]);
       assert.deepEqual([takes(narrow, turned), takes(narrow, first)], [true, false]);
     });
 
-    const changes = { widen: addSecondSigningKey, turn: signUrlsWithNewestKey, narrow: deleteOldKey };
+    const changes = { widen: addSecondSigningKey, turn: signUrlsWithNewestKey, narrow: deleteAllKeysButNewest };
     const names = fc.constantFrom(...(["widen", "turn", "narrow"] as const));
 
     it("has one or two keys after any sequence of changes, and signs with one of them", async () => {
@@ -472,19 +472,19 @@ describe("a release", () => {
   const all = [releaseOf(12), releaseOf(2), releaseOf(1)];
 
   it("is found by its name", () => {
-    for (const one of all) assert.equal(findRelease(all, `r${one.id}`), one);
+    for (const one of all) assert.equal(requireRelease(all, `r${one.id}`), one);
   });
 
   it("is not found by another name, and the error lists the releases", () => {
     for (const text of ["2", "r02", "R2", "r3", "r", "", "r1 "])
       assert.throws(
-        () => findRelease(all, text),
+        () => requireRelease(all, text),
         (error) =>
           error instanceof Complaint &&
           error.message === `there is no release ${text}; there are r12, r2, r1` &&
           error.exitCode === 2,
       );
-    assert.throws(() => findRelease([], "r1"), /^Error: there is no release r1; nothing was released yet$/);
+    assert.throws(() => requireRelease([], "r1"), /^Error: there is no release r1; nothing was released yet$/);
   });
 
   it("lists the versions of each rule, the last one first and withdrawn ones at the end", () => {

@@ -10,13 +10,13 @@ import { discoverClusterResources } from "../../infra/check/live/discovery.ts";
 import { type ApiGet, openApiReader } from "../../infra/check/live/reader.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { ClusterClient } from "../../infra/parity/control-plane/client.ts";
+import type { TestClusterClient } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
+  createTestWebhookConfigurations,
   extendWebhookTimeoutsForTests,
-  registerConfigurations,
   serveTestRules,
-  waitUntilCalled,
+  waitUntilWebhooksCalled,
 } from "../../infra/parity/rule-server.ts";
 import { buildReviewAnswer, openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { printConfig, runAudit, runJsonAudit } from "../audits.ts";
@@ -30,7 +30,7 @@ type Found = Record<string, any>;
 describe("an audit of a cluster", await needs("API server"), () => {
   let folder: string;
   let cluster: TestCluster;
-  let admin: ClusterClient;
+  let admin: TestClusterClient;
   const stops: (() => Promise<unknown>)[] = [];
   const rules = ["always-pull-images", "allowed-registries", "security-context-deny", "deny-service-external-ips"];
   const yaml = printConfig(
@@ -129,7 +129,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     const own = catalogue.filter(({ name }) => [...rules, "limit-ranger"].includes(name));
     const served = await serveTestRules(own, yaml, { certificate, world });
     stops.push(served.stop);
-    await registerConfigurations(admin, extendWebhookTimeoutsForTests(served.manifests()));
+    await createTestWebhookConfigurations(admin, extendWebhookTimeoutsForTests(served.manifests()));
     const sizes = {
       ...{ apiVersion: "admissionregistration.k8s.io/v1", kind: "ValidatingWebhookConfiguration" },
       metadata: { name: "sizes" },
@@ -160,7 +160,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
       ...{ method: "POST", path: "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", body: sizes },
     });
     let isCalled = false;
-    await waitUntilCalled(
+    await waitUntilWebhooksCalled(
       async () => {
         const spec = { containers: [{ name: "a", image: "evil.example/a" }] };
         const body = { metadata: { name: "probe" }, spec };
@@ -512,7 +512,7 @@ const anything = { type: "object", "x-kubernetes-preserve-unknown-fields": true 
 
 /** Has the API server serve a kind, and waits until it does. */
 const define = async (
-  admin: ClusterClient,
+  admin: TestClusterClient,
   kind: string,
   plural: string,
   group: string,
@@ -532,7 +532,7 @@ const define = async (
   const { code, body: said } = await admin({ method: "POST", path, body });
   assert.equal(code, 201, String(said.message));
   let isServed = false;
-  await waitUntilCalled(
+  await waitUntilWebhooksCalled(
     async () => {
       const answers = await Promise.all(
         versions.map((version) => admin({ method: "GET", path: `/apis/${group}/${version}/${plural}` })),

@@ -5,10 +5,10 @@ import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { type CaseChecker, openCaseServers, readCasesAndUpstreamOutcomes } from "../../infra/parity/cases/cases.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import {
+  createTestWebhookConfigurations,
   extendWebhookTimeoutsForTests,
-  registerConfigurations,
   serveCatalogueForTests,
-  waitUntilCalled,
+  waitUntilWebhooksCalled,
 } from "../../infra/parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
@@ -85,7 +85,7 @@ describe("the cases of each rule, on a real API server", await needs("API server
     const rules = catalogue.map(({ name }) => `${name}: ${settings[name] ?? exempt}`).join(", ");
     const postern = await serveCatalogueForTests(`rules: { ${rules} }`);
     try {
-      await registerConfigurations(servers.admin, postern.manifests({ name: "everything" }), "?dryRun=All");
+      await createTestWebhookConfigurations(servers.admin, postern.manifests({ name: "everything" }), "?dryRun=All");
     } finally {
       await postern.stop();
     }
@@ -96,7 +96,7 @@ describe("the cases of each rule, on a real API server", await needs("API server
       allowed-registries: { settings: { registries: [docker.io, ghcr.io, quay.io, registry.k8s.io] } }
       security-context-deny:`);
     try {
-      await registerConfigurations(
+      await createTestWebhookConfigurations(
         servers.admin,
         extendWebhookTimeoutsForTests(postern.manifests({ name: "guarded" })),
       );
@@ -107,7 +107,7 @@ describe("the cases of each rule, on a real API server", await needs("API server
         const body = { apiVersion: "v1", kind: "Pod", metadata: { name: "large" }, spec };
         return servers.admin({ method: "POST", path: "/api/v1/namespaces/default/pods?dryRun=All", body });
       };
-      await waitUntilCalled(
+      await waitUntilWebhooksCalled(
         () => create({ image: "evil.example/x" }),
         () => postern.reports.length > 0,
       );

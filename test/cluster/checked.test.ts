@@ -13,12 +13,12 @@ import { prepareManifestCheck } from "../../infra/check/check.ts";
 import type { ObjectEvaluation } from "../../infra/check/evaluation/evaluation.ts";
 import { chooseCluster } from "../../infra/config/config.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
-import { formatDiff } from "../../infra/parity/compare.ts";
+import { formatAnswerDiff } from "../../infra/parity/compare.ts";
 import { listPlugins, requireBinaries, webhookPlugins } from "../../infra/parity/control-plane/binaries.ts";
-import type { ClusterClient, ClusterResponse } from "../../infra/parity/control-plane/client.ts";
+import type { TestClusterClient, TestClusterResponse } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { createObjectGenerators } from "../../infra/parity/generators/object-generators.ts";
-import { type GeneratedKind, generatedKinds } from "../../infra/parity/generators/steps.ts";
+import { type GeneratedKind, parityGeneratedKinds } from "../../infra/parity/generators/steps.ts";
 import { createParityTestObjects } from "../../infra/parity/generators/surroundings.ts";
 import { applyConfigurations, extendWebhookTimeoutsForTests, serveTestRules } from "../../infra/parity/rule-server.ts";
 import { openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
@@ -71,7 +71,7 @@ const manifest = (odd: boolean) => {
 describe("what check says", await needs("API server"), () => {
   let folder: string;
   let cluster: TestCluster;
-  let admin: ClusterClient;
+  let admin: TestClusterClient;
   const stops: (() => Promise<unknown>)[] = [];
   const seen = new Map<string, Fields>();
 
@@ -104,8 +104,8 @@ describe("what check says", await needs("API server"), () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  const create = (kind: GeneratedKind, namespace: string, body: unknown): Promise<ClusterResponse> => {
-    const { apiVersion, namespaced } = generatedKinds[kind];
+  const create = (kind: GeneratedKind, namespace: string, body: unknown): Promise<TestClusterResponse> => {
+    const { apiVersion, namespaced } = parityGeneratedKinds[kind];
     const root = String(apiVersion).includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
     const path = `${root}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}?dryRun=All&fieldValidation=Ignore`;
     return admin({ method: "POST", path, body });
@@ -116,7 +116,7 @@ describe("what check says", await needs("API server"), () => {
     it(`is what becomes of ${odd ? "manifests that are partly wrong" : "manifests"}`, async () => {
       const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
       const sample = fc.sample(manifest(odd), { seed, numRuns: runs }).map(({ kind, object, namespace }, index) => {
-        const place = generatedKinds[kind].namespaced ? { namespace } : {};
+        const place = parityGeneratedKinds[kind].namespaced ? { namespace } : {};
         const metadata = { ...Object(object.metadata), name: `${odd ? "odd" : "one"}-${index}`, ...place };
         return { kind, namespace, object: JSON.parse(JSON.stringify({ ...object, metadata })) };
       });
@@ -155,7 +155,7 @@ describe("what check says", await needs("API server"), () => {
           // A rule that took too long on a busy machine is done without.
           if (!isAlike && left > 0) continue;
           verdicts[answer.code] = (verdicts[answer.code] ?? 0) + 1;
-          if (!isAlike) different.push(`${formatDiff(shown(wanted), shown(actual))}\n${JSON.stringify(object)}`);
+          if (!isAlike) different.push(`${formatAnswerDiff(shown(wanted), shown(actual))}\n${JSON.stringify(object)}`);
           break;
         }
       };
@@ -170,7 +170,7 @@ const shown = (body: unknown) => ({ code: 0, warnings: [], body });
 
 /** The API server's outcome and check's outcome, reduced to the parts that can be compared. */
 const compared = (
-  answer: ClusterResponse,
+  answer: TestClusterResponse,
   last: Fields | undefined,
   { checked, after }: ObjectEvaluation,
 ): [unknown, unknown] => {

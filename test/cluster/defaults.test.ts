@@ -9,9 +9,9 @@ import fc, { type Arbitrary } from "fast-check";
 import { fillDefaults } from "../../infra/apiserver/defaults/defaults.ts";
 import table from "../../infra/apiserver/defaults/types.json" with { type: "json" };
 import { openCertificate } from "../../infra/keys/keys.ts";
-import { formatDiff } from "../../infra/parity/compare.ts";
+import { formatAnswerDiff } from "../../infra/parity/compare.ts";
 import { listPlugins, requireBinaries, webhookPlugins } from "../../infra/parity/control-plane/binaries.ts";
-import type { ClusterClient, ClusterResponse } from "../../infra/parity/control-plane/client.ts";
+import type { TestClusterClient, TestClusterResponse } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { createObjectGenerators } from "../../infra/parity/generators/object-generators.ts";
 import { openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
@@ -130,7 +130,7 @@ describe("an object with defaults", await needs("API server"), () => {
   let folder: string;
   let scripted: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
   let cluster: TestCluster;
-  let admin: ClusterClient;
+  let admin: TestClusterClient;
   const seen = new Map<string, Fields>();
 
   before(async () => {
@@ -176,11 +176,11 @@ describe("an object with defaults", await needs("API server"), () => {
           { refused: answer.code, misfits: ours.misfits.length > 0 },
         ];
     if (isDeepStrictEqual(actual, wanted)) return [verdict];
-    return [verdict, `${formatDiff(toAnswer(wanted), toAnswer(actual))}\n${ours.misfits}\n${context}`];
+    return [verdict, `${formatAnswerDiff(toAnswer(wanted), toAnswer(actual))}\n${ours.misfits}\n${context}`];
   };
 
   /** Creates an object in a dry run, and tries again after a failure of the connection. */
-  const create = async (path: string, body: unknown): Promise<ClusterResponse> => {
+  const create = async (path: string, body: unknown): Promise<TestClusterResponse> => {
     for (let left = 3; ; left--) {
       const answer = await admin({ method: "POST", path, body });
       if (answer.code !== 500 || left === 0) return answer;

@@ -6,13 +6,13 @@ import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { ClusterRequest } from "../../infra/parity/control-plane/client.ts";
+import type { TestClusterRequest } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
+  createTestWebhookConfigurations,
   extendWebhookTimeoutsForTests,
-  registerConfigurations,
   serveCatalogueForTests,
-  waitUntilCalled,
+  waitUntilWebhooksCalled,
 } from "../../infra/parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
@@ -25,7 +25,7 @@ describe("pods that have to clean up, on a real API server", await needs("API se
   });
   let cluster: TestCluster;
   const stops: (() => Promise<unknown>)[] = [];
-  const send = async (call: ClusterRequest) => {
+  const send = async (call: TestClusterRequest) => {
     const { code, body } = await cluster.admin(call);
     return { code, body };
   };
@@ -68,9 +68,9 @@ describe("pods that have to clean up, on a real API server", await needs("API se
     );
     const postern = await serveCatalogueForTests(JSON.stringify({ rules }), world);
     stops.push(postern.stop);
-    await registerConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests()));
+    await createTestWebhookConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests()));
     await make("probe", guarded);
-    await waitUntilCalled(
+    await waitUntilWebhooksCalled(
       () => remove("probe", "?dryRun=All"),
       () => postern.reports.length > 0,
     );

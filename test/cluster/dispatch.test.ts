@@ -10,7 +10,7 @@ import { type Phase, type Rule, rule } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { ClusterClient, ClusterResponse } from "../../infra/parity/control-plane/client.ts";
+import type { TestClusterClient, TestClusterResponse } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
   applyConfigurations,
@@ -48,7 +48,8 @@ const createService = (name: string, externalIPs: string[]) => {
 const createConfigMap = (name: string, data: Fields = {}, labels: Fields = {}) => {
   return { apiVersion: "v1", kind: "ConfigMap", metadata: { name, labels }, data };
 };
-const create = (client: ClusterClient, where: string, body: unknown) => client({ method: "POST", path: where, body });
+const create = (client: TestClusterClient, where: string, body: unknown) =>
+  client({ method: "POST", path: where, body });
 
 const configMaps = [
   { apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE" as const] },
@@ -611,7 +612,7 @@ const createPhaseRule = (phase: Phase, definition: Partial<Rule>): Rule =>
   ({ match: configMaps, [phase]: () => {}, ...definition }) as Rule;
 
 /** Returns a response without the fields that always differ. */
-const dropVaryingFields = ({ code, body, warnings }: ClusterResponse) => {
+const dropVaryingFields = ({ code, body, warnings }: TestClusterResponse) => {
   const differing = new Set([
     "uid",
     "creationTimestamp",
@@ -625,9 +626,9 @@ const dropVaryingFields = ({ code, body, warnings }: ClusterResponse) => {
 };
 
 /** Starts eight clients that create pods until they are stopped. */
-const createCrowd = (client: ClusterClient) => {
+const createCrowd = (client: TestClusterClient) => {
   const counts = Array.from({ length: 8 }, () => 0);
-  const answers: ClusterResponse[] = [];
+  const answers: TestClusterResponse[] = [];
   let going = true;
   let all: Promise<unknown> = Promise.resolve();
   const run = async (index: number) => {

@@ -10,8 +10,8 @@ import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/
 import { applyConfigurations, deleteTestWebhookConfigurations, waitUntil } from "../../infra/parity/rule-server.ts";
 import {
   type ConfigurationUseDetector,
-  type EndpointScript,
   openScriptedWebhookEndpoints,
+  type TestEndpointScript,
 } from "../../infra/parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
 import {
@@ -45,7 +45,7 @@ describe("the admission chain equals a real API server", await needs("API server
   let log: FileHandle;
   let logged = 0;
   const calls = new Map<string, Call[]>();
-  const scripts: Record<string, EndpointScript> = {};
+  const scripts: Record<string, TestEndpointScript> = {};
 
   before(async () => {
     const binaries = await requireBinaries();

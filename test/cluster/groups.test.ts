@@ -10,9 +10,9 @@ import type { AnsweredReviewFacts } from "#lib/log-line.ts";
 import { rule, selectPhase } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
-import { formatDiff, toComparable } from "../../infra/parity/compare.ts";
+import { formatAnswerDiff, toComparable } from "../../infra/parity/compare.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { ClusterClient } from "../../infra/parity/control-plane/client.ts";
+import type { TestClusterClient } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { buildSequences } from "../../infra/parity/generators/sequences.ts";
 import {
@@ -101,7 +101,7 @@ describe("a group on a real API server", await needs("API server"), () => {
           assert.deepEqual(
             actual?.[step],
             turn,
-            `seed ${seed}, sequence ${index}, ${JSON.stringify(sequence.steps[step])}: ${actual?.[step] && formatDiff(turn, actual[step])}`,
+            `seed ${seed}, sequence ${index}, ${JSON.stringify(sequence.steps[step])}: ${actual?.[step] && formatAnswerDiff(turn, actual[step])}`,
           );
       }
       const calls = (reports: AnsweredReviewFacts[]) => reports.filter(({ phase }) => phase === "mutate").length;
@@ -155,7 +155,7 @@ describe("a group on a real API server", await needs("API server"), () => {
       await one.admin({ method: "POST", path: "/api/v1/namespaces", body: namespace });
     });
     after(() => postern?.stop());
-    const create = (client: ClusterClient, body: unknown, namespace?: string) =>
+    const create = (client: TestClusterClient, body: unknown, namespace?: string) =>
       client({ method: "POST", path: path("pods", namespace), body });
 
     it("its mode", async () => {

@@ -10,7 +10,7 @@ import type { KubernetesObject } from "#lib/review.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { kinitirasExampleCases, normalizeObjectForComparison } from "../../infra/bench/example-policies.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { ClusterResponse } from "../../infra/parity/control-plane/client.ts";
+import type { TestClusterResponse } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
   allPodsResourceSelectors,
@@ -25,10 +25,10 @@ import {
   type KinitirasFixtureObject,
 } from "../../infra/parity/policy-fixtures.ts";
 import {
+  createTestWebhookConfigurations,
   extendWebhookTimeoutsForTests,
-  registerConfigurations,
   serveCatalogueForTests,
-  waitUntilCalled,
+  waitUntilWebhooksCalled,
 } from "../../infra/parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
@@ -75,15 +75,15 @@ describe("policies in a real API server", await needs("API server"), () => {
       yaml,
       createLiveCapabilities({ local: connection }, createAnswerCache({ entries: 0, bytes: 0 })),
     );
-    await registerConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests()));
+    await createTestWebhookConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests()));
     const probe = buildFixturePolicy("ClusterOverridePolicy", "probe", {
       overrideRules: [{ overriders: { template: { type: "labels", operation: "add" } } }],
     });
-    await waitUntilCalled(
+    await waitUntilWebhooksCalled(
       () => cluster.admin({ method: "POST", path: `${getFixtureCollectionPath(probe)}?dryRun=All`, body: probe }),
       () => postern.reports.length > 0,
     );
-    await waitUntilCalled(
+    await waitUntilWebhooksCalled(
       () =>
         cluster.admin({
           method: "POST",
@@ -165,7 +165,7 @@ describe("policies in a real API server", await needs("API server"), () => {
   };
   const remove = (object: KubernetesObject) => cluster.admin({ method: "DELETE", path: getFixtureApiPath(object) });
   /** Creates an object on a dry run. */
-  const tryCreate = (object: KubernetesObject): Promise<ClusterResponse> =>
+  const tryCreate = (object: KubernetesObject): Promise<TestClusterResponse> =>
     cluster.admin({ method: "POST", path: `${getFixtureCollectionPath(object)}?dryRun=All`, body: object });
 
   it("are refused with all their faults, and admitted when they are corrected", async () => {

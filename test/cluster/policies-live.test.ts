@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { parseAllDocuments, stringify } from "yaml";
 import type { KubernetesObject } from "#lib/review.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { ClusterClient, ClusterResponse } from "../../infra/parity/control-plane/client.ts";
+import type { TestClusterClient, TestClusterResponse } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
   applyObject,
@@ -35,7 +35,7 @@ const staleness = 10_000;
 
 describe("policies on a real API server", await needs("API server"), () => {
   let cluster: TestCluster;
-  let admin: ClusterClient;
+  let admin: TestClusterClient;
   let folder = "";
   let url = "";
   let printed = "";
@@ -81,8 +81,8 @@ describe("policies on a real API server", await needs("API server"), () => {
     return { manifests, notes: err };
   };
   /** Waits until the dry run of an object is answered so. */
-  const waitForAnswer = async (object: KubernetesObject, isSo: (answer: ClusterResponse) => boolean) => {
-    let last: ClusterResponse | undefined;
+  const waitForAnswer = async (object: KubernetesObject, isSo: (answer: TestClusterResponse) => boolean) => {
+    let last: TestClusterResponse | undefined;
     const isAnsweredSo = async () => {
       last = await create(object, "?dryRun=All");
       return isSo(last);
@@ -91,7 +91,7 @@ describe("policies on a real API server", await needs("API server"), () => {
       assert.fail(`${object.metadata?.name} is still answered with ${JSON.stringify(last)}`);
     });
   };
-  const getAnnotation = ({ body }: ClusterResponse, key: string) => Object(Object(body.metadata).annotations)[key];
+  const getAnnotation = ({ body }: TestClusterResponse, key: string) => Object(Object(body.metadata).annotations)[key];
 
   before(async () => {
     const binaries = await requireBinaries();

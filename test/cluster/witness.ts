@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
-import type { ClusterClient } from "../../infra/parity/control-plane/client.ts";
-import { waitUntilCalled } from "../../infra/parity/rule-server.ts";
-import { buildReviewAnswer, type EndpointScript } from "../../infra/parity/scripted-endpoints.ts";
+import type { TestClusterClient } from "../../infra/parity/control-plane/client.ts";
+import { waitUntilWebhooksCalled } from "../../infra/parity/rule-server.ts";
+import { buildReviewAnswer, type TestEndpointScript } from "../../infra/parity/scripted-endpoints.ts";
 
 /** Objects by name, as a webhook got them. */
 export type Seen = Map<string, Record<string, unknown>>;
 
 /** Returns a script that stores every object that it gets. */
 export const createWitness =
-  (seen: Seen): EndpointScript =>
+  (seen: Seen): TestEndpointScript =>
   (review) => {
     const { object } = Object(review.request);
     seen.set(object.metadata.name, object);
@@ -16,7 +16,7 @@ export const createWitness =
   };
 
 /** Registers a mutating webhook that is called after all others, at `/witness`, and waits until it is. */
-export const registerWitness = async (admin: ClusterClient, url: string, ca: string, seen: Seen): Promise<void> => {
+export const registerWitness = async (admin: TestClusterClient, url: string, ca: string, seen: Seen): Promise<void> => {
   const entry = {
     name: "witness.example.com",
     clientConfig: { url: `${url}/witness`, caBundle: Buffer.from(ca).toString("base64") },
@@ -35,7 +35,7 @@ export const registerWitness = async (admin: ClusterClient, url: string, ca: str
   const path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
   assert.equal((await admin({ method: "POST", path, body })).code, 201);
   const first = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "first" } };
-  await waitUntilCalled(
+  await waitUntilWebhooksCalled(
     () => admin({ method: "POST", path: "/api/v1/namespaces/default/configmaps?dryRun=All", body: first }),
     () => seen.has("first"),
   );

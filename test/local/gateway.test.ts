@@ -13,7 +13,7 @@ import { openKeyVerifier } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
-import { type HttpsGateway, type LambdaHandler, openHttpsGateway } from "../../infra/serve/gateway.ts";
+import { type ImitatedApiGateway, type LambdaHandler, openImitatedApiGateway } from "../../infra/serve/gateway.ts";
 import { createTestFolder } from "../folders.ts";
 import { readRows } from "../rows.ts";
 
@@ -24,7 +24,7 @@ before(async () => {
   certificate = await openCertificate(folder, "127.0.0.1");
 });
 
-const gateways: HttpsGateway[] = [];
+const gateways: ImitatedApiGateway[] = [];
 afterEach(async () => void (await Promise.all(gateways.splice(0).map((gateway) => gateway.close()))));
 
 const judge = rule({
@@ -56,9 +56,9 @@ const longTimeouts = { sending: 120_000, keyless: 120_000 };
 /** Opens a gateway with long time limits, so that slow machines pass; tests may shorten them. */
 const openTestGateway = async (
   handlers: Record<string, LambdaHandler> = {},
-  timeouts: Parameters<typeof openHttpsGateway>[3] = longTimeouts,
+  timeouts: Parameters<typeof openImitatedApiGateway>[3] = longTimeouts,
 ) => {
-  const gateway = await openHttpsGateway(certificate, "127.0.0.1", 0, timeouts);
+  const gateway = await openImitatedApiGateway(certificate, "127.0.0.1", 0, timeouts);
   gateways.push(gateway);
   const admits = openKeyVerifier(signer.publicKey, () => [1]);
   gateway.serve(new Map(Object.entries({ judge: judging, ...handlers })), admits);
@@ -541,7 +541,7 @@ describe("the gateway", () => {
 
   it("reports that its port is in use", async () => {
     const { port } = await openTestGateway();
-    await assert.rejects(openHttpsGateway(certificate, "127.0.0.1", port), (error) => {
+    await assert.rejects(openImitatedApiGateway(certificate, "127.0.0.1", port), (error) => {
       assert.ok(error instanceof Complaint);
       assert.deepEqual(
         [error.message, error.exitCode],
@@ -553,7 +553,7 @@ describe("the gateway", () => {
 
   it("reports an address that is not this machine's", async () => {
     await assert.rejects(
-      openHttpsGateway(certificate, "192.0.2.1", 0),
+      openImitatedApiGateway(certificate, "192.0.2.1", 0),
       /^Error: port 0 of 192\.0\.2\.1 can't be listened on: /,
     );
   });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { runAdmissionChain } from "./admit.ts";
 import { celEvaluator } from "./cel/conditions.ts";
-import { parseHooks } from "./hooks.ts";
+import { parseWebhookConfigurations } from "./hooks.ts";
 import type { AdmissionAttributes, HookCallResult, ImitatedServerFunctions } from "./types.ts";
 
 const attributes: AdmissionAttributes = {
@@ -64,7 +64,10 @@ const run = async (
       return stubs[name]?.(request.uid, request.object as Parameters<HookStub>[1]) ?? answer(request.uid);
     },
   };
-  const hooks = parseHooks([buildConfiguration("Mutating", mutating), buildConfiguration("Validating", validating)]);
+  const hooks = parseWebhookConfigurations([
+    buildConfiguration("Mutating", mutating),
+    buildConfiguration("Validating", validating),
+  ]);
   assert.deepEqual(hooks.faults, []);
   const trace = await runAdmissionChain({ ...attributes, ...more }, hooks, context);
   return { trace, called: called.join(" ") };

@@ -5,16 +5,16 @@ import {
   callHook,
   createSkippedTraceStep,
   markUndecided,
-  recordRefusal,
+  noteRefusalInTraceStep,
   toRefusal,
 } from "./calling.ts";
 import type { DefaultedWebhookEntry } from "./hooks.ts";
 import {
-  createObjectView,
+  createConvertibleRequestObjects,
   describeUnknownConversion,
   type InvocationResourceAndKind,
   matchHook,
-  type VersionedObjects,
+  type RequestObjectsInVersion,
 } from "./matching.ts";
 import { runMutatingWebhooks } from "./mutation.ts";
 import { assignGeneratedMetadata, restoreUnwrittenFields } from "./server-objects.ts";
@@ -56,7 +56,11 @@ export const runAdmissionChain = async (
   };
   if (isExempt(filled)) return buildTrace(completed, []);
 
-  const mutated = await runMutatingWebhooks(run, hooks.mutating, createObjectView(filled, context.convert));
+  const mutated = await runMutatingWebhooks(
+    run,
+    hooks.mutating,
+    createConvertibleRequestObjects(filled, context.convert),
+  );
   if (mutated.refusal) return buildTrace(mutated.object, [mutated.refusal]);
   const object = restoreUnwrittenFields(filled, mutated.object);
   const last = assignGeneratedMetadata({ ...filled, object });
@@ -77,7 +81,7 @@ const validate = async (run: AdmissionRun, hooks: readonly DefaultedWebhookEntry
   const calls: {
     hook: DefaultedWebhookEntry;
     invocation: InvocationResourceAndKind;
-    seen: VersionedObjects;
+    seen: RequestObjectsInVersion;
     step: HookTraceStep;
   }[] = [];
   for (const hook of hooks) {
@@ -85,13 +89,13 @@ const validate = async (run: AdmissionRun, hooks: readonly DefaultedWebhookEntry
     run.steps.push(step);
     // Each hook gets a new view: selectors and conditions see the object in the request's version, not in the version
     // that the previous hook asked for.
-    const view = createObjectView(run.attributes, run.context.convert);
+    const view = createConvertibleRequestObjects(run.attributes, run.context.convert);
     const taken = matchHook(hook, run.attributes, view, run.context);
     if ("skipped" in taken) step.why = taken.skipped;
     else if ("unsupported" in taken) markUndecided(run, step, taken.unsupported);
     else if ("refusal" in taken) {
       for (const call of calls) call.step.why = "the request was refused before anyone was called";
-      return [recordRefusal(step, taken.refusal)];
+      return [noteRefusalInTraceStep(step, taken.refusal)];
     } else {
       const { invocation } = taken;
       const seen = view.as(invocation.kind);
@@ -103,7 +107,7 @@ const validate = async (run: AdmissionRun, hooks: readonly DefaultedWebhookEntry
   const refusals = await Promise.all(
     calls.map(async ({ hook, invocation, seen, step }) => {
       const { answer, refusal } = await callHook(run, hook, invocation, seen, step);
-      if (answer?.allowed === false) return recordRefusal(step, toRefusal(hook.name, answer.status));
+      if (answer?.allowed === false) return noteRefusalInTraceStep(step, toRefusal(hook.name, answer.status));
       return refusal;
     }),
   );

@@ -5,7 +5,7 @@ import { chooseReviewVersion, type HookResponse, parseHookResponse } from "./ans
 import { type AuditAnnotations, buildFailedOpenAnnotation } from "./audit-annotations.ts";
 import type { DefaultedWebhookEntry } from "./hooks.ts";
 import { getHookUrl } from "./http.ts";
-import type { InvocationResourceAndKind, VersionedObjects } from "./matching.ts";
+import type { InvocationResourceAndKind, RequestObjectsInVersion } from "./matching.ts";
 import type {
   AdmissionAttributes,
   HookCallResult,
@@ -45,7 +45,7 @@ export const callHook = async (
   run: AdmissionRun,
   hook: DefaultedWebhookEntry,
   { resource, kind }: InvocationResourceAndKind,
-  { object, oldObject }: VersionedObjects,
+  { object, oldObject }: RequestObjectsInVersion,
   step: HookTraceStep,
 ): Promise<{ answer?: HookResponse; refusal?: Status }> => {
   const { attributes } = run;
@@ -54,7 +54,7 @@ export const callHook = async (
   if (attributes.dryRun === true && !/^None(OnDryRun)?$/.test(String(hook.sideEffects))) {
     step.why = "it may have side effects, and this is a dry run";
     const message = `admission webhook "${hook.name}" does not support dry run`;
-    return { refusal: recordRefusal(step, { code: 400, reason: "BadRequest", message }) };
+    return { refusal: noteRefusalInTraceStep(step, { code: 400, reason: "BadRequest", message }) };
   }
   const version = chooseReviewVersion(hook.admissionReviewVersions);
   if (version === undefined)
@@ -116,13 +116,14 @@ export const applyFailurePolicy = (
 ): { refusal?: Status } => {
   step.outcome = "called";
   step.failure = `failed calling webhook "${hook.name}": ${text}`;
-  if (hook.failurePolicy === "Fail") return { refusal: recordRefusal(step, createInternalError(step.failure)) };
+  if (hook.failurePolicy === "Fail")
+    return { refusal: noteRefusalInTraceStep(step, createInternalError(step.failure)) };
   step.ignored = true;
   run.audit.add(...buildFailedOpenAnnotation(hook.phase, step.round, step.index, hook.name));
   return {};
 };
 
-export const recordRefusal = (step: HookTraceStep, status: Status): Status => {
+export const noteRefusalInTraceStep = (step: HookTraceStep, status: Status): Status => {
   Object.assign(step, { allowed: false, status });
   return status;
 };

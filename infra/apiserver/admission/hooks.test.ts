@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readRows } from "../../../test/rows.ts";
-import { parseHooks } from "./hooks.ts";
+import { parseWebhookConfigurations } from "./hooks.ts";
 
 const buildEntry = (more: object = {}) => {
   return {
@@ -23,7 +23,7 @@ const { broken } = readRows<{
 
 describe("hooks", () => {
   it("are in the order of their configurations' names, with the API server's defaults", () => {
-    const { mutating, validating, faults } = parseHooks([
+    const { mutating, validating, faults } = parseWebhookConfigurations([
       buildConfiguration("b", [buildEntry({ name: "z.example.com" }), buildEntry()]),
       buildConfiguration("10", [buildEntry()]),
       buildConfiguration("9", [buildEntry()], "ValidatingWebhookConfiguration"),
@@ -49,7 +49,7 @@ describe("hooks", () => {
     fault,
   } of broken)
     it(`are not read from a configuration with ${what}`, () => {
-      const { mutating, faults } = parseHooks([manifest]);
+      const { mutating, faults } = parseWebhookConfigurations([manifest]);
       assert.equal(mutating.length, 0);
       assert.ok(faults.join("\n").includes(fault), faults.join("\n"));
     });

@@ -40,7 +40,7 @@ const isConfiguration = (manifest: unknown): boolean =>
   isMap(manifest) && typeof manifest.kind === "string" && Object.hasOwn(kinds, manifest.kind);
 
 /** Returns the hooks of configurations. A configuration that an API server would refuse has no hooks, only faults. */
-export const parseHooks = (configurations: readonly unknown[]): WebhookEntriesByPhase => {
+export const parseWebhookConfigurations = (configurations: readonly unknown[]): WebhookEntriesByPhase => {
   const faults: string[] = [];
   const found: Record<Phase, Map<string, DefaultedWebhookEntry[]>> = { mutate: new Map(), validate: new Map() };
   for (const [index, manifest] of configurations.entries()) {

@@ -8,7 +8,7 @@ import type { DefaultedWebhookEntry } from "./hooks.ts";
 import type { AdmissionAttributes, ImitatedServerFunctions } from "./types.ts";
 
 /** The object and the old object of a request, both in the version of `kind`. */
-export interface VersionedObjects {
+export interface RequestObjectsInVersion {
   kind: GroupVersionKind;
   object: unknown;
   oldObject: unknown;
@@ -17,18 +17,18 @@ export interface VersionedObjects {
 /** The objects of a request, in the versions that hooks ask for, while hooks change them. */
 export interface ConvertibleRequestObjects {
   /** A request's object and old object, in the kind and version to which `as` last converted them. */
-  readonly latest: VersionedObjects;
+  readonly latest: RequestObjectsInVersion;
   /** Converts the object and the old object to a kind and version; undefined if the conversion is unknown. */
-  as(kind: GroupVersionKind): VersionedObjects | undefined;
+  as(kind: GroupVersionKind): RequestObjectsInVersion | undefined;
   /** Replaces the request's object by one in the API version to which `as` converted last. */
   put(object: unknown): void;
 }
 
-export const createObjectView = (
+export const createConvertibleRequestObjects = (
   { kind, object, oldObject }: AdmissionAttributes,
   convert: ImitatedServerFunctions["convert"],
 ): ConvertibleRequestObjects => {
-  let latest: VersionedObjects = { kind, object, oldObject };
+  let latest: RequestObjectsInVersion = { kind, object, oldObject };
   const original = latest;
   return {
     get latest() {

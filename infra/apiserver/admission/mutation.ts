@@ -12,7 +12,7 @@ import {
   createSkippedTraceStep,
   createTimeoutStatus,
   markUndecided,
-  recordRefusal,
+  noteRefusalInTraceStep,
   toRefusal,
 } from "./calling.ts";
 import type { DefaultedWebhookEntry } from "./hooks.ts";
@@ -83,7 +83,7 @@ const runHook = async (
     markUndecided(run, step, taken.unsupported);
     return undefined;
   }
-  if ("refusal" in taken) return recordRefusal(step, taken.refusal);
+  if ("refusal" in taken) return noteRefusalInTraceStep(step, taken.refusal);
   const seen = view.as(taken.invocation.kind);
   if (seen === undefined) {
     markUndecided(run, step, describeUnknownConversion(run.attributes, taken.invocation.kind));
@@ -101,8 +101,8 @@ const runHook = async (
 
   const end = refusal ?? changed.refusal;
   if (end) return end;
-  if (answer && !answer.allowed) return recordRefusal(step, toRefusal(hook.name, answer.status));
-  return step.ignored && performance.now() >= run.end ? recordRefusal(step, createTimeoutStatus()) : undefined;
+  if (answer && !answer.allowed) return noteRefusalInTraceStep(step, toRefusal(hook.name, answer.status));
+  return step.ignored && performance.now() >= run.end ? noteRefusalInTraceStep(step, createTimeoutStatus()) : undefined;
 };
 
 interface PatchResult {
@@ -127,7 +127,7 @@ const applyResponsePatch = (
 ): PatchResult => {
   if (patch === undefined) return unchanged;
   const endRequest = (text: string): PatchResult => {
-    return { isChanged: false, refusal: recordRefusal(step, createInternalError(text)) };
+    return { isChanged: false, refusal: noteRefusalInTraceStep(step, createInternalError(text)) };
   };
   const failHook = (text: string): PatchResult => {
     return { isChanged: false, refusal: applyFailurePolicy(run, hook, step, text).refusal };

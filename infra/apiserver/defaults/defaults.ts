@@ -1,5 +1,5 @@
 import type { KubernetesObject } from "#lib/review.ts";
-import { type DecodingReport, findDecoder } from "./typed-reading.ts";
+import { type DecodingReport, findKubernetesTypeDecoder } from "./typed-reading.ts";
 
 /** An object after decoding and defaulting, with what decoding found. */
 export interface DefaultedObject extends Omit<DecodingReport, "trail"> {
@@ -15,7 +15,10 @@ export const fillDefaults = (object: KubernetesObject): DefaultedObject => {
   const reading: DecodingReport = { trail: [], strays: [], misfits: [] };
   const { strays, misfits } = reading;
   const { apiVersion, kind } = object;
-  const shape = typeof apiVersion === "string" && typeof kind === "string" ? findDecoder(apiVersion, kind) : undefined;
+  const shape =
+    typeof apiVersion === "string" && typeof kind === "string"
+      ? findKubernetesTypeDecoder(apiVersion, kind)
+      : undefined;
   const filled = shape?.read(object, reading) as KubernetesObject | undefined;
   if (misfits.length > 0 || filled === undefined) return { object, strays, misfits };
   complete.add(filled);

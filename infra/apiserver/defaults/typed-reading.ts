@@ -30,7 +30,7 @@ const kinds: Record<string, Record<string, string>> = table.kinds;
 /** A copy of the fixed defaults in defaults.go and zz_generated.defaults.go of Kubernetes' pkg/apis. */
 const presets: Record<string, Record<string, unknown>> = fixedDefaults;
 
-export const findDecoder = (apiVersion: string, kind: string): TypeDecoder | undefined => {
+export const findKubernetesTypeDecoder = (apiVersion: string, kind: string): TypeDecoder | undefined => {
   const name = getOwnMember(getOwnMember(kinds, apiVersion) ?? {}, kind);
   return name === undefined ? undefined : getDecoder(name);
 };

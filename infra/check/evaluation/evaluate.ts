@@ -30,7 +30,7 @@ import {
 } from "./requests.ts";
 
 /** Evaluates manifests one after the other; each sees the objects that were admitted before it. */
-export const evaluateAll = async function* (
+export const evaluateManifestsInOrder = async function* (
   manifests: readonly Manifest[],
   environment: ObjectEvaluationEnvironment,
 ): AsyncGenerator<ObjectEvaluation> {
@@ -44,7 +44,7 @@ export const evaluateAll = async function* (
       : await evaluateManifest(manifest, environment);
     yield evaluation;
     if (environment.alsoPods && evaluation.checked.verdict !== "denied")
-      yield* evaluateCreatedPod(evaluation, environment);
+      yield* evaluatePodOfWorkload(evaluation, environment);
   }
 };
 
@@ -143,7 +143,7 @@ const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: Res
   !metadata?.name && !metadata?.generateName && !/^auth(entication|orization)\.k8s\.io$/.test(group);
 
 /** Evaluates the Pod that an evaluated workload would make; yields nothing for other objects and for DELETE. */
-export const evaluateCreatedPod = async function* (
+export const evaluatePodOfWorkload = async function* (
   { subject, after }: ObjectEvaluation,
   environment: ObjectEvaluationEnvironment,
 ): AsyncGenerator<ObjectEvaluation> {

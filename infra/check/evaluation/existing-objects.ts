@@ -28,7 +28,7 @@ interface Store extends Pick<ExistingObjects, "find" | "put" | "remove"> {
 }
 
 /** Opens a cluster with these kinds and without objects. Calls `note` when an object with unknown content is read. */
-export const openEmptyObjectStore = (kinds: KindIndex, note: (sentence: string) => void): ExistingObjects => {
+export const createEmptyObjectStore = (kinds: KindIndex, note: (sentence: string) => void): ExistingObjects => {
   const store = openStore(kinds, note);
   const ledger = createMemoryLedger();
   return { ...store, capabilities: (tell) => toCapabilities(store, kinds, ledger, tell) };

@@ -1,5 +1,5 @@
-import { type DefaultedWebhookEntry, parseHooks } from "#infra/apiserver/admission/hooks.ts";
-import { createObjectView, matchHook } from "#infra/apiserver/admission/matching.ts";
+import { type DefaultedWebhookEntry, parseWebhookConfigurations } from "#infra/apiserver/admission/hooks.ts";
+import { createConvertibleRequestObjects, matchHook } from "#infra/apiserver/admission/matching.ts";
 import { assignGeneratedMetadata } from "#infra/apiserver/admission/server-objects.ts";
 import type { AdmissionAttributes, ImitatedServerFunctions } from "#infra/apiserver/admission/types.ts";
 import { getOwn, isMap, isSame } from "#lib/json.ts";
@@ -164,8 +164,9 @@ const buildHook = (members: object): DefaultedWebhookEntry | undefined => {
   };
   const metadata = { name: "policies" };
   const apiVersion = `${policyGroup}/v1`;
-  return parseHooks([{ apiVersion, kind: "ValidatingWebhookConfiguration", metadata, webhooks: [entry] }])
-    .validating[0];
+  return parseWebhookConfigurations([
+    { apiVersion, kind: "ValidatingWebhookConfiguration", metadata, webhooks: [entry] },
+  ]).validating[0];
 };
 
 const isSelectedBy = (
@@ -174,7 +175,7 @@ const isSelectedBy = (
   context: ImitatedServerFunctions,
   isAssumed: boolean,
 ): boolean => {
-  const view = () => createObjectView(attributes, context.convert);
+  const view = () => createConvertibleRequestObjects(attributes, context.convert);
   const isTaken = (candidate: DefaultedWebhookEntry) =>
     !("skipped" in matchHook(candidate, attributes, view(), context));
   if (isTaken({ ...excluded, rules: excluded.rules.filter((rule) => includesName(rule, attributes, false)) }))

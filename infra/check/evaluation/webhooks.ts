@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
 import {
   type DefaultedWebhookEntry,
-  parseHooks,
+  parseWebhookConfigurations,
   type WebhookEntriesByPhase,
 } from "#infra/apiserver/admission/hooks.ts";
 import { getHookUrl, parseWebhookHttpAnswer } from "#infra/apiserver/admission/http.ts";
@@ -21,7 +21,7 @@ export const createWebhookEnvironment = (
   callableHosts: readonly string[],
 ): Pick<ObjectEvaluationEnvironment, "hooks" | "call" | "cel" | "getHookName" | "findSuggestion"> => {
   const hooks = extendTimeouts(
-    parseHooks([...rules.configurations, ...foreignConfigurations.map(({ object }) => object)]),
+    parseWebhookConfigurations([...rules.configurations, ...foreignConfigurations.map(({ object }) => object)]),
     rules,
   );
   checkHooks(hooks, rules, cluster);

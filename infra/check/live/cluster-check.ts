@@ -4,7 +4,7 @@ import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatCount, type Progress, type ReportProgress } from "../../cli/progress.ts";
-import { type ClusterCredentialOptions, resolveConnection } from "../../clusters/access.ts";
+import { type ClusterCredentialOptions, resolveClusterConnection } from "../../clusters/access.ts";
 import type { ClusterConfig } from "../../config/config.ts";
 import { noFindings, type ObjectEvaluation, type ObjectEvaluationEnvironment } from "../evaluation/evaluation.ts";
 import { hasBuiltInWorkloadKinds } from "../evaluation/pod-templates.ts";
@@ -23,8 +23,8 @@ import { openNamespaceCache } from "./namespaces.ts";
 import { type ListInterruption, type ObjectPage, readListPages } from "./pages.ts";
 import { type ApiGet, describeFailure, type FailureFormatter, openApiReader } from "./reader.ts";
 import { prepareLiveCheckCapabilities } from "./rule-capabilities.ts";
-import { matchesGroupVersion, readKinds, selectMatchedResources, toResourceName } from "./selected-kinds.ts";
-import { type ObjectEvaluator, openStoredObjectEvaluator } from "./stored-objects.ts";
+import { matchesGroupVersion, readClusterKindIndex, selectMatchedResources, toResourceName } from "./selected-kinds.ts";
+import { createStoredObjectEvaluator, type ObjectEvaluator } from "./stored-objects.ts";
 
 export interface ClusterCheckOptions {
   catalogue: CatalogueRule[];
@@ -55,14 +55,14 @@ export interface PreparedClusterCheck {
 }
 
 /** Prepares an audit of the resources that hooks match. At `signal`, it ends with what was evaluated by then. */
-export const openClusterCheck = async (
+export const prepareClusterCheck = async (
   options: ClusterCheckOptions,
   signal: AbortSignal,
 ): Promise<PreparedClusterCheck> => {
   const { catalogue, cluster, hosts, operation, alsoPods, namespaces: chosen } = options;
   const [name, { connect }] = cluster;
   const foreign = await readManifests(options.webhooks, "--webhooks");
-  const connection = await resolveConnection(name, connect, { ...options.deployer, right: "list everything" });
+  const connection = await resolveClusterConnection(name, connect, { ...options.deployer, right: "list everything" });
   const { read, close } = openApiReader(connection, signal);
   const describeAnswer: FailureFormatter = (answer) => describeFailure(answer, connection);
   const notes = new Set<string>();
@@ -79,7 +79,7 @@ export const openClusterCheck = async (
   for (const sentence of rules.notes) note(sentence);
   const webhooks = createWebhookEnvironment(rules, foreign, name, hosts);
   const hooks = [...webhooks.hooks.mutating, ...webhooks.hooks.validating];
-  const kinds = await readKinds(found, hooks, read);
+  const kinds = await readClusterKindIndex(found, hooks, read);
   const namespaces = openNamespaceCache(read, describeAnswer);
   const list: ListPages = async function* (resource, within) {
     for (const { path, selection } of listPaths(resource, within))
@@ -102,7 +102,7 @@ export const openClusterCheck = async (
     // Does nothing, because the evaluator itself notes each namespace that can't be read.
     noteMissingNamespace: () => {},
   };
-  const evaluator = openStoredObjectEvaluator({ environment, namespaces, operation, note });
+  const evaluator = createStoredObjectEvaluator({ environment, namespaces, operation, note });
 
   const { resources: all, unlisted } = selectMatchedResources(found, kinds, hooks, operation, alsoPods);
   const resources = all.filter((resource) => listPaths(resource, chosen).length > 0);

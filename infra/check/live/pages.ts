@@ -2,7 +2,7 @@ import { UnansweredError } from "#lib/cluster/https-request.ts";
 import { buildPageQuery, parsePage } from "#lib/cluster/pages.ts";
 import { isMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { type ApiGet, type FailureFormatter, isTooLarge, parseAnswerJson } from "./reader.ts";
+import { type ApiGet, type FailureFormatter, isUnansweredAsTooLarge, parseAnswerJson } from "./reader.ts";
 
 /** A page of a list, and the number of objects that follow it, if the API server states it. */
 export interface ObjectPage {
@@ -43,7 +43,7 @@ export const readListPages = async function* (
   const beginnings = new Set<string>();
   for (let inVain = 0; inVain <= mostInVain; ) {
     const answer = await read(`${path}?${buildPageQuery(limit, next, selection)}`);
-    if (isTooLarge(answer) && limit > 1) {
+    if (isUnansweredAsTooLarge(answer) && limit > 1) {
       limit = Math.ceil(limit / 4);
       continue;
     }

@@ -54,7 +54,7 @@ export const openApiReader = (connection: ClusterConnection, signal: AbortSignal
         if (!(answer instanceof UnansweredError)) most = tries;
         if (attempt >= most || signal.aborted || !mayHelpAgain(answer, attempt)) {
           // A server that can't be reached now may stay so: the next request gets fewer tries.
-          if (answer instanceof UnansweredError && !isTooLarge(answer)) most = firstTries;
+          if (answer instanceof UnansweredError && !isUnansweredAsTooLarge(answer)) most = firstTries;
           return answer;
         }
         const seconds = answer instanceof UnansweredError ? undefined : answer.retryAfter;
@@ -67,14 +67,14 @@ export const openApiReader = (connection: ClusterConnection, signal: AbortSignal
 };
 
 const mayHelpAgain = (answer: HttpsAnswer | UnansweredError, attempt: number): boolean => {
-  if (answer instanceof UnansweredError) return !isTooLarge(answer);
+  if (answer instanceof UnansweredError) return !isUnansweredAsTooLarge(answer);
   // The token may have expired; the second try asks for a new one.
   if (answer.status === 401) return attempt === 1;
   return [429, 500, 502, 503, 504].includes(answer.status);
 };
 
 /** Reports whether an answer is missing because it was larger than the limit. */
-export const isTooLarge = (answer: HttpsAnswer | UnansweredError): boolean =>
+export const isUnansweredAsTooLarge = (answer: HttpsAnswer | UnansweredError): boolean =>
   answer instanceof UnansweredError && answer.message.startsWith("its answer has more than ");
 
 /** Returns an answer parsed as JSON; undefined if it isn't JSON. */

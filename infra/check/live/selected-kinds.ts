@@ -17,7 +17,7 @@ export interface ResourcesToCheck {
   unlisted: DiscoveredResource[];
 }
 
-export const readKinds = async (
+export const readClusterKindIndex = async (
   found: DiscoveryResult,
   hooks: readonly DefaultedWebhookEntry[],
   read: ApiGet,

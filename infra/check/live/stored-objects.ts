@@ -4,7 +4,7 @@ import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
 import type { ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { toSentence } from "../../cli/complaint.ts";
-import { createUndecidedEvaluation, evaluateCreatedPod, evaluateRequest } from "../evaluation/evaluate.ts";
+import { createUndecidedEvaluation, evaluatePodOfWorkload, evaluateRequest } from "../evaluation/evaluate.ts";
 import type { ObjectEvaluation, ObjectEvaluationEnvironment } from "../evaluation/evaluation.ts";
 import { isWorkload } from "../evaluation/pod-templates.ts";
 import { buildAdmissionAttributes, dropServerFieldsAndSetNamespace } from "../evaluation/requests.ts";
@@ -28,7 +28,7 @@ export type ObjectEvaluator = (object: StoredObject, resource: DiscoveredResourc
 /** The limit for the number of unknown fields of stored objects that a live check reports. */
 const mostStrays = 50;
 
-export const openStoredObjectEvaluator = ({
+export const createStoredObjectEvaluator = ({
   environment,
   namespaces,
   operation,
@@ -58,7 +58,7 @@ export const openStoredObjectEvaluator = ({
     const first = await evaluateRequest({ attributes, manifest: toManifest(filled.object) }, environment);
     const all = [first];
     if (environment.alsoPods && first.checked.verdict !== "denied" && !isOwnedByWorkload(object))
-      for await (const made of evaluateCreatedPod(first, environment)) all.push(made);
+      for await (const made of evaluatePodOfWorkload(first, environment)) all.push(made);
     return all;
   };
   return async (object, resource) => {

@@ -1,5 +1,5 @@
 import { findJsonStringEnd, hasRepeatedKey, isObject, parseJson } from "#lib/json.ts";
-import { createOffsetStore, type LocatedDocument, type YamlDocumentWithOffsets } from "./plain-yaml.ts";
+import { createOffsetStore, type YamlDocumentWithOffsets, type YamlValueWithOffsets } from "./plain-yaml.ts";
 
 /** The JSON values in a text; `broken` is the line of the first value that isn't valid JSON. */
 export interface JsonStreamResult {
@@ -46,7 +46,7 @@ interface Level {
 export const parseJsonWithOffsets = (
   text: string,
   { from, to }: YamlDocumentWithOffsets,
-): LocatedDocument | undefined => {
+): YamlValueWithOffsets | undefined => {
   const begin = findOpening(text, from);
   const read = begin === undefined ? undefined : parseUnambiguous(text.slice(from, to));
   if (begin === undefined || read === undefined) return undefined;

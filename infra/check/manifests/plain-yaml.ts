@@ -38,7 +38,7 @@ export const readPlainYaml = (text: string, readWord: WordReader): YamlDocumentW
 };
 
 /** The value of a document and the offsets of its members: of a map's keys and of a list's items. */
-export interface LocatedDocument {
+export interface YamlValueWithOffsets {
   value: unknown;
   begin: number;
   offsetOf(container: object, key: string | number): number | undefined;
@@ -49,7 +49,7 @@ export const locatePlainYaml = (
   text: string,
   { from, firstLine }: YamlDocumentWithOffsets,
   readWord: WordReader,
-): LocatedDocument | undefined =>
+): YamlValueWithOffsets | undefined =>
   parseIfPlain(() => {
     const { note, offsetOf } = createOffsetStore();
     const { value, contentAt } = readDocument(text, from, firstLine, readWord, note);

@@ -27,7 +27,7 @@ const reports: Record<string, (output: ReportOutput, purpose: ReportContext) => 
   policyreport: (_, { isLive, reportVersion }) => createPolicyReport({ passes: !isLive, apiVersion: reportVersion }),
 };
 /** The report formats of `postern check`: the values of `--output`. */
-export const reportForms = Object.keys(reports);
+export const checkReportFormats = Object.keys(reports);
 
 /**
  * Creates the report of `check` in the form of `--output`. If a cluster is checked, some forms leave out objects

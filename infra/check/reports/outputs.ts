@@ -51,7 +51,7 @@ interface Sink {
   abandon(): Promise<void>;
 }
 
-export interface ReportWriter {
+export interface AllReportsWriter {
   add(evaluation: ObjectEvaluation): Promise<void>;
   end(closing: FinishedCheck): Promise<void>;
   abandon(): Promise<void>;
@@ -62,7 +62,7 @@ export const openReportWriter = async (
   outputs: readonly ReportOutput[],
   reportOf: (output: ReportOutput) => CheckReportWriter,
   prepareWrite: () => void,
-): Promise<ReportWriter> => {
+): Promise<AllReportsWriter> => {
   const open: { report: CheckReportWriter; sink: Sink }[] = [];
   const abandon = async () => {
     for (const { sink } of open) await sink.abandon();

@@ -6,7 +6,7 @@ import type { CommandOption, ParsedOptions } from "../../cli/command.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatDidYouMean } from "../../cli/did-you-mean.ts";
 import { isNoFile, parseBaseUrl, readOptionFile } from "../../cli/options.ts";
-import { chooseCluster, configFile, type PosternConfig } from "../../config/config.ts";
+import { chooseCluster, defaultConfigFile, type PosternConfig } from "../../config/config.ts";
 import { isExpired, parseCertificates, readOrCreateUrlSigner, type UrlSigner } from "../../keys/keys.ts";
 import { readConfig } from "../../project/project.ts";
 
@@ -42,7 +42,7 @@ export const listChosenClusters = (config: PosternConfig, options: ParsedOptions
 
 /** Reads the rules and postern.yaml for a verb that changes a stage; `--cluster` chooses one of the clusters. */
 export const readDeploymentConfig = async (options: ParsedOptions) => {
-  const file = options.text("config") ?? configFile;
+  const file = options.text("config") ?? defaultConfigFile;
   const catalogue = await readCatalogue();
   const config = await readConfig(file, catalogue);
   return { file, catalogue, config, clusters: listChosenClusters(config, options) };
@@ -65,7 +65,7 @@ export const readEndpointOptions = async (options: ParsedOptions): Promise<{ url
 };
 
 /** Returns the signer of a cluster's URLs: with the key of `--stage`, otherwise with the key on this machine. */
-export const openStageOrLocalSigner = async (options: ParsedOptions, file: string): Promise<UrlSigner> => {
+export const loadStageOrLocalUrlSigner = async (options: ParsedOptions, file: string): Promise<UrlSigner> => {
   if (options.text("stage") === undefined) return readOrCreateUrlSigner(join(dirname(file), ".postern"));
   // Loads the AWS SDK only with `--stage`.
   const [{ runInStage: run }, { readKeyring }] = await Promise.all([

@@ -6,10 +6,10 @@ import type { KubernetesObject } from "#lib/review.ts";
 import { getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import {
-  type ClusterClient,
-  type ClusterResponse,
   getCollectionPath,
   getObjectApiPath,
+  type TestClusterClient,
+  type TestClusterResponse,
 } from "../control-plane/client.ts";
 import { deleteWithFinalizers } from "../sequence-sender.ts";
 import { addApiRequiredFields } from "./case-request.ts";
@@ -75,14 +75,14 @@ export interface CreatedCaseObjects {
 
 /** Creates the objects that a case needs, and waits until the plugins, which watch the cluster, have seen them. */
 export const createNeededObjects = async (
-  admin: ClusterClient,
+  admin: TestClusterClient,
   { rule }: CatalogueRule,
   entry: Case,
 ): Promise<CreatedCaseObjects> => {
   const reads = (resource: string) => Object.values(rule.needs ?? {}).some(({ kind }) => kind?.resource === resource);
   const lacks: string[] = [];
   const made: string[] = [];
-  const send = async (call: Parameters<ClusterClient>[0], what: string): Promise<ClusterResponse> => {
+  const send = async (call: Parameters<TestClusterClient>[0], what: string): Promise<TestClusterResponse> => {
     const answer = await admin(call);
     if (answer.code >= 300 && answer.code !== 409) lacks.push(`${what}: ${answer.body.message ?? answer.body.text}`);
     return answer;
@@ -137,7 +137,7 @@ const isTerminating = (one: object | undefined) => Object(Object(one).status).ph
 
 /** Creates a namespace with the given labels and annotations, or adds these to the existing one. */
 export const ensureNamespace = async (
-  admin: ClusterClient,
+  admin: TestClusterClient,
   name: string,
   recordedNamespace?: RecordedObject,
 ): Promise<void> => {
@@ -153,7 +153,7 @@ export const ensureNamespace = async (
  * Asks the API server what a case says that the cluster answers to its rule, such as access reviews and discovery.
  * Describes the answers that differ from those in the case.
  */
-const findDisagreements = async (admin: ClusterClient, { needs = {}, user }: Case): Promise<string[]> => {
+const findDisagreements = async (admin: TestClusterClient, { needs = {}, user }: Case): Promise<string[]> => {
   const { refused = [], may = [], discovery = {} } = needs;
   const asked = may.map(async ({ user: other, allowed, reason: _, evaluationError: __, ...resourceAttributes }) => {
     const { username, groups } = other ?? user ?? { username: "jane" };

@@ -5,14 +5,14 @@ import type { AdmissionRequest, KubernetesObject, UserInfo } from "#lib/review.t
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { buildReview, getCaseOperation, getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import type { ClusterClient, ClusterRequest } from "../control-plane/client.ts";
+import type { TestClusterClient, TestClusterRequest } from "../control-plane/client.ts";
 import { waitUntil } from "../rule-server.ts";
 
 /** A case as a request that a real API server takes. */
 export interface CaseRequest {
   user: UserInfo;
   namespace: string | undefined;
-  method: ClusterRequest["method"];
+  method: TestClusterRequest["method"];
   path: string;
   /** Builds the request's body from an object, such as the case's; adds the fields that the API server requires. */
   body(object: KubernetesObject): JsonMap;
@@ -34,7 +34,7 @@ export const buildCaseRequest = async (
   listed: CatalogueRule,
   entry: Case,
   defaultNamespace: string,
-  admin: ClusterClient,
+  admin: TestClusterClient,
 ): Promise<CaseRequest> => {
   const { request } = buildReview(listed, entry);
   const { subResource, operation } = request;
@@ -110,7 +110,7 @@ const getRoot = (resource: Resource) => toApiPath(joinApiVersion(resource));
  * creates a CustomResourceDefinition first.
  */
 const findResource = async (
-  admin: ClusterClient,
+  admin: TestClusterClient,
   resource: Resource,
   kind: string,
   subResource?: string,
@@ -135,10 +135,10 @@ const findResource = async (
 
 type Listing = { name: string; group?: string; version?: string }[];
 /** The discovered resources of each API server. They stay valid, because no kind is deleted during a run. */
-const discovered = new WeakMap<ClusterClient, Map<string, Listing>>();
+const discovered = new WeakMap<TestClusterClient, Map<string, Listing>>();
 
 const createDefinition = async (
-  admin: ClusterClient,
+  admin: TestClusterClient,
   { group, version, resource }: Resource,
   kind: string,
   find: () => Promise<unknown>,

@@ -14,22 +14,22 @@ import type { TestCluster } from "../control-plane/cluster.ts";
 import type { PluginPort } from "../plugins.ts";
 import {
   applyConfigurations,
+  createTestWebhookConfigurations,
   deleteTestWebhookConfigurations,
   extendWebhookTimeoutsForTests,
   getConfigurationKind,
-  registerConfigurations,
   serveTestRules,
   type TestWebhookOptions,
   type WebhookManifests,
-  waitUntilCalled,
+  waitUntilWebhooksCalled,
 } from "../rule-server.ts";
 import { openScriptedWebhookEndpoints } from "../scripted-endpoints.ts";
 import {
-  createObserverRule,
-  type ObservedServer,
+  createTestObserverRule,
+  type ObservedTestServer,
   restrictToSetup,
   type SentCaseWithReviews,
-  sendObserved,
+  sendCaseAndObserveReviews,
 } from "./sending.ts";
 
 /** A rule and its cases. */
@@ -42,7 +42,7 @@ export interface RuleCases {
  * Rules with settings that cases need, registered as webhooks that are called only for requests that carry the
  * setup's name.
  */
-export interface CaseSetup {
+export interface CaseRulesWithSettings {
   name: string;
   rules: Record<string, object>;
   /** The labels that a namespace needs so that the rules are called in it. */
@@ -63,8 +63,11 @@ export const buildCaseSetupKey = ({ name, rule }: CatalogueRule, entry: Case) =>
  * Returns the webhook setups of all cases by key. Each group of ports adds a setup under its group's name, in which
  * the ports have the settings of their plugins.
  */
-export const buildCaseSetups = (all: RuleCases[], groups: Map<string, PluginPort[]>): Map<string, CaseSetup> => {
-  const setups = new Map<string, CaseSetup>();
+export const buildCaseSetups = (
+  all: RuleCases[],
+  groups: Map<string, PluginPort[]>,
+): Map<string, CaseRulesWithSettings> => {
+  const setups = new Map<string, CaseRulesWithSettings>();
   const configure = (settings: object) => ({ failurePolicy: "Fail", exempt: { namespaces: [] }, settings });
   for (const { listed, cases } of all)
     for (const entry of cases) {
@@ -109,11 +112,11 @@ const deleteAuthorizer = (listed: CatalogueRule): CatalogueRule => {
 
 /** A webhook server for an API server: calls to it evaluate the rules of the setups of cases. */
 export interface CaseSetupServer {
-  caseServer: ObservedServer;
+  caseServer: ObservedTestServer;
   /** Registers the webhooks of these setups only. With those of all setups, hundreds would match each request. */
-  callOnly(wanted: CaseSetup[]): Promise<void>;
+  callOnly(wanted: CaseRulesWithSettings[]): Promise<void>;
   /** Sets the recorded answers for a setup's rules. Rules of other setups read the cluster, without a cache. */
-  setAnswers(setup: CaseSetup, answers: RecordedAnswers): void;
+  setAnswers(setup: CaseRulesWithSettings, answers: RecordedAnswers): void;
   stop(): Promise<void>;
 }
 
@@ -122,7 +125,7 @@ export interface CaseSetupServer {
  * that observes every request.
  */
 export const serveSetups = async (
-  setups: Map<string, CaseSetup>,
+  setups: Map<string, CaseRulesWithSettings>,
   rules: CatalogueRule[],
   { admin, server, ca, getToken }: TestCluster,
 ): Promise<CaseSetupServer> => {
@@ -131,7 +134,7 @@ export const serveSetups = async (
   const certificate = await openCertificate(folder, "127.0.0.1");
   const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
   opening.defer(stop);
-  const observer = createObserverRule();
+  const observer = createTestObserverRule();
   const named = [...setups.values(), { name: "observer", rules: { observer: {} } }];
   const clusters = Object.fromEntries(named.map(({ name, rules }) => [name, { rules }]));
   const connection = { server, ca, credentials: { token: getToken("admin") } };
@@ -149,12 +152,12 @@ export const serveSetups = async (
   // The API server calls configurations in the order of their names, so the observer, named z, sees the changes of
   // all others.
   const last = served.manifests({ name: "z", cluster: "observer" });
-  await registerConfigurations(admin, observer.calledAlways(extendWebhookTimeoutsForTests(last)));
-  const caseServer: ObservedServer = { admin, observer };
+  await createTestWebhookConfigurations(admin, observer.calledAlways(extendWebhookTimeoutsForTests(last)));
+  const caseServer: ObservedTestServer = { admin, observer };
   await waitUntilObserved(caseServer);
 
-  const called = new Map<CaseSetup, WebhookManifests>();
-  const callOnly = async (wanted: CaseSetup[]) => {
+  const called = new Map<CaseRulesWithSettings, WebhookManifests>();
+  const callOnly = async (wanted: CaseRulesWithSettings[]) => {
     const gone = [...called].filter(([setup]) => !wanted.includes(setup));
     for (const [setup] of gone) called.delete(setup);
     const manifestsOfGone = gone.flatMap(([, manifests]) => manifests);
@@ -175,7 +178,7 @@ export const serveSetups = async (
 
 /** Builds webhook configurations, and keeps only the entries for the phase and the variant of this case setup. */
 const buildManifests = (
-  { name, phase, variant }: CaseSetup,
+  { name, phase, variant }: CaseRulesWithSettings,
   build: (options: TestWebhookOptions) => WebhookManifests,
 ): WebhookManifests => {
   const whole = phase !== undefined && variant === undefined;
@@ -188,13 +191,13 @@ const buildManifests = (
   return restrictToSetup(name, extendWebhookTimeoutsForTests(manifests));
 };
 
-const waitUntilObserved = async (caseServer: ObservedServer) => {
+const waitUntilObserved = async (caseServer: ObservedTestServer) => {
   const path = "/api/v1/namespaces/default/configmaps?dryRun=All";
   const probe = { method: "POST" as const, path, user: { username: "jane" }, name: "probe" };
   const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "probe" } };
   const sent: SentCaseWithReviews[] = [];
-  await waitUntilCalled(
-    async () => sent.push(await sendObserved(caseServer, probe, body)),
+  await waitUntilWebhooksCalled(
+    async () => sent.push(await sendCaseAndObserveReviews(caseServer, probe, body)),
     () => sent.some(({ seen }) => seen.mutate && seen.validate),
   );
 };

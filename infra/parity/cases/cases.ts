@@ -3,20 +3,20 @@ import type { Case } from "#lib/recording/recording.ts";
 import { parseCases, readCases } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { type ControlPlaneBinaries, listPlugins, webhookPlugins } from "../control-plane/binaries.ts";
-import type { ClusterClient } from "../control-plane/client.ts";
+import type { TestClusterClient } from "../control-plane/client.ts";
 import { bootClusters } from "../control-plane/cluster.ts";
-import { apiserverFlagsForSurroundings, listPluginPorts, type PluginPort } from "../plugins.ts";
+import { apiserverFlagsForParityObjects, listPluginPorts, type PluginPort } from "../plugins.ts";
 import { installPolicyDefinitions } from "../policy-fixtures.ts";
 import { insertStoredUid, renameNamespaces } from "./case-objects.ts";
 import {
   buildCaseSetupKey,
   buildCaseSetups,
-  type CaseSetup,
+  type CaseRulesWithSettings,
   type CaseSetupServer,
   type RuleCases,
   serveSetups,
 } from "./case-setups.ts";
-import { checkCase } from "./expectation.ts";
+import { checkCaseAgainstApiServer } from "./expectation.ts";
 import {
   buildUpstreamServerOptions,
   compareCaseWithUpstreamPlugin,
@@ -62,7 +62,7 @@ export interface CaseDifference {
 /** Running API servers, to which the cases of rules can be sent. */
 export interface CaseChecker {
   /** A client with all rights of the API server without the plugins, which calls the rules instead. */
-  admin: ClusterClient;
+  admin: TestClusterClient;
   /** Sends cases of a rule. Their settings must be among those of the cases that the servers were opened with. */
   check(listed: CatalogueRule, cases: Case[]): Promise<RealServerCaseResults>;
   stop(): Promise<void>;
@@ -93,7 +93,7 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
   opening.defer(served.stop);
 
   const upstream = new Map([...groups.keys()].map((group, index) => [group, others[index]?.admin]));
-  const getSetup = (key: string): CaseSetup => {
+  const getSetup = (key: string): CaseRulesWithSettings => {
     const setup = setups.get(key);
     if (!setup) throw new Error(`nothing is served as ${key} has it`);
     return setup;
@@ -112,10 +112,10 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
 
 interface RuleContext {
   served: CaseSetupServer;
-  getSetup(key: string): CaseSetup;
+  getSetup(key: string): CaseRulesWithSettings;
   alone: string | undefined;
   /** The port, its group of cases with the plugin's settings, and a client of the API server with the plugin. */
-  comparable: { port: PluginPort; group: string; plugin: ClusterClient } | undefined;
+  comparable: { port: PluginPort; group: string; plugin: TestClusterClient } | undefined;
 }
 
 const checkRule = async (
@@ -139,12 +139,16 @@ const checkRule = async (
     const { name } = entry;
     const setup = getSetup(buildCaseSetupKey(listed, entry));
     const namespace = getCaseNamespace(listed, index);
-    const prepareAnswers = async (_: ClusterClient, stored: object) => {
+    const prepareAnswers = async (_: TestClusterClient, stored: object) => {
       served.setAnswers(setup, insertStoredUid(entry.needs ?? {}, entry.oldObject, stored));
       return async () => {};
     };
     const question = { listed, entry, namespace, labels: setup.labels };
-    const finding = await checkCase(served.caseServer, { ...question, around: prepareAnswers }, setup.name);
+    const finding = await checkCaseAgainstApiServer(
+      served.caseServer,
+      { ...question, around: prepareAnswers },
+      setup.name,
+    );
     if ("reason" in finding) {
       results.notReceivable.push({ name, reason: finding.reason });
       continue;
@@ -211,5 +215,5 @@ export const checkAllCases = async (
 /** Returns flags of the API server for the cases: some have privileged pods, and some have pod groups. */
 const listFlags = (plugins: string[]) => [
   "--allow-privileged=true",
-  ...(plugins.includes("PodGroupProtection") ? apiserverFlagsForSurroundings : []),
+  ...(plugins.includes("PodGroupProtection") ? apiserverFlagsForParityObjects : []),
 ];

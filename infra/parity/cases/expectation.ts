@@ -4,14 +4,14 @@ import type { AdmissionRequest } from "#lib/review.ts";
 import { describeCaseDifferences } from "../../catalogue/case-differences.ts";
 import { buildReview, evaluateCase, getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import { type ComparableAnswer, formatDiff, toComparable } from "../compare.ts";
+import { type ComparableAnswer, formatAnswerDiff, toComparable } from "../compare.ts";
 import {
   type CaseBodyBuilder,
   type CaseToSend,
   caseBodyBuilders,
   getFirstMessageLine,
   isAccepted,
-  type ObservedServer,
+  type ObservedTestServer,
   type SentCaseWithReviews,
   sendCase,
 } from "./sending.ts";
@@ -26,7 +26,11 @@ export type CaseFinding = { reason: string } | { diff?: string; shape: CaseBodyB
  * Checks a case against the API server. A case may omit fields that an update keeps: if the answer differs, the case is
  * sent again with these fields.
  */
-export const checkCase = async (server: ObservedServer, question: CaseToSend, setup: string): Promise<CaseFinding> => {
+export const checkCaseAgainstApiServer = async (
+  server: ObservedTestServer,
+  question: CaseToSend,
+  setup: string,
+): Promise<CaseFinding> => {
   const found = await checkCaseIn(caseBodyBuilders, server, question, setup);
   if ("reason" in found || found.diff === undefined) return found;
   const kept = await checkCaseIn(caseBodyBuilders.slice(1), server, question, setup);
@@ -38,7 +42,7 @@ export const checkCase = async (server: ObservedServer, question: CaseToSend, se
  */
 const checkCaseIn = async (
   shapes: readonly CaseBodyBuilder[],
-  server: ObservedServer,
+  server: ObservedTestServer,
   question: CaseToSend,
   setup: string,
 ): Promise<CaseFinding> => {
@@ -69,7 +73,7 @@ const checkCaseIn = async (
   const [dropped] = findAdded(given, plain.seen[phase]?.object);
   if (dropped) return { reason: `${formatPath(dropped)} never arrives` };
   const missing = await findMissing(question, plain, ours);
-  return missing ? { reason: `never arrives without ${missing}` } : { shape, diff: formatDiff(wanted, actual) };
+  return missing ? { reason: `never arrives without ${missing}` } : { shape, diff: formatAnswerDiff(wanted, actual) };
 };
 
 /**

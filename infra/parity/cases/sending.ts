@@ -3,7 +3,7 @@ import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import { type Phase, rule } from "#lib/rule.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import type { ClusterClient, ClusterResponse } from "../control-plane/client.ts";
+import type { TestClusterClient, TestClusterResponse } from "../control-plane/client.ts";
 import { buildTestRule, type WebhookManifests } from "../rule-server.ts";
 import { deleteWithFinalizers, type RequestWithAnswer } from "../sequence-sender.ts";
 import { buildCaseRequest, type CaseRequest } from "./case-request.ts";
@@ -29,7 +29,7 @@ const addCondition = (expression: string, manifests: WebhookManifests) => {
 type SeenReviews = Partial<Record<Phase, AdmissionRequest>>;
 
 /** Returns an observer: a rule that admits everything and stores the reviews that it gets. */
-export const createObserverRule = () => {
+export const createTestObserverRule = () => {
   const seen = new Map<string, SeenReviews>();
   const note = (phase: Phase, request: AdmissionRequest) => {
     const [word = ""] = request.userInfo.extra?.[wordKey] ?? [];
@@ -59,9 +59,9 @@ export const createObserverRule = () => {
 };
 
 /** A test API server, and the observer: a webhook that records the reviews which the server sends. */
-export interface ObservedServer {
-  admin: ClusterClient;
-  observer?: ReturnType<typeof createObserverRule>;
+export interface ObservedTestServer {
+  admin: TestClusterClient;
+  observer?: ReturnType<typeof createTestObserverRule>;
 }
 
 /** A case that is sent to API servers, with the rule that it belongs to. */
@@ -73,7 +73,7 @@ export interface CaseToSend {
   /** The labels of `namespace`. */
   labels: Record<string, string>;
   /** Creates further objects once the case's own object exists; returns a function that deletes them. */
-  around?(admin: ClusterClient, stored: JsonMap): Promise<() => Promise<unknown>>;
+  around?(admin: TestClusterClient, stored: JsonMap): Promise<() => Promise<unknown>>;
 }
 
 /** A request and its answer, with the reviews that the observer saw. */
@@ -91,7 +91,7 @@ export const caseBodyBuilders: CaseBodyBuilder[] = [
   (body, stored) => mergeOnto(stored, body) as JsonMap,
 ];
 
-export const isAccepted = ({ code }: ClusterResponse) => code >= 200 && code < 300;
+export const isAccepted = ({ code }: TestClusterResponse) => code >= 200 && code < 300;
 
 /** Returns the first line of an answer's message. */
 export const getFirstMessageLine = ({ message, text }: Record<string, unknown> = {}) =>
@@ -103,7 +103,7 @@ export const getFirstMessageLine = ({ message, text }: Record<string, unknown> =
  * Prepares a case's object, sends the case's request, and deletes the object. Only the webhooks of `setup` are called.
  */
 export const sendCase = async (
-  server: ObservedServer,
+  server: ObservedTestServer,
   question: CaseToSend,
   object: KubernetesObject,
   shape: CaseBodyBuilder,
@@ -117,7 +117,7 @@ export const sendCase = async (
 
   const stored = method === "PUT" ? (await admin({ method: "GET", path })).body : {};
   const leave = await question.around?.(admin, stored);
-  const sent = await sendObserved(server, request, shape(request.body(object), stored), setup);
+  const sent = await sendCaseAndObserveReviews(server, request, shape(request.body(object), stored), setup);
   // The answer to a subresource may be only a Status of success, so the changed object itself is read.
   if (sent.answer.code === 201 && sent.answer.body.kind === "Status" && request.place)
     sent.answer = { ...sent.answer, body: (await admin({ method: "GET", path: request.place })).body };
@@ -131,8 +131,8 @@ export const sendCase = async (
 type Sendable = Pick<CaseRequest, "method" | "path" | "user" | "name">;
 
 /** Sends a case's request and returns the answer, with what the observing webhook saw of the request. */
-export const sendObserved = async (
-  { admin, observer }: ObservedServer,
+export const sendCaseAndObserveReviews = async (
+  { admin, observer }: ObservedTestServer,
   { method, path, user, name }: Sendable,
   body: JsonMap,
   setup?: string,
@@ -142,7 +142,7 @@ export const sendObserved = async (
   const call = { method, path, impersonate: { ...user, extra }, ...(method !== "DELETE" && { body }) };
   const answer = await admin(call)
     // Some objects make the API server panic and close the connection; that counts as an answer with code 0.
-    .catch(({ message }: Error): ClusterResponse => ({ code: 0, body: { message }, warnings: [] }));
+    .catch(({ message }: Error): TestClusterResponse => ({ code: 0, body: { message }, warnings: [] }));
   // The test's marks are deleted from the answer: some objects store the user that created them, with `extra`.
   const { extra: own } = Object(answer.body.spec);
   if (own) for (const key of [setupKey, wordKey]) Reflect.deleteProperty(own, key);
@@ -152,10 +152,10 @@ export const sendObserved = async (
 
 /** Creates the object that a case's request needs, calling no rule. Returns the API server's answer if it refuses. */
 export const prepareObject = async (
-  admin: ClusterClient,
+  admin: TestClusterClient,
   { namespace, place, present, collection, ephemeralContainers }: CaseRequest,
   labels: Record<string, string>,
-): Promise<ClusterResponse | undefined> => {
+): Promise<TestClusterResponse | undefined> => {
   const home = { metadata: { name: namespace, labels } };
   if (namespace) await admin({ method: "POST", path: "/api/v1/namespaces", body: home });
   const isThere = place !== undefined && isAccepted(await admin({ method: "GET", path: place }));

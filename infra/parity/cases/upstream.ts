@@ -7,12 +7,12 @@ import type { CatalogueRule } from "../../catalogue/registry.ts";
 import {
   type ComparableAnswer,
   compareAnswers,
-  formatDiff,
+  formatAnswerDiff,
   type ParityComparisonResult,
   toComparable,
 } from "../compare.ts";
 import type { ControlPlaneBinaries } from "../control-plane/binaries.ts";
-import type { ClusterClient, ClusterResponse } from "../control-plane/client.ts";
+import type { TestClusterClient, TestClusterResponse } from "../control-plane/client.ts";
 import type { TestCluster, TestClusterOptions } from "../control-plane/cluster.ts";
 import type { PluginPort } from "../plugins.ts";
 import {
@@ -29,7 +29,7 @@ import {
   type CaseToSend,
   getFirstMessageLine,
   isAccepted,
-  type ObservedServer,
+  type ObservedTestServer,
   prepareObject,
   type SentCaseWithReviews,
   sendCase,
@@ -113,7 +113,11 @@ export const buildUpstreamServerOptions = (
 };
 
 /** Known differences of rules from plugins that occur only in cases; each rule's README lists its own. */
-const known: { rule: string; reason: string; explains(wanted: ClusterResponse, actual: ClusterResponse): boolean }[] = [
+const known: {
+  rule: string;
+  reason: string;
+  explains(wanted: TestClusterResponse, actual: TestClusterResponse): boolean;
+}[] = [
   {
     rule: "limit-ranger",
     reason: "upstream's arithmetic overflows from 2^63 on, and admits such an amount",
@@ -129,16 +133,16 @@ type UpstreamComparison = ParityComparisonResult & { diff: string; leftOut?: str
  * compares.
  */
 export const compareCaseWithUpstreamPlugin = async (
-  ours: ObservedServer,
-  upstream: ClusterClient,
+  ours: ObservedTestServer,
+  upstream: TestClusterClient,
   question: CaseToSend,
   shape: CaseBodyBuilder,
   setup: string,
 ): Promise<UpstreamComparison> => {
   const { listed, entry } = question;
   const given = entry[getCasePhase(entry)] ?? {};
-  const lacks = new Map<ClusterClient, string[]>();
-  const createNeeded = async (admin: ClusterClient, stored: object) => {
+  const lacks = new Map<TestClusterClient, string[]>();
+  const createNeeded = async (admin: TestClusterClient, stored: object) => {
     const settled = await createNeededObjects(admin, listed, insertStoredUid(entry, entry.oldObject, stored));
     lacks.set(admin, settled.lacks);
     return settled.leave;
@@ -150,7 +154,10 @@ export const compareCaseWithUpstreamPlugin = async (
   ]);
   const compareTo = (one: SentCaseWithReviews): { plain: ComparableAnswer; comparison: UpstreamComparison } => {
     const [plain, other] = [toComparable(one, one.name), toComparable(actual, actual.name)];
-    return { plain, comparison: { ...compareAnswers(listed.name, plain, other), diff: formatDiff(plain, other) } };
+    return {
+      plain,
+      comparison: { ...compareAnswers(listed.name, plain, other), diff: formatAnswerDiff(plain, other) },
+    };
   };
   const first = compareTo(wanted);
   let { comparison } = first;

@@ -4,14 +4,14 @@ import { toPlural } from "#lib/recorded-answers.ts";
 import type { KubernetesObject, UserInfo } from "#lib/review.ts";
 
 /** The response of a test cluster's API server: HTTP code, body as JSON, and Warning headers. */
-export interface ClusterResponse {
+export interface TestClusterResponse {
   code: number;
   /** The parsed body of the API server's response: the object, or the Status of a refusal. */
   body: Record<string, unknown>;
   warnings: string[];
 }
 
-export interface ClusterRequest {
+export interface TestClusterRequest {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** The path with its query, such as `/api/v1/namespaces/default/pods?dryRun=All`. */
   path: string;
@@ -23,16 +23,16 @@ export interface ClusterRequest {
 }
 
 /** Sends requests as one user of a cluster. */
-export type ClusterClient = (call: ClusterRequest) => Promise<ClusterResponse>;
+export type TestClusterClient = (call: TestClusterRequest) => Promise<TestClusterResponse>;
 
 /** Returns a client that sends a token, over connections that are kept open. */
 export const createTokenClient = (
   server: string,
   ca: string,
   token: string,
-): { client: ClusterClient; close(): void } => {
+): { client: TestClusterClient; close(): void } => {
   const agent = new Agent({ ca, keepAlive: true, maxSockets: 16 });
-  const sendRequest: ClusterClient = ({ method, path, body, contentType = "application/json", impersonate }) =>
+  const sendRequest: TestClusterClient = ({ method, path, body, contentType = "application/json", impersonate }) =>
     new Promise((resolve, reject) => {
       const headers = {
         authorization: `Bearer ${token}`,

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { openCertificate } from "../../keys/keys.ts";
 import type { ControlPlaneBinaries } from "./binaries.ts";
-import { type ClusterClient, createTokenClient } from "./client.ts";
+import { createTokenClient, type TestClusterClient } from "./client.ts";
 import { findFreePort, type RunningProgram, startProgram } from "./process.ts";
 
 /** The options of a test cluster: what its API server does differently from Kubernetes' defaults. */
@@ -32,9 +32,9 @@ export interface TestClusterOptions {
 export interface TestCluster {
   server: string;
   /** A client with all rights. */
-  admin: ClusterClient;
+  admin: TestClusterClient;
   /** Returns a client that authenticates as one of the test users. */
-  as(user: keyof typeof users): ClusterClient;
+  as(user: keyof typeof users): TestClusterClient;
   /** The CA of the server's certificate, as PEM. */
   ca: string;
   /** Returns the token of a user. */
@@ -185,13 +185,13 @@ const buildPluginFlags = (enable: string[], disable: string[] = []) => {
   ];
 };
 
-const createNamespaces = async (admin: ClusterClient) => {
+const createNamespaces = async (admin: TestClusterClient) => {
   for (const name of ["kube-system", "kube-public", "kube-node-lease", "default"])
     await admin({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name } } });
 };
 
 /** Waits until the API server is ready and the namespace `default` exists. */
-const waitUntilReady = async (admin: ClusterClient, server: RunningProgram) => {
+const waitUntilReady = async (admin: TestClusterClient, server: RunningProgram) => {
   let gone = false;
   server.ended.then(() => {
     gone = true;

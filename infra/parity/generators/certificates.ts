@@ -8,10 +8,10 @@ import {
   encodeX509NameSet,
   toPem,
 } from "./certificate-requests.ts";
-import { assignUser, buildCreation, buildPatchStep, buildScenario, deleteNowStep } from "./scenario-parts.ts";
+import { assignUser, buildPatchStep, buildScenario, deleteNowStep, generateCreateStep } from "./scenario-parts.ts";
 import {
-  editAt,
   type FieldEdit,
+  generateFieldEdit,
   makeOptional,
   pickOne,
   type RequestSequence,
@@ -28,7 +28,7 @@ const client = "kubernetes.io/kube-apiserver-client";
 
 const masters = encodeX509NameAttribute("O", "system:masters");
 /** Certificate requests in PEM, by what is special about their subject. */
-export const certificateRequestPems = {
+export const testCertificateRequestPems = {
   plain: toPem(
     buildCertificateRequest(
       encodeX509NameSet(encodeX509NameAttribute("O", "developers")),
@@ -66,8 +66,8 @@ export const certificateRequestPems = {
   certificate: toPem(buildCertificateRequest(encodeX509NameSet(masters)), "CERTIFICATE"),
 };
 /** Generates one of the named certificate requests, as `spec.request` holds it. */
-export const pickRequests = (...names: (keyof typeof certificateRequestPems)[]) =>
-  pickOne(...names.map((name) => encodeCertificateRequest(certificateRequestPems[name])));
+export const pickRequests = (...names: (keyof typeof testCertificateRequestPems)[]) =>
+  pickOne(...names.map((name) => encodeCertificateRequest(testCertificateRequestPems[name])));
 
 const bundles = await Promise.all([1, 2].map(async () => generateAuthorityCertificate(await generatePrivateKey())));
 
@@ -80,20 +80,23 @@ const buildTenantScenario = (
   changes: Arbitrary<SequenceRequest>[],
   prefix?: string,
 ) =>
-  buildScenario(kind, buildCreation(body), changes, {
+  buildScenario(kind, generateCreateStep(body), changes, {
     generateName: false,
     last: deleteNowStep,
     ...(prefix !== undefined && { prefix }),
   });
 
-const label = editAt("metadata.labels.app", pickOne("x", "y"));
+const label = generateFieldEdit("metadata.labels.app", pickOne("x", "y"));
 /**
  * The fixed times of conditions. Times that the API server sets would differ: plugins see them with fractions of a
  * second, webhooks without.
  */
 const [lastUpdateTime, lastTransitionTime] = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"];
 const setConditions = (type: string) =>
-  editAt("status.conditions", pickOne([{ type, status: "True", reason: "Test", lastUpdateTime, lastTransitionTime }]));
+  generateFieldEdit(
+    "status.conditions",
+    pickOne([{ type, status: "True", reason: "Test", lastUpdateTime, lastTransitionTime }]),
+  );
 
 export const generateSigningRequestObject = (signerName: Arbitrary<string>, request: Arbitrary<string>) =>
   fc.record({ signerName, request }).map((spec): JsonMap => {
@@ -110,8 +113,11 @@ const buildTrustBundle = (signerName: string | undefined) =>
       return { apiVersion, kind, metadata: { ...(finalizers && { finalizers }) }, spec };
     });
 const bundleChanges = [
-  buildChange(undefined, editAt("spec.trustBundle", pickOne(...bundles))),
-  buildChange(undefined, editAt("metadata.finalizers", pickOne(["example.com/keep"], ["foregroundDeletion"]))),
+  buildChange(undefined, generateFieldEdit("spec.trustBundle", pickOne(...bundles))),
+  buildChange(
+    undefined,
+    generateFieldEdit("metadata.finalizers", pickOne(["example.com/keep"], ["foregroundDeletion"])),
+  ),
   buildChange(undefined, label),
 ];
 
@@ -122,7 +128,7 @@ export const certificateScenarios = {
     generateSigningRequestObject(pickOne(...signers), pickRequests("plain")),
     [
       buildChange("approval", setConditions("Approved"), setConditions("Denied"), label),
-      buildChange("approval", setConditions("Approved"), editAt("spec.signerName", pickOne(...signers))),
+      buildChange("approval", setConditions("Approved"), generateFieldEdit("spec.signerName", pickOne(...signers))),
       buildChange("status", setConditions("Failed")),
     ],
   ),
@@ -133,11 +139,11 @@ export const certificateScenarios = {
       buildChange("approval", setConditions("Approved")),
       buildChange(
         "status",
-        editAt("status.certificate", pickOne(...bundles.map(encodeCertificateRequest))),
+        generateFieldEdit("status.certificate", pickOne(...bundles.map(encodeCertificateRequest))),
         setConditions("Failed"),
         label,
       ),
-      buildChange("status", setConditions("Failed"), editAt("spec.signerName", pickOne(...signers))),
+      buildChange("status", setConditions("Failed"), generateFieldEdit("spec.signerName", pickOne(...signers))),
     ],
   ),
   attestations: fc.oneof(

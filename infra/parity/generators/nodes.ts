@@ -1,18 +1,18 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
-import type { ClusterClient, ClusterRequest } from "../control-plane/client.ts";
+import type { TestClusterClient, TestClusterRequest } from "../control-plane/client.ts";
 import { generateSigningRequestObject, pickRequests } from "./certificates.ts";
 import {
   assignUser,
-  buildCreation,
   buildDryRunScenario,
   buildPatchStep,
   deleteNowStep,
+  generateCreateStep,
   buildScenario as storyOf,
 } from "./scenario-parts.ts";
 import {
-  editAt,
   type FieldEdit,
+  generateFieldEdit,
   generateWholeObjects,
   makeOptional,
   pickOne,
@@ -33,7 +33,10 @@ const buildSlice = (node: JsonMap) => {
 };
 
 /** Replaces references to an object's uid by the uid that this server generated. */
-export const replaceUidPlaceholders = async (call: ClusterRequest, admin: ClusterClient): Promise<ClusterRequest> => {
+export const replaceUidPlaceholders = async (
+  call: TestClusterRequest,
+  admin: TestClusterClient,
+): Promise<TestClusterRequest> => {
   let text = JSON.stringify(call.body ?? null);
   for (const [whole, path = ""] of text.matchAll(/"uid of ([^"]+)"/g)) {
     const { body } = await admin({ method: "GET", path });
@@ -48,7 +51,7 @@ const kubelet = pickOne<RequestUser>(...Array<RequestUser>(8).fill("system:node:
 const buildChange = (subresource: string | undefined, ...edits: Arbitrary<FieldEdit>[]) =>
   assignUser(kubelet, buildPatchStep(pickOne("merge"), subresource, ...edits));
 const buildCreate = (body: Arbitrary<JsonMap>, subresource?: string) =>
-  assignUser(kubelet, buildCreation(body, subresource));
+  assignUser(kubelet, generateCreateStep(body, subresource));
 const deletion = assignUser(kubelet, deleteNowStep);
 const deletions = assignUser(
   kubelet,
@@ -112,11 +115,17 @@ const mirrorPod = fc
 const editLabel = (key: string) =>
   pickOne("a", "b").map((value): FieldEdit => ({ path: ["metadata", "labels", key], value }));
 const status = [
-  editAt("status.phase", pickOne("Running", "Failed")),
-  editAt("status.message", pickOne("a", "b")),
+  generateFieldEdit("status.phase", pickOne("Running", "Failed")),
+  generateFieldEdit("status.message", pickOne("a", "b")),
   editLabel("app"),
-  editAt("status.resourceClaimStatuses", pickOne([{ name: "r", resourceClaimName: "c" }], [{ name: "r" }], [])),
-  editAt("status.extendedResourceClaimStatus", pickOne({ resourceClaimName: "c", requestMappings: [] }, undefined)),
+  generateFieldEdit(
+    "status.resourceClaimStatuses",
+    pickOne([{ name: "r", resourceClaimName: "c" }], [{ name: "r" }], []),
+  ),
+  generateFieldEdit(
+    "status.extendedResourceClaimStatus",
+    pickOne({ resourceClaimName: "c", requestMappings: [] }, undefined),
+  ),
 ];
 const eviction = buildCreate(pickOne({ apiVersion: "policy/v1", kind: "Eviction" }), "eviction");
 const binding = buildCreate(
@@ -154,16 +163,16 @@ const node = generateWholeObjects({
 }).map((rest) => ({ apiVersion: "v1", kind: "Node", metadata: {}, ...rest }));
 const nodeChanges = [
   ...keys.map(editLabel),
-  editAt("metadata.labels", pickOne(undefined)),
-  editAt("spec.taints", pickOne([{ key: "t", effect: "NoSchedule" }], [], undefined)),
-  editAt("spec.unschedulable", fc.boolean()),
-  editAt("spec.configSource", pickOne(configSource)),
-  editAt(
+  generateFieldEdit("metadata.labels", pickOne(undefined)),
+  generateFieldEdit("spec.taints", pickOne([{ key: "t", effect: "NoSchedule" }], [], undefined)),
+  generateFieldEdit("spec.unschedulable", fc.boolean()),
+  generateFieldEdit("spec.configSource", pickOne(configSource)),
+  generateFieldEdit(
     "metadata.ownerReferences",
     pickOne([{ apiVersion: "v1", kind: "Node", name: "n2", uid: referToNodeUid("n2") }], []),
   ),
-  editAt("status.capacity", pickOne({ cpu: "1" }, { cpu: "2" })),
-  editAt("status.phase", pickOne("Running")),
+  generateFieldEdit("status.capacity", pickOne({ cpu: "1" }, { cpu: "2" })),
+  generateFieldEdit("status.phase", pickOne("Running")),
 ];
 
 const token = fc
@@ -185,7 +194,7 @@ const token = fc
   });
 
 const lease = pickOne({ apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: {}, spec: {} });
-const renewal = buildChange(undefined, editAt("spec.holderIdentity", pickOne("n1", "n2")), editLabel("app"));
+const renewal = buildChange(undefined, generateFieldEdit("spec.holderIdentity", pickOne("n1", "n2")), editLabel("app"));
 const csiNode = pickOne({ apiVersion: "storage.k8s.io/v1", kind: "CSINode", metadata: {}, spec: { drivers: [] } });
 const resourceSlice = pickOne<JsonMap>(
   { nodeName: "n1" },
@@ -253,13 +262,13 @@ export const nodeScenarios = {
       ...[0, 1, 2].map(() =>
         buildChange(
           "status",
-          editAt("status.capacity.storage", pickOne("2Gi", "3Gi")),
-          editAt("status.conditions", pickOne([{ type: "Resizing", status: "True" }])),
-          editAt("status.allocatedResources", pickOne({ storage: "2Gi" })),
-          editAt("status.allocatedResourceStatuses", pickOne({ storage: "NodeResizePending" })),
-          editAt("status.phase", pickOne("Lost")),
-          editAt("spec.volumeName", pickOne("other")),
-          editAt("metadata.finalizers", pickOne(["example.com/keep"])),
+          generateFieldEdit("status.capacity.storage", pickOne("2Gi", "3Gi")),
+          generateFieldEdit("status.conditions", pickOne([{ type: "Resizing", status: "True" }])),
+          generateFieldEdit("status.allocatedResources", pickOne({ storage: "2Gi" })),
+          generateFieldEdit("status.allocatedResourceStatuses", pickOne({ storage: "NodeResizePending" })),
+          generateFieldEdit("status.phase", pickOne("Lost")),
+          generateFieldEdit("spec.volumeName", pickOne("other")),
+          generateFieldEdit("metadata.finalizers", pickOne(["example.com/keep"])),
           editLabel("app"),
         ),
       ),

@@ -3,15 +3,15 @@ import type { JsonMap } from "#lib/json.ts";
 import {
   buildList,
   competingWebhookAnnotation,
-  editAt,
   type FieldEdit,
   type GeneratedKind,
-  generatedKinds,
+  generateFieldEdit,
   generatePartialObjects,
   generateWholeObjects,
   makeMembersRare,
   makeOptional,
   omitUndefinedMembers,
+  parityGeneratedKinds,
   pickOne,
 } from "./steps.ts";
 
@@ -537,17 +537,17 @@ const buildObjects = (odds: Odds, specs: Record<GeneratedKind, Arbitrary<JsonMap
       .map(([metadata, rest, more]) => {
         const annotations = more && { annotations: { ...Object(metadata.annotations), ...more } };
         return {
-          apiVersion: generatedKinds[kind].apiVersion,
-          kind: generatedKinds[kind].kind,
+          apiVersion: parityGeneratedKinds[kind].apiVersion,
+          kind: parityGeneratedKinds[kind].kind,
           metadata: { ...metadata, ...annotations },
           ...rest,
         };
       });
 
   const common = [
-    editAt("metadata.labels", labels),
-    editAt("metadata.annotations", annotations),
-    editAt("metadata.finalizers", makeOptional(finalizers, 3)),
+    generateFieldEdit("metadata.labels", labels),
+    generateFieldEdit("metadata.annotations", annotations),
+    generateFieldEdit("metadata.finalizers", makeOptional(finalizers, 3)),
   ];
   return { buildObject, common };
 };
@@ -561,74 +561,80 @@ const buildEdits = (
   const { image, pullPolicy, affinity, toleration, tolerations, ephemeralContainers } = pods;
   const taints = buildTaints(odds);
   const ofTemplate = [
-    editAt("spec.replicas", pickOne(0, 2, undefined)),
-    editAt("spec.template.spec.containers.0.image", image),
-    editAt("spec.template.spec.tolerations", tolerations),
+    generateFieldEdit("spec.replicas", pickOne(0, 2, undefined)),
+    generateFieldEdit("spec.template.spec.containers.0.image", image),
+    generateFieldEdit("spec.template.spec.tolerations", tolerations),
   ];
   return {
     pods: [
       ...["containers.0", "containers.0", "containers.1", "initContainers.0"].map((place) =>
-        editAt(`spec.${place}.image`, image),
+        generateFieldEdit(`spec.${place}.image`, image),
       ),
-      ...[editAt("spec.tolerations.-", toleration), editAt("spec.tolerations.-", toleration)],
-      editAt("spec.activeDeadlineSeconds", mostly(pickOne(1, 50), pickOne(1000, undefined))),
-      editAt("spec.schedulingGates", mostly(fc.constant([]), fc.constant(undefined))),
+      ...[generateFieldEdit("spec.tolerations.-", toleration), generateFieldEdit("spec.tolerations.-", toleration)],
+      generateFieldEdit("spec.activeDeadlineSeconds", mostly(pickOne(1, 50), pickOne(1000, undefined))),
+      generateFieldEdit("spec.schedulingGates", mostly(fc.constant([]), fc.constant(undefined))),
       ...ifOdd([
-        editAt("spec.containers.0.imagePullPolicy", pullPolicy),
-        editAt("spec.tolerations", makeOptional(tolerations)),
-        editAt("spec.tolerations.0.tolerationSeconds", pickOne(1, undefined)),
-        editAt("spec.affinity", affinity),
-        editAt("spec.nodeSelector", pickOne({ a: "b" }, { a: "b", c: "d" })),
-        editAt("spec.volumes.0.image.pullPolicy", pullPolicy),
-        editAt("spec.ephemeralContainers", ephemeralContainers),
+        generateFieldEdit("spec.containers.0.imagePullPolicy", pullPolicy),
+        generateFieldEdit("spec.tolerations", makeOptional(tolerations)),
+        generateFieldEdit("spec.tolerations.0.tolerationSeconds", pickOne(1, undefined)),
+        generateFieldEdit("spec.affinity", affinity),
+        generateFieldEdit("spec.nodeSelector", pickOne({ a: "b" }, { a: "b", c: "d" })),
+        generateFieldEdit("spec.volumes.0.image.pullPolicy", pullPolicy),
+        generateFieldEdit("spec.ephemeralContainers", ephemeralContainers),
       ]),
     ],
     services: [
-      editAt("spec.externalIPs", makeOptional(externalIPs, 3)),
-      editAt("spec.externalIPs", externalIPs),
-      editAt("spec.externalIPs.-", ip),
-      editAt("spec.externalIPs.0", ip),
-      editAt("spec.type", pickOne("ClusterIP", "LoadBalancer", "ExternalName")),
-      editAt("spec.ports", pickOne([{ port: 81 }])),
+      generateFieldEdit("spec.externalIPs", makeOptional(externalIPs, 3)),
+      generateFieldEdit("spec.externalIPs", externalIPs),
+      generateFieldEdit("spec.externalIPs.-", ip),
+      generateFieldEdit("spec.externalIPs.0", ip),
+      generateFieldEdit("spec.type", pickOne("ClusterIP", "LoadBalancer", "ExternalName")),
+      generateFieldEdit("spec.ports", pickOne([{ port: 81 }])),
     ],
-    configmaps: [editAt("data", pickOne(undefined, { a: "y" })), editAt("data.a", pickOne("z", undefined))],
+    configmaps: [
+      generateFieldEdit("data", pickOne(undefined, { a: "y" })),
+      generateFieldEdit("data.a", pickOne("z", undefined)),
+    ],
     persistentvolumeclaims: [
-      editAt("spec.resources.requests.storage", storage),
-      editAt("spec.volumeName", pickOne("other")),
+      generateFieldEdit("spec.resources.requests.storage", storage),
+      generateFieldEdit("spec.volumeName", pickOne("other")),
     ],
-    persistentvolumes: [editAt("spec.capacity.storage", storage), editAt("spec.hostPath.path", pickOne("/y"))],
+    persistentvolumes: [
+      generateFieldEdit("spec.capacity.storage", storage),
+      generateFieldEdit("spec.hostPath.path", pickOne("/y")),
+    ],
     nodes: [
-      editAt("spec.taints", makeOptional(taints, 3)),
-      editAt(
+      generateFieldEdit("spec.taints", makeOptional(taints, 3)),
+      generateFieldEdit(
         "spec.taints.-",
         taints.map(([first]) => first ?? { key: "x", effect: "NoSchedule" }),
       ),
-      editAt("spec.unschedulable", pickOne(true, undefined)),
-      editAt("spec.providerID", pickOne("a")),
+      generateFieldEdit("spec.unschedulable", pickOne(true, undefined)),
+      generateFieldEdit("spec.providerID", pickOne("a")),
     ],
     volumeattributesclasses: [
-      editAt("parameters", pickOne({ a: "c" })),
-      editAt("driverName", pickOne("b.example.com")),
+      generateFieldEdit("parameters", pickOne({ a: "c" })),
+      generateFieldEdit("driverName", pickOne("b.example.com")),
     ],
-    deployments: [...ofTemplate, editAt("spec.paused", pickOne(true))],
-    statefulsets: [...ofTemplate, editAt("spec.serviceName", pickOne("b"))],
+    deployments: [...ofTemplate, generateFieldEdit("spec.paused", pickOne(true))],
+    statefulsets: [...ofTemplate, generateFieldEdit("spec.serviceName", pickOne("b"))],
     ingresses: [
-      editAt("spec.ingressClassName", pickOne("web", "inner", undefined)),
-      editAt("spec.tls", pickOne([{ hosts: ["a.example.com"] }])),
+      generateFieldEdit("spec.ingressClassName", pickOne("web", "inner", undefined)),
+      generateFieldEdit("spec.tls", pickOne([{ hosts: ["a.example.com"] }])),
     ],
     jobs: [
-      editAt("spec.parallelism", mostly(pickOne(0, 1, 2, 5), pickOne(-1))),
-      editAt("spec.parallelism", pickOne(3, undefined)),
-      editAt("spec.suspend", fc.boolean()),
+      generateFieldEdit("spec.parallelism", mostly(pickOne(0, 1, 2, 5), pickOne(-1))),
+      generateFieldEdit("spec.parallelism", pickOne(3, undefined)),
+      generateFieldEdit("spec.suspend", fc.boolean()),
     ],
-    namespaces: [editAt("spec.finalizers", pickOne([], ["kubernetes"]))],
+    namespaces: [generateFieldEdit("spec.finalizers", pickOne([], ["kubernetes"]))],
     priorityclasses: [
-      editAt("globalDefault", pickOne(true, true, false, undefined)),
-      editAt("description", pickOne("a", undefined)),
-      editAt("value", pickOne(7)),
+      generateFieldEdit("globalDefault", pickOne(true, true, false, undefined)),
+      generateFieldEdit("description", pickOne("a", undefined)),
+      generateFieldEdit("value", pickOne(7)),
     ],
-    podgroups: [editAt("spec.schedulingPolicy", pickOne({ basic: {} }))],
-    localsubjectaccessreviews: [editAt("spec.user", pickOne("admin"))],
+    podgroups: [generateFieldEdit("spec.schedulingPolicy", pickOne({ basic: {} }))],
+    localsubjectaccessreviews: [generateFieldEdit("spec.user", pickOne("admin"))],
   };
 };
 
@@ -640,43 +646,46 @@ const buildSubresources = (
   const { mostly } = odds;
   const taints = buildTaints(odds);
   const ofWorkload = {
-    scale: editAt("spec.replicas", mostly(pickOne(0, 1, 5), pickOne(-1))),
-    status: editAt("status.replicas", mostly(pickOne(1), pickOne(-1))),
+    scale: generateFieldEdit("spec.replicas", mostly(pickOne(0, 1, 5), pickOne(-1))),
+    status: generateFieldEdit("status.replicas", mostly(pickOne(1), pickOne(-1))),
   };
   return {
     pods: {
       ephemeralcontainers: fc.oneof(
-        editAt("spec.ephemeralContainers", ephemeralContainers),
-        editAt(
+        generateFieldEdit("spec.ephemeralContainers", ephemeralContainers),
+        generateFieldEdit(
           "spec.ephemeralContainers.-",
           ephemeralContainers.map(([first]) => first ?? { name: "e2", image: "debug" }),
         ),
-        editAt("spec.containers.0.image", image),
+        generateFieldEdit("spec.containers.0.image", image),
       ),
       status: fc.oneof(
-        editAt("status.phase", mostly(pickOne("Running", "Succeeded"), pickOne("Odd"))),
-        editAt("status.message", pickOne("a")),
-        editAt("spec.containers.0.image", image),
+        generateFieldEdit("status.phase", mostly(pickOne("Running", "Succeeded"), pickOne("Odd"))),
+        generateFieldEdit("status.message", pickOne("a")),
+        generateFieldEdit("spec.containers.0.image", image),
       ),
       resize: fc.oneof(
-        editAt("spec.containers.0.resources", resources),
-        editAt("spec.containers.0.resources.requests.cpu", pickOne("2", "100m")),
-        editAt("spec.containers.0.image", image),
+        generateFieldEdit("spec.containers.0.resources", resources),
+        generateFieldEdit("spec.containers.0.resources.requests.cpu", pickOne("2", "100m")),
+        generateFieldEdit("spec.containers.0.image", image),
       ),
     },
-    services: { status: editAt("status.loadBalancer", pickOne({ ingress: [{ ip: "192.0.2.7" }] }, {})) },
+    services: { status: generateFieldEdit("status.loadBalancer", pickOne({ ingress: [{ ip: "192.0.2.7" }] }, {})) },
     configmaps: {},
-    persistentvolumeclaims: { status: editAt("status.phase", pickOne("Bound", "Lost")) },
-    persistentvolumes: { status: editAt("status.phase", pickOne("Available", "Released")) },
+    persistentvolumeclaims: { status: generateFieldEdit("status.phase", pickOne("Bound", "Lost")) },
+    persistentvolumes: { status: generateFieldEdit("status.phase", pickOne("Available", "Released")) },
     nodes: {
-      status: fc.oneof(editAt("status.capacity", pickOne({ cpu: "2" })), editAt("spec.taints", taints)),
+      status: fc.oneof(
+        generateFieldEdit("status.capacity", pickOne({ cpu: "2" })),
+        generateFieldEdit("spec.taints", taints),
+      ),
     },
     volumeattributesclasses: {},
     deployments: ofWorkload,
     statefulsets: ofWorkload,
-    ingresses: { status: editAt("status.loadBalancer", pickOne({ ingress: [{ ip: "192.0.2.7" }] }, {})) },
-    jobs: { status: editAt("status.active", pickOne(1, 2)) },
-    namespaces: { status: editAt("status.phase", mostly(pickOne("Active"), pickOne("Odd"))) },
+    ingresses: { status: generateFieldEdit("status.loadBalancer", pickOne({ ingress: [{ ip: "192.0.2.7" }] }, {})) },
+    jobs: { status: generateFieldEdit("status.active", pickOne(1, 2)) },
+    namespaces: { status: generateFieldEdit("status.phase", mostly(pickOne("Active"), pickOne("Odd"))) },
     priorityclasses: {},
     podgroups: {},
     localsubjectaccessreviews: {},

@@ -2,14 +2,21 @@ import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
 import { findPodSecurityEvaluator, readUpstreamTestPods } from "../pod-security/evaluator.ts";
 import {
-  buildCreation,
   buildDryRunScenario,
   buildEditStep,
   buildScenario,
+  generateCreateStep,
   labelSteps,
   wrapEdit,
 } from "./scenario-parts.ts";
-import { buildList, editAt, generateWholeObjects, makeOptional, pickOne, type RequestSequence } from "./steps.ts";
+import {
+  buildList,
+  generateFieldEdit,
+  generateWholeObjects,
+  makeOptional,
+  pickOne,
+  type RequestSequence,
+} from "./steps.ts";
 
 // Generates pods and pod templates that violate the Pod Security Standards or not, and namespaces with different
 // levels.
@@ -180,7 +187,7 @@ const template: Arbitrary<PodTemplate> = fc.oneof(
 );
 
 const buildChange = (path: string, value: Arbitrary<unknown>, subresource?: string) =>
-  buildEditStep(wrapEdit(editAt(path, value)), subresource);
+  buildEditStep(wrapEdit(generateFieldEdit(path, value)), subresource);
 const imageChange = buildChange("spec.containers.0.image", pickOne("app:3", "app:4"));
 const debug = buildChange("spec.ephemeralContainers", debuggers, "ephemeralcontainers");
 const resize = buildChange("spec.containers.0.resources.requests", pickOne({ cpu: "1" }, { cpu: "2" }), "resize");
@@ -245,14 +252,16 @@ const standing = [population, population, population, "secured-oddly", "secured-
 export const podSecurityScenarios = {
   securedPods: buildScenario(
     "pods",
-    buildCreation(template.map(({ metadata, spec }): JsonMap => ({ apiVersion: "v1", kind: "Pod", metadata, spec }))),
+    generateCreateStep(
+      template.map(({ metadata, spec }): JsonMap => ({ apiVersion: "v1", kind: "Pod", metadata, spec })),
+    ),
     [labelSteps, imageChange, imageChange, debug, debug, resize],
   ),
   securedWorkloads: fc.oneof(
     ...Object.entries(workloads).map(([name, [kind, apiVersion, bodyOf]]) =>
       buildScenario(
         kind,
-        buildCreation(
+        generateCreateStep(
           template.map((template): JsonMap => ({ apiVersion, kind: name, metadata: {}, ...bodyOf(template) })),
         ),
         [labelSteps],
@@ -262,7 +271,9 @@ export const podSecurityScenarios = {
   securedNamespaces: fc.oneof(
     buildScenario(
       "namespaces",
-      buildCreation(labels.map((labels): JsonMap => ({ apiVersion: "v1", kind: "Namespace", metadata: { labels } }))),
+      generateCreateStep(
+        labels.map((labels): JsonMap => ({ apiVersion: "v1", kind: "Namespace", metadata: { labels } })),
+      ),
       [relabel, relabel],
     ),
     ...standing.map((name) => buildDryRunScenario("namespaces", [name], [relabel])),

@@ -1,8 +1,8 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
 import {
-  editAt,
   type FieldEdit,
+  generateFieldEdit,
   lastDeletionStep,
   pickOne,
   type RequestSequence,
@@ -26,9 +26,9 @@ export const buildEditStep = (edits: Arbitrary<FieldEdit[]>, subresource?: strin
     });
 /** Turns a generator of one edit (an Arbitrary of fast-check) into a generator of lists with one edit. */
 export const wrapEdit = (edit: Arbitrary<FieldEdit>) => edit.map((one) => [one]);
-export const combineEdits = (...edits: Arbitrary<FieldEdit>[]) => fc.tuple(...edits);
+export const generateEditLists = (...edits: Arbitrary<FieldEdit>[]) => fc.tuple(...edits);
 /** Generates a step that changes a label of the sequence's object. */
-export const labelSteps = buildEditStep(wrapEdit(editAt("metadata.labels.app", pickOne("x", "y"))));
+export const labelSteps = buildEditStep(wrapEdit(generateFieldEdit("metadata.labels.app", pickOne("x", "y"))));
 
 /** Returns the generated request step, sent by one of these users instead of its own user. */
 export const assignUser = (
@@ -48,7 +48,7 @@ export const buildPatchStep = (
     return { ...asked, ...(subresource && { subresource }), verb: "patch", type, body: toPatch(type, [edit]) };
   });
 
-export const buildCreation = (body: Arbitrary<JsonMap>, subresource?: string): Arbitrary<SequenceRequest> =>
+export const generateCreateStep = (body: Arbitrary<JsonMap>, subresource?: string): Arbitrary<SequenceRequest> =>
   fc
     .tuple(requestOptions, body)
     .map(([asked, body]): SequenceRequest => ({ ...asked, ...(subresource && { subresource }), verb: "create", body }));

@@ -6,20 +6,20 @@ import { nodeScenarios } from "./nodes.ts";
 import { createObjectGenerators } from "./object-generators.ts";
 import { podSecurityScenarios } from "./pod-security.ts";
 import {
-  buildCreation,
   buildDryRunScenario,
   buildEditStep,
-  combineEdits,
   deletionStep,
+  generateCreateStep,
+  generateEditLists,
   labelSteps,
   buildScenario as storyOf,
   wrapEdit,
 } from "./scenario-parts.ts";
 import {
   buildList,
-  editAt,
   type FieldEdit,
   type GeneratedKind,
+  generateFieldEdit,
   generateWholeObjects,
   makeOptional,
   pickOne,
@@ -28,7 +28,7 @@ import {
   requestOptions,
   type SequenceRequest,
 } from "./steps.ts";
-import { runtimeClassNames } from "./surroundings.ts";
+import { generatorRuntimeClassNames } from "./surroundings.ts";
 
 // Generates planned sequences of requests for each plugin: mostly valid, and about the fields that the plugin reads.
 
@@ -36,7 +36,7 @@ const generators = createObjectGenerators(false);
 
 /** Builds sequences that create an object with this body, change it in some of these ways, and delete it. */
 const buildObjectScenario = (kind: GeneratedKind, body: Arbitrary<JsonMap>, changes: Arbitrary<SequenceRequest>[]) =>
-  storyOf(kind, buildCreation(body), changes);
+  storyOf(kind, generateCreateStep(body), changes);
 
 const image = "registry.example.com/app:1";
 const buildPod = (spec: Arbitrary<JsonMap>, metadata: Arbitrary<JsonMap> = pickOne({})): Arbitrary<JsonMap> =>
@@ -89,12 +89,12 @@ const buildPodOnNode = (more: Record<string, Arbitrary<unknown>>) =>
       ...more,
     }),
   );
-const buildResize = (...edits: Arbitrary<FieldEdit>[]) => buildEditStep(combineEdits(...edits), "resize");
+const buildResize = (...edits: Arbitrary<FieldEdit>[]) => buildEditStep(generateEditLists(...edits), "resize");
 const resize = fc.oneof(
-  buildResize(editAt("spec.containers.0.resources.requests.cpu", cpu)),
+  buildResize(generateFieldEdit("spec.containers.0.resources.requests.cpu", cpu)),
   buildResize(
-    editAt("spec.containers.0.resources.requests.memory", memory),
-    editAt("spec.containers.0.resources.requests.cpu", cpu),
+    generateFieldEdit("spec.containers.0.resources.requests.memory", memory),
+    generateFieldEdit("spec.containers.0.resources.requests.cpu", cpu),
   ),
 );
 const first = fc
@@ -104,16 +104,16 @@ const shared = pickOne({ requests: { cpu: "4", memory: "4Gi" }, limits: { cpu: "
 const resized = fc.oneof(
   buildObjectScenario("pods", buildPodOnNode({}), [resize, labelSteps]),
   buildObjectScenario("pods", buildPodOnNode({ initContainers: first }), [
-    buildResize(editAt("spec.initContainers.0.resources.requests.cpu", cpu)),
-    buildResize(editAt("spec.initContainers.0.resources.requests.memory", memory)),
+    buildResize(generateFieldEdit("spec.initContainers.0.resources.requests.cpu", cpu)),
+    buildResize(generateFieldEdit("spec.initContainers.0.resources.requests.memory", memory)),
     resize,
   ]),
   buildObjectScenario("pods", buildPodOnNode({ resources: shared, initContainers: makeOptional(first) }), [
-    buildResize(editAt("spec.resources.requests.cpu", pickOne("5", "6", "4"))),
-    buildResize(editAt("spec.resources.limits.memory", pickOne("9Gi", "10Gi"))),
+    buildResize(generateFieldEdit("spec.resources.requests.cpu", pickOne("5", "6", "4"))),
+    buildResize(generateFieldEdit("spec.resources.limits.memory", pickOne("9Gi", "10Gi"))),
     buildResize(
-      editAt("spec.resources.requests.cpu", pickOne("5", "6")),
-      editAt("spec.initContainers.0.resources.requests.cpu", cpu),
+      generateFieldEdit("spec.resources.requests.cpu", pickOne("5", "6")),
+      generateFieldEdit("spec.initContainers.0.resources.requests.cpu", cpu),
     ),
     resize,
   ]),
@@ -209,7 +209,7 @@ const prioritisedPod = buildPod(
 
 const classedPod = buildPod(
   generateWholeObjects({
-    runtimeClassName: makeOptional(pickOne(...runtimeClassNames, "missing"), 5),
+    runtimeClassName: makeOptional(pickOne(...generatorRuntimeClassNames, "missing"), 5),
     overhead: makeOptional(
       pickOne({ cpu: "250m", memory: "64Mi" }, { cpu: "0.25", memory: "65536Ki" }, { cpu: "1" }),
       1,
@@ -274,14 +274,16 @@ const claim = fc
     },
   }));
 const bind = buildEditStep(
-  combineEdits(
-    editAt("status.phase", pickOne("Bound", "Bound", "Lost")),
-    editAt("status.capacity.storage", pickOne("1Gi", "2Gi")),
+  generateEditLists(
+    generateFieldEdit("status.phase", pickOne("Bound", "Bound", "Lost")),
+    generateFieldEdit("status.capacity.storage", pickOne("1Gi", "2Gi")),
   ),
   "status",
 );
 const grow = buildEditStep(
-  wrapEdit(editAt("spec.resources.requests.storage", pickOne("2Gi", "3Gi", "5Gi", "7Gi", "1Gi", "512Mi", "1.5Gi"))),
+  wrapEdit(
+    generateFieldEdit("spec.resources.requests.storage", pickOne("2Gi", "3Gi", "5Gi", "7Gi", "1Gi", "512Mi", "1.5Gi")),
+  ),
 );
 
 const owner = fc
@@ -326,9 +328,9 @@ const buildOwnedScenario = (kind: GeneratedKind): Arbitrary<RequestSequence> => 
     return { ...body, metadata: { ...Object(body.metadata), ...(ownerReferences && { ownerReferences }) } };
   });
   const change = buildEditStep(
-    wrapEdit(editAt("metadata.ownerReferences", fc.oneof(owners, owners, pickOne(undefined)))),
+    wrapEdit(generateFieldEdit("metadata.ownerReferences", fc.oneof(owners, owners, pickOne(undefined)))),
   );
-  const ofStatus = buildEditStep(wrapEdit(editAt("metadata.ownerReferences", owners)), "status");
+  const ofStatus = buildEditStep(wrapEdit(generateFieldEdit("metadata.ownerReferences", owners)), "status");
   return assignUsers(
     tenant,
     buildObjectScenario(kind, body, [
@@ -341,7 +343,7 @@ const buildOwnedScenario = (kind: GeneratedKind): Arbitrary<RequestSequence> => 
 };
 
 /** The image backend admits a pod with this annotation, whatever its images are. */
-export const breakGlass = "ticket.image-policy.k8s.io/break-glass";
+export const breakGlassAnnotation = "ticket.image-policy.k8s.io/break-glass";
 const judgedImage = pickOne(
   "app",
   "app:1",
@@ -361,12 +363,16 @@ const judgedPod = buildPod(
     ),
   }),
   generateWholeObjects({
-    annotations: makeOptional(pickOne({ [breakGlass]: "yes" }, { "example.com/image-policy.k8s.io": "no" }), 1, 4),
+    annotations: makeOptional(
+      pickOne({ [breakGlassAnnotation]: "yes" }, { "example.com/image-policy.k8s.io": "no" }),
+      1,
+      4,
+    ),
   }),
 );
 
-const parallelism = buildEditStep(wrapEdit(editAt("spec.parallelism", pickOne(1, 2, 3, 0))));
-const suspend = buildEditStep(wrapEdit(editAt("spec.suspend", fc.boolean())));
+const parallelism = buildEditStep(wrapEdit(generateFieldEdit("spec.parallelism", pickOne(1, 2, 3, 0))));
+const suspend = buildEditStep(wrapEdit(generateFieldEdit("spec.suspend", fc.boolean())));
 const groupedJob = fc
   .record({
     podGroupName: makeOptional(pickOne("gang", "loose", "missing"), 3),
@@ -415,21 +421,24 @@ export const scenarioGenerators = {
     [debug, debug, labelSteps],
   ),
   priorities: buildObjectScenario("pods", prioritisedPod, [
-    buildEditStep(wrapEdit(editAt("spec.priority", pickOne(undefined, 5)))),
+    buildEditStep(wrapEdit(generateFieldEdit("spec.priority", pickOne(undefined, 5)))),
     buildEditStep(
-      combineEdits(editAt("spec.priority", pickOne(undefined)), editAt("spec.preemptionPolicy", pickOne(undefined))),
+      generateEditLists(
+        generateFieldEdit("spec.priority", pickOne(undefined)),
+        generateFieldEdit("spec.preemptionPolicy", pickOne(undefined)),
+      ),
     ),
     labelSteps,
   ]),
   priorityClasses: fc.oneof(
     buildObjectScenario("priorityclasses", generators.buildObject("priorityclasses"), [
-      buildEditStep(wrapEdit(editAt("globalDefault", pickOne(true, false)))),
+      buildEditStep(wrapEdit(generateFieldEdit("globalDefault", pickOne(true, false)))),
     ]),
     ...["usual", "unusual", "high"].map((name) =>
       buildDryRunScenario(
         "priorityclasses",
         [name],
-        [buildEditStep(wrapEdit(editAt("globalDefault", pickOne(true, false)))), labelSteps],
+        [buildEditStep(wrapEdit(generateFieldEdit("globalDefault", pickOne(true, false)))), labelSteps],
       ),
     ),
   ),
@@ -444,7 +453,7 @@ export const scenarioGenerators = {
   ),
   images: buildObjectScenario("pods", judgedPod, [
     labelSteps,
-    buildEditStep(wrapEdit(editAt("spec.containers.0.image", judgedImage))),
+    buildEditStep(wrapEdit(generateFieldEdit("spec.containers.0.image", judgedImage))),
     buildEditStep(
       judgedImage.map((image) => [{ path: ["spec", "ephemeralContainers"], value: [{ name: "e0", image }] }]),
       "ephemeralcontainers",
@@ -452,7 +461,7 @@ export const scenarioGenerators = {
   ]),
   selectors: buildObjectScenario("pods", selectingPod, [labelSteps]),
   tolerations: buildObjectScenario("pods", toleratingPod, [
-    buildEditStep(wrapEdit(editAt("spec.tolerations.-", toleration))),
+    buildEditStep(wrapEdit(generateFieldEdit("spec.tolerations.-", toleration))),
     labelSteps,
   ]),
   claims: buildObjectScenario("persistentvolumeclaims", claim, [bind, grow, grow, labelSteps]),

@@ -2,13 +2,13 @@ import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
 import type { RequestMatch } from "#lib/rule.ts";
 import { createObjectGenerators, type ObjectGenerators } from "./object-generators.ts";
-import { buildCreation, deletionStep } from "./scenario-parts.ts";
+import { deletionStep, generateCreateStep } from "./scenario-parts.ts";
 import {
   buildMergePatch,
   type GeneratedKind,
-  generatedKinds,
   handWrittenOnlyKinds,
   lastDeletionStep,
+  parityGeneratedKinds,
   patchTypeGenerator,
   pickOne,
   type RequestSequence,
@@ -19,7 +19,7 @@ import {
 
 /** Kinds left out where all kinds are generated: not every API server serves or stores them. */
 const special: readonly GeneratedKind[] = ["podgroups", "localsubjectaccessreviews"];
-const every = (Object.keys(generatedKinds) as GeneratedKind[]).filter((kind) => !special.includes(kind));
+const every = (Object.keys(parityGeneratedKinds) as GeneratedKind[]).filter((kind) => !special.includes(kind));
 
 const buildChange = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<SequenceRequest> => {
   const { common, edits, buildObject, subresources } = words;
@@ -44,7 +44,7 @@ const buildChange = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<Se
           ([asked, type, edits]): SequenceRequest => ({ ...asked, verb: "patch", type, body: toPatch(type, edits) }),
         ),
     },
-    { weight: 1, arbitrary: buildCreation(buildObject(kind)) },
+    { weight: 1, arbitrary: generateCreateStep(buildObject(kind)) },
     { weight: 2, arbitrary: buildApply(kind, words) },
     { weight: 1, arbitrary: buildApply(kind, words, several.map(buildMergePatch)) },
     // A deletion may come before other steps: an object with finalizers or a grace period stays, and can be changed.
@@ -99,7 +99,7 @@ const buildApply = (
   { buildObject }: ObjectGenerators,
   part?: Arbitrary<JsonMap>,
 ): Arbitrary<SequenceRequest> => {
-  const { apiVersion, kind: name } = generatedKinds[kind];
+  const { apiVersion, kind: name } = parityGeneratedKinds[kind];
   const body = part ? part.map((fields) => ({ apiVersion, kind: name, ...fields })) : buildObject(kind);
   return fc
     .tuple(requestOptions, body, pickOne("one", "other"), fc.boolean())
@@ -111,7 +111,7 @@ const buildSequence = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<
     .record({
       generateName: fc.oneof({ weight: 7, arbitrary: pickOne(false) }, { weight: 1, arbitrary: pickOne(true) }),
       first: fc.oneof(
-        { weight: 7, arbitrary: buildCreation(words.buildObject(kind)) },
+        { weight: 7, arbitrary: generateCreateStep(words.buildObject(kind)) },
         { weight: 1, arbitrary: buildApply(kind, words) },
       ),
       changes: fc.array(buildChange(kind, words), { maxLength: 4 }),
@@ -143,7 +143,7 @@ export const buildSequences = (
   const resources = matches.flatMap(({ resources }) => resources.map((path) => path.split("/")[0]));
   const isMatched = (kind: GeneratedKind) =>
     resources.includes(kind) || (resources.includes("*") && every.includes(kind));
-  const matched = (Object.keys(generatedKinds) as GeneratedKind[]).filter(isMatched);
+  const matched = (Object.keys(parityGeneratedKinds) as GeneratedKind[]).filter(isMatched);
   const [sound, odd] = [createObjectGenerators(false), createObjectGenerators(true)];
   const buildSequencesOf = (kinds: GeneratedKind[], words: ObjectGenerators) =>
     fc.oneof(...kinds.map((kind) => buildSequence(kind, words)));
@@ -170,7 +170,7 @@ const moveSequence = (sequence: RequestSequence, namespace: string | undefined):
   if (
     standing !== undefined ||
     sequence.namespace !== "default" ||
-    !{ ...generatedKinds, ...handWrittenOnlyKinds }[kind].namespaced
+    !{ ...parityGeneratedKinds, ...handWrittenOnlyKinds }[kind].namespaced
   )
     return sequence;
   if (namespace !== undefined) return { ...sequence, namespace };

@@ -29,7 +29,7 @@ export type SequenceRequest = {
   | { verb: "look" }
 );
 
-export type GeneratedKind = keyof typeof generatedKinds;
+export type GeneratedKind = keyof typeof parityGeneratedKinds;
 
 /** Kinds that only written scenarios use: randomly generated objects of these kinds would hardly ever be valid. */
 export const handWrittenOnlyKinds = {
@@ -71,7 +71,7 @@ export interface RequestSequence {
 }
 
 /** The kinds of objects that parity tests generate, with their apiVersions. */
-export const generatedKinds = {
+export const parityGeneratedKinds = {
   pods: { apiVersion: "v1", kind: "Pod", namespaced: true },
   services: { apiVersion: "v1", kind: "Service", namespaced: true },
   configmaps: { apiVersion: "v1", kind: "ConfigMap", namespaced: true },
@@ -120,7 +120,7 @@ export const makeMembersRare = (members: Record<string, Arbitrary<unknown>>): Re
 export const buildList = <T>(arbitrary: Arbitrary<T>, maxLength = 2) => fc.array(arbitrary, { maxLength });
 
 /** Generates an edit that sets the field at a path to a generated value; undefined removes the field. */
-export const editAt = (path: string, value: Arbitrary<unknown>): Arbitrary<FieldEdit> =>
+export const generateFieldEdit = (path: string, value: Arbitrary<unknown>): Arbitrary<FieldEdit> =>
   value.map((value) => ({
     path: path.split(".").map((part) => (/^\d+$/.test(part) ? Number(part) : part)),
     ...(value !== undefined && { value }),

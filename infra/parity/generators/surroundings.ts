@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 import type { JsonMap } from "#lib/json.ts";
-import type { ClusterClient } from "../control-plane/client.ts";
+import type { TestClusterClient } from "../control-plane/client.ts";
 import { getCollectionPath } from "../control-plane/client.ts";
 
 interface Manifest {
@@ -20,13 +20,13 @@ const listNames = (kind: string) =>
 /** The names of the existing namespaces that generated requests may use, besides `default`. */
 export const generatorNamespaceNames: readonly string[] = listNames("Namespace");
 
-export const runtimeClassNames: readonly string[] = listNames("RuntimeClass");
+export const generatorRuntimeClassNames: readonly string[] = listNames("RuntimeClass");
 
 /** Namespaces and objects that are only marked as deleted: a finalizer keeps them, so they remain terminating. */
 const terminatingNames = ["ending", "ended-work"];
 
 /** Creates the objects that generated requests refer to; kinds behind feature gates only with `hasGroups`. */
-export const createParityTestObjects = async (admin: ClusterClient, hasPodGroupApi: boolean): Promise<void> => {
+export const createParityTestObjects = async (admin: TestClusterClient, hasPodGroupApi: boolean): Promise<void> => {
   const send = async (method: "POST" | "PATCH" | "DELETE", path: string, body?: object) => {
     const contentType = { ...(method === "PATCH" && { contentType: "application/merge-patch+json" }) };
     const answer = await admin({ method, path, body, ...contentType });

@@ -14,11 +14,11 @@ import {
   checkText,
   checkTextMap,
   checkTexts,
-  checkTextWith,
+  createTextCheck,
   type ValueCheck,
 } from "./shape-checks.ts";
 
-const checkDecimal: ValueCheck = checkTextWith((value) =>
+const checkDecimal: ValueCheck = createTextCheck((value) =>
   parseDecimal(value) ? undefined : `must be a decimal number such as "1.5", not ${quoteValue(value)}`,
 );
 

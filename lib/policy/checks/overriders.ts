@@ -29,7 +29,7 @@ import {
   checkRequired,
   checkText,
   checkTextMap,
-  checkTextWith,
+  createTextCheck,
   type ValueCheck,
 } from "./shape-checks.ts";
 
@@ -38,7 +38,7 @@ const checkOperation: ValueCheck = checkOneOf("add", "replace", "remove");
 export const checkOverriderPatches: ValueCheck = checkEachListElement(
   checkFields({
     path: checkRequired(
-      checkTextWith((value) =>
+      createTextCheck((value) =>
         value.startsWith("/")
           ? undefined
           : `must be a JSON pointer, which begins with a slash, not ${quoteValue(value)}`,
@@ -49,7 +49,7 @@ export const checkOverriderPatches: ValueCheck = checkEachListElement(
   }),
 );
 
-const checkFactor: ValueCheck = checkTextWith((value) =>
+const checkFactor: ValueCheck = createTextCheck((value) =>
   (parseDecimal(value)?.numerator ?? -1n) >= 0n
     ? undefined
     : `must be a decimal number such as "0.5", not ${quoteValue(value)}`,

@@ -14,13 +14,13 @@ import {
   checkRequired,
   checkText,
   checkTexts,
-  checkTextWith,
+  createTextCheck,
   type ValueCheck,
 } from "./shape-checks.ts";
 
 const checkQuantity: ValueCheck = (value, at, faults) => {
   if (Number.isInteger(value)) return;
-  checkTextWith((quantity) =>
+  createTextCheck((quantity) =>
     parseQuantity(quantity) === undefined
       ? `must be a quantity such as 500m or 1Gi, not ${quoteValue(quantity)}`
       : undefined,
@@ -94,7 +94,7 @@ const findFaultsAtStart = (text: string, findFaults: (text: string) => string[])
 
 const checkKubernetesEnum = (...words: string[]): ValueCheck =>
   checkRequired(
-    checkTextWith((value) =>
+    createTextCheck((value) =>
       words.includes(value) ? undefined : `must be one of ${words.join(", ")}, not ${quoteValue(value)}`,
     ),
   );

@@ -9,11 +9,11 @@ import {
   checkOneOf,
   checkRequired,
   checkText,
-  checkTextWith,
+  createTextCheck,
   type ValueCheck,
 } from "./shape-checks.ts";
 
-const checkPath: ValueCheck = checkTextWith((value) => {
+const checkPath: ValueCheck = createTextCheck((value) => {
   try {
     parseReferencePath(value);
     return undefined;
@@ -27,7 +27,7 @@ const isHttpAddress = (text: string) => {
   return parsed !== null && /^https?:$/.test(parsed.protocol);
 };
 
-const checkUrl: ValueCheck = checkTextWith((url) =>
+const checkUrl: ValueCheck = createTextCheck((url) =>
   // Placeholders count as 1: the URL needs a literal scheme and must be valid for some values.
   url.length < 10_000 && /^https?:\/\//i.test(url) && isHttpAddress(url.replace(/\{\{[^{}]*\}\}/g, "1"))
     ? undefined
@@ -38,14 +38,14 @@ const checkUrl: ValueCheck = checkTextWith((url) =>
 const durationPattern = /^[+-]?(0|(\d{1,20}(\.\d{0,20})?(ns|us|µs|μs|ms|s|m|h)){1,16})$/;
 const timePattern = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,20})?([Zz]|[+-]\d\d:\d\d)$/;
 
-const checkHeaderValue: ValueCheck = checkTextWith((value) =>
+const checkHeaderValue: ValueCheck = createTextCheck((value) =>
   /^[\t\x20-\x7e\x80-\xff]*$/.test(value) ? undefined : "must not hold line breaks or control characters",
 );
 
 const checkHeader: ValueCheck = (value, at, faults) => {
   checkEachMapValue(checkHeaderValue)(value, at, faults);
   for (const name of Object.keys(Object(value)).slice(0, 1000))
-    checkTextWith((headerName) =>
+    createTextCheck((headerName) =>
       /^[\w!#$%&'*+.^`|~-]+$/.test(headerName)
         ? undefined
         : `is ${quoteValue(headerName)}, which is no name of a header`,
@@ -58,12 +58,12 @@ const checkAuth: ValueCheck = checkFields<HttpReferenceAuth>({
   password: checkText,
   authUrl: (value, at, faults) => (value === "" ? undefined : checkUrl(value, at, faults)),
   token: checkText,
-  expireDuration: checkTextWith((value) =>
+  expireDuration: createTextCheck((value) =>
     value === "" || durationPattern.test(value)
       ? undefined
       : `must be a duration such as 30m or 1h30m, not ${quoteValue(value)}`,
   ),
-  expireAt: checkTextWith((value) =>
+  expireAt: createTextCheck((value) =>
     timePattern.test(value) && !Number.isNaN(Date.parse(value))
       ? undefined
       : `must be a time such as 2030-01-31T12:00:00Z, not ${quoteValue(value)}`,
@@ -72,7 +72,7 @@ const checkAuth: ValueCheck = checkFields<HttpReferenceAuth>({
 
 const checkHttp: ValueCheck = checkFields({
   url: checkRequired(checkUrl),
-  method: checkTextWith((value) =>
+  method: createTextCheck((value) =>
     /^(GET|POST)?$/i.test(value) ? undefined : `must be GET or POST, not ${quoteValue(value)}`,
   ),
   header: checkHeader,

@@ -10,7 +10,7 @@ import {
   checkText,
   checkTextMap,
   checkTexts,
-  checkTextWith,
+  createTextCheck,
   type ValueCheck,
 } from "./shape-checks.ts";
 
@@ -29,14 +29,14 @@ const findValuesFault = ({ operator }: Expression, values: string[] = []): strin
 };
 
 const checkOperator: ValueCheck = checkRequired(
-  checkTextWith((value) =>
+  createTextCheck((value) =>
     labelOperators.includes(value)
       ? undefined
       : `must be one of ${labelOperators.join(", ")}, not ${quoteValue(value)}`,
   ),
 );
 
-const checkLabelKey: ValueCheck = checkTextWith((value) => findLabelKeyFault(value));
+const checkLabelKey: ValueCheck = createTextCheck((value) => findLabelKeyFault(value));
 
 export const findLabelKeyFault = (key: string): string | undefined =>
   // A valid key has at most 317 bytes: a prefix of 253, a slash and a name of 63.
@@ -48,7 +48,7 @@ export const findLabelValueFault = (value: string): string | undefined =>
 const joinFaults = (value: string, faults: string[]) =>
   faults.length > 0 ? `is ${quoteValue(value)}, but ${faults.join("; ")}` : undefined;
 
-const checkLabelValue: ValueCheck = checkTextWith(findLabelValueFault);
+const checkLabelValue: ValueCheck = createTextCheck(findLabelValueFault);
 
 /** Checks a label value of a policy. A value with `{{` placeholders is only checked to be a text. */
 const checkFilledValue: ValueCheck = (value, at, faults) =>

@@ -25,7 +25,7 @@ import {
   parseTextEntries,
   toBody,
 } from "./request.ts";
-import { buildBasicAuthHeaders, createTokenCacheSeconds, parseTokenResponse } from "./tokens.ts";
+import { buildBasicAuthHeaders, computeTokenCacheSeconds, parseTokenResponse } from "./tokens.ts";
 
 /** A credential for a host and where it is kept: a password if there is a username, else a token. */
 export interface HttpCredential {
@@ -85,7 +85,7 @@ export const createPolicyHttpCapabilities = (
       ...{ method: "POST", milliseconds: timeouts.token, most: maximumBytes.token, isLasting: true },
       ...{
         headers: { ...buildBasicAuthHeaders(auth), "content-length": "0" },
-        keep: createTokenCacheSeconds(auth, refused),
+        keep: computeTokenCacheSeconds(auth, refused),
       },
       ...(!auth.password && findCredential(settings, url, auth.username)),
     });

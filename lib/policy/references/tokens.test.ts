@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { readRows } from "../../../test/rows.ts";
-import { createTokenCacheSeconds, parseGoDurationMilliseconds, parseTokenResponse } from "./tokens.ts";
+import { computeTokenCacheSeconds, parseGoDurationMilliseconds, parseTokenResponse } from "./tokens.ts";
 
 const rows = readRows<{
   answers: { body: string; token: string | undefined; expireAt: number }[];
@@ -20,14 +20,14 @@ describe("a token", () => {
 
   for (const { auth, refused, body, seconds } of rows.kept)
     it(`${body} is kept for ${seconds} s under ${JSON.stringify(auth)}${refused ? ` where "${refused}" was refused` : ""}`, () =>
-      assert.equal(createTokenCacheSeconds(auth, refused)({ status: 200, body }), seconds));
+      assert.equal(computeTokenCacheSeconds(auth, refused)({ status: 200, body }), seconds));
 
   it("is kept from the first time that its response was seen", (test) => {
     test.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
     const answer = { status: 200, body: '{"token":"t","expireAt":1100000}' };
-    assert.equal(createTokenCacheSeconds({}, undefined)(answer), 90);
+    assert.equal(computeTokenCacheSeconds({}, undefined)(answer), 90);
     test.mock.timers.setTime(1_050_000);
-    assert.equal(createTokenCacheSeconds({}, undefined)(answer), 90);
+    assert.equal(computeTokenCacheSeconds({}, undefined)(answer), 90);
   });
 });
 

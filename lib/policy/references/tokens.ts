@@ -29,7 +29,7 @@ const minimumMargin = 5000;
 /**
  * Returns for how many seconds to keep a token: its life less a tenth of it, or less 5 s if that is more; 0 if refused.
  */
-export const createTokenCacheSeconds =
+export const computeTokenCacheSeconds =
   ({ expireDuration = "" }: HttpReferenceAuth, refused: string | undefined): NonNullable<HttpsRequest["keep"]> =>
   (answer) => {
     const start = firstSeen.get(answer) ?? Date.now();

@@ -1,6 +1,6 @@
 import { runAdmissionChain } from "#infra/apiserver/admission/admit.ts";
 import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
-import { type DefaultedWebhookEntry, parseHooks } from "#infra/apiserver/admission/hooks.ts";
+import { type DefaultedWebhookEntry, parseWebhookConfigurations } from "#infra/apiserver/admission/hooks.ts";
 import { parseWebhookHttpAnswer } from "#infra/apiserver/admission/http.ts";
 import type {
   AdmissionAttributes,
@@ -10,7 +10,7 @@ import type {
 } from "#infra/apiserver/admission/types.ts";
 import { isMap } from "#lib/json.ts";
 import type { AdmissionRequest, GroupVersionKind } from "#lib/review.ts";
-import type { ClusterResponse } from "../../../infra/parity/control-plane/client.ts";
+import type { TestClusterResponse } from "../../../infra/parity/control-plane/client.ts";
 import { observer, type ScriptedSet } from "./sets.ts";
 import { namespaces } from "./writes.ts";
 
@@ -22,7 +22,7 @@ export interface Call {
 
 /** The response to a write, the calls of hooks, and the audit annotations. */
 export interface ObservedWrite {
-  answer: ClusterResponse;
+  answer: TestClusterResponse;
   calls: Call[];
   annotations: Record<string, string>;
 }
@@ -34,7 +34,7 @@ export const predict = async (
   seen: AdmissionRequest,
 ): Promise<AdmissionTrace> => {
   const { uid: _, requestKind: __, requestResource: ___, requestSubResource: ____, ...attributes } = seen;
-  return await runAdmissionChain(attributes as AdmissionAttributes, parseHooks(manifests), {
+  return await runAdmissionChain(attributes as AdmissionAttributes, parseWebhookConfigurations(manifests), {
     findNamespace: (name) => {
       const labels = namespaces[name];
       return labels && { metadata: { name, labels } };

@@ -1,6 +1,6 @@
 import type { JsonMap } from "#lib/json.ts";
 import { toApiPath } from "#lib/objects/api-version.ts";
-import type { ClusterRequest } from "../../../infra/parity/control-plane/client.ts";
+import type { TestClusterRequest } from "../../../infra/parity/control-plane/client.ts";
 import type { Random } from "./random.ts";
 
 /** The labels of the namespaces in the cluster. */
@@ -81,18 +81,18 @@ const kinds: Kind[] = [
 ];
 
 /** Returns the calls that create the kinds and namespaces of the test. */
-export const listFixtureCalls = (): ClusterRequest[] => [
+export const listFixtureCalls = (): TestClusterRequest[] => [
   { method: "POST", path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body: widgets },
-  ...Object.entries(namespaces).map(([name, labels]): ClusterRequest => {
+  ...Object.entries(namespaces).map(([name, labels]): TestClusterRequest => {
     return { method: "POST", path: "/api/v1/namespaces", body: { metadata: { name, labels } } };
   }),
 ];
 
 /** Returns the calls that create objects in each namespace, for updates and deletions. */
-export const listObjectCalls = (random: Random): ClusterRequest[] =>
+export const listObjectCalls = (random: Random): TestClusterRequest[] =>
   Object.keys(namespaces).flatMap((namespace) =>
     [...new Map(kinds.map((one) => [one.resource, one])).values()].map(
-      ({ apiVersion, kind, resource, content }): ClusterRequest => {
+      ({ apiVersion, kind, resource, content }): TestClusterRequest => {
         const metadata = { name: "base", labels: { tier: "a" } };
         return {
           method: "POST",
@@ -122,7 +122,7 @@ const widgets = {
 };
 
 /** Returns a random write; its number makes its name unique. */
-export const createWrite = (number: number, random: Random): ClusterRequest => {
+export const createWrite = (number: number, random: Random): TestClusterRequest => {
   const isDry = random.chance(0.8);
   const query = isDry ? "?dryRun=All" : "";
   const metadata = (name: object): JsonMap => {

@@ -4,7 +4,7 @@ import {
   type CelNode,
   compilePattern,
   createCostBudgetCheck,
-  explainUnsupported,
+  explainUnsupportedCel,
   renameMethod,
 } from "./expressions.ts";
 import { measureValue, toCelValue } from "./values.ts";
@@ -54,7 +54,7 @@ const compile = (expression: string): CompiledCondition => {
     return createUnsupported("the expression isn't understood here");
   }
   const root = evaluate.ast as CelNode;
-  const unsupportedIn = explainUnsupported(root);
+  const unsupportedIn = explainUnsupportedCel(root);
   if (unsupportedIn !== undefined) return createUnsupported(unsupportedIn);
   renameMethod(root, "matches", renamedMatches);
   const { valid, type } = evaluate.check();

@@ -37,7 +37,7 @@ export const compilePattern = (source: string): RE2JS | undefined => {
   return compiled;
 };
 
-export const explainUnsupported = (root: CelNode): string | undefined =>
+export const explainUnsupportedCel = (root: CelNode): string | undefined =>
   asksAuthorizer(root)
     ? "only the cluster's authorizer knows the rights of users"
     : findUnsupportedNode(root, variables);
@@ -90,7 +90,10 @@ const listChildren = ({ args }: CelNode): CelNode[] => [args].flat(3).filter(isN
 const perText = new Set(["contains", "matches", "split", "join", "startsWith", "endsWith"]);
 
 /** Returns a check whether a CEL expression's cost stays within a budget for any objects of the given sizes. */
-export const createCostBudgetCheck = (root: CelNode, most: number): ((sizes: readonly CelValueSizes[]) => boolean) => {
+export const createCostBudgetCheck = (
+  root: CelNode,
+  maximumCost: number,
+): ((sizes: readonly CelValueSizes[]) => boolean) => {
   const computeCost = estimateCost(root);
   // The results for rounded-up sizes are cached. Exact lengths are used only if rounded-up ones exceed the limit.
   const rough = new Map<number, boolean>();
@@ -100,10 +103,10 @@ export const createCostBudgetCheck = (root: CelNode, most: number): ((sizes: rea
     let isWithin = rough.get(key);
     if (isWithin === undefined) {
       const length = 2 ** longest;
-      isWithin = computeCost({ lengthOf: () => length, longest: length, longestText: 2 ** longestText }) <= most;
+      isWithin = computeCost({ lengthOf: () => length, longest: length, longestText: 2 ** longestText }) <= maximumCost;
       rough.set(key, isWithin);
     }
-    return isWithin || computeCost(combineSizes(sizes)) <= most;
+    return isWithin || computeCost(combineSizes(sizes)) <= maximumCost;
   };
 };
 
