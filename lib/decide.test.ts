@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { buildPodRequest } from "../test/requests.ts";
 import { createUnconnectedCapabilities } from "./capabilities.ts";
 import type { EnforcementMode, RuleDecision, RuleEvaluationContext } from "./decide.ts";
 import { evaluateRule } from "./evaluation.ts";
@@ -8,16 +9,8 @@ import { createRecordedCapabilities } from "./recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject, ReviewOutcome } from "./review.ts";
 import { rule, type Verdict } from "./rule.ts";
 
-const request = (change: Partial<AdmissionRequest> = {}): AdmissionRequest => ({
-  uid: "1",
-  kind: { group: "", version: "v1", kind: "Pod" },
-  resource: { group: "", version: "v1", resource: "pods" },
-  operation: "CREATE",
-  userInfo: {},
-  object: { metadata: { name: "a", labels: {} } },
-  oldObject: null,
-  ...change,
-});
+const request = (changes?: Partial<AdmissionRequest>) =>
+  buildPodRequest({ object: { metadata: { name: "a", labels: {} } }, oldObject: null, ...changes });
 const buildContext = (mode: EnforcementMode = "enforce"): RuleEvaluationContext => ({
   name: "judge",
   mode,

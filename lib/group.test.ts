@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
+import { buildPodReview } from "../test/requests.ts";
 import { createUnconnectedCapabilities } from "./capabilities.ts";
 import { createEndpointForAnyGroup } from "./complete-endpoint.ts";
 import type { EnforcementMode } from "./decide.ts";
@@ -68,20 +69,8 @@ const createGroup = (members: Record<string, Rule>, changes: MemberChanges = {})
     writeLogLine: (report) => void reports.push(report),
   });
   const ask = async (request: object = {}, event: object = { cluster: "one" }) => {
-    const review = {
-      kind: "AdmissionReview",
-      apiVersion: "admission.k8s.io/v1",
-      request: {
-        uid: "1",
-        kind: { group: "", version: "v1", kind: "Pod" },
-        resource: { group: "", version: "v1", resource: "pods" },
-        operation: "CREATE",
-        namespace: "shop",
-        userInfo: { username: "jane", groups: ["developers"] },
-        object: { metadata: { name: "a" } },
-        ...request,
-      },
-    };
+    const userInfo = { username: "jane", groups: ["developers"] };
+    const review = buildPodReview({ namespace: "shop", userInfo, ...request });
     const answer = (await handler({ phase: "mutate", review, ...event }, {} as Context)) as {
       code?: number;
       message?: string;

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { buildPodRequest } from "../test/requests.ts";
 import {
   type FieldError,
   forbidden,
@@ -14,16 +15,7 @@ import type { AdmissionRequest, Status } from "./review.ts";
 
 // The expected messages are upstream's.
 
-const request = (change: Partial<AdmissionRequest> = {}): AdmissionRequest => ({
-  uid: "1",
-  kind: { group: "", version: "v1", kind: "Pod" },
-  resource: { group: "", version: "v1", resource: "pods" },
-  operation: "CREATE",
-  userInfo: {},
-  name: "a",
-  object: {},
-  ...change,
-});
+const request = (changes: Partial<AdmissionRequest> = {}) => buildPodRequest({ name: "a", object: {}, ...changes });
 const deployment: Partial<AdmissionRequest> = {
   kind: { group: "apps", version: "v1", kind: "Deployment" },
   resource: { group: "apps", version: "v1", resource: "deployments" },

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { buildPodRequest } from "../test/requests.ts";
 import { readRows } from "../test/rows.ts";
 import { matchesRequest } from "./request-match.ts";
 import type { AdmissionRequest } from "./review.ts";
@@ -15,17 +16,10 @@ const pods: RequestMatch = {
   resources: ["pods"],
   operations: ["CREATE", "UPDATE"],
 };
-const request = (change: Partial<AdmissionRequest> = {}): AdmissionRequest => ({
-  uid: "1",
-  kind: { group: "", version: "v1", kind: "Pod" },
-  resource: { group: "", version: "v1", resource: "pods" },
-  namespace: "shop",
-  operation: "CREATE",
-  userInfo: {},
-  ...change,
-});
 
 describe("a match", () => {
   for (const { name, match, change, expected } of rows)
-    it(name, () => assert.equal(matchesRequest({ ...pods, ...match }, request(change)), expected));
+    it(name, () =>
+      assert.equal(matchesRequest({ ...pods, ...match }, buildPodRequest({ namespace: "shop", ...change })), expected),
+    );
 });

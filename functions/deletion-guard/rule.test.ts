@@ -3,6 +3,7 @@ import { beforeEach, describe, it } from "node:test";
 import type { Capabilities } from "postern/needs";
 import type { AdmissionRequest } from "postern/review";
 import { createRecordedCapabilities, openRule } from "postern/test";
+import { buildPodRequest } from "../../test/requests.ts";
 import { readRows } from "../../test/rows.ts";
 import { buildPodUrl, isAddressInAllowedNetworks, parseNetwork } from "./pod-address.ts";
 
@@ -51,17 +52,9 @@ describe("deletion-guard", () => {
   });
   /** Returns the outcome of the clean-up for a refusal, or whether the pod is deleted or kept. */
   const deletePod = async (capabilities: Capabilities, more: Partial<AdmissionRequest> = {}) => {
-    const request: AdmissionRequest = {
-      uid: "review",
-      kind: { group: "", version: "v1", kind: "Pod" },
-      resource: { group: "", version: "v1", resource: "pods" },
-      name: "a",
-      namespace: "shop",
-      operation: "DELETE",
-      userInfo: { username: "jane", groups: ["developers"] },
-      oldObject: buildPod(),
-      ...more,
-    };
+    const userInfo = { username: "jane", groups: ["developers"] };
+    const target = { name: "a", namespace: "shop", object: undefined, oldObject: buildPod() };
+    const request = buildPodRequest({ uid: "review", operation: "DELETE", userInfo, ...target, ...more });
     const now = new Date(1_800_000_000_000 + seconds * 1000);
     const { outcome } = await decide("validate", request, { settings, now, capabilities });
     return outcome.allowed ? "deleted" : (outcome.audit?.["clean-up"] ?? "kept");

@@ -3,8 +3,8 @@ import { beforeEach, describe, it } from "node:test";
 import fc from "fast-check";
 import { Failure } from "postern/failure";
 import type { HttpsRequest, HttpsResponse } from "postern/needs";
-import type { AdmissionRequest } from "postern/review";
 import { applyOutcomePatch, createRecordedCapabilities, openRule } from "postern/test";
+import { buildPodRequest } from "../../test/requests.ts";
 import { parsePrometheusUsage } from "./usage-history.ts";
 
 const { decide } = await openRule(import.meta.dirname);
@@ -62,16 +62,7 @@ describe("initial-resources", () => {
   const onePod = { containers: [{ name: "c", image: "shop/app:1" }] };
   const createPod = async (spec: object = onePod, settings: object = {}, https = queryPrometheus) => {
     const object = { metadata: { name: "a" }, spec };
-    const request: AdmissionRequest = {
-      uid: "u",
-      kind: { group: "", version: "v1", kind: "Pod" },
-      resource: { group: "", version: "v1", resource: "pods" },
-      name: "a",
-      namespace: "shop",
-      operation: "CREATE",
-      userInfo: {},
-      object,
-    };
+    const request = buildPodRequest({ name: "a", namespace: "shop", object });
     const { outcome } = await decide("mutate", request, {
       settings: { prometheus: { url: "https://127.0.0.1/prometheus/" }, ...settings },
       capabilities: { ...createRecordedCapabilities({}), https },

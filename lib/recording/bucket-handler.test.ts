@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
+import { buildPodReview } from "../../test/requests.ts";
 import { createEndpointForAnyGroup, createEndpointForAnyRule } from "../complete-endpoint.ts";
 import type { EndpointHostInputs } from "../endpoint.ts";
 import type { GroupConfig } from "../group.ts";
@@ -33,34 +34,24 @@ const reads = rule({
 });
 const everywhere = { bucket: "reviews", prefix: "a/", share: 1 };
 
-interface Wish {
+interface ReviewFields {
   uid?: string;
   name?: string;
   dryRun?: boolean;
   annotations?: Record<string, string>;
 }
 
-const reviewOf = ({ uid = "1-2", name = "web", dryRun = false, annotations = {} }: Wish) => ({
-  kind: "AdmissionReview",
-  apiVersion: "admission.k8s.io/v1",
-  request: {
-    uid,
-    kind: { group: "", version: "v1", kind: "Pod" },
-    resource: { group: "", version: "v1", resource: "pods" },
-    namespace: "shop",
-    operation: "CREATE",
-    userInfo: { username: "jane" },
-    object: { apiVersion: "v1", kind: "Pod", metadata: { name, namespace: "shop", annotations } },
-    dryRun,
-  },
-});
+const buildReview = ({ uid = "1-2", name = "web", dryRun = false, annotations = {} }: ReviewFields) => {
+  const object = { apiVersion: "v1", kind: "Pod", metadata: { name, namespace: "shop", annotations } };
+  return buildPodReview({ uid, namespace: "shop", object, dryRun });
+};
 
-const buildEvent = (path: string, wish: Wish) => ({
+const buildEvent = (path: string, fields: ReviewFields) => ({
   version: "2.0",
   rawPath: `/${signer.segment("prod")}/${path}`,
   headers: { "content-type": "application/json" },
   requestContext: { http: { method: "POST" } },
-  body: JSON.stringify(reviewOf(wish)),
+  body: JSON.stringify(buildReview(fields)),
 });
 
 const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "there", namespace: "shop" } };
@@ -107,7 +98,7 @@ describe("a recording function", () => {
 
   it("records no dry runs, failures, direct invocations or requests without a key", async () => {
     const [dry, bad] = [buildEvent("both/mutate", { dryRun: true }), buildEvent("both/mutate", {})];
-    const direct = { phase: "mutate", cluster: "prod", review: reviewOf({}) };
+    const direct = { phase: "mutate", cluster: "prod", review: buildReview({}) };
     const events = [dry, { ...bad, body: "{}" }, direct, { ...bad, rawPath: "/prod.key/both/mutate" }, {}];
     assert.equal((await recordEvents(events)).kept.size, 0);
     const [failed] = (await recordEvents([buildEvent("both/mutate", { name: "lost" })])).answers;

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
+import { buildPodRequest } from "../../test/requests.ts";
 import { generateHolder, generateSecret } from "../../test/secret-generators.ts";
 import type { RuleDecision } from "../decide.ts";
 import { evaluateRule } from "../evaluation.ts";
@@ -34,16 +35,10 @@ const gossip = rule({
 });
 const toText = (value: unknown): string => JSON.stringify(value) ?? "";
 
-const requestWith = (more: object): AdmissionRequest => ({
-  uid: "1",
-  kind: { group: "", version: "v1", kind: "Pod" },
-  resource: { group: "", version: "v1", resource: "pods" },
-  operation: "UPDATE",
-  namespace: "shop",
-  userInfo: { username: "jane" },
-  object: { apiVersion: "v1", kind: "Pod", metadata: { name: "web" } },
-  ...more,
-});
+const requestWith = (changes: Partial<AdmissionRequest>): AdmissionRequest => {
+  const object = { apiVersion: "v1", kind: "Pod", metadata: { name: "web" } };
+  return buildPodRequest({ operation: "UPDATE", namespace: "shop", object, ...changes });
+};
 
 const base = { name: "gossip", mode: "enforce" as const, now: new Date(0), variant: undefined };
 const origin = { rule: "gossip", cluster: "prod", version: "1", at: "" };
