@@ -12,7 +12,7 @@ import { rule, type Verdict } from "./rule.ts";
 const request = (changes?: Partial<AdmissionRequest>) =>
   buildPodRequest({ object: { metadata: { name: "a", labels: {} } }, oldObject: null, ...changes });
 const buildContext = (mode: EnforcementMode = "enforce"): RuleEvaluationContext => ({
-  name: "judge",
+  name: "sample",
   mode,
   settings: { a: 1 },
   variant: "v",
@@ -49,38 +49,53 @@ describe("a decision", () => {
   const denied = { allowed: false, status, ...none };
   const invalidAlso = { refuse: invalid, ...also };
   const wouldDeny = { "would-deny": "no" };
-  const would = "judge would change: /metadata/labels/seen";
+  const would = "sample would change: /metadata/labels/seen";
   const validations: [string, EnforcementMode, Verdict, RuleDecision][] = [
-    ["to admit, enforced, admits", "enforce", undefined, expectAdmitted(admitted)],
-    ["to admit with words passes them on", "enforce", also, expectAdmitted({ allowed: true, ...also })],
-    ["to refuse, enforced, refuses", "enforce", "no", expectRefused(denied)],
+    ["admits in mode enforce", "enforce", undefined, expectAdmitted(admitted)],
     [
-      "to refuse by a Status passes it on",
+      "keeps warnings and audit annotations of an admission",
+      "enforce",
+      also,
+      expectAdmitted({ allowed: true, ...also }),
+    ],
+    ["refuses in mode enforce", "enforce", "no", expectRefused(denied)],
+    [
+      "keeps the Status of a refusal",
       "enforce",
       invalidAlso,
       expectRefused({ allowed: false, status: invalid, ...also }),
     ],
     [
-      "to refuse by a sentence among other words is Forbidden",
+      "refuses with reason Forbidden for a sentence beside warnings",
       "enforce",
       { refuse: "no", ...also },
       expectRefused({ allowed: false, status, ...also }),
     ],
-    ["to refuse, warned of, admits", "warn", "no", expectRefused({ ...admitted, warnings: ["judge would deny: no"] })],
     [
-      "to refuse with words, warned of, passes them on",
+      "admits with a warning for a refusal in mode warn",
+      "warn",
+      "no",
+      expectRefused({ ...admitted, warnings: ["sample would deny: no"] }),
+    ],
+    [
+      "keeps warnings and audit annotations of a refusal in mode warn",
       "warn",
       invalidAlso,
-      expectRefused({ allowed: true, warnings: ["judge would deny: wrong", "w"], audit: { k: "v" } }),
+      expectRefused({ allowed: true, warnings: ["sample would deny: wrong", "w"], audit: { k: "v" } }),
     ],
-    ["to refuse, audited, admits", "audit", "no", expectRefused({ ...admitted, audit: wouldDeny })],
     [
-      "to refuse with words, audited, passes them on",
+      "admits with an audit annotation for a refusal in mode audit",
+      "audit",
+      "no",
+      expectRefused({ ...admitted, audit: wouldDeny }),
+    ],
+    [
+      "keeps warnings and audit annotations of a refusal in mode audit",
       "audit",
       invalidAlso,
       expectRefused({ allowed: true, warnings: ["w"], audit: { k: "v", "would-deny": "wrong" } }),
     ],
-    ["to refuse, off, admits", "off", "no", expectAdmitted({ allowed: true })],
+    ["admits without an evaluation in mode off", "off", "no", expectAdmitted({ allowed: true })],
   ];
   for (const [name, mode, verdict, decision] of validations)
     it(name, () =>
@@ -88,22 +103,27 @@ describe("a decision", () => {
     );
 
   const mutations: [string, EnforcementMode, Verdict, RuleDecision][] = [
-    ["to change, enforced, changes", "enforce", undefined, expectChanged({ ...admitted, patch })],
-    ["to change with words passes them on", "enforce", also, expectChanged({ allowed: true, patch, ...also })],
-    ["to change, warned of, changes nothing", "warn", undefined, expectChanged({ ...admitted, warnings: [would] })],
+    ["patches in mode enforce", "enforce", undefined, expectChanged({ ...admitted, patch })],
     [
-      "to change, audited, changes nothing",
+      "keeps warnings and audit annotations beside a patch",
+      "enforce",
+      also,
+      expectChanged({ allowed: true, patch, ...also }),
+    ],
+    ["warns instead of a patch in mode warn", "warn", undefined, expectChanged({ ...admitted, warnings: [would] })],
+    [
+      "has an audit annotation instead of a patch in mode audit",
       "audit",
       undefined,
       expectChanged({ ...admitted, audit: { "would-change": "/metadata/labels/seen" } }),
     ],
-    ["to change, off, changes nothing", "off", undefined, expectAdmitted({ allowed: true })],
-    ["to change and refuse refuses alone", "enforce", "no", expectRefused(denied)],
+    ["has no patch in mode off", "off", undefined, expectAdmitted({ allowed: true })],
+    ["refuses without a patch if the rule edits and refuses", "enforce", "no", expectRefused(denied)],
     [
-      "to change and refuse, warned of, warns of the refusal",
+      "warns of the refusal in mode warn if the rule edits and refuses",
       "warn",
       "no",
-      expectRefused({ ...admitted, warnings: ["judge would deny: no"] }),
+      expectRefused({ ...admitted, warnings: ["sample would deny: no"] }),
     ],
   ];
   for (const [name, mode, verdict, decision] of mutations)

@@ -8,7 +8,7 @@ import { type AnsweredReviewFacts, formatLogLine, getVerdictForLog } from "./log
 import { rule } from "./rule.ts";
 
 const report: AnsweredReviewFacts = {
-  rule: "judge",
+  rule: "sample",
   phase: "validate",
   cluster: "prod-eu",
   key: "abcdefgh.1",
@@ -17,7 +17,7 @@ const report: AnsweredReviewFacts = {
   refused: false,
   operations: 0,
   milliseconds: 1.25,
-  function: "postern-judge",
+  function: "postern-sample",
   version: "7",
 };
 
@@ -55,7 +55,7 @@ const parseMetrics = (text: string): Record<string, unknown>[] => {
 describe("a log line", () => {
   it("counts a review under its stage, rule, version and key", () => {
     assert.deepEqual(parseMetrics(formatLogLine({ ...report, refused: true }, "prod", 5)), [
-      ...["prod", "judge validate prod-eu enforce", "postern-judge 7"].flatMap((by) => [
+      ...["prod", "sample validate prod-eu enforce", "postern-sample 7"].flatMap((by) => [
         { Reviews: 1, by },
         { Denials: 1, by },
         { Errors: 0, by },
@@ -106,11 +106,11 @@ describe("a log line", () => {
     } as const;
     const { _aws: _, ...entry } = JSON.parse(formatLogLine({ ...report, variant: "v", request }, "prod", 5));
     assert.deepEqual(entry, {
-      Rule: "judge",
+      Rule: "sample",
       Phase: "validate",
       Cluster: "prod-eu",
       Mode: "enforce",
-      Function: "postern-judge",
+      Function: "postern-sample",
       Version: "7",
       Key: "abcdefgh.1",
       Stage: "prod",
@@ -197,7 +197,7 @@ describe("the log of an endpoint", () => {
   const handler = createEndpointForAnyRule(
     changingRule,
     {
-      rule: "judge",
+      rule: "sample",
       clusters: { "prod-eu": { keyVersions: [1], mode: "enforce", settings: { token: "settings-s3cret" } } },
     },
     {
@@ -207,7 +207,7 @@ describe("the log of an endpoint", () => {
     },
   );
   const context = {
-    functionName: "postern-judge",
+    functionName: "postern-sample",
     functionVersion: "7",
     getRemainingTimeInMillis: () => 1000,
   } as Parameters<typeof handler>[1];
@@ -251,10 +251,10 @@ describe("the log of an endpoint", () => {
     await fc.assert(
       fc.asyncProperty(
         body,
-        fc.constantFrom("mutate", "validate", "judge"),
+        fc.constantFrom("mutate", "validate", "sample"),
         fc.constantFrom("POST", "GET"),
         async ({ secret, body }, phase, method) => {
-          const text = await logEvent(buildEvent(`/${segment}/judge/${phase}`, body, method));
+          const text = await logEvent(buildEvent(`/${segment}/sample/${phase}`, body, method));
           for (const hidden of [secret, segment, segment.slice(-40), "s3cret"]) assert.ok(!text.includes(hidden), text);
         },
       ),
@@ -263,9 +263,9 @@ describe("the log of an endpoint", () => {
   });
 
   const strangers: [string, string][] = [
-    ["no key", "/judge/mutate"],
-    ["a wrong key", `/prod-eu.${"A".repeat(86)}/judge/mutate`],
-    ["another signer's key", `/${createTestSigner(2).segment("prod-eu")}/judge/mutate`],
+    ["no key", "/sample/mutate"],
+    ["a wrong key", `/prod-eu.${"A".repeat(86)}/sample/mutate`],
+    ["another signer's key", `/${createTestSigner(2).segment("prod-eu")}/sample/mutate`],
     ["no path", ""],
   ];
   for (const [name, path] of strangers)
@@ -274,8 +274,8 @@ describe("the log of an endpoint", () => {
       const { Latency: _, ...entry } = JSON.parse(text);
       assert.deepEqual(parseMetrics(text), []);
       assert.deepEqual(entry, {
-        Rule: "judge",
-        Function: "postern-judge",
+        Rule: "sample",
+        Function: "postern-sample",
         Version: "7",
         Stage: "test",
         Reviews: 1,
@@ -291,9 +291,9 @@ describe("the log of an endpoint", () => {
     assert.deepEqual(parseMetrics(await logEvent({ a: 1 })), []));
 
   const known: [string, unknown, number][] = [
-    ["a review", buildEvent(`/${segment}/judge/mutate`, JSON.stringify(review({}))), 200],
-    ["a body that is no review", buildEvent(`/${segment}/judge/mutate`, "{"), 400],
-    ["another method", buildEvent(`/${segment}/judge/mutate`, "", "GET"), 405],
+    ["a review", buildEvent(`/${segment}/sample/mutate`, JSON.stringify(review({}))), 200],
+    ["a body that is no review", buildEvent(`/${segment}/sample/mutate`, "{"), 400],
+    ["another method", buildEvent(`/${segment}/sample/mutate`, "", "GET"), 405],
     ["a direct review", { phase: "mutate", cluster: "prod-eu", review: review({}) }, 200],
   ];
   for (const [name, event, code] of known)
@@ -303,7 +303,7 @@ describe("the log of an endpoint", () => {
     });
   for (const invocation of [
     { phase: "mutate", cluster: "prod-eu", review: {} },
-    { phase: "judge", cluster: "prod-eu", review: {} },
+    { phase: "sample", cluster: "prod-eu", review: {} },
     { phase: "mutate", cluster: "prod-eu", review: review({}), now: "noon" },
     { phase: "mutate", cluster: "", review: review({}) },
   ])
