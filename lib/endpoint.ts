@@ -18,14 +18,14 @@ import {
   type AdmissionReview,
   buildReviewResponse,
   decodeReview,
-  encodeReview,
+  encodeReviewResponse,
   type ReviewOutcome,
   requireValidReview,
 } from "./review.ts";
 import type { Phase, Rule } from "./rule.ts";
 import type { findVariantSettings, SettingsVariants } from "./settings.ts";
 import { mergeWithDefaults } from "./settings.ts";
-import { openKeyVerifier } from "./url-key.ts";
+import { createUrlKeyVerifier } from "./url-key.ts";
 
 /** The part of postern.yaml for one function, which is bundled with the rule's code. */
 export interface EndpointConfig {
@@ -85,7 +85,7 @@ export const createEndpoint = (
   const defaults = rule.settings ?? {};
   freezeDeep([defaults, config.clusters]);
   const findCluster = (name = "") => (Object.hasOwn(config.clusters, name) ? config.clusters[name] : undefined);
-  const verifyKey = openKeyVerifier(host.publicKeys, (cluster) => findCluster(cluster)?.keyVersions ?? []);
+  const verifyKey = createUrlKeyVerifier(host.publicKeys, (cluster) => findCluster(cluster)?.keyVersions ?? []);
 
   /** Reads an event. A load balancer's health check has no key; a direct invocation brings a review. */
   const readEvent = (step: Step): unknown => {
@@ -202,7 +202,7 @@ const decodeBody = ({ event: turn }: Step) => {
 
 const encodeAnswer = (step: Step) => {
   const { call, review, outcome } = step.event as Required<Turn>;
-  step.response = call ? call.answer(200, encodeReview(review, outcome)) : buildReviewResponse(review, outcome);
+  step.response = call ? call.answer(200, encodeReviewResponse(review, outcome)) : buildReviewResponse(review, outcome);
 };
 
 const answerFailure = (step: Step) => {

@@ -22,11 +22,11 @@ export const parseJson = (text: string): unknown => {
   }
 };
 
-export const escapeStep = (key: string): string => key.replaceAll("~", "~0").replaceAll("/", "~1");
+export const escapeJsonPointerStep = (key: string): string => key.replaceAll("~", "~0").replaceAll("/", "~1");
 
-export const unescapeStep = (step: string): string => step.replaceAll("~1", "/").replaceAll("~0", "~");
+export const unescapeJsonPointerStep = (step: string): string => step.replaceAll("~1", "/").replaceAll("~0", "~");
 
-export const parsePointer = (pointer: string): string[] => pointer.split("/").slice(1).map(unescapeStep);
+export const parsePointer = (pointer: string): string[] => pointer.split("/").slice(1).map(unescapeJsonPointerStep);
 
 /** Returns the value if it is a map, else an empty map. */
 export const toMap = (value: unknown): JsonMap => (isMap(value) ? value : {});

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { Failure } from "./failure.ts";
-import { escapeStep, getOwn, isMap, isObject, parsePointer } from "./json.ts";
+import { escapeJsonPointerStep, getOwn, isMap, isObject, parsePointer } from "./json.ts";
 import type { Patch } from "./review.ts";
 
 type Container = Record<string, unknown> | unknown[];
@@ -153,13 +153,13 @@ const addDifference = (changes: Patch, node: Node, path: string): void => {
     return;
   }
   for (const [key, child] of children)
-    if (child.open && !written?.has(key)) addDifference(changes, child, `${path}/${escapeStep(key)}`);
+    if (child.open && !written?.has(key)) addDifference(changes, child, `${path}/${escapeJsonPointerStep(key)}`);
   for (const key of written ?? [])
     addValueDifference(
       changes,
       getOwn(original, key),
       removeDrafts(getOwn(copy ?? {}, key)),
-      `${path}/${escapeStep(key)}`,
+      `${path}/${escapeJsonPointerStep(key)}`,
     );
 };
 
@@ -180,7 +180,7 @@ const addValueDifference = (changes: Patch, old: unknown, now: unknown, path: st
   else
     for (const key in { ...old, ...now })
       if (getOwn(old, key) !== getOwn(now, key))
-        addValueDifference(changes, getOwn(old, key), getOwn(now, key), `${path}/${escapeStep(key)}`);
+        addValueDifference(changes, getOwn(old, key), getOwn(now, key), `${path}/${escapeJsonPointerStep(key)}`);
 };
 
 /**

@@ -21,7 +21,7 @@ import type { Rule } from "./rule.ts";
 
 export type NamedKubernetesObject = KubernetesObject & { metadata: { name: string } };
 
-export interface RecordedAnswers {
+export interface RecordedCapabilityAnswers {
   objects?: NamedKubernetesObject[];
   refused?: { resource: string; name: string; status: Status }[];
   may?: (AccessQuestion & AccessAnswer)[];
@@ -47,7 +47,7 @@ export interface RecordedRead extends Pick<ReadOptions, "most" | "labels"> {
   name?: string;
 }
 
-export const createRecordedCapabilities = (recorded: RecordedAnswers): Capabilities => {
+export const createRecordedCapabilities = (recorded: RecordedCapabilityAnswers): Capabilities => {
   const { https = [], http = [], aws = [] } = recorded;
   const ledger = createMemoryLedger();
   for (const [key, value] of Object.entries(recorded.ledger ?? {})) ledger.change(key, () => value);
@@ -68,7 +68,7 @@ const createObjectCapabilities = ({
   refused = [],
   plurals = {},
   reads,
-}: RecordedAnswers): Pick<Capabilities, "get" | "list" | "create"> => {
+}: RecordedCapabilityAnswers): Pick<Capabilities, "get" | "list" | "create"> => {
   const place = ({ group, resource }: ResourceType, namespace = "", name = "") =>
     [group, resource, namespace, name].join("/");
   const placeOf = ({ apiVersion = "", kind = "", metadata }: NamedKubernetesObject) => {
@@ -110,7 +110,7 @@ const createObjectCapabilities = ({
 const createAccessCapabilities = ({
   may = [],
   discovery,
-}: RecordedAnswers): Pick<Capabilities, "may" | "discover"> => ({
+}: RecordedCapabilityAnswers): Pick<Capabilities, "may" | "discover"> => ({
   may: async (access) => {
     const found = may.find(({ allowed: _, reason: __, evaluationError: ___, ...recorded }) => covers(access, recorded));
     if (found === undefined) throw createUnansweredFailure(access);

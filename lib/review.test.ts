@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { Failure } from "./failure.ts";
 import {
   decodeReview,
-  encodeReview,
+  encodeReviewResponse,
   fitAuditAnnotationKeys,
   fitWarnings,
   type Patch,
@@ -346,7 +346,7 @@ describe("encodeReview", () => {
     fc.assert(
       fc.property(fc.constantFrom("v1", "v1beta1"), uids, outcomes, patches, (version, uid, outcome, patch) => {
         const received = receive(
-          encodeReview(buildReview(version, uid), { ...outcome, patch }),
+          encodeReviewResponse(buildReview(version, uid), { ...outcome, patch }),
           version,
           uid,
           "mutate",
@@ -362,7 +362,7 @@ describe("encodeReview", () => {
     fc.assert(
       fc.property(fc.constantFrom("v1", "v1beta1"), uids, outcomes, (version, uid, outcome) => {
         assert.equal(
-          receive(encodeReview(buildReview(version, uid), outcome), version, uid, "validate").allowed,
+          receive(encodeReviewResponse(buildReview(version, uid), outcome), version, uid, "validate").allowed,
           outcome.allowed,
         );
       }),
@@ -371,7 +371,7 @@ describe("encodeReview", () => {
   });
 
   const sendStatus = (status: Status) =>
-    JSON.parse(encodeReview(buildReview("v1", "1"), { allowed: false, status })).response.status;
+    JSON.parse(encodeReviewResponse(buildReview("v1", "1"), { allowed: false, status })).response.status;
   for (const code of [400, 422, 599])
     it(`keeps the code ${code} of a refusal`, () => {
       const status = { code, reason: "Odd", message: "no" };
@@ -396,7 +396,7 @@ describe("encodeReview", () => {
   });
 
   it("refuses with 403 if there is no status", () => {
-    assert.deepEqual(receive(encodeReview(buildReview("v1", "1"), { allowed: false }), "v1", "1", "validate"), {
+    assert.deepEqual(receive(encodeReviewResponse(buildReview("v1", "1"), { allowed: false }), "v1", "1", "validate"), {
       allowed: false,
       code: 403,
       message: "denied the request: Forbidden",

@@ -170,7 +170,7 @@ const checkRequest = checkMembers({
 const operations = new Set(["CREATE", "UPDATE", "DELETE", "CONNECT"]);
 
 /** Returns the response body for an outcome, in the review's version and within the limits of the API server. */
-export const encodeReview = (review: AdmissionReview, outcome: ReviewOutcome): string =>
+export const encodeReviewResponse = (review: AdmissionReview, outcome: ReviewOutcome): string =>
   JSON.stringify(buildReviewResponse(review, outcome));
 
 export const buildReviewResponse = ({ version, request }: AdmissionReview, outcome: ReviewOutcome) => {

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { readRows } from "../test/rows.ts";
 import { freezeDeep } from "./json.ts";
-import { findMistakes, mergeWithDefaults } from "./settings.ts";
+import { findSettingsMistakes, mergeWithDefaults } from "./settings.ts";
 
 const rows = readRows<{ name: string; settings: unknown; found: [string, string][] }[]>(import.meta.filename);
 
@@ -61,12 +61,12 @@ describe("findMistakes", () => {
   for (const { name, settings, found } of rows)
     it(`finds ${name}`, () =>
       assert.deepEqual(
-        findMistakes(defaults, settings).map(({ path, sentence }) => [path.join("."), sentence]),
+        findSettingsMistakes(defaults, settings).map(({ path, sentence }) => [path.join("."), sentence]),
         found,
       ));
 
   it("reports that a rule has no settings", () =>
-    assert.deepEqual(findMistakes({}, { a: 1 }), [
+    assert.deepEqual(findSettingsMistakes({}, { a: 1 }), [
       { path: ["a"], sentence: "is unknown; there are no settings here" },
     ]));
 
@@ -83,15 +83,15 @@ describe("findMistakes", () => {
       },
       { requiredKeys: [] },
     );
-    fc.assert(fc.property(like, (settings) => findMistakes(defaults, settings).length === 0));
+    fc.assert(fc.property(like, (settings) => findSettingsMistakes(defaults, settings).length === 0));
   });
 
   it("finds mistakes in all settings that would change the shape", () => {
     const anything = fc.dictionary(fc.constantFrom(...Object.keys(defaults), "other"), fc.jsonValue());
     fc.assert(
       fc.property(anything, (settings) => {
-        if (findMistakes(defaults, settings).length > 0) return;
-        assert.deepEqual(findMistakes(defaults, mergeWithDefaults(defaults, settings)), []);
+        if (findSettingsMistakes(defaults, settings).length > 0) return;
+        assert.deepEqual(findSettingsMistakes(defaults, mergeWithDefaults(defaults, settings)), []);
         assert.deepEqual(Object.keys(mergeWithDefaults(defaults, settings)), Object.keys(defaults));
       }),
       { numRuns: 1000 },

@@ -23,7 +23,7 @@ export const mergeWithDefaults = (defaults: object, settings: unknown): object =
 /** Fields of kube-apiserver's configuration files that settings may contain, but that mean nothing here. */
 const header = new Set(["apiVersion", "kind"]);
 
-export const findMistakes = (
+export const findSettingsMistakes = (
   defaults: object,
   settings: unknown,
   path: (string | number)[] = [],
@@ -54,7 +54,7 @@ const compareValues = (example: unknown, value: unknown, path: (string | number)
     const [element] = example;
     return element === undefined ? [] : value.flatMap((item, index) => compareValues(element, item, [...path, index]));
   }
-  return isMap(example) && Object.keys(example).length > 0 ? findMistakes(example, value, path) : [];
+  return isMap(example) && Object.keys(example).length > 0 ? findSettingsMistakes(example, value, path) : [];
 };
 
 const describeType = (value: unknown): string => {

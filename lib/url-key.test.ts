@@ -2,22 +2,23 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { createTestSigner } from "../infra/parity/test-key.ts";
-import { buildClaim, openKeyVerifier } from "./url-key.ts";
+import { buildTextToSignForUrlKey, createUrlKeyVerifier } from "./url-key.ts";
 
 const [first, second, stranger] = [createTestSigner(1), createTestSigner(2), createTestSigner(3)];
 const versions: Record<string, number[]> = { "prod-eu": [1], "prod-us": [1], raised: [2, 3], none: [] };
 const listKeyVersions = (cluster: string) => (Object.hasOwn(versions, cluster) ? (versions[cluster] ?? []) : []);
-const admit = openKeyVerifier(first.publicKey, listKeyVersions);
+const admit = createUrlKeyVerifier(first.publicKey, listKeyVersions);
 const getKeyId = ({ publicKey }: typeof first) => publicKey.slice(0, 8);
 
 describe("a key segment", () => {
-  it("contains the cluster and its key version", () => assert.equal(buildClaim("prod-eu", 2), "postern/1 prod-eu 2"));
+  it("contains the cluster and its key version", () =>
+    assert.equal(buildTextToSignForUrlKey("prod-eu", 2), "postern/1 prod-eu 2"));
 });
 
 describe("openKeyVerifier", () => {
   it("throws for an invalid public key", () =>
     assert.throws(
-      () => openKeyVerifier(`${first.publicKey},rubbish`, listKeyVersions),
+      () => createUrlKeyVerifier(`${first.publicKey},rubbish`, listKeyVersions),
       /^Error: "rubbish" is no Ed25519 public key/,
     ));
   const valid = first.segment("prod-eu");
@@ -32,7 +33,7 @@ describe("openKeyVerifier", () => {
     );
   });
   it("accepts signatures of either of two keys, and returns the key", () => {
-    const verifyEither = openKeyVerifier(`${first.publicKey},${second.publicKey}`, listKeyVersions);
+    const verifyEither = createUrlKeyVerifier(`${first.publicKey},${second.publicKey}`, listKeyVersions);
     assert.deepEqual(
       [first, second, stranger].map(({ segment }) => verifyEither(segment("prod-eu"))?.key),
       [`${getKeyId(first)}.1`, `${getKeyId(second)}.1`, undefined],
@@ -82,16 +83,16 @@ describe("openKeyVerifier", () => {
       .filter((spelling) => Buffer.from(spelling, "base64url").equals(bytes));
     assert.equal(spellings.length, 16);
     assert.deepEqual(
-      spellings.filter((spelling) => openKeyVerifier(first.publicKey, listKeyVersions)(`prod-eu.${spelling}`)),
+      spellings.filter((spelling) => createUrlKeyVerifier(first.publicKey, listKeyVersions)(`prod-eu.${spelling}`)),
       [signature],
     );
   });
 
   it("rejects all keys if it has no public key", () => {
-    for (const none of ["", ",", ",,"]) assert.equal(openKeyVerifier(none, listKeyVersions)(valid), undefined);
+    for (const none of ["", ",", ",,"]) assert.equal(createUrlKeyVerifier(none, listKeyVersions)(valid), undefined);
   });
   it("throws if the public keys are malformed", () => {
-    assert.throws(() => openKeyVerifier("garbage", listKeyVersions)(valid));
+    assert.throws(() => createUrlKeyVerifier("garbage", listKeyVersions)(valid));
   });
 
   it("rejects any other text", () => {
@@ -109,7 +110,7 @@ describe("openKeyVerifier", () => {
 
   it("caches valid keys up to a limit", () => {
     let count = 0;
-    const verifyCounted = openKeyVerifier(first.publicKey, () => {
+    const verifyCounted = createUrlKeyVerifier(first.publicKey, () => {
       count += 1;
       return [1];
     });
@@ -127,7 +128,7 @@ describe("openKeyVerifier", () => {
 
   it("caches no invalid keys", () => {
     let count = 0;
-    const verifyCounted = openKeyVerifier(first.publicKey, () => {
+    const verifyCounted = createUrlKeyVerifier(first.publicKey, () => {
       count += 1;
       return [1];
     });

@@ -8,7 +8,7 @@ export interface VerifiedUrlKeyOwner {
 }
 
 /** Returns the text whose signature is the key in a cluster's webhook URLs. */
-export const buildClaim = (cluster: string, keyVersion: number) => `postern/1 ${cluster} ${keyVersion}`;
+export const buildTextToSignForUrlKey = (cluster: string, keyVersion: number) => `postern/1 ${cluster} ${keyVersion}`;
 
 // 86 characters hold four bits more than a signature; only the form in which they are zero is accepted.
 const segmentForm = /^([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)\.([A-Za-z0-9_-]{85}[AQgw])$/;
@@ -18,7 +18,7 @@ const remembered = 256;
  * Verifies `{cluster}.{key}` against the public keys (base64url, separated by commas) and the cluster's key versions.
  * Valid segments are cached, wrong ones are not: a stranger can't fill the memory.
  */
-export const openKeyVerifier = (publicKeys: string, listKeyVersions: (cluster: string) => readonly number[]) => {
+export const createUrlKeyVerifier = (publicKeys: string, listKeyVersions: (cluster: string) => readonly number[]) => {
   const known = new Map<string, VerifiedUrlKeyOwner>();
   const keys = publicKeys.split(",").filter(Boolean).map(parsePublicKey);
 
@@ -30,7 +30,14 @@ export const openKeyVerifier = (publicKeys: string, listKeyVersions: (cluster: s
 
     for (const { id, key } of keys)
       for (const version of listKeyVersions(cluster)) {
-        if (!verify(null, Buffer.from(buildClaim(cluster, version)), key, Buffer.from(signature, "base64url")))
+        if (
+          !verify(
+            null,
+            Buffer.from(buildTextToSignForUrlKey(cluster, version)),
+            key,
+            Buffer.from(signature, "base64url"),
+          )
+        )
           continue;
         const caller = { cluster, key: `${id}.${version}` };
         if (known.size >= remembered) known.delete(known.keys().next().value ?? "");

@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import type { CheckResult } from "../infra/check/evaluation/evaluation.ts";
+import type { ObjectCheckResult } from "../infra/check/evaluation/evaluation.ts";
 import type { CheckSummary } from "../infra/check/reports/report.ts";
 
 const program = fileURLToPath(new URL("../infra/postern.js", import.meta.url));
@@ -49,7 +49,7 @@ export const runAudit = async (
 
 /** The JSON output of a command. */
 interface AuditReport {
-  objects: (CheckResult & { difference: unknown; madeBy?: string })[];
+  objects: (ObjectCheckResult & { difference: unknown; madeBy?: string })[];
   summary: CheckSummary;
   faults: { apiVersion: string; kind: string; sentence: string }[];
   notes: string[];

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import type { Capabilities } from "#lib/needs.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
-import type { RecordedAnswers } from "#lib/recorded-answers.ts";
+import type { RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
 
 // The contract of capabilities: rules get the same answers from recordings, from manifests and from a real API server.
 
@@ -40,7 +40,7 @@ export const objects = [
   buildObject("PriorityClass", "high", undefined, { value: 1000 }, "scheduling.k8s.io/v1"),
 ];
 export const user = { username: "jane", groups: ["developers"] };
-export const may: NonNullable<RecordedAnswers["may"]> = [
+export const may: NonNullable<RecordedCapabilityAnswers["may"]> = [
   { user, verb: "get", resource: "limitranges", namespace: "a", allowed: true },
   { user, verb: "get", resource: "limitranges", namespace: "b", allowed: false },
 ];

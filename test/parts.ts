@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { findGoWebhook } from "../infra/bench/controller-runtime.ts";
+import { findBenchControllerRuntimeWebhook } from "../infra/bench/controller-runtime.ts";
 import { findBuiltKinitirasEngine } from "../infra/bench/kinitiras.ts";
 import { requireBinaries } from "../infra/parity/control-plane/binaries.ts";
 import { findPodSecurityEvaluator } from "../infra/parity/pod-security/evaluator.ts";
@@ -16,7 +16,8 @@ const parts = {
   "API server": () => requireBinaries().then(() => undefined, getMessage),
   "cfn-lint": () => getMissingTool(findCfnLint()),
   git: () => (spawnSync("git", ["--version"]).status === 0 ? undefined : "git is not installed"),
-  "Go webhook": () => explainIfMissing(findGoWebhook, "the webhook in Go is not here: npm run cluster builds it"),
+  "Go webhook": () =>
+    explainIfMissing(findBenchControllerRuntimeWebhook, "the webhook in Go is not here: npm run cluster builds it"),
   kinitiras: () =>
     explainIfMissing(
       findBuiltKinitirasEngine,

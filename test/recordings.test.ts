@@ -6,7 +6,7 @@ import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import type { EnforcementMode, RuleDecision } from "#lib/decide.ts";
 import type { EndpointHostInputs } from "#lib/endpoint.ts";
 import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
-import { completeRecorderParts } from "#lib/recording/complete-parts.ts";
+import { allOptionalRecorderFunctions } from "#lib/recording/complete-parts.ts";
 import { createRecorder, type RecordedReview } from "#lib/recording/recorder.ts";
 import type { Case, RecordingOrigin } from "#lib/recording/recording.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
@@ -67,7 +67,7 @@ const sendReview = async (listed: CatalogueRule, entry: Case, request: Admission
     openCapabilities: () => createRecordedCapabilities(entry.needs ?? {}),
     writeLogLine: () => {},
   };
-  const recorder = createRecorder(host, completeRecorderParts, (one) => void recordings.push(one));
+  const recorder = createRecorder(host, allOptionalRecorderFunctions, (one) => void recordings.push(one));
   const config = {
     rule: name,
     ...(variants && { variants: Object.fromEntries(variants) }),

@@ -30,7 +30,10 @@ const getPackageFile = ({ folder, name }: TreeDeployment) => join(folder, "trees
 /** Opens the stage with this caller's access key. */
 export const openStageAs = async (folder: string, caller: string) => {
   process.env.AWS_ACCESS_KEY_ID = caller;
-  const { openStage } = await loadFrom<typeof import("../infra/aws/stage.ts")>(folder, "infra/aws/stage.ts");
+  const { createAwsStageClients: openStage } = await loadFrom<typeof import("../infra/aws/stage.ts")>(
+    folder,
+    "infra/aws/stage.ts",
+  );
   const stage = openStage("test");
   await stage.readIdentity();
   return stage;
@@ -47,7 +50,7 @@ export const loadJob = async (
   more: Partial<DeploymentJob>,
 ): Promise<DeploymentJob> => {
   const load = <T>(path: string) => loadFrom<T>(folder, path);
-  const { openStage } = await load<typeof import("../infra/aws/stage.ts")>("infra/aws/stage.ts");
+  const { createAwsStageClients: openStage } = await load<typeof import("../infra/aws/stage.ts")>("infra/aws/stage.ts");
   const registry = await load<typeof import("../infra/catalogue/registry.ts")>("infra/catalogue/registry.ts");
   const { parseConfig } = await load<typeof import("../infra/project/project.ts")>("infra/project/project.ts");
   const catalogue = await registry.readCatalogue(join(folder, tree));

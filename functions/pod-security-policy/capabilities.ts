@@ -1,6 +1,6 @@
 import type { Capabilities } from "kubernetes-types/core/v1.d.ts";
 import { quoteAsGo } from "postern/objects/go-quoted";
-import { describeInvalid, type PodSecurityPolicyOffences, printGoList } from "./offence.ts";
+import { describeInvalid, formatGoSlice, type PodSecurityPolicyOffences } from "./offence.ts";
 import type { PodSecurityPolicyObject } from "./policy.ts";
 
 /** Returns a container's capabilities after a PodSecurityPolicy's defaults, sorted; undefined if nothing changes. */
@@ -32,7 +32,7 @@ export function* listCapabilityOffences(
   const dropped = new Set(chosen.drop);
   for (const capability of requiredDropCapabilities)
     if (!dropped.has(capability)) {
-      const printed = printGoList("core.Capability", chosen.drop);
+      const printed = formatGoSlice("core.Capability", chosen.drop);
       yield describeInvalid(`${path}.drop`, printed, `${capability} is required to be dropped but was not found`);
     }
 }

@@ -1,6 +1,6 @@
 import type { Container, EphemeralContainer, Pod, SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
 import { quoteAsGo } from "postern/objects/go-quoted";
-import { describeInvalid, type PodSecurityPolicyOffences, printGoList, printIdRangesAsGo } from "./offence.ts";
+import { describeInvalid, formatGoSlice, type PodSecurityPolicyOffences, printIdRangesAsGo } from "./offence.ts";
 import { isWithinRanges, type PodGroupIdRule, type PodSecurityPolicyObject } from "./policy.ts";
 
 export type AnyContainer = Container | EphemeralContainer;
@@ -53,7 +53,7 @@ export function* listGroupOffences(
   path: string,
 ): PodSecurityPolicyOffences {
   if (rule === "RunAsAny") return;
-  const printed = printGoList("int64", groups);
+  const printed = formatGoSlice("int64", groups);
   if (rule === "MustRunAs" && !groups?.length)
     yield describeInvalid(path, printed, "unable to validate empty groups against required ranges");
   for (const group of groups ?? [])

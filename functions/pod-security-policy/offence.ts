@@ -14,7 +14,7 @@ export const describeForbidden = (path: string, detail: string) => `${path}: For
 // The functions below print values in refusals as the PodSecurityPolicy plugin of Kubernetes 1.15 prints Go values.
 
 /** Prints a Go slice; an empty slice differs from nil. */
-export const printGoList = (type: string, elements: readonly (string | number)[] | undefined) =>
+export const formatGoSlice = (type: string, elements: readonly (string | number)[] | undefined) =>
   elements ? `[]${type}{${elements.map(printGoElement).join(", ")}}` : `[]${type}(nil)`;
 const printGoElement = (element: string | number) => (typeof element === "string" ? quoteAsGo(element) : `${element}`);
 

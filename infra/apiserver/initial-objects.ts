@@ -1,6 +1,6 @@
-import type { RecordedAnswers } from "#lib/recorded-answers.ts";
+import type { RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
 
-type Objects = NonNullable<RecordedAnswers["objects"]>;
+type Objects = NonNullable<RecordedCapabilityAnswers["objects"]>;
 
 const createNamespace = (name: string) => {
   const labels = { "kubernetes.io/metadata.name": name };

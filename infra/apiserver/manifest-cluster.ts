@@ -3,12 +3,12 @@ import { basename, join, relative } from "node:path";
 import { LineCounter, parseAllDocuments } from "yaml";
 import { Failure } from "#lib/failure.ts";
 import type { Capabilities } from "#lib/needs.ts";
-import type { RecordedAnswers } from "#lib/recorded-answers.ts";
+import type { RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { apiServerOwnObjects, listInitialNamespaceObjects } from "./initial-objects.ts";
 import { createRecordedCluster, findServedResource, listServedResources } from "./kinds/served.ts";
 
-type Objects = NonNullable<RecordedAnswers["objects"]>;
+type Objects = NonNullable<RecordedCapabilityAnswers["objects"]>;
 
 /** The capabilities of a cluster made of manifests; `may` always throws. */
 export type ManifestCluster = Pick<Capabilities, "get" | "list" | "create" | "may" | "discover">;

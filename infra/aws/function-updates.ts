@@ -99,7 +99,7 @@ export const createFunctionUpdater = (
   };
 };
 
-export const downloadCode = async (location: string): Promise<Uint8Array> => {
+export const downloadFunctionCode = async (location: string): Promise<Uint8Array> => {
   const response = await fetch(location).catch((error) => {
     throw new Complaint(`the function's code can't be downloaded from Lambda: ${toSentence(error)}`, 3);
   });

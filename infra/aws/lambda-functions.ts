@@ -7,7 +7,7 @@ import {
 } from "@aws-sdk/client-lambda";
 import { Complaint } from "../cli/complaint.ts";
 import { isErrorNamed } from "./errors.ts";
-import { createFunctionUpdater, downloadCode, type LambdaVersionContent } from "./function-updates.ts";
+import { createFunctionUpdater, downloadFunctionCode, type LambdaVersionContent } from "./function-updates.ts";
 
 /** The alias that clusters call: its version, and the versions on trial that get a share of the reviews. */
 export interface LiveAlias {
@@ -169,15 +169,15 @@ export const openStageFunctions = (
     restore: async (rule, version) => {
       const { upload, configure } = openRuleUpdates(rule);
       const [{ configuration }, source] = [await read(rule), await read(rule, version.version)];
-      const code = await downloadCode(source.location);
+      const code = await downloadFunctionCode(source.location);
       await configure(version, await upload(code, configuration));
     },
 
     republish: async (rule, from, { code, environment, description }) => {
       const { awaitUpdate, upload, configure, publish } = openRuleUpdates(rule);
       const before = await read(rule);
-      const held = await downloadCode(before.location);
-      const rewritten = code(await downloadCode((await read(rule, from.version)).location));
+      const held = await downloadFunctionCode(before.location);
+      const rewritten = code(await downloadFunctionCode((await read(rule, from.version)).location));
       const usual = { environment: before.configuration.Environment?.Variables ?? {} };
       const latest = await upload(rewritten, await configure({ environment }, before.configuration));
       try {

@@ -25,7 +25,7 @@ export interface AwsStage {
   readIdentity(): Promise<AwsKeys>;
 }
 
-export const openStage = (name: string): AwsStage => {
+export const createAwsStageClients = (name: string): AwsStage => {
   const guard: StageLockGuard = { check: async () => {} };
   const lambda = guardAwsClient(new Lambda({ maxAttempts: 5 }), guard);
   const s3 = guardAwsClient(openS3(), guard);
@@ -54,7 +54,7 @@ export const runInStage = async <T>(options: ParsedOptions, act: (stage: AwsStag
   if (name === undefined) throw new Complaint("--stage must name the stage, for instance --stage prod");
   if (!/^[a-z][a-z0-9-]{0,20}$/.test(name))
     throw new Complaint(`--stage takes lower-case letters, digits and hyphens, at most 21, not "${name}"`);
-  return rethrowAwsErrorsAsComplaints(() => act(openStage(name)));
+  return rethrowAwsErrorsAsComplaints(() => act(createAwsStageClients(name)));
 };
 
 export const rethrowAwsErrorsAsComplaints = async <T>(act: () => Promise<T>): Promise<T> => {

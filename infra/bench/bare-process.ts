@@ -1,5 +1,5 @@
 import { createServer } from "node:https";
-import { openCertificate } from "../keys/keys.ts";
+import { readOrCreateServerCertificate } from "../keys/keys.ts";
 import { answerLinesWithCpuTime } from "./processes.ts";
 
 // The smallest webhook in Node: it makes default-toleration-seconds' mutation with one parse, one stringify and no
@@ -40,7 +40,7 @@ const answerReview = (text: string): string => {
 };
 
 const [folder = ""] = process.argv.slice(2);
-const { cert, key } = await openCertificate(folder, "127.0.0.1");
+const { cert, key } = await readOrCreateServerCertificate(folder, "127.0.0.1");
 const server = createServer({ cert, key, keepAliveTimeout: 100_000 }, (request, response) => {
   const chunks: Buffer[] = [];
   request.on("data", (chunk) => chunks.push(chunk));

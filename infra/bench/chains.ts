@@ -4,9 +4,9 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { stringify } from "yaml";
 import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
 import {
-  type CreateMeasurements,
   measurePodCreateRoutes,
   openBenchPodCreator,
+  type PodCreateBenchResults,
   type PodCreateRoute,
 } from "./creates.ts";
 import {
@@ -25,7 +25,7 @@ export const measureMutatorChains = async (
   binaries: ControlPlaneBinaries,
   folder: string,
   rounds: number,
-): Promise<CreateMeasurements> => {
+): Promise<PodCreateBenchResults> => {
   await using running = new AsyncDisposableStack();
   const config = join(folder, "chains.yaml");
   await writeFile(config, stringify({ rules: buildRules(benchMutatorSets), groups: buildGroups(benchMutatorSets) }));

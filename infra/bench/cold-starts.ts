@@ -9,7 +9,7 @@ import type { AdmissionReview } from "#lib/review.ts";
 import { bundleRule } from "../build/bundle.ts";
 import { getCasePhase } from "../catalogue/cases.ts";
 import { type CatalogueRule, catalogueFolder, readRule } from "../catalogue/registry.ts";
-import { openCertificate, type UrlSigner } from "../keys/keys.ts";
+import { readOrCreateServerCertificate, type UrlSigner } from "../keys/keys.ts";
 import { benchCluster, buildBenchEndpointConfig } from "./handlers.ts";
 import { type BenchResult, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
 import { type CaseWithReview, findClusterAskingCase, serveRecordedAnswers } from "./recorded-clusters.ts";
@@ -60,7 +60,7 @@ export const compareColdStartsWithEmptyHandler = async (
   folder: string,
   rounds: number,
 ): Promise<ColdStart[]> => {
-  const certificate = await openCertificate(folder, "127.0.0.1");
+  const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
   const asking = new Map<string, CaseWithReview>();
   for (const listed of catalogue) {
     const found = await findClusterAskingCase(listed);

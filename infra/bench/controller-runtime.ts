@@ -20,7 +20,7 @@ const webhook: GoProgram = {
  * Returns the program of the webhook that Postern is compared with, if it was built before: Go, with
  * controller-runtime in the stated version.
  */
-export const findGoWebhook = () => findGoProgram(webhook);
+export const findBenchControllerRuntimeWebhook = () => findGoProgram(webhook);
 
 if (import.meta.main) {
   const { version, program } = await findOrBuildGoProgram(webhook);

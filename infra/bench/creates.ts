@@ -45,7 +45,7 @@ export interface PodCreateComparison {
 }
 
 /** The measured times of all routes, and comparisons between some of them. */
-export interface CreateMeasurements {
+export interface PodCreateBenchResults {
   measured: PodCreateMeasurement[];
   comparisons: PodCreateComparison[];
 }

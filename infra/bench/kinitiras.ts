@@ -12,7 +12,7 @@ import {
 } from "../parity/control-plane/go-programs.ts";
 
 /** The times of repeated evaluations of policies, and their result. */
-export interface PolicyEvaluationTimes {
+export interface TimedPolicyEvaluations {
   nanoseconds: number[];
   patch?: unknown[];
   denied?: string;

@@ -8,9 +8,9 @@ import type { CachedGoProgram } from "../parity/control-plane/go-programs.ts";
 import type { WebhookManifests } from "../parity/rule-server.ts";
 import {
   type BenchPodCreator,
-  type CreateMeasurements,
   measurePodCreateRoutes,
   openBenchPodCreator,
+  type PodCreateBenchResults,
   type PodCreateRoute,
 } from "./creates.ts";
 import { startBenchPostern, startGoWebhook, startMinimalWebhook } from "./processes.ts";
@@ -25,7 +25,7 @@ export const compareWebhookCallTimes = async (
   goWebhook: CachedGoProgram | undefined,
   folder: string,
   rounds: number,
-): Promise<CreateMeasurements> => {
+): Promise<PodCreateBenchResults> => {
   await using running = new AsyncDisposableStack();
   const config = join(folder, "added.yaml");
   await writeFile(config, `rules: { ${rule}: { failurePolicy: Fail } }\n`);

@@ -5,7 +5,7 @@ import { createDraft } from "#lib/patch.ts";
 import { applyOverridePolicies } from "#lib/policy/override.ts";
 import type { KinitirasPolicy, PolicyCapabilities } from "#lib/policy/types.ts";
 import { evaluateValidatePolicies } from "#lib/policy/validate.ts";
-import type { KinitirasBenchQuestion, PolicyEvaluationTimes } from "./kinitiras.ts";
+import type { KinitirasBenchQuestion, TimedPolicyEvaluations } from "./kinitiras.ts";
 
 // Measures Postern's evaluation of policies. The process has the same input and output as the Go program that
 // measures kinitiras.
@@ -39,7 +39,7 @@ const answer = async ({
   object,
   operation,
   rounds,
-}: KinitirasBenchQuestion): Promise<PolicyEvaluationTimes> => {
+}: KinitirasBenchQuestion): Promise<TimedPolicyEvaluations> => {
   const [text, nanoseconds] = [JSON.stringify(object), [] as number[]];
   freezeDeep(policies);
   for (let round = 1; ; round++) {
@@ -52,7 +52,7 @@ const answer = async ({
 };
 
 for await (const line of createInterface({ input: process.stdin })) {
-  const answered = await answer(JSON.parse(line)).catch((error): PolicyEvaluationTimes => {
+  const answered = await answer(JSON.parse(line)).catch((error): TimedPolicyEvaluations => {
     return { nanoseconds: [], error: String(error) };
   });
   process.stdout.write(`${JSON.stringify(answered)}\n`);

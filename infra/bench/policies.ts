@@ -10,20 +10,20 @@ import { createTestSigner } from "../parity/test-key.ts";
 import { compareCueColdStartsWithCueWasm } from "./cold-starts.ts";
 import { kinitirasCaseTables, type PolicyCase } from "./example-policies.ts";
 import { benchCluster, buildBenchEndpointConfig } from "./handlers.ts";
-import type { KinitirasBenchQuestion, PolicyEvaluationTimes } from "./kinitiras.ts";
+import type { KinitirasBenchQuestion, TimedPolicyEvaluations } from "./kinitiras.ts";
 import { type ChildProgram, startChild, startNodeProcess } from "./processes.ts";
 import { type BenchResult, measureMilliseconds, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
 import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
 
 /** Measures reviews with many policies, evaluations beside kinitiras' own engine, and a cold start with a script. */
-export const measurePolicies = async (
+export const benchKinitirasPolicies = async (
   signer: UrlSigner,
   folder: string,
-  program: string | undefined,
+  kinitirasEngine: string | undefined,
   rounds: number,
 ): Promise<BenchResult[]> => [
   ...(await compareManyPoliciesWithOne(rounds)),
-  ...(program ? await measureAgainstKinitirasEngine(program, rounds) : []),
+  ...(kinitirasEngine ? await measureAgainstKinitirasEngine(kinitirasEngine, rounds) : []),
   {
     what: "a cold start with a CUE script, over cue-wasm alone",
     ratio: summarizeRatios(await compareCueColdStartsWithCueWasm(signer, folder, rounds)),
@@ -184,7 +184,7 @@ const measureEngineRatio = async (
   rounds: number,
 ): Promise<number | undefined> => {
   const evaluate = async (one: ChildProgram, rounds: number) =>
-    (await one.ask({ ...question, rounds })) as PolicyEvaluationTimes;
+    (await one.ask({ ...question, rounds })) as TimedPolicyEvaluations;
   const [mine, other] = [await evaluate(ours, 50), await evaluate(theirs, 1)];
   if (mine.error !== undefined || other.error !== undefined) return undefined;
   if (mine.denied !== other.denied)

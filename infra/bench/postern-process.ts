@@ -1,7 +1,7 @@
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { chooseCluster } from "../config/config.ts";
-import { openCertificate, readOrCreateUrlSigner } from "../keys/keys.ts";
+import { readOrCreateServerCertificate, readOrCreateUrlSigner } from "../keys/keys.ts";
 import { readConfig } from "../project/project.ts";
 import { listServedRulesAndGroups } from "../project/served.ts";
 import { openImitatedApiGateway } from "../serve/gateway.ts";
@@ -17,7 +17,10 @@ import { answerLinesWithCpuTime } from "./processes.ts";
 const [folder = "", file = ""] = process.argv.slice(2);
 const catalogue = [...(await readCatalogue()), ...benchMutatorSets.flatMap(({ mutators }) => mutators)];
 const config = await readConfig(file, catalogue);
-const [signer, certificate] = [await readOrCreateUrlSigner(folder), await openCertificate(folder, "127.0.0.1")];
+const [signer, certificate] = [
+  await readOrCreateUrlSigner(folder),
+  await readOrCreateServerCertificate(folder, "127.0.0.1"),
+];
 const host = { publicKeys: signer.publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} };
 const gateway = await openImitatedApiGateway(certificate, "127.0.0.1", 0);
 const served = listServedRulesAndGroups(config, catalogue);

@@ -1,6 +1,6 @@
 import { formatTable } from "../cli/command.ts";
 import type { CheckMeasurement } from "./checks.ts";
-import type { CreateMeasurements } from "./creates.ts";
+import type { PodCreateBenchResults } from "./creates.ts";
 import type { BenchResult, RatioSummary } from "./ratios.ts";
 import type { ClusterReadMeasurement } from "./reads.ts";
 
@@ -15,7 +15,7 @@ export const describeBenchResults = (title: string, results: BenchResult[]): str
 };
 
 /** Returns a benchmark's results as text: the times of creates and of webhooks, and how webhooks compare. */
-export const describeLatency = (title: string, { measured, comparisons }: CreateMeasurements): string => {
+export const describeLatency = (title: string, { measured, comparisons }: PodCreateBenchResults): string => {
   const chain = measured.some(({ mutators }) => mutators !== undefined);
   const rows = measured.map(({ what, create, added, mutators, cpu }) => [
     what,

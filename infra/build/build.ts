@@ -8,7 +8,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { listRulesAskingCluster, readClusterConnections } from "../config/connections.ts";
-import { listRecordingPlaces } from "../config/record-section.ts";
+import { listRecordingBucketSettings } from "../config/record-section.ts";
 import { buildEndpointConfig, listServedRulesAndGroups } from "../project/served.ts";
 import { findLongestTimeoutSeconds } from "../webhooks/entry.ts";
 import { bundleRule, type RuleBundle } from "./bundle.ts";
@@ -55,7 +55,7 @@ export const buildFunctions = async (
       const timeoutSeconds = Math.max(...listTimeouts(listed));
       const own = Object.fromEntries(listConnections(listed));
       const endpointConfig = buildEndpointConfig(config, listed);
-      const places = listRecordingPlaces(config, listed);
+      const places = listRecordingBucketSettings(config, listed);
       const made = await bundleRule(listed, endpointConfig, distFolder, undefined, own, places);
       return { ...made, timeoutSeconds };
     }),

@@ -8,13 +8,13 @@ import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
 import type { EnforcementMode } from "#lib/decide.ts";
 import type { EndpointConfig } from "#lib/endpoint.ts";
 import { type AwsAction, asksCluster, type SecretPlace } from "#lib/needs.ts";
-import type { RecordingTargets } from "#lib/recording/bucket-handler.ts";
+import type { RecordingBucketSettingsByRule } from "#lib/recording/bucket-handler.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { listWritableBucketPaths } from "../config/record-section.ts";
 import { findLongestTimeoutSeconds } from "../webhooks/entry.ts";
-import { cueFilesModule, readCueRuntimeFiles } from "./cue.ts";
+import { cueFilesModuleSource, readCueRuntimeFiles } from "./cue.ts";
 import { getInflatedContents, zip } from "./zip.ts";
 
 export interface RuleBundle {
@@ -45,19 +45,19 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
  * Returns the largest allowed size of a bundle in bytes: 20 kB, 60 with needs, 95 with scripts, and 3 more for
  * each member and for recording. A cold start reads the whole bundle.
  */
-const computeBudget = (listed: CatalogueRule, places: RecordingTargets) =>
+const computeBudget = (listed: CatalogueRule, places: RecordingBucketSettingsByRule) =>
   ((runsScripts(listed) ? 95 : hasNeeds(listed) ? 60 : 20) +
     3 * (listed.members?.length ?? 0) +
     computeRecordingBudget(listed, places)) *
   1024;
 
 /** Returns the kilobytes that recording may add to a bundle. A rule with needs already includes the HTTPS client. */
-const computeRecordingBudget = (listed: CatalogueRule, places: RecordingTargets) =>
+const computeRecordingBudget = (listed: CatalogueRule, places: RecordingBucketSettingsByRule) =>
   !isRecorded(places) ? 0 : hasNeeds(listed) ? 16 : 24;
 
 const runsScripts = ({ rule }: CatalogueRule) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "cue");
 
-const isRecorded = (places: RecordingTargets) => Object.keys(places).length > 0;
+const isRecorded = (places: RecordingBucketSettingsByRule) => Object.keys(places).length > 0;
 
 const hasNeeds = ({ rule }: CatalogueRule) => Object.keys(rule.needs ?? {}).length > 0;
 
@@ -72,7 +72,7 @@ export const bundleRule = async (
   outDir: string,
   chosenBudgetBytes?: number,
   connections: Record<string, ApiServerConnection> = {},
-  places: RecordingTargets = {},
+  places: RecordingBucketSettingsByRule = {},
 ): Promise<RuleBundle> => {
   const budget = chosenBudgetBytes ?? computeBudget(listed, places);
   const { name, phases, rule } = listed;
@@ -150,7 +150,7 @@ const buildEntry = (
   listed: CatalogueRule,
   config: EndpointConfig,
   connections: Record<string, ApiServerConnection>,
-  places: RecordingTargets,
+  places: RecordingBucketSettingsByRule,
 ) => {
   const { members = [listed], phases, rule } = listed;
   const lines = members.map((member, index) => `import rule${index} from ${toSpecifier(getRuleFile(member))};`);
@@ -196,7 +196,7 @@ const buildEntry = (
     return `${importFromLib("recording/bucket-handler.ts", "createRecordingHandler")}(${buildJsonParse(places)}, ${makeHost()}, ${recorder}, ${create})`;
   };
   const handler = isRecorded(places) ? makeRecorder() : makeHandler(evaluate, asks ? makeHost() : "undefined");
-  if (startsScripts(listed, config)) lines.push(`${importFromLib("cue/engine.ts", "warmUpEngine")}();`);
+  if (startsScripts(listed, config)) lines.push(`${importFromLib("cue/engine.ts", "warmUpCueEngine")}();`);
   return [...lines, `module.exports = { handler: ${handler} };`].join("\n");
 };
 
@@ -239,7 +239,7 @@ const toSpecifier = (file: string) => JSON.stringify(`./${relative(root, file)}`
 const cueBeside: Plugin = {
   name: "cue-beside",
   setup({ onLoad }) {
-    onLoad({ filter: /[\\/]lib[\\/]cue[\\/]cue-files\.ts$/ }, () => ({ contents: cueFilesModule }));
+    onLoad({ filter: /[\\/]lib[\\/]cue[\\/]cue-files\.ts$/ }, () => ({ contents: cueFilesModuleSource }));
   },
 };
 

@@ -3,7 +3,7 @@ import { access, constants, copyFile, glob, mkdir, mkdtemp, readFile, rename, rm
 import { dirname, join, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build, type Plugin } from "esbuild";
-import { locateCueFiles } from "#lib/cue/cue-files.ts";
+import { locateOrUnpackCueFiles } from "#lib/cue/cue-files.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { distFolder } from "./build.ts";
 import { writeClientTypeDeclarations } from "./client-types.ts";
@@ -142,7 +142,7 @@ const cueHere: Plugin = {
             return from;
           }
         };
-        export const locateCueFiles = async () => {
+        export const locateOrUnpackCueFiles = async () => {
           // import.meta is empty in a CommonJS bundle.
           const { url } = import.meta;
           const home = url ? dirname(fileURLToPath(url)) : __dirname;
@@ -157,7 +157,7 @@ const cueHere: Plugin = {
 };
 
 const writeCue = async (folder: string): Promise<void> => {
-  const { wasm, glue } = await locateCueFiles();
+  const { wasm, glue } = await locateOrUnpackCueFiles();
   await copyFile(wasm, join(folder, cue.wasm), constants.COPYFILE_FICLONE);
   await copyFile(glue, join(folder, cue.glue));
 };

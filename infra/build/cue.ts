@@ -6,8 +6,8 @@ import type { ZipFiles } from "./zip.ts";
 const names = { worker: "cue-worker.cjs", wasm: "cue.wasm", glue: "cue-glue.cjs" };
 
 /** The JavaScript source that replaces the module lib/cue/cue-files.ts in a bundle. */
-export const cueFilesModule = `const names = ${JSON.stringify(names)};
-  export const locateCueFiles = async () =>
+export const cueFilesModuleSource = `const names = ${JSON.stringify(names)};
+  export const locateOrUnpackCueFiles = async () =>
     Object.fromEntries(Object.entries(names).map(([what, name]) => [what, __dirname + "/" + name]));`;
 
 /**

@@ -38,11 +38,16 @@ export const readCaseLineNumbers = async ({ folder }: Pick<CatalogueRule, "folde
 };
 
 /** Parses the cases of a file. Throws if a case has a phase not in `phases`, or outcome `fails` without `more`. */
-export const parseCases = (text: string, file: string, phases: readonly Phase[], ...more: "fails"[]): Case[] => {
+export const parseCases = (
+  text: string,
+  file: string,
+  phases: readonly Phase[],
+  ...extraOutcomes: "fails"[]
+): Case[] => {
   const document = parseDocument(text);
   if (document.errors[0]) throw new Complaint(`${file}: ${document.errors[0].message.split("\n")[0]}`);
-  const possible = [...outcomes, ...more];
-  const isKnown = (key: string) => Object.hasOwn(caseMembers, key) && (key !== "fails" || more.length > 0);
+  const possible = [...outcomes, ...extraOutcomes];
+  const isKnown = (key: string) => Object.hasOwn(caseMembers, key) && (key !== "fails" || extraOutcomes.length > 0);
   const cases = resolveAliases(document, file);
   if (!Array.isArray(cases) || cases.length === 0)
     throw new Complaint(`${file} must be a list of cases, with at least one`);

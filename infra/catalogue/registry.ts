@@ -162,5 +162,5 @@ export const buildCatalogueReadme = async (
 };
 
 /** Updates the list of rules in functions/README.md. */
-export const writeRuleList = async (catalogue: CatalogueRule[]): Promise<void> =>
+export const updateRuleListInReadme = async (catalogue: CatalogueRule[]): Promise<void> =>
   writeFile(file, (await buildCatalogueReadme(catalogue)).wanted);

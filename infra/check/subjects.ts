@@ -5,12 +5,12 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readListOption } from "../cli/options.ts";
-import { openProgress } from "../cli/progress.ts";
+import { createProgressPrinter } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
 import { prepareManifestCheck } from "./check.ts";
-import { type CheckResult, noFindings, type ObjectEvaluation } from "./evaluation/evaluation.ts";
+import { noFindings, type ObjectCheckResult, type ObjectEvaluation } from "./evaluation/evaluation.ts";
 import { prepareClusterCheck } from "./live/cluster-check.ts";
 import { formatManifestFault, type ManifestFault } from "./manifests/manifests.ts";
 import type { PolicyReportVersion } from "./reports/policyreport.ts";
@@ -76,7 +76,7 @@ export const startClusterCheck = async (request: CheckRequest, signal: AbortSign
     },
     signal,
   );
-  return { ...audit, each: (take) => run(openProgress(), take) };
+  return { ...audit, each: (take) => run(createProgressPrinter(), take) };
 };
 
 const readOptions = ({ options, catalogue, cluster }: CheckRequest) => ({
@@ -90,14 +90,14 @@ const readOptions = ({ options, catalogue, cluster }: CheckRequest) => ({
 });
 
 /** The default of `--page`: how many objects one list request asks a cluster for. */
-export const defaultPageSize = 250;
+export const defaultObjectsPerClusterListPage = 250;
 const mostInPage = 1000;
 
 /** Reads the user's AWS identity. Loads the AWS SDK only now, for a cluster that authenticates through AWS. */
-const loadIdentity = async () => (await import("../aws/stage.ts")).openStage("").readIdentity();
+const loadIdentity = async () => (await import("../aws/stage.ts")).createAwsStageClients("").readIdentity();
 
 const readPage = (options: ParsedOptions): number => {
-  const page = options.number("page") ?? defaultPageSize;
+  const page = options.number("page") ?? defaultObjectsPerClusterListPage;
   if (page >= 1 && page <= mostInPage) return page;
   throw new Complaint(`--page takes a number from 1 to ${mostInPage}, not ${page}`);
 };
@@ -105,7 +105,7 @@ const readPage = (options: ParsedOptions): number => {
 const toUnread = (fault: ManifestFault): InputReadFailure => {
   const { file, line, sentence } = fault;
   const about = { file, line, apiVersion: "", kind: "Document", name: file };
-  const checked: CheckResult = { ...about, ...noFindings, verdict: "undecided", undecided: [sentence] };
+  const checked: ObjectCheckResult = { ...about, ...noFindings, verdict: "undecided", undecided: [sentence] };
   return { fault, text: formatManifestFault(fault), checked };
 };
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import fc from "fast-check";
-import { openProgress, runInParallel } from "./progress.ts";
+import { createProgressPrinter, runInParallel } from "./progress.ts";
 
 /** Creates a stream that records its text and may be a terminal. */
 const createStream = (isTTY: boolean) => {
@@ -15,7 +15,7 @@ const createStream = (isTTY: boolean) => {
     },
   });
   const readLines = () => written.join("").replaceAll(/\d+\.\d s/g, "N s");
-  return { progress: openProgress(stream), written, readLines };
+  return { progress: createProgressPrinter(stream), written, readLines };
 };
 
 /** Runs a function with the variable CI set or deleted. */

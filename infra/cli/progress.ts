@@ -8,7 +8,7 @@ export interface Progress {
 }
 
 /** Prints a line for each step; on a terminal outside CI, with a progress bar meanwhile. */
-export const openProgress = (stream: NodeJS.WriteStream = process.stderr): Progress => {
+export const createProgressPrinter = (stream: NodeJS.WriteStream = process.stderr): Progress => {
   const isWatched = isWatchedBy(stream);
   return {
     say: (line) => void stream.write(`${isWatched ? "\r\u001b[K" : ""}${line}\n`),

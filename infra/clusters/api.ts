@@ -6,7 +6,7 @@ import {
   sendRequest,
   type UnansweredError,
 } from "#lib/cluster/https-request.ts";
-import { readPages } from "#lib/cluster/pages.ts";
+import { readApiServerListPages } from "#lib/cluster/pages.ts";
 import { parseJson } from "#lib/json.ts";
 import type { StageLockGuard } from "../aws/guard.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
@@ -114,7 +114,7 @@ export const createClusterApi = (cluster: string, connection: ClusterConnection)
           throw toRefusal(answer, `to list every ${kind}`);
         return list;
       };
-      for await (const { items = [], apiVersion } of readPages(readPage, () => pageSize))
+      for await (const { items = [], apiVersion } of readApiServerListPages(readPage, () => pageSize))
         found.push(...(items as object[]).map((item) => ({ apiVersion, kind, ...item })).filter(isDeployedObject));
       return found;
     },

@@ -16,7 +16,7 @@ import {
   buildUnwantedDifferences,
   compareObjects,
   type DeployedObjectDifference,
-  toEntries,
+  toNamedWebhookEntries,
 } from "./drift.ts";
 
 /** A change of one deployed object in the cluster. */
@@ -59,7 +59,7 @@ export const findDifferences = async (
  * Applies the wanted objects and returns the changes; unwanted roles are deleted last. A validating entry is added
  * after its rule's mutating entry and deleted before it: it may refuse objects that were not mutated.
  */
-export const applyAll = async (
+export const applyWantedObjectsToCluster = async (
   api: ClusterApi,
   wanted: readonly object[],
   name: string,
@@ -91,9 +91,9 @@ const deleteRetiredEntries = async (
   const isGoing = (there: DeployedObject | undefined, entryName: string) =>
     listEntryNames(there).includes(entryName) &&
     !listEntryNames(all.find(({ kind }) => kind === there?.kind)).includes(entryName);
-  const gone = toEntries(validating.webhooks).filter((entry) => isGoing(validating, entry.name));
+  const gone = toNamedWebhookEntries(validating.webhooks).filter((entry) => isGoing(validating, entry.name));
   if (!gone.some((entry) => isGoing(mutating, entry.name))) return [];
-  const webhooks = toEntries(validating.webhooks).filter((entry) => !gone.includes(entry));
+  const webhooks = toNamedWebhookEntries(validating.webhooks).filter((entry) => !gone.includes(entry));
   // If another client changed the configuration meanwhile, `replace` returns undefined, and a later step deletes the
   // entries.
   if ((await api.replace({ ...validating, webhooks })) === undefined) return [];
@@ -115,7 +115,7 @@ const readConfigurations = async (api: ClusterApi, name: string): Promise<(Deplo
 };
 
 const listEntryNames = (configuration: DeployedObject | undefined): string[] =>
-  toEntries(configuration?.webhooks).map(({ name }) => name);
+  toNamedWebhookEntries(configuration?.webhooks).map(({ name }) => name);
 
 const mergeChanges = (changes: DeployedObjectChange[]): DeployedObjectChange[] => {
   const found = new Map<string, DeployedObjectChange>();
@@ -240,7 +240,7 @@ const isLabelled = ({ metadata }: DeployedObject) => metadata.labels?.[managedBy
  * Reports whether a webhook configuration is Postern's: by its label or, if that was removed, by its entries' names.
  */
 const isOurs = (configuration: DeployedObject) => {
-  const entries = toEntries(configuration.webhooks);
+  const entries = toNamedWebhookEntries(configuration.webhooks);
   return isLabelled(configuration) || (entries.length > 0 && entries.every(({ name }) => domain.test(name)));
 };
 
@@ -299,7 +299,7 @@ export const findEntriesCallingUrls = async (
 ): Promise<WebhookEntryCallingPostern[]> => {
   const found = await Promise.all(webhookKinds.map((kind) => api.list(kind)));
   return found.flat().flatMap(({ kind, metadata, webhooks }) =>
-    toEntries(webhooks).flatMap((entry) => {
+    toNamedWebhookEntries(webhooks).flatMap((entry) => {
       const url = Object(entry.clientConfig).url;
       const isUnder = typeof url === "string" && baseUrls.some((base) => isUnderBase(url, base));
       return isUnder ? [{ kind, name: metadata.name, entry: entry.name }] : [];
@@ -330,7 +330,7 @@ const domain = /\.postern\.dev$/;
 /** Returns the rule, variant and phase that each entry of webhook configurations calls, by the entry's name. */
 export const listRulesCalledByEntries = (manifests: readonly object[]): WebhookEntryTarget[] =>
   sortObjects(manifests).flatMap(({ kind, webhooks }) =>
-    toEntries(webhooks).map(({ name }): WebhookEntryTarget => {
+    toNamedWebhookEntries(webhooks).map(({ name }): WebhookEntryTarget => {
       const [rule = "", variant] = name.replace(domain, "").split(".").reverse();
       const phase = kind === "MutatingWebhookConfiguration" ? "mutate" : "validate";
       return { rule, ...(variant !== undefined && { variant }), phase };

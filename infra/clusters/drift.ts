@@ -23,7 +23,7 @@ export const compareObjects = (live: DeployedObject, wanted: DeployedObject): De
   ];
   return [
     ...found.map((words) => toObjectDifference(wanted, `: ${words}`)),
-    ...compareEntries(wanted, toEntries(liveEntries), toEntries(wantedEntries)),
+    ...compareEntries(wanted, toNamedWebhookEntries(liveEntries), toNamedWebhookEntries(wantedEntries)),
   ];
 };
 
@@ -55,7 +55,7 @@ const unwantedWords = "should not be there";
  * whole.
  */
 const describeEach = (object: DeployedObject, words: string): DeployedObjectDifference[] => {
-  const entries = toEntries(object.webhooks);
+  const entries = toNamedWebhookEntries(object.webhooks);
   return entries.length === 0
     ? [toObjectDifference(object, ` ${words}`)]
     : entries.map(({ name }) => toEntryDifference(object, name, ` ${words}`));
@@ -92,7 +92,8 @@ interface Named extends Fields {
 
 const isNamed = (value: unknown): value is Named => typeof Object(value).name === "string";
 
-export const toEntries = (webhooks: unknown): Named[] => (Array.isArray(webhooks) ? webhooks.filter(isNamed) : []);
+export const toNamedWebhookEntries = (webhooks: unknown): Named[] =>
+  Array.isArray(webhooks) ? webhooks.filter(isNamed) : [];
 
 const compareEntries = (object: DeployedObject, live: Named[], wanted: Named[]): DeployedObjectDifference[] => {
   const names = live.map(({ name }) => name).filter((name) => wanted.some((entry) => entry.name === name));

@@ -1,6 +1,6 @@
 import { dirname } from "node:path";
 import { isGroupVersion, parseServedResources } from "#lib/cluster/live-capabilities.ts";
-import { readPages } from "#lib/cluster/pages.ts";
+import { readApiServerListPages } from "#lib/cluster/pages.ts";
 import type { ResourceType } from "#lib/needs.ts";
 import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
@@ -69,7 +69,7 @@ export const createInspectedCluster = ({ read }: Pick<ClusterApi, "read">): Requ
   list: async ({ group, version = "v1", resource }: ResourceType) => {
     const found: KubernetesObject[] = [];
     const path = `${toApiPath(joinApiVersion({ group, version }))}/${resource}`;
-    const pages = readPages(
+    const pages = readApiServerListPages(
       (query) => read(`${path}?${query}`),
       () => pageSize,
     );

@@ -61,7 +61,7 @@ const sections: Record<string, Section> = {
     rounds: 20,
     async measure({ signer, folder, rounds, leaveOut }) {
       const { findBuiltKinitirasEngine: findKinitiras } = await import("../bench/kinitiras.ts");
-      const { measurePolicies } = await import("../bench/policies.ts");
+      const { benchKinitirasPolicies: measurePolicies } = await import("../bench/policies.ts");
       const engine = await findKinitiras();
       if (!engine)
         leaveOut("kinitiras is left out, because its engine is not here: node infra/bench/kinitiras.ts builds it");
@@ -91,7 +91,7 @@ const sections: Record<string, Section> = {
     rounds: 1500,
     needsServer: true,
     async measure({ folder, rounds, requireBinaries, leaveOut }) {
-      const { findGoWebhook } = await import("../bench/controller-runtime.ts");
+      const { findBenchControllerRuntimeWebhook: findGoWebhook } = await import("../bench/controller-runtime.ts");
       const { compareWebhookCallTimes: measureOneCall } = await import("../bench/one-call.ts");
       const binaries = await requireBinaries();
       const goWebhook = await findGoWebhook();

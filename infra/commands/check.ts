@@ -3,10 +3,10 @@ import type { ObjectEvaluation } from "../check/evaluation/evaluation.ts";
 import { restrictClusterToRules } from "../check/evaluation/rules.ts";
 import { type ManifestFix, toFix, writeFixes } from "../check/fixes/fix.ts";
 import { addToSummary, createSummary } from "../check/reports/format.ts";
-import { checkReportFormats, openReport } from "../check/reports/forms.ts";
+import { checkReportFormats, createCheckReport } from "../check/reports/forms.ts";
 import { openReportWriter, parseOutputOptions } from "../check/reports/outputs.ts";
 import { policyReportGroupsHelp } from "../check/reports/policyreport.ts";
-import { defaultPageSize, startClusterCheck, startFileCheck } from "../check/subjects.ts";
+import { defaultObjectsPerClusterListPage, startClusterCheck, startFileCheck } from "../check/subjects.ts";
 import { type Command, commonCommandOptions, type ParsedOptions } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { isNoFile, readListOption } from "../cli/options.ts";
@@ -78,7 +78,7 @@ export default {
     page: {
       type: "string",
       value: "N",
-      says: `with --live: how many objects one request reads (default: ${defaultPageSize})`,
+      says: `with --live: how many objects one request reads (default: ${defaultObjectsPerClusterListPage})`,
     },
     output: {
       ...commonCommandOptions.output,
@@ -114,7 +114,7 @@ export default {
     const isWatched = isLive && process.stdout.isTTY === true;
     const outlets = await openReportWriter(
       outputs,
-      (output) => openReport(output, { isLive, catalogue, reportVersion: source.reportVersion }),
+      (output) => createCheckReport(output, { isLive, catalogue, reportVersion: source.reportVersion }),
       () => isWatched && clearLine(),
     );
     const forget = catchSignals(stop);

@@ -2,7 +2,7 @@ import { runInStage } from "../aws/stage.ts";
 import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { clusterAccessOptions, parseDurationMilliseconds, readListOption, stageOption } from "../cli/options.ts";
-import { openProgress } from "../cli/progress.ts";
+import { createProgressPrinter } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import type { CanaryOptions } from "../rollout/canary.ts";
 import { estimateRuleCosts } from "../rollout/cost.ts";
@@ -65,7 +65,7 @@ export default {
         signal: stop.signal,
         wave: Math.max(1, options.number("wave") ?? 1),
         write: options.text("write"),
-        progress: openProgress(),
+        progress: createProgressPrinter(),
       };
       const asData = options.text("output") === "json";
       const show = async (plan: DeploymentPlan) => {

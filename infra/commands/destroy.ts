@@ -2,7 +2,7 @@ import { runInStage } from "../aws/stage.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { clusterAccessOptions, readListOption, stageOption } from "../cli/options.ts";
-import { openProgress } from "../cli/progress.ts";
+import { createProgressPrinter } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import { defaultConfigFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
@@ -43,7 +43,7 @@ export default {
       }
       const forgotten = readListOption(options, "forget");
       const deployer = readClusterCredentials(options, configsOnly ?? [...config.clusters.keys()]);
-      const demolition = { stage, config, file, deployer, forgotten, configsOnly, progress: openProgress() };
+      const demolition = { stage, config, file, deployer, forgotten, configsOnly, progress: createProgressPrinter() };
       writeOutput(`${await destroyStage({ ...demolition, url: options.text("url") })}\n`);
       return 0;
     });

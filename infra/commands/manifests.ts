@@ -8,7 +8,7 @@ import { clusterAccessOptions, parseBaseUrl, readOptionFile, stageOption } from 
 import { readClusterCredentials } from "../clusters/access.ts";
 import { findRulesInspectingCluster, inspectClusterForSettings, openInspectedCluster } from "../clusters/inspection.ts";
 import { type ClusterConfig, chooseCluster, defaultConfigFile } from "../config/config.ts";
-import { describeMissingConnect, listRulesAskingCluster } from "../config/connections.ts";
+import { describeMissingConnectSetting, listRulesAskingCluster } from "../config/connections.ts";
 import { createRuleEnabledPredicate, readProject, reportBroken } from "../project/project.ts";
 import { countAnnotationBytesAfterApply, mostAnnotationBytes } from "../webhooks/apply-size.ts";
 import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
@@ -66,7 +66,7 @@ export default {
         : `${clusterName}.${placeholder}`;
     const asking = listRulesAskingCluster(catalogue, plain);
     if (asking.length > 0 && plain.connect === undefined)
-      throw new Complaint(`clusters.${clusterName} ${describeMissingConnect(asking)}`);
+      throw new Complaint(`clusters.${clusterName} ${describeMissingConnectSetting(asking)}`);
     const cluster = options.flag("offline")
       ? plain
       : await inspectChosenCluster(catalogue, [clusterName, plain], options, file);
@@ -139,7 +139,7 @@ const inspectChosenCluster = async (
  * Reads the AWS credentials. This loads the AWS SDK, so it is called only for a cluster that authenticates through
  * AWS.
  */
-const getIdentity = async () => (await import("../aws/stage.ts")).openStage("").readIdentity();
+const getIdentity = async () => (await import("../aws/stage.ts")).createAwsStageClients("").readIdentity();
 
 const readBaseUrls = async (options: ParsedOptions): Promise<(rule: string) => string> => {
   const [url, urls, stage] = ["url", "urls", "stage"].map((name) => options.text(name));

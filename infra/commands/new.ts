@@ -1,7 +1,7 @@
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { isMap, parseDocument } from "yaml";
-import { catalogueFolder, readCatalogueWithBroken, readRule, writeRuleList } from "../catalogue/registry.ts";
+import { catalogueFolder, readCatalogueWithBroken, readRule, updateRuleListInReadme } from "../catalogue/registry.ts";
 import { requireValidRuleName } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -29,7 +29,7 @@ export default {
     const { rules, broken } = await readCatalogueWithBroken();
     // A rule that can't be loaded would be missing in the list of rules, so the list isn't written.
     reportBroken(broken, () => false);
-    if (broken.length === 0) await writeRuleList(rules);
+    if (broken.length === 0) await updateRuleListInReadme(rules);
     writeOutput(
       `created functions/${name} and turned it on in postern.yaml.\nEdit its rule.ts and cases.yaml; npx postern test ${name} runs them, npm start -- --watch serves them.\n`,
     );

@@ -1,9 +1,14 @@
-import { completeRecorderParts } from "#lib/recording/complete-parts.ts";
+import { allOptionalRecorderFunctions } from "#lib/recording/complete-parts.ts";
 import { createRecorder } from "#lib/recording/recorder.ts";
 import { isRegion } from "#lib/service-settings.ts";
 import { type Command, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { fetchRecordings, parseAgeToMilliseconds, parseS3Address, requireEmptyFolder } from "../recordings/fetch.ts";
+import {
+  fetchRecordingsAndCountInvalid,
+  parseAgeToMilliseconds,
+  parseS3Address,
+  requireEmptyFolder,
+} from "../recordings/fetch.ts";
 import { openLocalRecordingWriter } from "../recordings/local-store.ts";
 import { serveRules, servingCommandOptions } from "../serve/serve.ts";
 
@@ -48,7 +53,7 @@ export default {
 
     const recordings = await openLocalRecordingWriter(folder, most, say);
     await serveRules(options, (host, setupOf) =>
-      createRecorder(host, completeRecorderParts, (review) => {
+      createRecorder(host, allOptionalRecorderFunctions, (review) => {
         const { cluster, rule } = review.origin;
         recordings.record({ ...review, line: () => review.line(setupOf(cluster, rule)?.record?.keep) });
       }),
@@ -80,7 +85,7 @@ const fetchIntoFolder = async (
   await requireEmptyFolder(folder);
   const recordings = await openLocalRecordingWriter(folder, most, say);
   const strange = await reportAwsErrors(() =>
-    fetchRecordings(openBucket(bucket, openS3(region)), prefix, since, recordings),
+    fetchRecordingsAndCountInvalid(openBucket(bucket, openS3(region)), prefix, since, recordings),
   );
   writeOutput(`${await recordings.close()}\n`);
   if (strange > 0) say(`${strange} objects don't exist in any recording`);

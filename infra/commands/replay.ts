@@ -9,7 +9,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { formatDidYouMean } from "../cli/did-you-mean.ts";
 import { readListOption, stageOption } from "../cli/options.ts";
 import { readRecordings } from "../replay/recordings.ts";
-import { type ReplayResult, replayAll } from "../replay/replay.ts";
+import { type ReplayedRecordingResult, replayAll } from "../replay/replay.ts";
 import {
   computeResultHunks,
   countResult,
@@ -125,7 +125,7 @@ const run = async (
 
 /** Prints a replay's results rule by rule: at most `most`, and each reason for a missing answer only once. */
 const writeText = async (
-  results: AsyncIterable<ReplayResult>,
+  results: AsyncIterable<ReplayedRecordingResult>,
   names: readonly [string, string],
   most: number,
 ): Promise<ReplayCounts> => {
@@ -160,7 +160,7 @@ const writeText = async (
   return counts;
 };
 
-const getFaults = ({ answers }: Exclude<ReplayResult, { state: "unreadable" }>): string =>
+const getFaults = ({ answers }: Exclude<ReplayedRecordingResult, { state: "unreadable" }>): string =>
   answers.map((answer) => ("fault" in answer ? answer.fault : "absent" in answer ? answer.absent : "")).join("");
 
 /**
@@ -168,7 +168,7 @@ const getFaults = ({ answers }: Exclude<ReplayResult, { state: "unreadable" }>):
  * be replayed.
  */
 const writeJson = async (
-  results: AsyncIterable<ReplayResult>,
+  results: AsyncIterable<ReplayedRecordingResult>,
   names: readonly [string, string],
 ): Promise<ReplayCounts> => {
   const counts = createCounts();
@@ -191,7 +191,7 @@ const writeJson = async (
 /**
  * Returns the compared answers without whole objects: the diff shows how these differ, and hides values of Secrets.
  */
-const dropObjects = ({ answers }: Exclude<ReplayResult, { state: "unreadable" }>) =>
+const dropObjects = ({ answers }: Exclude<ReplayedRecordingResult, { state: "unreadable" }>) =>
   answers.map((answer) => ("made" in answer ? { ...answer, made: { ...answer.made, object: undefined } } : answer));
 
 /** Writes to standard output, and waits while its reader is slow. */

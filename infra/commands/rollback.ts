@@ -2,7 +2,7 @@ import { runInStage } from "../aws/stage.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { clusterAccessOptions, stageOption } from "../cli/options.ts";
-import { openProgress } from "../cli/progress.ts";
+import { createProgressPrinter } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import { rollBackAll, rollBackOne } from "../rollout/rollback.ts";
 import { readDeploymentConfig, resolveStageRule } from "./shared/options.ts";
@@ -26,7 +26,7 @@ export default {
   },
 
   async run({ options, words: [text, ...rest] }) {
-    const progress = openProgress();
+    const progress = createProgressPrinter();
     if (!options.flag("all")) {
       if (text === undefined || rest.length > 0) throw new Complaint("postern rollback takes one rule, or --all");
       const rule = await resolveStageRule(text);

@@ -1,7 +1,7 @@
 import { runInStage } from "../aws/stage.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { clusterAccessOptions, parseDurationMilliseconds, stageOption } from "../cli/options.ts";
-import { openProgress } from "../cli/progress.ts";
+import { createProgressPrinter } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import { rotateClusterKey, rotateStageKey } from "../rollout/rotate.ts";
 import { readDeploymentConfig, readEndpointOptions } from "./shared/options.ts";
@@ -49,7 +49,7 @@ export default {
         ...(await readEndpointOptions(options)),
         harden: false,
         wave: 1,
-        progress: openProgress(),
+        progress: createProgressPrinter(),
       };
       const [chosen] = options.text("cluster") === undefined ? [] : clusters;
       return chosen === undefined ? rotateStageKey(job, retirement) : rotateClusterKey(job, chosen, retirement);

@@ -1,4 +1,4 @@
-import { readCatalogue, writeRuleList } from "../catalogue/registry.ts";
+import { readCatalogue, updateRuleListInReadme } from "../catalogue/registry.ts";
 import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { defaultConfigFile } from "../config/config.ts";
@@ -13,7 +13,7 @@ export default {
   },
 
   async run({ options }) {
-    if (options.flag("write")) return writeRuleList(await readCatalogue());
+    if (options.flag("write")) return updateRuleListInReadme(await readCatalogue());
     const { catalogue, broken, config } = await readProject(options.text("config") ?? defaultConfigFile);
     const { clusters } = config;
     const getModes = (name: string): Record<string, string> => {

@@ -3,14 +3,14 @@ import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { clusterAccessOptions, stageOption } from "../cli/options.ts";
-import { openProgress, runInParallel } from "../cli/progress.ts";
+import { createProgressPrinter, runInParallel } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import { defaultConfigFile } from "../config/config.ts";
 import { readConfig } from "../project/project.ts";
 import { type LiveRuleState, readRuleState } from "../rollout/disarm.ts";
 import { type ClusterHealth, probeClusterHealth } from "../rollout/health.ts";
 import { listReleasedVersions, type Release } from "../rollout/releases.ts";
-import { readReleases } from "../rollout/rollback.ts";
+import { tryReadReleaseStore } from "../rollout/rollback.ts";
 
 const { cluster, kubeconfig, context } = clusterAccessOptions;
 
@@ -33,7 +33,7 @@ export default {
         return undefined;
       });
     return runInStage(options, async (stage) => {
-      const releases = await readReleases(stage, openProgress());
+      const releases = await tryReadReleaseStore(stage, createProgressPrinter());
       const all = releases?.all ?? [];
       const { standings, faults } = await readStandings(stage, all);
       for (const fault of faults) process.stderr.write(`${fault}\n`);

@@ -7,7 +7,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { parseConfig, readConfig } from "../project/project.ts";
 import { buildEndpointConfig, listServedRulesAndGroups } from "../project/served.ts";
 import { type ClusterConfig, chooseCluster } from "./config.ts";
-import { listRecordingPlaces, listWritableBucketPaths } from "./record-section.ts";
+import { listRecordingBucketSettings, listWritableBucketPaths } from "./record-section.ts";
 
 const shape = {
   seconds: 300,
@@ -191,10 +191,10 @@ clusters:
     assert.deepEqual(listRecordSections("two"), [undefined, { bucket: "own", prefix: "a/", share: 1, keep }]);
     const [listed] = catalogue.slice(2);
     assert.ok(listed);
-    const places = listRecordingPlaces(parse(text), listed);
+    const places = listRecordingBucketSettings(parse(text), listed);
     assert.deepEqual(places, { one: { plain: { bucket: "reviews", prefix: "", share: 0.01 } } });
     assert.deepEqual(listWritableBucketPaths(places), ["reviews/one/plain/"]);
-    assert.deepEqual(listRecordingPlaces(parse(text.replace("plain: {", "plain: { mode: off,")), listed), {});
+    assert.deepEqual(listRecordingBucketSettings(parse(text.replace("plain: {", "plain: { mode: off,")), listed), {});
   });
 
   it("may turn a rule on for one cluster alone", () => {

@@ -9,7 +9,7 @@ import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { createTestFolder } from "../../test/folders.ts";
 import { readRows } from "../../test/rows.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { openCertificate } from "../keys/keys.ts";
+import { readOrCreateServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/project.ts";
 import { readClusterConnections } from "./connections.ts";
 
@@ -29,7 +29,7 @@ const toBase64 = (text: string) => Buffer.from(text).toString("base64");
 const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:postern-AbCdEf";
 
 const folder = await createTestFolder();
-const { ca } = await openCertificate(join(folder, "own"), "127.0.0.1");
+const { ca } = await readOrCreateServerCertificate(join(folder, "own"), "127.0.0.1");
 
 describe("a connect setting", () => {
   before(async () => {

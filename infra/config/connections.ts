@@ -84,7 +84,7 @@ export const readClusterConnections = async (
     const { connect } = cluster;
     const here = `${basename(file)} clusters.${name}`;
     if (asking.length === 0) continue;
-    if (connect === undefined) found.faults.push(`${here} ${describeMissingConnect(asking)}`);
+    if (connect === undefined) found.faults.push(`${here} ${describeMissingConnectSetting(asking)}`);
     else if (where === "aws" && (connect.kubeconfig ?? connect.manifests) !== undefined) {
       const what = connect.kubeconfig === undefined ? "a folder" : "a kubeconfig";
       found.notes.push(
@@ -104,7 +104,7 @@ export const readClusterConnections = async (
   return found;
 };
 
-export const describeMissingConnect = (asking: CatalogueRule[]) =>
+export const describeMissingConnectSetting = (asking: CatalogueRule[]) =>
   `has no connect, but ${asking.map(({ name }) => name).join(", ")} must read it; docs/clusters.md says how`;
 
 /** Returns the rules that are on and ask the cluster. Rules that only ask other services are not included. */

@@ -1,6 +1,6 @@
 import { isMap, toList } from "#lib/json.ts";
 import { parseReferencePath } from "#lib/policy/values/paths.ts";
-import type { RecordingTargets } from "#lib/recording/bucket-handler.ts";
+import type { RecordingBucketSettingsByRule } from "#lib/recording/bucket-handler.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toSentence } from "../cli/complaint.ts";
 import type { InputShape } from "../cli/shape.ts";
@@ -8,7 +8,7 @@ import type { ConfigPath, PosternConfig, ReportMistake, ReviewRecordingConfig } 
 
 const defaults = { prefix: "", share: 0.01 };
 
-/** The section `record` of a rule in postern.yaml, once it has the shape of `recordShape`. */
+/** The section `record` of a rule in postern.yaml, once it has the shape of `recordSectionShape`. */
 export interface RecordSection {
   bucket?: string;
   prefix?: string;
@@ -19,7 +19,7 @@ export interface RecordSection {
 const listOfPaths = "a list of paths such as spec.containers.args";
 
 /** The shape of a `record` section in postern.yaml, which says where reviews are recorded. */
-export const recordShape: InputShape = {
+export const recordSectionShape: InputShape = {
   expected: "a map with a bucket, or off",
   isFit: (value) => isMap(value) || value === "off",
   members: {
@@ -61,7 +61,10 @@ export const readRecordConfig = (
 };
 
 /** Returns where a function records, by cluster and rule. A group's function records for each member. */
-export const listRecordingPlaces = ({ clusters }: PosternConfig, listed: CatalogueRule): RecordingTargets => {
+export const listRecordingBucketSettings = (
+  { clusters }: PosternConfig,
+  listed: CatalogueRule,
+): RecordingBucketSettingsByRule => {
   const names = (listed.members ?? [listed]).map(({ name }) => name);
   const all = [...clusters].flatMap(([cluster, { rules }]) => {
     const places = names.flatMap((name) => {
@@ -74,7 +77,7 @@ export const listRecordingPlaces = ({ clusters }: PosternConfig, listed: Catalog
 };
 
 /** Returns the paths, as `BUCKET/PREFIX`, below which the function's role may write. */
-export const listWritableBucketPaths = (places: RecordingTargets): string[] => [
+export const listWritableBucketPaths = (places: RecordingBucketSettingsByRule): string[] => [
   ...new Set(
     Object.entries(places).flatMap(([cluster, rules]) =>
       Object.entries(rules).map(([rule, { bucket, prefix }]) => `${bucket}/${prefix}${cluster}/${rule}/`),

@@ -2,14 +2,14 @@
 import type { EnforcementMode } from "#lib/decide.ts";
 import { isMap, toList, toMap } from "#lib/json.ts";
 import type { ParsedManifests, Rule } from "#lib/rule.ts";
-import { findMistakes, mergeWithDefaults } from "#lib/settings.ts";
+import { findSettingsMistakes, mergeWithDefaults } from "#lib/settings.ts";
 import type { ManifestFile } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
 import { formatDidYouMean } from "../cli/did-you-mean.ts";
 import { allowNull, anyShape, createEnumShape, createMapShape, mapShape, textListShape } from "../cli/shape.ts";
 import type { ConfigPath, ReportMistake, ReviewRecordingConfig, RuleConfig, RuleExemptions } from "./config.ts";
-import { type RecordSection, readRecordConfig, recordShape } from "./record-section.ts";
+import { type RecordSection, readRecordConfig, recordSectionShape } from "./record-section.ts";
 
 /** The manifest files for settings, by their path in postern.yaml, or the reason why a path has none. */
 export type ManifestFilesByConfigPath = ReadonlyMap<string, ManifestFile[] | string>;
@@ -48,7 +48,7 @@ export const ruleConfigShape = allowNull(
         groups: textListShape,
       }),
     ),
-    record: recordShape,
+    record: recordSectionShape,
     settings: anyShape,
   }),
 );
@@ -131,7 +131,7 @@ const readRule = (
   const { settings, exempt, record, ...fields } = section;
   const settingsPath = [...path, "settings"];
   const own = rule && fillManifestSettings(rule, settings, settingsPath, places, complain);
-  const wrong = own == null ? [] : findMistakes(rule?.settings ?? {}, own, []);
+  const wrong = own == null ? [] : findSettingsMistakes(rule?.settings ?? {}, own, []);
   for (const mistake of wrong) complain([...settingsPath, ...mistake.path], mistake.sentence);
   return {
     mode: "enforce",

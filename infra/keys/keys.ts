@@ -10,7 +10,7 @@ import { link, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import { type NetworkInterfaceInfo, networkInterfaces } from "node:os";
 import { join } from "node:path";
-import { buildClaim } from "#lib/url-key.ts";
+import { buildTextToSignForUrlKey } from "#lib/url-key.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 
 /** Signs the first segment of a cluster's URLs, which proves to functions that the cluster calls. */
@@ -38,7 +38,7 @@ export const createSigner = (pem: string): UrlSigner => {
   return {
     publicKey: String(createPublicKey(pem).export({ format: "jwk" }).x),
     signSegment: (cluster, keyVersion) =>
-      `${cluster}.${sign(null, Buffer.from(buildClaim(cluster, keyVersion)), key).toString("base64url")}`,
+      `${cluster}.${sign(null, Buffer.from(buildTextToSignForUrlKey(cluster, keyVersion)), key).toString("base64url")}`,
   };
 };
 
@@ -51,7 +51,7 @@ export interface ServerCertificate {
 const loadGenerator = () => import("./certificates.ts");
 
 /** Returns a certificate for this machine and the host, signed by a local CA. Creates both if missing. */
-export const openCertificate = async (folder: string, host: string): Promise<ServerCertificate> => {
+export const readOrCreateServerCertificate = async (folder: string, host: string): Promise<ServerCertificate> => {
   const { ca, caKey } = await openAuthority(folder);
   const names = listServerNames(host);
   const [cert, key] = await Promise.all(

@@ -4,24 +4,24 @@ import { describe, it } from "node:test";
 import { parse } from "yaml";
 import { readCatalogue } from "../catalogue/registry.ts";
 import {
-  type ComparableAnswer,
-  compareAnswers,
+  type ComparableServerAnswer,
+  comparePluginAndPortAnswers,
   formatAnswerDiff,
   type ParityComparisonResult,
   toComparable,
 } from "./compare.ts";
 import { listPluginPorts } from "./plugins.ts";
 
-const answer = (code: number, body: object, warnings: string[] = []): ComparableAnswer =>
+const answer = (code: number, body: object, warnings: string[] = []): ComparableServerAnswer =>
   toComparable(
     { call: { method: "GET", path: "/", user: "admin" }, answer: { code, body: { ...body }, warnings }, name: "s0" },
     "s0",
   );
-type Row = [verdict: ParityComparisonResult["verdict"], wanted: ComparableAnswer, actual: ComparableAnswer];
+type Row = [verdict: ParityComparisonResult["verdict"], wanted: ComparableServerAnswer, actual: ComparableServerAnswer];
 const verify = (rows: Row[], rule = "some-rule") => {
   for (const [index, [verdict, wanted, actual]] of rows.entries())
     assert.equal(
-      compareAnswers(rule, wanted, actual).verdict,
+      comparePluginAndPortAnswers(rule, wanted, actual).verdict,
       verdict,
       `row ${index}: ${formatAnswerDiff(wanted, actual)}`,
     );
@@ -29,8 +29,8 @@ const verify = (rows: Row[], rule = "some-rule") => {
 /** Verifies that a rule has a known difference, which no other rule has, and that the others are different. */
 const verifyKnown = (
   rule: string,
-  known: [ComparableAnswer, ComparableAnswer][],
-  others: [ComparableAnswer, ComparableAnswer][],
+  known: [ComparableServerAnswer, ComparableServerAnswer][],
+  others: [ComparableServerAnswer, ComparableServerAnswer][],
 ) => {
   verify([...known.map((pair): Row => ["known", ...pair]), ...others.map((pair): Row => ["different", ...pair])], rule);
   verify(known.map((pair): Row => ["different", ...pair]));
@@ -57,7 +57,7 @@ describe("a comparison", () => {
   for (const { name, rule = "some-rule", everyPort, equal = [], known = [], different = [] } of samples)
     it(name, () => {
       const toPairs = (pairs: Pair[]) =>
-        pairs.map(({ upstream, ours }): [ComparableAnswer, ComparableAnswer] => [
+        pairs.map(({ upstream, ours }): [ComparableServerAnswer, ComparableServerAnswer] => [
           answer(upstream.code, upstream.body, upstream.warnings),
           answer(ours.code, ours.body, ours.warnings),
         ]);

@@ -30,14 +30,14 @@ const serverFields: Record<string, string> = {
 const comparedValues = new Set(["None", ""]);
 
 /** The part of an answer that must be equal on two servers. */
-export interface ComparableAnswer {
+export interface ComparableServerAnswer {
   code: number;
   warnings: string[];
   body: unknown;
 }
 
 /** Replaces what differs by chance in an answer, such as names, uids, times and orders. */
-export const toComparable = ({ answer, name }: RequestWithAnswer, sequence: string): ComparableAnswer => {
+export const toComparable = ({ answer, name }: RequestWithAnswer, sequence: string): ComparableServerAnswer => {
   const said = JSON.stringify(answer.body, (key, value) =>
     Object.hasOwn(serverFields, key) && value !== undefined && !comparedValues.has(value) ? "?" : value,
   );
@@ -139,7 +139,7 @@ interface KnownDifference {
   /** The rules that have this difference and list it in their READMEs. */
   rules: string[];
   /** Reports whether this known difference alone explains how the plugin's answer and the rule's differ. */
-  explains(wanted: ComparableAnswer, actual: ComparableAnswer): boolean;
+  explains(wanted: ComparableServerAnswer, actual: ComparableServerAnswer): boolean;
 }
 
 /** All intended differences. */
@@ -280,8 +280,8 @@ const knownDifferences: KnownDifference[] = [
 
 /** Reports whether both answers refuse alike, after `changed` turned the plugin's text into the rule's. */
 const isSameRefusal = (
-  wanted: ComparableAnswer,
-  actual: ComparableAnswer,
+  wanted: ComparableServerAnswer,
+  actual: ComparableServerAnswer,
   changed: (text: string) => string | undefined,
 ): boolean => {
   const [{ details, reason }, ours] = [Object(wanted.body), Object(actual.body)];
@@ -294,13 +294,13 @@ const isSameRefusal = (
   return isAlike && isRefused && changed(getMessage(wanted)) === getMessage(actual);
 };
 
-const getMessage = ({ body }: ComparableAnswer) => String(Object(body).message);
+const getMessage = ({ body }: ComparableServerAnswer) => String(Object(body).message);
 
 /**
  * Returns the unified diffs that end an answer's texts, and the answer without them. `[]` and `{}` as values in these
  * texts become null.
  */
-const splitDiffs = (answer: ComparableAnswer) => {
+const splitDiffs = (answer: ComparableServerAnswer) => {
   const diffs: string[] = [];
   const rest: unknown = JSON.parse(JSON.stringify(answer), (_, value) => {
     if (typeof value !== "string") return value;
@@ -363,7 +363,7 @@ const buildNewLines = (diff: string, known: Map<number, string>, length: number)
  * Sorts the tolerations of pods with a RuntimeClass, after `left` has dropped some and `exchanged` has replaced some.
  */
 const sortTolerations = (
-  answer: ComparableAnswer,
+  answer: ComparableServerAnswer,
   exchanged = (toleration: unknown, _runtimeClass: string) => toleration,
   left = (tolerations: Toleration[]) => tolerations,
 ): unknown =>
@@ -405,10 +405,10 @@ export type ParityComparisonResult =
   | { verdict: "known"; reason: string }
   | { verdict: "different" };
 
-export const compareAnswers = (
+export const comparePluginAndPortAnswers = (
   rule: string,
-  wanted: ComparableAnswer,
-  actual: ComparableAnswer,
+  wanted: ComparableServerAnswer,
+  actual: ComparableServerAnswer,
 ): ParityComparisonResult => {
   if (isSame(wanted, actual)) return { verdict: "equal" };
   const known = knownDifferences.find(({ rules, explains }) => rules.includes(rule) && explains(wanted, actual));
@@ -419,13 +419,13 @@ export const compareAnswers = (
  * Formats two answers as a diff: `-` for lines of the first, `+` for lines of the second. Equal lines are shown only
  * near a difference.
  */
-export const formatAnswerDiff = (wanted: ComparableAnswer, actual: ComparableAnswer): string => {
+export const formatAnswerDiff = (wanted: ComparableServerAnswer, actual: ComparableServerAnswer): string => {
   const [one, other] = [wanted, actual].map((value) => toLines(value));
   return formatLines(one ?? [], other ?? []);
 };
 
 /** Returns an API server's answer as lines of JSON for a diff; texts of several lines are split. */
-const toLines = (value: ComparableAnswer) =>
+const toLines = (value: ComparableServerAnswer) =>
   JSON.stringify(JSON.parse(toCanonicalJson(value)), null, 2)
     .replaceAll("\\n", "\n    | ")
     .split("\n");

@@ -6,10 +6,10 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { listContainers } from "#lib/objects/pod.ts";
 import { getVariants, type RuleVariant, rule, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { openCertificate } from "../keys/keys.ts";
+import { readOrCreateServerCertificate } from "../keys/keys.ts";
 import {
-  type ComparableAnswer,
-  compareAnswers,
+  type ComparableServerAnswer,
+  comparePluginAndPortAnswers,
   formatAnswerDiff,
   type ParityComparisonResult,
   toComparable,
@@ -92,7 +92,7 @@ export const measureParity = async (
   const { upstreamPlugin } = port.rule;
   await using stack = new AsyncDisposableStack();
   const { path: folder } = stack.use(await mkdtempDisposable(join(tmpdir(), "postern-parity-")));
-  const certificate = await openCertificate(folder, "127.0.0.1");
+  const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
   const sequence = buildSequences(listMatches(port), buildTopics(comparisonConfigs[upstreamPlugin.plugin] ?? {}));
   const numbered = sample(sequence, options).map((sequence, index) => ({ sequence, name: `s${index}` }));
   const isLate = refusingPlugins.has(upstreamPlugin.plugin);
@@ -283,8 +283,8 @@ const sendAll = async (numbered: NamedSequence[], as: GetClient) => {
 
 type StepVerdict = ParityComparisonResult & {
   turns?: RequestWithAnswer[];
-  wanted?: ComparableAnswer;
-  actual?: ComparableAnswer;
+  wanted?: ComparableServerAnswer;
+  actual?: ComparableServerAnswer;
 };
 const isDifferent = ({ verdict }: StepVerdict) => verdict === "different";
 
@@ -296,10 +296,10 @@ const compareExchanges = (
 ): StepVerdict[] =>
   wanted.map((turn, index) => {
     const [one, other] = [turn, actual[index] ?? turn].map((turn) => toComparable(turn, sequence)) as [
-      ComparableAnswer,
-      ComparableAnswer,
+      ComparableServerAnswer,
+      ComparableServerAnswer,
     ];
-    const comparison = compareAnswers(rule, one, other);
+    const comparison = comparePluginAndPortAnswers(rule, one, other);
     if (comparison.verdict !== "different") return comparison;
     return { ...comparison, turns: wanted.slice(0, index + 1), wanted: one, actual: other };
   });

@@ -47,7 +47,7 @@ export const buildFixturePod = (name: string, metadata: object = {}): KinitirasF
   spec: { containers: [{ name: "c", image: "nginx" }] },
 });
 /** Builds the spec of a policy that adds an annotation. */
-export const buildAnnotationSpec = (
+export const buildAnnotatingPolicySpec = (
   key: string,
   value: string,
   resourceSelectors: object[] = allPodsResourceSelectors,
@@ -71,7 +71,7 @@ export const applyObject = (client: TestClusterClient, object: KubernetesObject)
  * Creates the CustomResourceDefinitions of kinitiras' policy kinds from their files, and waits until the cluster
  * serves them.
  */
-export const installPolicyDefinitions = async (client: TestClusterClient): Promise<void> => {
+export const installKinitirasPolicyCrds = async (client: TestClusterClient): Promise<void> => {
   for (const file of globSync("functions/*/crds/*.yaml", { cwd: root })) {
     const answer = await applyObject(client, parse(await readFile(join(root, file), "utf8")));
     assert.ok(answer.code < 300, getMessage(answer));

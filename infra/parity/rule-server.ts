@@ -8,7 +8,7 @@ import type { Capabilities } from "#lib/needs.ts";
 import { listPhases, type Phase, type Rule } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../catalogue/registry.ts";
 import { chooseCluster } from "../config/config.ts";
-import { openCertificate, type ServerCertificate } from "../keys/keys.ts";
+import { readOrCreateServerCertificate, type ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/project.ts";
 import { listServedRulesAndGroups } from "../project/served.ts";
 import { type LambdaHandler, openImitatedApiGateway } from "../serve/gateway.ts";
@@ -101,7 +101,7 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
 /** Serves all rules of the catalogue for a test, with a postern.yaml and a certificate of its own. */
 export const serveCatalogueForTests = async (yaml: string, world?: TestRuleServerOptions["world"]) => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "postern-served-"));
-  const certificate = await openCertificate(folder.path, "127.0.0.1");
+  const certificate = await readOrCreateServerCertificate(folder.path, "127.0.0.1");
   return serveTestRules(await readCatalogue(), yaml, { certificate, ...(world && { world }) });
 };
 

@@ -1,5 +1,5 @@
 import { createPrivateKey, createPublicKey, sign } from "node:crypto";
-import { buildClaim } from "#lib/url-key.ts";
+import { buildTextToSignForUrlKey } from "#lib/url-key.ts";
 
 /** Creates a signing key from one byte. The key is the same in every run, so that recorded URLs stay valid. */
 export const createTestSigner = (seed: number) => {
@@ -8,6 +8,6 @@ export const createTestSigner = (seed: number) => {
   return {
     publicKey: String(createPublicKey(key).export({ format: "jwk" }).x),
     segment: (cluster: string, keyVersion = 1) =>
-      `${cluster}.${sign(null, Buffer.from(buildClaim(cluster, keyVersion)), key).toString("base64url")}`,
+      `${cluster}.${sign(null, Buffer.from(buildTextToSignForUrlKey(cluster, keyVersion)), key).toString("base64url")}`,
   };
 };

@@ -1,5 +1,5 @@
 import type { Affinity, Toleration } from "kubernetes-types/core/v1.d.ts";
-import { unescapeStep } from "#lib/json.ts";
+import { unescapeJsonPointerStep } from "#lib/json.ts";
 import { originOversellResources } from "#lib/policy/overriders/origins.ts";
 import { templateOversellFactors } from "#lib/policy/overriders/resources.ts";
 import {
@@ -125,7 +125,7 @@ const describeTemplate = (template: OverrideTemplate): string => {
     case "resources": {
       const amounts = (["requests", "limits"] as const).flatMap((list) =>
         Object.entries(resources[list] ?? {}).map(
-          ([name, amount]) => `${list}.${unescapeStep(name)}${isRemoved ? "" : ` to ${amount}`}`,
+          ([name, amount]) => `${list}.${unescapeJsonPointerStep(name)}${isRemoved ? "" : ` to ${amount}`}`,
         ),
       );
       return isRemoved
@@ -153,12 +153,12 @@ const describeTemplate = (template: OverrideTemplate): string => {
 
 const describeMetadata = ({ operation, path = "", value, valueRef }: OverrideTemplate, noun: string): string => {
   const field = findSetField(value);
-  const key = unescapeStep(path);
+  const key = unescapeJsonPointerStep(path);
   const map = Object.entries((field === "stringMap" && value?.stringMap) || {});
   // An operation `remove` always names the key in its path, never in a value.
   if (operation === "remove") return `removes ${noun} ${key}`;
   if (map.length > 0)
-    return `sets ${noun} ${joinWords(map.map(([key, text]) => `${unescapeStep(key)} to ${quoteStart(text)}`))}`;
+    return `sets ${noun} ${joinWords(map.map(([key, text]) => `${unescapeJsonPointerStep(key)} to ${quoteStart(text)}`))}`;
   if (field) return `sets ${noun} ${key} to ${quoteStart(String(value?.[field]))}`;
   return `sets ${noun} ${key} to ${valueRef ? describeReference(valueRef) : "nothing"}, where that exists`;
 };

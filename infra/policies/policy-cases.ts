@@ -1,10 +1,10 @@
 import { readFile } from "node:fs/promises";
 import { toFailure } from "#lib/failure.ts";
 import { isMap } from "#lib/json.ts";
-import type { RecordedAnswers } from "#lib/recorded-answers.ts";
+import type { RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview } from "#lib/review.ts";
-import { findMistakes, mergeWithDefaults } from "#lib/settings.ts";
+import { findSettingsMistakes, mergeWithDefaults } from "#lib/settings.ts";
 import { createRecordedCluster, findServedResource, listServedResources } from "../apiserver/kinds/served.ts";
 import { requireKubernetesObjects } from "../apiserver/manifest-cluster.ts";
 import { describeCaseDifferences } from "../catalogue/case-differences.ts";
@@ -126,7 +126,7 @@ const servedShape = createMapListShape(
   ({ resource, kind, namespaced }) => textShape.isFit(resource) && textShape.isFit(kind) && flagShape.isFit(namespaced),
 );
 const mapsShape = createMapListShape("a list of maps", () => true);
-const needsShape: Record<keyof RecordedAnswers, InputShape> = {
+const needsShape: Record<keyof RecordedCapabilityAnswers, InputShape> = {
   objects: { expected: "a list of objects", isFit: Array.isArray },
   http: answersShape,
   https: answersShape,
@@ -166,7 +166,7 @@ const findCaseSettingsFault = (
   { listed: { rule }, held }: RuleWithTestedPolicies,
   expected: object | undefined,
 ): string | undefined => {
-  const [mistake] = findMistakes(rule.settings ?? {}, expected ?? {});
+  const [mistake] = findSettingsMistakes(rule.settings ?? {}, expected ?? {});
   if (mistake) return `settings.${mistake.path.join(".")} ${mistake.sentence}`;
   const twice = held.find((key) => Object.hasOwn(expected ?? {}, key));
   if (twice !== undefined) return `can't have settings.${twice}: they are those that are tested`;

@@ -33,7 +33,7 @@ const batchSize = 16;
  * Fetches the recordings below a prefix, from `since` on, in bounded memory. Returns how many objects are not
  * recordings.
  */
-export const fetchRecordings = async (
+export const fetchRecordingsAndCountInvalid = async (
   bucket: Pick<StageBucket, "list" | "read">,
   prefix: string,
   since: Date,

@@ -6,7 +6,7 @@ import { describe, it } from "node:test";
 import type { RecordedReview } from "#lib/recording/recorder.ts";
 import { createTestFolder } from "../../test/folders.ts";
 import type { StageBucket } from "../aws/bucket.ts";
-import { fetchRecordings, parseAgeToMilliseconds, parseS3Address, requireEmptyFolder } from "./fetch.ts";
+import { fetchRecordingsAndCountInvalid, parseAgeToMilliseconds, parseS3Address, requireEmptyFolder } from "./fetch.ts";
 import { openLocalRecordingWriter } from "./local-store.ts";
 
 const createTarget = async () => join(await createTestFolder(), "to");
@@ -204,7 +204,7 @@ describe("recordings in a bucket", () => {
   const fetchInto = async (prefix: string, since = onDay(1)) => {
     const to = await createTarget();
     const recordings = await openLocalRecordingWriter(to, 1000, () => {});
-    const strange = await fetchRecordings(bucket, prefix, since, recordings);
+    const strange = await fetchRecordingsAndCountInvalid(bucket, prefix, since, recordings);
     return { strange, end: (await recordings.close()).replace(` in ${to}`, ""), to };
   };
 

@@ -1,6 +1,6 @@
 import type { AwsStage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { openReleases, type Release, requireRelease } from "../rollout/releases.ts";
+import { type Release, readReleaseStore, requireRelease } from "../rollout/releases.ts";
 import { findServingFunction, type InvocableRuleSet, type ServingFunction } from "./sides.ts";
 
 /** Opens a release of a stage, or its live versions, for a replay: each review is sent to AWS, to a version. */
@@ -8,7 +8,7 @@ export const openReleasedVersion = async (
   { name, openStageBucket: openBucket, functions }: AwsStage,
   releaseOrLive: string,
 ): Promise<InvocableRuleSet> => {
-  const { all } = await openReleases(openBucket);
+  const { all } = await readReleaseStore(openBucket);
   const [newest] = all;
   if (newest === undefined) throw new Complaint(`nothing was released in stage ${name} yet; postern deploy does that`);
   const isLive = releaseOrLive === "live";

@@ -7,7 +7,7 @@ import { type DecisionAspect, listDifferingAspects, type ReplayedReviewOutcome }
 import type { ReplayRecording, UnreadableRecording } from "./recordings.ts";
 import type { ReplaySide, ReviewToReplay } from "./sides.ts";
 
-export type ReplayResult =
+export type ReplayedRecordingResult =
   | ({ state: "unreadable" } & UnreadableRecording)
   | ({
       state: ReplayComparisonState;
@@ -47,8 +47,8 @@ const atOnce = 8;
 export async function* replayAll(
   recordings: AsyncIterable<ReplayRecording | UnreadableRecording>,
   terms: ReplayOptions,
-): AsyncGenerator<ReplayResult> {
-  const underWay: Promise<ReplayResult>[] = [];
+): AsyncGenerator<ReplayedRecordingResult> {
+  const underWay: Promise<ReplayedRecordingResult>[] = [];
   for await (const recording of recordings) {
     const rule = "entry" in recording ? getRuleName(recording, terms) : "";
     if ("entry" in recording && rule !== undefined && terms.rules.length > 0 && !terms.rules.includes(rule)) continue;
@@ -59,7 +59,7 @@ export async function* replayAll(
     // `yield await` throws the error; this prevents an unhandled rejection before that.
     result.catch(() => {});
     underWay.push(result);
-    if (underWay.length >= atOnce) yield await (underWay.shift() as Promise<ReplayResult>);
+    if (underWay.length >= atOnce) yield await (underWay.shift() as Promise<ReplayedRecordingResult>);
   }
   for (const result of underWay) yield await result;
 }
@@ -71,9 +71,14 @@ const replay = async (
   recording: ReplayRecording,
   rule: string | undefined,
   terms: ReplayOptions,
-): Promise<ReplayResult> => {
+): Promise<ReplayedRecordingResult> => {
   const { file, line, entry } = recording;
-  const createUnreadable = (sentence: string): ReplayResult => ({ state: "unreadable", file, line, sentence });
+  const createUnreadable = (sentence: string): ReplayedRecordingResult => ({
+    state: "unreadable",
+    file,
+    line,
+    sentence,
+  });
   if (rule === undefined) return createUnreadable("doesn't say which rule it is of; --rules must name that one");
   let review: AdmissionReview;
   try {

@@ -2,7 +2,7 @@ import { formatHunk, type Paint } from "../check/reports/format.ts";
 import { sanitizeTerminalText, toOneLine } from "../cli/terminal.ts";
 import { computeHunks, type DiffHunk } from "../diff/difference.ts";
 import type { DecisionAspect, ReplayDecision, ReplayedReviewOutcome } from "./answers.ts";
-import type { ReplayComparisonState, ReplayResult } from "./replay.ts";
+import type { ReplayComparisonState, ReplayedRecordingResult } from "./replay.ts";
 
 /** The number of results per state; `redacted` counts those among them that were evaluated on placeholders. */
 export type ReplayCounts = Record<ReplayComparisonState | "unreadable" | "redacted", number>;
@@ -17,13 +17,17 @@ export const createCounts = (): ReplayCounts => ({
 });
 
 /** Adds the result of one replayed recording to the counts of results by state. */
-export const countResult = (counts: ReplayCounts, result: ReplayResult): void => {
+export const countResult = (counts: ReplayCounts, result: ReplayedRecordingResult): void => {
   counts[result.state]++;
   if (result.state !== "unreadable" && result.redacted) counts.redacted++;
 };
 
 /** Returns the result of replaying one review as text; empty if there is no difference to show. */
-export const formatReplayResult = (result: ReplayResult, names: readonly [string, string], paint: Paint): string => {
+export const formatReplayResult = (
+  result: ReplayedRecordingResult,
+  names: readonly [string, string],
+  paint: Paint,
+): string => {
   const place = paint(
     "dim",
     sanitizeTerminalText(`${result.file === "-" ? "standard input" : result.file}:${result.line}`),
@@ -81,7 +85,7 @@ const formatVerdict = (
 };
 
 /** Returns the diff of the objects after both versions' changes; none if they are equal or weren't made. */
-export const computeResultHunks = (result: Exclude<ReplayResult, { state: "unreadable" }>): DiffHunk[] => {
+export const computeResultHunks = (result: Exclude<ReplayedRecordingResult, { state: "unreadable" }>): DiffHunk[] => {
   const [left, right] = result.answers;
   if (!result.differs.includes("object") || !("made" in left) || !("made" in right)) return [];
   return computeHunks(left.made.object, [{ rule: result.rule, after: right.made.object }]);

@@ -42,7 +42,7 @@ export interface InvocableRuleSet {
 export const recordedSide: ReplaySide = { name: "recorded", answer: async ({ entry }) => readRecordedAnswer(entry) };
 
 /** Returns a side of a replay: it asks a version's functions by direct invocation, without key and cluster. */
-export const createVersionSide = (version: InvocableRuleSet): ReplaySide => ({
+export const createReplaySideOfVersion = (version: InvocableRuleSet): ReplaySide => ({
   name: version.name,
   answer: async (request) => {
     const { entry, rule, cluster, asRecorded, review } = request;

@@ -7,7 +7,7 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { hasPosternBundles, openBundledVersion } from "./bundle-side.ts";
 import { openReleasedVersion } from "./released-side.ts";
 import type { ProcessResult, ReplayFoldersAndProcesses } from "./scratch.ts";
-import { createVersionSide, type ReplaySide, recordedSide } from "./sides.ts";
+import { createReplaySideOfVersion, type ReplaySide, recordedSide } from "./sides.ts";
 
 /** The folder of this checkout of Postern. */
 export const checkoutRoot = fileURLToPath(new URL("../../", import.meta.url));
@@ -31,7 +31,7 @@ export const findCommit = async (name: string, scratch: ReplayFoldersAndProcesse
 };
 
 /** Returns at most ten branches and tags, those with the newest commits first, for messages. */
-export const listRecentRefs = async (scratch: ReplayFoldersAndProcesses): Promise<string[]> => {
+export const listRecentGitRefs = async (scratch: ReplayFoldersAndProcesses): Promise<string[]> => {
   const words = ["for-each-ref", "--format=%(refname:short)", "--count=10", "--sort=-creatordate"];
   const { code, stdout } = await scratch.run("git", [...words, "refs/heads", "refs/tags"], { cwd: checkoutRoot });
   return code === 0 ? stdout.split("\n").filter(Boolean) : [];
@@ -165,10 +165,10 @@ const isReleased = (text: string) => text === "live" || /^r\d+$/.test(text);
 /** Opens the version to replay that `text` names: recorded answers, working tree, release, commit or folder. */
 export const openReplaySide = async (text: string, means: ReplaySideOptions): Promise<ReplaySide> => {
   if (text === "recorded") return recordedSide;
-  if (means.stage && isReleased(text)) return createVersionSide(await openReleasedVersion(means.stage, text));
+  if (means.stage && isReleased(text)) return createReplaySideOfVersion(await openReleasedVersion(means.stage, text));
   const { wish, milliseconds, scratch, say } = means;
   const openBundleSide = async (folder: string) =>
-    createVersionSide(await openBundledVersion(text, folder, milliseconds, scratch));
+    createReplaySideOfVersion(await openBundledVersion(text, folder, milliseconds, scratch));
   if (text === "working-tree")
     return openBundleSide(await buildBundlesOfCheckout(checkoutRoot, text, wish, scratch, say));
   // A postern.yaml that the user names applies to the working tree only; other versions have their own.
@@ -192,7 +192,7 @@ const createUnknownVersionComplaint = async (
       `${text} is no version to replay: the folder is neither a checkout of Postern nor the output of postern build`,
     );
   if (!stage && isReleased(text)) return new Complaint(`${text} is a release of a stage; --stage must say of which`);
-  const names = await listRecentRefs(scratch);
+  const names = await listRecentGitRefs(scratch);
   const known = [
     "recorded",
     "working-tree",

@@ -4,7 +4,7 @@ import { stringify } from "yaml";
 import { Complaint } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
 import type { DeployedObject } from "../clusters/api.ts";
-import { applyAll, applyRbacObjects, findDifferences } from "../clusters/apply.ts";
+import { applyRbacObjects, applyWantedObjectsToCluster, findDifferences } from "../clusters/apply.ts";
 import { probeForFailingEntries } from "../clusters/probe.ts";
 import { getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
 import {
@@ -74,7 +74,7 @@ export const updateCluster = async (
         `${name}.entries.yaml`,
         manifests.filter(({ webhooks }) => webhooks !== undefined),
       );
-    const changes = await applyAll(api, wanted, webhookConfigurationName);
+    const changes = await applyWantedObjectsToCluster(api, wanted, webhookConfigurationName);
     const left = await findDifferences(api, wanted, webhookConfigurationName);
     const failing = await probeForFailingEntries(dropVariantEntries(entries));
     if (left.length + failing.length > 0)

@@ -2,11 +2,11 @@ import { setTimeout as wait } from "node:timers/promises";
 import { pollWhile, replacePackagedTemplate, requireChangeableStack } from "../aws/stack.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
-import { applyAll } from "../clusters/apply.ts";
+import { applyWantedObjectsToCluster } from "../clusters/apply.ts";
 import { insertKeyIntoUrls, listEntries, webhookConfigurationName } from "./cluster-manifests.ts";
 import { updateCluster } from "./cluster-update.ts";
 import { moveEveryAlias } from "./deploy-aliases.ts";
-import { openKeyring, toPublicKeys } from "./keyring.ts";
+import { readOrCreateKeyring, toPublicKeys } from "./keyring.ts";
 import { getPersonOrPipelineName, lockStage, type StageLock } from "./lock.ts";
 import { findOrphanedEntries, type OrphanedWebhookEntry, removeOrphanedEntries } from "./orphans.ts";
 import { packageStage } from "./package.ts";
@@ -40,7 +40,7 @@ export const deployStage = async (
 ): Promise<string> => {
   await createStageBucket(job);
   return lockStage(job.stage, "postern deploy", async (lock) => {
-    const prepared = await prepareDeployment(job, await openKeyring(job.stage.parameters), build);
+    const prepared = await prepareDeployment(job, await readOrCreateKeyring(job.stage.parameters), build);
     await show(prepared.plan);
     return changesNothing(prepared.plan) ? completeRelease(prepared) : rollOut(prepared, lock);
   });
@@ -139,7 +139,7 @@ const deleteOrphans = async (
     await job.progress.step(`cluster ${name}: obsolete entries`, async () => {
       const manifests = removeOrphanedEntries(recorded.manifests, some);
       const api = await openTargetCluster(job, name);
-      await applyAll(
+      await applyWantedObjectsToCluster(
         api,
         insertKeyIntoUrls(manifests, keyring.current.signSegment(name, recorded.keyVersion)),
         webhookConfigurationName,

@@ -6,7 +6,7 @@ import { deletePosternObjects, findEntriesCallingUrls } from "../clusters/apply.
 import { webhookConfigurationName } from "./cluster-manifests.ts";
 import { readKeyring } from "./keyring.ts";
 import { lockObjectKey, lockStage, type StageLock } from "./lock.ts";
-import { openReleases } from "./releases.ts";
+import { readReleaseStore } from "./releases.ts";
 import { type DeploymentTargets, openTargetCluster, requireNoEntriesOfOtherStage } from "./targets.ts";
 
 export interface DestroyOptions extends Pick<DeploymentTargets, "stage" | "config" | "file" | "deployer" | "progress"> {
@@ -28,7 +28,7 @@ export const destroyStage = async (demolition: DestroyOptions): Promise<string> 
     return `${configsOnly.join(", ")} ${configsOnly.length === 1 ? "has" : "have"} no entries of this stage any more`;
   }
   const act = async (lock: StageLock) => {
-    const { all } = await openReleases(stage.openStageBucket);
+    const { all } = await readReleaseStore(stage.openStageBucket);
     const isThere =
       all.length > 0 || (await stage.stack.readStatus()) !== undefined || (await readKeyring(stage.parameters));
     if (!isThere) throw new Complaint(`there is no stage ${stage.name}: neither a stack nor keys`, 1);
@@ -55,7 +55,7 @@ const awsTimeout = 10_000;
 /** Removes the clusters from the newest release, so that no deployment checks their entries. */
 const forgetClusters = async ({ stage, progress }: DestroyOptions, names: string[]) => {
   const saveRelease = async () => {
-    const releases = await openReleases(stage.openStageBucket);
+    const releases = await readReleaseStore(stage.openStageBucket);
     const [newest] = releases.all;
     if (newest === undefined || !names.some((name) => Object.hasOwn(newest.clusters, name))) return;
     const clusters = Object.fromEntries(Object.entries(newest.clusters).filter(([name]) => !names.includes(name)));

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import { openKeyVerifier } from "#lib/url-key.ts";
+import { createUrlKeyVerifier } from "#lib/url-key.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ClusterApi } from "../clusters/api.ts";
 import { findDifferences } from "../clusters/apply.ts";
@@ -92,7 +92,7 @@ const findClusterSegment = async (
 ): Promise<string> => {
   if (signer === undefined)
     throw new Complaint("its entries can't be compared: the release doesn't record which key signed their URLs");
-  const verify = openKeyVerifier(signer, () => [keyVersion]);
+  const verify = createUrlKeyVerifier(signer, () => [keyVersion]);
   const kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
   const found = await Promise.all(kinds.map((kind) => api.get({ kind, name: webhookConfigurationName })));
   const urls = listEntries(found.filter((object) => object !== undefined)).map(({ clientConfig }) => clientConfig.url);

@@ -37,15 +37,15 @@ export const readKeyring = async (parameters: StageParameterStore): Promise<Keyr
 };
 
 /** Returns the keys of a stage, and creates them if there are none. If two commands create keys, the first wins. */
-export const openKeyring = async (parameters: StageParameterStore): Promise<Keyring> => {
+export const readOrCreateKeyring = async (parameters: StageParameterStore): Promise<Keyring> => {
   const present = await readKeyring(parameters);
   if (present) return present;
   const made: StoredKeys = { keys: [makeSigningKey()], current: 0 };
   if (await parameters.create(name, JSON.stringify(made))) return toKeyring(made);
-  return openKeyring(parameters);
+  return readOrCreateKeyring(parameters);
 };
 
-/** Adds a second key that functions accept. URLs are signed with the first until `signUrlsWithNewestKey`. */
+/** Adds a second key that functions accept. URLs are signed with the first until `selectNewestKeyForNewUrls`. */
 export const addSecondSigningKey = (parameters: StageParameterStore) =>
   changeKeys(parameters, ({ keys, current }) => ({
     keys: keys.length > 1 ? keys : [...keys, makeSigningKey()],
@@ -53,7 +53,7 @@ export const addSecondSigningKey = (parameters: StageParameterStore) =>
   }));
 
 /** Makes the newest key of the stage the one that signs new URLs. */
-export const signUrlsWithNewestKey = (parameters: StageParameterStore) =>
+export const selectNewestKeyForNewUrls = (parameters: StageParameterStore) =>
   changeKeys(parameters, ({ keys }) => ({ keys, current: keys.length - 1 }));
 
 /** Deletes all keys of the stage but the newest, which then signs URLs. */

@@ -7,7 +7,7 @@ import { readFunctionState } from "./disarm.ts";
 import type { Keyring } from "./keyring.ts";
 import { packageStage } from "./package.ts";
 import { type DeploymentPlan, planRuleChanges, readFunctionStates } from "./plan.ts";
-import { openReleases, type Release, type ReleaseStore } from "./releases.ts";
+import { type Release, type ReleaseStore, readReleaseStore } from "./releases.ts";
 import { compareRights, listStackRules, planStack } from "./stack-plan.ts";
 import { type DeploymentTargets, resolveEksServers } from "./targets.ts";
 
@@ -42,7 +42,7 @@ export const prepareDeployment = async (
   const { stage, catalogue, file } = job;
   const config = await resolveEksServers(job);
   const [releases, deployed, outputs] = await Promise.all([
-    openReleases(stage.openStageBucket),
+    readReleaseStore(stage.openStageBucket),
     stage.stack.readTemplate(),
     stage.stack.readOutputs(),
   ]);

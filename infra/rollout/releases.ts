@@ -65,7 +65,7 @@ const folder = "releases/";
 const buildKey = (id: number) => `${folder}${String(id).padStart(6, "0")}.json`;
 
 /** Reads the releases of a stage; there are none without a bucket. */
-export const openReleases = async (open: () => Promise<StageBucket | undefined>): Promise<ReleaseStore> => {
+export const readReleaseStore = async (open: () => Promise<StageBucket | undefined>): Promise<ReleaseStore> => {
   const bucket = await open();
   // The stage's bucket may have been deleted by hand; then there are no releases.
   const keys = bucket ? await listKeys(bucket).catch(createFallbackForErrorNamed("NoSuchBucket", [])) : [];
@@ -112,13 +112,13 @@ export const listReleasedVersions = (all: Release[], rule: string): string[] => 
     const released = Object.hasOwn(rules, rule) ? rules[rule] : undefined;
     return released ? [released.version, ...released.earlier] : [];
   });
-  const bad = findWithdrawnVersions(all);
+  const bad = findRolledBackVersions(all);
   const isBad = (version: string) => bad.has(`${rule}@${version}`);
   return [...new Set([...found.filter((version) => !isBad(version)), ...found])];
 };
 
 /** Returns the versions, as `rule@version`, that were rolled back from and are not live now. */
-export const findWithdrawnVersions = (all: Release[]): Set<string> => {
+export const findRolledBackVersions = (all: Release[]): Set<string> => {
   const live = new Set(Object.entries(all[0]?.rules ?? {}).map(([rule, { version }]) => `${rule}@${version}`));
   return new Set(all.flatMap(({ withdrawn = [] }) => withdrawn).filter((version) => !live.has(version)));
 };
@@ -129,7 +129,7 @@ export const listReleasedClusters = (release: Release | undefined): [string, Rel
 /** Returns the release to roll back to: the last one before the live one without versions that were rolled back. */
 export const requireRollbackRelease = (all: Release[]): Release => {
   const newest = findOrigin(all, all[0]);
-  const bad = findWithdrawnVersions(all);
+  const bad = findRolledBackVersions(all);
   const isGood = ({ complete, rules }: Release) =>
     complete && !Object.entries(rules).some(([rule, { version }]) => bad.has(`${rule}@${version}`));
   const earlier = all.find((release) => newest !== undefined && release.id < newest.id && isGood(release));

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, type Progress, runInParallel } from "../cli/progress.ts";
-import { applyAll } from "../clusters/apply.ts";
+import { applyWantedObjectsToCluster } from "../clusters/apply.ts";
 import { probeForFailingEntries } from "../clusters/probe.ts";
 import { insertKeyIntoUrls, listCalledRules, listEntries, webhookConfigurationName } from "./cluster-manifests.ts";
 import { type FunctionState, readFunctionState, requireRollbackTarget, rollBack } from "./disarm.ts";
@@ -12,10 +12,10 @@ import { findOrphanedEntries } from "./orphans.ts";
 import {
   listReleasedClusters,
   listReleasedVersions,
-  openReleases,
   type Release,
   type ReleasedRule,
   type ReleaseStore,
+  readReleaseStore,
   requireRelease,
   requireRollbackRelease,
 } from "./releases.ts";
@@ -24,11 +24,11 @@ import { type DeploymentTargets, openTargetCluster, requireNoEntriesOfOtherStage
 const atOnce = 5;
 
 /** Returns the releases, or undefined if they can't be read: a rollback of one rule works without them. */
-export const readReleases = async (
+export const tryReadReleaseStore = async (
   { openStageBucket: openBucket }: AwsStage,
   progress: Progress,
 ): Promise<ReleaseStore | undefined> =>
-  openReleases(openBucket).catch((error) => {
+  readReleaseStore(openBucket).catch((error) => {
     progress.say(`the releases can't be read: ${toSentence(error)}`);
     return undefined;
   });
@@ -40,7 +40,7 @@ export const rollBackOne = async (
   to: string | undefined,
   progress: Progress,
 ): Promise<string> => {
-  const releases = await readReleases(stage, progress);
+  const releases = await tryReadReleaseStore(stage, progress);
   const all = releases?.all ?? [];
   const [newest] = all;
   const isRelease = to !== undefined && /^r\d+$/.test(to);
@@ -92,7 +92,7 @@ export const rollBackAll = async (
 
 const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: string | undefined): Promise<Release> => {
   const { stage, progress } = targets;
-  const releases = await openReleases(stage.openStageBucket);
+  const releases = await readReleaseStore(stage.openStageBucket);
   const [newest] = releases.all;
   if (newest === undefined) throw new Complaint("nothing was released yet", 1);
   const there = await stage.functions.listRules();
@@ -210,7 +210,7 @@ const applyRelease = async (
         const added = listEntries(wanted).filter((entry) => !there.has(entry.name));
         const failing = await probeForFailingEntries(added);
         if (failing.length > 0) throw new Complaint(failing.map(({ sentence }) => sentence).join("; "), 1);
-        const changes = await applyAll(api, wanted, webhookConfigurationName);
+        const changes = await applyWantedObjectsToCluster(api, wanted, webhookConfigurationName);
         const signer = keyring.current.publicKey;
         release.clusters = { ...release.clusters, [name]: { ...then, keyVersion: now.keyVersion, signer } };
         return `${formatCount(changes.length, "object")} changed`;

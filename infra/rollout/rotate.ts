@@ -9,8 +9,8 @@ import {
   addSecondSigningKey,
   deleteAllKeysButNewest,
   type Keyring,
-  openKeyring,
-  signUrlsWithNewestKey,
+  readOrCreateKeyring,
+  selectNewestKeyForNewUrls,
 } from "./keyring.ts";
 import { lockStage, type StageLock } from "./lock.ts";
 import { changesNothing, type DeploymentPlan } from "./plan.ts";
@@ -30,13 +30,13 @@ export interface KeyRetirementTimes {
 export const rotateStageKey = (job: DeploymentJob, retirement: KeyRetirementTimes): Promise<string> =>
   lockStage(job.stage, "postern rotate", async (lock) => {
     const { parameters } = job.stage;
-    let keyring = await openKeyring(parameters);
+    let keyring = await readOrCreateKeyring(parameters);
     if (keyring.signers.length === 1) await requireLive(job, keyring);
     if (keyring.current === keyring.signers[0]) {
       keyring = await addSecondSigningKey(parameters);
       job.progress.say("functions are updated to accept a second key");
       await redeploy(job, keyring, lock);
-      keyring = await signUrlsWithNewestKey(parameters);
+      keyring = await selectNewestKeyForNewUrls(parameters);
     }
     job.progress.say("clusters get URLs with the new key");
     await redeploy(job, keyring, lock);
@@ -58,7 +58,7 @@ export const rotateStageKey = (job: DeploymentJob, retirement: KeyRetirementTime
 
 export const rotateClusterKey = (job: DeploymentJob, name: string, retirement: KeyRetirementTimes): Promise<string> =>
   lockStage(job.stage, "postern rotate", async (lock) => {
-    const keyring = await openKeyring(job.stage.parameters);
+    const keyring = await readOrCreateKeyring(job.stage.parameters);
     const versions = job.config.clusters.get(name)?.keyVersions ?? [1];
     const [old = 1, fresh = old + 1] = versions;
     if (versions.length === 1) await requireLive(job, keyring);

@@ -31,7 +31,7 @@ export interface LoadedHandlers {
  * Creates the handlers of all rules that can be loaded. Throws if a rule in `kept`, which is served already, can't be
  * loaded any more.
  */
-export const openServedRules = async (
+export const createServedRuleHandlers = async (
   file: string,
   host: EndpointHostInputs,
   evaluate?: EvaluateRequest,

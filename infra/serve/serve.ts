@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import { dirname, join, relative } from "node:path";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
-import { warmUpEngine } from "#lib/cue/engine.ts";
+import { warmUpCueEngine } from "#lib/cue/engine.ts";
 import type { EndpointHostInputs } from "#lib/endpoint.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import type { AnsweredReviewFacts } from "#lib/log-line.ts";
@@ -10,7 +10,7 @@ import { getVerdictForLog } from "#lib/log-line.ts";
 import type { OpenCapabilities } from "#lib/needs.ts";
 import type { RecordingHostAndEvaluation } from "#lib/recording/recorder.ts";
 import { getObjectName } from "#lib/refusals.ts";
-import { openKeyVerifier } from "#lib/url-key.ts";
+import { createUrlKeyVerifier } from "#lib/url-key.ts";
 import type { ManifestCluster } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import {
@@ -23,9 +23,9 @@ import {
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { defaultConfigFile, type PosternConfig, type RuleConfig } from "../config/config.ts";
 import { readClusterConnections } from "../config/connections.ts";
-import { openCertificate, readOrCreateUrlSigner, type UrlSigner } from "../keys/keys.ts";
+import { readOrCreateServerCertificate, readOrCreateUrlSigner, type UrlSigner } from "../keys/keys.ts";
 import { openImitatedApiGateway } from "./gateway.ts";
-import { type LoadedHandlers, openServedRules, watchRulesAndConfig } from "./handlers.ts";
+import { createServedRuleHandlers, type LoadedHandlers, watchRulesAndConfig } from "./handlers.ts";
 
 /** The options that all verbs share that serve rules on this machine. */
 export const servingCommandOptions = {
@@ -73,7 +73,7 @@ export const serveRules = async (
   let currentManifests: ReadonlyMap<string, ManifestCluster> = new Map();
   let kept: ReadonlySet<string> = new Set();
   const open = async () => {
-    const opened = await openServedRules(file, recordingHost, evaluate, kept);
+    const opened = await createServedRuleHandlers(file, recordingHost, evaluate, kept);
     // Duplicates are removed: a rule that also validates is served in its group and by itself.
     const rules = [...new Set(opened.served.flatMap((listed) => listed.members ?? [listed]))];
     const { connections, manifestClusters, faults } = await readClusterConnections(opened.config, rules, file, "here");
@@ -84,7 +84,7 @@ export const serveRules = async (
     for (const fault of faults) writeOutput(`${fault}\n`);
     for (const { name, sentence } of opened.broken) writeOutput(`${name} is not served: ${sentence}\n`);
     currentManifests = manifestClusters;
-    if (rules.some((listed) => needsScripts(listed, opened.config))) warmUpEngine();
+    if (rules.some((listed) => needsScripts(listed, opened.config))) warmUpCueEngine();
     kept = new Set(rules.map(({ name }) => name));
     findRuleConfig = (cluster, rule) => opened.config.clusters.get(cluster)?.rules.get(rule);
     const openLive = createLiveCapabilities(Object.fromEntries(connections), undefined, ledger, () => {});
@@ -98,11 +98,11 @@ export const serveRules = async (
     return opened;
   };
   const opened = await open();
-  const gateway = await openImitatedApiGateway(await openCertificate(state, host), host, port);
+  const gateway = await openImitatedApiGateway(await readOrCreateServerCertificate(state, host), host, port);
   const updateGateway = ({ config: { clusters }, handlers }: LoadedHandlers) =>
     gateway.serve(
       handlers,
-      openKeyVerifier(signer.publicKey, (cluster) => clusters.get(cluster)?.keyVersions ?? []),
+      createUrlKeyVerifier(signer.publicKey, (cluster) => clusters.get(cluster)?.keyVersions ?? []),
     );
   updateGateway(opened);
   const ca = ["--ca", relative(process.cwd(), join(state, "ca.crt"))];

@@ -10,7 +10,7 @@ import { parse } from "yaml";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import type { RuleDecision } from "#lib/decide.ts";
 import type { Capabilities, ReadOptions } from "#lib/needs.ts";
-import { createRecordedCapabilities, type RecordedAnswers } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview, KubernetesObject } from "#lib/review.ts";
 import { type Phase, selectPhase } from "#lib/rule.ts";
@@ -362,7 +362,7 @@ function freezeReview<T>(value: T): T {
 }
 
 /** Returns capabilities of a cluster that has just changed: questions that accept old answers get those from before. */
-function buildChangedCapabilities(now: RecordedAnswers, before: RecordedAnswers): Capabilities {
+function buildChangedCapabilities(now: RecordedCapabilityAnswers, before: RecordedCapabilityAnswers): Capabilities {
   const [fresh, remembered] = [createRecordedCapabilities(now), createRecordedCapabilities(before)];
   const chooseCapabilities = (freshness?: ReadOptions) => (freshness?.maxAge === 0 ? fresh : remembered);
   return {
@@ -374,7 +374,11 @@ function buildChangedCapabilities(now: RecordedAnswers, before: RecordedAnswers)
 }
 
 /** Returns an object with only its kind and name. */
-function toBare({ apiVersion, kind, metadata }: KubernetesObject): NonNullable<RecordedAnswers["objects"]>[number] {
+function toBare({
+  apiVersion,
+  kind,
+  metadata,
+}: KubernetesObject): NonNullable<RecordedCapabilityAnswers["objects"]>[number] {
   const { name = "", namespace } = metadata ?? {};
   return { apiVersion: apiVersion ?? "", kind: kind ?? "", metadata: { name, ...(namespace && { namespace }) } };
 }

@@ -10,7 +10,7 @@ import { matchesRequest } from "../request-match.ts";
 import type { AdmissionRequest, KubernetesObject, Patch } from "../review.ts";
 import type { Phase } from "../rule.ts";
 import type { RuleAsWebhookEntry } from "./guard-entries.ts";
-import { buildCallFailure, buildWebhookDenialStatus, type ErrorStatus } from "./responses.ts";
+import { buildWebhookCallFailure, buildWebhookDenialStatus, type ErrorStatus } from "./responses.ts";
 
 /** What a rule decided about a request, or why it failed. */
 export interface GuardOutcome {
@@ -32,7 +32,7 @@ export interface RuleChainContext {
 }
 
 /** The result of all rules together: a refusal, or the object with all changes. */
-export interface ChainResult {
+export interface RuleChainResult {
   refusal?: ErrorStatus;
   object: KubernetesObject;
   isChanged: boolean;
@@ -45,7 +45,10 @@ export const filterMatching = (entries: readonly RuleAsWebhookEntry[], phase: Ph
 /**
  * Evaluates a request in the API server's order: mutating rules one after another, then validating rules in parallel.
  */
-export const evaluateChain = async (request: AdmissionRequest, context: RuleChainContext): Promise<ChainResult> => {
+export const evaluateRuleChain = async (
+  request: AdmissionRequest,
+  context: RuleChainContext,
+): Promise<RuleChainResult> => {
   const mutated = await mutate(request, context);
   if (mutated.refusal) return mutated;
   const last = mutated.isChanged ? { ...request, object: mutated.object } : request;
@@ -59,7 +62,7 @@ export const evaluateChain = async (request: AdmissionRequest, context: RuleChai
   return { ...mutated, warnings, ...(refusal && { refusal }) };
 };
 
-const mutate = async (request: AdmissionRequest, context: RuleChainContext): Promise<ChainResult> => {
+const mutate = async (request: AdmissionRequest, context: RuleChainContext): Promise<RuleChainResult> => {
   const entries = filterMatching(context.entries, "mutate", request);
   const warnings: string[] = [];
   let { object } = request;
@@ -108,7 +111,7 @@ const evaluateEntry = async (
   const fatal = mode === "enforce" && context.failurePolicy === "Fail" ? failure : undefined;
   const { status, patch = [], warnings = [] } = decision?.outcome ?? {};
   const refusal = fatal
-    ? buildCallFailure(entry.webhook, fatal)
+    ? buildWebhookCallFailure(entry.webhook, fatal)
     : status && buildWebhookDenialStatus(entry.webhook, status);
   return { patch, warnings, ...(refusal && { refusal }) };
 };

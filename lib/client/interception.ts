@@ -4,7 +4,7 @@ import type { AdmissionRequest, UserInfo } from "../review.ts";
 import { filterMatching, type RuleChainContext } from "./chain.ts";
 import type { RuleAsWebhookEntry } from "./guard-entries.ts";
 import { evaluateAndSendPatch } from "./patch-requests.ts";
-import { openProgramCapabilities, type SendWithProgramOptions } from "./program-capabilities.ts";
+import { createProgramCapabilitiesFactory, type SendWithProgramOptions } from "./program-capabilities.ts";
 import { getMediaType, parseBody, parseKubernetesObjectBody } from "./request-body.ts";
 import { toFailureResponse } from "./responses.ts";
 import { parseTarget, parseWriteUrl, type WriteTarget } from "./target.ts";
@@ -35,7 +35,7 @@ export interface GuardContext extends Omit<RuleChainContext, "capabilities"> {
 
 /** Returns a handler of requests. The handler returns undefined if no rule matches: the caller sends that request. */
 export const createWriteInterceptor = (guard: GuardContext) => {
-  const openCapabilities = openProgramCapabilities();
+  const openCapabilities = createProgramCapabilitiesFactory();
   return async ({ method, address, send, open }: InterceptedProgramRequest): Promise<Response | undefined> => {
     try {
       const url = parseWriteUrl(method, address);

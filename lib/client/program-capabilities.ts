@@ -1,5 +1,5 @@
 import { createAnswerCache } from "../cluster/answer-cache.ts";
-import { maximumAnswerBytes, type sendRequest, UnansweredError } from "../cluster/https-request.ts";
+import { maximumHttpsAnswerBytes, type sendRequest, UnansweredError } from "../cluster/https-request.ts";
 import { createLiveCapabilities } from "../cluster/live-capabilities.ts";
 import { Failure } from "../failure.ts";
 import { createMemoryLedger } from "../ledger.ts";
@@ -36,7 +36,7 @@ const getIdentity = (server: string, headers: Headers): string =>
 const maxIdentities = 16;
 
 /** Opens the capabilities of the clusters that a program writes to, with its own credentials and connections. */
-export const openProgramCapabilities = () => {
+export const createProgramCapabilitiesFactory = () => {
   const memories = new Map<string, ReturnType<typeof createAnswerCache>>();
   const ledger = createMemoryLedger();
   const getMemory = (identity: string) => {
@@ -59,7 +59,7 @@ export const openProgramCapabilities = () => {
 
 const createSender =
   (own: Headers, send: SendWithProgramOptions): typeof sendRequest =>
-  async (url, { method = "GET", headers: sentHeaders }, body, deadline, limit = maximumAnswerBytes) => {
+  async (url, { method = "GET", headers: sentHeaders }, body, deadline, limit = maximumHttpsAnswerBytes) => {
     const { accept, "content-type": type } = Object(sentHeaders);
     const headers = selectReusableHeaders(own, { accept, ...(type && { "content-type": type }) });
     const signal = AbortSignal.timeout(Math.max(0, Math.min(deadline - Date.now(), 2 ** 31 - 1)));

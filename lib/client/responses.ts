@@ -25,7 +25,7 @@ export const buildWebhookDenialStatus = (entry: string, status: Status): ErrorSt
 };
 
 /** Returns the Status that the API server sends when a call of the webhook `entry` fails. */
-export const buildCallFailure = (entry: string, { message }: Failure): ErrorStatus => {
+export const buildWebhookCallFailure = (entry: string, { message }: Failure): ErrorStatus => {
   const cause = `failed calling webhook "${entry}": ${message}`;
   return {
     ...frame,

@@ -3,7 +3,7 @@ import { Failure } from "../failure.ts";
 import { isMap, parseJson } from "../json.ts";
 import { joinApiVersion, splitApiVersion } from "../objects/api-version.ts";
 import type { AdmissionRequest, KubernetesObject, UserInfo } from "../review.ts";
-import { type ChainResult, evaluateChain, type RuleChainContext } from "./chain.ts";
+import { evaluateRuleChain, type RuleChainContext, type RuleChainResult } from "./chain.ts";
 import { type SendWithProgramOptions, selectReusableHeaders } from "./program-capabilities.ts";
 import { jsonContentType } from "./request-body.ts";
 import { addWarnings, toErrorResponse } from "./responses.ts";
@@ -23,7 +23,7 @@ export interface InterceptedWrite {
 
 /** Returns the refusal if there is one, or sends the write; adds the rules' warnings. */
 export const sendUnlessRefused = async (
-  { refusal, warnings }: ChainResult,
+  { refusal, warnings }: RuleChainResult,
   send: () => Promise<Response>,
 ): Promise<Response> => addWarnings(refusal ? toErrorResponse(refusal) : await send(), warnings);
 
@@ -78,7 +78,7 @@ export const evaluateWrite = async (
   { target, user, context }: InterceptedWrite,
   newObject: KubernetesObject | undefined,
   old: KubernetesObject | undefined,
-): Promise<ChainResult> => {
+): Promise<RuleChainResult> => {
   const operation = newObject === undefined ? "DELETE" : old === undefined ? "CREATE" : "UPDATE";
   const object = newObject ?? old ?? {};
   const kind = await findKind(object, old, target, context);
@@ -87,7 +87,7 @@ export const evaluateWrite = async (
     object: newObject === undefined ? null : addNamespace(addKind(newObject, kind), target),
     oldObject: old ?? null,
   };
-  const result = await evaluateChain(request, context);
+  const result = await evaluateRuleChain(request, context);
   return newObject !== undefined && result.isChanged
     ? { ...result, object: removeAddedNamespace(result.object, newObject) }
     : result;

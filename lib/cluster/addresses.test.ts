@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { readRows } from "../../test/rows.ts";
 import {
-  createFilteredLookup,
+  createFilteredDnsLookup,
   createPublicOrListedAddressCheck,
   getUrlIpAddress,
   isIpAddressOrRange,
@@ -71,7 +71,9 @@ describe("a range", () => {
 
 describe("a look-up", () => {
   const find = (isAdmitted: (address: string) => boolean, all: boolean, name = "127.0.0.1") =>
-    new Promise<unknown[]>((resolve) => createFilteredLookup(isAdmitted)(name, { all }, (...found) => resolve(found)));
+    new Promise<unknown[]>((resolve) =>
+      createFilteredDnsLookup(isAdmitted)(name, { all }, (...found) => resolve(found)),
+    );
 
   it("returns allowed addresses", async () => {
     assert.deepEqual(await find(() => true, false), [null, "127.0.0.1", 4]);

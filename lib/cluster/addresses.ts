@@ -62,7 +62,7 @@ export const getUrlIpAddress = ({ hostname }: URL): string | undefined => {
 };
 
 /** Returns a DNS lookup that yields only admitted addresses; Node connects to them without another lookup. */
-export const createFilteredLookup =
+export const createFilteredDnsLookup =
   (isAdmitted: (address: string) => boolean): LookupFunction =>
   (name, options, callback) => {
     const { lookup } = process.getBuiltinModule("node:dns");

@@ -1,7 +1,7 @@
 import type { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import { freezeDeep, parseJson } from "../json.ts";
-import { type CredentialSource, createTokenSource } from "./credentials.ts";
+import { type ClusterCredentialSource, createTokenSource } from "./credentials.ts";
 import {
   awaitUntil,
   type HttpsAnswer,
@@ -17,7 +17,7 @@ export interface ApiServerConnection {
   server: string;
   /** The CA certificates of the API server in PEM; several, if a new one is to be trusted besides the old one. */
   ca?: string;
-  credentials: CredentialSource;
+  credentials: ClusterCredentialSource;
 }
 
 /**
@@ -32,10 +32,10 @@ export type AskApiServer = (
 ) => Promise<HttpsAnswer>;
 
 /** The most milliseconds of one read. A read may outlive its review, because other reviews wait for it. */
-export const longestReadMilliseconds = 10_000;
+export const longestApiServerReadMilliseconds = 10_000;
 
 /** Returns the function that asks one API server. It repeats requests where that is safe and may help. */
-export const connectApiServer = (
+export const createApiServerRequester = (
   { server, ca, credentials }: ApiServerConnection,
   send: typeof sendRequest,
 ): AskApiServer => {
@@ -50,7 +50,7 @@ export const connectApiServer = (
   return async (path, deadline, body, isSafe = true) => {
     let isFresh = false;
     for (let attempt = 1; ; attempt++) {
-      const latest = Date.now() + longestReadMilliseconds;
+      const latest = Date.now() + longestApiServerReadMilliseconds;
       const end = body ? deadline : latest;
       const bearer = await awaitUntil(end, token(latest));
       const headers = {

@@ -3,7 +3,7 @@ import { sendRequest } from "./https-request.ts";
 import { type AwsKeys, presignUrl, signHeaders } from "./signature.ts";
 
 /** The credentials for a cluster. `token` and `key` are secret: only this machine uses them, never a bundle. */
-export type CredentialSource =
+export type ClusterCredentialSource =
   /** The function's own role, through an access entry of an EKS cluster. */
   | { eks: string; region: string }
   /** The secret or parameter in AWS that holds a ServiceAccount's token as plain text. */
@@ -25,7 +25,7 @@ interface CredentialSources {
 
 /** Returns a source of tokens, which renews a token before it ends and after a server refused it. */
 export const createTokenSource = (
-  credentials: CredentialSource,
+  credentials: ClusterCredentialSource,
   sources: CredentialSources = { identity: readAwsKeysFromEnvironment, ask: sendRequest },
 ) => {
   let current: Promise<Token> | undefined;
@@ -56,7 +56,7 @@ export const createTokenSource = (
 };
 
 const fetchToken = async (
-  credentials: Exclude<CredentialSource, { cert: string }>,
+  credentials: Exclude<ClusterCredentialSource, { cert: string }>,
   { identity, ask }: CredentialSources,
   deadline: number,
 ): Promise<Token> => {

@@ -28,7 +28,7 @@ export const requireUnansweredError = (error: unknown): UnansweredError => {
 };
 
 /** The most bytes of one answer, or of all pages of a list. */
-export const maximumAnswerBytes = 32 * 1024 * 1024;
+export const maximumHttpsAnswerBytes = 32 * 1024 * 1024;
 
 /** Functions that load Node's modules at first use: at the start, they would take a third of a cold start. */
 export const loadHttps = () => process.getBuiltinModule("node:https");
@@ -44,7 +44,7 @@ export const sendRequest = async (
   options: RequestOptions,
   body: string | Uint8Array | undefined,
   deadline: number,
-  most = maximumAnswerBytes,
+  most = maximumHttpsAnswerBytes,
 ): Promise<HttpsAnswer> => {
   const { promise, resolve, reject } = Promise.withResolvers<HttpsAnswer>();
   const request = beginRequest(url, options);

@@ -12,13 +12,13 @@ import { askThroughSharedCache, type CacheableAnswer, createAnswerCache } from "
 import {
   type ApiServerConnection,
   type AskApiServer,
-  connectApiServer,
-  longestReadMilliseconds,
+  createApiServerRequester,
+  longestApiServerReadMilliseconds,
   parseAnswerUnlessNotFound,
 } from "./api-server.ts";
-import { awaitUntil, type HttpsAnswer, maximumAnswerBytes, sendRequest } from "./https-request.ts";
+import { awaitUntil, type HttpsAnswer, maximumHttpsAnswerBytes, sendRequest } from "./https-request.ts";
 import { createOutsideServiceCapabilities, type ReviewCapabilityState } from "./outside.ts";
-import { readPages } from "./pages.ts";
+import { readApiServerListPages } from "./pages.ts";
 
 /** The most seconds for which an answer of the cluster is used again, if a rule sets no maxAge. */
 const usualAge = 10;
@@ -39,7 +39,7 @@ export const createLiveCapabilities = (
   send: typeof sendRequest = sendRequest,
 ): OpenCapabilities => {
   const servers = new Map(
-    Object.entries(connections).map(([cluster, connection]) => [cluster, connectApiServer(connection, send)]),
+    Object.entries(connections).map(([cluster, connection]) => [cluster, createApiServerRequester(connection, send)]),
   );
   const open = (cluster: string, deadline: number, since?: number): Capabilities => {
     const review = { cluster, memory, deadline, since, started: since ?? Date.now(), isRemembered: false };
@@ -130,7 +130,7 @@ const readList = async (
   most: number,
   labelSelector: string,
 ): Promise<CacheableAnswer> => {
-  const end = Date.now() + longestReadMilliseconds;
+  const end = Date.now() + longestApiServerReadMilliseconds;
   const items: object[] = [];
   let bytes = 0;
   const readPage = async (query: URLSearchParams) => {
@@ -139,7 +139,7 @@ const readList = async (
     return found?.content;
   };
   const limit = () => Math.min(page, most - items.length);
-  for await (const { items: listed, apiVersion, kind } of readPages(
+  for await (const { items: listed, apiVersion, kind } of readApiServerListPages(
     readPage,
     limit,
     labelSelector && { labelSelector },
@@ -147,7 +147,7 @@ const readList = async (
     if (kind === undefined || !Array.isArray(listed) || !listed.every(isObject))
       throw new Error("the answer is not a list");
     for (const item of listed) items.push(freezeDeep({ apiVersion, kind, ...item }));
-    if (bytes > maximumAnswerBytes) throw new Error(`its list has more than ${maximumAnswerBytes} bytes`);
+    if (bytes > maximumHttpsAnswerBytes) throw new Error(`its list has more than ${maximumHttpsAnswerBytes} bytes`);
     if (Date.now() > end) throw new Error("it did not answer in time");
     if (items.length >= most) break;
   }

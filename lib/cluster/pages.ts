@@ -25,7 +25,7 @@ export const buildPageQuery = (
 ): URLSearchParams => new URLSearchParams({ limit: String(limit), ...selection, ...(next && { continue: next }) });
 
 /** Reads an API server's list page by page; asks for a page when the caller is done with the one before. */
-export const readPages = async function* (
+export const readApiServerListPages = async function* (
   read: (query: URLSearchParams) => Promise<unknown>,
   limit: () => number,
   selection?: Record<string, string> | "",

@@ -47,7 +47,7 @@ const findPackageFile = async (name: RegExp): Promise<string> => {
  * Returns the paths of CUE's files; unpacks them into a cache folder if they aren't there. In a bundle,
  * infra/build/cue.ts replaces this function.
  */
-export const locateCueFiles = async (): Promise<CueRuntimePaths> => {
+export const locateOrUnpackCueFiles = async (): Promise<CueRuntimePaths> => {
   const folder = join(cacheFolder, basename(await findPackageFile(programPattern), ".js"));
   const files = { wasm: join(folder, "cue.wasm"), glue: join(folder, "cue-glue.cjs") };
   const isThere = await Promise.all(Object.values(files).map((file) => access(file))).catch(() => undefined);

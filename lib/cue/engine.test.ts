@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { describe, it } from "node:test";
 import { Failure } from "../failure.ts";
-import { type CueEngine, createEngine, evaluateCue, warmUpEngine } from "./engine.ts";
+import { type CueEngine, createEngine, evaluateCue, warmUpCueEngine } from "./engine.ts";
 
 const addToNow = (milliseconds: number) => Date.now() + milliseconds;
 const getLateDeadline = () => addToNow(60_000);
@@ -22,7 +22,7 @@ const memory = "the script needs more than 128 MiB of memory";
 
 describe("engine", () => {
   it("is shared in a process and can be started early", async () => {
-    warmUpEngine();
+    warmUpCueEngine();
     assert.equal(await evaluateCue("a: 1 + 1"), '{"a":2}');
   });
 

@@ -1,6 +1,6 @@
 import type { Worker } from "node:worker_threads";
 import { Failure, getErrorMessage } from "../failure.ts";
-import { type CueRuntimePaths, locateCueFiles } from "./cue-files.ts";
+import { type CueRuntimePaths, locateOrUnpackCueFiles } from "./cue-files.ts";
 
 export interface CueWorkerSettings {
   wasm: string;
@@ -153,7 +153,7 @@ const openThread = (
     // `unref` is called after adding the listeners, because adding them would undo it.
     worker.unref();
   };
-  locateCueFiles()
+  locateOrUnpackCueFiles()
     .then(run)
     .catch((error) => failWith(`CUE can't be started: ${getErrorMessage(error)}`));
   return {
@@ -175,4 +175,4 @@ const getSharedEngine = () => {
 
 export const evaluateCue: CueEngine["evaluate"] = (source, deadline) => getSharedEngine().evaluate(source, deadline);
 /** Starts the shared CUE engine, so that the first evaluation needs not wait for it. */
-export const warmUpEngine = () => getSharedEngine().warmUp();
+export const warmUpCueEngine = () => getSharedEngine().warmUp();

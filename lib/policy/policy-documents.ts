@@ -1,6 +1,6 @@
 import { toMap } from "../json.ts";
 import { findPolicyFaults, kinitirasApiVersion, kinitirasPolicyKinds } from "./checks/faults.ts";
-import { describePolicy } from "./policy-failures.ts";
+import { formatPolicyName } from "./policy-failures.ts";
 import type { KinitirasPolicy } from "./types.ts";
 import { quoteValue } from "./values/texts.ts";
 
@@ -32,7 +32,7 @@ export const checkPolicyDocuments = (documents: readonly unknown[]): CheckedKini
   return unpackLists(documents).map(({ value, ...place }) => {
     const kindFault = findKindFault(value);
     const faults = kindFault ? [kindFault] : findPolicyFaults(value);
-    const name = describePolicy(value);
+    const name = formatPolicyName(value);
     if (faults.length === 0 && names.has(name)) faults.push("is there twice");
     names.add(name);
     return { name, faults, ...place, ...(faults.length === 0 && { policy: value as KinitirasPolicy }) };

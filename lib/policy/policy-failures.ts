@@ -8,7 +8,7 @@ interface RulesByField {
 }
 
 /** Returns how sentences name a policy, which may be any JSON: its kind, namespace and name. */
-export const describePolicy = (policy: unknown): string => {
+export const formatPolicyName = (policy: unknown): string => {
   const { kind, metadata } = toMap(policy);
   const { namespace, name } = toMap(metadata);
   const names = [namespace, name].filter((part) => typeof part === "string").join("/");
@@ -26,7 +26,7 @@ export const toPolicyFailure = (
   const code = error instanceof Failure ? error.code : 500;
   return recordPolicy(
     policy,
-    new Failure(code, `${describePolicy(policy)}, ${list}[${index}]: ${sentence}`, { cause: error }),
+    new Failure(code, `${formatPolicyName(policy)}, ${list}[${index}]: ${sentence}`, { cause: error }),
   );
 };
 
@@ -45,7 +45,7 @@ export const listPolicyRules = <List extends keyof RulesByField>(
   list: List,
 ): RulesByField[List][] => {
   const createShapeFailure = (field: string, expected: string) =>
-    recordPolicy(policy, new Failure(500, `${describePolicy(policy)}: ${field} must be ${expected}`));
+    recordPolicy(policy, new Failure(500, `${formatPolicyName(policy)}: ${field} must be ${expected}`));
   const spec: unknown = policy.spec ?? {};
   if (!isMap(spec)) throw createShapeFailure("spec", "an object");
   const { resourceSelectors, [list]: rules } = spec;

@@ -1,4 +1,4 @@
-import { warmUpEngine } from "../cue/engine.ts";
+import { warmUpCueEngine } from "../cue/engine.ts";
 import type { MetricCount } from "../metrics.ts";
 import { counter, cue, http, type ObjectReader, type ResourceType, reader } from "../needs.ts";
 import { splitApiVersion } from "../objects/api-version.ts";
@@ -121,7 +121,7 @@ export const listPolicies = async (
   const all = others.length > 0 ? [...policies, ...others] : policies;
   joinedPolicies.set(first, { policies, lists, all });
   // Starts loading CUE now, so that the first request that needs it waits less.
-  if (scripts && all.some(hasScript)) warmUpEngine();
+  if (scripts && all.some(hasScript)) warmUpCueEngine();
   return all;
 };
 

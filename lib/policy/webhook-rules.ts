@@ -7,7 +7,7 @@ import type { Operation } from "../review.ts";
 import type { InspectedCluster, ParsedManifests, RequestMatch, SettingsAfterInspection } from "../rule.ts";
 import { parsePolicies } from "./policy-documents.ts";
 import type { AlwaysInterceptedRequests, PolicySettings } from "./policy-rules.ts";
-import { findHttpFault } from "./references/http.ts";
+import { findPolicyHttpSettingsFault } from "./references/http.ts";
 import { hasValidApiVersionAndKind, listReferencedKinds, type ReferencedKind } from "./references/referenced-kinds.ts";
 import { isLabelSelector } from "./selectors.ts";
 import { getPolicyName, type KinitirasPolicy, policyGroup } from "./types.ts";
@@ -244,5 +244,5 @@ export const findSettingsFault = ({
   });
   if (unread >= 0)
     return `must name a group, a resource and perhaps a version in reads[${unread}], for instance apps, deployments, v1`;
-  return findHttpFault(http);
+  return findPolicyHttpSettingsFault(http);
 };

@@ -10,8 +10,8 @@ import { get } from "../needs.ts";
 import { createRecordedCapabilities } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import { rule } from "../rule.ts";
-import { createRecordingHandler, type RecordingTarget } from "./bucket-handler.ts";
-import { completeRecorderParts } from "./complete-parts.ts";
+import { createRecordingHandler, type RecordingBucketSettings } from "./bucket-handler.ts";
+import { allOptionalRecorderFunctions } from "./complete-parts.ts";
 
 const signer = createTestSigner(1);
 const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
@@ -62,7 +62,7 @@ const host: EndpointHostInputs = {
 };
 
 /** Returns the recordings of these events by key. */
-const recordEvents = async (events: object[], place: RecordingTarget = everywhere) => {
+const recordEvents = async (events: object[], place: RecordingBucketSettings = everywhere) => {
   const kept = new Map<string, unknown>();
   const put = async (bucket: string, key: string, body: string) => {
     assert.equal(bucket, "reviews");
@@ -76,7 +76,7 @@ const recordEvents = async (events: object[], place: RecordingTarget = everywher
   const handler = createRecordingHandler(
     places,
     host,
-    completeRecorderParts,
+    allOptionalRecorderFunctions,
     (...parts) => createEndpointForAnyGroup({ labels, reads }, config, ...parts),
     put,
   );
@@ -141,7 +141,7 @@ describe("a recording function", () => {
     const handler = createRecordingHandler(
       places,
       host,
-      completeRecorderParts,
+      allOptionalRecorderFunctions,
       (...parts) => createEndpointForAnyRule(secretive, config, ...parts),
       put,
     );

@@ -14,7 +14,7 @@ import type { UnredactedPath } from "./redaction.ts";
 import type { OptionalRecorderFunctions } from "./traced-decision.ts";
 
 /** The place of recordings, the fraction of reviews that are recorded (0 to 1), and the paths whose text is kept. */
-export interface RecordingTarget {
+export interface RecordingBucketSettings {
   bucket: string;
   prefix: string;
   share: number;
@@ -22,7 +22,7 @@ export interface RecordingTarget {
 }
 
 /** The places in S3 to which a function writes recordings, by cluster and rule. */
-export type RecordingTargets = Record<string, Record<string, RecordingTarget>>;
+export type RecordingBucketSettingsByRule = Record<string, Record<string, RecordingBucketSettings>>;
 
 type Handler = (event: unknown, context: Context) => Promise<unknown>;
 
@@ -35,7 +35,7 @@ const longestWait = 500;
  * because recording is a side effect.
  */
 export const createRecordingHandler = (
-  places: RecordingTargets,
+  places: RecordingBucketSettingsByRule,
   host: EndpointHostInputs,
   parts: OptionalRecorderFunctions,
   make: (host: EndpointHostInputs, evaluate: EvaluateRequest) => Handler,
@@ -64,9 +64,9 @@ export const createRecordingHandler = (
 };
 
 const findTarget = (
-  places: RecordingTargets,
+  places: RecordingBucketSettingsByRule,
   { origin: { cluster, rule }, request }: RecordedReview,
-): RecordingTarget | undefined => {
+): RecordingBucketSettings | undefined => {
   const rules = Object.hasOwn(places, cluster) ? places[cluster] : undefined;
   const place = rules && Object.hasOwn(rules, rule) ? rules[rule] : undefined;
   return place && request.dryRun !== true && toFraction(request.uid) < place.share ? place : undefined;
@@ -80,7 +80,7 @@ const toFraction = (uid: string): number => createHash("sha256").update(uid).dig
 
 const writeRecording = async (
   review: RecordedReview,
-  { bucket, prefix, keep: paths }: RecordingTarget,
+  { bucket, prefix, keep: paths }: RecordingBucketSettings,
   index: number,
   deadline: number,
   put: typeof putObject,

@@ -6,11 +6,11 @@ import { generateHolder, generateSecret } from "../../test/secret-generators.ts"
 import type { RuleDecision } from "../decide.ts";
 import { evaluateRule } from "../evaluation.ts";
 import { aws, cue, get, http, https, list } from "../needs.ts";
-import { createRecordedCapabilities, type RecordedAnswers } from "../recorded-answers.ts";
+import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "../recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import { rule } from "../rule.ts";
 import { formatRecording } from "./case-line.ts";
-import { completeRecorderParts } from "./complete-parts.ts";
+import { allOptionalRecorderFunctions } from "./complete-parts.ts";
 import { createRecorder } from "./recorder.ts";
 import type { Recording } from "./recording.ts";
 import type { UnredactedPath } from "./redaction.ts";
@@ -52,7 +52,11 @@ const recordLine = async (
   keep: UnredactedPath[] = [],
 ): Promise<string> => {
   const lines: Promise<string>[] = [];
-  const { host, evaluate } = createRecorder(ear, completeRecorderParts, (review) => void lines.push(review.line(keep)));
+  const { host, evaluate } = createRecorder(
+    ear,
+    allOptionalRecorderFunctions,
+    (review) => void lines.push(review.line(keep)),
+  );
   const buildObject = (kind: string) => ({
     ...Object(answer),
     apiVersion: "v1",
@@ -99,7 +103,7 @@ describe("a recording", () => {
     const object = { metadata: { name: "web", annotations: { note: "free text" } } };
     const line = await recordLine(requestWith({ object }), { any: null }, { a: "b" });
     const made: Recording = JSON.parse(line.slice(2));
-    const needs: RecordedAnswers = made.needs ?? {};
+    const needs: RecordedCapabilityAnswers = made.needs ?? {};
     const answer = { status: 200, body: '{"a":"redacted0002"}' };
     const left = toText({ metadata: { name: "web", annotations: { note: "redacted0001" } } });
     assert.deepEqual(made.mutate, JSON.parse(left));
@@ -146,7 +150,7 @@ describe("a recording", () => {
         needs: testedRule.needs && {},
         decision,
       };
-      const made = JSON.parse((await formatRecording(evaluation, origin, completeRecorderParts)).slice(2));
+      const made = JSON.parse((await formatRecording(evaluation, origin, allOptionalRecorderFunctions)).slice(2));
       assert.deepEqual([made.recorded.redacted, made.admitted], [expected, true], text);
     }
   });
@@ -164,9 +168,9 @@ describe("a recording", () => {
       decision,
     };
     const made = JSON.parse(
-      (await formatRecording(evaluation, origin, completeRecorderParts, [["metadata", "annotations", "note"]])).slice(
-        2,
-      ),
+      (
+        await formatRecording(evaluation, origin, allOptionalRecorderFunctions, [["metadata", "annotations", "note"]])
+      ).slice(2),
     );
     assert.deepEqual([made.validate, made.oldObject], [object, object]);
   });
@@ -186,7 +190,7 @@ describe("a recording", () => {
       context: { ...base, settings: {} },
       decision,
     };
-    const made = JSON.parse((await formatRecording(evaluation, origin, completeRecorderParts)).slice(2));
+    const made = JSON.parse((await formatRecording(evaluation, origin, allOptionalRecorderFunctions)).slice(2));
     assert.deepEqual(made.validate, { metadata: { name: "web" }, note: "redacted0001" });
   });
 
@@ -214,7 +218,7 @@ describe("a recording", () => {
     const decision = { outcome: { allowed: true }, refused: false, operations: 0 };
     const evaluation = { rule: moody, phase: "validate" as const, request: requestWith({}), decision };
     await assert.rejects(
-      formatRecording({ ...evaluation, context: { ...base, settings: {} } }, origin, completeRecorderParts),
+      formatRecording({ ...evaluation, context: { ...base, settings: {} } }, origin, allOptionalRecorderFunctions),
       /^Error: not again$/,
     );
   });

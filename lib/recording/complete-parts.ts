@@ -4,7 +4,7 @@ import { createAnswerRepeater } from "./repeated-answers.ts";
 import type { OptionalRecorderFunctions } from "./traced-decision.ts";
 
 /** All optional parts of a recorder. With them, it can record reviews of any rule. */
-export const completeRecorderParts: OptionalRecorderFunctions = {
+export const allOptionalRecorderFunctions: OptionalRecorderFunctions = {
   evaluate: evaluateRule,
   answers: { noteAnswers, createAnswerRepeater },
 };

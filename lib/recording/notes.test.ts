@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Failure } from "../failure.ts";
 import type { Capabilities, ResourceType } from "../needs.ts";
-import { createRecordedCapabilities, type RecordedAnswers } from "../recorded-answers.ts";
+import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import { noteAnswers } from "./notes.ts";
 
@@ -12,7 +12,7 @@ const buildPod = (name: string, labels = {}) => {
   return { apiVersion: "v1", kind: "Pod", metadata: { name, namespace: "shop", labels } };
 };
 const attachment = { apiVersion: "k8s.cni.cncf.io/v1", kind: "NetworkAttachmentDefinition", metadata: { name: "a" } };
-const everything: RecordedAnswers = {
+const everything: RecordedCapabilityAnswers = {
   objects: [buildPod("one", { app: "a" }), buildPod("two"), attachment],
   plurals: { "k8s.cni.cncf.io/NetworkAttachmentDefinition": "network-attachment-definitions" },
   refused: [{ resource: "pods", name: "bad", status: { code: 403, message: "no" } }],
@@ -78,7 +78,7 @@ describe("the notes on a review", () => {
     it(`give the same answers as the capabilities: ${what}`, async () => {
       const { capabilities, noted } = noteAnswers(createRecordedCapabilities(everything));
       const answer = await ask(capabilities);
-      const written: RecordedAnswers = JSON.parse(JSON.stringify(noted()));
+      const written: RecordedCapabilityAnswers = JSON.parse(JSON.stringify(noted()));
       assert.deepEqual(await ask(createRecordedCapabilities(written)), answer);
     });
 

@@ -8,7 +8,12 @@ import type {
   ResourceType,
   ServedResource,
 } from "../needs.ts";
-import { type NamedKubernetesObject, type RecordedAnswers, type RecordedRead, toPlural } from "../recorded-answers.ts";
+import {
+  type NamedKubernetesObject,
+  type RecordedCapabilityAnswers,
+  type RecordedRead,
+  toPlural,
+} from "../recorded-answers.ts";
 import type { KubernetesObject, Status } from "../review.ts";
 
 /**
@@ -17,7 +22,7 @@ import type { KubernetesObject, Status } from "../review.ts";
  */
 export interface NotingCapabilities {
   capabilities: Capabilities;
-  noted(): RecordedAnswers;
+  noted(): RecordedCapabilityAnswers;
 }
 
 /** Wraps capabilities so that one review's questions and their answers are noted; failed questions are left out. */
@@ -122,7 +127,7 @@ const openNotes = () => {
     cue: () => {},
   };
 
-  const list = (): RecordedAnswers => {
+  const list = (): RecordedCapabilityAnswers => {
     const toOptionalField = <T>(name: string, values: Iterable<T>) => {
       const all = [...values];
       return all.length > 0 && { [name]: all };

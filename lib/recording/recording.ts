@@ -1,6 +1,6 @@
 import type { RuleDecision, RuleEvaluationContext } from "../decide.ts";
 import { isObject } from "../json.ts";
-import type { RecordedAnswers } from "../recorded-answers.ts";
+import type { RecordedCapabilityAnswers } from "../recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject, Operation, Status, UserInfo } from "../review.ts";
 import type { Phase, Rule } from "../rule.ts";
 
@@ -10,7 +10,7 @@ export interface RecordedEvaluation {
   request: AdmissionRequest;
   context: RuleEvaluationContext;
   /** The answers to the questions that the rule asked; undefined if the rule has no needs. */
-  needs?: RecordedAnswers | undefined;
+  needs?: RecordedCapabilityAnswers | undefined;
   decision: RuleDecision;
 }
 
@@ -34,7 +34,7 @@ export interface Case {
   variant?: string;
   /** The settings that differ from the rule's defaults. */
   settings?: object;
-  needs?: RecordedAnswers;
+  needs?: RecordedCapabilityAnswers;
   now?: string;
 
   becomes?: KubernetesObject;

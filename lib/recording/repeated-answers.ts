@@ -1,6 +1,6 @@
 import { interceptCalls } from "../capabilities.ts";
 import { type Capabilities, type HttpsRequest, type HttpsResponse, parseAnswer } from "../needs.ts";
-import { createRecordedCapabilities, type RecordedAnswers } from "../recorded-answers.ts";
+import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import { noteAnswers, toRecordedRequest } from "./notes.ts";
 import type { FieldReadTracker } from "./reads.ts";
@@ -19,12 +19,12 @@ export interface AnswerRepeater {
 
 export interface RedactedCapabilities {
   capabilities: Capabilities;
-  noted(): RecordedAnswers;
+  noted(): RecordedCapabilityAnswers;
   /** Reports whether a CUE script was evaluated on placeholders for redacted text. */
   isScriptBlind(): boolean;
 }
 
-export const createAnswerRepeater = (needs: RecordedAnswers): AnswerRepeater => {
+export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRepeater => {
   /**
    * The answers to the rule's questions in the first evaluation, by the number of the question; the second evaluation
    * gets the same.

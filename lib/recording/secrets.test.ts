@@ -5,7 +5,7 @@ import { https } from "../needs.ts";
 import { createRecordedCapabilities } from "../recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import { type Rule, rule } from "../rule.ts";
-import { completeRecorderParts } from "./complete-parts.ts";
+import { allOptionalRecorderFunctions } from "./complete-parts.ts";
 import { createRecorder } from "./recorder.ts";
 
 // Realistic objects with secrets, recorded with rules that read nothing, only names, or everything.
@@ -66,7 +66,7 @@ const recordLine = async (testedRule: Rule, request: AdmissionRequest): Promise<
   const host = { publicKeys: "", openCapabilities: () => capabilities, writeLogLine: () => {} };
   const { host: recordingHost, evaluate } = createRecorder(
     host,
-    completeRecorderParts,
+    allOptionalRecorderFunctions,
     (review) => void lines.push(review.line()),
   );
   const context = { name: "one", mode: "enforce" as const, settings: {}, now: new Date(0), capabilities };

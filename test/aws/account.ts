@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import {
   type AwsError,
   type AwsReply,
@@ -63,7 +63,7 @@ export interface Account extends CallRecorder {
 
 export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-account-"));
-  const [moto, certificate] = await Promise.all([launchMoto(), openCertificate(folder, "127.0.0.1")]);
+  const [moto, certificate] = await Promise.all([launchMoto(), readOrCreateServerCertificate(folder, "127.0.0.1")]);
   const storage = openStorage(moto.url, region);
   const cloudwatch = openCloudWatch();
   const surroundings = (name: string) => as(name).env;

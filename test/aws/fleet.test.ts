@@ -133,7 +133,8 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const { rules, groups = "{}", tree = "functions", only = names, stage = "fleet" } = said;
     const clusters = only.map((name) => `${name}: ${said[name] ?? "{}"}`).join(", ");
     const text = `rules: ${rules}\ngroups: ${groups}\nclusters: { ${clusters} }\n`;
-    const { openStage } = await checkout.load<typeof import("../../infra/aws/stage.ts")>("infra/aws/stage.ts");
+    const { createAwsStageClients: openStage } =
+      await checkout.load<typeof import("../../infra/aws/stage.ts")>("infra/aws/stage.ts");
     const steps: string[] = [];
     const progress: Progress = {
       say: (line) => void steps.push(line),
@@ -163,10 +164,10 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     return steps;
   };
   const readNewestRelease = async () => {
-    const { openReleases } =
+    const { readReleaseStore } =
       await checkout.load<typeof import("../../infra/rollout/releases.ts")>("infra/rollout/releases.ts");
     const { job } = await openJob({ rules: "{}" });
-    const { all } = await openReleases(job.stage.openStageBucket);
+    const { all } = await readReleaseStore(job.stage.openStageBucket);
     assert.ok(all[0]);
     return all[0];
   };

@@ -5,7 +5,7 @@ import { createServer, request, type Server } from "node:https";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { after, before, describe, it } from "node:test";
-import { openCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { lockTermMilliseconds } from "../../infra/rollout/lock.ts";
@@ -244,7 +244,7 @@ interface ApiProxy {
 }
 
 const openProxy = async (cluster: TestCluster, folder: string): Promise<ApiProxy> => {
-  const { ca, cert, key } = await openCertificate(join(folder, "front"), "127.0.0.1");
+  const { ca, cert, key } = await readOrCreateServerCertificate(join(folder, "front"), "127.0.0.1");
   const front: Omit<ApiProxy, "url" | "stop"> = { ca, gate: undefined };
   const server: Server = createServer({ cert, key }, (asked, answer) => {
     const { gate } = front;

@@ -13,7 +13,7 @@ import { describeCaseDifferences } from "../../infra/catalogue/case-differences.
 import { buildReview, evaluateCase, parseCases } from "../../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import type { PosternConfig } from "../../infra/config/config.ts";
-import { listRecordingPlaces } from "../../infra/config/record-section.ts";
+import { listRecordingBucketSettings } from "../../infra/config/record-section.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { buildEndpointConfig, listServedRulesAndGroups } from "../../infra/project/served.ts";
@@ -60,7 +60,7 @@ before(async () => {
       folder,
       undefined,
       {},
-      listRecordingPlaces(config, listed),
+      listRecordingBucketSettings(config, listed),
     );
 });
 after(() => rm(folder, { recursive: true, force: true }));

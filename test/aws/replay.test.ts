@@ -9,7 +9,7 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { formatRecording } from "#lib/recording/case-line.ts";
-import { completeRecorderParts } from "#lib/recording/complete-parts.ts";
+import { allOptionalRecorderFunctions } from "#lib/recording/complete-parts.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { createStageMetricsReader } from "../../infra/aws/metrics.ts";
 import {
@@ -197,7 +197,7 @@ const judgedAs = async (listed: CatalogueRule, entry: Case): Promise<Parameters<
   const decision = await evaluateCase(listed, entry, review);
   const evaluation = { rule, phase: getCasePhase(entry), request: review.request, context, decision };
   const origin = { rule: name, cluster: "local", version: "local", at: "2026-11-20T10:00:00Z" };
-  return [{ ...evaluation, needs: rule.needs && needs }, origin, completeRecorderParts];
+  return [{ ...evaluation, needs: rule.needs && needs }, origin, allOptionalRecorderFunctions];
 };
 
 describe("a replay", withGit, () => {

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { Case } from "#lib/recording/recording.ts";
-import { buildClaim } from "#lib/url-key.ts";
+import { buildTextToSignForUrlKey } from "#lib/url-key.ts";
 import { bundleRule } from "../../infra/build/bundle.ts";
 import { writeServerlessIncludes } from "../../infra/build/deployment.ts";
 import { describeCaseDifferences, parseDecision } from "../../infra/catalogue/case-differences.ts";
@@ -21,7 +21,7 @@ const catalogue = (await readCatalogue()).filter(({ name }) => only.length === 0
 
 const { publicKey, privateKey } = generateKeyPairSync("ed25519");
 const keys = String(publicKey.export({ format: "jwk" }).x);
-const segment = `local.${sign(null, Buffer.from(buildClaim("local", 1)), privateKey).toString("base64url")}`;
+const segment = `local.${sign(null, Buffer.from(buildTextToSignForUrlKey("local", 1)), privateKey).toString("base64url")}`;
 
 describe("under Lambda's runtime", await needs("runtime client"), () => {
   let folder: string;

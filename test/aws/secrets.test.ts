@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import type { SecretPlace } from "#lib/needs.ts";
-import { openCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
 import { type Moto, startMoto } from "./moto.ts";
@@ -48,7 +48,7 @@ describe("a service that requires a token", await needs("moto"), () => {
   before(async () => {
     moto = await startMoto("AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_ENDPOINT_URL_SSM");
     folder = await mkdtemp(join(tmpdir(), "postern-secrets-"));
-    const { ca, cert, key } = await openCertificate(folder, "127.0.0.1");
+    const { ca, cert, key } = await readOrCreateServerCertificate(folder, "127.0.0.1");
     server.setSecureContext({ cert, key });
     service = { url: `https://127.0.0.1:${await listen(server)}/`, ca };
     await keep(wanted, true);

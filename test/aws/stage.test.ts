@@ -3,10 +3,10 @@ import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { S3 as S3Client } from "@aws-sdk/client-s3";
 import { SSM } from "@aws-sdk/client-ssm";
 import fc from "fast-check";
-import { openKeyVerifier } from "#lib/url-key.ts";
+import { createUrlKeyVerifier } from "#lib/url-key.ts";
 import { openBucket, type StageBucket } from "../../infra/aws/bucket.ts";
 import { openParameters, type StageParameterStore } from "../../infra/aws/parameters.ts";
-import { openStage, rethrowAwsErrorsAsComplaints } from "../../infra/aws/stage.ts";
+import { createAwsStageClients, rethrowAwsErrorsAsComplaints } from "../../infra/aws/stage.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { probeClusterHealth } from "../../infra/rollout/health.ts";
@@ -14,15 +14,15 @@ import {
   addSecondSigningKey,
   deleteAllKeysButNewest,
   type Keyring,
-  openKeyring,
   readKeyring,
-  signUrlsWithNewestKey,
+  readOrCreateKeyring,
+  selectNewestKeyForNewUrls,
 } from "../../infra/rollout/keyring.ts";
 import { getPersonOrPipelineName, lockObjectKey, lockTermMilliseconds, takeLock } from "../../infra/rollout/lock.ts";
 import {
   listReleasedVersions,
-  openReleases,
   type Release,
+  readReleaseStore,
   requireRelease,
   requireRollbackRelease,
 } from "../../infra/rollout/releases.ts";
@@ -283,30 +283,30 @@ describe("the state of a stage", await needs("moto"), () => {
     const cluster = "prod-eu";
     /** Reports whether functions with these public keys accept a URL that this key signed. */
     const takes = ({ publicKeys }: Keyring, { current }: Keyring) =>
-      openKeyVerifier(publicKeys, () => [1])(current.signSegment(cluster, 1))?.cluster === cluster;
+      createUrlKeyVerifier(publicKeys, () => [1])(current.signSegment(cluster, 1))?.cluster === cluster;
     const keysOf = ({ publicKeys }: Keyring) => publicKeys.split(",");
 
     it("doesn't exist before a deployment, and can't be changed then", async () => {
       assert.equal(await readKeyring(parameters), undefined);
-      for (const change of [addSecondSigningKey, signUrlsWithNewestKey, deleteAllKeysButNewest])
+      for (const change of [addSecondSigningKey, selectNewestKeyForNewUrls, deleteAllKeysButNewest])
         await assert.rejects(change(parameters), /^Error: this stage has no keys; postern deploy creates them$/);
       assert.equal(await parameters.read("keys"), undefined);
     });
 
     it("is one key, the same for several first deployments at once", async () => {
-      const made = await Promise.all(Array.from({ length: 5 }, () => openKeyring(parameters)));
+      const made = await Promise.all(Array.from({ length: 5 }, () => readOrCreateKeyring(parameters)));
       const keys = new Set(made.map(({ publicKeys }) => publicKeys));
       assert.deepEqual([...keys], [(await readKeyring(parameters))?.publicKeys]);
       for (const one of made) for (const other of made) assert.ok(takes(one, other));
-      assert.equal((await openKeyring(another())).publicKeys === made[0]?.publicKeys, false);
+      assert.equal((await readOrCreateKeyring(another())).publicKeys === made[0]?.publicKeys, false);
     });
 
     it("is replaced while all URLs in use are accepted", async () => {
-      const first = await openKeyring(parameters);
+      const first = await readOrCreateKeyring(parameters);
       const wide = await addSecondSigningKey(parameters);
       assert.deepEqual(keysOf(wide), [first.current.publicKey, wide.signers[1]?.publicKey]);
       assert.equal(wide.current.publicKey, first.current.publicKey);
-      const turned = await signUrlsWithNewestKey(parameters);
+      const turned = await selectNewestKeyForNewUrls(parameters);
       assert.equal(turned.publicKeys, wide.publicKeys);
       assert.equal(turned.current.publicKey, wide.signers[1]?.publicKey);
       for (const functions of [wide, turned])
@@ -316,13 +316,13 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.deepEqual([takes(narrow, turned), takes(narrow, first)], [true, false]);
     });
 
-    const changes = { widen: addSecondSigningKey, turn: signUrlsWithNewestKey, narrow: deleteAllKeysButNewest };
+    const changes = { widen: addSecondSigningKey, turn: selectNewestKeyForNewUrls, narrow: deleteAllKeysButNewest };
     const names = fc.constantFrom(...(["widen", "turn", "narrow"] as const));
 
     it("has one or two keys after any sequence of changes, and signs with one of them", async () => {
       const check = async (steps: (keyof typeof changes)[]) => {
         const own = another();
-        let before = await openKeyring(own);
+        let before = await readOrCreateKeyring(own);
         for (const step of steps) {
           const now = await changes[step](own);
           assert.deepEqual(
@@ -362,7 +362,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.ok(!String(error.stack).includes(secret));
       return true;
     };
-    const readers = [readKeyring, openKeyring, ...Object.values(changes)];
+    const readers = [readKeyring, readOrCreateKeyring, ...Object.values(changes)];
     for (const [name, text] of damaged)
       it(`reports damage without its content: ${name}`, async () => {
         await parameters.write("keys", text);
@@ -372,7 +372,7 @@ describe("the state of a stage", await needs("moto"), () => {
 
     it("is reported as missing in the health of clusters", async () => {
       const told = { at: "now", keyVersion: 1, hardened: [], since: {}, manifests: [] };
-      const stage = { ...openStage("test"), parameters };
+      const stage = { ...createAwsStageClients("test"), parameters };
       const release = releaseOf(1, { clusters: { shop: told } });
       const healthNow = async () =>
         (await probeClusterHealth({ stage, file: "", deployer: {} }, "shop", release))?.unknown;
@@ -396,17 +396,17 @@ describe("the state of a stage", await needs("moto"), () => {
     beforeEach(async () => {
       bucket = await newBucket(new S3Client({ region, maxAttempts: 5 }));
     });
-    const opened = () => openReleases(async () => bucket);
+    const opened = () => readReleaseStore(async () => bucket);
 
     it("don't exist without a bucket, and can't be saved", async () => {
-      const none = await openReleases(async () => undefined);
+      const none = await readReleaseStore(async () => undefined);
       assert.deepEqual(none.all, []);
       await assert.rejects(none.save(releaseOf(1)), /^Error: this stage has no bucket to write its release to$/);
     });
 
     it("are saved in a bucket that was created meanwhile", async () => {
       let place: StageBucket | undefined;
-      const releases = await openReleases(async () => place);
+      const releases = await readReleaseStore(async () => place);
       place = bucket;
       await releases.save(releaseOf(1));
       assert.deepEqual((await opened()).all, [releaseOf(1)]);

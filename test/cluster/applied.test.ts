@@ -13,8 +13,8 @@ import { Complaint } from "../../infra/cli/complaint.ts";
 import { type ClusterCredentialOptions, openClusterApi, readEksServerAndCa } from "../../infra/clusters/access.ts";
 import type { ClusterApi, DeployedKind, DeployedObject, ObjectReference } from "../../infra/clusters/api.ts";
 import {
-  applyAll,
   applyRbacObjects,
+  applyWantedObjectsToCluster,
   type DeployedObjectChange,
   deletePosternObjects,
   findDifferences,
@@ -23,7 +23,7 @@ import {
 } from "../../infra/clusters/apply.ts";
 import { buildProbeReview, probeEndpoint, probeEntries } from "../../infra/clusters/probe.ts";
 import type { ClusterConnectConfig } from "../../infra/config/config.ts";
-import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { findFreePort } from "../../infra/parity/control-plane/process.ts";
@@ -42,8 +42,8 @@ import { openFaulty } from "./faults.ts";
 
 const catalogue = await readCatalogue();
 const folder = await mkdtemp(join(tmpdir(), "postern-applied-"));
-const certificate = await openCertificate(folder, "127.0.0.1");
-const other = await openCertificate(await mkdtemp(join(folder, "other-")), "127.0.0.1");
+const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+const other = await readOrCreateServerCertificate(await mkdtemp(join(folder, "other-")), "127.0.0.1");
 after(() => rm(folder, { recursive: true, force: true }));
 
 const key = "k".repeat(86);
@@ -198,7 +198,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       "validating entry always-pull-images.postern.dev is missing",
       "validating entry deny-service-external-ips.postern.dev is missing",
     ]);
-    const changes = await applyAll(api, buildWanted(usual), "postern");
+    const changes = await applyWantedObjectsToCluster(api, buildWanted(usual), "postern");
     assert.deepEqual(formatChanges(changes), [
       "made ServiceAccount postern",
       "made Secret postern-token",
@@ -209,7 +209,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     ]);
     const made = await listResourceVersions();
     assert.deepEqual(await listSentences(usual), []);
-    assert.deepEqual(await applyAll(api, buildWanted(usual), "postern"), []);
+    assert.deepEqual(await applyWantedObjectsToCluster(api, buildWanted(usual), "postern"), []);
     assert.deepEqual(await listResourceVersions(), made);
   });
 
@@ -222,7 +222,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     ]);
     assert.deepEqual(await applyRbacObjects(api, buildWanted({ "always-pull-images": {} })), []);
     assert.ok(await api.get(role));
-    assert.equal((await applyAll(api, buildWanted(usual), "postern")).length, 2);
+    assert.equal((await applyWantedObjectsToCluster(api, buildWanted(usual), "postern")).length, 2);
   });
 
   describe("after an edit", () => {
@@ -231,11 +231,11 @@ describe("the objects of a deployment", await needs("API server"), () => {
     for (const { edits: name, of, patch, says } of rows.edits)
       it(`are reported and corrected: ${name}`, async () => {
         const ref = edited[of];
-        await applyAll(api, buildWanted(usual), "postern");
+        await applyWantedObjectsToCluster(api, buildWanted(usual), "postern");
         const { metadata: _, ...original } = await getLive(ref);
         await edit(ref, (object) => jsonPatch.applyPatch(object, patch));
         assert.deepEqual(await listSentences(usual), [says]);
-        assert.deepEqual(formatChanges(await applyAll(api, buildWanted(usual), "postern")), [
+        assert.deepEqual(formatChanges(await applyWantedObjectsToCluster(api, buildWanted(usual), "postern")), [
           `changed ${ref.kind} ${ref.name}`,
         ]);
         assert.deepEqual(await listSentences(usual), []);
@@ -244,7 +244,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       });
 
     it("are reported and corrected: the roleRef of a binding, which is immutable", async () => {
-      await applyAll(api, buildWanted(usual), "postern");
+      await applyWantedObjectsToCluster(api, buildWanted(usual), "postern");
       const { roleRef, metadata, ...rest } = await getLive(binding);
       await deleteObject(binding);
       const elsewhere = { ...Object(roleRef), name: "cluster-admin" };
@@ -256,7 +256,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       assert.deepEqual(await listSentences(usual), [
         "ClusterRoleBinding postern:limit-ranger: roleRef.name is cluster-admin, not postern:limit-ranger",
       ]);
-      assert.deepEqual(formatChanges(await applyAll(api, buildWanted(usual), "postern")), [
+      assert.deepEqual(formatChanges(await applyWantedObjectsToCluster(api, buildWanted(usual), "postern")), [
         `changed ${binding.kind} ${binding.name}`,
       ]);
       assert.deepEqual((await getLive(binding)).roleRef, roleRef);
@@ -264,7 +264,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     });
 
     it("are reported and corrected: fields of another manager with server-side apply", async () => {
-      await applyAll(api, buildWanted(usual), "postern");
+      await applyWantedObjectsToCluster(api, buildWanted(usual), "postern");
       const [, second] = Object((await getLive(mutating)).webhooks);
       const webhooks = [
         { name: entry, objectSelector: { matchLabels: { a: "b" } } },
@@ -288,17 +288,17 @@ describe("the objects of a deployment", await needs("API server"), () => {
         `mutating entry ${entry}: objectSelector.matchLabels is {"a":"b"}, but should not be set`,
         "mutating entry x.example.com should not be there",
       ]);
-      await applyAll(api, buildWanted(usual), "postern");
+      await applyWantedObjectsToCluster(api, buildWanted(usual), "postern");
       assert.deepEqual(await listSentences(usual), []);
     });
 
     for (const ref of all)
       it(`are reported and corrected: a deleted ${ref.kind}`, async () => {
-        await applyAll(api, buildWanted(usual), "postern");
+        await applyWantedObjectsToCluster(api, buildWanted(usual), "postern");
         await deleteObject(ref);
         const found = await listSentences(usual);
         assert.ok(found.length > 0 && found.every((sentence) => sentence.endsWith(" is missing")), found.join());
-        assert.deepEqual(formatChanges(await applyAll(api, buildWanted(usual), "postern")), [
+        assert.deepEqual(formatChanges(await applyWantedObjectsToCluster(api, buildWanted(usual), "postern")), [
           `made ${ref.kind} ${ref.name}`,
         ]);
         assert.deepEqual(await listSentences(usual), []);
@@ -306,7 +306,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
   });
 
   it("keep labels and annotations of other programs, and fields that controllers set", async () => {
-    await applyAll(api, buildWanted(usual), "postern");
+    await applyWantedObjectsToCluster(api, buildWanted(usual), "postern");
     const marks = { labels: { team: "a" }, annotations: { note: "b" } };
     await edit(
       mutating,
@@ -317,7 +317,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     assert.deepEqual(await listSentences(usual), []);
     await edit(mutating, ({ webhooks }) => webhooks.pop());
     await edit(secret, ({ metadata }) => delete metadata.labels);
-    assert.equal((await applyAll(api, buildWanted(usual), "postern")).length, 2);
+    assert.equal((await applyWantedObjectsToCluster(api, buildWanted(usual), "postern")).length, 2);
     const { metadata } = await getLive(mutating);
     assert.deepEqual([metadata.labels?.team, metadata.annotations?.note], ["a", "b"]);
     assert.deepEqual((await getLive(secret)).data, { token: "eA==" });
@@ -334,9 +334,9 @@ describe("the objects of a deployment", await needs("API server"), () => {
       await create({ kind, name, ...(namespace && { namespace }) }, body, "?fieldManager=kubectl-client-side-apply");
     }
     assert.deepEqual(await listSentences(usual), []);
-    assert.deepEqual(await applyAll(api, buildWanted(usual), "postern"), []);
+    assert.deepEqual(await applyWantedObjectsToCluster(api, buildWanted(usual), "postern"), []);
     const fewer = { "always-pull-images": { mode: "warn" }, "limit-ranger": { timeoutSeconds: 2 } };
-    await applyAll(api, buildWanted(fewer), "postern");
+    await applyWantedObjectsToCluster(api, buildWanted(fewer), "postern");
     assert.deepEqual(await listSentences(fewer), []);
     for (const ref of [mutating, validating])
       assert.deepEqual(
@@ -346,7 +346,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
   });
 
   it("are deleted if nothing needs them any more, roles last", async () => {
-    await applyAll(api, buildWanted(usual), "postern");
+    await applyWantedObjectsToCluster(api, buildWanted(usual), "postern");
     const fewer = { "deny-service-external-ips": {} };
     assert.deepEqual(await listSentences(fewer), [
       "validating entry deny-service-external-ips.postern.dev: failurePolicy is Fail, not Ignore",
@@ -360,7 +360,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       "ClusterRoleBinding postern:limit-ranger should not be there",
       "ClusterRole postern:limit-ranger should not be there",
     ]);
-    assert.deepEqual(formatChanges(await applyAll(api, buildWanted(fewer), "postern")), [
+    assert.deepEqual(formatChanges(await applyWantedObjectsToCluster(api, buildWanted(fewer), "postern")), [
       "changed ValidatingWebhookConfiguration postern",
       "removed MutatingWebhookConfiguration postern",
       "removed ClusterRoleBinding postern:limit-ranger",
@@ -371,8 +371,8 @@ describe("the objects of a deployment", await needs("API server"), () => {
   });
 
   it("are deleted, webhook configurations first, and no other objects", async () => {
-    await applyAll(api, buildWanted(usual), "postern");
-    await applyAll(api, buildWanted(usual, { name: "staging" }), "staging");
+    await applyWantedObjectsToCluster(api, buildWanted(usual), "postern");
+    await applyWantedObjectsToCluster(api, buildWanted(usual, { name: "staging" }), "staging");
     const foreign = {
       apiVersion: "rbac.authorization.k8s.io/v1",
       kind: "ClusterRole",
@@ -403,12 +403,12 @@ describe("the objects of a deployment", await needs("API server"), () => {
     const rules = { "always-pull-images": {} };
     const order = async (act: () => Promise<DeployedObjectChange[]>) =>
       formatChanges(await act()).map((one) => one.split(" ").slice(0, 2).join(" "));
-    assert.deepEqual(await order(() => applyAll(api, buildWanted(rules), "postern")), [
+    assert.deepEqual(await order(() => applyWantedObjectsToCluster(api, buildWanted(rules), "postern")), [
       "made MutatingWebhookConfiguration",
       "made ValidatingWebhookConfiguration",
     ]);
     const other = { "deny-service-external-ips": {}, "default-toleration-seconds": {} };
-    assert.deepEqual(await order(() => applyAll(api, buildWanted(other), "postern")), [
+    assert.deepEqual(await order(() => applyWantedObjectsToCluster(api, buildWanted(other), "postern")), [
       "changed ValidatingWebhookConfiguration",
       "changed MutatingWebhookConfiguration",
     ]);
@@ -418,7 +418,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
 
   it("can be deleted although an entry refuses everything, because its endpoint is gone", async () => {
     const rules = { ...usual, "always-deny": { failurePolicy: "Fail", exempt: { namespaces: [] } } };
-    await applyAll(api, buildWanted(rules), "postern");
+    await applyWantedObjectsToCluster(api, buildWanted(rules), "postern");
     await waitUntil("the API server did not call by the new entry", async () => {
       const { code } = await cluster.admin({
         method: "POST",
@@ -443,7 +443,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
   });
 
   it("are found by the URLs of entries", async () => {
-    await applyAll(api, buildWanted({ "deny-service-external-ips": {} }), "postern");
+    await applyWantedObjectsToCluster(api, buildWanted({ "deny-service-external-ips": {} }), "postern");
     const urls = {
       "same.example.com": `HTTPS://Rules.Example.com:443/base/prod.${key}/x/validate`,
       "longer.example.com": `https://rules.example.com/basement/prod.${key}/x/validate`,
@@ -491,7 +491,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     it("lacks rights: the error names them", async () => {
       const stranger = await open("stranger");
       await assert.rejects(
-        applyAll(stranger, buildWanted({ "deny-service-external-ips": {} }), "postern"),
+        applyWantedObjectsToCluster(stranger, buildWanted({ "deny-service-external-ips": {} }), "postern"),
         expectComplaint(
           'cluster prod-eu: its API server refuses to show the MutatingWebhookConfiguration postern (403): mutatingwebhookconfigurations.admissionregistration.k8s.io "postern" is forbidden: User "stranger" cannot get resource "mutatingwebhookconfigurations" in API group "admissionregistration.k8s.io" at the cluster scope; give this right to the user that deploys, for instance by RBAC',
         ),
@@ -522,7 +522,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       await create(refs[1], { metadata: { name: "deployers" }, subjects, roleRef });
       const deployer = await open("deployer");
       await assert.rejects(
-        applyAll(deployer, buildWanted({ "limit-ranger": {} }), "postern"),
+        applyWantedObjectsToCluster(deployer, buildWanted({ "limit-ranger": {} }), "postern"),
         expectComplaint(
           /^cluster prod-eu: its API server refuses the ClusterRole postern:limit-ranger \(403\): .* attempting to grant RBAC permissions not currently held: .*; the user that deploys must have these rights too, or the verb escalate on clusterroles$/,
         ),
@@ -549,7 +549,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
         clientConfig: { url: `http://x/local.${key}/a` },
       }));
       await assert.rejects(
-        applyAll(api, [{ ...configuration, webhooks }], "postern"),
+        applyWantedObjectsToCluster(api, [{ ...configuration, webhooks }], "postern"),
         expectComplaint(
           /^cluster prod-eu: its API server refuses the ValidatingWebhookConfiguration postern \(422\): .*clientConfig\.url: .*'https' is the only allowed URL scheme/,
         ),
@@ -621,7 +621,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       });
       it("deletes objects although the API server still calls a deleted webhook", async () => {
         const rights = buildWanted(usual, { connect: { eks: "a", region: "eu-west-1" } }).slice(2);
-        assert.equal((await applyAll(api, rights, "postern")).length, 2);
+        assert.equal((await applyWantedObjectsToCluster(api, rights, "postern")).length, 2);
         const message =
           'Internal error occurred: failed calling webhook "always-deny.postern.dev": failed to call webhook';
         const failing = { status: 500, body: JSON.stringify({ kind: "Status", message, code: 500 }) };
@@ -632,13 +632,13 @@ describe("the objects of a deployment", await needs("API server"), () => {
       });
       it("tries again after a conflict", async () => {
         const rules = { "deny-service-external-ips": {} };
-        await applyAll(faulty, buildWanted(rules), "postern");
+        await applyWantedObjectsToCluster(faulty, buildWanted(rules), "postern");
         await edit(validating, ({ webhooks }) => Object.assign(webhooks[0], { timeoutSeconds: 9 }));
         const conflict = { status: 409, body: JSON.stringify({ kind: "Status", reason: "Conflict", message: "x" }) };
         const well = { milliseconds: 0 };
         // The requests: two reads, a read and a refused dry run, a read, a dry run, and a refused write.
         way.faults.push(well, well, well, conflict, well, well, conflict);
-        assert.equal((await applyAll(faulty, buildWanted(rules), "postern")).length, 1);
+        assert.equal((await applyWantedObjectsToCluster(faulty, buildWanted(rules), "postern")).length, 1);
         assert.deepEqual(await listSentences(rules), []);
       });
     });

@@ -8,7 +8,7 @@ import { createMemoryLedger } from "#lib/ledger.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { discoverClusterResources } from "../../infra/check/live/discovery.ts";
 import { type ApiGet, openApiReader } from "../../infra/check/live/reader.ts";
-import { openCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { TestClusterClient } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
@@ -104,7 +104,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
       await make(`/apis/example.com/v1/namespaces/n${home}/widgets`, widgets);
     }
     // The objects that are evaluated now existed before the rules.
-    const certificate = await openCertificate(folder, "127.0.0.1");
+    const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const scripted = await openScriptedWebhookEndpoints(certificate, {
       more: (review) => {
         const patch = [{ op: "add", path: "/data/more", value: "bW9yZQ==" }];

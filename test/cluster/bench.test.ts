@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { measureMutatorChains } from "../../infra/bench/chains.ts";
 import { measureCheck } from "../../infra/bench/checks.ts";
-import { findGoWebhook } from "../../infra/bench/controller-runtime.ts";
+import { findBenchControllerRuntimeWebhook } from "../../infra/bench/controller-runtime.ts";
 import type { PodCreateComparison, PodCreateMeasurement } from "../../infra/bench/creates.ts";
 import { findBuiltKinitirasEngine } from "../../infra/bench/kinitiras.ts";
 import { compareWebhookCallTimes } from "../../infra/bench/one-call.ts";
@@ -30,7 +30,12 @@ describe("postern bench, through an API server", await needs("API server", "Go w
 
   it("measures one call of each server, after all have returned equal pods", async () => {
     const binaries = await requireBinaries();
-    const { measured, comparisons } = await compareWebhookCallTimes(binaries, await findGoWebhook(), folder, 6);
+    const { measured, comparisons } = await compareWebhookCallTimes(
+      binaries,
+      await findBenchControllerRuntimeWebhook(),
+      folder,
+      6,
+    );
     assert.deepEqual(
       measured.map(({ what }) => what.replace(/ [\d.]+$/, "")),
       ["no webhook", "node:https by hand", "Postern", "controller-runtime", "Postern, with its matchConditions"],

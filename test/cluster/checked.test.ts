@@ -12,7 +12,7 @@ import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { prepareManifestCheck } from "../../infra/check/check.ts";
 import type { ObjectEvaluation } from "../../infra/check/evaluation/evaluation.ts";
 import { chooseCluster } from "../../infra/config/config.ts";
-import { openCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { formatAnswerDiff } from "../../infra/parity/compare.ts";
 import { listPlugins, requireBinaries, webhookPlugins } from "../../infra/parity/control-plane/binaries.ts";
 import type { TestClusterClient, TestClusterResponse } from "../../infra/parity/control-plane/client.ts";
@@ -78,7 +78,7 @@ describe("what check says", await needs("API server"), () => {
   before(async () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-checked-"));
-    const certificate = await openCertificate(folder, "127.0.0.1");
+    const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const scripted = await openScriptedWebhookEndpoints(certificate, { witness: createWitness(seen) });
     const { defaultOn } = await listPlugins(binaries);
     const disable = defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));

@@ -8,7 +8,7 @@ import { isDeepStrictEqual } from "node:util";
 import fc, { type Arbitrary } from "fast-check";
 import { fillDefaults } from "../../infra/apiserver/defaults/defaults.ts";
 import table from "../../infra/apiserver/defaults/types.json" with { type: "json" };
-import { openCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { formatAnswerDiff } from "../../infra/parity/compare.ts";
 import { listPlugins, requireBinaries, webhookPlugins } from "../../infra/parity/control-plane/binaries.ts";
 import type { TestClusterClient, TestClusterResponse } from "../../infra/parity/control-plane/client.ts";
@@ -136,7 +136,7 @@ describe("an object with defaults", await needs("API server"), () => {
   before(async () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-defaults-"));
-    const certificate = await openCertificate(folder, "127.0.0.1");
+    const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     scripted = await openScriptedWebhookEndpoints(certificate, { witness: createWitness(seen) });
     const disable = (await listPlugins(binaries)).defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));
     cluster = await bootCluster(binaries, { disable });

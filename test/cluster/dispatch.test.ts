@@ -8,7 +8,7 @@ import type { AnsweredReviewFacts } from "#lib/log-line.ts";
 import { get } from "#lib/needs.ts";
 import { type Phase, type Rule, rule } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
-import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { TestClusterClient, TestClusterResponse } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
@@ -73,7 +73,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   before(async () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-dispatch-"));
-    certificate = await openCertificate(folder, "127.0.0.1");
+    certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     scripted = await openScriptedWebhookEndpoints(certificate);
     announcer = scripted.announcer;
     const policy = { omitStages: ["RequestReceived"], rules: [{ level: "Metadata", resources: [{ group: "" }] }] };

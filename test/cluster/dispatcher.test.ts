@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { AdmissionRequest } from "#lib/review.ts";
-import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { listPlugins, requireBinaries, webhookPlugins } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { applyConfigurations, deleteTestWebhookConfigurations, waitUntil } from "../../infra/parity/rule-server.ts";
@@ -50,7 +50,7 @@ describe("the admission chain equals a real API server", await needs("API server
   before(async () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-dispatcher-"));
-    certificate = await openCertificate(folder, "127.0.0.1");
+    certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     scripted = await openScriptedWebhookEndpoints(certificate, scripts);
     announcer = scripted.announcer;
     const rules = [{ level: "Request" }];

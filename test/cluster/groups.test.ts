@@ -9,7 +9,7 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { AnsweredReviewFacts } from "#lib/log-line.ts";
 import { rule, selectPhase } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
-import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { formatAnswerDiff, toComparable } from "../../infra/parity/compare.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { TestClusterClient } from "../../infra/parity/control-plane/client.ts";
@@ -53,7 +53,7 @@ describe("a group on a real API server", await needs("API server"), () => {
   before(async () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-groups-"));
-    certificate = await openCertificate(folder, "127.0.0.1");
+    certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     scripted = await openScriptedWebhookEndpoints(certificate);
     announcer = scripted.announcer;
     const disable = mutators.flatMap(({ rule: { upstreamPlugin } }) =>

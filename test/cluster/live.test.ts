@@ -10,7 +10,7 @@ import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { Failure } from "#lib/failure.ts";
 import type { Capabilities } from "#lib/needs.ts";
-import { openCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { needs } from "../parts.ts";
@@ -33,7 +33,7 @@ describe("a cluster that is read", await needs("API server"), () => {
   const certificate = async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-live-"));
     folders.push(folder);
-    return openCertificate(folder, "127.0.0.1");
+    return readOrCreateServerCertificate(folder, "127.0.0.1");
   };
   const create = (cluster: TestCluster, path: string, body: object) =>
     cluster.admin({ method: "POST", path: `/api/v1/${path}`, body });

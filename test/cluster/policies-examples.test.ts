@@ -15,13 +15,13 @@ import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/
 import {
   allPodsResourceSelectors,
   applyObject,
-  buildAnnotationSpec,
+  buildAnnotatingPolicySpec,
   buildFixturePod,
   buildFixturePolicy,
   getFixtureApiPath,
   getFixtureCollectionPath,
   getMessage,
-  installPolicyDefinitions,
+  installKinitirasPolicyCrds,
   type KinitirasFixtureObject,
 } from "../../infra/parity/policy-fixtures.ts";
 import {
@@ -62,7 +62,7 @@ describe("policies in a real API server", await needs("API server"), () => {
   before(async () => {
     const binaries = await requireBinaries();
     cluster = await bootCluster(binaries);
-    await installPolicyDefinitions(cluster.admin);
+    await installKinitirasPolicyCrds(cluster.admin);
     service = await openService(answers);
     const settings = { intercept: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"] }] };
     const http = { hosts: [new URL(service.url).host, "169.254.169.254", "10.1.2.3"], addresses: ["127.0.0.1/32"] };
@@ -249,7 +249,7 @@ describe("policies in a real API server", await needs("API server"), () => {
       buildFixturePolicy(
         "ClusterOverridePolicy",
         `other-${index}`,
-        buildAnnotationSpec("a", "b", [{ apiVersion: "v1", kind: "Pod", name: `p-${index}` }]),
+        buildAnnotatingPolicySpec("a", "b", [{ apiVersion: "v1", kind: "Pod", name: `p-${index}` }]),
       ),
     );
     for (let done = 0; done < others.length; done += 16)
@@ -264,7 +264,7 @@ describe("policies in a real API server", await needs("API server"), () => {
       buildFixturePolicy(
         "ClusterOverridePolicy",
         "large",
-        buildAnnotationSpec("c", "d", [{ apiVersion: "v1", kind: "ConfigMap" }]),
+        buildAnnotatingPolicySpec("c", "d", [{ apiVersion: "v1", kind: "ConfigMap" }]),
       ),
     );
     const getAnnotations = async (object: KubernetesObject) =>

@@ -14,13 +14,13 @@ import type { TestClusterClient, TestClusterResponse } from "../../infra/parity/
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
   applyObject,
-  buildAnnotationSpec,
+  buildAnnotatingPolicySpec,
   buildFixturePod,
   buildFixturePolicy,
   getFixtureApiPath,
   getFixtureCollectionPath,
   getMessage,
-  installPolicyDefinitions,
+  installKinitirasPolicyCrds,
   type KinitirasFixtureObject,
 } from "../../infra/parity/policy-fixtures.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
@@ -117,7 +117,7 @@ describe("policies on a real API server", await needs("API server"), () => {
 
     const { notes } = await renew();
     assert.match(notes, /their definitions are in functions\/policy-admission\/crds/);
-    await installPolicyDefinitions(admin);
+    await installKinitirasPolicyCrds(admin);
   });
   after(async () => {
     for (const stop of stops.reverse()) await stop();
@@ -139,7 +139,7 @@ describe("policies on a real API server", await needs("API server"), () => {
   });
 
   it("warns of a policy whose requests no entry sends, and applies it after the entries are renewed", async () => {
-    const policy = buildFixturePolicy("ClusterOverridePolicy", "owner", buildAnnotationSpec("owner", "web"));
+    const policy = buildFixturePolicy("ClusterOverridePolicy", "owner", buildAnnotatingPolicySpec("owner", "web"));
     const { warnings, body } = await requireApplied(policy);
     assert.ok(
       warnings.some((one) => /policy-override.*pods.*postern manifests/i.test(one)),
@@ -159,8 +159,11 @@ describe("policies on a real API server", await needs("API server"), () => {
     ]);
     await waitForAnswer(buildFixturePod("a"), (answer) => getAnnotation(answer, "owner") === "web");
     assert.deepEqual(
-      (await requireApplied(buildFixturePolicy("ClusterOverridePolicy", "other", buildAnnotationSpec("other", "web"))))
-        .warnings,
+      (
+        await requireApplied(
+          buildFixturePolicy("ClusterOverridePolicy", "other", buildAnnotatingPolicySpec("other", "web")),
+        )
+      ).warnings,
       [],
     );
     await remove(buildFixturePolicy("ClusterOverridePolicy", "other", {}));
@@ -168,8 +171,8 @@ describe("policies on a real API server", await needs("API server"), () => {
 
   it("does not change a policy that is applied again as its author wrote it", async () => {
     const spec = {
-      ...buildAnnotationSpec("again", "a"),
-      overrideRules: [...buildAnnotationSpec("again", "a").overrideRules, { overriders: {} }],
+      ...buildAnnotatingPolicySpec("again", "a"),
+      overrideRules: [...buildAnnotatingPolicySpec("again", "a").overrideRules, { overriders: {} }],
     };
     const condition = { cond: "Exist", dataRef: { from: "current", path: "/metadata/labels/never" } };
     const rules = { resourceSelectors: [], validateRules: [{ template: { type: "condition", condition } }] };
@@ -196,7 +199,9 @@ describe("policies on a real API server", await needs("API server"), () => {
   });
 
   it("uses a changed policy, and drops a deleted one, within ten seconds", async () => {
-    await requireApplied(buildFixturePolicy("ClusterOverridePolicy", "owner", buildAnnotationSpec("owner", "api")));
+    await requireApplied(
+      buildFixturePolicy("ClusterOverridePolicy", "owner", buildAnnotatingPolicySpec("owner", "api")),
+    );
     await wait(staleness);
     assert.equal(getAnnotation(await create(buildFixturePod("a"), "?dryRun=All"), "owner"), "api");
     await remove(buildFixturePolicy("ClusterOverridePolicy", "owner", {}));

@@ -4,7 +4,7 @@ import { createServer, type Server } from "node:https";
 import { after, before, describe, it } from "node:test";
 import type { Capabilities } from "#lib/needs.ts";
 import { prepareLiveCheckCapabilities } from "../../infra/check/live/rule-capabilities.ts";
-import { openCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { createTestFolder } from "../folders.ts";
 import { close, listen } from "../listen.ts";
 
@@ -21,7 +21,7 @@ describe("the capabilities of rules while a cluster is audited", () => {
   let open: (hosts?: string[]) => Promise<{ capabilities: Capabilities; sentences: string[] }>;
 
   before(async () => {
-    const { cert, key, ca } = await openCertificate(folder, "127.0.0.1");
+    const { cert, key, ca } = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const respond: RequestListener = ({ method, url, headers }, response) => {
       requests.push(`${method} ${url} ${headers.authorization}`);
       const found = answers[`${method} ${url}`];

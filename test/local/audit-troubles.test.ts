@@ -8,7 +8,7 @@ import { gzipSync } from "node:zlib";
 import type { ParsedOptions } from "../../infra/cli/command.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import check from "../../infra/commands/check.ts";
-import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { printConfig, runAudit, runJsonAudit } from "../audits.ts";
 import { buildKubeconfig } from "../checkout.ts";
 import { createTestFolder } from "../folders.ts";
@@ -20,7 +20,7 @@ const folder = await createTestFolder();
 describe("an audit of a cluster in trouble", () => {
   let certificate: ServerCertificate;
   before(async () => {
-    certificate = await openCertificate(folder, "127.0.0.1");
+    certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     await writeFile(join(folder, "postern.yaml"), printConfig("  always-admit:\n"));
   });
 

@@ -8,7 +8,7 @@ import { before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { stripVTControlCharacters } from "node:util";
 import { parse, stringify } from "yaml";
-import { openCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import type { ProgramOutput } from "../checkout.ts";
 import { createTestFolder } from "../folders.ts";
 import { close, listen } from "../listen.ts";
@@ -218,7 +218,7 @@ describe("postern check", () => {
 
   it("names other webhooks, and calls the webhooks of allowed hosts", async (test) => {
     const state = join(folder, ".postern");
-    const certificate = await openCertificate(state, "127.0.0.1");
+    const certificate = await readOrCreateServerCertificate(state, "127.0.0.1");
     const requests: any[] = [];
     const server = createServer({ cert: certificate.cert, key: certificate.key }, (request, response) => {
       let body = "";

@@ -9,9 +9,9 @@ import { connect as connectTls, type TLSSocket } from "node:tls";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import { rule } from "#lib/rule.ts";
-import { openKeyVerifier } from "#lib/url-key.ts";
+import { createUrlKeyVerifier } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
-import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { type ImitatedApiGateway, type LambdaHandler, openImitatedApiGateway } from "../../infra/serve/gateway.ts";
 import { createTestFolder } from "../folders.ts";
@@ -21,7 +21,7 @@ import { readRows } from "../rows.ts";
 const folder = await createTestFolder();
 let certificate: ServerCertificate;
 before(async () => {
-  certificate = await openCertificate(folder, "127.0.0.1");
+  certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
 });
 
 const gateways: ImitatedApiGateway[] = [];
@@ -60,7 +60,7 @@ const openTestGateway = async (
 ) => {
   const gateway = await openImitatedApiGateway(certificate, "127.0.0.1", 0, timeouts);
   gateways.push(gateway);
-  const admits = openKeyVerifier(signer.publicKey, () => [1]);
+  const admits = createUrlKeyVerifier(signer.publicKey, () => [1]);
   gateway.serve(new Map(Object.entries({ judge: judging, ...handlers })), admits);
   return {
     gateway,

@@ -8,7 +8,7 @@ import { evaluateRule } from "#lib/evaluation.ts";
 import { type HttpsRequest, https } from "#lib/needs.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
-import { openCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { createTestFolder } from "../folders.ts";
 import { close, listen } from "../listen.ts";
 
@@ -26,7 +26,7 @@ describe("a service outside the cluster", () => {
   let createCapabilities: ReturnType<typeof createLiveCapabilities>;
 
   before(async () => {
-    const { ca, cert, key } = await openCertificate(folder, "127.0.0.1");
+    const { ca, cert, key } = await readOrCreateServerCertificate(folder, "127.0.0.1");
     server.setSecureContext({ cert, key });
     service = { url: `https://127.0.0.1:${await listen(server)}/`, ca };
   });

@@ -8,7 +8,7 @@ import { evaluateRule } from "#lib/evaluation.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import imagePolicyWebhook from "../../functions/image-policy-webhook/rule.ts";
-import { openCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { createTestFolder } from "../folders.ts";
 import { close, listen } from "../listen.ts";
 
@@ -38,8 +38,8 @@ describe("image-policy-webhook", () => {
   let otherCa: string;
   let getCapabilities: ReturnType<typeof createLiveCapabilities>;
   before(async () => {
-    const { ca, cert, key } = await openCertificate(join(folder, "own"), "127.0.0.1");
-    otherCa = (await openCertificate(join(folder, "other"), "127.0.0.1")).ca;
+    const { ca, cert, key } = await readOrCreateServerCertificate(join(folder, "own"), "127.0.0.1");
+    otherCa = (await readOrCreateServerCertificate(join(folder, "other"), "127.0.0.1")).ca;
     server.setSecureContext({ key, cert });
     backend = { url: `https://127.0.0.1:${await listen(server)}/policy`, ca };
   });

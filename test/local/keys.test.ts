@@ -8,10 +8,10 @@ import { beforeEach, describe, it } from "node:test";
 import { connect, createServer } from "node:tls";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { openKeyVerifier } from "#lib/url-key.ts";
+import { createUrlKeyVerifier } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { readCaOption } from "../../infra/commands/shared/options.ts";
-import { openCertificate, readOrCreateUrlSigner, type ServerCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate, readOrCreateUrlSigner, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { createTestFolder } from "../folders.ts";
 import { listen } from "../listen.ts";
 
@@ -86,7 +86,7 @@ describe("the signing key", () => {
 
   it("signs URLs that functions accept", async () => {
     const { publicKey, signSegment } = await readOrCreateUrlSigner(folder);
-    const admit = openKeyVerifier(publicKey, () => [1, 2]);
+    const admit = createUrlKeyVerifier(publicKey, () => [1, 2]);
     assert.match(signSegment("prod-eu", 1), /^prod-eu\.[A-Za-z0-9_-]{86}$/);
     assert.deepEqual(admit(signSegment("prod-eu", 2)), { cluster: "prod-eu", key: `${publicKey.slice(0, 8)}.2` });
     assert.equal(admit(signSegment("prod-eu", 3)), undefined);
@@ -113,9 +113,9 @@ describe("the signing key", () => {
 
 describe("the certificate", () => {
   it("is created once, and only its owner can read it", async () => {
-    const first = await openCertificate(folder, "127.0.0.1");
+    const first = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const before = await readContents();
-    assert.deepEqual(await openCertificate(folder, "127.0.0.1"), first);
+    assert.deepEqual(await readOrCreateServerCertificate(folder, "127.0.0.1"), first);
     assert.deepEqual(await readContents(), before);
     assert.deepEqual(before, {
       "ca.crt": first.ca,
@@ -134,61 +134,61 @@ describe("the certificate", () => {
   ];
   for (const [host, names, others] of hosts)
     it(`for ${host} passes a real handshake`, async () => {
-      const certificate = await openCertificate(folder, host);
+      const certificate = await readOrCreateServerCertificate(folder, host);
       for (const name of names) assert.equal(await tryHandshake(certificate, name), "verified", name);
       for (const name of others)
         assert.equal(await tryHandshake(certificate, name), "ERR_TLS_CERT_ALTNAME_INVALID", name);
     });
 
   it("is verified only by its own CA", async () => {
-    const certificate = await openCertificate(folder, "127.0.0.1");
-    const { ca } = await openCertificate(join(parent, "other"), "127.0.0.1");
+    const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+    const { ca } = await readOrCreateServerCertificate(join(parent, "other"), "127.0.0.1");
     assert.notEqual(await tryHandshake({ ...certificate, ca }, "127.0.0.1"), "verified");
   });
 
   it("is renewed by the same CA when the host changes", async () => {
-    const first = await openCertificate(folder, "127.0.0.1");
-    const second = await openCertificate(folder, "10.1.2.3");
+    const first = await readOrCreateServerCertificate(folder, "127.0.0.1");
+    const second = await readOrCreateServerCertificate(folder, "10.1.2.3");
     assert.equal(second.ca, first.ca);
     assert.notEqual(second.cert, first.cert);
     assert.equal(await tryHandshake(second, "10.1.2.3"), "verified");
-    assert.deepEqual(await openCertificate(folder, "10.1.2.3"), second);
+    assert.deepEqual(await readOrCreateServerCertificate(folder, "10.1.2.3"), second);
   });
 
   it("is valid for less than 825 days, which some clients require; its CA is valid for longer", async () => {
-    const { ca, cert } = await openCertificate(folder, "127.0.0.1");
+    const { ca, cert } = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const countDays = (pem: string) => (Date.parse(new X509Certificate(pem).validTo) - Date.now()) / 86_400_000;
     assert.ok(countDays(cert) > 300 && countDays(cert) < 825 && countDays(ca) > 3000);
     assert.ok(new X509Certificate(ca).ca && !new X509Certificate(cert).ca);
   });
 
   it("is renewed if the key belongs to another certificate", async () => {
-    const first = await openCertificate(folder, "127.0.0.1");
-    const other = await openCertificate(join(parent, "other"), "127.0.0.1");
+    const first = await readOrCreateServerCertificate(folder, "127.0.0.1");
+    const other = await readOrCreateServerCertificate(join(parent, "other"), "127.0.0.1");
     await writeFile(join(folder, "server.key"), other.key);
-    const second = await openCertificate(folder, "127.0.0.1");
+    const second = await readOrCreateServerCertificate(folder, "127.0.0.1");
     assert.equal(second.ca, first.ca);
     assert.equal(await tryHandshake(second, "127.0.0.1"), "verified");
   });
 
   it("is renewed if its file is cut off", async () => {
-    await openCertificate(folder, "127.0.0.1");
+    await readOrCreateServerCertificate(folder, "127.0.0.1");
     await writeFile(join(folder, "server.crt"), "-----BEGIN CERTIFICATE-----\nMIIB");
-    assert.equal(await tryHandshake(await openCertificate(folder, "127.0.0.1"), "127.0.0.1"), "verified");
+    assert.equal(await tryHandshake(await readOrCreateServerCertificate(folder, "127.0.0.1"), "127.0.0.1"), "verified");
   });
 
   it("is renewed by the same CA before it expires", async ({ mock }) => {
-    const first = await openCertificate(folder, "127.0.0.1");
+    const first = await readOrCreateServerCertificate(folder, "127.0.0.1");
     mock.timers.enable({ apis: ["Date"], now: Date.now() + 340 * day });
-    const second = await openCertificate(folder, "127.0.0.1");
+    const second = await readOrCreateServerCertificate(folder, "127.0.0.1");
     assert.equal(second.ca, first.ca);
     assert.ok(Date.parse(new X509Certificate(second.cert).validTo) > Date.now() + 300 * day);
   });
 
   it("is renewed if its key is missing", async () => {
-    await openCertificate(folder, "127.0.0.1");
+    await readOrCreateServerCertificate(folder, "127.0.0.1");
     await rm(join(folder, "server.key"));
-    assert.equal(await tryHandshake(await openCertificate(folder, "127.0.0.1"), "127.0.0.1"), "verified");
+    assert.equal(await tryHandshake(await readOrCreateServerCertificate(folder, "127.0.0.1"), "127.0.0.1"), "verified");
   });
 });
 
@@ -197,10 +197,10 @@ describe("the CA", () => {
   const toPath = (file: string) => join(folder, file);
   const expectRefusal = async (sentence: () => string) => {
     const before = await readContents();
-    await assert.rejects(openCertificate(folder, "127.0.0.1"), expectComplaint(`${sentence()}${remedy}`));
+    await assert.rejects(readOrCreateServerCertificate(folder, "127.0.0.1"), expectComplaint(`${sentence()}${remedy}`));
     assert.deepEqual(await readContents(), before);
   };
-  beforeEach(() => openCertificate(folder, "127.0.0.1"));
+  beforeEach(() => readOrCreateServerCertificate(folder, "127.0.0.1"));
 
   for (const [name, text] of damaged) {
     it(`is not replaced if the file of its key ${name}`, async () => {
@@ -221,7 +221,7 @@ describe("the CA", () => {
     await expectRefusal(() => `${toPath("ca.key")} is missing, the key of ca.crt; restore it, or `);
   });
   it("is refused with another CA's key", async () => {
-    await openCertificate(join(parent, "other"), "127.0.0.1");
+    await readOrCreateServerCertificate(join(parent, "other"), "127.0.0.1");
     await rename(join(parent, "other/ca.key"), toPath("ca.key"));
     await expectRefusal(() => `${toPath("ca.crt")} is not the certificate of ca.key; restore it, or `);
   });
@@ -234,7 +234,7 @@ describe("the CA", () => {
 
 describe("a CA that --ca names", () => {
   it("is read", async () => {
-    const { ca } = await openCertificate(folder, "127.0.0.1");
+    const { ca } = await readOrCreateServerCertificate(folder, "127.0.0.1");
     assert.equal(await readCaOption(join(folder, "ca.crt")), ca);
   });
   for (const [name, text] of damaged)
@@ -244,7 +244,7 @@ describe("a CA that --ca names", () => {
       await assert.rejects(readCaOption(file), expectComplaint(`--ca ${file} contains no valid certificate in PEM`));
     });
   it("is refused if it has expired", async ({ mock }) => {
-    const { ca } = await openCertificate(folder, "127.0.0.1");
+    const { ca } = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const { validTo } = new X509Certificate(ca);
     mock.timers.enable({ apis: ["Date"], now: Date.parse(validTo) });
     const file = join(folder, "ca.crt");
@@ -263,7 +263,7 @@ describe("several processes at once", () => {
     const cwd = fileURLToPath(new URL("../..", import.meta.url));
     const run = () => promisify(execFile)(process.execPath, ["--input-type=module", "--eval", script], { cwd });
     const outputs = (await Promise.all(Array.from({ length: 4 }, run))).map(({ stdout }) => stdout);
-    const certificate = await openCertificate(folder, "127.0.0.1");
+    const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const { publicKey } = await readOrCreateUrlSigner(folder);
     for (const output of outputs) assert.deepEqual(JSON.parse(output), [publicKey, certificate.ca]);
     assert.equal(await tryHandshake(certificate, "127.0.0.1"), "verified");

@@ -10,7 +10,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { parseAllDocuments, parse as parseYaml } from "yaml";
-import { openCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { type ProgramOutput, runProgram } from "../checkout.ts";
 import { createTestFolder } from "../folders.ts";
 
@@ -399,7 +399,7 @@ describe("a newcomer", () => {
   });
 
   it("is warned about an object that is too large for kubectl apply", async () => {
-    const { ca } = await openCertificate(join(copy, "large"), "127.0.0.1");
+    const { ca } = await readOrCreateServerCertificate(join(copy, "large"), "127.0.0.1");
     await writeFile(join(copy, "large.crt"), ca.repeat(60));
     const { code, stdout, stderr } = await runPostern("manifests", "--url", "https://x", "--ca", "large.crt");
     assert.equal(code, 0);

@@ -14,7 +14,7 @@ import {
   type PolicyHttpSettings,
 } from "#lib/policy/references/http.ts";
 import type { HttpReference, ScriptHttpRequest } from "#lib/policy/types.ts";
-import { openCertificate } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { createTestFolder } from "../folders.ts";
 import { close, listen } from "../listen.ts";
 
@@ -56,7 +56,7 @@ describe("a policy's request", () => {
       response.writeHead(status, headers).end(typeof body === "string" ? body : JSON.stringify(body));
 
   before(async () => {
-    certificate = await openCertificate(folder, "127.0.0.1");
+    certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     secure.setSecureContext(certificate);
     for (const server of [secure, plain]) {
       server.on("connection", () => {
@@ -540,7 +540,7 @@ describe("a policy's request", () => {
     });
 
     it("trusts no CA besides its own", async () => {
-      const other = await openCertificate(join(folder, "other"), "127.0.0.1");
+      const other = await readOrCreateServerCertificate(join(folder, "other"), "127.0.0.1");
       await assert.rejects(sendScriptRequest({ tls_config: { ca: other.ca } }), /could not ask localhost/);
       assert.equal(received.length, 0);
     });

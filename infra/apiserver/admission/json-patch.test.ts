@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { computePatch } from "#lib/patch.ts";
 import { readRows } from "../../../test/rows.ts";
-import { applyServerPatch, parsePatchOperations } from "./json-patch.ts";
+import { applyJsonPatchAsApiServer, parsePatchOperations } from "./json-patch.ts";
 
 const { fine, failing } = readRows<{ fine: [string, unknown[], object][]; failing: [string, string, string][] }>(
   import.meta.filename,
@@ -16,20 +16,20 @@ describe("a patch", () => {
     it(what, () => {
       const before = structuredClone(document);
       const wanted = { ...document, ...expected };
-      assert.deepEqual(applyServerPatch(document, parsePatchOperations(JSON.stringify(changes))), wanted);
+      assert.deepEqual(applyJsonPatchAsApiServer(document, parsePatchOperations(JSON.stringify(changes))), wanted);
       assert.deepEqual(document, before);
     });
 
   for (const [what, text, expected] of failing)
     it(`fails if it ${what}`, () => {
-      assert.throws(() => applyServerPatch(document, parsePatchOperations(text)), { message: expected });
+      assert.throws(() => applyJsonPatchAsApiServer(document, parsePatchOperations(text)), { message: expected });
     });
 
   it("fails if it copies more bytes than an API server allows", () => {
     const large = { text: "x".repeat(1024 * 1024) };
     const changes = [1, 2, 3].map((index) => ({ op: "copy", from: "/text", path: `/copy${index}` }));
     assert.throws(
-      () => applyServerPatch(large, parsePatchOperations(JSON.stringify(changes))),
+      () => applyJsonPatchAsApiServer(large, parsePatchOperations(JSON.stringify(changes))),
       /accumulated size increase of copy/,
     );
   });
@@ -39,7 +39,10 @@ describe("a patch", () => {
     fc.assert(
       fc.property(json, json, (before, after) => {
         const [from, to] = [before, after].map((value) => JSON.parse(JSON.stringify(value)));
-        const result = applyServerPatch(from, parsePatchOperations(JSON.stringify(computePatch(from, to, ""))));
+        const result = applyJsonPatchAsApiServer(
+          from,
+          parsePatchOperations(JSON.stringify(computePatch(from, to, ""))),
+        );
         assert.deepEqual(JSON.parse(JSON.stringify(result)), to);
       }),
     );

@@ -5,7 +5,7 @@ import { isMap, isObject, type JsonMap, parsePointer } from "#lib/json.ts";
  * Applies RFC 6902 with the API server's deviations and error texts: an absent member can be replaced, negative indexes
  * count from the end, and `test` compares the JSON text of values.
  */
-export const applyServerPatch = (document: JsonMap, operations: readonly JsonMap[]): unknown => {
+export const applyJsonPatchAsApiServer = (document: JsonMap, operations: readonly JsonMap[]): unknown => {
   const root: { value: unknown } = { value: document };
   const budget = { copied: 0 };
   // The caller keeps using the given document, so its parts are copied before a change; `owned` has the copies.

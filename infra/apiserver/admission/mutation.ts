@@ -16,7 +16,7 @@ import {
   toRefusal,
 } from "./calling.ts";
 import type { DefaultedWebhookEntry } from "./hooks.ts";
-import { applyServerPatch, dropNumberTextsFromPatch, parsePatchOperations } from "./json-patch.ts";
+import { applyJsonPatchAsApiServer, dropNumberTextsFromPatch, parsePatchOperations } from "./json-patch.ts";
 import { type ConvertibleRequestObjects, describeUnknownConversion, matchHook } from "./matching.ts";
 import { countsEmptyPatchAsChange, isSameBesidesEmptyMembers, normalizePatchedObject } from "./server-objects.ts";
 import type { HookTraceStep } from "./types.ts";
@@ -147,7 +147,7 @@ const applyResponsePatch = (
   if (patchType !== "JSONPatch") return failHook(`unsupported patch type ${JSON.stringify(patchType)}`);
 
   try {
-    const raw = applyServerPatch(before, operations);
+    const raw = applyJsonPatchAsApiServer(before, operations);
     const isOther = !isMap(raw) || raw.apiVersion !== before.apiVersion || raw.kind !== before.kind;
     step.patch = dropNumberTextsFromPatch(operations);
     step.before = before;

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { RecordedAnswers } from "#lib/recorded-answers.ts";
+import type { RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
 import { readRows } from "../../../test/rows.ts";
 import { createRecordedCluster, findServedResource, listServedResources } from "./served.ts";
 
-type RecordedObject = NonNullable<RecordedAnswers["objects"]>[number];
+type RecordedObject = NonNullable<RecordedCapabilityAnswers["objects"]>[number];
 
 const { known, definition, goose } = readRows<{
   known: [string, RecordedObject[], RecordedObject, object | undefined][];

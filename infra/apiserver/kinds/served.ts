@@ -1,5 +1,5 @@
 import type { Capabilities, ResourceType, ServedResource } from "#lib/needs.ts";
-import { createRecordedCapabilities, type RecordedAnswers, toPlural } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities, type RecordedCapabilityAnswers, toPlural } from "#lib/recorded-answers.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { inferKinds, toKindKey, toServedResource } from "./kinds.ts";
 
@@ -22,7 +22,7 @@ export const findServedResource = (
 ) => (Object.hasOwn(served, apiVersion) ? served[apiVersion]?.find((resource) => resource.kind === kind) : undefined);
 
 /** Returns capabilities that answer from recorded objects. Kinds follow from these and from the recorded discovery. */
-export const createRecordedCluster = (answers: RecordedAnswers): Capabilities => {
+export const createRecordedCluster = (answers: RecordedCapabilityAnswers): Capabilities => {
   const discovery = { ...listServedResources(answers.objects ?? []), ...answers.discovery };
   const { get, list, create, ...rest } = createRecordedCapabilities({ ...answers, discovery });
   // The imitated server stores objects under the plural that Kubernetes would form of their kind; a

@@ -10,10 +10,10 @@ import { toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import { findPosition } from "../manifests/positions.ts";
 import {
-  type CheckResult,
   type Denial,
-  type EvaluationSubject,
+  type EvaluatedRequestAndManifest,
   noFindings,
+  type ObjectCheckResult,
   type ObjectEvaluation,
   type ObjectEvaluationEnvironment,
 } from "./evaluation.ts";
@@ -180,7 +180,7 @@ const readIdentity = ({ source, line }: Manifest, object: unknown) => {
 const createUnaskedEvaluation = (
   manifest: Manifest,
   object: unknown,
-  checked: Partial<CheckResult> & Pick<CheckResult, "verdict">,
+  checked: Partial<ObjectCheckResult> & Pick<ObjectCheckResult, "verdict">,
 ): ObjectEvaluation => {
   return {
     subject: { manifest },
@@ -212,7 +212,7 @@ const createDecodeDenial = (
 };
 
 export const evaluateRequest = async (
-  subject: EvaluationSubject,
+  subject: EvaluatedRequestAndManifest,
   environment: ObjectEvaluationEnvironment,
 ): Promise<ObjectEvaluation> => {
   const { attributes, manifest, made } = subject;

@@ -12,11 +12,11 @@ import type { FieldPath, Manifest } from "../manifests/manifests.ts";
 import type { ExistingObjects } from "./existing-objects.ts";
 import type { UnevaluatedAdmissionPolicyMatcher } from "./unevaluated.ts";
 
-export interface EvaluationSubject {
+export interface EvaluatedRequestAndManifest {
   attributes: AdmissionAttributes;
   manifest: Manifest;
   /** Set for a Pod that a workload would create: the workload, and the path of its Pod template. */
-  made?: { by: NonNullable<CheckResult["madeBy"]>; at: FieldPath };
+  made?: { by: NonNullable<ObjectCheckResult["madeBy"]>; at: FieldPath };
 }
 
 export interface CheckRequestOptions {
@@ -28,8 +28,9 @@ export interface CheckRequestOptions {
 
 /** The evaluation of one object: its result, the steps that led to it, and the object before and after. */
 export interface ObjectEvaluation {
-  subject: Pick<EvaluationSubject, "manifest" | "made"> & Partial<Pick<EvaluationSubject, "attributes">>;
-  checked: CheckResult;
+  subject: Pick<EvaluatedRequestAndManifest, "manifest" | "made"> &
+    Partial<Pick<EvaluatedRequestAndManifest, "attributes">>;
+  checked: ObjectCheckResult;
   audit: Record<string, string>;
   steps: HookTraceStep[];
   before: unknown;
@@ -59,7 +60,7 @@ export interface ObjectEvaluationEnvironment {
 }
 
 /** The outcome of `postern check` for one object; every report is made from it. */
-export interface CheckResult {
+export interface ObjectCheckResult {
   /** The file as the user named it, such as `k8s/web.yaml`; `-` is standard input, undefined means no file. */
   file?: string;
   /** The line where the object begins, counted from 1. */
@@ -72,7 +73,7 @@ export interface CheckResult {
   /** The uid of an object that was read from a cluster; absent for an object of a manifest. */
   uid?: string;
   /** The workload that would create this Pod, in the same namespace; absent for all other objects. */
-  madeBy?: Pick<CheckResult, "apiVersion" | "kind" | "name" | "uid">;
+  madeBy?: Pick<ObjectCheckResult, "apiVersion" | "kind" | "name" | "uid">;
   verdict: CheckVerdict;
   /** True if no webhook entry can match the object, and its kind is unknown. */
   noRule?: true;
@@ -116,11 +117,12 @@ export interface ObjectChangeByRule {
 }
 
 /** Returns what reports name: the object or, for a Pod that a workload would create, the workload. */
-export const getReportedObject = (result: CheckResult): Pick<CheckResult, "apiVersion" | "kind" | "name" | "uid"> =>
-  result.madeBy ?? result;
+export const getReportedObject = (
+  result: ObjectCheckResult,
+): Pick<ObjectCheckResult, "apiVersion" | "kind" | "name" | "uid"> => result.madeBy ?? result;
 
 /** Names an object for readers, for instance `Pod shop/web` or `Deployment shop/web (its Pods)`. */
-export const formatObjectName = (result: CheckResult): string => {
+export const formatObjectName = (result: ObjectCheckResult): string => {
   const { kind, name } = getReportedObject(result);
   const place = result.namespace ? `${result.namespace}/` : "";
   return `${kind} ${place}${name || "without a name"}${result.madeBy ? " (its Pods)" : ""}`;

@@ -6,13 +6,13 @@ import { matchesRequest } from "#lib/request-match.ts";
 import type { AdmissionRequest, Status } from "#lib/review.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
 import { findPosition } from "../manifests/positions.ts";
-import type { Denial, EvaluationSubject, ObjectEvaluationEnvironment } from "./evaluation.ts";
+import type { Denial, EvaluatedRequestAndManifest, ObjectEvaluationEnvironment } from "./evaluation.ts";
 import { guessRefusedField } from "./field-paths.ts";
 import { isReview } from "./requests.ts";
 
 export const collectFindings = async (
   trace: AdmissionTrace,
-  subject: EvaluationSubject,
+  subject: EvaluatedRequestAndManifest,
   environment: ObjectEvaluationEnvironment,
   isAssumed: boolean,
   unevaluated: readonly string[],
@@ -100,7 +100,7 @@ const listUnknownLabels = (
  */
 const createDenial = (
   status: Status,
-  { manifest, made }: EvaluationSubject,
+  { manifest, made }: EvaluatedRequestAndManifest,
   findRuleName: (message: string) => string,
 ): Denial => {
   const prefix = made?.at ?? [];

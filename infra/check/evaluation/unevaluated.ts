@@ -68,11 +68,11 @@ const policyGroup = "admissionregistration.k8s.io";
  */
 export const createUnevaluatedPolicyMatcher = (
   objects: readonly KubernetesObject[],
-  isWhole: boolean,
-  unreadable: readonly string[] = [],
+  hasAllObjects: boolean,
+  unreadableKinds: readonly string[] = [],
 ): UnevaluatedAdmissionPolicyMatcher => {
-  const unknown = unreadable.length === 0 ? [] : [`whether a ${unreadable.join(" or a ")} matches it`];
-  const policies = policyKinds.flatMap((kind) => readPolicies(objects, kind, isWhole));
+  const unknown = unreadableKinds.length === 0 ? [] : [`whether a ${unreadableKinds.join(" or a ")} matches it`];
+  const policies = policyKinds.flatMap((kind) => readPolicies(objects, kind, hasAllObjects));
   const quotas = objects.filter(({ kind }) => kind === "ResourceQuota").map(readQuota);
   return {
     hooks: policies.map(({ selection }) => selection.hook),

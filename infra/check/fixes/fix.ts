@@ -2,7 +2,7 @@ import { realpath, writeFile } from "node:fs/promises";
 import { isAbsolute, relative, resolve, sep } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { type Document, isCollection, isMap, isSeq, type ParsedNode, visit } from "yaml";
-import { escapeStep, getOwn, isObject, parsePointer } from "#lib/json.ts";
+import { escapeJsonPointerStep, getOwn, isObject, parsePointer } from "#lib/json.ts";
 import { applyPatch, computePatch } from "#lib/patch.ts";
 import type { Patch } from "#lib/review.ts";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
@@ -69,7 +69,7 @@ const fixDocument = (text: string, fixes: readonly ManifestFix[]): string | unde
     for (const change of patch) {
       const edit = toYamlEdit(manifest.path.reduce<unknown>(getOwn, value), change, after);
       if (edit === undefined) continue;
-      const path = [...manifest.path, ...edit.steps].map((step) => `/${escapeStep(String(step))}`).join("");
+      const path = [...manifest.path, ...edit.steps].map((step) => `/${escapeJsonPointerStep(String(step))}`).join("");
       value = applyPatch(value, [
         edit.op === "remove" ? { op: "remove", path } : { op: edit.op, path, value: edit.value },
       ]);

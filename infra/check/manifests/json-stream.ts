@@ -1,5 +1,5 @@
 import { findJsonStringEnd, hasRepeatedKey, isObject, parseJson } from "#lib/json.ts";
-import { createOffsetStore, type YamlDocumentWithOffsets, type YamlValueWithOffsets } from "./plain-yaml.ts";
+import { createMemberOffsetStore, type YamlDocumentWithOffsets, type YamlValueWithOffsets } from "./plain-yaml.ts";
 
 /** The JSON values in a text; `broken` is the line of the first value that isn't valid JSON. */
 export interface JsonStreamResult {
@@ -50,7 +50,7 @@ export const parseJsonWithOffsets = (
   const begin = findOpening(text, from);
   const read = begin === undefined ? undefined : parseUnambiguous(text.slice(from, to));
   if (begin === undefined || read === undefined) return undefined;
-  const { note, offsetOf } = createOffsetStore();
+  const { note, offsetOf } = createMemberOffsetStore();
   const levels: Level[] = [];
   const token = /[{}[\],"]|[^\s{}[\],:"]+/g;
   token.lastIndex = begin;

@@ -38,7 +38,7 @@ export const formatManifestFault = ({ file, line, sentence }: ManifestFault): st
 
 export const toSourceName = (file: string): string => (file === "-" ? "standard input" : file);
 
-export interface ManifestParse {
+export interface ManifestParseResult {
   manifests: Manifest[];
   /** The lines of documents without an apiVersion or a kind. */
   strangers: number[];
@@ -49,8 +49,8 @@ export interface ManifestParse {
 const deepest = 200;
 
 /** Parses a manifest text into its objects and faults. The items of Lists become objects of their own. */
-export const parseManifests = (source: ManifestSourceText): ManifestParse => {
-  const found: ManifestParse = { manifests: [], strangers: [], faults: [] };
+export const parseManifests = (source: ManifestSourceText): ManifestParseResult => {
+  const found: ManifestParseResult = { manifests: [], strangers: [], faults: [] };
   const addFault = (line: number, sentence: string) => void found.faults.push({ file: source.name, line, sentence });
   let line = 1;
   const take = (document: number, value: unknown, findLine: (path: FieldPath) => number) => {

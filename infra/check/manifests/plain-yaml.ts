@@ -51,13 +51,13 @@ export const locatePlainYaml = (
   readWord: WordReader,
 ): YamlValueWithOffsets | undefined =>
   parseIfPlain(() => {
-    const { note, offsetOf } = createOffsetStore();
+    const { note, offsetOf } = createMemberOffsetStore();
     const { value, contentAt } = readDocument(text, from, firstLine, readWord, note);
     return { value, begin: contentAt, offsetOf };
   });
 
 /** Returns a store for the offsets of maps' keys and lists' items in the text. */
-export const createOffsetStore = () => {
+export const createMemberOffsetStore = () => {
   const offsets = new Map<object, Map<string | number, number>>();
   return {
     note: (container: object, key: string | number, offset: number) => {

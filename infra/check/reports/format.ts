@@ -3,10 +3,10 @@ import { formatCount } from "../../cli/progress.ts";
 import { sanitizeTerminalText, toOneLine } from "../../cli/terminal.ts";
 import { computeHunks, type DiffHunk, type DiffLine, type ObjectAfterRule } from "../../diff/difference.ts";
 import {
-  type CheckResult,
   type CheckVerdict,
   type Denial,
   formatObjectName,
+  type ObjectCheckResult,
   type ObjectEvaluation,
 } from "../evaluation/evaluation.ts";
 import type { CheckReportWriter, CheckSummary } from "./report.ts";
@@ -64,12 +64,12 @@ export const formatEvaluation = (evaluation: ObjectEvaluation, paint: Paint): st
   ].join("");
 };
 
-const formatPlace = ({ file = "", line = 1 }: Pick<CheckResult, "file" | "line">) =>
+const formatPlace = ({ file = "", line = 1 }: Pick<ObjectCheckResult, "file" | "line">) =>
   `${file === "-" ? "standard input" : file}:${line}`;
 
 const formatDenialLine = (
   { rule, message, suggestion, ...at }: Denial,
-  { file, line }: CheckResult,
+  { file, line }: ObjectCheckResult,
   paint: Paint,
 ): string => {
   const isElsewhere = at.line !== undefined && at.line !== line;
@@ -126,7 +126,7 @@ export const createSummary = (): CheckSummary => {
   return { objects: 0, allowed: 0, changed: 0, denied: 0, undecided: 0, noRule: 0, warnings: 0, faults: 0 };
 };
 
-export const addToSummary = (summary: CheckSummary, { verdict, noRule, warnings }: CheckResult): void => {
+export const addToSummary = (summary: CheckSummary, { verdict, noRule, warnings }: ObjectCheckResult): void => {
   summary.objects++;
   summary[verdict]++;
   if (noRule) summary.noRule++;

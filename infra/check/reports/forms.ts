@@ -33,5 +33,5 @@ export const checkReportFormats = Object.keys(reports);
  * Creates the report of `check` in the form of `--output`. If a cluster is checked, some forms leave out objects
  * without findings.
  */
-export const openReport = (output: ReportOutput, purpose: ReportContext): CheckReportWriter =>
+export const createCheckReport = (output: ReportOutput, purpose: ReportContext): CheckReportWriter =>
   (reports[output.form] ?? createJsonReport)(output, purpose);

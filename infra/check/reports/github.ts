@@ -1,14 +1,14 @@
 import { sanitizeTerminalText } from "../../cli/terminal.ts";
-import { type CheckResult, formatObjectName } from "../evaluation/evaluation.ts";
-import { formatDenial, getDenialLine, type ResultReport, toRepositoryPath } from "./report.ts";
+import { formatObjectName, type ObjectCheckResult } from "../evaluation/evaluation.ts";
+import { type CheckResultReportWriter, formatDenial, getDenialLine, toRepositoryPath } from "./report.ts";
 
 /** Writes workflow commands, from which GitHub makes annotations beside the lines of a pull request. */
-export const createGithubReport = (): ResultReport => ({
+export const createGithubReport = (): CheckResultReportWriter => ({
   add: ({ checked }) => formatCommands(checked),
   end: ({ unread }) => unread.map(({ checked }) => formatCommands(checked)),
 });
 
-const formatCommands = (result: CheckResult): string => {
+const formatCommands = (result: ObjectCheckResult): string => {
   const lines: string[] = [];
   const file = toRepositoryPath(result.file);
   const addCommand = (

@@ -1,10 +1,10 @@
 import type { ObjectEvaluation } from "../evaluation/evaluation.ts";
 import { diffEvaluation } from "./format.ts";
-import { type CheckReportWriter, openJsonList, stringifyAt } from "./report.ts";
+import { type CheckReportWriter, createJsonListFormatter, stringifyAt } from "./report.ts";
 
 /** Creates the JSON report of `check`. The summary comes last, as it is known last. */
 export const createJsonReport = (): CheckReportWriter => {
-  const objects = openJsonList(2);
+  const objects = createJsonListFormatter(2);
   let head = `{\n  "objects": `;
   return {
     add: (evaluation) => {

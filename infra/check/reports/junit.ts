@@ -1,5 +1,5 @@
-import { type CheckResult, formatObjectName, getReportedObject } from "../evaluation/evaluation.ts";
-import { formatDenial, getDenialLine, type ResultReport } from "./report.ts";
+import { formatObjectName, getReportedObject, type ObjectCheckResult } from "../evaluation/evaluation.ts";
+import { type CheckResultReportWriter, formatDenial, getDenialLine } from "./report.ts";
 
 /** A `<testsuite>` of a report in the format of JUnit. */
 export interface JunitTestSuite {
@@ -35,7 +35,7 @@ const longest = 4 * 1024 * 1024;
  * files. Denials are failures, undecided objects are errors, warnings are output of the suite. The XML fits the schemas
  * of both Ant and Jenkins' xUnit plugin. With very many findings, one file may have several suites.
  */
-export const createJunitReport = (now = new Date(), mostCharacters = longest): ResultReport => {
+export const createJunitReport = (now = new Date(), mostCharacters = longest): CheckResultReportWriter => {
   const timestamp = formatTimestamp(now);
   const suites = new Map<string, JunitTestSuite>();
   /**
@@ -46,7 +46,7 @@ export const createJunitReport = (now = new Date(), mostCharacters = longest): R
   let length = 0;
   let id = 0;
   let head = begin;
-  const put = (result: CheckResult) => {
+  const put = (result: ObjectCheckResult) => {
     const name = getSuiteName(result);
     const suite = suites.get(name) ?? { name, cases: [], warnings: [] };
     suites.set(name, suite);
@@ -96,12 +96,12 @@ const formatTimestamp = (time: Date) => time.toISOString().slice(0, 19);
 /** The estimated length of a test's XML tags and attributes, in characters. */
 const overhead = 100;
 
-const getSuiteName = (result: CheckResult): string => {
+const getSuiteName = (result: ObjectCheckResult): string => {
   const { apiVersion, kind } = getReportedObject(result);
   return result.file === "-" ? "standard input" : (result.file ?? `${apiVersion} ${kind}`);
 };
 
-const listTestCases = (result: CheckResult): TestCase[] => {
+const listTestCases = (result: ObjectCheckResult): TestCase[] => {
   const object = formatObjectName(result);
   const failed = result.denials.map((denial): TestCase => {
     const place = [result.file, getDenialLine(result, denial)].filter((part) => part !== undefined).join(":");

@@ -1,6 +1,6 @@
 import { truncateText } from "../../cli/terminal.ts";
-import { type CheckResult, getReportedObject } from "../evaluation/evaluation.ts";
-import { formatDenial, openJsonList, type ResultReport } from "./report.ts";
+import { getReportedObject, type ObjectCheckResult } from "../evaluation/evaluation.ts";
+import { type CheckResultReportWriter, createJsonListFormatter, formatDenial } from "./report.ts";
 
 interface Result {
   source: "postern";
@@ -71,10 +71,10 @@ interface PolicyReportOptions {
 export const createPolicyReport = (
   { passes, apiVersion = "wgpolicyk8s.io/v1alpha2", waiting = mostWaiting }: PolicyReportOptions,
   now = new Date(),
-): ResultReport => {
+): CheckResultReportWriter => {
   const timestamp = { seconds: Math.floor(now.getTime() / 1000), nanos: 0 };
   const parts = new Map<string | undefined, Part>();
-  const items = openJsonList(2);
+  const items = createJsonListFormatter(2);
   let head = `{\n  "apiVersion": "v1",\n  "kind": "List",\n  "items": `;
   let bytes = 0;
   const closePart = (part: Part): string => {
@@ -84,7 +84,7 @@ export const createPolicyReport = (
     parts.set(part.namespace, { ...createPart(part.namespace), reports: part.reports + 1 });
     return text;
   };
-  const put = (checkResult: CheckResult): string => {
+  const put = (checkResult: ObjectCheckResult): string => {
     let text = "";
     let part = parts.get(checkResult.namespace) ?? createPart(checkResult.namespace);
     // A namespace without findings gets a PolicyReport, too: it replaces the report of an earlier check.
@@ -123,7 +123,7 @@ const isEmpty = ({ counts }: Part): boolean => verdicts.every((verdict) => count
 const findLargest = (parts: Iterable<Part>): Part =>
   [...parts].reduce((left, right) => (right.bytes > left.bytes ? right : left));
 
-const listResults = (result: CheckResult, timestamp: Result["timestamp"]): Result[] => {
+const listResults = (result: ObjectCheckResult, timestamp: Result["timestamp"]): Result[] => {
   const { namespace } = result;
   const { uid, ...target } = getReportedObject(result);
   const [apiVersion, kind, name] = [target.apiVersion, target.kind, target.name].map(shortenText);

@@ -1,13 +1,13 @@
 import { isAbsolute, relative, resolve, sep } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { CheckResult, CheckVerdict, Denial, ObjectEvaluation } from "../evaluation/evaluation.ts";
+import type { CheckVerdict, Denial, ObjectCheckResult, ObjectEvaluation } from "../evaluation/evaluation.ts";
 
 /** An input that could not be read, as a report shows it. */
 export interface InputReadFailure {
   fault: object;
   text: string;
   /** The fault in the form of an undecided object, for reports that list only objects. */
-  checked: CheckResult;
+  checked: ObjectCheckResult;
 }
 
 /** The counts at the end of a check: objects by verdict, warnings and faults. */
@@ -36,20 +36,20 @@ export interface CheckReportWriter<Finding = ObjectEvaluation> {
 }
 
 /** A report that uses only the member `checked` of an evaluation. */
-export type ResultReport = CheckReportWriter<Pick<ObjectEvaluation, "checked">>;
+export type CheckResultReportWriter = CheckReportWriter<Pick<ObjectEvaluation, "checked">>;
 
 /** Returns a value as JSON, indented as `JSON.stringify` would at this depth. */
 export const stringifyAt = (value: unknown, depth: number): string =>
   JSON.stringify(value, null, 2).replaceAll("\n", `\n${"  ".repeat(depth)}`);
 
 /** Formats a JSON list piece by piece: each call returns the text to write next. */
-export interface JsonListWriter {
+export interface JsonListFormatter {
   add(member: unknown): string;
   end(): string;
 }
 
 /** Opens a JSON list that is written element by element; `depth` is the indentation of its elements. */
-export const openJsonList = (depth: number): JsonListWriter => {
+export const createJsonListFormatter = (depth: number): JsonListFormatter => {
   const pad = (levels: number) => `\n${"  ".repeat(levels)}`;
   let isBegun = false;
   return {
@@ -83,7 +83,7 @@ export const toReportUri = (path: string): { uri: string; isRelative: boolean } 
 };
 
 /** Returns the line of the field that a denial is about, or else the line where the object begins. */
-export const getDenialLine = ({ line }: CheckResult, denial?: Denial): number | undefined => denial?.line ?? line;
+export const getDenialLine = ({ line }: ObjectCheckResult, denial?: Denial): number | undefined => denial?.line ?? line;
 
 export const formatDenial = ({ message, suggestion }: Denial): string =>
   suggestion === undefined ? message : `${message}\nTo fix it, ${suggestion}`;

@@ -6,18 +6,18 @@ import project from "../../../package.json" with { type: "json" };
 import { readRows } from "../../../test/rows.ts";
 import { sanitizeTerminalText } from "../../cli/terminal.ts";
 
-import type { CheckResult } from "../evaluation/evaluation.ts";
+import type { ObjectCheckResult } from "../evaluation/evaluation.ts";
 import { createGithubReport } from "./github.ts";
 import { createJunitReport } from "./junit.ts";
 import { createPolicyReport, findPolicyReportVersion } from "./policyreport.ts";
-import { type FinishedCheck, type ResultReport, toRepositoryPath } from "./report.ts";
+import { type CheckResultReportWriter, type FinishedCheck, toRepositoryPath } from "./report.ts";
 import { createSarifReport } from "./sarif.ts";
 
 // The variable, if it is set, names another checkout than the one of these files.
 delete process.env.GITHUB_WORKSPACE;
 const now = new Date("2026-11-22T01:02:03.456Z");
 const { results, hostile, ...reports } = readRows<{
-  results: Record<"web" | "denied" | "undecided" | "changed" | "clusterScoped", CheckResult>;
+  results: Record<"web" | "denied" | "undecided" | "changed" | "clusterScoped", ObjectCheckResult>;
   hostile: string[];
   github: string;
   junit: string;
@@ -32,16 +32,19 @@ const finished: FinishedCheck = {
 };
 
 /** Returns the text that a report writes for these results. */
-const writeReport = (report: ResultReport, all: readonly CheckResult[], last: FinishedCheck = finished): string =>
-  [...all.map((checked) => report.add({ checked })), ...report.end(last)].join("");
+const writeReport = (
+  report: CheckResultReportWriter,
+  all: readonly ObjectCheckResult[],
+  last: FinishedCheck = finished,
+): string => [...all.map((checked) => report.add({ checked })), ...report.end(last)].join("");
 
 /** Returns the end of a check that could not read these objects. */
-const withUnread = (all: readonly CheckResult[]): FinishedCheck => {
+const withUnread = (all: readonly ObjectCheckResult[]): FinishedCheck => {
   return { ...finished, unread: all.map((checked) => ({ fault: {}, text: "", checked })) };
 };
 
 const text = fc.oneof(fc.constantFrom(...hostile), fc.string({ unit: "binary" }));
-const anyResult: fc.Arbitrary<CheckResult> = fc
+const anyResult: fc.Arbitrary<ObjectCheckResult> = fc
   .record(
     {
       ...{
@@ -59,7 +62,7 @@ const anyResult: fc.Arbitrary<CheckResult> = fc
     },
     { requiredKeys: ["apiVersion", "kind", "name", "denials", "warnings", "undecided", "passed"] },
   )
-  .map((one): CheckResult => ({ ...one, verdict: "denied", changes: [] }));
+  .map((one): ObjectCheckResult => ({ ...one, verdict: "denied", changes: [] }));
 const anyResults = fc.array(anyResult, { maxLength: 4 });
 
 describe("the report for GitHub", () => {
@@ -106,7 +109,7 @@ const decodeMessage = (text: string) => text.replaceAll("%0A", "\n").replaceAll(
 describe("the results of a Pod that a workload would make", () => {
   const madeBy = { apiVersion: "apps/v1", kind: "Deployment", name: "web", uid: "u1" };
   const { file: _, line: __, ...live } = denied;
-  const made: CheckResult = { ...live, name: "web-", madeBy };
+  const made: ObjectCheckResult = { ...live, name: "web-", madeBy };
   it("have the workload's name in every report", () => {
     const [github_, junit_, sarif_] = [createGithubReport(), createJunitReport(now), createSarifReport()].map(
       (report) => writeReport(report, [made]),
@@ -189,7 +192,7 @@ describe("the JUnit report", () => {
 });
 
 describe("the SARIF report", () => {
-  const parseRun = (all: CheckResult[], last = finished) =>
+  const parseRun = (all: ObjectCheckResult[], last = finished) =>
     JSON.parse(writeReport(createSarifReport([{ name: "allowed-registries", summary: "Only some." }]), all, last))
       .runs[0];
 
@@ -214,7 +217,7 @@ describe("the SARIF report", () => {
       },
     ]));
   it("has a file for each result, as GitHub requires, even if the object has none", () => {
-    const listUris = (one: CheckResult) =>
+    const listUris = (one: ObjectCheckResult) =>
       parseRun([one]).results.map(
         ({ locations }: { locations: { physicalLocation: { artifactLocation: { uri: string } } }[] }) =>
           locations[0]?.physicalLocation.artifactLocation.uri,
@@ -258,7 +261,7 @@ describe("the SARIF report", () => {
 });
 
 describe("the PolicyReports", () => {
-  const parseItems = (all: CheckResult[]) =>
+  const parseItems = (all: ObjectCheckResult[]) =>
     JSON.parse(writeReport(createPolicyReport({ passes: true }, now), all)).items;
 
   it("are one for each namespace, and one for cluster-scoped objects", () => {

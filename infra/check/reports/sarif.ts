@@ -1,11 +1,11 @@
 import { createHash } from "node:crypto";
 import project from "../../../package.json" with { type: "json" };
-import { type CheckResult, type Denial, formatObjectName, getReportedObject } from "../evaluation/evaluation.ts";
+import { type Denial, formatObjectName, getReportedObject, type ObjectCheckResult } from "../evaluation/evaluation.ts";
 import {
+  type CheckResultReportWriter,
+  createJsonListFormatter,
   formatDenial,
   getDenialLine,
-  openJsonList,
-  type ResultReport,
   stringifyAt,
   toReportUri,
   toRepositoryPath,
@@ -24,14 +24,16 @@ const begin = `{
  * Writes the findings as a SARIF 2.1.0 log. Denials are errors, warnings are warnings; an undecided object is a
  * notification of the run, as no rule reported it.
  */
-export const createSarifReport = (catalogue: readonly { name: string; summary: string }[] = []): ResultReport => {
+export const createSarifReport = (
+  catalogue: readonly { name: string; summary: string }[] = [],
+): CheckResultReportWriter => {
   const summaries = new Map(catalogue.map(({ name, summary }) => [name, summary]));
   const rules = new Map<string, number>();
-  const [results, notifications] = [openJsonList(4), openJsonList(6)];
+  const [results, notifications] = [createJsonListFormatter(4), createJsonListFormatter(6)];
   /** The notifications so far, as text: the report has their list after the list of results. */
   let waiting = "";
   let head = begin;
-  const put = (result: CheckResult): string => {
+  const put = (result: ObjectCheckResult): string => {
     let text = head;
     head = "";
     const add = (rule: string, level: "error" | "warning", message: string, denial?: Denial) => {
@@ -74,11 +76,11 @@ export const createSarifReport = (catalogue: readonly { name: string; summary: s
   };
 };
 
-const toLogicalLocation = (result: CheckResult) => {
+const toLogicalLocation = (result: ObjectCheckResult) => {
   return { logicalLocations: [{ fullyQualifiedName: formatObjectName(result).toWellFormed(), kind: "object" }] };
 };
 
-const toPhysicalLocation = (result: CheckResult, line?: number, column?: number) => {
+const toPhysicalLocation = (result: ObjectCheckResult, line?: number, column?: number) => {
   const { uri, isRelative } = toReportUri(toRepositoryPath(result.file) ?? buildStandInPath(result));
   const region = line === undefined ? {} : { region: { startLine: line, ...(column && { startColumn: column }) } };
   const artifactLocation = { uri, ...(isRelative && { uriBaseId: "%SRCROOT%" }) };
@@ -86,7 +88,7 @@ const toPhysicalLocation = (result: CheckResult, line?: number, column?: number)
 };
 
 /** Returns a path for an object without a file: GitHub code scanning rejects a whole log if one result has no file. */
-const buildStandInPath = (result: CheckResult): string => {
+const buildStandInPath = (result: ObjectCheckResult): string => {
   const { apiVersion, kind, name } = getReportedObject(result);
   return result.file === undefined
     ? ["cluster", apiVersion, kind, result.namespace, name].filter(Boolean).join("/")

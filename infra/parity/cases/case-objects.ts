@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { toApiPath } from "#lib/objects/api-version.ts";
-import type { RecordedAnswers } from "#lib/recorded-answers.ts";
+import type { RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { getCasePhase } from "../../catalogue/cases.ts";
@@ -17,7 +17,7 @@ import { addApiRequiredFields } from "./case-request.ts";
 // Creates the objects of a case in an API server: namespaced ones in namespaces of the case's own, cluster-scoped ones
 // for as long as the case is sent.
 
-type RecordedObject = NonNullable<RecordedAnswers["objects"]>[number];
+type RecordedObject = NonNullable<RecordedCapabilityAnswers["objects"]>[number];
 
 const listPresentObjects = ({ needs }: Case): RecordedObject[] => needs?.objects ?? [];
 const isNamespace = ({ kind, apiVersion }: KubernetesObject) => kind === "Namespace" && apiVersion === "v1";

@@ -3,13 +3,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
-import { createRecordedCapabilities, type RecordedAnswers } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { Phase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import { openCertificate } from "../../keys/keys.ts";
+import { readOrCreateServerCertificate } from "../../keys/keys.ts";
 import type { TestCluster } from "../control-plane/cluster.ts";
 import type { PluginPort } from "../plugins.ts";
 import {
@@ -27,7 +27,7 @@ import { openScriptedWebhookEndpoints } from "../scripted-endpoints.ts";
 import {
   createTestObserverRule,
   type ObservedTestServer,
-  restrictToSetup,
+  restrictWebhooksToCaseSetup,
   type SentCaseWithReviews,
   sendCaseAndObserveReviews,
 } from "./sending.ts";
@@ -116,7 +116,7 @@ export interface CaseSetupServer {
   /** Registers the webhooks of these setups only. With those of all setups, hundreds would match each request. */
   callOnly(wanted: CaseRulesWithSettings[]): Promise<void>;
   /** Sets the recorded answers for a setup's rules. Rules of other setups read the cluster, without a cache. */
-  setAnswers(setup: CaseRulesWithSettings, answers: RecordedAnswers): void;
+  setAnswers(setup: CaseRulesWithSettings, answers: RecordedCapabilityAnswers): void;
   stop(): Promise<void>;
 }
 
@@ -131,7 +131,7 @@ export const serveSetups = async (
 ): Promise<CaseSetupServer> => {
   await using opening = new AsyncDisposableStack();
   const { path: folder } = opening.use(await mkdtempDisposable(join(tmpdir(), "postern-cases-")));
-  const certificate = await openCertificate(folder, "127.0.0.1");
+  const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
   const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
   opening.defer(stop);
   const observer = createTestObserverRule();
@@ -140,7 +140,7 @@ export const serveSetups = async (
   const connection = { server, ca, credentials: { token: getToken("admin") } };
   const connections = Object.fromEntries(named.map(({ name }) => [name, connection]));
   const live = createLiveCapabilities(connections, createAnswerCache({ entries: 0, bytes: 0 }));
-  const answers = new Map<string, RecordedAnswers>();
+  const answers = new Map<string, RecordedCapabilityAnswers>();
   const chooseCapabilities = (cluster: string, milliseconds: number) => {
     const recording = answers.get(cluster);
     return recording ? createRecordedCapabilities(recording) : live(cluster, milliseconds);
@@ -188,7 +188,7 @@ const buildManifests = (
     const own = manifest.webhooks.filter((webhook) => webhook.name.startsWith(`${variant}.`));
     return [{ ...manifest, webhooks: own.map(({ namespaceSelector: _, ...webhook }) => webhook) }];
   });
-  return restrictToSetup(name, extendWebhookTimeoutsForTests(manifests));
+  return restrictWebhooksToCaseSetup(name, extendWebhookTimeoutsForTests(manifests));
 };
 
 const waitUntilObserved = async (caseServer: ObservedTestServer) => {

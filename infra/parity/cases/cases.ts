@@ -6,7 +6,7 @@ import { type ControlPlaneBinaries, listPlugins, webhookPlugins } from "../contr
 import type { TestClusterClient } from "../control-plane/client.ts";
 import { bootClusters } from "../control-plane/cluster.ts";
 import { apiserverFlagsForParityObjects, listPluginPorts, type PluginPort } from "../plugins.ts";
-import { installPolicyDefinitions } from "../policy-fixtures.ts";
+import { installKinitirasPolicyCrds } from "../policy-fixtures.ts";
 import { insertStoredUid, renameNamespaces } from "./case-objects.ts";
 import {
   buildCaseSetupKey,
@@ -21,10 +21,10 @@ import {
   buildUpstreamServerOptions,
   compareCaseWithUpstreamPlugin,
   explainIncomparable,
-  explainUnavailable,
+  explainMissingUpstreamServer,
   getCaseNamespace,
   getPluginServerName,
-  hasPluginSettings,
+  hasPluginEquivalentSettings,
 } from "./upstream.ts";
 
 /** The results of a rule's cases on a real API server. The fields are part of the JSON output. */
@@ -76,7 +76,9 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
   await using opening = new AsyncDisposableStack();
   const plugins = await listPlugins(binaries);
   const rules = all.map(({ listed }) => listed);
-  const ports = listPluginPorts(rules).filter((port) => explainUnavailable(port, plugins.all, binaries) === undefined);
+  const ports = listPluginPorts(rules).filter(
+    (port) => explainMissingUpstreamServer(port, plugins.all, binaries) === undefined,
+  );
   const groups = Map.groupBy(ports, getPluginServerName);
   const options = {
     flags: listFlags(plugins.all),
@@ -87,7 +89,7 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
   for (const { stop } of clusters) opening.defer(stop);
   const [ours, ...others] = clusters;
   if (!ours) throw new Error("no API server was booted");
-  await installPolicyDefinitions(ours.admin);
+  await installKinitirasPolicyCrds(ours.admin);
   const setups = buildCaseSetups(all, groups);
   const served = await serveSetups(setups, rules, ours);
   opening.defer(served.stop);
@@ -100,7 +102,7 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
   };
   const check = (listed: CatalogueRule, cases: Case[]): Promise<RealServerCaseResults> => {
     const [port] = listPluginPorts([listed]);
-    const alone = port && (explainUnavailable(port, plugins.all, binaries) ?? explainIncomparable(port));
+    const alone = port && (explainMissingUpstreamServer(port, plugins.all, binaries) ?? explainIncomparable(port));
     const group = port && alone === undefined ? getPluginServerName(port) : undefined;
     const plugin = group === undefined ? undefined : upstream.get(group);
     const comparable = port && group !== undefined && plugin ? { port, group, plugin } : undefined;
@@ -156,7 +158,7 @@ const checkRule = async (
     if (finding.diff === undefined) results.asSaid += 1;
     else results.differences.push({ name, from: "case", diff: finding.diff });
 
-    if (!comparable || !beside || !hasPluginSettings(comparable.port, entry)) continue;
+    if (!comparable || !beside || !hasPluginEquivalentSettings(comparable.port, entry)) continue;
     const { plugin, group } = comparable;
     const moved = { ...question, entry: renameNamespaces(entry, namespace) };
     const comparison = await compareCaseWithUpstreamPlugin(served.caseServer, plugin, moved, finding.shape, group);

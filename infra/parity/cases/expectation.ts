@@ -4,7 +4,7 @@ import type { AdmissionRequest } from "#lib/review.ts";
 import { describeCaseDifferences } from "../../catalogue/case-differences.ts";
 import { buildReview, evaluateCase, getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import { type ComparableAnswer, formatAnswerDiff, toComparable } from "../compare.ts";
+import { type ComparableServerAnswer, formatAnswerDiff, toComparable } from "../compare.ts";
 import {
   type CaseBodyBuilder,
   type CaseToSend,
@@ -20,7 +20,7 @@ import {
  * Either the reason why the API server can't send the case to the rule, or the difference between its answer and the
  * case.
  */
-export type CaseFinding = { reason: string } | { diff?: string; shape: CaseBodyBuilder };
+export type UnsendableReasonOrCaseDiff = { reason: string } | { diff?: string; shape: CaseBodyBuilder };
 
 /**
  * Checks a case against the API server. A case may omit fields that an update keeps: if the answer differs, the case is
@@ -30,7 +30,7 @@ export const checkCaseAgainstApiServer = async (
   server: ObservedTestServer,
   question: CaseToSend,
   setup: string,
-): Promise<CaseFinding> => {
+): Promise<UnsendableReasonOrCaseDiff> => {
   const found = await checkCaseIn(caseBodyBuilders, server, question, setup);
   if ("reason" in found || found.diff === undefined) return found;
   const kept = await checkCaseIn(caseBodyBuilders.slice(1), server, question, setup);
@@ -45,7 +45,7 @@ const checkCaseIn = async (
   server: ObservedTestServer,
   question: CaseToSend,
   setup: string,
-): Promise<CaseFinding> => {
+): Promise<UnsendableReasonOrCaseDiff> => {
   const { listed, entry } = question;
   const phase = getCasePhase(entry);
   const given = entry[phase] ?? {};
@@ -80,7 +80,7 @@ const checkCaseIn = async (
  * Returns the stored object, or the object that validation refused, without managedFields: webhooks' fields have no
  * manager.
  */
-const toStored = ({ seen, ...turn }: SentCaseWithReviews): ComparableAnswer => {
+const toStored = ({ seen, ...turn }: SentCaseWithReviews): ComparableServerAnswer => {
   const { answer } = turn;
   const body = answer.code === 422 && seen.mutate ? Object(seen.mutate.object) : answer.body;
   const { managedFields: _, ...metadata } = Object(body.metadata);
@@ -89,12 +89,12 @@ const toStored = ({ seen, ...turn }: SentCaseWithReviews): ComparableAnswer => {
 
 const buildDenialPrefix = ({ name }: CatalogueRule, { variant }: Case) =>
   `admission webhook "${variant === undefined ? "" : `${variant}.`}${name}.postern.dev" denied the request: `;
-const toExpectedRefusal = (listed: CatalogueRule, entry: Case, warnings: string[]): ComparableAnswer => {
+const toExpectedRefusal = (listed: CatalogueRule, entry: Case, warnings: string[]): ComparableServerAnswer => {
   const { refused, code = 403, reason = "Forbidden" } = entry;
   // Without a message, the API server shows the reason.
   return { code, warnings, body: { reason, message: `${buildDenialPrefix(listed, entry)}${refused || reason}` } };
 };
-const toActualRefusal = ({ answer: { code, warnings, body } }: SentCaseWithReviews): ComparableAnswer => {
+const toActualRefusal = ({ answer: { code, warnings, body } }: SentCaseWithReviews): ComparableServerAnswer => {
   return { code, warnings, body: { reason: body.reason, message: body.message } };
 };
 

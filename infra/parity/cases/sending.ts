@@ -14,7 +14,7 @@ const [setupKey, wordKey] = ["postern-setup", "postern-word"];
 const buildExtraExpression = (key: string) => `request.userInfo.?extra[?"${key}"].orValue([])`;
 
 /** Adds a matchCondition to webhooks: only requests whose user's `extra` names this setup call them. */
-export const restrictToSetup = (name: string, manifests: WebhookManifests) =>
+export const restrictWebhooksToCaseSetup = (name: string, manifests: WebhookManifests) =>
   addCondition(`"${name}" in ${buildExtraExpression(setupKey)}`, manifests);
 
 const addCondition = (expression: string, manifests: WebhookManifests) => {
@@ -112,7 +112,7 @@ export const sendCase = async (
   const { admin } = server;
   const request = await buildCaseRequest(question.listed, question.entry, question.namespace, admin);
   const { method, path, name, collection } = request;
-  const obstacle = await prepareObject(admin, request, question.labels);
+  const obstacle = await prepareCaseObjectOrGetRefusal(admin, request, question.labels);
   if (obstacle) return { call: { method, path, user: "admin" }, name, answer: obstacle, seen: {} };
 
   const stored = method === "PUT" ? (await admin({ method: "GET", path })).body : {};
@@ -151,7 +151,7 @@ export const sendCaseAndObserveReviews = async (
 };
 
 /** Creates the object that a case's request needs, calling no rule. Returns the API server's answer if it refuses. */
-export const prepareObject = async (
+export const prepareCaseObjectOrGetRefusal = async (
   admin: TestClusterClient,
   { namespace, place, present, collection, ephemeralContainers }: CaseRequest,
   labels: Record<string, string>,

@@ -5,8 +5,8 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 import { getCaseOperation, getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import {
-  type ComparableAnswer,
-  compareAnswers,
+  type ComparableServerAnswer,
+  comparePluginAndPortAnswers,
   formatAnswerDiff,
   type ParityComparisonResult,
   toComparable,
@@ -30,13 +30,13 @@ import {
   getFirstMessageLine,
   isAccepted,
   type ObservedTestServer,
-  prepareObject,
+  prepareCaseObjectOrGetRefusal,
   type SentCaseWithReviews,
   sendCase,
 } from "./sending.ts";
 
 /** Returns the reason if no API server with a port's plugin can be booted for its cases. */
-export const explainUnavailable = (
+export const explainMissingUpstreamServer = (
   { rule: { upstreamPlugin, needs = {} } }: PluginPort,
   plugins: string[],
   { version }: ControlPlaneBinaries,
@@ -77,7 +77,7 @@ export const getPluginServerName = ({ name, rule }: PluginPort): string => {
 };
 
 /** Reports whether a case has the settings with which the rule equals its plugin. */
-export const hasPluginSettings = ({ rule }: PluginPort, { settings }: Case) =>
+export const hasPluginEquivalentSettings = ({ rule }: PluginPort, { settings }: Case) =>
   isDeepStrictEqual(
     mergeWithDefaults(rule.settings ?? {}, settings),
     mergeWithDefaults(rule.settings ?? {}, rule.upstreamPlugin.settings),
@@ -106,7 +106,7 @@ export const buildUpstreamServerOptions = (
         const request = await buildCaseRequest(listed, moved, home, as("admin"));
         // Cluster-scoped objects would affect other cases, so each is created only while its case is sent.
         if (request.namespace !== undefined || !readsResource(listed.rule, "priorityclasses"))
-          await prepareObject(as("admin"), request, {});
+          await prepareCaseObjectOrGetRefusal(as("admin"), request, {});
       }
   };
   return { ...wishes, late: { enable: ports.map(({ rule }) => rule.upstreamPlugin.plugin), fill } };
@@ -152,11 +152,11 @@ export const compareCaseWithUpstreamPlugin = async (
     sendUpstream(),
     sendCase(ours, { ...question, around: createNeeded }, given, shape, setup),
   ]);
-  const compareTo = (one: SentCaseWithReviews): { plain: ComparableAnswer; comparison: UpstreamComparison } => {
+  const compareTo = (one: SentCaseWithReviews): { plain: ComparableServerAnswer; comparison: UpstreamComparison } => {
     const [plain, other] = [toComparable(one, one.name), toComparable(actual, actual.name)];
     return {
       plain,
-      comparison: { ...compareAnswers(listed.name, plain, other), diff: formatAnswerDiff(plain, other) },
+      comparison: { ...comparePluginAndPortAnswers(listed.name, plain, other), diff: formatAnswerDiff(plain, other) },
     };
   };
   const first = compareTo(wanted);

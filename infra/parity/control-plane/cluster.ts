@@ -3,7 +3,7 @@ import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { openCertificate } from "../../keys/keys.ts";
+import { readOrCreateServerCertificate } from "../../keys/keys.ts";
 import type { ControlPlaneBinaries } from "./binaries.ts";
 import { createTokenClient, type TestClusterClient } from "./client.ts";
 import { findFreePort, type RunningProgram, startProgram } from "./process.ts";
@@ -55,7 +55,7 @@ export const bootCluster = async (
 ): Promise<TestCluster> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-cluster-"));
   const [store, peer, port] = [await findFreePort(), await findFreePort(), await findFreePort()];
-  const { ca } = await openCertificate(folder, "127.0.0.1");
+  const { ca } = await readOrCreateServerCertificate(folder, "127.0.0.1");
   const { renewTokens, getToken } = await openTokens(folder, { ...users, ...options.users });
   const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   await writeFile(join(folder, "sa.key"), privateKey.export({ type: "sec1", format: "pem" }), { mode: 0o600 });

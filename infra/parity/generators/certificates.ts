@@ -66,7 +66,7 @@ export const testCertificateRequestPems = {
   certificate: toPem(buildCertificateRequest(encodeX509NameSet(masters)), "CERTIFICATE"),
 };
 /** Generates one of the named certificate requests, as `spec.request` holds it. */
-export const pickRequests = (...names: (keyof typeof testCertificateRequestPems)[]) =>
+export const pickCertificateRequest = (...names: (keyof typeof testCertificateRequestPems)[]) =>
   pickOne(...names.map((name) => encodeCertificateRequest(testCertificateRequestPems[name])));
 
 const bundles = await Promise.all([1, 2].map(async () => generateAuthorityCertificate(await generatePrivateKey())));
@@ -125,7 +125,7 @@ const bundleChanges = [
 export const certificateScenarios = {
   approvals: buildTenantScenario(
     "certificatesigningrequests",
-    generateSigningRequestObject(pickOne(...signers), pickRequests("plain")),
+    generateSigningRequestObject(pickOne(...signers), pickCertificateRequest("plain")),
     [
       buildChange("approval", setConditions("Approved"), setConditions("Denied"), label),
       buildChange("approval", setConditions("Approved"), generateFieldEdit("spec.signerName", pickOne(...signers))),
@@ -134,7 +134,7 @@ export const certificateScenarios = {
   ),
   signatures: buildTenantScenario(
     "certificatesigningrequests",
-    generateSigningRequestObject(pickOne(...signers), pickRequests("plain")),
+    generateSigningRequestObject(pickOne(...signers), pickCertificateRequest("plain")),
     [
       buildChange("approval", setConditions("Approved")),
       buildChange(
@@ -161,7 +161,7 @@ export const certificateScenarios = {
     "certificatesigningrequests",
     generateSigningRequestObject(
       pickOne(client, client, client, "example.com/known"),
-      pickRequests("plain", "masters", "both", "cut", "nothing", "certificate"),
+      pickCertificateRequest("plain", "masters", "both", "cut", "nothing", "certificate"),
     ),
     [buildChange("approval", label)],
   ),

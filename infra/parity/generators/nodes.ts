@@ -1,7 +1,7 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
 import type { TestClusterClient, TestClusterRequest } from "../control-plane/client.ts";
-import { generateSigningRequestObject, pickRequests } from "./certificates.ts";
+import { generateSigningRequestObject, pickCertificateRequest } from "./certificates.ts";
 import {
   assignUser,
   buildDryRunScenario,
@@ -308,7 +308,7 @@ export const nodeScenarios = {
       "certificatesigningrequests",
       generateSigningRequestObject(
         pickOne(serving, client, client, "example.com/one"),
-        pickRequests("node", "node", "otherNode", "twice", "plain", "nothing", "certificate", "cut"),
+        pickCertificateRequest("node", "node", "otherNode", "twice", "plain", "nothing", "certificate", "cut"),
       ),
       [buildChange("approval", editLabel("app"))],
     ),

@@ -1,6 +1,6 @@
 import type { PolicyCondition, PolicyConstant } from "../types.ts";
 import { findSetField, needsComparison } from "../values/constants.ts";
-import { parseDecimal, parsePercentage } from "../values/decimals.ts";
+import { parseDecimal, parseDecimalOrPercentage } from "../values/decimals.ts";
 import { quoteValue } from "../values/texts.ts";
 import { checkReference } from "./references.ts";
 import {
@@ -42,7 +42,7 @@ const findOperandFault = ({
   operationWith,
 }: NonNullable<PolicyCondition["valueProcess"]>): string | undefined => {
   if (operationWith === undefined || operationWith === "") return "is missing";
-  const operand = parsePercentage(operationWith);
+  const operand = parseDecimalOrPercentage(operationWith);
   if (operand === undefined) return `must be a number or a percentage such as "50%", not ${quoteValue(operationWith)}`;
   return operation === "/" && operand.numerator === 0n ? "must not be 0 in a division" : undefined;
 };

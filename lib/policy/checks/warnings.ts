@@ -1,4 +1,4 @@
-import { unescapeStep } from "../../json.ts";
+import { unescapeJsonPointerStep } from "../../json.ts";
 import {
   allowsOnlyReplaceOperation,
   type KinitirasPolicy,
@@ -136,7 +136,7 @@ const warnOfTemplate = (
       ? Object.entries(value?.stringMap ?? {}).map(([key, text]) => [`value.stringMap[${quoteValue(key)}]`, key, text])
       : [["path", path, kind && value?.[kind]]];
   for (const [place, escaped, entryValue] of pairs.slice(0, 100)) {
-    const key = unescapeStep(escaped);
+    const key = unescapeJsonPointerStep(escaped);
     // Kubernetes validates annotation keys in lower case.
     const fault =
       findLabelKeyFault(type === "labels" ? key : key.toLowerCase()) ??

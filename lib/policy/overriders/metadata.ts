@@ -7,7 +7,7 @@ import {
   requireMap,
   requireTexts,
   setMembers,
-  unescapeStep,
+  unescapeJsonPointerStep,
 } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 import type { OverrideTemplate, PolicyConstant } from "../types.ts";
@@ -56,12 +56,12 @@ const buildConstantMembers = (template: OverrideTemplate, constant: PolicyConsta
     throw new Error("template.value must not be a list: annotations and labels are texts");
   const texts = requireTexts(stringMap, "template.value.stringMap");
   if (texts === undefined) throw new Error("template.value must be a constant of a known kind");
-  return Object.fromEntries(Object.entries(texts).map(([key, text]) => [unescapeStep(key), text]));
+  return Object.fromEntries(Object.entries(texts).map(([key, text]) => [unescapeJsonPointerStep(key), text]));
 };
 
 const requireKey = ({ path }: OverrideTemplate): string => {
   if (typeof path !== "string" || path === "") throw new Error("template.path must be the key to set or to remove");
-  return unescapeStep(path);
+  return unescapeJsonPointerStep(path);
 };
 
 const toText = (value: unknown, what: string): string => {

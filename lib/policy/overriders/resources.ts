@@ -7,7 +7,7 @@ import {
   requireList,
   requireMap,
   setMemberToCopy,
-  unescapeStep,
+  unescapeJsonPointerStep,
 } from "../../json.ts";
 import {
   canonicalizeQuantity,
@@ -32,11 +32,11 @@ export const changeResources = (podSpec: JsonMap, { operation, resources }: Over
     const quantities = Object.entries(requireMap(getOwn(amounts, list), `template.resources.${list}`) ?? {});
     return applyToEach(quantities, ([name, quantity]) =>
       operation === "remove"
-        ? removeQuantity(container, list, unescapeStep(name))
+        ? removeQuantity(container, list, unescapeJsonPointerStep(name))
         : setQuantity(
             container,
             list,
-            unescapeStep(name),
+            unescapeJsonPointerStep(name),
             parseTemplateQuantity(quantity, `template.resources.${list}[${JSON.stringify(name)}]`),
             quantity,
           ),

@@ -4,11 +4,11 @@ import { describe, it } from "node:test";
 import { parse } from "yaml";
 import { type HttpsRequest, type HttpsResponse, http } from "../../needs.ts";
 import { createRecordedCapabilities } from "../../recorded-answers.ts";
-import { findMistakes, mergeWithDefaults } from "../../settings.ts";
+import { findSettingsMistakes, mergeWithDefaults } from "../../settings.ts";
 import {
   createPolicyHttpCapabilities,
   defaultHttpSettings,
-  findHttpFault,
+  findPolicyHttpSettingsFault,
   listSecretPlaces,
   type PolicyHttpSettings,
 } from "./http.ts";
@@ -24,15 +24,15 @@ const {
 describe("the setting http", () => {
   for (const setting of validSettings)
     it(`can be ${JSON.stringify(setting)}`, () => {
-      assert.deepEqual(findMistakes(defaultHttpSettings, setting), []);
-      assert.equal(findHttpFault({ ...defaultHttpSettings, ...setting }), undefined);
+      assert.deepEqual(findSettingsMistakes(defaultHttpSettings, setting), []);
+      assert.equal(findPolicyHttpSettingsFault({ ...defaultHttpSettings, ...setting }), undefined);
     });
 
   for (const { settings: invalid, message } of invalidSettings)
     it(`can't be ${JSON.stringify(invalid)}`, () => {
       // Lists in postern.yaml may hold any JSON.
       const settings = mergeWithDefaults(defaultHttpSettings, invalid) as PolicyHttpSettings;
-      assert.match(findHttpFault(settings) ?? "", new RegExp(message));
+      assert.match(findPolicyHttpSettingsFault(settings) ?? "", new RegExp(message));
     });
 
   it("lists the secrets that are read in AWS", () => {

@@ -1,6 +1,6 @@
 import type { SecureContext, SecureContextOptions } from "node:tls";
 import {
-  createFilteredLookup,
+  createFilteredDnsLookup,
   createPublicOrListedAddressCheck,
   getUrlIpAddress,
   isIpAddressOrRange,
@@ -23,7 +23,7 @@ import {
   isHostEntry,
   parseMethod,
   parseTextEntries,
-  toBody,
+  toJsonRequestBody,
 } from "./request.ts";
 import { buildBasicAuthHeaders, computeTokenCacheSeconds, parseTokenResponse } from "./tokens.ts";
 
@@ -135,7 +135,7 @@ const scriptMethods = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const;
 
 const buildReferenceRequest = ({ url: text, method, header, params, body: content, auth }: HttpReference) => {
   const url = buildReferenceUrl(text, "url", params);
-  const body = toBody(content);
+  const body = toJsonRequestBody(content);
   const ofBody: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
   const request: Omit<HttpsRequest, "url"> = {
     ...{ method: parseMethod(method, ["GET", "POST"]), milliseconds: timeouts.reference, isWhole: true },
@@ -181,7 +181,7 @@ const createLimits = (settings: PolicyHttpSettings) => {
     context ??= createTlsContext(settings, {});
     return context;
   };
-  const found = { isAdmitted, lookup: createFilteredLookup(isAdmitted), secureContext: getSecureContext };
+  const found = { isAdmitted, lookup: createFilteredDnsLookup(isAdmitted), secureContext: getSecureContext };
   limitsBySettings.set(settings, found);
   return found;
 };
@@ -189,7 +189,7 @@ const limitsBySettings = new WeakMap<
   PolicyHttpSettings,
   {
     isAdmitted(address: string): boolean;
-    lookup: ReturnType<typeof createFilteredLookup>;
+    lookup: ReturnType<typeof createFilteredDnsLookup>;
     secureContext(): SecureContext;
   }
 >();
@@ -238,7 +238,12 @@ const toGoHeaders = (headers: NodeJS.Dict<string[]> = {}): Record<string, string
       ]),
   );
 
-export const findHttpFault = ({ hosts, ca, addresses, credentials }: PolicyHttpSettings): string | undefined => {
+export const findPolicyHttpSettingsFault = ({
+  hosts,
+  ca,
+  addresses,
+  credentials,
+}: PolicyHttpSettings): string | undefined => {
   const quoteStart = (value: unknown) => JSON.stringify(value)?.slice(0, 100);
   const host = hosts.find((entry) => typeof entry !== "string" || !isHostEntry(entry));
   if (host !== undefined)

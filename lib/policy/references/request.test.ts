@@ -9,7 +9,7 @@ import {
   isAllowedHost,
   isHostEntry,
   parseMethod,
-  toBody,
+  toJsonRequestBody,
 } from "./request.ts";
 
 interface Cases {
@@ -50,8 +50,8 @@ describe("a request", () => {
       assert.throws(() => parseMethod(method, ["GET", "POST"]), /^Error: method must be one of GET, POST$/);
   });
   it("has the given body", () => {
-    assert.deepEqual([0, "", false, {}].map(toBody), ["0", '""', "false", "{}"]);
-    assert.deepEqual([undefined, null].map(toBody), [undefined, undefined]);
+    assert.deepEqual([0, "", false, {}].map(toJsonRequestBody), ["0", '""', "false", "{}"]);
+    assert.deepEqual([undefined, null].map(toJsonRequestBody), [undefined, undefined]);
   });
   it("has headers in lower case and the length of its body", () => {
     assert.deepEqual(buildPolicyRequestHeaders({ "X-A": "b", c: null }, "ä"), { "x-a": "b", "content-length": "2" });

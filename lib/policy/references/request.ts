@@ -31,7 +31,7 @@ export const parseMethod = <const Method extends string>(text: unknown, known: r
 };
 
 /** Returns a request's body as JSON; undefined for an absent or null value. */
-export const toBody = (value: unknown): string | undefined =>
+export const toJsonRequestBody = (value: unknown): string | undefined =>
   value === undefined || value === null ? undefined : JSON.stringify(value);
 
 /** Headers of the connection, the transfer and its target, which policies must not set. */

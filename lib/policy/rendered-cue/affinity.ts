@@ -10,9 +10,9 @@ import {
   renderCuePatchOperation,
   renderCueScript,
   renderListOrEmptyAsCue,
-  renderNullable,
-  renderPodTemplatePointer,
-  renderPrependMissing,
+  renderNullableCueField,
+  renderPodTemplatePointerAsCue,
+  renderPrependMissingAsCue,
   renderValuesAsCueList,
 } from "./cue-text.ts";
 
@@ -44,7 +44,9 @@ export const renderAffinityAsCue = ({ operation: act, affinity }: OverrideTempla
   const parents = [
     ...new Map(termLists.flatMap(({ steps }) => listParents(steps)).map((parent) => [parent.name, parent])).values(),
   ];
-  const present = parents.map(({ name, steps, within }) => renderNullable(name, `${within}.${steps.at(-1)}`, "{...}"));
+  const present = parents.map(({ name, steps, within }) =>
+    renderNullableCueField(name, `${within}.${steps.at(-1)}`, "{...}"),
+  );
   const parts = act === "remove" ? renderRemoval(termLists, parents) : renderSetting(termLists, parents, act === "add");
   return renderCueScript(podScriptCueInputs, [podSpecCueDefinition, present.join("\n"), ...parts]);
 };
@@ -62,11 +64,11 @@ const renderSetting = (termLists: TermList[], parents: ParentMap[], adds: boolea
     renderListOrEmptyAsCue(name, `${within}.${steps.at(-1)}`),
   );
   const operations = termLists.flatMap(({ name, steps, terms }) => {
-    const [path, wanted] = [renderPodTemplatePointer(...steps), `${name}Wanted`];
+    const [path, wanted] = [renderPodTemplatePointerAsCue(...steps), `${name}Wanted`];
     if (!adds) return [renderCuePatchOperation("add", path, wanted)];
     return [
       renderCuePatchOperation("add", path, wanted, `if len(${name}) == 0`),
-      renderPrependMissing(path, name, terms, wanted),
+      renderPrependMissingAsCue(path, name, terms, wanted),
     ];
   });
   return [
@@ -75,7 +77,9 @@ const renderSetting = (termLists: TermList[], parents: ParentMap[], adds: boolea
     renderCuePatchesOutput(
       "podSpec",
       renderCueList([
-        ...parents.map(({ name, steps }) => renderAddMissingMapOperation(name, renderPodTemplatePointer(...steps))),
+        ...parents.map(({ name, steps }) =>
+          renderAddMissingMapOperation(name, renderPodTemplatePointerAsCue(...steps)),
+        ),
         ...operations,
       ]),
     ),
@@ -95,7 +99,7 @@ const renderRemoval = (termLists: TermList[], parents: ParentMap[]) => {
   const operations = maps.map(({ name, steps }) =>
     renderCuePatchOperation(
       "remove",
-      renderPodTemplatePointer(...steps, "\\(key)"),
+      renderPodTemplatePointerAsCue(...steps, "\\(key)"),
       undefined,
       `for key in ${name}Gone`,
     ),

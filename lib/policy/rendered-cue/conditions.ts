@@ -1,11 +1,11 @@
 import type { PolicyCondition } from "../types.ts";
 import { parseConstant } from "../values/constants.ts";
 import {
-  calculateDecimal,
+  calculateWithExactFractions,
   type ExactFraction,
-  isDecimal,
+  isExactFraction,
+  parseDecimalOrPercentage,
   parseDecimalOrQuantity,
-  parsePercentage,
 } from "../values/decimals.ts";
 import {
   buildExactCueFactorPattern,
@@ -75,7 +75,7 @@ const renderComparison = (condition: PolicyCondition): RenderedCondition => {
 };
 
 const renderConstant = (value: unknown): string => {
-  if (isDecimal(value)) return formatDecimal(value) ?? "";
+  if (isExactFraction(value)) return formatDecimal(value) ?? "";
   return Array.isArray(value) ? `[${value.map(renderConstant).join(", ")}]` : renderCueLiteral(value);
 };
 
@@ -123,7 +123,7 @@ const renderEquality = (value: ConstantValue): string => {
   const { value: constant } = value;
   if (Array.isArray(constant))
     return renderAllMembers("[...]", `for index, member in other {${renderSame("one[index]", "member")}}`);
-  if (typeof constant === "object" && constant !== null && !isDecimal(constant))
+  if (typeof constant === "object" && constant !== null && !isExactFraction(constant))
     return renderAllMembers(
       "{...}",
       `for key, member in other {[if one[key] != _|_ {${renderSame("one[key]", "member")}}, false][0]}`,
@@ -141,7 +141,7 @@ const renderMembership = (value: ConstantValue): string => {
 
 /** Returns CUE that compares the value `one` with constants, as simply as their types allow. */
 const renderSingle = (name: string, constants: unknown[]): string => {
-  if (constants.every((constant) => typeof constant === "number" || isDecimal(constant)))
+  if (constants.every((constant) => typeof constant === "number" || isExactFraction(constant)))
     return `list.Contains([for amount in ${renderAmountExpression("one")} {amount == ${name}}], true)`;
   return constants.some((constant) => parseDecimalOrQuantity(constant) !== undefined)
     ? renderSame("one", name)
@@ -150,7 +150,8 @@ const renderSingle = (name: string, constants: unknown[]): string => {
 
 const renderOrder = (sign: string, value: ConstantValue): string => {
   const constant = value?.value;
-  if (typeof constant === "number" || isDecimal(constant)) return `${renderAmountExpression("one")}[0] ${sign} other`;
+  if (typeof constant === "number" || isExactFraction(constant))
+    return `${renderAmountExpression("one")}[0] ${sign} other`;
   const ofTexts = `(one & string) ${sign} (other & string)`;
   if (value !== undefined && parseDecimalOrQuantity(constant) === undefined) return ofTexts;
   return `(_ordered & {"one": one, "other": other}).out`;
@@ -175,13 +176,13 @@ _ordered: {
  */
 const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: ConstantValue): RenderedTest => {
   const { operation, operationWith = "" } = valueProcess ?? {};
-  const operand = parsePercentage(operationWith);
+  const operand = parseDecimalOrPercentage(operationWith);
   if (operand === undefined) throw new Error("condition.valueProcess.operationWith must be a number or a percentage");
   const number = value && parseDecimalOrQuantity(value.value);
   const { amount, wanted, shape } =
     value === undefined
       ? renderReferenceSides(String(operation), operand)
-      : renderConstantSides(number && calculateDecimal(number, operation, operand));
+      : renderConstantSides(number && calculateWithExactFractions(number, operation, operand));
   const sign = signs[cond];
   if (sign !== undefined) return { test: `${renderAmountExpression("one")}[0]${amount} ${sign} ${wanted}`, shape };
   const isEqual = `list.Contains([for amount in ${renderAmountExpression("one")} {amount${amount} == ${wanted}}], true)`;

@@ -38,12 +38,12 @@ export const renderCuePath = (root: string, steps: readonly PathStep[]): string 
   }, root);
 
 /** Returns a CUE expression: the value at the path `place`, or `otherwise` if there is none. */
-export const renderOrElse = (place: string, otherwise: string): string =>
+export const renderCueValueOrElse = (place: string, otherwise: string): string =>
   `[if ${place} != _|_ {${place}}, ${otherwise}][0]`;
 
 /** Returns a CUE field: the value at the path `place`, null if it is absent, an error if it has another shape. */
-export const renderNullable = (name: string, place: string, shape: "{...}" | "[...]"): string =>
-  `${name}: (null | ${shape}) & ${renderOrElse(place, "null")}`;
+export const renderNullableCueField = (name: string, place: string, shape: "{...}" | "[...]"): string =>
+  `${name}: (null | ${shape}) & ${renderCueValueOrElse(place, "null")}`;
 
 /** Renders a patch operation. `path` and `value` are CUE; `clauses` are CUE conditions or loops around it. */
 export const renderCuePatchOperation = (op: "add" | "remove", path: string, value?: string, clauses = ""): string =>
@@ -70,7 +70,12 @@ export const locateReferenceInCue = ({ from, path }: ValueReference, suffix: "" 
 };
 
 /** Returns an operation that prepends, one after the other, the elements that a list lacks. */
-export const renderPrependMissing = (path: string, list: string, terms: readonly unknown[], name: string): string => {
+export const renderPrependMissingAsCue = (
+  path: string,
+  list: string,
+  terms: readonly unknown[],
+  name: string,
+): string => {
   const distinct = terms.filter((term, index) => !terms.slice(0, index).some((earlier) => isSame(term, earlier)));
   const from = distinct.length === terms.length ? name : renderCueLiteral(distinct);
   const clauses = `if len(${list}) > 0 for term in ${from} if !list.Contains(${list}, term)`;
@@ -100,17 +105,17 @@ podSpec: (null | {...}) & [
 export const renderFirstContainerAsCue = (...lists: string[]): string =>
   [
     "// of the first container",
-    renderNullable("containers", "podSpec.containers", "[...]"),
-    renderNullable("container", "containers[0]", "{...}"),
-    renderNullable("resources", "container.resources", "{...}"),
-    ...lists.map((list) => renderNullable(list, `resources.${list}`, "{...}")),
+    renderNullableCueField("containers", "podSpec.containers", "[...]"),
+    renderNullableCueField("container", "containers[0]", "{...}"),
+    renderNullableCueField("resources", "container.resources", "{...}"),
+    ...lists.map((list) => renderNullableCueField(list, `resources.${list}`, "{...}")),
   ].join("\n");
 
 /**
  * Renders a CUE text: the JSON pointer of a field in the Pod template. The CUE field `place` holds the template's own
  * path.
  */
-export const renderPodTemplatePointer = (...steps: string[]): string => `"\\(place)/${steps.join("/")}"`;
+export const renderPodTemplatePointerAsCue = (...steps: string[]): string => `"\\(place)/${steps.join("/")}"`;
 
 export const renderAddMissingMapOperation = (name: string, path: string): string =>
   renderCuePatchOperation("add", path, "{}", `if ${name} == null`);

@@ -1,4 +1,4 @@
-import { escapeStep, unescapeStep } from "../../json.ts";
+import { escapeJsonPointerStep, unescapeJsonPointerStep } from "../../json.ts";
 import type { OverrideTemplate } from "../types.ts";
 import {
   locateReferenceInCue,
@@ -7,7 +7,7 @@ import {
   renderCuePatchOperation,
   renderCuePath,
   renderCueScript,
-  renderNullable,
+  renderNullableCueField,
 } from "./cue-text.ts";
 
 /** Returns a CUE script that does what a template of type labels or annotations says. */
@@ -39,9 +39,10 @@ texts: [for value in found {[if (value & string) != _|_ {value}, strings.ToLower
 };
 
 const renderPresentMaps = (type: string) =>
-  [renderNullable("metadata", "object.metadata", "{...}"), renderNullable(type, `metadata.${type}`, "{...}")].join(
-    "\n",
-  );
+  [
+    renderNullableCueField("metadata", "object.metadata", "{...}"),
+    renderNullableCueField(type, `metadata.${type}`, "{...}"),
+  ].join("\n");
 
 const renderPatches = (type: string, operations: readonly string[], clauses = "") => {
   const renderMissing = (name: string, path: string) =>
@@ -53,16 +54,16 @@ const renderRemoval = (type: string, key: string) =>
   `patches: ${renderCueList([renderCuePatchOperation("remove", renderPath(type, key), undefined, `if ${renderCuePath(type, [key])} != _|_`)])}`;
 
 /** Renders the JSON Patch path of a label or annotation as a CUE literal, so that nothing in its key becomes code. */
-const renderPath = (type: string, key: string) => renderCueLiteral(`/metadata/${type}/${escapeStep(key)}`);
+const renderPath = (type: string, key: string) => renderCueLiteral(`/metadata/${type}/${escapeJsonPointerStep(key)}`);
 
-const getKey = ({ path }: OverrideTemplate): string => unescapeStep(path ?? "");
+const getKey = ({ path }: OverrideTemplate): string => unescapeJsonPointerStep(path ?? "");
 
 const renderConstants = (template: OverrideTemplate): string[] => {
   const { string, integer, float, boolean, stringMap } = template.value ?? {};
   const scalar = string ?? integer ?? float ?? boolean;
   const members: [string, unknown][] =
     scalar === undefined
-      ? Object.entries(stringMap ?? {}).map(([key, value]) => [unescapeStep(key), value])
+      ? Object.entries(stringMap ?? {}).map(([key, value]) => [unescapeJsonPointerStep(key), value])
       : [[getKey(template), scalar]];
   return members.map(([key, value]) =>
     renderCuePatchOperation("add", renderPath(template.type, key), renderCueLiteral(String(value))),

@@ -1,4 +1,4 @@
-import { escapeStep, unescapeStep } from "../../json.ts";
+import { escapeJsonPointerStep, unescapeJsonPointerStep } from "../../json.ts";
 import { requireFractionBelowOne, templateOversellFactors } from "../overriders/resources.ts";
 import type { OverrideTemplate } from "../types.ts";
 import {
@@ -18,7 +18,7 @@ import {
   renderCuePath,
   renderCueScript,
   renderFirstContainerAsCue,
-  renderPodTemplatePointer,
+  renderPodTemplatePointerAsCue,
 } from "./cue-text.ts";
 
 const resourcesPath = ["containers", "0", "resources"];
@@ -28,7 +28,7 @@ const resourcesPath = ["containers", "0", "resources"];
  * as in JSON, so that nothing in it becomes code.
  */
 const renderPath = (list: string, name: string) =>
-  renderPodTemplatePointer(...resourcesPath, list, renderCueLiteral(escapeStep(name)).slice(1, -1));
+  renderPodTemplatePointerAsCue(...resourcesPath, list, renderCueLiteral(escapeJsonPointerStep(name)).slice(1, -1));
 
 const renderRemoval = (list: string, name: string) =>
   renderCuePatchOperation("remove", renderPath(list, name), undefined, `if ${renderCuePath(list, [name])} != _|_`);
@@ -38,10 +38,10 @@ export const renderResourcesTemplateAsCue = ({ operation: act, resources = {} }:
   const lists = (["requests", "limits"] as const).filter((list) => Object.keys(resources[list] ?? {}).length > 0);
   const operations = lists.flatMap((list) => {
     const quantities = Object.entries(resources[list] ?? {}).map(
-      ([name, quantity]) => [unescapeStep(name), quantity] as const,
+      ([name, quantity]) => [unescapeJsonPointerStep(name), quantity] as const,
     );
     if (act === "remove") return quantities.map(([name]) => renderRemoval(list, name));
-    const parent = renderAddMissingMapOperation(list, renderPodTemplatePointer(...resourcesPath, list));
+    const parent = renderAddMissingMapOperation(list, renderPodTemplatePointerAsCue(...resourcesPath, list));
     return [
       parent,
       ...quantities.map(([name, quantity]) =>
@@ -52,7 +52,7 @@ export const renderResourcesTemplateAsCue = ({ operation: act, resources = {} }:
   const parents =
     act === "remove" || lists.length === 0
       ? []
-      : [renderAddMissingMapOperation("resources", renderPodTemplatePointer(...resourcesPath))];
+      : [renderAddMissingMapOperation("resources", renderPodTemplatePointerAsCue(...resourcesPath))];
   return renderCueScript(podScriptCueInputs, [
     podSpecCueDefinition,
     renderFirstContainerAsCue(...lists),
@@ -92,7 +92,7 @@ export const renderOversellTemplateAsCue = ({ operation: act, resourcesOversell 
     `shares: ${renderCueList(shares)}`,
     renderCuePatchesOutput(
       "container",
-      `[if len(shares) > 0 ${renderAddMissingMapOperation("requests", renderPodTemplatePointer(...resourcesPath, "requests"))}] + shares`,
+      `[if len(shares) > 0 ${renderAddMissingMapOperation("requests", renderPodTemplatePointerAsCue(...resourcesPath, "requests"))}] + shares`,
     ),
     renderCueAmountDefinition(buildExactCueFactorPattern(digits)),
   ];

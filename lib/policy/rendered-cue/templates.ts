@@ -2,14 +2,14 @@ import type { OverrideTemplate } from "../types.ts";
 import { renderAffinityAsCue } from "./affinity.ts";
 import { renderMetadataAsCue } from "./metadata.ts";
 import { renderOversellTemplateAsCue, renderResourcesTemplateAsCue } from "./resources.ts";
-import { renderTolerations } from "./tolerations.ts";
+import { renderTolerationsTemplateAsCue } from "./tolerations.ts";
 
 const renderers = {
   annotations: renderMetadataAsCue,
   labels: renderMetadataAsCue,
   resources: renderResourcesTemplateAsCue,
   resourcesOversell: renderOversellTemplateAsCue,
-  tolerations: renderTolerations,
+  tolerations: renderTolerationsTemplateAsCue,
   affinity: renderAffinityAsCue,
 };
 

@@ -8,15 +8,15 @@ import {
   renderCuePatchesOutput,
   renderCuePatchOperation,
   renderCueScript,
+  renderCueValueOrElse,
   renderListOrEmptyAsCue,
-  renderOrElse,
-  renderPrependMissing,
+  renderPrependMissingAsCue,
   renderValuesAsCueList,
 } from "./cue-text.ts";
 
 const tolerationsPath = `"\\(place)/tolerations"`;
 
-export const renderTolerations = ({ operation: act, tolerations = [] }: OverrideTemplate): string => {
+export const renderTolerationsTemplateAsCue = ({ operation: act, tolerations = [] }: OverrideTemplate): string => {
   const parts =
     act === "add"
       ? renderAddition(tolerations)
@@ -36,7 +36,7 @@ const renderAddition = (tolerations: readonly Toleration[]) => [
   `wanted: ${renderValuesAsCueList(tolerations)}`,
   renderCuePatchesOutput(
     "podSpec",
-    renderCueList([setAll, renderPrependMissing(tolerationsPath, "existing", tolerations, "wanted")]),
+    renderCueList([setAll, renderPrependMissingAsCue(tolerationsPath, "existing", tolerations, "wanted")]),
   ),
 ];
 
@@ -108,6 +108,6 @@ const listMeant = ({ key, operator = "", value }: Toleration): object[] => {
 const meantDefinition = `_meant: {
 	of: _
 	by: [...]
-	its: {key: ${renderOrElse("of.key", "null")}}
-	out: list.Contains(by, its) || list.Contains(by, {its, value: ${renderOrElse("of.value", "null")}})
+	its: {key: ${renderCueValueOrElse("of.key", "null")}}
+	out: list.Contains(by, its) || list.Contains(by, {its, value: ${renderCueValueOrElse("of.value", "null")}})
 }`;

@@ -1,12 +1,12 @@
 import { isMap } from "../../json.ts";
 import type { PolicyCondition } from "../types.ts";
 import {
-  calculateDecimal,
+  calculateWithExactFractions,
   compareDecimals,
   type ExactFraction,
-  isDecimal,
+  isExactFraction,
+  parseDecimalOrPercentage,
   parseDecimalOrQuantity,
-  parsePercentage,
 } from "./decimals.ts";
 import { compareBytes, describeType, quoteValue } from "./texts.ts";
 
@@ -46,13 +46,13 @@ const processValue = (value: unknown, process: PolicyCondition["valueProcess"]):
   if (!isMap(process)) throw new Error("valueProcess must be an object");
   const { operation, operationWith } = process;
   const isWritten = typeof operationWith === "string" || typeof operationWith === "number";
-  const percentage = isWritten ? parsePercentage(operationWith) : undefined;
+  const percentage = isWritten ? parseDecimalOrPercentage(operationWith) : undefined;
   if (percentage === undefined)
     throw new Error("valueProcess.operationWith must be a number or a percentage such as 50%");
   const number = parseDecimalOrQuantity(value);
   if (number === undefined)
     throw new Error(`valueProcess needs a number, and the value is ${describeValueType(value)}`);
-  const result = calculateDecimal(number, operation, percentage);
+  const result = calculateWithExactFractions(number, operation, percentage);
   if (result !== undefined) return result;
   throw new Error(
     operation === "/"
@@ -87,7 +87,7 @@ const isEqual = (left: unknown, right: unknown, depth = 0): boolean => {
   );
 };
 
-const isNumber = (value: unknown) => typeof value === "number" || isDecimal(value);
+const isNumber = (value: unknown) => typeof value === "number" || isExactFraction(value);
 
 /** Compares for sorting: below 0 if `left` is smaller. Two texts with numbers or quantities compare as numbers. */
 const compareOrder = (left: unknown, right: unknown): number => {
@@ -98,4 +98,4 @@ const compareOrder = (left: unknown, right: unknown): number => {
   throw new Error(`${describeValueType(left)} and ${describeValueType(right)} can't be ordered`);
 };
 
-const describeValueType = (value: unknown) => (isDecimal(value) ? "a number" : describeType(value));
+const describeValueType = (value: unknown) => (isExactFraction(value) ? "a number" : describeType(value));

@@ -3,13 +3,13 @@ import { suite, test } from "node:test";
 import fc from "fast-check";
 import { readRows } from "../../../test/rows.ts";
 import {
-  calculateDecimal,
+  calculateWithExactFractions,
   compareDecimals,
   type ExactFraction,
-  isDecimal,
+  isExactFraction,
   parseDecimal,
+  parseDecimalOrPercentage,
   parseDecimalOrQuantity,
-  parsePercentage,
 } from "./decimals.ts";
 
 const rows = readRows<{ equal: { text: string | number; equalText: string | number }[]; invalid: string[] }>(
@@ -34,10 +34,10 @@ suite("an exact number", () => {
   });
 
   test("can be a percentage", () => {
-    assertEqual(parsePercentage("50%"), parseDecimal("0.5"));
-    assertEqual(parsePercentage("12.5%"), parseDecimal("0.125"));
-    assertEqual(parsePercentage(2), parseDecimal("2"));
-    for (const text of ["%", "5%%", "% 5", "5 %"]) assert.equal(parsePercentage(text), undefined);
+    assertEqual(parseDecimalOrPercentage("50%"), parseDecimal("0.5"));
+    assertEqual(parseDecimalOrPercentage("12.5%"), parseDecimal("0.125"));
+    assertEqual(parseDecimalOrPercentage(2), parseDecimal("2"));
+    for (const text of ["%", "5%%", "% 5", "5 %"]) assert.equal(parseDecimalOrPercentage(text), undefined);
   });
 
   test("can be a quantity", () => {
@@ -49,9 +49,9 @@ suite("an exact number", () => {
   });
 
   test("is distinguished from all JSON values", () => {
-    assert.equal(isDecimal(parseDecimal(1)), true);
-    fc.assert(fc.property(fc.jsonValue(), (value) => !isDecimal(value)));
-    assert.equal(isDecimal({ numerator: 1, denominator: 1 }), false);
+    assert.equal(isExactFraction(parseDecimal(1)), true);
+    fc.assert(fc.property(fc.jsonValue(), (value) => !isExactFraction(value)));
+    assert.equal(isExactFraction({ numerator: 1, denominator: 1 }), false);
   });
 
   test("is calculated like numbers", () => {
@@ -60,23 +60,23 @@ suite("an exact number", () => {
     fc.assert(
       fc.property(integer, integer, (left, right) => {
         const [first, second] = [requireDecimal(left), requireDecimal(right)];
-        assertEqual(calculateDecimal(first, "+", second), requireDecimal(left + right));
-        assertEqual(calculateDecimal(first, "-", second), requireDecimal(left - right));
-        assertEqual(calculateDecimal(first, "*", second), requireDecimal(left * right));
-        const quotient = calculateDecimal(first, "/", second);
+        assertEqual(calculateWithExactFractions(first, "+", second), requireDecimal(left + right));
+        assertEqual(calculateWithExactFractions(first, "-", second), requireDecimal(left - right));
+        assertEqual(calculateWithExactFractions(first, "*", second), requireDecimal(left * right));
+        const quotient = calculateWithExactFractions(first, "/", second);
         if (right === 0) assert.equal(quotient, undefined);
-        else assertEqual(quotient && calculateDecimal(quotient, "*", second), first);
+        else assertEqual(quotient && calculateWithExactFractions(quotient, "*", second), first);
         assert.ok(quotient === undefined || quotient.denominator > 0n);
         assert.equal(compareDecimals(first, second), Math.sign(left - right));
       }),
     );
-    assert.equal(calculateDecimal(requireDecimal(1), "%", requireDecimal(1)), undefined);
+    assert.equal(calculateWithExactFractions(requireDecimal(1), "%", requireDecimal(1)), undefined);
   });
 
   test("is not rounded", () => {
     const [tenth, two] = [parseDecimal("0.1"), parseDecimal("0.2")];
     assert.ok(tenth && two);
-    assertEqual(calculateDecimal(tenth, "+", two), parseDecimal("0.3"));
+    assertEqual(calculateWithExactFractions(tenth, "+", two), parseDecimal("0.3"));
   });
 
   test("compares like numbers of JavaScript", () => {

@@ -28,7 +28,7 @@ export const parseDecimal = (written: string | number): ExactFraction | undefine
 };
 
 /** Parses a decimal or a percentage: `50%` is one half. */
-export const parsePercentage = (written: string | number): ExactFraction | undefined => {
+export const parseDecimalOrPercentage = (written: string | number): ExactFraction | undefined => {
   const text = String(written);
   if (!text.endsWith("%")) return parseDecimal(text);
   const parsed = parseDecimal(text.slice(0, -1));
@@ -37,13 +37,13 @@ export const parsePercentage = (written: string | number): ExactFraction | undef
 
 /** Returns the number of a value, which may be a decimal text or a quantity such as `500m`; undefined if none. */
 export const parseDecimalOrQuantity = (value: unknown): ExactFraction | undefined => {
-  if (isDecimal(value)) return value;
+  if (isExactFraction(value)) return value;
   if (typeof value !== "string" && typeof value !== "number") return undefined;
   const quantity = parseDecimal(value) ?? parseQuantity(value);
   return quantity && "nanos" in quantity ? { numerator: quantity.nanos, denominator: 10n ** 9n } : quantity;
 };
 
-export const isDecimal = (value: unknown): value is ExactFraction =>
+export const isExactFraction = (value: unknown): value is ExactFraction =>
   isMap(value) && typeof value.denominator === "bigint";
 
 export const compareDecimals = (left: ExactFraction, right: ExactFraction): number => {
@@ -62,7 +62,7 @@ const add = (left: ExactFraction, right: ExactFraction): ExactFraction => ({
 });
 
 /** Calculates with `+`, `-`, `*` or `/`; undefined for a division by zero or an unknown operation. */
-export const calculateDecimal = (
+export const calculateWithExactFractions = (
   left: ExactFraction,
   operation: unknown,
   right: ExactFraction,

@@ -1,4 +1,4 @@
-import { unescapeStep } from "../../json.ts";
+import { unescapeJsonPointerStep } from "../../json.ts";
 import { quoteValue } from "./texts.ts";
 
 export type PathStep = string | number;
@@ -24,7 +24,7 @@ const parseSlashPath = (text: string): PathStep[] =>
     .split("/")
     .map((step) => {
       if (step === "") throw new Error(`path ${quoteValue(text)} has an empty step`);
-      return /^\d+$/.test(step) ? Number(step) : unescapeStep(step);
+      return /^\d+$/.test(step) ? Number(step) : unescapeJsonPointerStep(step);
     });
 
 const quotedText = /"(?:[^"\\]|\\.)*"/g;
