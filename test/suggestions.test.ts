@@ -8,7 +8,7 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { RuleEvaluationContext } from "#lib/decide.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
 import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
-import { type KubernetesObject, requireValidReview } from "#lib/review.ts";
+import type { KubernetesObject } from "#lib/review.ts";
 import { type Rule, rule } from "#lib/rule.ts";
 import allowedRegistries from "../functions/allowed-registries/rule.ts";
 import limitRanger from "../functions/limit-ranger/rule.ts";
@@ -18,25 +18,19 @@ import tolerations from "../functions/pod-toleration-restriction/rule.ts";
 import { describeEdits, suggestFix } from "../infra/check/evaluation/suggestions.ts";
 import { pods } from "./cluster/pods.ts";
 import { createTestFolder } from "./folders.ts";
+import { buildTestReview } from "./reviews.ts";
 import { readRows } from "./rows.ts";
 import { runVerb } from "./verb.ts";
 
 // Tests suggestions for refused objects. catalogue.test.ts tests that rules admit the edits of their suggestions.
 
 const buildRequest = (object: KubernetesObject, oldObject: KubernetesObject | null = null) =>
-  requireValidReview({
-    kind: "AdmissionReview",
-    apiVersion: "admission.k8s.io/v1",
-    request: {
-      uid: "1",
-      kind: { group: "", version: "v1", kind: "Pod" },
-      resource: { group: "", version: "v1", resource: "pods" },
-      name: "a",
-      namespace: "shop",
-      operation: oldObject ? "UPDATE" : "CREATE",
-      userInfo: { username: "jane" },
-      ...{ object, oldObject },
-    },
+  buildTestReview({
+    name: "a",
+    namespace: "shop",
+    operation: oldObject ? "UPDATE" : "CREATE",
+    object,
+    oldObject,
   }).request;
 
 const around = { name: "made-up", settings: {}, now: new Date(0) };

@@ -12,6 +12,7 @@ import type { GroupConfig } from "#lib/group.ts";
 import { rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { createTestFolder } from "../../test/folders.ts";
+import { buildTestReview } from "../../test/reviews.ts";
 import { type CatalogueRule, readRule } from "../catalogue/registry.ts";
 import { toGroupRule } from "../project/served.ts";
 import { bundleRule } from "./bundle.ts";
@@ -48,18 +49,7 @@ const buildConfig = (settings: object): EndpointConfig => {
   return { rule: "telltale", clusters: { local: { keyVersions: [1], mode: "enforce", settings } } };
 };
 
-const review = {
-  kind: "AdmissionReview",
-  apiVersion: "admission.k8s.io/v1",
-  request: {
-    uid: "1",
-    kind: { group: "", version: "v1", kind: "Pod" },
-    resource: { group: "", version: "v1", resource: "pods" },
-    operation: "CREATE",
-    userInfo: { username: "jane" },
-    object: {},
-  },
-};
+const review = buildTestReview();
 
 const largeBudget = 60 * 1024;
 

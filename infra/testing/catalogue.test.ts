@@ -16,6 +16,7 @@ import type { AdmissionReview, KubernetesObject } from "#lib/review.ts";
 import { type Phase, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { buildOddCases, perturbCases } from "../../test/case-generators.ts";
+import { buildTestReview } from "../../test/reviews.ts";
 import { applyOutcomePatch, formatCaseDiff } from "../catalogue/case-differences.ts";
 import {
   applyCaseSettingsAndVariant,
@@ -117,13 +118,7 @@ groups:
     const needs = { objects: [{ apiVersion: "v1", kind: "ServiceAccount", metadata }] };
     const containers = Array.from({ length: 150_000 }, (_, index) => ({ name: `c${index}`, image: "app" }));
     const pod = { apiVersion: "v1", kind: "Pod", metadata: { namespace: "default" }, spec: { containers } };
-    const resource = { group: "", version: "v1", resource: "pods" };
-    const request = {
-      ...{ uid: "1", operation: "CREATE", namespace: "default", userInfo: {}, resource },
-      kind: { group: "", version: "v1", kind: "Pod" },
-      object: pod,
-    };
-    const review = { kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request };
+    const review = buildTestReview({ namespace: "default", userInfo: {}, object: pod });
     for (const [name, phase, says] of large)
       it(`gets an answer from ${name}`, async () => {
         const listed = listServedRulesAndGroups(config, catalogue).find(

@@ -6,11 +6,11 @@ import { setTimeout as wait } from "node:timers/promises";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
 import { type HttpsRequest, https } from "#lib/needs.ts";
-import type { AdmissionRequest } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { createTestFolder } from "../folders.ts";
 import { close, listen } from "../listen.ts";
+import { buildTestReview } from "../reviews.ts";
 
 const folder = await createTestFolder();
 
@@ -119,11 +119,7 @@ describe("a service outside the cluster", () => {
         if (body === "no") return "the service says no";
       },
     });
-    const request: AdmissionRequest = {
-      ...{ uid: "u", operation: "CREATE", userInfo: {}, object: {} },
-      kind: { group: "", version: "v1", kind: "Pod" },
-      resource: { group: "", version: "v1", resource: "pods" },
-    };
+    const { request } = buildTestReview();
     const isRefused = async () =>
       (
         await evaluateRule(obedient, "validate", request, {

@@ -5,12 +5,12 @@ import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
-import type { AdmissionRequest } from "#lib/review.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import imagePolicyWebhook from "../../functions/image-policy-webhook/rule.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { createTestFolder } from "../folders.ts";
 import { close, listen } from "../listen.ts";
+import { buildTestReview } from "../reviews.ts";
 
 const folder = await createTestFolder();
 
@@ -51,16 +51,12 @@ describe("image-policy-webhook", () => {
     await close(server);
   });
 
-  const buildRequest = (image: string): AdmissionRequest => ({
-    uid: "u",
-    kind: { group: "", version: "v1", kind: "Pod" },
-    resource: { group: "", version: "v1", resource: "pods" },
-    name: "a",
-    namespace: "shop",
-    operation: "CREATE",
-    userInfo: {},
-    object: { metadata: { name: "a" }, spec: { containers: [{ name: "c", image }] } },
-  });
+  const buildRequest = (image: string) =>
+    buildTestReview({
+      name: "a",
+      namespace: "shop",
+      object: { metadata: { name: "a" }, spec: { containers: [{ name: "c", image }] } },
+    }).request;
   const evaluatePod = async (image: string, settings: object = {}, milliseconds = 5000) => {
     const { outcome } = await evaluateRule(imagePolicyWebhook, "validate", buildRequest(image), {
       name: "image-policy-webhook",

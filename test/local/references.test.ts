@@ -17,6 +17,22 @@ import type { HttpReference, ScriptHttpRequest } from "#lib/policy/types.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { createTestFolder } from "../folders.ts";
 import { close, listen } from "../listen.ts";
+import { readRows } from "../rows.ts";
+
+interface AnswerRow {
+  name: string;
+  body?: unknown;
+  status?: number;
+  headers?: Record<string, string>;
+  sentence: string;
+}
+const rows = readRows<{
+  answers: AnswerRow[];
+  tokenAnswers: AnswerRow[];
+  refused: { name: string; reference: Partial<HttpReference>; sentence: string }[];
+  wrongReferences: object[];
+  wrongScriptRequests: object[];
+}>(import.meta.filename);
 
 interface ReceivedRequest {
   method: string | undefined;
@@ -140,22 +156,6 @@ describe("a policy's request", () => {
     });
 
     const wrong: Record<string, [answer: () => typeof answer, sentence: RegExp]> = {
-      "a redirect": [
-        () => respondWith({}, 302, { location: `https://${host}/b` }),
-        /^localhost:\d+ answers 302, and redirects are not followed$/,
-      ],
-      "another redirect": [
-        () => respondWith({}, 307, { location: "http://169.254.169.254/" }),
-        /answers 307, and redirects/,
-      ],
-      "not found": [() => respondWith({ n: 1 }, 404), /^localhost:\d+ answers 404$/],
-      "a server error": [() => respondWith({ n: 1 }, 503), /answers 503$/],
-      unauthorized: [() => respondWith({}, 401), /answers 401$/],
-      "no content": [() => respondWith("", 204), /must answer a JSON object$/],
-      "no JSON": [() => respondWith("xx"), /must answer a JSON object$/],
-      "a list": [() => respondWith([1]), /must answer a JSON object$/],
-      null: [() => respondWith("null"), /must answer a JSON object$/],
-      "a number": [() => respondWith("1"), /must answer a JSON object$/],
       "an answer that is too large": [
         () => respondWith({ a: "x".repeat(1024 * 1024) }),
         /its answer has more than 1048576 bytes$/,
@@ -197,6 +197,11 @@ describe("a policy's request", () => {
         /it did not answer in time$/,
       ],
     };
+    for (const { name, body = "", status, headers, sentence } of rows.answers)
+      wrong[name] = [
+        () => respondWith(body, status, JSON.parse(JSON.stringify(headers ?? {}).replace("HOST", host))),
+        new RegExp(sentence),
+      ];
     for (const [what, [createAnswer, sentence]] of Object.entries(wrong))
       it(`fails for ${what}`, async () => {
         answer = createAnswer();
@@ -261,58 +266,16 @@ describe("a policy's request", () => {
         assert.deepEqual([connections, received.length], [0, 0]);
       });
 
-    const unfit: Record<string, [Partial<HttpReference>, RegExp]> = {
-      "a file": [{ url: "file:///etc/passwd" }, /^url must be an address that begins with https:\/\/ or http:\/\/$/],
-      "no address": [{ url: "" }, /^url must be/],
-      "the method DELETE": [{ method: "DELETE" }, /^method must be one of GET, POST$/],
-      "another Host header": [{ header: { Host: "other" } }, /^header must not set host/],
-      "a Content-Length header": [{ header: { "Content-Length": "1" } }, /^header must not set content-length/],
-      "a Transfer-Encoding header": [
-        { header: { "Transfer-Encoding": "chunked" } },
-        /^header must not set transfer-encoding/,
-      ],
-      "a Proxy-Authorization header": [
-        { header: { "Proxy-Authorization": "x" } },
-        /^header must not set proxy-authorization/,
-      ],
-      "a line break": [
-        { header: { a: "b\r\nc: d" } },
-        /it can't be asked: Invalid character in header content \["a"\]$/,
-      ],
-      "a token with a line break": [
-        { auth: { staticToken: "s\necret" } },
-        /it can't be asked: Invalid character in header content \["authorization"\]$/,
-      ],
-      "an invalid header name": [
-        { header: { "a b": "c" } },
-        /it can't be asked: Header name must be a valid HTTP token/,
-      ],
-    };
-    for (const [what, [reference, sentence]] of Object.entries(unfit))
-      it(`is not sent with ${what}`, async () => {
-        await assert.rejects(fetchReference(reference), { message: sentence });
+    for (const { name, reference, sentence } of rows.refused)
+      it(`is not sent with ${name}`, async () => {
+        await assert.rejects(fetchReference(reference), { message: new RegExp(sentence) });
         assert.equal(received.length, 0);
       });
 
     it("is not sent with values of a wrong type", async () => {
-      for (const wrong of [
-        { url: 1 },
-        { method: {} },
-        { header: [] },
-        { header: { a: 1 } },
-        { params: "x" },
-        { params: { a: {} } },
-        { auth: 1 },
-        { auth: { token: 1 } },
-      ])
+      for (const wrong of rows.wrongReferences)
         await assert.rejects(fetchReference(JSON.parse(JSON.stringify(wrong))), /must be/);
-      for (const wrong of [
-        { url: null },
-        { method: 1 },
-        { request: { body: {} } },
-        { request: { header: 1 } },
-        { method: "CONNECT" },
-      ])
+      for (const wrong of rows.wrongScriptRequests)
         await assert.rejects(sendScriptRequest(JSON.parse(JSON.stringify(wrong))), /must be/);
       assert.equal(received.length, 0);
     });
@@ -430,17 +393,14 @@ describe("a policy's request", () => {
     });
 
     const wrong: Record<string, [answer: typeof answer, sentence: RegExp]> = {
-      "another status": [respondWith({ token: "t" }, 403), /^localhost:\d+ answers 403 to a request for a token$/],
-      "a redirect": [respondWith({ token: "t" }, 302, { location: "/a" }), /answers 302 to a request for a token$/],
-      "no token": [respondWith({}), /answers 200 to a request for a token, and no token$/],
-      "a token that can't be sent": [respondWith({ token: "a\nb" }), /and no token$/],
-      "no JSON": [respondWith("p w"), /and no token$/],
       "an answer that is too large": [
         respondWith({ token: "t".repeat(70_000) }),
         /its answer has more than 65536 bytes$/,
       ],
       nothing: [() => {}, /it did not answer in time$/],
     };
+    for (const { name, body = "", status, headers, sentence } of rows.tokenAnswers)
+      wrong[name] = [respondWith(body, status, headers), new RegExp(sentence)];
     for (const [what, [createAnswer, sentence]] of Object.entries(wrong))
       it(`fails without secrets in the message if the token service answers with ${what}`, async () => {
         answer = createAnswer;
