@@ -18,20 +18,20 @@ import tolerations from "../functions/pod-toleration-restriction/rule.ts";
 import { describeEdits, suggestFix } from "../infra/check/evaluation/suggestions.ts";
 import { pods } from "./cluster/pods.ts";
 import { createTestFolder } from "./folders.ts";
-import { buildTestReview } from "./reviews.ts";
+import { buildPodRequest } from "./requests.ts";
 import { readRows } from "./rows.ts";
 import { runVerb } from "./verb.ts";
 
 // Tests suggestions for refused objects. catalogue.test.ts tests that rules admit the edits of their suggestions.
 
 const buildRequest = (object: KubernetesObject, oldObject: KubernetesObject | null = null) =>
-  buildTestReview({
+  buildPodRequest({
     name: "a",
     namespace: "shop",
     operation: oldObject ? "UPDATE" : "CREATE",
     object,
     oldObject,
-  }).request;
+  });
 
 const around = { name: "made-up", settings: {}, now: new Date(0) };
 

@@ -12,7 +12,7 @@ import type { GroupConfig } from "#lib/group.ts";
 import { rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { createTestFolder } from "../../test/folders.ts";
-import { buildTestReview } from "../../test/reviews.ts";
+import { buildPodReview } from "../../test/requests.ts";
 import { type CatalogueRule, readRule } from "../catalogue/registry.ts";
 import { toGroupRule } from "../project/served.ts";
 import { bundleRule } from "./bundle.ts";
@@ -49,7 +49,7 @@ const buildConfig = (settings: object): EndpointConfig => {
   return { rule: "telltale", clusters: { local: { keyVersions: [1], mode: "enforce", settings } } };
 };
 
-const review = buildTestReview();
+const review = buildPodReview({ object: {} });
 
 const largeBudget = 60 * 1024;
 

@@ -16,7 +16,7 @@ import type { AdmissionReview, KubernetesObject } from "#lib/review.ts";
 import { type Phase, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { buildOddCases, perturbCases } from "../../test/case-generators.ts";
-import { buildTestReview } from "../../test/reviews.ts";
+import { buildPodReview } from "../../test/requests.ts";
 import { applyOutcomePatch, formatCaseDiff } from "../catalogue/case-differences.ts";
 import {
   applyCaseSettingsAndVariant,
@@ -118,7 +118,7 @@ groups:
     const needs = { objects: [{ apiVersion: "v1", kind: "ServiceAccount", metadata }] };
     const containers = Array.from({ length: 150_000 }, (_, index) => ({ name: `c${index}`, image: "app" }));
     const pod = { apiVersion: "v1", kind: "Pod", metadata: { namespace: "default" }, spec: { containers } };
-    const review = buildTestReview({ namespace: "default", userInfo: {}, object: pod });
+    const review = buildPodReview({ namespace: "default", userInfo: {}, object: pod });
     for (const [name, phase, says] of large)
       it(`gets an answer from ${name}`, async () => {
         const listed = listServedRulesAndGroups(config, catalogue).find(

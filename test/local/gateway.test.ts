@@ -15,7 +15,7 @@ import { readOrCreateServerCertificate, type ServerCertificate } from "../../inf
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { type ImitatedApiGateway, type LambdaHandler, openImitatedApiGateway } from "../../infra/serve/gateway.ts";
 import { createTestFolder } from "../folders.ts";
-import { buildTestReview } from "../reviews.ts";
+import { buildPodReview } from "../requests.ts";
 import { readRows } from "../rows.ts";
 
 // All tests use real TLS and a free port.
@@ -118,7 +118,7 @@ const send = async (client: ReturnType<typeof httpsRequest>, chunks: AsyncIterab
 };
 
 const printReview = (name: string, uid = "1", more: object = {}) =>
-  JSON.stringify(buildTestReview({ uid, userInfo: {}, object: { metadata: { name }, ...more } }));
+  JSON.stringify(buildPodReview({ uid, userInfo: {}, object: { metadata: { name }, ...more } }));
 
 const getVerdict = ({ code, body }: Answer) => [code, JSON.parse(body).response?.allowed];
 const getMessage = ({ body }: Answer) => JSON.parse(body).message;

@@ -10,7 +10,7 @@ import { rule } from "#lib/rule.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { createTestFolder } from "../folders.ts";
 import { close, listen } from "../listen.ts";
-import { buildTestReview } from "../reviews.ts";
+import { buildPodRequest } from "../requests.ts";
 
 const folder = await createTestFolder();
 
@@ -119,7 +119,7 @@ describe("a service outside the cluster", () => {
         if (body === "no") return "the service says no";
       },
     });
-    const { request } = buildTestReview();
+    const request = buildPodRequest();
     const isRefused = async () =>
       (
         await evaluateRule(obedient, "validate", request, {

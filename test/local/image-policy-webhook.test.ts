@@ -10,7 +10,7 @@ import imagePolicyWebhook from "../../functions/image-policy-webhook/rule.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { createTestFolder } from "../folders.ts";
 import { close, listen } from "../listen.ts";
-import { buildTestReview } from "../reviews.ts";
+import { buildPodRequest } from "../requests.ts";
 
 const folder = await createTestFolder();
 
@@ -52,11 +52,11 @@ describe("image-policy-webhook", () => {
   });
 
   const buildRequest = (image: string) =>
-    buildTestReview({
+    buildPodRequest({
       name: "a",
       namespace: "shop",
       object: { metadata: { name: "a" }, spec: { containers: [{ name: "c", image }] } },
-    }).request;
+    });
   const evaluatePod = async (image: string, settings: object = {}, milliseconds = 5000) => {
     const { outcome } = await evaluateRule(imagePolicyWebhook, "validate", buildRequest(image), {
       name: "image-policy-webhook",
