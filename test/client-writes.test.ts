@@ -452,13 +452,13 @@ describe("a write that a guard can't evaluate", () => {
         assert.match(status.message, /must begin with https/);
       }
     assert.deepEqual(arrivals, []);
-    const asked: unknown[] = [];
+    const inputs: unknown[] = [];
     const recordInput: typeof fetch = async (input) => {
-      asked.push(input);
+      inputs.push(input);
       return new Response();
     };
     await guard(recordInput, both)("/elsewhere", { method: "POST", body: "x" });
-    assert.deepEqual(asked, ["/elsewhere"]);
+    assert.deepEqual(inputs, ["/elsewhere"]);
   });
   it("is not an object with unusual keys", async () => {
     await fc.assert(

@@ -70,10 +70,10 @@ export const loadJob = async (
 };
 
 export const openTreeJob = async (
-  { folder, name, ruleConfig: said, kubeconfig, ca }: TreeDeployment,
+  { folder, name, ruleConfig, kubeconfig, ca }: TreeDeployment,
   caller: string,
 ): Promise<DeploymentJob> => {
-  const text = `rules: { stamp-notes: ${said} }\nclusters: { shop: {} }`;
+  const text = `rules: { stamp-notes: ${ruleConfig} }\nclusters: { shop: {} }`;
   const stage = await openStageAs(folder, caller);
   return loadJob(folder, `trees/${name}`, text, { stage, ca, deployer: { kubeconfig } });
 };

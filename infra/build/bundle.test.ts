@@ -203,7 +203,14 @@ describe("a bundle", () => {
   it("that records reviews may be larger; other bundles have no code for recording", async () => {
     const recordingPlaces = { local: { telltale: { bucket: "reviews", prefix: "", share: 1 } } };
     const off = await bundleRule(await listed, buildConfig({}), toOutputPath("silent"));
-    const on = await bundleRule(await listed, buildConfig({}), toOutputPath("heard"), undefined, {}, recordingPlaces);
+    const on = await bundleRule(
+      await listed,
+      buildConfig({}),
+      toOutputPath("recording"),
+      undefined,
+      {},
+      recordingPlaces,
+    );
     assert.deepEqual([off.records, on.records], [[], ["reviews/local/telltale/"]]);
     assert.ok(off.bytes <= 20 * 1024 && on.bytes > 20 * 1024 && on.bytes <= 44 * 1024, `${on.bytes}`);
     const code = await readFile(toOutputPath("silent/telltale/index.cjs"), "utf8");

@@ -8,7 +8,7 @@ import { listDifferingAspects, parseReplayedReviewOutcome, readRecordedAnswer } 
 
 const note = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a" }, data: { a: "1" } };
 const changing: Case = {
-  name: "is asked",
+  name: "is replayed",
   mutate: note,
   becomes: { ...note, data: { a: "1", b: "2" } } as typeof note,
 };
@@ -22,7 +22,7 @@ const answerWith = (outcome: ReviewOutcome, entry = changing) => {
   return answer;
 };
 const readRecorded = (entry: Partial<Case>) => {
-  const answer = readRecordedAnswer({ name: "is asked", mutate: note, ...entry });
+  const answer = readRecordedAnswer({ name: "is replayed", mutate: note, ...entry });
   assert.ok("made" in answer);
   return answer;
 };
@@ -121,7 +121,7 @@ describe("an answer", () => {
     });
 
   it("is unknown for a case without an outcome", () =>
-    assert.deepEqual(readRecordedAnswer({ name: "is asked", validate: {} }), {
+    assert.deepEqual(readRecordedAnswer({ name: "is replayed", validate: {} }), {
       fault: "it has no recorded answer",
     }));
 });

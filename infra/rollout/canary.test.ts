@@ -321,14 +321,14 @@ describe("a canary", () => {
   });
 
   it("rolls all back if it is interrupted, before it begins or at any time", async () => {
-    for (const asked of [0, 1, 3]) {
+    for (const readsBefore of [0, 1, 3]) {
       const { functions, describeAliases } = createAliases([a, b]);
       const stop = new AbortController();
       let times = 0;
       const metrics = createMetrics(healthy, () => {
-        if (++times === asked) stop.abort();
+        if (++times === readsBefore) stop.abort();
       });
-      if (asked === 0) stop.abort();
+      if (readsBefore === 0) stop.abort();
       const slow = { share: 0.1, milliseconds: 3_600_000, every: 1, signal: stop.signal };
       const outcomes = await runCanary(functions, metrics, [a, b], slow);
       const why = "it was interrupted";
@@ -336,7 +336,7 @@ describe("a canary", () => {
         { trial: a, is: "rolled back", why },
         { trial: b, is: "rolled back", why },
       ]);
-      assert.deepEqual([times, describeAliases()], [asked, ["1", "4"]]);
+      assert.deepEqual([times, describeAliases()], [readsBefore, ["1", "4"]]);
     }
   });
 

@@ -78,18 +78,18 @@ describe("an audit of a cluster in trouble", () => {
     const metadata = end < total ? { continue: String(end), remainingItemCount: total - end } : {};
     return { kind: "ConfigMapList", apiVersion: "v1", metadata, items };
   };
-  const said = (response: ServerResponse, code: number, body: object, headers: Record<string, string> = {}) => {
+  const sendStatus = (response: ServerResponse, code: number, body: object, headers: Record<string, string> = {}) => {
     response.writeHead(code, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
     return undefined;
   };
 
   it("repeats a request after a temporary refusal, a lost connection, or an expired list", async () => {
     const troubles: ((response: ServerResponse, request: IncomingMessage, url: URL) => undefined)[] = [
-      (response) => said(response, 429, {}, { "retry-after": "0" }),
+      (response) => sendStatus(response, 429, {}, { "retry-after": "0" }),
       (_, request) => void request.socket.destroy(),
-      (response) => said(response, 503, {}, { "retry-after": "0" }),
-      (response, _, url) => said(response, 410, { metadata: { continue: url.searchParams.get("continue") } }),
-      (response) => said(response, 410, { message: "too old" }),
+      (response) => sendStatus(response, 503, {}, { "retry-after": "0" }),
+      (response, _, url) => sendStatus(response, 410, { metadata: { continue: url.searchParams.get("continue") } }),
+      (response) => sendStatus(response, 410, { message: "too old" }),
     ];
     let isNext = false;
     const respond: Responder = (url, response, request) => {
@@ -113,7 +113,7 @@ describe("an audit of a cluster in trouble", () => {
   it("reports a kind whose list fails, and continues with the next kind", async () => {
     await runWithServer(
       {
-        secrets: (_, response) => said(response, 503, { message: "not today" }, { "retry-after": "0" }),
+        secrets: (_, response) => sendStatus(response, 503, { message: "not today" }, { "retry-after": "0" }),
         configmaps: (url) => pageOf(3, url, "x"),
       },
       async (requests) => {
@@ -137,7 +137,7 @@ describe("an audit of a cluster in trouble", () => {
     const esc = "\u001b[31m::error::";
     await runWithServer(
       {
-        secrets: (_, response) => said(response, 302, { message: `gone ${esc}` }, { location }),
+        secrets: (_, response) => sendStatus(response, 302, { message: `gone ${esc}` }, { location }),
         services: (_, response) => void response.writeHead(200, { "content-encoding": "gzip" }).end(bomb),
         configmaps: ({ searchParams }) => {
           const name = searchParams.get("continue") === "a" ? "b" : "a";
@@ -210,18 +210,16 @@ describe("an audit of a cluster in trouble", () => {
   });
 
   it("is refused in one sentence if it can't begin", async () => {
-    const options = (said: Record<string, string>): ParsedOptions => {
-      const all: Record<string, string> = { live: "", config: join(folder, "postern.yaml"), as: "a", ...said };
-      const text = (name: string) => all[name];
-      const texts = (name: string) => [all[name] ?? []].flat();
+    const buildOptions = (changes: Record<string, string>): ParsedOptions => {
+      const all: Record<string, string> = { live: "", config: join(folder, "postern.yaml"), as: "a", ...changes };
       return {
-        text,
-        texts,
+        text: (name) => all[name],
+        texts: (name) => [all[name] ?? []].flat(),
         flag: (name) => all[name] === "",
         number: (name) => (all[name] ? Number(all[name]) : undefined),
       };
     };
-    for (const [said, words, sentence] of [
+    for (const [changes, words, sentence] of [
       [{}, ["k8s"], "--live checks what the cluster has; it can't be combined with k8s"],
       [{ state: "x" }, [], "--live checks what the cluster has; it can't be combined with --state"],
       [{ fix: "" }, [], "--live checks what the cluster has; it can't be combined with --fix"],
@@ -235,16 +233,16 @@ describe("an audit of a cluster in trouble", () => {
       [{ output: "json=x,sarif=./x" }, [], "./x can hold one report; give each --output a file of its own"],
       [{ output: "json=x,sarif=x" }, [], "x can hold one report; give each --output a file of its own"],
     ] as const)
-      await assert.rejects(check.run({ options: options(said), words: [...words] }), new Complaint(sentence));
+      await assert.rejects(check.run({ options: buildOptions(changes), words: [...words] }), new Complaint(sentence));
     await runWithServer({}, async () => {
       const file = join(folder, "no/such");
-      const nowhere = check.run({ options: options({ output: `json=${file}` }), words: [] });
+      const nowhere = check.run({ options: buildOptions({ output: `json=${file}` }), words: [] });
       await assert.rejects(nowhere, /^Error: .*no\/such can't be written: ENOENT/);
       const { code, stderr } = await runAudit(folder, []);
       assert.deepEqual([code, stderr], [0, "no rule is about anything that cluster c has\n"]);
     });
     await assert.rejects(
-      check.run({ options: options({}), words: [] }),
+      check.run({ options: buildOptions({}), words: [] }),
       /^Error: the kinds of the cluster can't be read: the API server at https:.* can't be reached: .*ECONNREFUSED/,
     );
   });

@@ -30,7 +30,7 @@ type Map = Record<string, unknown>;
 const readFixture = <T = Event>(name: string): T =>
   JSON.parse(readFileSync(new URL(`../fixtures/${name}.json`, import.meta.url), "utf8"));
 
-const judge = rule<KubernetesObject, { label: string }, { ranges: ReturnType<typeof list<"limitranges">> }>({
+const labelRule = rule<KubernetesObject, { label: string }, { ranges: ReturnType<typeof list<"limitranges">> }>({
   summary: "Labels every object, and refuses objects named bad.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["*"] }],
   settings: { label: "seen" },
@@ -63,18 +63,18 @@ const buildContext = (remaining = 10_000) =>
 /** Opens an endpoint without a connection to a cluster, and records its log reports. */
 const openEndpoint = (endpointRule: Rule, ownConfig = config, host: Partial<EndpointHostInputs> = {}) => {
   const reports: AnsweredReviewFacts[] = [];
-  const journal = (report: AnsweredReviewFacts) => void reports.push(report);
+  const recordReport = (report: AnsweredReviewFacts) => void reports.push(report);
   const handler = createEndpointForAnyRule(endpointRule, ownConfig, {
     publicKeys: signer.publicKey,
     openCapabilities: createUnconnectedCapabilities,
-    writeLogLine: journal,
+    writeLogLine: recordReport,
     ...host,
   });
   return { handler, reports };
 };
 
 const openTestEndpoint = () => {
-  const { handler, reports } = openEndpoint(judge);
+  const { handler, reports } = openEndpoint(labelRule);
   return {
     handler,
     reports,
@@ -137,11 +137,11 @@ describe("a rule with variants", () => {
   it("admits everything if it is off", async () => assert.equal(await askVariant("validate/gone", "idle"), true));
 
   it("can be run with any settings by a direct invocation", async () => {
-    const say = async (event: object) =>
+    const invoke = async (event: object) =>
       Object((await ask({ phase: "validate", review, ...event })).response).status?.message;
-    assert.equal(await say({ variant: "usual" }), "usual 3m");
-    assert.equal(await say({ variant: "strict", cluster: "prod-eu", settings: { unit: "g" } }), "strict 2g");
-    assert.equal(await say({ variant: "other" }), "other 1m");
+    assert.equal(await invoke({ variant: "usual" }), "usual 3m");
+    assert.equal(await invoke({ variant: "strict", cluster: "prod-eu", settings: { unit: "g" } }), "strict 2g");
+    assert.equal(await invoke({ variant: "other" }), "other 1m");
   });
 });
 
@@ -269,7 +269,7 @@ describe("an event", () => {
       opened += 1;
       return createUnconnectedCapabilities("prod-eu");
     };
-    const { handler } = openEndpoint(judge, config, { openCapabilities });
+    const { handler } = openEndpoint(labelRule, config, { openCapabilities });
     const event = { phase: "validate", cluster: "prod-eu", review: JSON.parse(nameObject("curious")) };
     assert.equal(
       Object(await handler({ ...event, settings: { label: "mine" } }, buildContext())).response?.allowed,
@@ -577,8 +577,8 @@ describe("a handler", () => {
             throw thrown;
           },
         });
-        const journal = (report: AnsweredReviewFacts) => void JSON.parse(formatLogLine(report, "test", 0));
-        const { handler } = openEndpoint(broken, config, { writeLogLine: journal });
+        const checkReport = (report: AnsweredReviewFacts) => void JSON.parse(formatLogLine(report, "test", 0));
+        const { handler } = openEndpoint(broken, config, { writeLogLine: checkReport });
         const { statusCode, body } = (await handler(
           alterEvent(plain, { path: toPath("validate") }),
           buildContext(),

@@ -28,15 +28,15 @@ before(async () => {
 const gateways: ImitatedApiGateway[] = [];
 afterEach(async () => void (await Promise.all(gateways.splice(0).map((gateway) => gateway.close()))));
 
-const judge = rule({
+const nameRule = rule({
   summary: "Refuses objects named bad.",
   match: [],
   validate: ({ metadata }) => (metadata?.name === "bad" ? "it is bad" : undefined),
 });
 const signer = createTestSigner(1);
-const judging = createEndpointForAnyRule(
-  judge,
-  { rule: "judge", clusters: { local: { keyVersions: [1], mode: "enforce", settings: {} } } },
+const nameEndpoint = createEndpointForAnyRule(
+  nameRule,
+  { rule: "check-name", clusters: { local: { keyVersions: [1], mode: "enforce", settings: {} } } },
   { publicKeys: signer.publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} },
 );
 
@@ -61,12 +61,12 @@ const openTestGateway = async (
 ) => {
   const gateway = await openImitatedApiGateway(certificate, "127.0.0.1", 0, timeouts);
   gateways.push(gateway);
-  const admits = createUrlKeyVerifier(signer.publicKey, () => [1]);
-  gateway.serve(new Map(Object.entries({ judge: judging, ...handlers })), admits);
+  const admits = openKeyVerifier(signer.publicKey, () => [1]);
+  gateway.serve(new Map(Object.entries({ "check-name": nameEndpoint, ...handlers })), admits);
   return {
     gateway,
     port: Number(new URL(gateway.url).port),
-    path: `/${signer.segment("local")}/judge/validate?timeout=3s`,
+    path: `/${signer.segment("local")}/check-name/validate?timeout=3s`,
   };
 };
 
@@ -127,7 +127,7 @@ const tooLarge = "the review is larger than the 6291456 bytes that Lambda takes"
 /** Opens a TLS connection on which the test writes HTTP itself. */
 const openRawConnection = async (
   port: number,
-): Promise<{ socket: TLSSocket; heard: () => string; closed: Promise<unknown> }> => {
+): Promise<{ socket: TLSSocket; readText: () => string; closed: Promise<unknown> }> => {
   const socket = connectTls({ port, host: "127.0.0.1", ca: certificate.ca });
   let text = "";
   socket.on("data", (chunk) => {
@@ -136,7 +136,7 @@ const openRawConnection = async (
   socket.on("error", () => {});
   const closed = new Promise((resolve) => socket.on("close", resolve));
   await once(socket, "secureConnect");
-  return { socket, heard: () => text, closed };
+  return { socket, readText: () => text, closed };
 };
 
 describe("the gateway", () => {
@@ -174,9 +174,9 @@ describe("the gateway", () => {
 
   it("sends the same response to an unknown rule and to a wrong key", async () => {
     const { gateway, path } = await openTestGateway();
-    const rule = await post(gateway.url + path.replace("judge", "unknown"), printReview("good"));
+    const rule = await post(gateway.url + path.replace("check-name", "unknown"), printReview("good"));
     const key = await post(
-      gateway.url + path.replace("local.", "local.A").replace(/.\/judge/, "/judge"),
+      gateway.url + path.replace("local.", "local.A").replace(/.\/check-name/, "/check-name"),
       printReview("good"),
     );
     const { date: _, ...headers } = rule.headers;
@@ -209,14 +209,14 @@ describe("the gateway", () => {
 
   it("reads a body that is too large to its end", async () => {
     const { port, path } = await openTestGateway();
-    const { socket, heard, closed } = await openRawConnection(port);
+    const { socket, readText, closed } = await openRawConnection(port);
     const body = Buffer.alloc(20 * 1024 * 1024, "x");
     socket.pause();
     socket.write(`POST ${path} HTTP/1.1\r\nhost: x\r\ncontent-length: ${body.length}\r\n\r\n`);
     await new Promise((resolve) => socket.write(body, resolve));
     socket.resume();
     await closed;
-    assert.match(heard(), /^HTTP\/1\.1 413 /);
+    assert.match(readText(), /^HTTP\/1\.1 413 /);
   });
 
   it("keeps no more of a body than its limit", async () => {
@@ -253,10 +253,10 @@ describe("the gateway", () => {
 
   const hanging: [string, string][] = [
     ["in the middle of its headers", "POST / HTTP/1.1\r\nhost: "],
-    ["in the middle of its body", "POST /a/judge/validate HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{"],
+    ["in the middle of its body", "POST /a/check-name/validate HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{"],
     [
       "in the middle of a chunk",
-      "POST /a/judge/validate HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{",
+      "POST /a/check-name/validate HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{",
     ],
   ];
   for (const [name, text] of hanging)
@@ -272,18 +272,18 @@ describe("the gateway", () => {
     const { gateway, port, path } = await openTestGateway({}, { sending: 100, keyless: 2000, idle: 30_000 });
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, printReview("good"), { agent });
-    const { socket, closed, heard } = await openRawConnection(port);
+    const { socket, closed, readText } = await openRawConnection(port);
     // This is longer than the limit for a request, and for a client without a key.
     await wait(3000);
     const body = printReview("good");
     const headers = ["content-type: application/json", "host: x", `content-length: ${body.length}`];
     socket.write(`POST ${path} HTTP/1.1\r\n${headers.join("\r\n")}\r\n\r\n${body}`);
-    while (!heard().includes("\r\n\r\n")) await once(socket, "data");
-    assert.match(heard(), /^HTTP\/1\.1 200 /);
+    while (!readText().includes("\r\n\r\n")) await once(socket, "data");
+    assert.match(readText(), /^HTTP\/1\.1 200 /);
     // A later request on the connection has the usual limit.
     socket.write("POST / HTTP/1.1\r\n");
     await closed;
-    assert.match(heard(), /HTTP\/1\.1 408 .*connection: close\r\n\r\n$/s);
+    assert.match(readText(), /HTTP\/1\.1 408 .*connection: close\r\n\r\n$/s);
     agent.destroy();
   });
 
@@ -291,9 +291,9 @@ describe("the gateway", () => {
     const { gateway, port, path } = await openTestGateway({}, { sending: 100, keyless: 2000, idle: 2500 });
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, printReview("good"), { agent });
-    const { closed, heard } = await openRawConnection(port);
+    const { closed, readText } = await openRawConnection(port);
     await closed;
-    assert.equal(heard(), "");
+    assert.equal(readText(), "");
     agent.destroy();
   });
 
@@ -312,17 +312,17 @@ describe("the gateway", () => {
     ["stops in the middle of its headers", "POST / HTTP/1.1\r\nhost: ", /^$/],
     [
       "sends a wrong key",
-      "POST /local.key/judge/validate HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n",
+      "POST /local.key/check-name/validate HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n",
       /^HTTP\/1\.1 404 .*there is nothing here/s,
     ],
   ];
   for (const [name, text, answer] of keyless)
     it(`closes a connection without a key that ${name}`, async () => {
       const { port } = await openTestGateway({}, { keyless: 1000 });
-      const { socket, closed, heard } = await openRawConnection(port);
+      const { socket, closed, readText } = await openRawConnection(port);
       socket.write(text);
       await closed;
-      assert.match(heard(), answer);
+      assert.match(readText(), answer);
     });
   for (const [name, bytes] of [
     ["never begins", ""],
@@ -420,7 +420,7 @@ describe("the gateway", () => {
         throw new Error("broken");
       },
     });
-    await assert.rejects(post(gateway.url + path.replace("judge", "broken"), printReview("good")), {
+    await assert.rejects(post(gateway.url + path.replace("check-name", "broken"), printReview("good")), {
       code: "ECONNRESET",
     });
     assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
@@ -441,10 +441,10 @@ describe("the gateway", () => {
 
   it("survives text that is not HTTP inside TLS", async () => {
     const { gateway, port, path } = await openTestGateway();
-    const { socket, heard, closed } = await openRawConnection(port);
+    const { socket, readText, closed } = await openRawConnection(port);
     socket.write("hello\r\n\r\n");
     await closed;
-    assert.match(heard(), /^HTTP\/1\.1 400 /);
+    assert.match(readText(), /^HTTP\/1\.1 400 /);
     assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
   });
 
@@ -460,7 +460,7 @@ describe("the gateway", () => {
 
   it("answers 200 pipelined requests in their order", async () => {
     const { port, path } = await openTestGateway();
-    const { socket, heard, closed } = await openRawConnection(port);
+    const { socket, readText, closed } = await openRawConnection(port);
     const uids = Array.from({ length: 200 }, (_, index) => `uid-${index}`);
     const requests = uids.map((uid, index) => {
       const body = printReview("good", uid);
@@ -470,7 +470,7 @@ describe("the gateway", () => {
     socket.write(requests.join(""));
     await closed;
     assert.deepEqual(
-      [...heard().matchAll(/"uid":"([^"]+)"/g)].map(([, uid]) => uid),
+      [...readText().matchAll(/"uid":"([^"]+)"/g)].map(([, uid]) => uid),
       uids,
     );
   });
@@ -501,7 +501,7 @@ describe("the gateway", () => {
     const { gateway, port } = await openTestGateway({ slow: handler });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const idle = new Agent({ keepAlive: true, maxSockets: 1 });
-    await post(`${gateway.url}/a/judge/validate`, "", { agent: idle });
+    await post(`${gateway.url}/a/check-name/validate`, "", { agent: idle });
     const under = post(`${gateway.url}/a/slow/validate`, "", { agent });
     await started;
     const closing = gateway.close();
@@ -525,7 +525,7 @@ describe("the gateway", () => {
     const headers = ["content-type: application/json", "host: x", `content-length: ${body.length}`];
     busy.socket.write(`${headers.join("\r\n")}\r\n\r\n${body}`);
     await busy.closed;
-    assert.match(busy.heard(), /^HTTP\/1\.1 200 /);
+    assert.match(busy.readText(), /^HTTP\/1\.1 200 /);
     await closing;
   });
 
