@@ -61,7 +61,7 @@ const openTestGateway = async (
 ) => {
   const gateway = await openImitatedApiGateway(certificate, "127.0.0.1", 0, timeouts);
   gateways.push(gateway);
-  const admits = openKeyVerifier(signer.publicKey, () => [1]);
+  const admits = createUrlKeyVerifier(signer.publicKey, () => [1]);
   gateway.serve(new Map(Object.entries({ "check-name": nameEndpoint, ...handlers })), admits);
   return {
     gateway,
