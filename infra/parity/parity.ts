@@ -109,7 +109,7 @@ export const measureParity = async (
   const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
   stack.defer(stop);
   const open = async (ports: PluginPort[]) => {
-    const served = await serve(ports, { certificate, world: world() }, settings, announcer);
+    const served = await serve(ports, { certificate, openCapabilities: world() }, settings, announcer);
     stack.defer(served.stop);
     return served;
   };

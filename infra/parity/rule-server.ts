@@ -29,7 +29,7 @@ export const buildTestRule = (name: string, rule: Rule): CatalogueRule => ({
 /** The certificate and the fake capabilities for rules that a test serves, and a hook around their handlers. */
 export interface TestRuleServerOptions {
   certificate: ServerCertificate;
-  world?(cluster: string, milliseconds: number): Capabilities;
+  openCapabilities?(cluster: string, milliseconds: number): Capabilities;
   /** Returns the handler that is called in place of a rule's handler, and that may call it. */
   before?(name: string, handler: LambdaHandler): LambdaHandler;
 }
@@ -53,12 +53,12 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
   /** Serves another postern.yaml or other keys, from the next request on. */
   const serve = (text: string, publicKeys = own.publicKey) => {
     config = parseConfig(text, rules);
-    const { world = createUnconnectedCapabilities, before = (_, handler) => handler } = host;
+    const { openCapabilities = createUnconnectedCapabilities, before = (_, handler) => handler } = host;
     const collectReport = (report: AnsweredReviewFacts) => void reports.push(report);
     const handlers = listServedRulesAndGroups(config, rules).map((listed) => {
       const handler = createHandler(config, listed, {
         publicKeys,
-        openCapabilities: world,
+        openCapabilities,
         writeLogLine: collectReport,
       });
       return [listed.name, before(listed.name, handler)] as const;
@@ -99,10 +99,13 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
 };
 
 /** Serves all rules of the catalogue for a test, with a postern.yaml and a certificate of its own. */
-export const serveCatalogueForTests = async (yaml: string, world?: TestRuleServerOptions["world"]) => {
+export const serveCatalogueForTests = async (
+  yaml: string,
+  openCapabilities?: TestRuleServerOptions["openCapabilities"],
+) => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "postern-served-"));
   const certificate = await readOrCreateServerCertificate(folder.path, "127.0.0.1");
-  return serveTestRules(await readCatalogue(), yaml, { certificate, ...(world && { world }) });
+  return serveTestRules(await readCatalogue(), yaml, { certificate, ...(openCapabilities && { openCapabilities }) });
 };
 
 const deleteVariants = ({ rule: { variants: _, ...rule }, ...listed }: CatalogueRule): CatalogueRule => ({

@@ -1,5 +1,5 @@
 import { mkdtemp, rm } from "node:fs/promises";
-import { request } from "node:http";
+import http from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
@@ -22,9 +22,9 @@ import { codePath, createLambda, type Lambda } from "./lambda.ts";
 import { launchMoto, openStorage, type Storage } from "./moto.ts";
 import { openS3, type S3 } from "./s3.ts";
 
-// An AWS account on this machine, for every client that reads AWS_ENDPOINT_URL. Lambda, CloudFormation and the metrics
-// of CloudWatch are stand-ins, as strict as AWS's documentation; moto answers for the rest. Tests can record all calls,
-// break them and refuse them.
+// An AWS account on this machine, for every client that reads AWS_ENDPOINT_URL. Lambda, CloudFormation, S3's locks and
+// CloudWatch's metrics are stand-ins, as strict as AWS's documentation; moto answers everything else. A test can record
+// all calls, make them fail and refuse them.
 
 export interface Caller {
   region: string;
@@ -50,13 +50,13 @@ export interface Account extends CallRecorder {
   /** The environment of the default caller. */
   env: Record<string, string>;
   /** Returns a caller whose access key is this name. */
-  as(caller: string): Caller;
-  /** Stops the gateways of all stacks, as if the region were down; `up` starts them again. */
-  down(): Promise<void>;
-  up(): Promise<void>;
-  /** The rules whose routes of an HTTP API have more requests than they take: it answers 429. */
+  actAs(caller: string): Caller;
+  /** Stops the gateways of all stacks, as if the region were down; `startGateways` starts them again. */
+  stopGateways(): Promise<void>;
+  startGateways(): Promise<void>;
+  /** The rules whose routes of an HTTP API are throttled: the gateway answers 429. */
   throttled: Set<string>;
-  /** Empties it, and takes away what got in the way of calls. */
+  /** Deletes everything in the account, and removes faults and refusals. */
   reset(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -66,33 +66,31 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
   const [moto, certificate] = await Promise.all([launchMoto(), readOrCreateServerCertificate(folder, "127.0.0.1")]);
   const storage = openStorage(moto.url, region);
   const cloudwatch = openCloudWatch();
-  const surroundings = (name: string) => as(name).env;
-  const lambda = await createLambda({ region, artefact: storage.read, watch: cloudwatch, surroundings });
-  const doors = await openGateways(certificate, lambda, cloudwatch);
-  const ear: CallRecorder = { heard: [], fault: undefined, allow: undefined };
-  const clusters = new Map<string, { server: string; ca: string }>();
-  const s3 = openS3(createMotoService(moto.url, "s3"), ear);
-  const account = Object.assign(ear, {
-    clusters,
-    s3,
-    lambda,
-    cloudwatch,
-    storage,
+  const lambda = await createLambda({
     region,
-    baseUrl: doors.baseUrl,
-    ca: certificate.ca,
+    readArtefact: storage.read,
+    metrics: cloudwatch,
+    buildVariables: (name) => actAs(name).env,
   });
-  const cloudformation = openCloudFormation({ lambda, storage, doors, ear: account, region });
+  const gateways = await openGateways(certificate, lambda, cloudwatch);
+  const recorder: CallRecorder = { recordedCalls: [], fault: undefined, allow: undefined };
+  const clusters = new Map<string, { server: string; ca: string }>();
+  const s3 = openS3(createMotoService(moto.url, "s3"), recorder);
+  const account = Object.assign(recorder, {
+    ...{ clusters, s3, lambda, cloudwatch, storage, region },
+    ...{ baseUrl: gateways.baseUrl, ca: certificate.ca },
+  });
+  const cloudformation = openCloudFormation({ lambda, storage, gateways, recorder: account, region });
 
   const own: Record<string, AwsService> = { lambda, cloudformation, monitoring: cloudwatch, s3 };
-  const { url, stop } = await startServer((scope, asked) => {
-    if (scope === undefined) return asked.path.startsWith(codePath) ? lambda : createMotoService(moto.url, "");
+  const { url, stop } = await startServer((scope, request) => {
+    if (scope === undefined) return request.path.startsWith(codePath) ? lambda : createMotoService(moto.url, "");
     const service = own[scope] ?? createMotoService(moto.url, scope);
     return scope === "eks" ? addClusters(clusters, region, service) : service;
   }, account);
   lambda.base = url;
 
-  const as = (caller: string): Caller => {
+  const actAs = (caller: string): Caller => {
     const credentials = { accessKeyId: caller, secretAccessKey: "secret" };
     const env = {
       AWS_ENDPOINT_URL: url,
@@ -105,20 +103,26 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
     return { region, endpoint: url, credentials, env };
   };
   return Object.assign(account, {
-    ...{ url, cloudformation, as, env: as("somebody").env, down: doors.down, up: doors.up, throttled: doors.throttled },
+    url,
+    cloudformation,
+    actAs,
+    env: actAs("tester").env,
+    stopGateways: gateways.stopAll,
+    startGateways: gateways.startAll,
+    throttled: gateways.throttled,
     reset: async () => {
-      await cloudformation.settled();
-      for (const { id } of cloudformation.stacks.values()) await doors.close(id);
-      for (const kept of [cloudformation.stacks, lambda.functions, clusters, doors.throttled]) kept.clear();
+      await cloudformation.waitUntilIdle();
+      for (const { id } of cloudformation.stacks.values()) await gateways.close(id);
+      for (const kept of [cloudformation.stacks, lambda.functions, clusters, gateways.throttled]) kept.clear();
       cloudwatch.clear();
       await moto.reset();
-      account.heard.length = 0;
+      account.recordedCalls.length = 0;
       s3.ahead = 0;
       Object.assign(account, { fault: undefined, allow: undefined });
     },
     stop: async () => {
-      await cloudformation.settled();
-      await Promise.all([stop(), doors.stop(), lambda.stop(), moto.stop()]);
+      await cloudformation.waitUntilIdle();
+      await Promise.all([stop(), gateways.stop(), lambda.stop(), moto.stop()]);
       await rm(folder, { recursive: true, force: true });
     },
   });
@@ -126,22 +130,27 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
 
 /** Creates a service that forwards its calls to moto. */
 export const createMotoService = (moto: string, scope: string): AwsService => ({
-  about: (asked) => describeCall(scope, asked),
-  answer: (asked) =>
+  identify: (request) => describeCall(scope, request),
+  answer: (request) =>
     new Promise<AwsReply>((resolve, reject) => {
-      const { method, target, body } = asked;
-      const headers = Object.fromEntries(Object.entries(asked.headers).filter(([name]) => !ofConnection.has(name)));
-      const asking = request(`${moto}${target}`, { method, headers: { ...headers, "content-length": body.length } });
-      asking.on("error", reject);
-      asking.on("response", async (response) => {
+      const { method, target, body } = request;
+      const headers = Object.fromEntries(
+        Object.entries(request.headers).filter(([name]) => !connectionHeaders.has(name)),
+      );
+      const outgoing = http.request(`${moto}${target}`, {
+        method,
+        headers: { ...headers, "content-length": body.length },
+      });
+      outgoing.on("error", reject);
+      outgoing.on("response", async (response) => {
         const chunks: Buffer[] = [];
         for await (const chunk of response) chunks.push(chunk);
-        const kept = Object.entries(response.headers).filter(([name]) => !ofConnection.has(name));
-        const told: Record<string, string | string[]> = {};
-        for (const [name, value] of kept) if (value !== undefined) told[name] = value;
-        resolve({ status: response.statusCode ?? 502, headers: told, body: Buffer.concat(chunks) });
+        const kept = Object.entries(response.headers).filter(([name]) => !connectionHeaders.has(name));
+        const replyHeaders: Record<string, string | string[]> = {};
+        for (const [name, value] of kept) if (value !== undefined) replyHeaders[name] = value;
+        resolve({ status: response.statusCode ?? 502, headers: replyHeaders, body: Buffer.concat(chunks) });
       });
-      asking.end(body);
+      outgoing.end(body);
     }),
   refuse: chooseErrorFormat(scope),
 });
@@ -149,10 +158,10 @@ export const createMotoService = (moto: string, scope: string): AwsService => ({
 /** Wraps EKS with answers for these clusters. */
 const addClusters = (clusters: Account["clusters"], region: string, eks: AwsService): AwsService => ({
   ...eks,
-  answer: async (asked) => {
-    const { action, name } = eks.about(asked);
+  answer: async (request) => {
+    const { action, name } = eks.identify(request);
     const known = clusters.get(name);
-    if (action !== "eks:DescribeCluster" || !known) return eks.answer(asked);
+    if (action !== "eks:DescribeCluster" || !known) return eks.answer(request);
     const cluster = {
       ...{ name, arn: `arn:aws:eks:${region}:123456789012:cluster/${name}`, status: "ACTIVE", endpoint: known.server },
       certificateAuthority: { data: Buffer.from(known.ca).toString("base64") },
@@ -161,7 +170,7 @@ const addClusters = (clusters: Account["clusters"], region: string, eks: AwsServ
   },
 });
 
-const ofConnection = new Set(["connection", "expect", "keep-alive", "transfer-encoding"]);
+const connectionHeaders = new Set(["connection", "expect", "keep-alive", "transfer-encoding"]);
 
 const chooseErrorFormat = (scope: string): ((refusal: AwsError) => AwsReply) => {
   if (scope === "s3") return refuseInS3;
@@ -170,48 +179,54 @@ const chooseErrorFormat = (scope: string): ((refusal: AwsError) => AwsReply) => 
 };
 
 /** Returns the action and resource of a call, as a policy names them. */
-const describeCall = (scope: string, asked: AwsRequest): { action: string; name: string } => {
-  const target = asked.headers["x-amz-target"];
-  if (scope === "s3") return describeS3Call(asked);
+const describeCall = (scope: string, request: AwsRequest): { action: string; name: string } => {
+  const target = request.headers["x-amz-target"];
+  if (scope === "s3") return describeS3Call(request);
   if (typeof target === "string") {
-    const { Name, Path, SecretId } = Object(JSON.parse(String(asked.body) || "{}"));
+    const { Name, Path, SecretId } = Object(JSON.parse(String(request.body) || "{}"));
     return { action: `${scope}:${target.replace(/^.*\./, "")}`, name: String(Name ?? Path ?? SecretId ?? "") };
   }
-  const form = new URLSearchParams(String(asked.body));
-  const action = form.get("Action") ?? asked.query.get("Action");
+  const form = new URLSearchParams(String(request.body));
+  const action = form.get("Action") ?? request.query.get("Action");
   if (action !== null) return { action: `${scope}:${action}`, name: form.get("RoleName") ?? "" };
-  const parts = asked.path.split("/").map(decodeURIComponent);
+  const parts = request.path.split("/").map(decodeURIComponent);
   if (scope === "eks" && parts[1] === "clusters") {
     const [, , name, what] = parts;
-    const isOne: Record<string, string> = { GET: "DescribeCluster", DELETE: "DeleteCluster" };
-    const isAny: Record<string, string> = { GET: "ListClusters", POST: "CreateCluster" };
-    const known = what === undefined ? (name ? isOne : isAny)[asked.method] : undefined;
-    return { action: `eks:${known ?? `${asked.method} ${asked.path}`}`, name: name ?? "" };
+    const objectActions: Record<string, string> = { GET: "DescribeCluster", DELETE: "DeleteCluster" };
+    const collectionActions: Record<string, string> = { GET: "ListClusters", POST: "CreateCluster" };
+    const known = what === undefined ? (name ? objectActions : collectionActions)[request.method] : undefined;
+    return { action: `eks:${known ?? `${request.method} ${request.path}`}`, name: name ?? "" };
   }
-  return { action: `${scope}:${asked.method} ${asked.path}`, name: parts.at(-1) ?? "" };
+  return { action: `${scope}:${request.method} ${request.path}`, name: parts.at(-1) ?? "" };
 };
 
 /** Returns the action that a call of S3 needs; its method and query determine the call. */
 const describeS3Call = ({ method, path, query }: AwsRequest): { action: string; name: string } => {
   const [, bucket = "", ...rest] = path.split("/").map(decodeURIComponent);
   const key = rest.join("/");
-  const named = (action: string) => ({ action: `s3:${action}`, name: key ? `${bucket}/${key}` : bucket });
-  if (bucket === "") return named("ListAllMyBuckets");
+  const toCall = (action: string) => ({ action: `s3:${action}`, name: key ? `${bucket}/${key}` : bucket });
+  if (bucket === "") return toCall("ListAllMyBuckets");
   if (key !== "") {
     const actions: Record<string, string> = { GET: "GetObject", HEAD: "GetObject", DELETE: "DeleteObject" };
-    if (query.has("tagging")) return named(`${method === "GET" ? "Get" : "Put"}ObjectTagging`);
-    if (method === "DELETE" && query.has("uploadId")) return named("AbortMultipartUpload");
-    return named(actions[method] ?? "PutObject");
+    if (query.has("tagging")) return toCall(`${method === "GET" ? "Get" : "Put"}ObjectTagging`);
+    if (method === "DELETE" && query.has("uploadId")) return toCall("AbortMultipartUpload");
+    return toCall(actions[method] ?? "PutObject");
   }
-  if (method === "POST" && query.has("delete")) return named("DeleteObject");
-  if (query.has("versions")) return named("ListBucketVersions");
-  const of = ["policy", "encryption", "versioning", "tagging", "location", "lifecycle", "publicAccessBlock"].find(
-    (one) => query.has(one),
-  );
-  if (of !== undefined) {
+  if (method === "POST" && query.has("delete")) return toCall("DeleteObject");
+  if (query.has("versions")) return toCall("ListBucketVersions");
+  const subresource = [
+    "policy",
+    "encryption",
+    "versioning",
+    "tagging",
+    "location",
+    "lifecycle",
+    "publicAccessBlock",
+  ].find((name) => query.has(name));
+  if (subresource !== undefined) {
     const verb = { GET: "Get", PUT: "Put", DELETE: "Delete" }[method] ?? method;
-    return named(`${verb}Bucket${of.replace(/^./, (letter) => letter.toUpperCase())}`);
+    return toCall(`${verb}Bucket${subresource.replace(/^./, (letter) => letter.toUpperCase())}`);
   }
   const actions: Record<string, string> = { PUT: "CreateBucket", DELETE: "DeleteBucket" };
-  return named(actions[method] ?? "ListBucket");
+  return toCall(actions[method] ?? "ListBucket");
 };

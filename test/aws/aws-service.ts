@@ -1,7 +1,7 @@
 import { createServer, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
 import { close, listen } from "../listen.ts";
 
-/** A call of AWS, for a test that counts calls, breaks them or forbids them. */
+/** A call to AWS. Tests count calls, make them fail or refuse them. */
 export interface RecordedCall {
   /** The service in the signature: `lambda`, `s3`, `monitoring`, … */
   service: string;
@@ -13,21 +13,21 @@ export interface RecordedCall {
   caller: string | undefined;
 }
 
-/** An error of AWS's, or a connection that ends. */
+/** An error that AWS answers with, or a connection that is cut. */
 export type Fault = { status: number; error: string } | "cut";
 
 /** A recorder of calls, which can break or refuse them. */
 export interface CallRecorder {
-  heard: RecordedCall[];
-  /** Breaks a call before or after it is done, once for each that says so. */
-  fault: ((heard: RecordedCall, when: "before" | "after") => Fault | undefined) | undefined;
-  /** Returns false for a call to refuse, as AWS refuses a caller without rights. */
-  allow: ((heard: RecordedCall) => boolean) | undefined;
+  recordedCalls: RecordedCall[];
+  /** Returns the fault that a call gets before or after it is done; undefined for none. */
+  fault: ((call: RecordedCall, when: "before" | "after") => Fault | undefined) | undefined;
+  /** Returns false if the call is refused, as AWS refuses a caller without rights. */
+  allow: ((call: RecordedCall) => boolean) | undefined;
 }
 
 export interface AwsRequest {
   method: string;
-  /** Undecoded. */
+  /** The path, still percent-encoded. */
   path: string;
   query: URLSearchParams;
   headers: IncomingHttpHeaders;
@@ -42,10 +42,10 @@ export interface AwsReply {
   body?: string | Buffer;
 }
 
-/** One of AWS's services: it knows what a call is about, answers it, and refuses in its own protocol. */
+/** A service of AWS: it names a call's action, answers the call, and formats errors in its own protocol. */
 export interface AwsService {
-  about(asked: AwsRequest): { action: string; name: string };
-  answer(asked: AwsRequest): Promise<AwsReply>;
+  identify(request: AwsRequest): { action: string; name: string };
+  answer(request: AwsRequest): Promise<AwsReply>;
   refuse(refusal: AwsError): AwsReply;
 }
 
@@ -60,19 +60,19 @@ export class AwsError extends Error {
   }
 }
 
-class Cut extends Error {}
+class CutConnection extends Error {}
 
-/** Does a call as far as the ear lets it. */
-export const recordCall = async <T>(ear: CallRecorder, heard: RecordedCall, act: () => Promise<T>): Promise<T> => {
+/** Records a call, and runs it unless the recorder refuses it or makes it fail. */
+export const recordCall = async <T>(recorder: CallRecorder, call: RecordedCall, act: () => Promise<T>): Promise<T> => {
   const injectFault = (when: "before" | "after") => {
-    const fault = ear.fault?.(heard, when);
-    if (fault === "cut") throw new Cut("the connection ended");
+    const fault = recorder.fault?.(call, when);
+    if (fault === "cut") throw new CutConnection("the connection ended");
     if (fault) throw new AwsError(fault.status, fault.error, "as the test wants it");
   };
-  ear.heard.push(heard);
-  if (ear.allow && !ear.allow(heard)) {
-    const sentence = `User: arn:aws:iam::123456789012:user/${heard.caller} is not authorized to perform: ${heard.action}`;
-    throw new AwsError(403, "AccessDenied", `${sentence} on resource: ${heard.name}`);
+  recorder.recordedCalls.push(call);
+  if (recorder.allow && !recorder.allow(call)) {
+    const sentence = `User: arn:aws:iam::123456789012:user/${call.caller} is not authorized to perform: ${call.action}`;
+    throw new AwsError(403, "AccessDenied", `${sentence} on resource: ${call.name}`);
   }
   injectFault("before");
   const answer = await act();
@@ -86,42 +86,43 @@ const matchSignature = ({ headers, query }: AwsRequest) =>
     headers.authorization ?? `Credential=${query.get("X-Amz-Credential") ?? ""}`,
   );
 
-export const readCaller = (asked: AwsRequest): string | undefined => matchSignature(asked)?.[1];
+export const readCaller = (request: AwsRequest): string | undefined => matchSignature(request)?.[1];
 
 /**
- * An HTTP server on loopback for services. Calls without a signature go to services without a name, and aren't
- * recorded.
+ * Starts an HTTP server on loopback for services. Calls without a signature have no service name, and aren't recorded.
  */
 export const startServer = async (
-  find: (scope: string | undefined, asked: AwsRequest) => AwsService,
-  ear: CallRecorder,
+  find: (scope: string | undefined, request: AwsRequest) => AwsService,
+  recorder: CallRecorder,
 ): Promise<{ url: string; stop(): Promise<void> }> => {
-  const server = createServer(async (request, response) => {
-    const asked = await read(request);
-    const [, caller, scope] = matchSignature(asked) ?? [];
-    const service = find(scope, asked);
-    const answered = async (): Promise<AwsReply> => {
-      if (scope === undefined) return service.answer(asked);
-      return recordCall(ear, { service: scope, ...service.about(asked), caller }, () => service.answer(asked));
+  const server = createServer(async (incoming, response) => {
+    const request = await readRequest(incoming);
+    const [, caller, scope] = matchSignature(request) ?? [];
+    const service = find(scope, request);
+    const answerCall = async (): Promise<AwsReply> => {
+      if (scope === undefined) return service.answer(request);
+      return recordCall(recorder, { service: scope, ...service.identify(request), caller }, () =>
+        service.answer(request),
+      );
     };
-    const reply = await answered().catch((error: unknown) => {
-      if (error instanceof Cut) return undefined;
+    const reply = await answerCall().catch((error: unknown) => {
+      if (error instanceof CutConnection) return undefined;
       if (error instanceof AwsError) return service.refuse(error);
       return service.refuse(
         new AwsError(500, "ServiceException", String(error instanceof Error ? error.stack : error)),
       );
     });
-    if (reply === undefined) request.socket.destroy();
+    if (reply === undefined) incoming.socket.destroy();
     else response.writeHead(reply.status, reply.headers).end(reply.body);
   });
   const url = `http://127.0.0.1:${await listen(server)}`;
   return { url, stop: () => close(server) };
 };
 
-const read = async (request: IncomingMessage): Promise<AwsRequest> => {
+const readRequest = async (incoming: IncomingMessage): Promise<AwsRequest> => {
   const chunks: Buffer[] = [];
-  for await (const chunk of request) chunks.push(chunk);
-  const { method = "", url: target = "", headers } = request;
+  for await (const chunk of incoming) chunks.push(chunk);
+  const { method = "", url: target = "", headers } = incoming;
   const [path = "", query] = target.split("?", 2);
   return { method, path, query: new URLSearchParams(query), headers, body: Buffer.concat(chunks), target };
 };
@@ -133,14 +134,14 @@ export const refuseInRest = ({ status, kind, message }: AwsError): AwsReply => {
   return { status, headers: { "content-type": "application/json", "x-amzn-errortype": name }, body };
 };
 
-/** Formats an error as services do that are called by `x-amz-target`. */
+/** Formats an error for services whose calls have the header `x-amz-target`. */
 export const refuseInJson = ({ status, kind, message }: AwsError): AwsReply => {
   const name = kind === "AccessDenied" ? "AccessDeniedException" : kind;
   const headers = { "content-type": "application/x-amz-json-1.1", "x-amzn-errortype": name };
   return { status, headers, body: JSON.stringify({ __type: name, message, Message: message }) };
 };
 
-/** Formats an error as services do that are called by forms. */
+/** Formats an error for services whose calls are forms. */
 export const refuseInQuery = ({ status, kind, message }: AwsError): AwsReply => {
   const error = { Type: status < 500 ? "Sender" : "Receiver", Code: kind, Message: message };
   return { status, headers: xmlType, body: toXml("ErrorResponse", { Error: error, RequestId: "stand-in" }) };
@@ -153,14 +154,16 @@ export const refuseInS3 = ({ status, kind, message }: AwsError): AwsReply => {
 
 export const xmlType = { "content-type": "text/xml" };
 
-/** Lists become members, dates are written as AWS does, what is undefined is left out. */
+/**
+ * Formats a value as XML: a list becomes `member` elements, a date has AWS's format, and undefined values are left out.
+ */
 export const toXml = (name: string, value: unknown): string => {
   if (value === undefined) return "";
-  if (Array.isArray(value)) return `<${name}>${value.map((one) => toXml("member", one)).join("")}</${name}>`;
+  if (Array.isArray(value)) return `<${name}>${value.map((item) => toXml("member", item)).join("")}</${name}>`;
   if (value instanceof Date) return `<${name}>${value.toISOString()}</${name}>`;
   if (value === null || typeof value !== "object") return `<${name}>${escapeXml(String(value))}</${name}>`;
-  const inner = Object.entries(value).map(([key, one]) => toXml(key, one));
+  const inner = Object.entries(value).map(([key, item]) => toXml(key, item));
   return `<${name}>${inner.join("")}</${name}>`;
 };
 
-const escapeXml = (text: string) => text.replace(/[&<>"\r]/g, (one) => `&#${one.charCodeAt(0)};`);
+const escapeXml = (text: string) => text.replace(/[&<>"\r]/g, (character) => `&#${character.charCodeAt(0)};`);

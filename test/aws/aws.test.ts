@@ -12,6 +12,7 @@ import { buildBenchEndpointConfig } from "../../infra/bench/handlers.ts";
 import { bundleRule } from "../../infra/build/bundle.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
+import { buildProbeReview } from "../../infra/clusters/probe.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { runCases } from "../../infra/rollout/case-runs.ts";
 import { disarmRule, readRuleState, restoreDisarmedRule, rollBack } from "../../infra/rollout/disarm.ts";
@@ -19,10 +20,11 @@ import { runProgram } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { type Fault, type LambdaService, startLambda } from "./lambda.ts";
 
-// The life of a stage's functions, on a stand-in that is as strict as Lambda and runs what is published.
+// A stage's functions from their first version to rollback, on a stand-in that is as strict as Lambda and runs the
+// published code.
 const rule = "always-deny";
 const name = `postern-test-${rule}`;
-const one = createTestSigner(1);
+const signer = createTestSigner(1);
 
 describe("the functions of a stage", await needs("runtime client"), () => {
   let folder: string;
@@ -30,7 +32,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
   let functions: StageFunctions;
   let good: Buffer;
   const crashing = zip({ "index.cjs": Buffer.from('throw new Error("it does not start");\n') });
-  const environment = { POSTERN_KEYS: one.publicKey, POSTERN_STAGE: "test", POSTERN_ACCEPTS: "bench.1,other.1" };
+  const environment = { POSTERN_KEYS: signer.publicKey, POSTERN_STAGE: "test", POSTERN_ACCEPTS: "bench.1,other.1" };
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-aws-"));
@@ -38,7 +40,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     await bundleRule(listed, buildBenchEndpointConfig(listed), folder);
     good = await readFile(join(folder, `${rule}.zip`));
     service = await startLambda();
-    functions = as("somebody");
+    functions = openFunctions("tester");
   });
   after(async () => {
     await service?.stop();
@@ -46,15 +48,15 @@ describe("the functions of a stage", await needs("runtime client"), () => {
   });
   beforeEach(() => {
     service.functions.clear();
-    service.heard.length = 0;
+    service.recordedCalls.length = 0;
     service.fault = undefined;
     Object.assign(service, { updating: 30, pageSize: 50 });
     service.create(name, good, environment);
   });
 
-  const as = (accessKeyId: string): StageFunctions => {
+  const openFunctions = (accessKeyId: string): StageFunctions => {
     const credentials = { accessKeyId, secretAccessKey: "secret" };
-    const maxAttempts = accessKeyId === "somebody" ? 5 : 1;
+    const maxAttempts = accessKeyId === "tester" ? 5 : 1;
     const client = new Lambda({ endpoint: service.url, region: "eu-west-1", credentials, maxAttempts });
     return openStageFunctions("test", client, 1);
   };
@@ -68,13 +70,13 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     found.versions.set(String(found.published), { ...found.latest, description: `release ${found.published}` });
     Object.assign(found.aliases.get("live") ?? {}, { version: String(found.published), weights: {} });
   };
-  const live = () => service.functions.get(name)?.aliases.get("live");
-  const latest = () => service.functions.get(name)?.latest;
-  const event = (phase: string) => ({
+  const getLiveAlias = () => service.functions.get(name)?.aliases.get("live");
+  const getLatest = () => service.functions.get(name)?.latest;
+  const buildEvent = (phase: string) => ({
     ...{
       version: "2.0",
       routeKey: "$default",
-      rawPath: `/${one.segment("bench")}/${rule}/${phase}`,
+      rawPath: `/${signer.segment("bench")}/${rule}/${phase}`,
       rawQueryString: "",
     },
     headers: { "content-type": "application/json" },
@@ -82,13 +84,13 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     ...{ body: JSON.stringify(review), isBase64Encoded: false },
   });
   /** Returns the live version's answer. */
-  const asked = async () => {
-    const { payload, fault } = await functions.invoke(rule, "live", event("mutate"));
+  const askLiveVersion = async () => {
+    const { payload, fault } = await functions.invoke(rule, "live", buildEvent("mutate"));
     const { body } = Object(payload);
     return fault === undefined ? JSON.parse(String(body)) : String(Object(payload).errorMessage);
   };
 
-  it("are listed by stage, whatever the size of a page", async () => {
+  it("are listed by stage, with any page size", async () => {
     service.pageSize = 1;
     service.create("postern-prod-other", good, { POSTERN_STAGE: "prod" });
     service.create("postern-test-2-other", good, { POSTERN_STAGE: "test-2" });
@@ -97,14 +99,14 @@ describe("the functions of a stage", await needs("runtime client"), () => {
   });
 
   describe("that are disarmed", () => {
-    const soon = () => new Date(Date.now() + 60_000);
+    const getNextMinute = () => new Date(Date.now() + 60_000);
 
     it("allow everything with a warning, and decide again after the given time", async () => {
-      assert.equal((await asked()).response.allowed, false);
+      assert.equal((await askLiveVersion()).response.allowed, false);
       const until = new Date(Date.now() + 12_000);
       await disarmRule(functions, rule, until);
       const time = until.toISOString();
-      assert.deepEqual((await asked()).response, {
+      assert.deepEqual((await askLiveVersion()).response, {
         uid: review.request.uid,
         allowed: true,
         warnings: [`${rule} is disarmed until ${time}`],
@@ -112,54 +114,55 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       });
       assert.deepEqual((await readRuleState(functions, rule)).disarmed, { until, version: "1" });
       await wait(until.getTime() - Date.now() + 50);
-      assert.equal((await asked()).response.allowed, false);
+      assert.equal((await askLiveVersion()).response.allowed, false);
     });
 
     it("warn only callers with a valid key, and refuse a body that is no review", async () => {
-      await disarmRule(functions, rule, soon());
-      const statusOf = async (change: object) => {
-        const { payload, fault } = await functions.invoke(rule, "live", { ...event("mutate"), ...change });
+      await disarmRule(functions, rule, getNextMinute());
+      const readStatus = async (change: object) => {
+        const { payload, fault } = await functions.invoke(rule, "live", { ...buildEvent("mutate"), ...change });
         assert.equal(fault, undefined, JSON.stringify(change));
         return Object(payload).statusCode;
       };
-      const path = (segment: string) => ({ rawPath: `/${segment}/${rule}/mutate` });
-      const respelt = one.segment("bench").replace(/.$/, (last) => String.fromCharCode(last.charCodeAt(0) + 1));
-      const strangers = [`bench.${"A".repeat(86)}`, respelt, one.segment("other", 2), one.segment("stranger")];
-      for (const segment of [...strangers, "bench", ""]) assert.equal(await statusOf(path(segment)), 404, segment);
-      assert.equal(await statusOf({ rawPath: undefined }), 404);
+      const buildPath = (segment: string) => ({ rawPath: `/${segment}/${rule}/mutate` });
+      const respelt = signer.segment("bench").replace(/.$/, (last) => String.fromCharCode(last.charCodeAt(0) + 1));
+      const strangers = [`bench.${"A".repeat(86)}`, respelt, signer.segment("other", 2), signer.segment("stranger")];
+      for (const segment of [...strangers, "bench", ""])
+        assert.equal(await readStatus(buildPath(segment)), 404, segment);
+      assert.equal(await readStatus({ rawPath: undefined }), 404);
       for (const body of [undefined, "hello", "{}", '{"request":null}', "[]"])
-        assert.equal(await statusOf({ body }), 400, body);
+        assert.equal(await readStatus({ body }), 400, body);
       assert.equal(
-        await statusOf({ body: Buffer.from(JSON.stringify(review)).toString("base64"), isBase64Encoded: true }),
+        await readStatus({ body: Buffer.from(JSON.stringify(review)).toString("base64"), isBase64Encoded: true }),
         200,
       );
-      assert.equal(await statusOf(path(one.segment("other"))), 200);
-      assert.equal(await statusOf({ rawPath: `${path(one.segment("bench")).rawPath}/variant` }), 200);
+      assert.equal(await readStatus(buildPath(signer.segment("other"))), 200);
+      assert.equal(await readStatus({ rawPath: `${buildPath(signer.segment("bench")).rawPath}/variant` }), 200);
       const probe = { rawPath: "/", headers: { "user-agent": "ELB-HealthChecker/2.0" }, body: "" };
-      assert.equal(await statusOf(probe), 200);
+      assert.equal(await readStatus(probe), 200);
     });
 
     it("allow everything even if their own code doesn't start", async () => {
       deploy(crashing);
-      assert.match(String(await asked()), /it does not start|the runtime ended/);
-      await disarmRule(functions, rule, soon());
-      assert.equal((await asked()).response.allowed, true);
+      assert.match(String(await askLiveVersion()), /it does not start|the runtime ended/);
+      await disarmRule(functions, rule, getNextMinute());
+      assert.equal((await askLiveVersion()).response.allowed, true);
     });
 
     it("leave $LATEST as it was for the next deployment", async () => {
-      const before = latest();
-      await disarmRule(functions, rule, soon());
-      assert.deepEqual([latest()?.code, latest()?.environment], [before?.code, before?.environment]);
+      const before = getLatest();
+      await disarmRule(functions, rule, getNextMinute());
+      assert.deepEqual([getLatest()?.code, getLatest()?.environment], [before?.code, before?.environment]);
     });
 
-    it("decide again at once, as the same version, when they are armed", async () => {
+    it("decide again at once after they are armed, with the version from before", async () => {
       deploy(good);
-      await disarmRule(functions, rule, soon());
-      await disarmRule(functions, rule, soon());
-      assert.equal(live()?.version, "4");
+      await disarmRule(functions, rule, getNextMinute());
+      await disarmRule(functions, rule, getNextMinute());
+      assert.equal(getLiveAlias()?.version, "4");
       assert.equal(await restoreDisarmedRule(functions, rule), "2");
       assert.equal(await restoreDisarmedRule(functions, rule), "2");
-      assert.equal((await asked()).response.allowed, false);
+      assert.equal((await askLiveVersion()).response.allowed, false);
     });
 
     it("are as before or disarmed after an interruption at any step, and a second try completes it", async () => {
@@ -169,20 +172,20 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         service.functions.clear();
         service.create(name, good, environment);
         let calls = 0;
-        const [who, cut] = [`stopped-${step}`, step];
+        const [credential, limit] = [`stopped-${step}`, step];
         service.fault = ({ caller }, when): Fault | undefined =>
-          when === "before" && caller === who && calls++ >= cut ? "cut" : undefined;
-        stopped = await disarmRule(as(who), rule, soon()).then(
+          when === "before" && caller === credential && calls++ >= limit ? "cut" : undefined;
+        stopped = await disarmRule(openFunctions(credential), rule, getNextMinute()).then(
           () => false,
           () => true,
         );
-        const { allowed, warnings } = (await asked()).response;
+        const { allowed, warnings } = (await askLiveVersion()).response;
         assert.ok(allowed === (warnings?.length === 1), `after ${step} calls`);
-        await disarmRule(functions, rule, soon());
-        assert.equal((await asked()).response.allowed, true, `after ${step} calls`);
+        await disarmRule(functions, rule, getNextMinute());
+        assert.equal((await askLiveVersion()).response.allowed, true, `after ${step} calls`);
         await restoreDisarmedRule(functions, rule);
-        assert.equal((await asked()).response.allowed, false, `after ${step} calls`);
-        assert.deepEqual([latest()?.code, latest()?.environment], [good, environment], `after ${step} calls`);
+        assert.equal((await askLiveVersion()).response.allowed, false, `after ${step} calls`);
+        assert.deepEqual([getLatest()?.code, getLatest()?.environment], [good, environment], `after ${step} calls`);
       }
       assert.ok(step > 8, `${step} steps`);
     });
@@ -190,18 +193,23 @@ describe("the functions of a stage", await needs("runtime client"), () => {
 
   describe("that get a new version", () => {
     const other = zip({ "index.cjs": Buffer.from("exports.handler = async () => ({ other: true });\n") });
-    const wanted = (code: Buffer, further: Record<string, string> = {}): WantedLambdaVersion => ({
+    const buildWanted = (code: Buffer, further: Record<string, string> = {}): WantedLambdaVersion => ({
       zip: code,
       codeSha256: createHash("sha256").update(code).digest("base64"),
       ...{ environment: { ...environment, ...further }, memorySize: 256, timeout: 10, description: "wanted" },
     });
 
-    it("have it published once, and no alias points at it", async () => {
+    it("have it published once, without an alias that points at it", async () => {
       const versions: string[] = [];
-      for (const one of [wanted(other), wanted(other), wanted(other, { MORE: "x" }), { ...wanted(other), timeout: 20 }])
-        versions.push(await functions.publishVersion(rule, one));
+      for (const wanted of [
+        buildWanted(other),
+        buildWanted(other),
+        buildWanted(other, { MORE: "x" }),
+        { ...buildWanted(other), timeout: 20 },
+      ])
+        versions.push(await functions.publishVersion(rule, wanted));
       assert.deepEqual(versions, ["2", "2", "3", "4"]);
-      assert.equal(live()?.version, "1");
+      assert.equal(getLiveAlias()?.version, "1");
       service.pageSize = 2;
       const found = await functions.listVersions(rule);
       assert.deepEqual(
@@ -224,11 +232,11 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       ];
       service.fault = ({ action }, when) =>
         when === "before" && /UpdateFunctionCode|PublishVersion/.test(action) ? faults.shift() : undefined;
-      assert.equal(await functions.publishVersion(rule, wanted(other)), "2");
+      assert.equal(await functions.publishVersion(rule, buildWanted(other)), "2");
       assert.deepEqual(faults, []);
     });
 
-    it("have none if another command changes them at the same time, at any step", async () => {
+    it("get no version if another command changes them during any step", async () => {
       for (const [action, when] of [
         ["UpdateFunctionCode", "before"],
         ["UpdateFunctionCode", "after"],
@@ -237,8 +245,8 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         service.functions.clear();
         service.create(name, good, environment);
         let isDone = false;
-        service.fault = (heard, at) => {
-          if (isDone || !heard.action.endsWith(action) || at !== when) return undefined;
+        service.fault = (call, at) => {
+          if (isDone || !call.action.endsWith(action) || at !== when) return undefined;
           isDone = true;
           const found = service.functions.get(name);
           assert.ok(found);
@@ -246,7 +254,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
           return undefined;
         };
         await assert.rejects(
-          functions.publishVersion(rule, wanted(other)),
+          functions.publishVersion(rule, buildWanted(other)),
           /another command is changing always-deny at the same time/,
         );
         assert.equal(service.functions.get(name)?.versions.size, 1, `${action} ${when}`);
@@ -258,11 +266,11 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         when === "before" && action.endsWith("UpdateFunctionCode")
           ? { status: 400, error: "CodeStorageExceededException" }
           : undefined;
-      await assert.rejects(functions.publishVersion(rule, wanted(other)), /no room for more code in Lambda/);
+      await assert.rejects(functions.publishVersion(rule, buildWanted(other)), /no room for more code in Lambda/);
     });
 
-    it("lose old versions, but none that an alias points at", async () => {
-      await functions.publishVersion(rule, wanted(other));
+    it("lose old versions, except those that an alias points at", async () => {
+      await functions.publishVersion(rule, buildWanted(other));
       await functions.deleteVersion(rule, "1");
       await functions.deleteVersion(rule, "2");
       await functions.deleteVersion(rule, "7");
@@ -278,7 +286,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         [zip({ "index.cjs": Buffer.from(failing) }), /it fails: .*it breaks.* \(its log ends: .+\)/s],
         [other, /its answer is not an AdmissionReview: {"other":true}/],
       ] as const) {
-        const { faults } = await runCases(functions, listed, await functions.publishVersion(rule, wanted(code)));
+        const { faults } = await runCases(functions, listed, await functions.publishVersion(rule, buildWanted(code)));
         assert.match(faults[0] ?? "", sentence);
       }
     });
@@ -288,20 +296,20 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     it("have the previous version, without weights", async () => {
       deploy(crashing);
       assert.equal(await rollBack(functions, rule), "1");
-      assert.deepEqual([live()?.version, live()?.weights], ["1", {}]);
-      assert.equal((await asked()).response.allowed, false);
+      assert.deepEqual([getLiveAlias()?.version, getLiveAlias()?.weights], ["1", {}]);
+      assert.equal((await askLiveVersion()).response.allowed, false);
     });
 
     it("end a canary first, and keep the live version", async () => {
       deploy(good);
       deploy(crashing);
-      Object.assign(live() ?? {}, { version: "2", weights: { 3: 0.1 } });
+      Object.assign(getLiveAlias() ?? {}, { version: "2", weights: { 3: 0.1 } });
       assert.equal(await rollBack(functions, rule), "2");
-      assert.deepEqual([live()?.version, live()?.weights], ["2", {}]);
+      assert.deepEqual([getLiveAlias()?.version, getLiveAlias()?.weights], ["2", {}]);
       assert.equal(await rollBack(functions, rule), "1");
     });
 
-    it("accept any existing version except a disarmed one", async () => {
+    it("accept any existing version that isn't disarmed", async () => {
       deploy(good);
       deploy(good);
       assert.equal(await rollBack(functions, rule, "1"), "1");
@@ -318,12 +326,12 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("need a version that accepts the keys in use", async () => {
-      deploy(good, { POSTERN_KEYS: `${one.publicKey},second` });
+      deploy(good, { POSTERN_KEYS: `${signer.publicKey},second` });
       await assert.rejects(
         rollBack(functions, rule),
         /version 1 of always-deny doesn't accept the keys that are in use now/,
       );
-      deploy(good, { POSTERN_KEYS: one.publicKey, POSTERN_ACCEPTS: "bench.1,bench.2,other.1" });
+      deploy(good, { POSTERN_KEYS: signer.publicKey, POSTERN_ACCEPTS: "bench.1,bench.2,other.1" });
       await assert.rejects(
         rollBack(functions, rule, "1"),
         /doesn't accept the clusters and key versions that are in use now/,
@@ -352,7 +360,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
   });
 
   describe("on the command line", () => {
-    const postern = async (...words: string[]) => {
+    const runPostern = async (...words: string[]) => {
       const env = {
         ...process.env,
         AWS_ENDPOINT_URL_LAMBDA: service.url,
@@ -362,27 +370,30 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       };
       const file = fileURLToPath(new URL("../../infra/main.ts", import.meta.url));
       const { code, stdout, stderr } = await runProgram([file, ...words], { env });
-      return { code, said: code === 0 ? stdout : `${stdout}${stderr}` };
+      return { code, output: code === 0 ? stdout : `${stdout}${stderr}` };
     };
 
     it("show their status", async () => {
       deploy(good);
-      Object.assign(live() ?? {}, { weights: { 1: 0.1 } });
-      const { said } = await postern("status", "--stage", "test");
+      Object.assign(getLiveAlias() ?? {}, { weights: { 1: 0.1 } });
+      const { output } = await runPostern("status", "--stage", "test");
       // Releases are unknown without a stack; the status still has what Lambda knows.
-      assert.match(said, /^RULE +LIVE +PUBLISHED +BEFORE\nalways-deny +2, 10% version 1 +\S+Z +1\n/);
-      const { said: json, code } = await postern("status", "--stage", "test", "-o", "json");
+      assert.match(output, /^RULE +LIVE +PUBLISHED +BEFORE\nalways-deny +2, 10% version 1 +\S+Z +1\n/);
+      const { output: json, code } = await runPostern("status", "--stage", "test", "-o", "json");
       assert.equal(code, 3);
       assert.match(json, /"previous": "1".*the releases can't be read: /s);
     });
 
     it("are rolled back, disarmed and armed", async () => {
       deploy(good);
-      assert.equal((await postern("rollback", rule, "--stage", "test")).said, "always-deny is at version 1\n");
-      const { said } = await postern("disarm", rule, "--for", "30m", "--stage", "test");
-      assert.match(said, /^always-deny allows everything until \S+Z, as version 3\n$/);
-      assert.match((await postern("status", "--stage", "test")).said, /disarmed until/);
-      assert.equal((await postern("arm", rule, "--stage", "test")).said, "always-deny decides again, as version 1\n");
+      assert.equal((await runPostern("rollback", rule, "--stage", "test")).output, "always-deny is at version 1\n");
+      const { output } = await runPostern("disarm", rule, "--for", "30m", "--stage", "test");
+      assert.match(output, /^always-deny allows everything until \S+Z, as version 3\n$/);
+      assert.match((await runPostern("status", "--stage", "test")).output, /disarmed until/);
+      assert.equal(
+        (await runPostern("arm", rule, "--stage", "test")).output,
+        "always-deny decides again, as version 1\n",
+      );
     });
 
     it("report errors in a sentence", async () => {
@@ -397,22 +408,12 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         [["disarm", "none", "--stage", "test", "--for", "5m"], 1, /^stage test has no function for none/],
       ];
       for (const [words, code, sentence] of wrong) {
-        const answer = await postern(...words);
-        assert.match(answer.said, sentence);
+        const answer = await runPostern(...words);
+        assert.match(answer.output, sentence);
         assert.equal(answer.code, code, words.join(" "));
       }
     });
   });
 });
 
-const review = {
-  ...{ apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview" },
-  request: {
-    uid: "705ab4f5-6393-11e8-b7cc-42010a800002",
-    kind: { group: "", version: "v1", kind: "ConfigMap" },
-    resource: { group: "", version: "v1", resource: "configmaps" },
-    ...{ name: "a", namespace: "default", operation: "CREATE", userInfo: { username: "jane" } },
-    object: { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a", namespace: "default" } },
-    ...{ oldObject: null, dryRun: false, options: null },
-  },
-};
+const review = buildProbeReview([]);

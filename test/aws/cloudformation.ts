@@ -24,7 +24,7 @@ import {
   type Template,
 } from "./template.ts";
 
-// A stand-in of CloudFormation: it creates stacks from templates, directly or by change sets, with CloudFormation's
+// A stand-in for CloudFormation: it creates stacks from templates, directly or by change sets, with CloudFormation's
 // events, rollbacks and errors. An operation runs in the background; callers ask for its state.
 
 interface CreatedResource extends StackResource {
@@ -60,7 +60,7 @@ interface ChangeSet {
   wanted: WantedStack;
   changes: { Action: string; LogicalResourceId: string; ResourceType: string }[];
   failure: string | undefined;
-  createRecord: Date;
+  created: Date;
 }
 
 export interface Stack {
@@ -69,10 +69,10 @@ export interface Stack {
   status: string;
   reason: string | undefined;
   /** The deployed template; undefined while only a change set exists. */
-  has: WantedStack | undefined;
+  deployed: WantedStack | undefined;
   resources: Map<string, CreatedResource>;
   outputs: Record<string, { value: string; description: string | undefined }>;
-  /** The newest first. */
+  /** The events of the stack, the newest first. */
   events: Event[];
   changeSets: Map<string, ChangeSet>;
   created: Date;
@@ -81,59 +81,59 @@ export interface Stack {
 
 export interface CloudFormation extends AwsService {
   stacks: Map<string, Stack>;
-  /** The one of that name that isn't deleted. */
+  /** Returns the stack with this name or ARN; stacks that were deleted have only their ARN. */
   stack(name: string): Stack | undefined;
-  /** Once nothing is under way any more. */
-  settled(): Promise<void>;
+  /** Waits until no operation runs any more. */
+  waitUntilIdle(): Promise<void>;
 }
 
-interface Surroundings {
+interface StackServices {
   lambda: Lambda;
   storage: Storage;
-  doors: Gateways;
-  ear: CallRecorder;
+  gateways: Gateways;
+  recorder: CallRecorder;
   region: string;
 }
 
 type Form = URLSearchParams;
 const account = "123456789012";
 const pageSize = 100;
-const invalid = (message: string) => new AwsError(400, "ValidationError", message);
+const createValidationError = (message: string) => new AwsError(400, "ValidationError", message);
 
-export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surroundings): CloudFormation => {
+export const openCloudFormation = ({ lambda, storage, gateways, recorder, region }: StackServices): CloudFormation => {
   const stacks = new Map<string, Stack>();
   const work = new Set<Promise<void>>();
-  const kindOf = openKinds({
-    ...{ lambda, storage, doors, region },
+  const getKind = openKinds({
+    ...{ lambda, storage, gateways, region },
     act: (action, name, input, query) => {
-      const heard = { service: "lambda", action: `lambda:${action}`, name, caller: "cloudformation" };
-      return recordCall(ear, heard, () => lambda.act(action, name, input, query));
+      const call = { service: "lambda", action: `lambda:${action}`, name, caller: "cloudformation" };
+      return recordCall(recorder, call, () => lambda.act(action, name, input, query));
     },
   });
 
   const findByName = (name: string) =>
-    stacks.get(name) ?? [...stacks.values()].find((one) => one.name === name && one.status !== "DELETE_COMPLETE");
+    stacks.get(name) ?? [...stacks.values()].find((stack) => stack.name === name && stack.status !== "DELETE_COMPLETE");
   const getStack = (form: Form): Stack => {
     const name = form.get("StackName") ?? "";
     const stack = findByName(name);
-    if (!stack) throw invalid(`Stack with id ${name} does not exist`);
+    if (!stack) throw createValidationError(`Stack with id ${name} does not exist`);
     return stack;
   };
-  const recordEvent = (stack: Stack, status: string, reason?: string, one?: CreatedResource) => {
-    Object.assign(one ?? stack, { status, reason });
-    if (one) one.updated = new Date();
+  const recordEvent = (stack: Stack, status: string, reason?: string, resource?: CreatedResource) => {
+    Object.assign(resource ?? stack, { status, reason });
+    if (resource) resource.updated = new Date();
     stack.events.unshift({
       EventId: randomUUID(),
       StackId: stack.id,
       StackName: stack.name,
-      LogicalResourceId: one?.id ?? stack.name,
-      PhysicalResourceId: one?.physical ?? stack.id,
-      ResourceType: one?.type ?? "AWS::CloudFormation::Stack",
+      LogicalResourceId: resource?.id ?? stack.name,
+      PhysicalResourceId: resource?.physical ?? stack.id,
+      ResourceType: resource?.type ?? "AWS::CloudFormation::Stack",
       Timestamp: new Date(),
       ResourceStatus: status,
       ResourceStatusReason: reason,
     });
-    doors.serve(stack.id, [...stack.resources.values()]);
+    gateways.serve(stack.id, [...stack.resources.values()]);
   };
   const startWork = (stack: Stack, act: () => Promise<void>) => {
     const running = act()
@@ -142,7 +142,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     work.add(running);
   };
 
-  const scopeOf = (stack: Stack): Scope => {
+  const buildScope = (stack: Stack): Scope => {
     const pseudo: Record<string, unknown> = {
       "AWS::Region": region,
       "AWS::AccountId": account,
@@ -157,54 +157,55 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       attribute: (id, name) => {
         const value = stack.resources.get(id)?.attributes[name];
         if (value === undefined)
-          throw invalid(`Template error: resource ${id} does not support attribute type ${name}`);
+          throw createValidationError(`Template error: resource ${id} does not support attribute type ${name}`);
         return value;
       },
     };
   };
-  const placeOf = (stack: Stack, id: string): ResourcePlace => {
+  const buildPlace = (stack: Stack, id: string): ResourcePlace => {
     const random = randomBytes(6).toString("hex").toUpperCase();
     return { stack: stack.id, id, name: `${stack.name.slice(0, 24)}-${id.slice(0, 24)}-${random}` };
   };
-  /** A role or a log group of that name may be another stack's. */
-  const refuseTaken = (type: string, properties: Record<string, unknown>) => {
+  /** Throws if a resource of this type and name exists already, maybe in another stack. */
+  const requireFreeName = (type: string, properties: Record<string, unknown>) => {
     const name = properties[nameKeys[type] ?? ""];
     const all = [...stacks.values()].flatMap(({ resources }) => [...resources.values()]);
-    if (name !== undefined && all.some((one) => one.type === type && one.physical === name))
+    if (name !== undefined && all.some((resource) => resource.type === type && resource.physical === name))
       throw new AwsError(409, "AlreadyExists", `${name} already exists`);
   };
 
-  /** Brings a stack to what is wanted, or back to what it was. */
+  /** Changes a stack to the wanted template; after a failure it rolls the stack back. */
   const apply = async (stack: Stack, wanted: WantedStack, verb: "CREATE" | "UPDATE") => {
-    const before = stack.has;
+    const before = stack.deployed;
     const undo: (() => Promise<void>)[] = [];
-    /** Replaced resources are deleted last. */
-    const leftovers: { one: CreatedResource; policy: string | undefined }[] = [];
-    const scope = scopeOf(stack);
+    /** The resources that the new template replaced or dropped; they are deleted last. */
+    const leftovers: { resource: CreatedResource; policy: string | undefined }[] = [];
+    const scope = buildScope(stack);
 
-    const make = async (
+    const createResource = async (
       id: string,
       type: string,
       properties: Record<string, unknown>,
       rest: Partial<CreatedResource>,
     ) => {
       const previous = stack.resources.get(id);
-      const one: CreatedResource = {
+      const resource: CreatedResource = {
         ...{ id, type, properties, physical: "", attributes: {}, deletion: undefined, replacement: undefined },
         ...{ status: "", updated: new Date(), ...rest },
       };
-      stack.resources.set(id, one);
+      stack.resources.set(id, resource);
       undo.push(async () => {
         // Retained resources stay, even if their creation is rolled back.
-        if (one.deletion !== "Retain" && one.physical) await kindOf(type).remove(one.physical, properties);
-        recordEvent(stack, one.deletion === "Retain" ? "DELETE_SKIPPED" : "DELETE_COMPLETE", undefined, one);
+        if (resource.deletion !== "Retain" && resource.physical)
+          await getKind(type).remove(resource.physical, properties);
+        recordEvent(stack, resource.deletion === "Retain" ? "DELETE_SKIPPED" : "DELETE_COMPLETE", undefined, resource);
         if (previous) stack.resources.set(id, previous);
         else stack.resources.delete(id);
       });
-      recordEvent(stack, "CREATE_IN_PROGRESS", undefined, one);
-      await attempt(stack, one, "CREATE", async () => {
-        refuseTaken(type, properties);
-        return kindOf(type).make(properties, placeOf(stack, id));
+      recordEvent(stack, "CREATE_IN_PROGRESS", undefined, resource);
+      await tryOperation(stack, resource, "CREATE", async () => {
+        requireFreeName(type, properties);
+        return getKind(type).make(properties, buildPlace(stack, id));
       });
     };
 
@@ -215,31 +216,38 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
         const { Type: type, DeletionPolicy: deletion, UpdateReplacePolicy: replacement } = declared;
         const properties: Record<string, unknown> = Object(resolve(declared.Properties ?? {}, scope));
         const rest = { deletion, replacement };
-        const one = stack.resources.get(id);
-        if (!one) await make(id, type, properties, rest);
-        else if (one.type !== type)
-          throw invalid(`Update of resource type is not permitted. The new template modifies resource type of ${id}`);
-        else if (isDeepStrictEqual(one.properties, properties)) Object.assign(one, rest);
+        const resource = stack.resources.get(id);
+        if (!resource) await createResource(id, type, properties, rest);
+        else if (resource.type !== type)
+          throw createValidationError(
+            `Update of resource type is not permitted. The new template modifies resource type of ${id}`,
+          );
+        else if (isDeepStrictEqual(resource.properties, properties)) Object.assign(resource, rest);
         else {
-          recordEvent(stack, "UPDATE_IN_PROGRESS", undefined, one);
-          const kept = { ...one };
+          recordEvent(stack, "UPDATE_IN_PROGRESS", undefined, resource);
+          const kept = { ...resource };
           let isReplaced = false;
           undo.push(async () => {
             if (isReplaced) return;
-            recordEvent(stack, "UPDATE_IN_PROGRESS", undefined, one);
-            await kindOf(type).change(kept.physical, properties, kept.properties, placeOf(stack, id));
-            Object.assign(one, kept);
-            recordEvent(stack, "UPDATE_COMPLETE", undefined, one);
+            recordEvent(stack, "UPDATE_IN_PROGRESS", undefined, resource);
+            await getKind(type).change(kept.physical, properties, kept.properties, buildPlace(stack, id));
+            Object.assign(resource, kept);
+            recordEvent(stack, "UPDATE_COMPLETE", undefined, resource);
           });
-          await attempt(stack, one, "UPDATE", async () => {
-            const changed = await kindOf(type).change(one.physical, one.properties, properties, placeOf(stack, id));
+          await tryOperation(stack, resource, "UPDATE", async () => {
+            const changed = await getKind(type).change(
+              resource.physical,
+              resource.properties,
+              properties,
+              buildPlace(stack, id),
+            );
             isReplaced = changed === undefined;
-            return changed ?? one;
+            return changed ?? resource;
           });
           if (isReplaced) {
-            leftovers.push({ one: kept, policy: kept.replacement });
-            await make(id, type, properties, rest);
-          } else Object.assign(one, { properties, ...rest });
+            leftovers.push({ resource: kept, policy: kept.replacement });
+            await createResource(id, type, properties, rest);
+          } else Object.assign(resource, { properties, ...rest });
         }
       }
       const outputs = Object.entries(wanted.template.Outputs ?? {}).map(([key, { Value, Description }]) => {
@@ -263,7 +271,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
         return;
       }
       if (verb === "UPDATE") recordEvent(stack, "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS");
-      stack.has = before ?? wanted;
+      stack.deployed = before ?? wanted;
       recordEvent(stack, `${rolling}_COMPLETE`);
       return;
     }
@@ -271,72 +279,72 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     if (verb === "UPDATE") recordEvent(stack, "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS");
     const dropped = before ? sortResources(before.template).filter((id) => !(id in wanted.template.Resources)) : [];
     for (const id of dropped.reverse()) {
-      const one = stack.resources.get(id);
-      if (one) leftovers.push({ one, policy: one.deletion });
+      const resource = stack.resources.get(id);
+      if (resource) leftovers.push({ resource, policy: resource.deletion });
     }
-    for (const { one, policy } of leftovers) {
-      if (dropped.includes(one.id)) stack.resources.delete(one.id);
-      if (policy === "Retain") recordEvent(stack, "DELETE_SKIPPED", undefined, { ...one });
-      // The update is done; what can't be removed is left.
-      else await discard(stack, { ...one }).catch(() => {});
+    for (const { resource, policy } of leftovers) {
+      if (dropped.includes(resource.id)) stack.resources.delete(resource.id);
+      if (policy === "Retain") recordEvent(stack, "DELETE_SKIPPED", undefined, { ...resource });
+      // The update has succeeded already, so a resource that can't be deleted stays.
+      else await discard(stack, { ...resource }).catch(() => {});
     }
-    Object.assign(stack, { has: wanted, updated: verb === "UPDATE" ? new Date() : undefined });
+    Object.assign(stack, { deployed: wanted, updated: verb === "UPDATE" ? new Date() : undefined });
     recordEvent(stack, `${verb}_COMPLETE`);
   };
 
-  const attempt = async (
+  const tryOperation = async (
     stack: Stack,
-    one: CreatedResource,
+    resource: CreatedResource,
     verb: "CREATE" | "UPDATE",
     act: () => Promise<{ physical: string; attributes: Record<string, string> }>,
   ) => {
     try {
       const { physical, attributes } = await act();
-      Object.assign(one, { physical, attributes });
+      Object.assign(resource, { physical, attributes });
     } catch (error) {
       const { status, kind, message } = toAwsError(error);
       const reason = `Resource handler returned message: "${message} (Status Code: ${status})" (HandlerErrorCode: ${kind})`;
-      recordEvent(stack, `${verb}_FAILED`, reason, one);
+      recordEvent(stack, `${verb}_FAILED`, reason, resource);
       throw error;
     }
-    recordEvent(stack, `${verb}_COMPLETE`, undefined, one);
+    recordEvent(stack, `${verb}_COMPLETE`, undefined, resource);
   };
-  const discard = async (stack: Stack, one: CreatedResource) => {
-    recordEvent(stack, "DELETE_IN_PROGRESS", undefined, one);
+  const discard = async (stack: Stack, resource: CreatedResource) => {
+    recordEvent(stack, "DELETE_IN_PROGRESS", undefined, resource);
     try {
-      if (one.physical) await kindOf(one.type).remove(one.physical, one.properties);
+      if (resource.physical) await getKind(resource.type).remove(resource.physical, resource.properties);
     } catch (error) {
-      recordEvent(stack, "DELETE_FAILED", toAwsError(error).message, one);
+      recordEvent(stack, "DELETE_FAILED", toAwsError(error).message, resource);
       throw error;
     }
-    recordEvent(stack, "DELETE_COMPLETE", undefined, one);
+    recordEvent(stack, "DELETE_COMPLETE", undefined, resource);
   };
 
   const destroy = async (stack: Stack) => {
-    const template = stack.has?.template ?? { Resources: {} };
+    const template = stack.deployed?.template ?? { Resources: {} };
     const order = [...sortResources(template), ...stack.resources.keys()];
     const held = new Set<string>();
     const failed: string[] = [];
     for (const id of [...new Set(order)].reverse()) {
-      const one = stack.resources.get(id);
-      if (!one) continue;
+      const resource = stack.resources.get(id);
+      if (!resource) continue;
       const declared = template.Resources[id];
-      const hold = () => {
+      const keepDependencies = () => {
         for (const other of declared ? findDependencies(declared) : []) held.add(other);
       };
       if (held.has(id)) {
-        hold();
+        keepDependencies();
         continue;
       }
-      if (one.deletion === "Retain") recordEvent(stack, "DELETE_SKIPPED", undefined, one);
+      if (resource.deletion === "Retain") recordEvent(stack, "DELETE_SKIPPED", undefined, resource);
       else if (
-        await discard(stack, one).then(
+        await discard(stack, resource).then(
           () => false,
           () => true,
         )
       ) {
         failed.push(id);
-        hold();
+        keepDependencies();
         continue;
       }
       stack.resources.delete(id);
@@ -345,7 +353,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       recordEvent(stack, "DELETE_FAILED", `The following resource(s) failed to delete: [${failed.join(", ")}]. `);
       return;
     }
-    await doors.close(stack.id);
+    await gateways.close(stack.id);
     recordEvent(stack, "DELETE_COMPLETE");
   };
 
@@ -353,52 +361,52 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     const body = form.get("TemplateBody");
     if (body !== null) {
       if (Buffer.byteLength(body) > 51_200)
-        throw invalid(
+        throw createValidationError(
           "1 validation error detected: 'templateBody' failed to satisfy constraint: Member must have length less than or equal to 51200",
         );
       return body;
     }
     const [, bucket = "", ...key] = new URL(form.get("TemplateURL") ?? "http://none").pathname.split("/");
     const bytes = await storage.read(bucket, key.map(decodeURIComponent).join("/"));
-    if (bytes === undefined) throw invalid("S3 error: Access Denied");
-    if (bytes.length > 1024 * 1024) throw invalid("Template may not exceed 1000000 bytes in size.");
+    if (bytes === undefined) throw createValidationError("S3 error: Access Denied");
+    if (bytes.length > 1024 * 1024) throw createValidationError("Template may not exceed 1000000 bytes in size.");
     return String(bytes);
   };
   const readWanted = async (form: Form): Promise<WantedStack> => {
     const text = await readText(form);
     const template = readTemplate(text);
-    const can = [...form].filter(([key]) => key.startsWith("Capabilities.member.")).map(([, value]) => value);
+    const capabilities = [...form].filter(([key]) => key.startsWith("Capabilities.member.")).map(([, value]) => value);
     const roles = Object.values(template.Resources).filter(({ Type }) => Type === "AWS::IAM::Role");
     const needed = roles.some(({ Properties }) => Properties?.RoleName !== undefined)
       ? "CAPABILITY_NAMED_IAM"
       : "CAPABILITY_IAM";
-    if (roles.length > 0 && !can.includes("CAPABILITY_NAMED_IAM") && !can.includes(needed))
+    if (roles.length > 0 && !capabilities.includes("CAPABILITY_NAMED_IAM") && !capabilities.includes(needed))
       throw new AwsError(400, "InsufficientCapabilitiesException", `Requires capabilities : [${needed}]`);
     return { text, template };
   };
-  const created = (name: string): Stack => {
+  const createStack = (name: string): Stack => {
     if (!/^[a-zA-Z][-a-zA-Z0-9]{0,127}$/.test(name))
-      throw invalid(`1 validation error detected: '${name}' at 'stackName'`);
+      throw createValidationError(`1 validation error detected: '${name}' at 'stackName'`);
     const stack: Stack = {
       ...{ id: `arn:aws:cloudformation:${region}:${account}:stack/${name}/${randomUUID()}`, name },
-      ...{ status: "", reason: undefined, has: undefined, resources: new Map(), outputs: {}, events: [] },
+      ...{ status: "", reason: undefined, deployed: undefined, resources: new Map(), outputs: {}, events: [] },
       ...{ changeSets: new Map(), created: new Date(), updated: undefined },
     };
     stacks.set(stack.id, stack);
     return stack;
   };
-  const refuseBusy = (stack: Stack) => {
+  const requireUpdatable = (stack: Stack) => {
     if (!/^(CREATE|UPDATE|UPDATE_ROLLBACK)_COMPLETE$/.test(stack.status))
-      throw invalid(`Stack:${stack.id} is in ${stack.status} state and can not be updated.`);
+      throw createValidationError(`Stack:${stack.id} is in ${stack.status} state and can not be updated.`);
   };
-  const isSame = (has: WantedStack | undefined, wanted: WantedStack) =>
-    isDeepStrictEqual(has?.template, wanted.template);
-  const changeSetIn = (form: Form): [Stack | undefined, ChangeSet | undefined] => {
+  const isSame = (deployed: WantedStack | undefined, wanted: WantedStack) =>
+    isDeepStrictEqual(deployed?.template, wanted.template);
+  const findChangeSet = (form: Form): [Stack | undefined, ChangeSet | undefined] => {
     const name = form.get("ChangeSetName") ?? "";
     const stack = form.has("StackName")
       ? findByName(form.get("StackName") ?? "")
       : [...stacks.values()].find(({ changeSets }) => [...changeSets.values()].some(({ id }) => id === name));
-    return [stack, stack && [...stack.changeSets.values()].find((one) => one.name === name || one.id === name)];
+    return [stack, stack && [...stack.changeSets.values()].find((set) => set.name === name || set.id === name)];
   };
   const start = (stack: Stack, wanted: WantedStack, verb: "CREATE" | "UPDATE") => {
     recordEvent(stack, `${verb}_IN_PROGRESS`, "User Initiated");
@@ -410,15 +418,15 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       const name = form.get("StackName") ?? "";
       const wanted = await readWanted(form);
       if (findByName(name)) throw new AwsError(400, "AlreadyExistsException", `Stack [${name}] already exists`);
-      const stack = created(name);
+      const stack = createStack(name);
       start(stack, wanted, "CREATE");
       return { StackId: stack.id };
     },
     UpdateStack: async (form) => {
       const stack = getStack(form);
       const wanted = await readWanted(form);
-      refuseBusy(stack);
-      if (isSame(stack.has, wanted)) throw invalid("No updates are to be performed.");
+      requireUpdatable(stack);
+      if (isSame(stack.deployed, wanted)) throw createValidationError("No updates are to be performed.");
       start(stack, wanted, "UPDATE");
       return { StackId: stack.id };
     },
@@ -426,12 +434,12 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       const name = form.get("StackName") ?? "";
       const isNew = form.get("ChangeSetType") === "CREATE";
       const before = findByName(name);
-      if (!isNew && !before) throw invalid(`Stack [${name}] does not exist`);
+      if (!isNew && !before) throw createValidationError(`Stack [${name}] does not exist`);
       const wanted = await readWanted(form);
       if (isNew && before && before.status !== "REVIEW_IN_PROGRESS")
-        throw invalid(`Stack [${name}] already exists and cannot be created again with the changeSet.`);
-      if (!isNew && before) refuseBusy(before);
-      const stack = before ?? created(name);
+        throw createValidationError(`Stack [${name}] already exists and cannot be created again with the changeSet.`);
+      if (!isNew && before) requireUpdatable(before);
+      const stack = before ?? createStack(name);
       if (!before) recordEvent(stack, "REVIEW_IN_PROGRESS", "User Initiated");
       const set = form.get("ChangeSetName") ?? "";
       if (stack.changeSets.has(set))
@@ -442,22 +450,22 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
           id,
           name: set,
           wanted,
-          changes: listChanges(stack.has?.template, wanted.template),
-          createRecord: new Date(),
+          changes: listChanges(stack.deployed?.template, wanted.template),
+          created: new Date(),
         },
-        failure: isSame(stack.has, wanted)
+        failure: isSame(stack.deployed, wanted)
           ? "The submitted information didn't contain changes. Submit different information to create a change set."
           : undefined,
       });
       return { Id: id, StackId: stack.id };
     },
     DescribeChangeSet: (form) => {
-      const [stack, set] = changeSetIn(form);
+      const [stack, set] = findChangeSet(form);
       if (!stack || !set)
         throw new AwsError(404, "ChangeSetNotFound", `ChangeSet [${form.get("ChangeSetName")}] does not exist`);
       return {
         ...{ ChangeSetName: set.name, ChangeSetId: set.id, StackId: stack.id, StackName: stack.name },
-        CreationTime: set.createRecord,
+        CreationTime: set.created,
         ExecutionStatus: set.failure ? "UNAVAILABLE" : "AVAILABLE",
         Status: set.failure ? "FAILED" : "CREATE_COMPLETE",
         StatusReason: set.failure,
@@ -465,13 +473,13 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       };
     },
     DeleteChangeSet: (form) => {
-      const [stack, set] = changeSetIn(form);
-      if (!stack) throw invalid(`Stack [${form.get("StackName")}] does not exist`);
+      const [stack, set] = findChangeSet(form);
+      if (!stack) throw createValidationError(`Stack [${form.get("StackName")}] does not exist`);
       if (set) stack.changeSets.delete(set.name);
       return {};
     },
     ExecuteChangeSet: (form) => {
-      const [stack, set] = changeSetIn(form);
+      const [stack, set] = findChangeSet(form);
       if (!stack || !set)
         throw new AwsError(404, "ChangeSetNotFound", `ChangeSet [${form.get("ChangeSetName")}] does not exist`);
       if (set.failure)
@@ -481,7 +489,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
           `ChangeSet [${set.id}] cannot be executed in its current status`,
         );
       const isNew = stack.status === "REVIEW_IN_PROGRESS";
-      if (!isNew) refuseBusy(stack);
+      if (!isNew) requireUpdatable(stack);
       stack.changeSets.clear();
       start(stack, set.wanted, isNew ? "CREATE" : "UPDATE");
       return {};
@@ -490,7 +498,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       const stack = findByName(form.get("StackName") ?? "");
       if (!stack || stack.status === "DELETE_COMPLETE" || stack.status === "DELETE_IN_PROGRESS") return {};
       if (/_IN_PROGRESS$/.test(stack.status) && stack.status !== "REVIEW_IN_PROGRESS")
-        throw invalid(`Stack [${stack.name}] cannot be deleted while in status ${stack.status}`);
+        throw createValidationError(`Stack [${stack.name}] cannot be deleted while in status ${stack.status}`);
       recordEvent(stack, "DELETE_IN_PROGRESS", "User Initiated");
       startWork(stack, () => destroy(stack));
       return {};
@@ -504,32 +512,32 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     DescribeStackEvents: (form) => {
       const name = form.get("StackName") ?? "";
       const stack = findByName(name);
-      if (!stack) throw invalid(`Stack [${name}] does not exist`);
+      if (!stack) throw createValidationError(`Stack [${name}] does not exist`);
       const [StackEvents, NextToken] = selectPage(stack.events, form);
       return { StackEvents, NextToken };
     },
     DescribeStackResource: (form) => {
       const id = form.get("LogicalResourceId") ?? "";
       const stack = findByName(form.get("StackName") ?? "");
-      if (!stack) throw invalid(`Stack '${form.get("StackName")}' does not exist`);
-      const one = stack.resources.get(id);
-      if (!one) throw invalid(`Resource ${id} does not exist for stack ${stack.name}`);
-      const { LastUpdatedTimestamp, ...rest } = describeResource(stack, one);
+      if (!stack) throw createValidationError(`Stack '${form.get("StackName")}' does not exist`);
+      const resource = stack.resources.get(id);
+      if (!resource) throw createValidationError(`Resource ${id} does not exist for stack ${stack.name}`);
+      const { LastUpdatedTimestamp, ...rest } = describeResource(stack, resource);
       return { StackResourceDetail: { ...rest, LastUpdatedTimestamp } };
     },
     ListStackResources: (form) => {
       const stack = getStack(form);
       const [page, NextToken] = selectPage([...stack.resources.values()], form);
-      const StackResourceSummaries = page.map((one) => {
-        const { StackId: _, StackName: __, ...rest } = describeResource(stack, one);
+      const StackResourceSummaries = page.map((resource) => {
+        const { StackId: _, StackName: __, ...rest } = describeResource(stack, resource);
         return rest;
       });
       return { StackResourceSummaries, NextToken };
     },
     GetTemplate: (form) => {
-      const { has, name } = getStack(form);
-      if (!has) throw invalid(`Template for stack ${name} does not exist`);
-      return { TemplateBody: has.text, StagesAvailable: ["Original", "Processed"] };
+      const { deployed, name } = getStack(form);
+      if (!deployed) throw createValidationError(`Template for stack ${name} does not exist`);
+      return { TemplateBody: deployed.text, StagesAvailable: ["Original", "Processed"] };
     },
     ValidateTemplate: async (form) => {
       const { Description } = readTemplate(await readText(form));
@@ -540,16 +548,16 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
   return {
     stacks,
     stack: findByName,
-    settled: async () => {
+    waitUntilIdle: async () => {
       while (work.size > 0) await Promise.all(work);
     },
-    about: (asked) => {
-      const form = parseForm(asked);
+    identify: (request) => {
+      const form = parseForm(request);
       const [name = ""] = (form.get("StackName") ?? "").replace(/^arn:.*:stack\//, "").split("/");
       return { action: `cloudformation:${form.get("Action")}`, name };
     },
-    answer: async (asked) => {
-      const form = parseForm(asked);
+    answer: async (request) => {
+      const form = parseForm(request);
       const action = form.get("Action") ?? "";
       const known = actions[action];
       if (!known) throw new AwsError(400, "InvalidAction", `the stand-in of CloudFormation knows no ${action}`);
@@ -581,7 +589,7 @@ const listChanges = (before: Template | undefined, after: Template) => {
 
 const describeStack = (stack: Stack) => {
   return {
-    ...{ StackId: stack.id, StackName: stack.name, Description: stack.has?.template.Description },
+    ...{ StackId: stack.id, StackName: stack.name, Description: stack.deployed?.template.Description },
     ...{ CreationTime: stack.created, LastUpdatedTime: stack.updated },
     ...{ StackStatus: stack.status, StackStatusReason: stack.reason, DisableRollback: false },
     Outputs: Object.entries(stack.outputs).map(([OutputKey, { value, description }]) => {
@@ -591,11 +599,16 @@ const describeStack = (stack: Stack) => {
   };
 };
 
-const describeResource = (stack: Stack, one: CreatedResource) => {
+const describeResource = (stack: Stack, resource: CreatedResource) => {
   return {
-    ...{ StackId: stack.id, StackName: stack.name, LogicalResourceId: one.id, PhysicalResourceId: one.physical },
-    ...{ ResourceType: one.type, ResourceStatus: one.status, ResourceStatusReason: one.reason },
-    LastUpdatedTimestamp: one.updated,
+    ...{
+      StackId: stack.id,
+      StackName: stack.name,
+      LogicalResourceId: resource.id,
+      PhysicalResourceId: resource.physical,
+    },
+    ...{ ResourceType: resource.type, ResourceStatus: resource.status, ResourceStatusReason: resource.reason },
+    LastUpdatedTimestamp: resource.updated,
   };
 };
 

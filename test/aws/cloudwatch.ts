@@ -1,21 +1,21 @@
 import { AwsError, type AwsRequest, type AwsService, refuseInJson } from "./aws-service.ts";
 
-// CloudWatch's metrics: what functions write in the embedded metric format, and what Lambda says of them.
+// A stand-in for CloudWatch's metrics: those that functions log in the embedded metric format, and those of Lambda.
 
 export interface MetricDatum {
   namespace: string;
   metric: string;
   dimensions: Record<string, string>;
   value: number;
-  /** In milliseconds. */
+  /** Milliseconds since 1970. */
   time: number;
 }
 
 export interface CloudWatch extends AwsService {
   record(datum: MetricDatum): void;
-  /** A line of a function's log: what is no embedded metric is nothing to it. */
-  hear(line: string): void;
-  /** A line of a log group that has this metric filter, as AWS::Logs::MetricFilter describes one. */
+  /** Records the metrics in a line of a function's log; other lines are ignored. */
+  recordLine(line: string): void;
+  /** Records a metric for a log line that matches a metric filter, which has the form of AWS::Logs::MetricFilter. */
   filter(line: string, filter: Record<string, unknown>): void;
   clear(): void;
 }
@@ -28,11 +28,11 @@ export const openCloudWatch = (): CloudWatch => {
     const key = buildKey(namespace, metric, dimensions);
     const points = kept.get(key) ?? [];
     kept.set(key, points);
-    // Minutes are what it keeps of metrics of standard resolution.
+    // CloudWatch keeps metrics of standard resolution by the minute.
     points.push({ second: Math.floor(time / 1000 / minute) * minute, value });
   };
 
-  const hear = (line: string) => {
+  const recordLine = (line: string) => {
     const entry = parseLine(line);
     const { Timestamp, CloudWatchMetrics } = Object(Object(entry)._aws);
     if (typeof Timestamp !== "number") return;
@@ -40,7 +40,7 @@ export const openCloudWatch = (): CloudWatch => {
       for (const { Name } of listIn(Metrics))
         for (const names of Array.isArray(Dimensions) ? Dimensions : [[]]) {
           const dimensions = Object.fromEntries([...names].map((name: string) => [name, Object(entry)[name]]));
-          // It leaves out what lacks a dimension.
+          // CloudWatch ignores a set of dimensions that the line has no values for.
           if (Object.values(dimensions).some((value) => typeof value !== "string")) continue;
           const values = [Object(entry)[String(Name)]].flat();
           for (const value of values)
@@ -84,7 +84,7 @@ export const openCloudWatch = (): CloudWatch => {
         points.filter(({ second }) => second >= from && second < end),
         ({ second }) => Math.floor(second / Period) * Period,
       );
-      const found = [...periods].sort(([one], [other]) => (isDescending ? other - one : one - other));
+      const found = [...periods].sort(([left], [right]) => (isDescending ? right - left : left - right));
       return {
         Id,
         Label: Label ?? MetricName,
@@ -104,18 +104,18 @@ export const openCloudWatch = (): CloudWatch => {
 
   return {
     record,
-    hear,
+    recordLine,
     filter,
     clear: () => kept.clear(),
-    about: (asked) => ({ action: `cloudwatch:${readAction(asked)}`, name: "" }),
-    answer: async (asked) => {
-      if (readAction(asked) !== "GetMetricData")
+    identify: (request) => ({ action: `cloudwatch:${readAction(request)}`, name: "" }),
+    answer: async (request) => {
+      if (readAction(request) !== "GetMetricData")
         throw new AwsError(
           400,
           "UnknownOperationException",
-          `the stand-in of CloudWatch knows no ${readAction(asked)}`,
+          `the stand-in of CloudWatch knows no ${readAction(request)}`,
         );
-      const body = JSON.stringify(getMetricData(JSON.parse(String(asked.body))));
+      const body = JSON.stringify(getMetricData(JSON.parse(String(request.body))));
       return { status: 200, headers: { "content-type": "application/x-amz-json-1.0" }, body };
     },
     refuse: refuseInJson,
@@ -123,8 +123,8 @@ export const openCloudWatch = (): CloudWatch => {
 };
 
 /**
- * Reports whether a line of JSON matches a filter pattern of comparisons of texts (`=`, `!=`, with `*`), `&&`, `||` and
- * brackets.
+ * Reports whether a line of JSON matches a filter pattern. It knows comparisons of texts (`=`, `!=`, with `*`), `&&`,
+ * `||` and brackets.
  */
 export const matchesPattern = (pattern: string, event: unknown): boolean => {
   const tokens = pattern.match(/[{}()]|&&|\|\||!?=|\$[\w.]+|"[^"]*"|\S/g) ?? [];
@@ -169,7 +169,7 @@ export const matchesPattern = (pattern: string, event: unknown): boolean => {
   return holds;
 };
 
-/** A field of a line, named as `$.field`. */
+/** Returns a field of a log line; its name has the form `$.field`. */
 const readField = (event: unknown, name: string): string => String(Object(event)[name.replace("$.", "")] ?? "");
 
 const readAction = ({ headers }: AwsRequest) => String(headers["x-amz-target"] ?? "").replace(/^.*\./, "");
@@ -183,7 +183,7 @@ const computeStatistic = (name: string, values: number[]): number => {
   if (name === "SampleCount") return values.length;
   const [, percent] = /^p(\d{1,2}(?:\.\d+)?|100)$/.exec(name) ?? [];
   if (percent === undefined) throw new AwsError(400, "ValidationError", `${name} is no statistic`);
-  const sorted = values.toSorted((one, other) => one - other);
+  const sorted = values.toSorted((left, right) => left - right);
   return sorted[Math.max(0, Math.ceil((Number(percent) / 100) * sorted.length) - 1)] ?? 0;
 };
 

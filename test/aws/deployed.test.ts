@@ -13,8 +13,11 @@ import { needs } from "../parts.ts";
 import { loadJob } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// A stage from its first deployment to its deletion, with a real API server and clients that write all the time.
-/** A rule that stamps notes, and refuses those without a stamp; the rest is what a version has of its own. */
+// One stage from its first deployment to its deletion, with a real API server and clients that write without a pause.
+/**
+ * Returns the source of a rule that stamps notes and refuses notes without a stamp; each version differs in its
+ * arguments.
+ */
 const buildRule = ({ stamp = "one", head = "", validate = "" } = {}) => `
 import { rule } from "#lib/rule.ts";
 ${head}
@@ -42,7 +45,7 @@ const buildCases = (stamp = "one") => `
   validate: { metadata: { name: a }, data: {} }
   refused: data.stamp must be set
 `;
-const config = (failurePolicy: "Fail" | "Ignore") => `# The one who edits this by machine leaves the rest as it is.
+const buildConfig = (failurePolicy: "Fail" | "Ignore") => `# The one who edits this by machine leaves the rest as it is.
 rules:
   stamp-notes: { failurePolicy: ${failurePolicy}, timeoutSeconds: 15 }
 clusters:
@@ -51,7 +54,7 @@ clusters:
 
 /** The results of the clients' writes. */
 interface WriteCounts {
-  made: number;
+  created: number;
   stamps: Record<string, number>;
   failures: string[];
 }
@@ -60,18 +63,18 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   let account: Account;
   let cluster: TestCluster;
   let checkout: Checkout;
-  let way: string[];
+  let options: string[];
   const fn = "postern-test-stamp-notes";
 
   before(async () => {
     const binaries = await requireBinaries();
     [account, cluster, checkout] = await Promise.all([openAccount(), bootCluster(binaries), openCheckout()]);
     await release(buildRule(), buildCases());
-    await checkout.write("postern.yaml", config("Fail"));
+    await checkout.write("postern.yaml", buildConfig("Fail"));
     const kubeconfig = await checkout.write("kubeconfig", buildKubeconfig({ shop: cluster }));
     const ca = await checkout.write("ca.pem", account.ca);
-    way = ["--stage", "test", "--kubeconfig", kubeconfig, "--ca", ca];
-    Object.assign(process.env, account.as("deployer").env);
+    options = ["--stage", "test", "--kubeconfig", kubeconfig, "--ca", ca];
+    Object.assign(process.env, account.actAs("deployer").env);
   });
   after(async () => {
     await Promise.all([account?.stop(), cluster?.stop()]);
@@ -79,50 +82,50 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   });
 
   /** Runs postern as a user would at the command line. */
-  const postern = (...words: string[]) => checkout.postern(account.as("pipeline").env, ...words);
-  const reaching = () => way.slice(0, 4);
+  const runPostern = (...words: string[]) => checkout.postern(account.actAs("pipeline").env, ...words);
+  const getClusterOptions = () => options.slice(0, 4);
   let catalogues = 0;
-  /** The working tree has another version of the rule from now on. */
+  /** Puts another version of the rule into the working tree. */
   const release = async (rule: string, cases: string) => {
     catalogues += 1;
     // A process loads a module once, so each catalogue gets its own folder.
     for (const folder of ["functions", `catalogues/${catalogues}`])
       await checkout.rule("stamp-notes", `${rule}// ${catalogues}\n`, cases, folder);
   };
-  /** As the command line does it, but with times that no option takes. Answers what was said. */
+  /** Deploys with canary times that no option of the command line accepts; returns the output. */
   const deployWithin = async (watch: { share: number; milliseconds: number; every: number } | undefined) => {
     const { deployStage: deploy } =
       await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
-    const { said, job } = await openJob();
+    const { output, job } = await openJob();
     const ended = await deploy({ ...job, canary: watch }, async () => {}).catch((error: Error) => error.message);
-    return [...said, ended].join("\n");
+    return [...output, ended].join("\n");
   };
   const openJob = async () => {
-    const said: string[] = [];
+    const output: string[] = [];
     const progress: Progress = {
-      say: (line) => void said.push(line),
-      step: async (_, act) => void said.push(await act(() => {})),
+      say: (line) => void output.push(line),
+      step: async (_, act) => void output.push(await act(() => {})),
     };
     const text = await readFile(join(checkout.folder, "postern.yaml"), "utf8");
     const job = await loadJob(checkout.folder, `catalogues/${catalogues}`, text, { ca: account.ca, progress });
-    return { said, job };
+    return { output, job };
   };
-  const live = () => account.lambda.functions.get(fn)?.aliases.get("live");
+  const getLiveAlias = () => account.lambda.functions.get(fn)?.aliases.get("live");
 
   /** Creates notes with several clients, without a pause, while `act` runs. */
   const writeMeanwhile = async (act: () => Promise<unknown>, clients = 8): Promise<WriteCounts> => {
-    const tally: WriteCounts = { made: 0, stamps: {}, failures: [] };
-    let over = false;
-    const own = Array.from({ length: clients }, () =>
+    const tally: WriteCounts = { created: 0, stamps: {}, failures: [] };
+    let isOver = false;
+    const connections = Array.from({ length: clients }, () =>
       createTokenClient(cluster.server, cluster.ca, cluster.getToken("jane")),
     );
-    const work = own.map(async ({ client, close }) => {
+    const work = connections.map(async ({ client, close }) => {
       const path = "/api/v1/namespaces/default/configmaps";
-      while (!over) {
+      while (!isOver) {
         const body = { metadata: { generateName: "note-" }, data: { by: "client" } };
         const answer = await client({ method: "POST", path, body });
         if (answer.code === 201) {
-          tally.made += 1;
+          tally.created += 1;
           const stamp = String(Object(answer.body.data).stamp);
           tally.stamps[stamp] = (tally.stamps[stamp] ?? 0) + 1;
         } else tally.failures.push(String(answer.body.message));
@@ -136,7 +139,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       await act();
       await wait(500);
     } finally {
-      over = true;
+      isOver = true;
       await Promise.all(work);
     }
     return tally;
@@ -144,15 +147,15 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   const readUrls = async () => {
     const path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern";
     const { body } = await cluster.admin({ method: "GET", path });
-    return Object(body).webhooks.map((one: { clientConfig: { url: string } }) => one.clientConfig.url);
+    return Object(body).webhooks.map((entry: { clientConfig: { url: string } }) => entry.clientConfig.url);
   };
-  const make = async (name: string) => {
+  const createNote = async (name: string) => {
     const path = "/api/v1/namespaces/default/configmaps";
     return cluster.admin({ method: "POST", path, body: { metadata: { name }, data: {} } });
   };
-  const readStamp = async (name: string) => Object((await make(name)).body.data).stamp;
+  const readStamp = async (name: string) => Object((await createNote(name)).body.data).stamp;
   it("prints a plan, and changes nothing", async () => {
-    const { code, stdout } = await postern("deploy", ...way, "--plan-only", "-o", "json");
+    const { code, stdout } = await runPostern("deploy", ...options, "--plan-only", "-o", "json");
     assert.equal(code, 0, stdout);
     const plan = JSON.parse(stdout);
     assert.deepEqual(plan.rules, [
@@ -164,26 +167,28 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   });
 
   it("is deployed by one command, and the next one has nothing to do", async () => {
-    const first = await postern("deploy", ...way);
+    const first = await runPostern("deploy", ...options);
     assert.equal(first.code, 0, first.stdout + first.stderr);
     assert.match(first.stderr, /release r1 is live in shop/);
     await waitUntil("notes are not stamped", async () => (await readStamp(`first-${Date.now()}`)) === "one");
-    const before = account.heard.length;
-    const second = await postern("deploy", ...way);
+    const before = account.recordedCalls.length;
+    const second = await runPostern("deploy", ...options);
     assert.match(second.stderr, /nothing to do: release r1 is live/);
-    const changing = account.heard.slice(before).filter(({ action }) => /:(Update|Publish|Create)/.test(action));
+    const changing = account.recordedCalls
+      .slice(before)
+      .filter(({ action }) => /:(Update|Publish|Create)/.test(action));
     assert.deepEqual(changing, []);
   });
 
   it("is reported as healthy", async () => {
-    const { code, stdout } = await postern("status", ...way.slice(0, 4));
+    const { code, stdout } = await runPostern("status", ...options.slice(0, 4));
     assert.equal(code, 0, stdout);
     assert.match(stdout, /^release r1 of/);
     assert.match(stdout, /cluster shop, updated \S+: 2 entries, all answer/);
-    const key = (await postern("key", "shop", "--stage", "test")).stdout.trim();
+    const key = (await runPostern("key", "shop", "--stage", "test")).stdout.trim();
     const [url] = await readUrls();
     assert.equal(url, `${account.baseUrl}/${key}/stamp-notes/mutate`);
-    assert.ok((await postern("manifests", "--stage", "test")).stdout.includes(`url: ${url}\n`));
+    assert.ok((await runPostern("manifests", "--stage", "test")).stdout.includes(`url: ${url}\n`));
   });
 
   it("does not make a version live that fails its cases", async () => {
@@ -193,23 +198,23 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     ] as const) {
       await release(broken, buildCases());
       const tally = await writeMeanwhile(async () => {
-        const { code, stdout, stderr } = await postern("deploy", ...way);
+        const { code, stdout, stderr } = await runPostern("deploy", ...options);
         assert.notEqual(code, 0, stdout);
         assert.match(stderr, reason);
       });
       assert.deepEqual(tally.failures, []);
       assert.deepEqual(Object.keys(tally.stamps), ["one"]);
-      assert.equal(live()?.version, "1");
+      assert.equal(getLiveAlias()?.version, "1");
     }
   });
 
   it("refuses versions that disagree with the version before", async () => {
     const strict = buildRule({ stamp: "two", validate: 'if (note.data?.stamp === "one") return "one is out";' });
     await release(strict, buildCases("two"));
-    const { code, stderr } = await postern("deploy", ...way);
+    const { code, stderr } = await runPostern("deploy", ...options);
     assert.equal(code, 1);
     assert.match(stderr, /stamp-notes, "stamps a note": version \d+ refuses what version 1 writes: one is out/);
-    assert.equal(live()?.version, "1");
+    assert.equal(getLiveAlias()?.version, "1");
   });
 
   const watch = { share: 0.1, milliseconds: 8000, every: 500 };
@@ -220,28 +225,28 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   ] as const)
     it(`rolls back a version that ${what} only with real reviews`, async () => {
       await release(buildRule({ validate }), buildCases());
-      let said = "";
+      let output = "";
       const tally = await writeMeanwhile(async () => {
-        said = await deployWithin(watch);
+        output = await deployWithin(watch);
       });
-      assert.match(said, reason);
+      assert.match(output, reason);
       assert.match(
-        said,
+        output,
         /the webhook entries in clusters were not changed, because the new versions of these rules did not pass the canary: stamp-notes/,
       );
-      assert.deepEqual([live()?.version, live()?.weights], ["1", {}]);
-      assert.ok(tally.failures.length > 0 && tally.failures.length < 0.2 * tally.made, `${tally.failures.length}`);
+      assert.deepEqual([getLiveAlias()?.version, getLiveAlias()?.weights], ["1", {}]);
+      assert.ok(tally.failures.length > 0 && tally.failures.length < 0.2 * tally.created, `${tally.failures.length}`);
       for (const failure of tally.failures) assert.match(failure, sentence);
     });
 
   it("promotes a version that passes the canary, without a failed request", async () => {
     await release(buildRule({ stamp: "two" }), buildCases("two"));
-    let said = "";
+    let output = "";
     const tally = await writeMeanwhile(async () => {
-      said = await deployWithin(watch);
+      output = await deployWithin(watch);
     });
-    assert.match(said, /1 of 1 promoted/);
-    assert.match(said, /release r\d+ is live in shop/);
+    assert.match(output, /1 of 1 promoted/);
+    assert.match(output, /release r\d+ is live in shop/);
     assert.deepEqual(tally.failures, []);
     assert.ok((tally.stamps.one ?? 0) > 0 && (tally.stamps.two ?? 0) > 0, JSON.stringify(tally.stamps));
     assert.equal(await readStamp("after-trial"), "two");
@@ -249,22 +254,22 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
 
   it("does not promote a version without reviews", async () => {
     await release(buildRule({ stamp: "three" }), buildCases("three"));
-    const said = await deployWithin({ share: 0.1, milliseconds: 1000, every: 300 });
-    assert.match(said, /rolled back without a result: it had \d+ reviews, but needs 50/);
+    const output = await deployWithin({ share: 0.1, milliseconds: 1000, every: 300 });
+    assert.match(output, /rolled back without a result: it had \d+ reviews, but needs 50/);
     assert.equal(await readStamp("after-silence"), "two");
   });
 
   it("rolls back and deploys again, one rule or all, without a failed request", async () => {
     const tally = await writeMeanwhile(async () => {
       assert.match(
-        (await postern("rollback", "stamp-notes", "--stage", "test")).stdout,
+        (await runPostern("rollback", "stamp-notes", "--stage", "test")).stdout,
         /stamp-notes is at version 1\n/,
       );
       assert.equal(await readStamp("rolled-back"), "one");
       await release(buildRule({ stamp: "four" }), buildCases("four"));
-      assert.match((await postern("deploy", ...way)).stderr, /release r\d+ is live/);
+      assert.match((await runPostern("deploy", ...options)).stderr, /release r\d+ is live/);
       assert.equal(await readStamp("four"), "four");
-      const { stdout, stderr } = await postern("rollback", "--all", "--to", "r1", ...reaching());
+      const { stdout, stderr } = await runPostern("rollback", "--all", "--to", "r1", ...getClusterOptions());
       assert.match(stdout, /all rules are as in release r1/, stderr);
       assert.equal(await readStamp("all-back"), "one");
     });
@@ -272,7 +277,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   });
 
   describe("whose key is replaced", () => {
-    /** Minutes pass faster here: what CloudWatch knows of the past is forgotten. */
+    /** Clears CloudWatch's metrics every 1.5 seconds while `act` runs, as if their period had passed. */
     const clearMetricsMeanwhile = async <T>(act: () => Promise<T>): Promise<T> => {
       const timer = setInterval(() => account.cloudwatch.clear(), 1500);
       return act().finally(() => clearInterval(timer));
@@ -281,8 +286,8 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     const retirement = { unused: 2000, patience: 60_000, every: 300 };
     it("accepts both keys for a while, and then only the new one", async () => {
       await release(buildRule(), buildCases());
-      await postern("deploy", ...way);
-      former = JSON.parse((await postern("status", "-o", "json", ...reaching())).stdout).release.id;
+      await runPostern("deploy", ...options);
+      former = JSON.parse((await runPostern("status", "-o", "json", ...getClusterOptions())).stdout).release.id;
       const { rotateStageKey } =
         await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");
       const { probeEndpoint } =
@@ -306,12 +311,12 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       assert.deepEqual(tally.failures, []);
       assert.notDeepEqual(await readUrls(), [before]);
       const text = await readFile(join(checkout.folder, "postern.yaml"), "utf8");
-      assert.equal(text, config("Fail").replace("keyVersion: 1", "keyVersion: 2"));
-      assert.equal((await postern("status", ...reaching())).code, 0);
+      assert.equal(text, buildConfig("Fail").replace("keyVersion: 1", "keyVersion: 2"));
+      assert.equal((await runPostern("status", ...getClusterOptions())).code, 0);
     });
 
     it("does not go back to versions that know only the old one", async () => {
-      const { code, stderr } = await postern("rollback", "--all", "--to", `r${former}`, ...reaching());
+      const { code, stderr } = await runPostern("rollback", "--all", "--to", `r${former}`, ...getClusterOptions());
       assert.equal(code, 1, stderr);
       assert.match(stderr, /version \d+ of stamp-notes doesn't accept the keys that are in use now/);
     });
@@ -320,29 +325,29 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   describe("in an emergency", () => {
     it("disarms a failing rule within seconds", async (test) => {
       await release(buildRule({ validate: 'if (note.data?.by === "client") throw new Error("boom");' }), buildCases());
-      await postern("deploy", ...way);
+      await runPostern("deploy", ...options);
       let freed = 0;
       const tally = await writeMeanwhile(async () => {
         const start = performance.now();
-        assert.equal((await postern("disarm", "stamp-notes", "--for", "5m", "--stage", "test")).code, 0);
+        assert.equal((await runPostern("disarm", "stamp-notes", "--for", "5m", "--stage", "test")).code, 0);
         freed = performance.now() - start;
       });
       test.diagnostic(`disarm took ${(freed / 1000).toFixed(1)} s`);
-      assert.ok(tally.failures.length > 0 && tally.made > 0);
+      assert.ok(tally.failures.length > 0 && tally.created > 0);
       assert.deepEqual((await writeMeanwhile(() => wait(500))).failures, []);
-      assert.match((await postern("status", ...reaching())).stdout, /disarmed until/);
-      await postern("rollback", "stamp-notes", "--stage", "test");
+      assert.match((await runPostern("status", ...getClusterOptions())).stdout, /disarmed until/);
+      await runPostern("rollback", "stamp-notes", "--stage", "test");
       assert.deepEqual((await writeMeanwhile(() => wait(500))).failures, []);
     });
 
     it("deletes the entries within seconds while the region and AWS are down", async (test) => {
-      await account.down();
+      await account.stopGateways();
       let freed = 0;
       const tally = await writeMeanwhile(async () => {
         const start = performance.now();
         const dead = { AWS_ENDPOINT_URL: "http://127.0.0.1:9" };
-        const words = ["destroy", "--configs-only", "--yes", ...reaching()];
-        const { code, stderr } = await checkout.postern({ ...account.as("pipeline").env, ...dead }, ...words);
+        const words = ["destroy", "--configs-only", "--yes", ...getClusterOptions()];
+        const { code, stderr } = await checkout.postern({ ...account.actAs("pipeline").env, ...dead }, ...words);
         assert.equal(code, 0, stderr);
         freed = performance.now() - start;
       });
@@ -350,20 +355,20 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       assert.ok(tally.failures.length > 0);
       for (const failure of tally.failures) assert.match(failure, /failed calling webhook "stamp-notes.postern.dev"/);
       assert.deepEqual((await writeMeanwhile(() => wait(500))).failures, []);
-      await account.up();
+      await account.startGateways();
     });
 
     it("lets clients work while the region is down if the rule fails open", async () => {
       await release(buildRule(), buildCases());
-      await checkout.write("postern.yaml", config("Ignore").replace("keyVersion: 1", "keyVersion: 2"));
-      const { code, stdout, stderr } = await postern("deploy", ...way);
+      await checkout.write("postern.yaml", buildConfig("Ignore").replace("keyVersion: 1", "keyVersion: 2"));
+      const { code, stdout, stderr } = await runPostern("deploy", ...options);
       assert.equal(code, 0, stdout + stderr);
       await waitUntil("notes are not stamped", async () => (await readStamp(`again-${Date.now()}`)) === "one");
-      await account.down();
+      await account.stopGateways();
       const tally = await writeMeanwhile(() => wait(500));
       assert.deepEqual(tally.failures, []);
       assert.deepEqual(Object.keys(tally.stamps), ["undefined"]);
-      await account.up();
+      await account.startGateways();
     });
   });
 
@@ -372,7 +377,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     const { body } = await cluster.admin({ method: "GET", path: `${path}/postern` });
     const { webhooks } = Object(body);
     await cluster.admin({ method: "POST", path, body: { metadata: { name: "by-hand" }, webhooks } });
-    const { code, stderr } = await postern("destroy", "--yes", ...reaching());
+    const { code, stderr } = await runPostern("destroy", "--yes", ...getClusterOptions());
     assert.equal(code, 1);
     assert.match(
       stderr,
@@ -383,10 +388,10 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   });
 
   it("is deleted by one command, without a failed request", async () => {
-    const { code, stderr } = await postern("deploy", ...way);
+    const { code, stderr } = await runPostern("deploy", ...options);
     assert.equal(code, 0, stderr);
     const tally = await writeMeanwhile(async () => {
-      const { code, stderr } = await postern("destroy", "--yes", ...reaching());
+      const { code, stderr } = await runPostern("destroy", "--yes", ...getClusterOptions());
       assert.equal(code, 0, stderr);
     });
     assert.deepEqual(tally.failures, []);
@@ -398,7 +403,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   });
 
   it("can be deployed again after that", async () => {
-    const { code, stderr } = await postern("deploy", ...way);
+    const { code, stderr } = await runPostern("deploy", ...options);
     assert.equal(code, 0, stderr);
     assert.match(stderr, /release r1 is live in shop/);
     await waitUntil("notes are not stamped", async () => (await readStamp(`anew-${Date.now()}`)) === "one");

@@ -40,7 +40,7 @@ const buildMarkCase = (mark: string) => `
   mutate: { metadata: { name: a }, data: { text: hello } }
   becomes: { metadata: { name: a }, data: { text: hello, ${mark}: yes } }
 `;
-const mark = (mark: string) => buildRule(`mutate(note) { note.data = { ...note.data, ${mark}: "yes" }; },`);
+const buildMarkRule = (mark: string) => buildRule(`mutate(note) { note.data = { ...note.data, ${mark}: "yes" }; },`);
 const isProbe = 'note.metadata?.name === "postern-probe"';
 const catalogue: Record<string, [rule: string, cases: string]> = {
   "look-at-notes": [
@@ -52,8 +52,8 @@ const catalogue: Record<string, [rule: string, cases: string]> = {
       validate(note) { if (note.data?.boom) throw new Error("boom"); if (note.data?.bad) return "it is bad"; },`),
     buildCase(),
   ],
-  "mark-left": [mark("left"), buildMarkCase("left")],
-  "mark-right": [mark("right"), buildMarkCase("right")],
+  "mark-left": [buildMarkRule("left"), buildMarkCase("left")],
+  "mark-right": [buildMarkRule("right"), buildMarkCase("right")],
   "sort-notes": [
     buildRule("variants: ({ names }) => names.map((name) => ({ name })), validate() {},"),
     buildCase("variant: plain"),
@@ -70,7 +70,7 @@ const buildStampRule = (how: string): [rule: string, cases: string] => [
   buildRule(`${how} validate() {},`),
   buildCase(),
 ];
-/** The same rules later on: one of them, which did both, only validates any more. */
+/** Two later catalogues: in the second one, stamp-notes only validates. */
 const trees: Record<string, typeof catalogue> = {
   "trees/both": {
     "stamp-notes": buildStampRule('mutate(note) { note.data = { ...note.data, stamp: "yes" }; },'),
@@ -85,7 +85,7 @@ for (const tree of Object.values(trees)) {
   const { "sort-notes": sort } = catalogue;
   if (sort) tree["sort-notes"] = sort;
 }
-/** A cluster's key in a URL. */
+/** Matches a cluster's key in a URL. */
 const key = /\.[\w-]{86}\//;
 const names = ["east", "west"] as const;
 type Name = (typeof names)[number];
@@ -110,7 +110,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     for (const [tree, rules] of Object.entries(trees))
       for (const [name, [rule, cases]] of Object.entries(rules)) await checkout.rule(name, rule, cases, tree);
     kubeconfig = await checkout.write("kubeconfig", buildKubeconfig(clusters));
-    Object.assign(process.env, account.as("deployer").env);
+    Object.assign(process.env, account.actAs("deployer").env);
   });
   after(async () => {
     await Promise.all([account?.stop(), ...Object.values(clusters ?? {}).map(({ stop }) => stop())]);
@@ -125,13 +125,13 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     groups?: string;
     /** The folder of the catalogue. */
     tree?: string;
-    /** The clusters that it has. */
+    /** The clusters in postern.yaml; both by default. */
     only?: readonly Name[];
     stage?: string;
   }
-  const openJob = async (said: FleetConfig, how: Partial<DeploymentJob> = {}) => {
-    const { rules, groups = "{}", tree = "functions", only = names, stage = "fleet" } = said;
-    const clusters = only.map((name) => `${name}: ${said[name] ?? "{}"}`).join(", ");
+  const openJob = async (config: FleetConfig, how: Partial<DeploymentJob> = {}) => {
+    const { rules, groups = "{}", tree = "functions", only = names, stage = "fleet" } = config;
+    const clusters = only.map((name) => `${name}: ${config[name] ?? "{}"}`).join(", ");
     const text = `rules: ${rules}\ngroups: ${groups}\nclusters: { ${clusters} }\n`;
     const { createAwsStageClients: openStage } =
       await checkout.load<typeof import("../../infra/aws/stage.ts")>("infra/aws/stage.ts");
@@ -147,19 +147,19 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const job = await loadJob(checkout.folder, tree, text, opened);
     return { job, steps };
   };
-  /** Answers the sentence that it ends with, whatever it is, what was done and what was planned. */
-  const deploy = async (said: FleetConfig, how: Partial<DeploymentJob> = {}) => {
+  /** Deploys; returns the final sentence (also an error's), the steps and the notes of the plan. */
+  const deploy = async (config: FleetConfig, how: Partial<DeploymentJob> = {}) => {
     const { deployStage: deploy } =
       await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
-    const { job, steps } = await openJob(said, how);
+    const { job, steps } = await openJob(config, how);
     const plans: DeploymentPlan[] = [];
-    const ended = await deploy(job, async (one) => void plans.push(one)).catch((error: Error) => error.message);
-    return { ended, steps, notes: plans.flatMap((one) => one.clusters.flatMap(({ notes }) => notes)) };
+    const ended = await deploy(job, async (plan) => void plans.push(plan)).catch((error: Error) => error.message);
+    return { ended, steps, notes: plans.flatMap(({ clusters }) => clusters.flatMap(({ notes }) => notes)) };
   };
-  const rollBackAll = async (said: FleetConfig, how: Partial<DeploymentJob> = {}) => {
+  const rollBackAll = async (config: FleetConfig, how: Partial<DeploymentJob> = {}) => {
     const { rollBackAll } =
       await checkout.load<typeof import("../../infra/rollout/rollback.ts")>("infra/rollout/rollback.ts");
-    const { job, steps } = await openJob(said, how);
+    const { job, steps } = await openJob(config, how);
     await rollBackAll(job, undefined);
     return steps;
   };
@@ -180,25 +180,25 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     });
     return (await Promise.all(found)).flat();
   };
-  /** An entry by its rule, and what it says. */
+  /** Returns the failurePolicy of each entry by the entry's rule. */
   const readPolicies = async (name: Name) =>
     Object.fromEntries(
-      (await readEntries(name)).map((one) => [one.name.replace(".postern.dev", ""), one.failurePolicy]),
+      (await readEntries(name)).map(({ name, failurePolicy }) => [name.replace(".postern.dev", ""), failurePolicy]),
     );
   const listEntryRules = async (name: Name) => Object.keys(await readPolicies(name));
-  /** Whatever a cluster calls answers it. */
+  /** Asserts that every entry of both clusters answers a probe. */
   const requireHealthyEntries = async () => {
     const all = (await Promise.all(names.map(readEntries))).flat();
     assert.ok(all.length > 0);
     for (const { ok, sentence } of await probeEntries(all, { tries: 1, timeoutSeconds: 20 })) assert.ok(ok, sentence);
   };
   let notes = 0;
-  const make = (name: Name, data: Record<string, string> = {}) => {
+  const createNote = (name: Name, data: Record<string, string> = {}) => {
     notes += 1;
     const body = { metadata: { name: `note-${notes}` }, data };
     return clusters[name].admin({ method: "POST", path: "/api/v1/namespaces/default/configmaps", body });
   };
-  const listFunctions = () => [...account.lambda.functions.keys()].map((one) => one.replace("postern-fleet-", ""));
+  const listFunctions = () => [...account.lambda.functions.keys()].map((name) => name.replace("postern-fleet-", ""));
 
   describe("with one failing endpoint", () => {
     const sick: FleetConfig = {
@@ -206,7 +206,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       east: "{ rules: { look-at-notes: { settings: { isSick: true } } } }",
     };
 
-    it("does not update the clusters after that one", async () => {
+    it("does not update the clusters after it", async () => {
       const { ended } = await deploy(sick);
       assert.match(ended, /^the entries of cluster east were not changed, .*\nlook-at-notes.postern.dev: .*it is sick/);
       assert.deepEqual([await listEntryRules("east"), await listEntryRules("west")], [[], []]);
@@ -221,7 +221,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.deepEqual([complete, Object.keys(clusters)], [false, ["west"]]);
     });
 
-    it("updates the rest when that one answers again", async () => {
+    it("updates the other clusters when the endpoint answers again", async () => {
       const { ended } = await deploy({ rules: "{ look-at-notes: }" });
       assert.equal(ended, "release r1 is live in east, west");
       assert.deepEqual(
@@ -233,61 +233,61 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     });
   });
 
-  it("updates the entries of one cluster only; its functions serve both", async () => {
-    const said: FleetConfig = { rules: "{ look-at-notes: { timeoutSeconds: 5 } }" };
-    await deploy(said, { clusters: ["east"] });
-    const timeouts = async () =>
+  it("can update the entries of only one cluster, while its functions serve both", async () => {
+    const config: FleetConfig = { rules: "{ look-at-notes: { timeoutSeconds: 5 } }" };
+    await deploy(config, { clusters: ["east"] });
+    const readTimeouts = async () =>
       Promise.all(names.map(async (name) => (await readEntries(name)).map(({ timeoutSeconds }) => timeoutSeconds)));
-    assert.deepEqual(await timeouts(), [[5], [3]]);
+    assert.deepEqual(await readTimeouts(), [[5], [3]]);
     await requireHealthyEntries();
-    assert.match((await deploy(said)).ended, /is live in east, west/);
-    assert.deepEqual(await timeouts(), [[5], [5]]);
-    assert.match((await deploy(said)).ended, /^nothing to do/);
+    assert.match((await deploy(config)).ended, /is live in east, west/);
+    assert.deepEqual(await readTimeouts(), [[5], [5]]);
+    assert.match((await deploy(config)).ended, /^nothing to do/);
   });
 
   describe("with a guard", () => {
-    const said: FleetConfig = { rules: "{ look-at-notes: , guard-notes: }" };
-    const guard = async (name: Name) => (await readPolicies(name))["guard-notes"];
+    const config: FleetConfig = { rules: "{ look-at-notes: , guard-notes: }" };
+    const readGuardPolicy = async (name: Name) => (await readPolicies(name))["guard-notes"];
 
     it("makes it fail open at first", async () => {
-      const { notes } = await deploy(said, { harden: 30 });
-      assert.deepEqual([await guard("east"), await guard("west")], ["Ignore", "Ignore"]);
+      const { notes } = await deploy(config, { harden: 30 });
+      assert.deepEqual([await readGuardPolicy("east"), await readGuardPolicy("west")], ["Ignore", "Ignore"]);
       assert.deepEqual(notes, Array(2).fill("guard-notes still fails open: 0 of 30 reviews without a failure"));
       for (const name of names)
-        await waitUntil(`${name} doesn't call it`, async () => (await make(name, { bad: "yes" })).code !== 201);
+        await waitUntil(`${name} doesn't call it`, async () => (await createNote(name, { bad: "yes" })).code !== 201);
     });
 
-    it("makes it fail closed after so many reviews without a failure, in that cluster only", async () => {
-      for (const name of names) for (let count = 0; count < 30; count++) await make(name);
-      assert.equal((await make("west", { boom: "yes" })).code, 201);
-      const { notes } = await deploy(said, { harden: 30 });
-      assert.deepEqual([await guard("east"), await guard("west")], ["Fail", "Ignore"]);
+    it("makes it fail closed after the given number of reviews without a failure, only in that cluster", async () => {
+      for (const name of names) for (let count = 0; count < 30; count++) await createNote(name);
+      assert.equal((await createNote("west", { boom: "yes" })).code, 201);
+      const { notes } = await deploy(config, { harden: 30 });
+      assert.deepEqual([await readGuardPolicy("east"), await readGuardPolicy("west")], ["Fail", "Ignore"]);
       assert.match(notes.join(), /^guard-notes still fails open/);
-      await waitUntil("east lets it by", async () => (await make("east", { boom: "yes" })).code === 500);
-      assert.equal((await make("west", { boom: "yes" })).code, 201);
+      await waitUntil("east lets it by", async () => (await createNote("east", { boom: "yes" })).code === 500);
+      assert.equal((await createNote("west", { boom: "yes" })).code, 201);
     });
 
-    it("keeps it failing closed from then on, whatever the number", async () => {
+    it("keeps it failing closed from then on, also with a larger number", async () => {
       await deploy({ rules: "{ look-at-notes: , guard-notes: { timeoutSeconds: 4 } }" }, { harden: 100_000 });
-      assert.deepEqual([await guard("east"), await guard("west")], ["Fail", "Ignore"]);
+      assert.deepEqual([await readGuardPolicy("east"), await readGuardPolicy("west")], ["Fail", "Ignore"]);
     });
 
     it("follows the failurePolicy in postern.yaml", async () => {
-      const explicit: FleetConfig = { ...said, east: "{ rules: { guard-notes: { failurePolicy: Ignore } } }" };
+      const explicit: FleetConfig = { ...config, east: "{ rules: { guard-notes: { failurePolicy: Ignore } } }" };
       await deploy(explicit, { harden: true });
-      assert.deepEqual([await guard("east"), await guard("west")], ["Ignore", "Fail"]);
+      assert.deepEqual([await readGuardPolicy("east"), await readGuardPolicy("west")], ["Ignore", "Fail"]);
       await requireHealthyEntries();
     });
   });
 
   it("writes its entries to files without a key, and changes no cluster", async () => {
-    const said: FleetConfig = { rules: "{ look-at-notes: { timeoutSeconds: 2 }, mark-left: , ask-about-notes: }" };
+    const config: FleetConfig = { rules: "{ look-at-notes: { timeoutSeconds: 2 }, mark-left: , ask-about-notes: }" };
     const connect = "{ connect: { server: 'https://127.0.0.1:9', tokenSecret: a-token, region: eu-west-1 } }";
-    const readAllEntries = await Promise.all(names.map(readEntries));
+    const entriesBefore = await Promise.all(names.map(readEntries));
     const folder = join(checkout.folder, "written");
-    const { ended } = await deploy({ ...said, east: connect, west: connect }, { write: folder, deployer: {} });
+    const { ended } = await deploy({ ...config, east: connect, west: connect }, { write: folder, deployer: {} });
     assert.match(ended, /is live in east, west/);
-    assert.deepEqual(await Promise.all(names.map(readEntries)), readAllEntries);
+    assert.deepEqual(await Promise.all(names.map(readEntries)), entriesBefore);
     for (const name of names) {
       const [roles, entries] = await Promise.all(
         ["roles", "entries"].map((what) => readFile(join(folder, `${name}.${what}.yaml`), "utf8")),
@@ -297,13 +297,13 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.doesNotMatch(`${roles}${entries}`, key);
     }
     assert.doesNotMatch(JSON.stringify(await readNewestRelease()), key);
-    for (const { clientConfig } of readAllEntries.flat()) assert.match(clientConfig.url, key);
+    for (const { clientConfig } of entriesBefore.flat()) assert.match(clientConfig.url, key);
   });
 
   describe("with a rule that is turned off", () => {
     const on: FleetConfig = { rules: "{ look-at-notes: , mark-left: { failurePolicy: Fail } }" };
     const off: FleetConfig = { rules: "{ look-at-notes: }" };
-    const isMarked = async (name: Name) => Object((await make(name)).body.data).left === "yes";
+    const isMarked = async (name: Name) => Object((await createNote(name)).body.data).left === "yes";
 
     it("keeps its function for one more release, and can roll back", async () => {
       await deploy(on);
@@ -323,11 +323,11 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         await deploy({ rules: `{ look-at-notes: { timeoutSeconds: ${timeoutSeconds} } }` }, { clusters: ["east"] });
       assert.deepEqual(await listEntryRules("east"), ["look-at-notes"]);
       await waitUntil("west has no marks", () => isMarked("west"));
-      assert.equal((await make("east")).code, 201);
+      assert.equal((await createNote("east")).code, 201);
       await requireHealthyEntries();
     });
 
-    it("deletes its function with the release after that", async () => {
+    it("deletes its function with the release after the next one", async () => {
       await deploy(off);
       assert.ok(listFunctions().includes("mark-left"));
       await deploy({ rules: "{ look-at-notes: { timeoutSeconds: 4 } }" });
@@ -337,34 +337,37 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
   });
 
   describe("with a group, and a rule of several entries", () => {
-    const said = (names: string, groups: string): FleetConfig => ({
+    const buildGroupConfig = (names: string, groups: string): FleetConfig => ({
       rules: `{ mark-left: , mark-right: , sort-notes: { failurePolicy: Fail, settings: { names: ${names} } } }`,
       groups,
     });
-    const [one, other] = [said("[plain]", "{}"), said("[plain, fancy]", "{ marks: [mark-left, mark-right] }")];
-    const marked = async (name: Name) => {
-      const { left, right } = Object((await make(name)).body.data);
+    const [separate, grouped] = [
+      buildGroupConfig("[plain]", "{}"),
+      buildGroupConfig("[plain, fancy]", "{ marks: [mark-left, mark-right] }"),
+    ];
+    const areBothMarked = async (name: Name) => {
+      const { left, right } = Object((await createNote(name)).body.data);
       return left === "yes" && right === "yes";
     };
 
     it("calls the group once, instead of its members", async () => {
-      await deploy(one);
+      await deploy(separate);
       assert.deepEqual(await listEntryRules("east"), ["mark-left", "mark-right", "plain.sort-notes"]);
-      await deploy(other);
+      await deploy(grouped);
       for (const name of names) {
         assert.deepEqual(await listEntryRules(name), ["marks", "plain.sort-notes", "fancy.sort-notes"]);
-        await waitUntil(`${name} has no marks`, () => marked(name));
+        await waitUntil(`${name} has no marks`, () => areBothMarked(name));
       }
       await requireHealthyEntries();
     });
 
     it("rolls back to before a variant: its entries are deleted first, then the aliases are moved", async () => {
-      const steps = await rollBackAll(other);
+      const steps = await rollBackAll(grouped);
       assert.deepEqual(steps.toSorted(), ["aliases", "cluster east: entries", "cluster west: entries"]);
       assert.equal(steps.at(-1), "aliases");
       for (const name of names) {
         assert.deepEqual(await listEntryRules(name), ["mark-left", "mark-right", "plain.sort-notes"]);
-        await waitUntil(`${name} has no marks`, () => marked(name));
+        await waitUntil(`${name} has no marks`, () => areBothMarked(name));
       }
       await requireHealthyEntries();
     });
@@ -375,7 +378,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const rules = "{ sort-notes: , ask-about-notes: }";
     const how: Partial<DeploymentJob> = { clusters: ["west"], deployer: {} };
     const before = await readEntries("west");
-    const first = account.heard.length;
+    const first = account.recordedCalls.length;
     const { ended } = await deploy(
       {
         rules,
@@ -390,23 +393,23 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     );
     const bundle = await readFile(join(checkout.folder, "dist/ask-about-notes/index.cjs"), "utf8");
     assert.ok(bundle.includes(clusters.west.server));
-    const heard = account.heard.slice(first).map(({ action }) => action);
-    assert.ok(heard.includes("eks:DescribeCluster"));
+    const actions = account.recordedCalls.slice(first).map(({ action }) => action);
+    assert.ok(actions.includes("eks:DescribeCluster"));
     assert.deepEqual(
-      heard.filter((action) => /lambda:(Update|Publish)|cloudformation:Create/.test(action)),
+      actions.filter((action) => /lambda:(Update|Publish)|cloudformation:Create/.test(action)),
       [],
     );
     assert.deepEqual(await readEntries("west"), before);
   });
 
   describe("whose entries would get no answer", () => {
-    const entry = (names: string) => `sort-notes: { failurePolicy: Fail, settings: { names: ${names} } }`;
-    const of = (tree: "both" | "half", names: string, more = ""): FleetConfig => ({
-      rules: `{ stamp-notes: { failurePolicy: Fail }, ${entry(names)}${more} }`,
+    const formatSortEntry = (names: string) => `sort-notes: { failurePolicy: Fail, settings: { names: ${names} } }`;
+    const buildTreeConfig = (tree: "both" | "half", names: string, more = ""): FleetConfig => ({
+      rules: `{ stamp-notes: { failurePolicy: Fail }, ${formatSortEntry(names)}${more} }`,
       tree: `trees/${tree}`,
     });
-    const guarded = of("both", "[plain, fancy]", ", keep-notes: ");
-    const [wide, narrow] = [of("both", "[plain, fancy]"), of("half", "[plain]")];
+    const guarded = buildTreeConfig("both", "[plain, fancy]", ", keep-notes: ");
+    const [wide, narrow] = [buildTreeConfig("both", "[plain, fancy]"), buildTreeConfig("half", "[plain]")];
     const load = {
       deploy: () => checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts"),
       destroy: () => checkout.load<typeof import("../../infra/rollout/destroy.ts")>("infra/rollout/destroy.ts"),
@@ -416,12 +419,12 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       const { job } = await openJob(narrow);
       return (await load.rollback()).rollBackOne(job.stage, rule, undefined, job.progress);
     };
-    const planClusters = async (said: FleetConfig, how: Partial<DeploymentJob>) => {
-      const { job } = await openJob(said, how);
+    const planClusters = async (config: FleetConfig, how: Partial<DeploymentJob>) => {
+      const { job } = await openJob(config, how);
       return (await (await load.deploy()).planDeployment(job)).clusters;
     };
-    const destroy = async (said: FleetConfig, more: object = {}) => {
-      const { job } = await openJob(said);
+    const destroy = async (config: FleetConfig, more: object = {}) => {
+      const { job } = await openJob(config);
       const demolition = { ...job, forgotten: [], noticing: 0, ...more };
       return (await load.destroy()).destroyStage(demolition).catch((error: Error) => error.message);
     };
@@ -435,23 +438,23 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       const { rules } = await readNewestRelease();
       return Object.fromEntries(["sort-notes", "stamp-notes"].map((rule) => [rule, rules[rule]?.version]));
     };
-    const told = () => Promise.all(names.map(readEntries));
-    /** Returns the message of an act that fails, and that has changed neither aliases nor entries. */
+    const readAllEntries = () => Promise.all(names.map(readEntries));
+    /** Returns the message of a failed command; asserts that it changed neither aliases nor entries. */
     const requireRefusal = async (act: () => Promise<unknown>) => {
-      const before = [await readAliases(), await told()];
-      const said = await act();
-      assert.deepEqual([await readAliases(), await told()], before, String(said));
-      return String(said);
+      const before = [await readAliases(), await readAllEntries()];
+      const message = await act();
+      assert.deepEqual([await readAliases(), await readAllEntries()], before, String(message));
+      return String(message);
     };
 
     describe("with a guard", () => {
       const how: Partial<DeploymentJob> = { clusters: ["east"], harden: 1 };
-      const fn = () => {
+      const getGuardFunction = () => {
         const found = account.lambda.functions.get("postern-fleet-keep-notes");
         assert.ok(found);
         return found;
       };
-      /** Returns the notes of a plan, without a build. */
+      /** Returns the notes of a plan for cluster east, without a build. */
       const readNotes = async () => {
         const { planCluster } = await checkout.load<typeof import("../../infra/rollout/cluster-plan.ts")>(
           "infra/rollout/cluster-plan.ts",
@@ -463,7 +466,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       };
       const open = "keep-notes still fails open: 0 of 1 reviews without a failure";
 
-      it("makes it fail open while it had only probes", async () => {
+      it("makes it fail open as long as it got only probes", async () => {
         assert.match((await deploy(guarded)).ended, /is live in east, west/);
         assert.deepEqual(
           (await planClusters(guarded, how)).flatMap(({ notes }) => notes),
@@ -475,27 +478,27 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       const losses: [name: string, lose: () => unknown, causes: string][] = [
         [
           "a function that crashed",
-          async () => assert.equal((await make("east", { crash: "yes" })).code, 201),
+          async () => assert.equal((await createNote("east", { crash: "yes" })).code, 201),
           "1 ended by a crash or a timeout, 1 answered 429 or 5xx by the gateway",
         ],
         [
           "a function that was ended by its timeout",
           async () => {
-            const { live } = Object.fromEntries(fn().aliases);
-            const version = fn().versions.get(live?.version ?? "");
+            const { live } = Object.fromEntries(getGuardFunction().aliases);
+            const version = getGuardFunction().versions.get(live?.version ?? "");
             assert.ok(version);
-            fn().versions.set(live?.version ?? "", { ...version, timeout: 1 });
-            assert.equal((await make("east", { hang: "yes" })).code, 201);
-            fn().versions.set(live?.version ?? "", version);
+            getGuardFunction().versions.set(live?.version ?? "", { ...version, timeout: 1 });
+            assert.equal((await createNote("east", { hang: "yes" })).code, 201);
+            getGuardFunction().versions.set(live?.version ?? "", version);
           },
           "1 ended by a crash or a timeout, 1 answered 429 or 5xx by the gateway",
         ],
         [
           "a call that Lambda throttled",
           async () => {
-            fn().reserved = 0;
-            assert.equal((await make("east")).code, 201);
-            fn().reserved = undefined;
+            getGuardFunction().reserved = 0;
+            assert.equal((await createNote("east")).code, 201);
+            getGuardFunction().reserved = undefined;
           },
           "1 throttled by Lambda, 1 answered 429 or 5xx by the gateway",
         ],
@@ -503,7 +506,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
           "a request that the gateway throttled",
           async () => {
             account.throttled.add("keep-notes");
-            assert.equal((await make("east")).code, 201);
+            assert.equal((await createNote("east")).code, 201);
             account.throttled.clear();
           },
           "1 answered 429 or 5xx by the gateway",
@@ -530,7 +533,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         it(`does not make it fail closed after ${name}`, async () => {
           account.cloudwatch.clear();
           await waitUntil("it has reviews enough", async () => {
-            assert.equal((await make("east")).code, 201);
+            assert.equal((await createNote("east")).code, 201);
             return (await readNotes()).length === 0;
           });
           await lose();
@@ -540,7 +543,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       it("does not make it fail closed if the stack doesn't count lost requests", async () => {
         account.cloudwatch.clear();
         await waitUntil("it has reviews enough", async () => {
-          assert.equal((await make("east")).code, 201);
+          assert.equal((await createNote("east")).code, 201);
           return (await readNotes()).length === 0;
         });
         const stack = account.cloudformation.stack("postern-fleet");
@@ -561,15 +564,18 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.deepEqual([code, /--harden-after takes a number from 1 on/.test(stderr)], [2, true], stderr);
     });
 
-    it("keeps a key that was changed by hand", async () => {
-      const said = await requireRefusal(async () => (await deploy({ ...wide, west: "{ keyVersion: 2 }" })).ended);
-      assert.match(said, /^cluster west calls .* doesn't accept its key of version 1; postern rotate --cluster west /);
+    it("is refused if a key version was changed by hand", async () => {
+      const message = await requireRefusal(async () => (await deploy({ ...wide, west: "{ keyVersion: 2 }" })).ended);
+      assert.match(
+        message,
+        /^cluster west calls .* doesn't accept its key of version 1; postern rotate --cluster west /,
+      );
     });
 
-    it("keeps a variant that a cluster calls and that isn't updated", async () => {
-      const said = await requireRefusal(async () => (await deploy(narrow, { clusters: ["east"] })).ended);
+    it("is refused without the update of a cluster that still calls a variant", async () => {
+      const message = await requireRefusal(async () => (await deploy(narrow, { clusters: ["east"] })).ended);
       assert.match(
-        said,
+        message,
         /^cluster west calls .*; deploy to cluster west, too, and without --write: the deployment then deletes this entry first/,
       );
     });
@@ -578,7 +584,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       const steps: string[] = [];
       const created: [step: string, code: number][] = [];
       const create = async (step: string) => {
-        for (const name of names) created.push([`${step}, ${name}`, (await make(name)).code]);
+        for (const name of names) created.push([`${step}, ${name}`, (await createNote(name)).code]);
       };
       const progress: Progress = {
         say: () => {},
@@ -654,9 +660,9 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     it("restores the first alias if the second can't be moved", async () => {
       let moves = 0;
       account.allow = ({ action }) => action !== "lambda:UpdateAlias" || ++moves !== 2;
-      const said = await requireRefusal(async () => (await deploy(wide)).ended);
+      const message = await requireRefusal(async () => (await deploy(wide)).ended);
       account.allow = undefined;
-      assert.match(said, /; the aliases that were moved are moved back$/);
+      assert.match(message, /; the aliases that were moved are moved back$/);
       assert.equal(moves, 3);
     });
 
@@ -687,16 +693,16 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     });
 
     it("does not return to a withdrawn version by later rollbacks", async () => {
-      const sick = (seconds: number, isSick: boolean): FleetConfig => ({
+      const buildSickConfig = (seconds: number, isSick: boolean): FleetConfig => ({
         rules: `{ stamp-notes: { failurePolicy: Fail, timeoutSeconds: ${seconds} }, sort-notes: { failurePolicy: Fail, settings: { isSick: ${isSick} } } }`,
         tree: "trees/half",
       });
       const { "sort-notes": good } = await readAliases();
-      assert.match((await deploy(sick(3, true))).ended, /is live/);
+      assert.match((await deploy(buildSickConfig(3, true))).ended, /is live/);
       const { "sort-notes": bad } = await readAliases();
       assert.notEqual(bad, good);
       assert.equal(await rollBackOne("sort-notes"), good);
-      assert.match((await deploy(sick(5, false))).ended, /is live/);
+      assert.match((await deploy(buildSickConfig(5, false))).ended, /is live/);
       for (let count = 0; count < 2; count++) {
         await rollBackAll(narrow);
         assert.notEqual((await readAliases())["sort-notes"], bad);
@@ -704,11 +710,14 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("keeps a cluster that postern.yaml doesn't name any more, until it is freed or forgotten", async () => {
-      const without = (name: Name): FleetConfig => ({ ...narrow, only: names.filter((one) => one !== name) });
-      const said = await requireRefusal(async () => (await deploy(without("west"))).ended);
+    it("is refused after a cluster is removed from postern.yaml, until its entries are deleted or it is forgotten", async () => {
+      const buildConfigWithout = (name: Name): FleetConfig => ({
+        ...narrow,
+        only: names.filter((other) => other !== name),
+      });
+      const message = await requireRefusal(async () => (await deploy(buildConfigWithout("west"))).ended);
       assert.match(
-        said,
+        message,
         /^cluster west still has webhook entries of this stage, but postern.yaml doesn't name it any more: .*--forget west/,
       );
       assert.match(await destroy(narrow, { configsOnly: ["west"] }), /^west has no entries of this stage any more/);
@@ -716,8 +725,8 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         [await listEntryRules("west"), Object.keys((await readNewestRelease()).clusters)],
         [[], ["east"]],
       );
-      assert.match((await deploy(without("west"))).ended, /is live in east$/);
-      const { ended } = await deploy(without("east"), {
+      assert.match((await deploy(buildConfigWithout("west"))).ended, /is live in east$/);
+      const { ended } = await deploy(buildConfigWithout("east"), {
         forgotten: ["east"],
         deployer: { kubeconfig },
       });
@@ -754,15 +763,15 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         const { s3 } = account;
         const { answer } = s3;
         const [uploading, over] = [Promise.withResolvers<string>(), Promise.withResolvers<void>()];
-        s3.answer = async (asked) => {
-          const [, bucket = ""] = asked.path.split("/");
-          if (asked.method === "PUT" && asked.path.endsWith(".zip")) {
+        s3.answer = async (request) => {
+          const [, bucket = ""] = request.path.split("/");
+          if (request.method === "PUT" && request.path.endsWith(".zip")) {
             uploading.resolve(bucket);
             await over.promise;
           }
-          return answer(asked);
+          return answer(request);
         };
-        const first = account.heard.length;
+        const first = account.recordedCalls.length;
         const ending = deploy(other, { clusters: [] });
         const Body = JSON.stringify({ owner: "other", by: "joe", what: "postern rollback --all", renewal: 0 });
         await new S3().putObject({ Bucket: await uploading.promise, Key: "lock.json", Body });
@@ -775,7 +784,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         account.s3.ahead += lockTermMilliseconds + 2_000;
         assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is deleted");
         assert.deepEqual(
-          account.heard.slice(first).filter(({ action }) => /ChangeSet$/.test(action)),
+          account.recordedCalls.slice(first).filter(({ action }) => /ChangeSet$/.test(action)),
           [],
         );
       });
@@ -794,7 +803,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         const ended = lockStage(stage, "postern destroy", act, { optional: true });
         const begun = /^Error: another command has begun to deploy stage other; run the command again$/;
         await assert.rejects(ended, begun);
-        // Nor what it has left running.
+        // Actions that the command left running are stopped, too.
         await assert.rejects(stage.parameters.remove("keys"), begun);
         assert.equal(await stage.parameters.read("keys"), "changed");
         assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is deleted");

@@ -6,7 +6,7 @@ import { AwsError } from "./aws-service.ts";
 import type { CloudWatch } from "./cloudwatch.ts";
 import { type Lambda, parseFunctionName } from "./lambda.ts";
 
-// Stand-ins of API Gateway and function URLs: the gateway that a stack declares, on a port of its own.
+// Stand-ins for API Gateway and function URLs: the gateway that a stack declares, on its own port.
 
 /** A resource of a stack. */
 export interface StackResource {
@@ -19,16 +19,16 @@ export interface Gateways {
   /** The base URL of the first stack; it exists before the stack. */
   baseUrl: string;
   /** Returns a stack's URL, and opens its gateway with its first resource that needs one. */
-  urlOf(stack: string): Promise<string>;
+  openUrl(stack: string): Promise<string>;
   /** Makes a stack's gateway serve the stack's present resources. */
   serve(stack: string, resources: StackResource[]): void;
   close(stack: string): Promise<void>;
-  /** The rules whose routes of an HTTP API have more requests than they take: it answers 429. */
+  /** The rules whose routes of an HTTP API are throttled: the gateway answers 429. */
   throttled: Set<string>;
   /** Stops all gateways. */
-  down(): Promise<void>;
+  stopAll(): Promise<void>;
   /** Starts the gateways again, at the same ports. */
-  up(): Promise<void>;
+  startAll(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -45,7 +45,7 @@ const host = "127.0.0.1";
 export const openGateways = async (
   certificate: ServerCertificate,
   lambda: Lambda,
-  watch: CloudWatch,
+  metrics: CloudWatch,
 ): Promise<Gateways> => {
   const throttled = new Set<string>();
   const open = async (): Promise<StackGateway> => {
@@ -59,49 +59,49 @@ export const openGateways = async (
     };
   };
   const first = await open();
-  const doors = [first];
-  const findGateway = (stack: string) => doors.find((door) => door.stack === stack);
-  const serve = (door: StackGateway, handlers: Map<string, LambdaHandler>) => {
-    door.handlers = handlers;
-    door.gateway?.serve(handlers);
+  const gateways = [first];
+  const findGateway = (stack: string) => gateways.find((stackGateway) => stackGateway.stack === stack);
+  const serve = (stackGateway: StackGateway, handlers: Map<string, LambdaHandler>) => {
+    stackGateway.handlers = handlers;
+    stackGateway.gateway?.serve(handlers);
   };
-  const closeGateway = async (door: StackGateway) => {
-    const { gateway } = door;
-    door.gateway = undefined;
+  const closeGateway = async (stackGateway: StackGateway) => {
+    const { gateway } = stackGateway;
+    stackGateway.gateway = undefined;
     await gateway?.close();
   };
 
   return {
     baseUrl: first.url,
     throttled,
-    urlOf: async (stack) => {
-      const known = findGateway(stack) ?? doors.find((door) => door.stack === undefined);
-      const door = known ?? (await open());
-      if (!known) doors.push(door);
-      door.stack = stack;
-      return door.url;
+    openUrl: async (stack) => {
+      const known = findGateway(stack) ?? gateways.find((stackGateway) => stackGateway.stack === undefined);
+      const stackGateway = known ?? (await open());
+      if (!known) gateways.push(stackGateway);
+      stackGateway.stack = stack;
+      return stackGateway.url;
     },
     serve: (stack, resources) => {
-      const door = findGateway(stack);
-      if (door) serve(door, createHandlers(resources, { lambda, watch, throttled }));
+      const stackGateway = findGateway(stack);
+      if (stackGateway) serve(stackGateway, createHandlers(resources, { lambda, metrics, throttled }));
     },
     close: async (stack) => {
-      const door = findGateway(stack);
-      if (!door) return;
-      serve(door, new Map());
-      door.stack = undefined;
+      const stackGateway = findGateway(stack);
+      if (!stackGateway) return;
+      serve(stackGateway, new Map());
+      stackGateway.stack = undefined;
     },
-    down: async () => {
-      await Promise.all(doors.map(closeGateway));
+    stopAll: async () => {
+      await Promise.all(gateways.map(closeGateway));
     },
-    up: async () => {
-      for (const door of doors) {
-        door.gateway ??= await openImitatedApiGateway(certificate, host, door.port);
-        door.gateway.serve(door.handlers);
+    startAll: async () => {
+      for (const stackGateway of gateways) {
+        stackGateway.gateway ??= await openImitatedApiGateway(certificate, host, stackGateway.port);
+        stackGateway.gateway.serve(stackGateway.handlers);
       }
     },
     stop: async () => {
-      await Promise.all(doors.map(closeGateway));
+      await Promise.all(gateways.map(closeGateway));
     },
   };
 };
@@ -109,28 +109,32 @@ export const openGateways = async (
 /** The functions that the gateways call, and the metrics that they count. */
 interface Backends {
   lambda: Lambda;
-  watch: CloudWatch;
+  metrics: CloudWatch;
   throttled: Set<string>;
 }
 
 const createHandlers = (
   resources: StackResource[],
-  { lambda, watch, throttled }: Backends,
+  { lambda, metrics, throttled }: Backends,
 ): Map<string, LambdaHandler> => {
-  const of = (type: string) => resources.filter((one) => one.type === `AWS::${type}`);
-  const integrations = new Map(of("ApiGatewayV2::Integration").map((one) => [one.physical, one.properties]));
+  const selectResources = (type: string) => resources.filter((resource) => resource.type === `AWS::${type}`);
+  const integrations = new Map(
+    selectResources("ApiGatewayV2::Integration").map((resource) => [resource.physical, resource.properties]),
+  );
   const handlers = new Map<string, LambdaHandler>();
-  /** A line of the gateway's access log, in the format that its stage says, for the filters of that log. */
+  /**
+   * Writes a line of the gateway's access log, in the format of its stage, and applies the metric filters of that log.
+   */
   const log = (context: Record<string, string>) => {
-    for (const { properties } of of("ApiGatewayV2::Stage")) {
+    for (const { properties } of selectResources("ApiGatewayV2::Stage")) {
       const { DestinationArn, Format } = Object(properties.AccessLogSettings);
       const line = String(Format).replace(/\$context\.([\w.]+)/g, (_, name: string) => context[name] ?? "-");
-      for (const filter of of("Logs::MetricFilter"))
+      for (const filter of selectResources("Logs::MetricFilter"))
         if (String(DestinationArn).endsWith(`:log-group:${filter.properties.LogGroupName}:*`))
-          watch.filter(line, filter.properties);
+          metrics.filter(line, filter.properties);
     }
   };
-  for (const { properties } of of("ApiGatewayV2::Route")) {
+  for (const { properties } of selectResources("ApiGatewayV2::Route")) {
     const [, target = ""] = String(properties.Target).split("/");
     const { IntegrationUri, TimeoutInMillis = 30_000 } = integrations.get(target) ?? {};
     const [, method = "", rule = ""] =
@@ -138,11 +142,13 @@ const createHandlers = (
     const { name, qualifier } = parseFunctionName(String(IntegrationUri));
     const source = `:${properties.ApiId}/`;
     const isOpen = () =>
-      isPermitted(lambda, name, qualifier, (one) => {
-        const isGateway = Object(one.Principal).Service === "apigateway.amazonaws.com";
-        const from = Object(Object(one.Condition).ArnLike)["AWS:SourceArn"];
+      isPermitted(lambda, name, qualifier, (statement) => {
+        const isGateway = Object(statement.Principal).Service === "apigateway.amazonaws.com";
+        const from = Object(Object(statement.Condition).ArnLike)["AWS:SourceArn"];
         return (
-          isGateway && one.Action === "lambda:InvokeFunction" && (from === undefined || String(from).includes(source))
+          isGateway &&
+          statement.Action === "lambda:InvokeFunction" &&
+          (from === undefined || String(from).includes(source))
         );
       });
     handlers.set(rule, async (event) => {
@@ -151,31 +157,31 @@ const createHandlers = (
       const answer = throttled.has(rule)
         ? toReply(429, "Too Many Requests")
         : isOpen()
-          ? await integrate(lambda, name, qualifier, event, Number(TimeoutInMillis))
+          ? await callFunction(lambda, name, qualifier, event, Number(TimeoutInMillis))
           : toReply(500, "Internal Server Error");
-      const { statusCode, own } = answer;
-      const status = { status: String(statusCode), "integration.status": own ? String(statusCode) : "-" };
+      const { statusCode, isFromFunction } = answer;
+      const status = { status: String(statusCode), "integration.status": isFromFunction ? String(statusCode) : "-" };
       log({ requestId: randomUUID(), routeKey: String(properties.RouteKey), ...status });
       return answer;
     });
   }
-  for (const { properties } of of("Lambda::Url")) {
+  for (const { properties } of selectResources("Lambda::Url")) {
     const { name } = parseFunctionName(String(properties.TargetFunctionArn));
     const qualifier = typeof properties.Qualifier === "string" ? properties.Qualifier : undefined;
-    // A function URL takes any path; that of a rule begins with the cluster and its name.
+    // A function URL accepts any path; Postern's paths begin with the cluster and the rule's name.
     const stage = lambda.functions.get(name)?.latest.environment.POSTERN_STAGE;
     const rule = name.slice(`postern-${stage}-`.length);
     const isOpen = () =>
       ["lambda:InvokeFunctionUrl", "lambda:InvokeFunction"].every((action) =>
-        isPermitted(lambda, name, qualifier, (one) => one.Action === action && one.Principal === "*"),
+        isPermitted(lambda, name, qualifier, (statement) => statement.Action === action && statement.Principal === "*"),
       );
     handlers.set(rule, async (event) => {
       const answer = isOpen()
-        ? await integrate(lambda, name, qualifier, event, 900_000, 429)
+        ? await callFunction(lambda, name, qualifier, event, 900_000, 429)
         : toReply(403, "Forbidden");
       const metric = { 4: "Url4xxCount", 5: "Url5xxCount" }[Math.floor(answer.statusCode / 100)];
       const known = { namespace: "AWS/Lambda", dimensions: { FunctionName: name }, value: 1, time: Date.now() };
-      if (metric !== undefined) watch.record({ ...known, metric });
+      if (metric !== undefined) metrics.record({ ...known, metric });
       return answer;
     });
   }
@@ -193,31 +199,34 @@ const isPermitted = (
     ?.policies.get(qualifier ?? "")
     ?.statements.some(fits) ?? false;
 
-/** Returns a function's answer as a gateway does; `busy` is the status for a throttled call. */
-const integrate = async (
+/** Returns a function's answer as a gateway does; `throttledStatus` is the status for a throttled call. */
+const callFunction = async (
   lambda: Lambda,
   name: string,
   qualifier: string | undefined,
   event: unknown,
-  patience: number,
-  busy = 503,
+  timeout: number,
+  throttledStatus = 503,
 ): Promise<Reply> => {
   const late = new AbortController();
-  const asked = lambda.invoke(name, qualifier, event).catch((error: unknown) => {
+  const invocation = lambda.invoke(name, qualifier, event).catch((error: unknown) => {
     if (error instanceof AwsError) return error;
     throw error;
   });
-  const answer = await Promise.race([asked, wait(patience, undefined, { signal: late.signal, ref: false })]).finally(
-    () => late.abort(),
-  );
+  const answer = await Promise.race([
+    invocation,
+    wait(timeout, undefined, { signal: late.signal, ref: false }),
+  ]).finally(() => late.abort());
   if (answer === undefined) return toReply(503, "Service Unavailable");
   if (answer instanceof AwsError)
-    return answer.status === 429 ? toReply(busy, "Service Unavailable") : toReply(500, "Internal Server Error");
+    return answer.status === 429
+      ? toReply(throttledStatus, "Service Unavailable")
+      : toReply(500, "Internal Server Error");
   if (answer.fault !== undefined) return toReply(502, "Internal Server Error");
   const { statusCode, headers = {}, body = "", isBase64Encoded } = Object(answer.payload);
   if (typeof statusCode !== "number") return toReply(502, "Internal Server Error");
   const text = isBase64Encoded ? Buffer.from(body, "base64").toString() : body;
-  return { statusCode, headers, body: text, own: true };
+  return { statusCode, headers, body: text, isFromFunction: true };
 };
 
 interface Reply {
@@ -225,7 +234,7 @@ interface Reply {
   headers: Record<string, string>;
   body: string;
   /** True if the function itself answered. */
-  own?: boolean;
+  isFromFunction?: boolean;
 }
 
 const toReply = (statusCode: number, message: string): Reply => {

@@ -17,8 +17,8 @@ import { type Account, openAccount } from "./account.ts";
 import type { RecordedCall } from "./aws-service.ts";
 import { findAllowingStatement, listIamCalls, readAccess, region } from "./rights.ts";
 
-// A deployment that is killed, or falls asleep, after any of the changes it makes to AWS or to a cluster, and is run
-// again: in a process of its own, by the rights of the role that deploys, with clocks that are wrong.
+// A deployment is killed, or stopped for a while, after each of its changes to AWS or to the cluster, and then run
+// again. It runs in its own process, with the rights of the role that deploys, and with a wrong clock.
 const buildRule = (stamp: string) => `
 import { rule } from "#lib/rule.ts";
 export default rule({
@@ -41,8 +41,8 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   let account: Account;
   let cluster: TestCluster;
   let checkout: Checkout;
-  /** A proxy between the cluster and the deployment that a test ends. */
-  let front: ApiProxy;
+  /** The proxy between the cluster and the deployment that is interrupted. */
+  let proxy: ApiProxy;
   let kubeconfig: string;
 
   before(async () => {
@@ -55,22 +55,22 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     ]);
     [account, cluster, checkout] = [opened, booted, place];
     account.lambda.updating = 0;
-    front = await openProxy(cluster, checkout.folder);
+    proxy = await openProxy(cluster, checkout.folder);
     kubeconfig = await checkout.write("kubeconfig", buildKubeconfig({ shop: cluster }));
-    await checkout.write("front.yaml", buildKubeconfig({ shop: { ...cluster, server: front.url, ca: front.ca } }));
-    Object.assign(process.env, account.as("somebody").env);
+    await checkout.write("front.yaml", buildKubeconfig({ shop: { ...cluster, server: proxy.url, ca: proxy.ca } }));
+    Object.assign(process.env, account.actAs("tester").env);
     const rights = role("DeployRole");
-    isAllowed = (heard) => listIamCalls(heard).every((call) => findAllowingStatement(rights, call) !== undefined);
+    isAllowed = (call) => listIamCalls(call).every((iamCall) => findAllowingStatement(rights, iamCall) !== undefined);
     account.allow = isAllowed;
   });
   after(async () => {
-    await front?.stop();
+    await proxy?.stop();
     await Promise.all([account?.stop(), cluster?.stop()]);
     await checkout?.remove();
   });
 
   /** Reports whether the shipped role for deployments allows a call. */
-  let isAllowed: (heard: RecordedCall) => boolean;
+  let isAllowed: (call: RecordedCall) => boolean;
   const load = {
     runCases: () => checkout.load<typeof import("../../infra/rollout/case-runs.ts")>("infra/rollout/case-runs.ts"),
     probe: () => checkout.load<typeof import("../../infra/clusters/probe.ts")>("infra/clusters/probe.ts"),
@@ -78,14 +78,14 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   const writeTree = async (
     name: string,
     stamp: string,
-    said: string,
+    ruleConfig: string,
     cases = buildCases(stamp),
   ): Promise<TreeDeployment> => {
     await checkout.rule("stamp-notes", buildRule(stamp), cases, `trees/${name}`);
-    return { folder: checkout.folder, name, ruleConfig: said, kubeconfig, ca: account.ca, mark: "" };
+    return { folder: checkout.folder, name, ruleConfig, kubeconfig, ca: account.ca, mark: "" };
   };
 
-  /** Requires for each entry that its rule's live version passes the cases, and that its address answers. */
+  /** Asserts that every entry's rule passes its cases at the live version, and that every entry answers a probe. */
   const check = async (trees: TreeDeployment[], when: string) => {
     const paths = ["mutating", "validating"].map(
       (kind) => `/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`,
@@ -112,10 +112,10 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       assert.ok(ok, `${when}: ${sentence}`);
   };
 
-  /** A deployment in a process of its own. */
+  /** A deployment in its own process. */
   interface Deployment {
     /** The last line of its output; undefined if it was killed. */
-    said: Promise<string | undefined>;
+    output: Promise<string | undefined>;
     /** Returns the number of its changes to AWS and to the cluster. */
     changes(): number;
     send(signal: NodeJS.Signals): void;
@@ -124,45 +124,45 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     tree: TreeDeployment,
     caller: string,
     ahead: number,
-    /** Is asked before and after each change; where it answers false, the change isn't made. */
+    /** Called before and after each change; a change for which it returns false isn't made. */
     gate: (deployment: Deployment, when: "before" | "after") => boolean,
   ): Deployment => {
     const program = buildProgram({ ...tree, kubeconfig: join(checkout.folder, "front.yaml") }, caller, ahead);
     const { PATH = "" } = process.env;
     const child = spawn(process.execPath, ["--input-type=module", "--eval", program], {
       cwd: checkout.folder,
-      env: { ...account.as(caller).env, PATH, NODE_COMPILE_CACHE: join(checkout.folder, ".compiled") },
+      env: { ...account.actAs(caller).env, PATH, NODE_COMPILE_CACHE: join(checkout.folder, ".compiled") },
       stdio: ["ignore", "pipe", "inherit"],
     });
     let changes = 0;
     const deployment: Deployment = {
-      said: Promise.all([text(child.stdout), once(child, "close")]).then(([said]) => said.trim() || undefined),
+      output: Promise.all([text(child.stdout), once(child, "close")]).then(([output]) => output.trim() || undefined),
       changes: () => changes,
       send: (signal) => void child.kill(signal),
     };
-    const asked = (isChange: boolean) => {
+    const startChange = (isChange: boolean) => {
       if (!isChange) return true;
       const isMade = gate(deployment, "before");
       if (isMade) changes += 1;
       return isMade;
     };
-    const done = (isChange: boolean) => void (isChange && gate(deployment, "after"));
+    const endChange = (isChange: boolean) => void (isChange && gate(deployment, "after"));
     const isChange = ({ action }: RecordedCall) => /:(Put|Update|Publish|Create|Delete)/.test(action);
-    account.allow = (heard) => isAllowed(heard) && (heard.caller !== caller || asked(isChange(heard)));
-    account.fault = (heard, when) => {
-      if (heard.caller === caller && when === "after") done(isChange(heard));
+    account.allow = (call) => isAllowed(call) && (call.caller !== caller || startChange(isChange(call)));
+    account.fault = (call, when) => {
+      if (call.caller === caller && when === "after") endChange(isChange(call));
       return undefined;
     };
-    front.gate = { before: asked, after: done };
-    deployment.said.finally(() => {
+    proxy.gate = { before: startChange, after: endChange };
+    deployment.output.finally(() => {
       Object.assign(account, { allow: isAllowed, fault: undefined });
-      front.gate = undefined;
+      proxy.gate = undefined;
     });
     return deployment;
   };
   const clocks = [0, 180_000, -180_000];
-  /** Moves S3's clock past the term of the lock, and no other clock. */
-  const letTermPass = () => {
+  /** Moves S3's clock past the end of the lock, and no other clock. */
+  const expireLock = () => {
     account.s3.ahead += lockTermMilliseconds + 2_000;
   };
   const resume = (tree: TreeDeployment) => deployTree(tree, "resumer", true);
@@ -173,65 +173,66 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       await writeTree("two", "two", "{ timeoutSeconds: 4 }"),
     ];
     const broken = await writeTree("broken", "three", "{ timeoutSeconds: 5 }", buildCases("other"));
-    assert.match(await deployTree(two, "somebody", false), /release r1 is live/);
-    assert.match(await deployTree(one, "somebody", false), /release r2 is live/);
+    assert.match(await deployTree(two, "tester", false), /release r1 is live/);
+    assert.match(await deployTree(one, "tester", false), /release r2 is live/);
     await check([one], "at first");
     let [killed, refused, stopped, lost] = [0, 0, 0, 0];
-    for (let most = 0, ended = false; !ended; most += 1) {
-      const tree = { ...(most % 2 === 0 ? two : one), mark: String(most) };
-      const ahead = clocks[most % clocks.length] ?? 0;
-      // It is killed at the change after so many, which isn't made.
-      const deployment = start(tree, `killed-${most}`, ahead, ({ changes, send }, when) => {
-        const isOver = when === "before" && changes() === most;
+    for (let limit = 0, ended = false; !ended; limit += 1) {
+      const tree = { ...(limit % 2 === 0 ? two : one), mark: String(limit) };
+      const ahead = clocks[limit % clocks.length] ?? 0;
+      // The process is killed when it wants to make one more change than the limit.
+      const deployment = start(tree, `killed-${limit}`, ahead, ({ changes, send }, when) => {
+        const isOver = when === "before" && changes() === limit;
         if (isOver) send("SIGKILL");
         return !isOver;
       });
-      const said = await deployment.said;
-      ended = said !== undefined;
-      const when = `killed after ${most} changes, with a clock ${ahead / 1000} s ahead${said === undefined ? "" : ` (${said})`}`;
-      if (said === undefined) killed += 1;
-      else assert.match(said, /release r\d+ is live/);
+      const output = await deployment.output;
+      ended = output !== undefined;
+      const when = `killed after ${limit} changes, with a clock ${ahead / 1000} s ahead${output === undefined ? "" : ` (${output})`}`;
+      if (output === undefined) killed += 1;
+      else assert.match(output, /release r\d+ is live/);
       await check([one, two], when);
-      // Whatever its clock says, the lock holds as long as S3 says.
-      if (!ended && most > 0) {
+      // The lock ends by S3's clock; the deployment's own clock doesn't matter.
+      if (!ended && limit > 0) {
         await assert.rejects(resume(tree), /^Error: this stage is locked by .* \(postern deploy\)/, when);
         refused += 1;
       }
-      letTermPass();
+      expireLock();
       assert.match(await resume(tree), /release r\d+ is live/, when);
       await check([tree], `${when}, and run again`);
-      // Something else is tried in between, which is no good.
-      if (most % 8 === 0) {
-        await assert.rejects(deployTree(broken, "somebody", false), /the new versions fail their cases/);
-        await check([one, two], `after ${most} changes, and something that is no good`);
+      // A broken version must not get live between the two runs either.
+      if (limit % 8 === 0) {
+        await assert.rejects(deployTree(broken, "tester", false), /the new versions fail their cases/);
+        await check([one, two], `after ${limit} changes, and something that is no good`);
       }
 
-      // One that only sleeps, longer than its lock holds, finds another's work when it wakes up, and leaves it alone.
-      if (most % 4 !== 1 || ended) continue;
-      const other = { ...(most % 2 === 0 ? one : two), mark: `${most}-other` };
+      // A process that is stopped for longer than its lock holds must notice that another one has taken over, and
+      // change nothing more.
+      if (limit % 4 !== 1 || ended) continue;
+      const other = { ...(limit % 2 === 0 ? one : two), mark: `${limit}-other` };
       const asleep = Promise.withResolvers<void>();
-      const sleeper = start(other, `stopped-${most}`, -ahead, ({ changes, send }, when) => {
-        if (when === "after" && changes() === most) {
+      const sleeper = start(other, `stopped-${limit}`, -ahead, ({ changes, send }, when) => {
+        if (when === "after" && changes() === limit) {
           send("SIGSTOP");
           asleep.resolve();
         }
         return true;
       });
       await asleep.promise;
-      letTermPass();
-      assert.match(await resume(tree), /release r\d+ is live|nothing to do/, `asleep after ${most} changes`);
+      expireLock();
+      assert.match(await resume(tree), /release r\d+ is live|nothing to do/, `asleep after ${limit} changes`);
       sleeper.send("SIGCONT");
-      const last = String(await sleeper.said);
-      assert.equal(sleeper.changes(), most, `awake after ${most} changes (${last})`);
-      // Its steps after the last change only read.
+      const last = String(await sleeper.output);
+      assert.equal(sleeper.changes(), limit, `awake after ${limit} changes (${last})`);
+      // The steps after the last change only read, so they may succeed.
       if (/^this command has lost the lock of the stage, and changes nothing more/.test(last)) lost += 1;
       else assert.match(last, /^(cluster shop failed its checks|release r\d+ is live)/);
-      await check([tree], `asleep after ${most} changes, and another run meanwhile`);
+      await check([tree], `asleep after ${limit} changes, and another run meanwhile`);
       stopped += 1;
     }
-    const told = `${killed} deployments were killed, ${refused} others refused, ${stopped} slept, ${lost} noticed`;
-    test.diagnostic(told);
-    assert.ok(killed > 10 && refused === killed - 1 && stopped > 2 && lost > 1, told);
+    const counts = `${killed} deployments were killed, ${refused} others refused, ${stopped} slept, ${lost} noticed`;
+    test.diagnostic(counts);
+    assert.ok(killed > 10 && refused === killed - 1 && stopped > 2 && lost > 1, counts);
   });
 });
 
@@ -246,19 +247,23 @@ interface ApiProxy {
 const openProxy = async (cluster: TestCluster, folder: string): Promise<ApiProxy> => {
   const { ca, cert, key } = await readOrCreateServerCertificate(join(folder, "front"), "127.0.0.1");
   const front: Omit<ApiProxy, "url" | "stop"> = { ca, gate: undefined };
-  const server: Server = createServer({ cert, key }, (asked, answer) => {
+  const server: Server = createServer({ cert, key }, (incoming, outgoing) => {
     const { gate } = front;
-    const refuse = () => answer.writeHead(403).end(JSON.stringify({ kind: "Status", message: "killed", code: 403 }));
-    const { method, url = "", headers } = asked;
+    const refuse = () => outgoing.writeHead(403).end(JSON.stringify({ kind: "Status", message: "killed", code: 403 }));
+    const { method, url = "", headers } = incoming;
     const isChange = method !== "GET" && !url.includes("dryRun");
     if (gate && !gate.before(isChange)) return void refuse();
-    const sent = request(`${cluster.server}${url}`, { method, headers, ca: cluster.ca, agent: false }, (given) => {
-      gate?.after(isChange);
-      answer.writeHead(given.statusCode ?? 502, given.headers);
-      given.pipe(answer);
-    });
-    sent.on("error", () => answer.destroy());
-    asked.pipe(sent);
+    const forwarded = request(
+      `${cluster.server}${url}`,
+      { method, headers, ca: cluster.ca, agent: false },
+      (response) => {
+        gate?.after(isChange);
+        outgoing.writeHead(response.statusCode ?? 502, response.headers);
+        response.pipe(outgoing);
+      },
+    );
+    forwarded.on("error", () => outgoing.destroy());
+    incoming.pipe(forwarded);
   });
   const url = `https://127.0.0.1:${await listen(server)}`;
   return Object.assign(front, { url, stop: () => close(server) });

@@ -1,5 +1,6 @@
 import { createHash, randomUUID } from "node:crypto";
 import { readOwnZip } from "../../infra/build/zip.ts";
+import { readRows } from "../rows.ts";
 import {
   AwsError,
   type AwsReply,
@@ -12,20 +13,20 @@ import {
 import type { CloudWatch } from "./cloudwatch.ts";
 import { openProcesses } from "./processes.ts";
 
-// A stand-in of Lambda's API, as strict as its documentation: revisions, hashes, updates that take time, aliases that
-// point only at published versions. Published code really runs, under Lambda's own runtime client.
+// A stand-in for Lambda's API, as strict as its documentation: revisions, hashes, updates that take time, and aliases
+// that point only at published versions. Published code really runs, under Lambda's own runtime client.
 
 export type { Fault } from "./aws-service.ts";
 
 type Json = Record<string, unknown>;
 
-/** Code and configuration: of a version they never change. */
+/** The code and configuration of $LATEST or of a version; a version's never change. */
 export interface Configuration {
   code: Buffer;
   environment: Record<string, string>;
   description: string;
   memorySize: number;
-  /** Seconds. */
+  /** In seconds. */
   timeout: number;
   runtime: string;
   handler: string;
@@ -33,7 +34,7 @@ export interface Configuration {
   architectures: string[];
   revision: string;
   modified: string;
-  /** Only in versions: the description of $LATEST at the time of publishing. */
+  /** The description of $LATEST when the version was published; only versions have it. */
   source?: string;
 }
 
@@ -51,7 +52,7 @@ interface Policy {
 
 interface FunctionRecord {
   latest: Configuration;
-  /** The time at which the present update of $LATEST ends. */
+  /** The time at which the current update of $LATEST ends. */
   busy: number;
   /** True if that update is the creation. */
   pending: boolean;
@@ -78,9 +79,9 @@ export interface Invocation {
 export interface LambdaOptions {
   region?: string;
   /** Returns variables to add to a function's environment. */
-  surroundings?: (name: string) => Record<string, string>;
-  artefact?: (bucket: string, key: string) => Promise<Buffer | undefined>;
-  watch?: CloudWatch;
+  buildVariables?: (name: string) => Record<string, string>;
+  readArtefact?: (bucket: string, key: string) => Promise<Buffer | undefined>;
+  metrics?: CloudWatch;
 }
 
 export interface Lambda extends AwsService {
@@ -89,49 +90,49 @@ export interface Lambda extends AwsService {
   updating: number;
   /** The number of functions or versions on a page. */
   pageSize: number;
-  /** Chooses between the versions of an alias: from 0 to less than 1. */
+  /** Returns a number from 0 to below 1, which chooses between the versions of an alias. */
   random: () => number;
   /** The base URL for downloads of code. */
   base: string;
   /** Makes a function with one published version, which is live. */
   create(name: string, code: Buffer, environment: Record<string, string>): void;
-  /** Does what the API does, for services that call it themselves. */
+  /** Runs an action of the API for another service. */
   act(action: string, name: string, input?: Json, query?: Record<string, string>): Promise<Json>;
   invoke(name: string, qualifier: string | undefined, event: unknown): Promise<Invocation>;
   stop(): Promise<void>;
 }
 
 const account = "123456789012";
-const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("base64");
+const hashCode = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("base64");
 const createInvalid = (message: string) => new AwsError(400, "InvalidParameterValueException", message);
 const createConflict = (message: string) => new AwsError(409, "ResourceConflictException", message);
 const createMissing = (message: string) => new AwsError(404, "ResourceNotFoundException", message);
 
-/** `name`, and the version or alias that stands behind it in an ARN. */
+/** Returns the name in an ARN or a partial ARN, and the version or alias after it. */
 export const parseFunctionName = (text: string): { name: string; qualifier: string | undefined } => {
   const [name = "", qualifier] = text.replace(/^(arn:aws:lambda:[^:]*:\d*:function:|\d{12}:function:)/, "").split(":");
   return { name, qualifier };
 };
 
 export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda> => {
-  const { region = "eu-west-1", watch, artefact } = options;
-  const arnOf = (name: string) => `arn:aws:lambda:${region}:${account}:function:${name}`;
-  const ran = await openProcesses();
+  const { region = "eu-west-1", metrics, readArtefact } = options;
+  const buildArn = (name: string) => `arn:aws:lambda:${region}:${account}:function:${name}`;
+  const processes = await openProcesses();
   const functions = new Map<string, FunctionRecord>();
-  /** Code by its hash: a location keeps the code that it had when it was returned. */
+  /** Code by its hash: GetFunction's locations keep the code that they had when they were returned. */
   const codes = new Map<string, Buffer>();
 
   const getFunction = (name: string): FunctionRecord => {
-    const one = functions.get(name);
-    if (!one) throw createMissing(`Function not found: ${arnOf(name)}`);
-    return one;
+    const fn = functions.get(name);
+    if (!fn) throw createMissing(`Function not found: ${buildArn(name)}`);
+    return fn;
   };
   const readConfiguration = (name: string, qualifier = "$LATEST"): [string, Configuration] => {
-    const one = getFunction(name);
-    const alias = one.aliases.get(qualifier);
+    const fn = getFunction(name);
+    const alias = fn.aliases.get(qualifier);
     const version = alias?.version ?? qualifier;
-    const configuration = version === "$LATEST" ? one.latest : one.versions.get(version);
-    if (!configuration) throw createMissing(`Function not found: ${arnOf(name)}:${qualifier}`);
+    const configuration = version === "$LATEST" ? fn.latest : fn.versions.get(version);
+    if (!configuration) throw createMissing(`Function not found: ${buildArn(name)}:${qualifier}`);
     return [version, configuration];
   };
   const describeFunction = (name: string, version: string, configuration: Configuration): Json => {
@@ -140,14 +141,14 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     const isPending = isBusy && getFunction(name).pending;
     return {
       FunctionName: name,
-      FunctionArn: version === "$LATEST" ? arnOf(name) : `${arnOf(name)}:${version}`,
+      FunctionArn: version === "$LATEST" ? buildArn(name) : `${buildArn(name)}:${version}`,
       Runtime: rest.runtime,
       Handler: rest.handler,
       Role: rest.role,
       MemorySize: rest.memorySize,
       Timeout: rest.timeout,
       CodeSize: code.length,
-      CodeSha256: sha256(code),
+      CodeSha256: hashCode(code),
       Description: description,
       Architectures: rest.architectures,
       PackageType: "Zip",
@@ -160,25 +161,25 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     };
   };
   const requireIdle = (name: string): FunctionRecord => {
-    const one = getFunction(name);
-    if (one.busy > Date.now()) throw createConflict(`An update is in progress for resource: ${arnOf(name)}`);
-    return one;
+    const fn = getFunction(name);
+    if (fn.busy > Date.now()) throw createConflict(`An update is in progress for resource: ${buildArn(name)}`);
+    return fn;
   };
   const expect = (given: unknown, revision: string) => {
     if (given !== undefined && given !== revision)
       throw new AwsError(412, "PreconditionFailedException", "The Revision Id provided does not match the latest one");
   };
   const change = (name: string, edit: Partial<Configuration>): Json => {
-    const one = getFunction(name);
-    one.latest = { ...one.latest, ...edit, ...createStamp() };
-    Object.assign(one, { busy: Date.now() + room.updating, pending: false });
-    return describeFunction(name, "$LATEST", one.latest);
+    const fn = getFunction(name);
+    fn.latest = { ...fn.latest, ...edit, ...createStamp() };
+    Object.assign(fn, { busy: Date.now() + standIn.updating, pending: false });
+    return describeFunction(name, "$LATEST", fn.latest);
   };
   const readCode = async (input: Json): Promise<Buffer> => {
     const code =
       typeof input.ZipFile === "string"
         ? Buffer.from(input.ZipFile, "base64")
-        : await artefact?.(String(input.S3Bucket), String(input.S3Key));
+        : await readArtefact?.(String(input.S3Bucket), String(input.S3Key));
     if (code === undefined)
       throw createInvalid("Error occurred while GetObject. S3 Error Code: NoSuchKey. S3 Error Message: no such key");
     if (readOwnZip(code) === undefined)
@@ -201,11 +202,11 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     };
     return Object.fromEntries(Object.entries(edit).filter(([, value]) => value !== undefined));
   };
-  /** The versions that an alias points to must be there. */
+  /** Throws unless an alias may point at these versions with these weights. */
   const requireVersions = (name: string, version: string, weights: Record<string, number>) => {
-    for (const one of [version, ...Object.keys(weights)]) {
-      if (!/^\d+$/.test(one)) throw createInvalid(`${one} is not a version`);
-      readConfiguration(name, one);
+    for (const wanted of [version, ...Object.keys(weights)]) {
+      if (!/^\d+$/.test(wanted)) throw createInvalid(`${wanted} is not a version`);
+      readConfiguration(name, wanted);
     }
     if (version in weights) throw createInvalid("The alias's own version can't have a weight");
     const shares = Object.values(weights);
@@ -215,7 +216,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   const describeAlias = (name: string, alias: string): Json => {
     const { version, weights, description, revision } = getAlias(name, alias);
     return {
-      AliasArn: `${arnOf(name)}:${alias}`,
+      AliasArn: `${buildArn(name)}:${alias}`,
       Name: alias,
       FunctionVersion: version,
       Description: description,
@@ -224,13 +225,13 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     };
   };
   const getAlias = (name: string, alias: string): Alias => {
-    const one = getFunction(name).aliases.get(alias);
-    if (!one) throw createMissing(`Cannot find alias arn: ${arnOf(name)}:${alias}`);
-    return one;
+    const found = getFunction(name).aliases.get(alias);
+    if (!found) throw createMissing(`Cannot find alias arn: ${buildArn(name)}:${alias}`);
+    return found;
   };
   const selectPage = <T>(items: T[], query: URLSearchParams): [T[], string | undefined] => {
     const first = Number(query.get("Marker") ?? 0);
-    const next = first + room.pageSize;
+    const next = first + standIn.pageSize;
     return [items.slice(first, next), next < items.length ? String(next) : undefined];
   };
   const findPolicies = (name: string, query: URLSearchParams): [string, Map<string, Policy>] => {
@@ -246,13 +247,13 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       if (functions.has(name)) throw createConflict(`Function already exist: ${name}`);
       if (input.Publish) throw createInvalid("this stand-in publishes by PublishVersion alone");
       const code = await readCode(Object(input.Code));
-      const latest = { ...usual, timeout: 3, ...parseConfiguration(input), code, ...createStamp() };
+      const latest = { ...defaults, timeout: 3, ...parseConfiguration(input), code, ...createStamp() };
       if (Array.isArray(input.Architectures)) latest.architectures = input.Architectures.map(String);
-      functions.set(name, { ...createRecord(latest), busy: Date.now() + room.updating });
+      functions.set(name, { ...createRecord(latest), busy: Date.now() + standIn.updating });
       return describeFunction(name, "$LATEST", latest);
     },
     DeleteFunction: (name, _, query) => {
-      const one = getFunction(name);
+      const fn = getFunction(name);
       const version = query.get("Qualifier");
       if (version === null) functions.delete(name);
       else {
@@ -260,12 +261,12 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
           throw createInvalid("$LATEST version cannot be deleted without deleting the function.");
         if (!/^\d+$/.test(version)) throw createInvalid("Deletion of aliases is not currently supported.");
         readConfiguration(name, version);
-        const held = [...one.aliases].filter(([, alias]) => alias.version === version || version in alias.weights);
+        const held = [...fn.aliases].filter(([, alias]) => alias.version === version || version in alias.weights);
         if (held.length > 0) {
           const names = held.map(([alias]) => alias).join(", ");
           throw createConflict(`Version ${version} can't be deleted: aliases refer to it: [${names}]`);
         }
-        one.versions.delete(version);
+        fn.versions.delete(version);
       }
       return undefined;
     },
@@ -275,11 +276,11 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     },
     GetFunction: (name, _, query) => {
       const [version, configuration] = readConfiguration(name, query.get("Qualifier") ?? undefined);
-      const hash = Buffer.from(sha256(configuration.code), "base64").toString("hex");
+      const hash = Buffer.from(hashCode(configuration.code), "base64").toString("hex");
       codes.set(hash, configuration.code);
       return {
         Configuration: describeFunction(name, version, configuration),
-        Code: { RepositoryType: "S3", Location: `${room.base}${codePath}${hash}` },
+        Code: { RepositoryType: "S3", Location: `${standIn.base}${codePath}${hash}` },
       };
     },
     GetFunctionConfiguration: (name, _, query) =>
@@ -302,31 +303,31 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       return change(name, parseConfiguration(input));
     },
     PublishVersion: (name, input) => {
-      const one = requireIdle(name);
-      expect(input.RevisionId, one.latest.revision);
-      if (input.CodeSha256 !== undefined && input.CodeSha256 !== sha256(one.latest.code))
+      const fn = requireIdle(name);
+      expect(input.RevisionId, fn.latest.revision);
+      if (input.CodeSha256 !== undefined && input.CodeSha256 !== hashCode(fn.latest.code))
         throw new AwsError(412, "PreconditionFailedException", "The CodeSha256 does not match that of the latest code");
-      const last = one.versions.get(String(one.published));
-      if (!last || !isSame(last, one.latest)) {
-        one.published += 1;
-        const description = toText(input.Description) || one.latest.description;
-        const version = { ...one.latest, description, source: one.latest.description, ...createStamp() };
-        one.versions.set(String(one.published), version);
+      const last = fn.versions.get(String(fn.published));
+      if (!last || !isSame(last, fn.latest)) {
+        fn.published += 1;
+        const description = toText(input.Description) || fn.latest.description;
+        const version = { ...fn.latest, description, source: fn.latest.description, ...createStamp() };
+        fn.versions.set(String(fn.published), version);
       }
-      const version = String(one.published);
+      const version = String(fn.published);
       return describeFunction(name, version, readConfiguration(name, version)[1]);
     },
     ListVersionsByFunction: (name, _, query) => {
       const { latest, versions } = getFunction(name);
       const [page, NextMarker] = selectPage([["$LATEST", latest] as const, ...versions], query);
-      return { Versions: page.map(([version, one]) => describeFunction(name, version, one)), NextMarker };
+      return { Versions: page.map(([version, found]) => describeFunction(name, version, found)), NextMarker };
     },
 
     CreateAlias: (name, input) => {
       const [alias, version] = [String(input.Name), String(input.FunctionVersion)];
       const weights = toNumbers(Object(input.RoutingConfig).AdditionalVersionWeights) ?? {};
       const { aliases } = getFunction(name);
-      if (aliases.has(alias)) throw createConflict(`Alias already exists: ${arnOf(name)}:${alias}`);
+      if (aliases.has(alias)) throw createConflict(`Alias already exists: ${buildArn(name)}:${alias}`);
       requireVersions(name, version, weights);
       aliases.set(alias, { version, weights, description: toText(input.Description) ?? "", revision: randomUUID() });
       return describeAlias(name, alias);
@@ -334,13 +335,13 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     GetAlias: (name, _, query) => describeAlias(name, query.get("Name") ?? ""),
     UpdateAlias: (name, input, query) => {
       const alias = query.get("Name") ?? "";
-      const one = getAlias(name, alias);
-      expect(input.RevisionId, one.revision);
-      const version = toText(input.FunctionVersion) ?? one.version;
-      const weights = toNumbers(Object(input.RoutingConfig).AdditionalVersionWeights) ?? one.weights;
+      const current = getAlias(name, alias);
+      expect(input.RevisionId, current.revision);
+      const version = toText(input.FunctionVersion) ?? current.version;
+      const weights = toNumbers(Object(input.RoutingConfig).AdditionalVersionWeights) ?? current.weights;
       requireVersions(name, version, weights);
-      const description = toText(input.Description) ?? one.description;
-      Object.assign(one, { version, weights, description, revision: randomUUID() });
+      const description = toText(input.Description) ?? current.description;
+      Object.assign(current, { version, weights, description, revision: randomUUID() });
       return describeAlias(name, alias);
     },
     DeleteAlias: (name, _, query) => {
@@ -354,7 +355,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       const policy = policies.get(qualifier);
       if (policy) expect(input.RevisionId, policy.revision);
       const { StatementId: Sid, Action, Principal, SourceArn, FunctionUrlAuthType, InvokedViaFunctionUrl } = input;
-      if (policy?.statements.some((one) => one.Sid === Sid))
+      if (policy?.statements.some((statement) => statement.Sid === Sid))
         throw createConflict(`The statement id (${Sid}) provided already exists.`);
       const Condition = {
         ...(SourceArn !== undefined && { ArnLike: { "AWS:SourceArn": SourceArn } }),
@@ -370,7 +371,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
         Effect: "Allow",
         Principal: String(Principal).includes(".") ? { Service: Principal } : Principal,
         Action,
-        Resource: qualifier ? `${arnOf(name)}:${qualifier}` : arnOf(name),
+        Resource: qualifier ? `${buildArn(name)}:${qualifier}` : buildArn(name),
         ...(Object.keys(Condition).length > 0 && { Condition }),
       };
       policies.set(qualifier, { statements: [...(policy?.statements ?? []), statement], revision: randomUUID() });
@@ -392,11 +393,11 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       const qualifier = query.get("Qualifier") ?? "";
       if (qualifier) getAlias(name, qualifier);
       if (getFunction(name).urls.has(qualifier))
-        throw createConflict(`FunctionUrlConfig exists for ${arnOf(name)}:${qualifier}`);
+        throw createConflict(`FunctionUrlConfig exists for ${buildArn(name)}:${qualifier}`);
       const id = createHash("sha256").update(`${name}:${qualifier}`).digest("hex").slice(0, 32);
       const url = toText(input.FunctionUrl) ?? `https://${id}.lambda-url.${region}.on.aws/`;
       getFunction(name).urls.set(qualifier, { url, authType: String(input.AuthType) });
-      return { FunctionUrl: url, FunctionArn: arnOf(name), AuthType: input.AuthType };
+      return { FunctionUrl: url, FunctionArn: buildArn(name), AuthType: input.AuthType };
     },
     DeleteFunctionUrlConfig: (name, _, query) => {
       if (!getFunction(name).urls.delete(query.get("Qualifier") ?? ""))
@@ -405,36 +406,36 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     },
   };
 
-  /** The version that an alias chooses this time. */
+  /** Returns the version for one call; an alias with weights chooses at random. */
   const chooseVersion = (name: string, qualifier = "$LATEST"): [string, Configuration] => {
     const alias = getFunction(name).aliases.get(qualifier);
     const [[other, weight] = ["", 0]] = Object.entries(alias?.weights ?? {});
-    return readConfiguration(name, other !== "" && room.random() < weight ? other : qualifier);
+    return readConfiguration(name, other !== "" && standIn.random() < weight ? other : qualifier);
   };
   const invoke = async (name: string, qualifier: string | undefined, event: unknown): Promise<Invocation> => {
     const [version, configuration] = chooseVersion(name, qualifier);
-    const one = getFunction(name);
-    const isAlias = one.aliases.has(qualifier ?? "");
+    const fn = getFunction(name);
+    const isAlias = fn.aliases.has(qualifier ?? "");
     const Resource = qualifier ? `${name}:${qualifier}` : name;
     const record = (metric: string, value: number) => {
       const some: Record<string, string>[] = [{ FunctionName: name }, { FunctionName: name, Resource }];
       if (isAlias) some.push({ FunctionName: name, Resource, ExecutedVersion: version });
       for (const dimensions of some)
-        watch?.record({ namespace: "AWS/Lambda", metric, dimensions, value, time: Date.now() });
+        metrics?.record({ namespace: "AWS/Lambda", metric, dimensions, value, time: Date.now() });
     };
-    if (version === "$LATEST" && one.pending && one.busy > Date.now())
+    if (version === "$LATEST" && fn.pending && fn.busy > Date.now())
       throw createConflict(
         `The operation cannot be performed at this time. The function is currently in the following state: Pending`,
       );
-    if (one.reserved !== undefined && one.running >= one.reserved) {
+    if (fn.reserved !== undefined && fn.running >= fn.reserved) {
       record("Throttles", 1);
       throw new AwsError(429, "TooManyRequestsException", "Rate Exceeded.");
     }
     const { code, environment, timeout, memorySize, handler } = configuration;
     const program = {
-      ...{ code, hash: sha256(code), timeout },
+      ...{ code, hash: hashCode(code), timeout },
       environment: {
-        ...options.surroundings?.(name),
+        ...options.buildVariables?.(name),
         ...environment,
         _HANDLER: handler,
         AWS_REGION: region,
@@ -445,16 +446,16 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
         AWS_LAMBDA_LOG_STREAM_NAME: "stand-in",
       },
     };
-    one.running += 1;
-    const { payload, fault, lines, milliseconds } = await ran
+    fn.running += 1;
+    const { payload, fault, lines, milliseconds } = await processes
       .run(configuration, program, event, qualifier ?? "$LATEST")
       .finally(() => {
-        one.running -= 1;
+        fn.running -= 1;
       });
     record("Invocations", 1);
     record("Errors", fault === undefined ? 0 : 1);
     record("Duration", milliseconds);
-    for (const line of lines) watch?.hear(line);
+    for (const line of lines) metrics?.recordLine(line);
     const id = randomUUID();
     const log = [
       `START RequestId: ${id} Version: ${version}`,
@@ -492,14 +493,14 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     if (!known) throw new AwsError(404, "UnknownOperationException", `the stand-in of Lambda knows no ${action}`);
     return known(name, input, query);
   };
-  const room: Lambda = {
+  const standIn: Lambda = {
     functions,
     updating: 30,
     pageSize: 50,
     random: Math.random,
     base: "",
     create: (name, code, environment) => {
-      const latest = { ...usual, code, environment, description: "first", ...createStamp() };
+      const latest = { ...defaults, code, environment, description: "first", ...createStamp() };
       const live = { version: "1", weights: {}, description: "", revision: randomUUID() };
       functions.set(name, {
         ...createRecord(latest),
@@ -511,21 +512,21 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     act: async (action, name, input = {}, query = {}) =>
       (await act(action, name, input, new URLSearchParams(query))) ?? {},
     invoke,
-    about: (asked) => {
-      const { action, name } = readPath(asked);
-      const created = action === "CreateFunction" ? String(Object(parseBody(asked.body)).FunctionName) : name;
+    identify: (request) => {
+      const { action, name } = readPath(request);
+      const created = action === "CreateFunction" ? String(Object(parseBody(request.body)).FunctionName) : name;
       return { action: `lambda:${action === "Invoke" ? "InvokeFunction" : action}`, name: created };
     },
-    answer: async (asked) => {
-      if (asked.path.startsWith(codePath)) {
-        const code = codes.get(asked.path.slice(codePath.length));
+    answer: async (request) => {
+      if (request.path.startsWith(codePath)) {
+        const code = codes.get(request.path.slice(codePath.length));
         return code ? { status: 200, body: code } : { status: 404 };
       }
-      const { action, name, qualifier, sub } = readPath(asked);
-      if (action === "Invoke") return answerInvoke(name, asked, qualifier);
-      if (qualifier !== undefined && !asked.query.has("Qualifier")) asked.query.set("Qualifier", qualifier);
-      for (const [key, value] of Object.entries(sub)) asked.query.set(key, value);
-      const answer = await act(action, name, Object(parseBody(asked.body)), asked.query);
+      const { action, name, qualifier, sub } = readPath(request);
+      if (action === "Invoke") return answerInvoke(name, request, qualifier);
+      if (qualifier !== undefined && !request.query.has("Qualifier")) request.query.set("Qualifier", qualifier);
+      for (const [key, value] of Object.entries(sub)) request.query.set(key, value);
+      const answer = await act(action, name, Object(parseBody(request.body)), request.query);
       if (answer === undefined) return { status: 204 };
       const isNew = /^(Create|Publish|Add)/.test(action);
       return {
@@ -535,17 +536,17 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       };
     },
     refuse: refuseInRest,
-    stop: ran.stop,
+    stop: processes.stop,
   };
-  return room;
+  return standIn;
 };
 
-/** Lambda alone, on a server of its own. */
+/** Lambda without other services, on its own server. */
 export type LambdaService = Lambda & CallRecorder & { url: string };
 
 export const startLambda = async (): Promise<LambdaService> => {
-  const ear: CallRecorder = { heard: [], fault: undefined, allow: undefined };
-  const service = Object.assign(await createLambda(), ear);
+  const recorder: CallRecorder = { recordedCalls: [], fault: undefined, allow: undefined };
+  const service = Object.assign(await createLambda(), recorder);
   const { url, stop } = await startServer(() => service, service);
   service.base = url;
   const stopProcesses = service.stop;
@@ -555,7 +556,7 @@ export const startLambda = async (): Promise<LambdaService> => {
 /** The path of the code locations that GetFunction returns. */
 export const codePath = "/_code/";
 
-const usual = {
+const defaults = {
   ...{
     environment: {},
     description: "",
@@ -576,11 +577,11 @@ const createRecord = (latest: Configuration): FunctionRecord => {
 
 const createStamp = () => ({ revision: randomUUID(), modified: new Date().toISOString().replace("Z", "+0000") });
 
-/** Lambda publishes nothing that differs in nothing from the version before. */
+/** Reports whether $LATEST equals the version before; Lambda then publishes no new version. */
 const isSame = (version: Configuration, latest: Configuration) => {
-  const essence = ({ code, revision: _, modified: __, source, description, ...rest }: Configuration) =>
-    JSON.stringify([sha256(code), source ?? description, Object.entries(rest.environment).sort(), rest]);
-  return essence(version) === essence({ ...latest, source: latest.description });
+  const toComparable = ({ code, revision: _, modified: __, source, description, ...rest }: Configuration) =>
+    JSON.stringify([hashCode(code), source ?? description, Object.entries(rest.environment).sort(), rest]);
+  return toComparable(version) === toComparable({ ...latest, source: latest.description });
 };
 
 const toText = (value: unknown) => (typeof value === "string" ? value : undefined);
@@ -589,12 +590,12 @@ const toNumber = (value: unknown) => (value === undefined || value === null ? un
 const toTexts = (value: unknown): Record<string, string> | undefined =>
   value === undefined || value === null
     ? undefined
-    : Object.fromEntries(Object.entries(Object(value)).map(([key, one]) => [key, String(one)]));
+    : Object.fromEntries(Object.entries(Object(value)).map(([key, item]) => [key, String(item)]));
 
 const toNumbers = (value: unknown): Record<string, number> | undefined =>
   value === undefined || value === null
     ? undefined
-    : Object.fromEntries(Object.entries(Object(value)).map(([key, one]) => [key, Number(one)]));
+    : Object.fromEntries(Object.entries(Object(value)).map(([key, item]) => [key, Number(item)]));
 
 const parseBody = (body: Buffer): unknown => {
   try {
@@ -604,32 +605,15 @@ const parseBody = (body: Buffer): unknown => {
   }
 };
 
+/** The actions of Lambda's API by the method and the last fixed part of the path. */
+const actionNames = readRows<Record<string, string>>(import.meta.filename);
+
 /** Returns a request's action, its function and the other names in its path. */
 const readPath = ({ method, path }: AwsRequest) => {
-  const [, , , named = "", what = "", which] = path.split("/").map(decodeURIComponent);
-  const { name, qualifier } = parseFunctionName(named);
-  const known: Record<string, string> = {
-    "GET ": named === "" ? "ListFunctions" : "GetFunction",
-    "POST ": "CreateFunction",
-    "DELETE ": "DeleteFunction",
-    "PUT code": "UpdateFunctionCode",
-    "PUT configuration": "UpdateFunctionConfiguration",
-    "GET configuration": "GetFunctionConfiguration",
-    "GET versions": "ListVersionsByFunction",
-    "POST versions": "PublishVersion",
-    "POST invocations": "Invoke",
-    "GET aliases": "GetAlias",
-    "POST aliases": "CreateAlias",
-    "PUT aliases": "UpdateAlias",
-    "DELETE aliases": "DeleteAlias",
-    "POST policy": "AddPermission",
-    "DELETE policy": "RemovePermission",
-    "POST url": "CreateFunctionUrlConfig",
-    "DELETE url": "DeleteFunctionUrlConfig",
-  };
-  const asked = `${method} ${what}`;
-  const action = known[asked] ?? asked;
-  const sub: Record<string, string> =
-    which === undefined ? {} : { [what === "policy" ? "StatementId" : "Name"]: which };
+  const [, , , encodedName = "", what = "", last] = path.split("/").map(decodeURIComponent);
+  const { name, qualifier } = parseFunctionName(encodedName);
+  const operation = `${method} ${what || (encodedName === "" ? "functions" : "function")}`;
+  const action = actionNames[operation] ?? operation;
+  const sub: Record<string, string> = last === undefined ? {} : { [what === "policy" ? "StatementId" : "Name"]: last };
   return { action, name, qualifier, sub };
 };

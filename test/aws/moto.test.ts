@@ -18,12 +18,10 @@ import type { StagePackage } from "../../infra/rollout/package.ts";
 import { needs } from "../parts.ts";
 import { launchMoto, type Moto } from "./moto.ts";
 
-// The calls of AWS that Postern makes, with an implementation from another source. Other tests use the stand-ins of this
-// folder for what moto can't do:
-// - aliases, gateways and outputs of a stack: moto doesn't create them;
-// - concurrent moves and uploads: moto compares no revision and no hash;
-// - invocations: moto runs no code, and returns its input;
-// - disarm and arm: moto's locations of code are at Amazon.
+// Postern's calls to AWS, answered by an independent implementation. Other tests use the stand-ins of this folder for
+// what moto can't do: it creates no aliases, gateways and outputs of a stack; it compares no revision and no hash, so
+// concurrent changes succeed; it runs no code, and an invocation returns its input; and its code locations, which
+// disarm and arm download from, point to Amazon.
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const stage = "moto";
 const [rule, other] = ["always-deny", "always-pull-images"] as const;
@@ -38,7 +36,7 @@ describe("a stage on moto", await needs("moto"), () => {
   let begun: Date;
 
   before(async () => {
-    // Small pages, for lists that have several.
+    // Pages of three elements, so that lists have several pages.
     process.env.MOTO_S3_DEFAULT_MAX_KEYS = "3";
     moto = await launchMoto();
     const here = { AWS_ENDPOINT_URL: moto.url, AWS_REGION: "eu-west-1", AWS_EC2_METADATA_DISABLED: "true" };
@@ -46,7 +44,7 @@ describe("a stage on moto", await needs("moto"), () => {
     Object.assign(process.env, { ...here, ...quick, AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "b" });
     const settings = JSON.stringify({ lambda: { use_docker: false } });
     await fetch(`${moto.url}/moto-api/config`, { method: "POST", body: settings });
-    folder = await checkout();
+    folder = await createCheckout();
     catalogue = await readCatalogue(join(folder, "functions"));
     [stack, functions] = [(await loadModules()).openStack(stage), openStageFunctions(stage, undefined, 5)];
     assert.deepEqual(
@@ -65,28 +63,28 @@ describe("a stage on moto", await needs("moto"), () => {
     if (folder) await rm(folder, { recursive: true });
   });
 
-  const ofCheckout = (file: string) => import(pathToFileURL(join(folder, "infra", file)).href);
+  const importFromCheckout = (file: string) => import(pathToFileURL(join(folder, "infra", file)).href);
   const loadModules = async (): Promise<
     typeof import("../../infra/aws/stack.ts") & typeof import("../../infra/rollout/package.ts")
   > => {
-    return { ...(await ofCheckout("aws/stack.ts")), ...(await ofCheckout("rollout/package.ts")) };
+    return { ...(await importFromCheckout("aws/stack.ts")), ...(await importFromCheckout("rollout/package.ts")) };
   };
 
-  /** Packs the checkout and has osls deploy it. */
+  /** Packages the checkout, and deploys it with osls. */
   const deployCheckout = async (): Promise<StagePackage> => {
     const { packageStage, replacePackagedTemplate } = await loadModules();
     const text = `rules: { ${rule}: { exempt: { users: [], groups: [] } }, ${other}: }`;
     const file = join(folder, "postern.yaml");
-    const made = await packageStage(
+    const built = await packageStage(
       stage,
       parseConfig(text, catalogue),
       catalogue,
       file,
       createTestSigner(1).publicKey,
     );
-    await replacePackagedTemplate(reduceTemplate(made.template));
+    await replacePackagedTemplate(reduceTemplate(built.template));
     await stack.deploy();
-    return made;
+    return built;
   };
   const findWanted = ({ parts }: StagePackage): WantedLambdaVersion => {
     const found = parts.find(({ name }) => name === rule);
@@ -99,8 +97,8 @@ describe("a stage on moto", await needs("moto"), () => {
     return { version, weights };
   };
 
-  it("has a stack, as its template says, in a bucket of its own", async () => {
-    // Another command has made it already.
+  it("has the stack of its template, and its own bucket", async () => {
+    // A second creation is harmless: another command may have created the bucket.
     await stack.createBucket();
     const { Resources } = (await stack.readTemplate()) ?? {};
     assert.deepEqual(Resources, JSON.parse(JSON.stringify(reduceTemplate(first.template).Resources)));
@@ -136,14 +134,14 @@ describe("a stage on moto", await needs("moto"), () => {
       const keys = { ...environment, POSTERN_KEYS: `${environment.POSTERN_KEYS},${createTestSigner(2).publicKey}` };
       const steps: [string, WantedLambdaVersion][] = [
         ["2", { ...other, environment, description: "code" }],
-        ["3", { ...other, environment: keys, description: "surroundings" }],
+        ["3", { ...other, environment: keys, description: "environment" }],
         ["4", { ...same, environment, description: "both" }],
       ];
       for (const [version, wanted] of steps) {
         assert.equal(await functions.publishVersion(rule, wanted), version);
         const { zip: _, ...substance } = wanted;
-        const { modified: __, ...made } = (await functions.listVersions(rule)).at(-1) ?? {};
-        assert.deepEqual(made, { ...substance, version });
+        const { modified: __, ...built } = (await functions.listVersions(rule)).at(-1) ?? {};
+        assert.deepEqual(built, { ...substance, version });
       }
       assert.deepEqual(await readAlias(), { version: "1", weights: {} });
     });
@@ -195,8 +193,8 @@ describe("a stage on moto", await needs("moto"), () => {
   });
 });
 
-/** Two rules of the catalogue, and all that makes functions of them. */
-const checkout = async (): Promise<string> => {
+/** Creates a checkout with two rules of the catalogue. */
+const createCheckout = async (): Promise<string> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-moto-"));
   for (const shared of ["lib", "node_modules"]) await symlink(join(root, shared), join(folder, shared));
   for (const copied of ["infra", "package.json", "serverless.yml", ...[rule, other].map((name) => `functions/${name}`)])

@@ -2,10 +2,10 @@ import { setTimeout as wait } from "node:timers/promises";
 import { findFreePort, startProgram } from "../../infra/parity/control-plane/process.ts";
 import { findMoto } from "./tools.ts";
 
-/** AWS's APIs on this machine, without accounts or bills: where they are, and how that ends. */
+/** A running moto server. */
 export interface Moto {
   url: string;
-  /** Forgets all that it has. */
+  /** Deletes everything in the server. */
   reset(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -22,8 +22,8 @@ export const launchMoto = async (): Promise<Moto> => {
   server.ended.then(() => {
     over = true;
   });
-  const isThere = () => fetch(`${url}/moto-api/`).then(Boolean, () => false);
-  while (!(await isThere())) {
+  const isRunning = () => fetch(`${url}/moto-api/`).then(Boolean, () => false);
+  while (!(await isRunning())) {
     if (over) throw new Error(`${command} ended: ${server.tail()}`);
     await wait(100);
   }
@@ -31,7 +31,7 @@ export const launchMoto = async (): Promise<Moto> => {
   return { url, reset, stop: server.stop };
 };
 
-/** Has this process take moto for AWS from now on, for the services that these variables name. */
+/** Starts moto, and points this process's environment variables at it. */
 export const startMoto = async (...variables: `AWS_ENDPOINT_URL_${string}`[]): Promise<Moto> => {
   const moto = await launchMoto();
   const identity = { AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "b", AWS_SESSION_TOKEN: "c" };
@@ -41,11 +41,11 @@ export const startMoto = async (...variables: `AWS_ENDPOINT_URL_${string}`[]): P
 
 /** Access to moto's S3 for the stand-ins. */
 export interface Storage {
-  /** Undefined where there is none. */
+  /** Returns an object's content, or undefined if the object doesn't exist. */
   read(bucket: string, key: string): Promise<Buffer | undefined>;
-  /** Answers what is wrong, if anything. */
-  make(bucket: string): Promise<string | undefined>;
-  remove(bucket: string): Promise<string | undefined>;
+  /** Creates a bucket; returns the error's text, or undefined. */
+  createBucket(bucket: string): Promise<string | undefined>;
+  deleteBucket(bucket: string): Promise<string | undefined>;
 }
 
 export const openStorage = (moto: string, region: string): Storage => {
@@ -54,20 +54,21 @@ export const openStorage = (moto: string, region: string): Storage => {
     const response = await fetch(`${moto}/${path}`, { method, headers: { authorization }, body: body ?? null });
     return { status: response.status, bytes: Buffer.from(await response.arrayBuffer()) };
   };
-  const wrong = ({ status, bytes }: { status: number; bytes: Buffer }) => (status < 300 ? undefined : String(bytes));
+  const describeProblem = ({ status, bytes }: { status: number; bytes: Buffer }) =>
+    status < 300 ? undefined : String(bytes);
   return {
     read: async (bucket, key) => {
       const { status, bytes } = await send("GET", `${bucket}/${key.split("/").map(encodeURIComponent).join("/")}`);
       return status === 200 ? bytes : undefined;
     },
-    make: async (bucket) => {
+    createBucket: async (bucket) => {
       const place = `<LocationConstraint>${region}</LocationConstraint>`;
       const body = `<CreateBucketConfiguration>${place}</CreateBucketConfiguration>`;
-      return wrong(await send("PUT", bucket, region === "us-east-1" ? undefined : body));
+      return describeProblem(await send("PUT", bucket, region === "us-east-1" ? undefined : body));
     },
-    remove: async (bucket) => {
+    deleteBucket: async (bucket) => {
       const answer = await send("DELETE", bucket);
-      return answer.status === 404 ? undefined : wrong(answer);
+      return answer.status === 404 ? undefined : describeProblem(answer);
     },
   };
 };

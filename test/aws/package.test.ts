@@ -35,15 +35,15 @@ interface Packaged {
 }
 
 const folders: string[] = [];
-const temporary = async () => {
+const createFolder = async () => {
   const folder = await mkdtemp(join(tmpdir(), "postern-package-"));
   folders.push(folder);
   return folder;
 };
 
-/** A checkout with rules of our own; every other one has both phases. */
-const checkout = async (): Promise<string> => {
-  const folder = await temporary();
+/** Creates a checkout with generated rules; every second one has both phases. */
+const createCheckout = async (): Promise<string> => {
+  const folder = await createFolder();
   for (const shared of ["lib", "node_modules"]) await symlink(join(root, shared), join(folder, shared));
   for (const file of ["package.json", "serverless.yml"]) await cp(join(root, file), join(folder, file));
   for (const [index, name] of names.entries()) {
@@ -62,15 +62,18 @@ const checkout = async (): Promise<string> => {
   return folder;
 };
 
-const bundles = async (folder: string, publicKey: string): Promise<RuleBundle[]> => {
-  const made: RuleBundle[] = [];
+const buildBundles = async (folder: string, publicKey: string): Promise<RuleBundle[]> => {
+  const built: RuleBundle[] = [];
   for (const name of names) {
     const listed = await readRule(join(folder, "functions", name), name);
-    const share = { rule: name, clusters: { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } } };
-    made.push(await bundleRule(listed, share, join(folder, "dist"), 30_000));
+    const endpointConfig = {
+      rule: name,
+      clusters: { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } },
+    };
+    built.push(await bundleRule(listed, endpointConfig, join(folder, "dist"), 30_000));
   }
-  await writeServerlessIncludes(made, publicKey, join(folder, "dist"));
-  return made;
+  await writeServerlessIncludes(built, publicKey, join(folder, "dist"));
+  return built;
 };
 
 const osls = createRequire(import.meta.url).resolve("osls/bin/serverless.js");
@@ -96,7 +99,7 @@ const pack = async (folder: string, ...options: string[]): Promise<Packaged> => 
   };
 };
 
-const idOf = (name: string) => `L${name.slice(1).replaceAll("-", "Dash")}`;
+const toLogicalId = (name: string) => `L${name.slice(1).replaceAll("-", "Dash")}`;
 
 const cfnLint = await needs("cfn-lint");
 
@@ -107,48 +110,48 @@ describe("a package of 55 rules", () => {
   let keys: { publicKey: string; segment: string };
 
   before(async () => {
-    const folder = await checkout();
+    const folder = await createCheckout();
     const signer = await readOrCreateUrlSigner(join(folder, ".postern"));
     keys = { publicKey: signer.publicKey, segment: signer.signSegment("local", 1) };
-    await bundles(folder, keys.publicKey);
+    await buildBundles(folder, keys.publicKey);
     http = await pack(folder);
     url = await pack(folder, "--param=door=url");
-    const elsewhere = await checkout();
-    await bundles(elsewhere, keys.publicKey);
+    const elsewhere = await createCheckout();
+    await buildBundles(elsewhere, keys.publicKey);
     again = await pack(elsewhere);
   });
   after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
 
-  const doors = () => [http, url];
-  const of = ({ resources }: Packaged, type: string) =>
+  const getPackages = () => [http, url];
+  const selectResources = ({ resources }: Packaged, type: string) =>
     resources.filter(([, resource]) => resource.Type === `AWS::${type}`);
 
   it("has fewer than 450 resources, at most 8 a rule", () => {
-    for (const { resources } of doors()) {
+    for (const { resources } of getPackages()) {
       assert.ok(resources.length < 450, `${resources.length} resources`);
       for (const name of names) {
-        const own = resources.filter(([id]) => new RegExp(`^${idOf(name)}(?!\\d)`).test(id));
+        const own = resources.filter(([id]) => new RegExp(`^${toLogicalId(name)}(?!\\d)`).test(id));
         assert.equal(own.length, 8, `${name}: ${own.map(([id]) => id).join(", ")}`);
       }
     }
   });
 
-  it("has one zip for each rule, which holds exactly the bundle", async () => {
-    for (const { zips } of doors()) {
+  it("has one zip for each rule, with exactly its bundle", async () => {
+    for (const { zips } of getPackages()) {
       assert.deepEqual([...zips.keys()], names);
       for (const [name, zip] of zips) {
         const code = await readFile(join(folders[0] ?? "", "dist", name, "index.cjs"));
-        assert.deepEqual(entries(zip), ["index.cjs"]);
+        assert.deepEqual(listZipEntries(zip), ["index.cjs"]);
         assert.ok(zip.includes(code), name);
         assert.ok(zip.length < code.length + 200, name);
       }
     }
   });
 
-  it("is the same in another folder, byte by byte", () => {
+  it("has the same bytes in another folder", () => {
     assert.deepEqual(again.zips, http.zips);
-    const ids = ({ resources }: Packaged) => resources.map(([id]) => id);
-    assert.deepEqual(ids(again), ids(http));
+    const listIds = ({ resources }: Packaged) => resources.map(([id]) => id);
+    assert.deepEqual(listIds(again), listIds(http));
   });
 
   it("uses the region of the AWS profile if the environment has none", async () => {
@@ -164,12 +167,12 @@ describe("a package of 55 rules", () => {
     assert.equal(JSON.parse(state).service.provider.region, "eu-north-1");
   });
 
-  it("gives every function a role of its own that may write its own log and nothing else", () => {
-    for (const door of doors()) {
-      const roles = of(door, "IAM::Role");
+  it("gives every function its own role, which may write the function's log and nothing else", () => {
+    for (const packaged of getPackages()) {
+      const roles = selectResources(packaged, "IAM::Role");
       assert.equal(roles.length, names.length);
       for (const name of names) {
-        const id = idOf(name);
+        const id = toLogicalId(name);
         const role = roles.find(([key]) => key === `${id}Role`)?.[1];
         const statement = {
           Effect: "Allow",
@@ -179,59 +182,61 @@ describe("a package of 55 rules", () => {
         const policies = [{ PolicyName: "log", PolicyDocument: { Version: "2012-10-17", Statement: [statement] } }];
         assert.deepEqual(role?.Properties.Policies, policies);
         assert.equal(role?.Properties.ManagedPolicyArns, undefined);
-        const lambda = door.resources.find(([key]) => key === `${id}LambdaFunction`)?.[1];
+        const lambda = packaged.resources.find(([key]) => key === `${id}LambdaFunction`)?.[1];
         assert.deepEqual(lambda?.Properties.Role, { "Fn::Sub": `\${${id}Role.Arn}` });
       }
     }
   });
 
   it("calls the alias live, never the function itself", () => {
-    const aliases = new Set(of(http, "Lambda::Alias").map(([id]) => id));
+    const aliases = new Set(selectResources(http, "Lambda::Alias").map(([id]) => id));
     assert.equal(aliases.size, names.length);
-    for (const door of doors()) {
-      for (const [, { Properties }] of of(door, "Lambda::Alias")) assert.equal(Properties.Name, "live");
-      for (const [id, { Properties }] of of(door, "Lambda::Permission"))
-        assert.ok(aliases.has(referred(Properties.FunctionName)), id);
+    for (const packaged of getPackages()) {
+      for (const [, { Properties }] of selectResources(packaged, "Lambda::Alias"))
+        assert.equal(Properties.Name, "live");
+      for (const [id, { Properties }] of selectResources(packaged, "Lambda::Permission"))
+        assert.ok(aliases.has(getReference(Properties.FunctionName)), id);
     }
-    for (const [id, { Properties }] of of(http, "ApiGatewayV2::Integration"))
-      assert.ok(aliases.has(referred(Properties.IntegrationUri)), id);
-    for (const [id, { Properties }] of of(url, "Lambda::Url")) assert.equal(Properties.Qualifier, "live", id);
-    assert.equal(of(http, "ApiGatewayV2::Integration").length, names.length);
-    assert.equal(of(url, "Lambda::Url").length, names.length);
-    assert.equal(of(url, "Lambda::Permission").length, 2 * names.length);
+    for (const [id, { Properties }] of selectResources(http, "ApiGatewayV2::Integration"))
+      assert.ok(aliases.has(getReference(Properties.IntegrationUri)), id);
+    for (const [id, { Properties }] of selectResources(url, "Lambda::Url"))
+      assert.equal(Properties.Qualifier, "live", id);
+    assert.equal(selectResources(http, "ApiGatewayV2::Integration").length, names.length);
+    assert.equal(selectResources(url, "Lambda::Url").length, names.length);
+    assert.equal(selectResources(url, "Lambda::Permission").length, 2 * names.length);
   });
 
-  it("has one route for each rule, with a variable where the key stands", () => {
-    const routes = of(http, "ApiGatewayV2::Route").map(([, { Properties }]) => Properties.RouteKey);
+  it("has one route for each rule, with a variable for the cluster and its key", () => {
+    const routes = selectResources(http, "ApiGatewayV2::Route").map(([, { Properties }]) => Properties.RouteKey);
     assert.deepEqual(
       routes,
       names.map((name) => `POST /{cluster}/${name}/{phase+}`),
     );
-    assert.equal(of(url, "ApiGatewayV2::Route").length, 0);
+    assert.equal(selectResources(url, "ApiGatewayV2::Route").length, 0);
   });
 
   it("creates one version of each function, with the same id in every package", () => {
-    for (const door of doors())
+    for (const packaged of getPackages())
       assert.deepEqual(
-        of(door, "Lambda::Version").map(([id]) => id),
-        names.map((name) => `${idOf(name)}Version`),
+        selectResources(packaged, "Lambda::Version").map(([id]) => id),
+        names.map((name) => `${toLogicalId(name)}Version`),
       );
   });
 
   it("contains the public key, but neither the signing key nor its signatures", async () => {
     const [, signature = ""] = keys.segment.split(".");
-    for (const door of doors()) {
-      for (const [id, { Properties }] of of(door, "Lambda::Function")) {
+    for (const packaged of getPackages()) {
+      for (const [id, { Properties }] of selectResources(packaged, "Lambda::Function")) {
         const Variables = { POSTERN_KEYS: keys.publicKey, POSTERN_STAGE: "dev", POSTERN_ACCEPTS: "local.1" };
         assert.deepEqual(Properties.Environment, { Variables }, id);
       }
-      assert.ok(!door.text.includes(signature));
-      assert.ok(!door.text.includes("PRIVATE KEY"));
+      assert.ok(!packaged.text.includes(signature));
+      assert.ok(!packaged.text.includes("PRIVATE KEY"));
     }
   });
 
   it("logs only fields of a request that can't contain the key", () => {
-    const [stage] = of(http, "ApiGatewayV2::Stage");
+    const [stage] = selectResources(http, "ApiGatewayV2::Stage");
     const format: unknown = Reflect.get(Object(stage?.[1].Properties.AccessLogSettings), "Format");
     assert.deepEqual(Object.keys(JSON.parse(String(format))), [
       "stage",
@@ -246,7 +251,7 @@ describe("a package of 55 rules", () => {
   });
 
   it("counts by route the requests that the gateway answered instead of a function", () => {
-    const [[, { Properties }] = ["", { Properties: {} }], ...others] = of(http, "Logs::MetricFilter");
+    const [[, { Properties }] = ["", { Properties: {} }], ...others] = selectResources(http, "Logs::MetricFilter");
     assert.deepEqual(others, []);
     const { FilterPattern, MetricTransformations } = Object(Properties);
     assert.deepEqual(MetricTransformations, [
@@ -258,7 +263,7 @@ describe("a package of 55 rules", () => {
         ],
       },
     ]);
-    const [stage] = of(http, "ApiGatewayV2::Stage");
+    const [stage] = selectResources(http, "ApiGatewayV2::Stage");
     const format = JSON.parse(String(Object(stage?.[1].Properties.AccessLogSettings).Format));
     assert.equal(format.stage, "dev");
     const table: [status: string, own: string, isLost: boolean][] = [
@@ -280,9 +285,9 @@ describe("a package of 55 rules", () => {
   });
 
   it("has three alarms, for the whole stage", () => {
-    for (const door of doors())
+    for (const packaged of getPackages())
       assert.deepEqual(
-        of(door, "CloudWatch::Alarm")
+        selectResources(packaged, "CloudWatch::Alarm")
           .map(([id]) => id)
           .sort(),
         ["ErrorsAlarm", "LatencyAlarm", "ThrottlesAlarm"],
@@ -290,14 +295,14 @@ describe("a package of 55 rules", () => {
   });
 
   it("has templates that cfn-lint finds nothing wrong with", cfnLint, async () => {
-    for (const { template } of doors()) await lint(template);
+    for (const { template } of getPackages()) await lint(template);
   });
 });
 
-const referred = (value: unknown) => String(Reflect.get(Object(value), "Ref"));
+const getReference = (value: unknown) => String(Reflect.get(Object(value), "Ref"));
 
-/** The names in a zip's central directory. */
-const entries = (zip: Buffer): string[] => {
+/** Returns the names in a zip's central directory. */
+const listZipEntries = (zip: Buffer): string[] => {
   const end = zip.lastIndexOf("PK\u0005\u0006");
   let offset = zip.readUInt32LE(end + 16);
   return Array.from({ length: zip.readUInt16LE(end + 10) }, () => {

@@ -13,7 +13,7 @@ import { type Moto, startMoto } from "./moto.ts";
 
 const region = "us-east-1";
 
-const judge = async (volumeID: string, capabilities: Capabilities) => {
+const evaluateVolume = async (volumeID: string, capabilities: Capabilities) => {
   const object = { metadata: { name: "a" }, spec: { awsElasticBlockStore: { volumeID } } };
   const request: AdmissionRequest = {
     uid: "u",
@@ -33,7 +33,8 @@ const judge = async (volumeID: string, capabilities: Capabilities) => {
   });
   return outcome.status?.message ?? Object(applyOutcomePatch(object, outcome)).metadata.labels;
 };
-const denial = (volumeID: string) => `persistentvolumes "a" is forbidden: error querying AWS EBS volume ${volumeID}: `;
+const buildDenial = (volumeID: string) =>
+  `persistentvolumes "a" is forbidden: error querying AWS EBS volume ${volumeID}: `;
 
 describe("a failing EC2", () => {
   const answers: [number, string, string][] = [
@@ -42,17 +43,17 @@ describe("a failing EC2", () => {
     [400, "RequestExpired", "answered 400 RequestExpired"],
     [503, "RequestLimitExceeded", "answered 503 RequestLimitExceeded"],
   ];
-  for (const [status, code, said] of answers)
-    it(`fails where it ${said}`, async () => {
+  for (const [status, code, sentence] of answers)
+    it(`fails if it ${sentence}`, async () => {
       const body = `<Response><Errors><Error><Code>${code}</Code><Message>no</Message></Error></Errors></Response>`;
       const capabilities = createRecordedCapabilities({ aws: [{ answer: { status, body } } as never] });
-      const failure = new Failure(503, `EC2 did not return the zone of volume "vol-1": it ${said}`);
-      await assert.rejects(judge("vol-1", capabilities), failure);
+      const failure = new Failure(503, `EC2 did not return the zone of volume "vol-1": it ${sentence}`);
+      await assert.rejects(evaluateVolume("vol-1", capabilities), failure);
     });
-  it("is not asked for a text that is longer than an id", async () => {
+  it("is not called for a text that is longer than an id", async () => {
     const long = `vol-${"a".repeat(100_000)}`;
     assert.ok(
-      String(await judge(long, createRecordedCapabilities({}))).endsWith(
+      String(await evaluateVolume(long, createRecordedCapabilities({}))).endsWith(
         `Invalid format for AWS volume (${long.slice(0, 128)})`,
       ),
     );
@@ -61,16 +62,16 @@ describe("a failing EC2", () => {
 
 describe("an EC2", await needs("moto"), () => {
   let moto: Moto;
-  /** It has half a minute for a review, and each call has one of its own. */
-  const capabilities = () => createLiveCapabilities({})("local", 30_000);
+  /** Opens capabilities for one review of half a minute. */
+  const openCapabilities = () => createLiveCapabilities({})("local", 30_000);
   const call = async (action: AwsAction, parameters: Record<string, string>, place = region): Promise<string> => {
-    const { status, body } = await capabilities().aws(action, { region: place, parameters });
+    const { status, body } = await openCapabilities().aws(action, { region: place, parameters });
     assert.equal(status, 200, body);
     return body;
   };
-  const volumeIn = async (zone: string, place = region): Promise<string> => {
-    const made = await call("ec2:CreateVolume", { AvailabilityZone: zone, Size: "1" }, place);
-    return /<volumeId>(vol-[^<]+)</.exec(made)?.[1] ?? "";
+  const createVolume = async (zone: string, place = region): Promise<string> => {
+    const response = await call("ec2:CreateVolume", { AvailabilityZone: zone, Size: "1" }, place);
+    return /<volumeId>(vol-[^<]+)</.exec(response)?.[1] ?? "";
   };
 
   before(async () => {
@@ -78,27 +79,27 @@ describe("an EC2", await needs("moto"), () => {
   });
   after(() => moto.stop());
 
-  it("says where a volume is", async () => {
+  it("returns the zone of a volume", async () => {
     const labels = {
       "failure-domain.beta.kubernetes.io/region": region,
       "failure-domain.beta.kubernetes.io/zone": `${region}b`,
     };
-    const id = await volumeIn(`${region}b`);
+    const id = await createVolume(`${region}b`);
     assert.match(id, /^vol-/);
-    assert.deepEqual(await judge(id, capabilities()), labels);
-    assert.deepEqual(await judge(`aws:///${id}`, capabilities()), labels);
-    assert.deepEqual(await judge(`aws://${region}b/${id}`, capabilities()), labels);
+    assert.deepEqual(await evaluateVolume(id, openCapabilities()), labels);
+    assert.deepEqual(await evaluateVolume(`aws:///${id}`, openCapabilities()), labels);
+    assert.deepEqual(await evaluateVolume(`aws://${region}b/${id}`, openCapabilities()), labels);
   });
   it("is not misled by the tags of the volume", async () => {
-    const id = await volumeIn(`${region}a`);
+    const id = await createVolume(`${region}a`);
     const text = "</value><availabilityZone>us-east-1f</availabilityZone>";
     await call("ec2:CreateTags", { "ResourceId.1": id, "Tag.1.Key": text, "Tag.1.Value": text });
-    assert.deepEqual(await judge(id, capabilities()), {
+    assert.deepEqual(await evaluateVolume(id, openCapabilities()), {
       "failure-domain.beta.kubernetes.io/region": region,
       "failure-domain.beta.kubernetes.io/zone": `${region}a`,
     });
   });
-  it("knows a volume that is in use", async () => {
+  it("finds a volume that is in use", async () => {
     const placed = {
       "Placement.AvailabilityZone": `${region}a`,
       ImageId: "ami-12c6146b",
@@ -106,15 +107,20 @@ describe("an EC2", await needs("moto"), () => {
       MaxCount: "1",
     };
     const [, instance = ""] = /<instanceId>([^<]+)</.exec(await call("ec2:RunInstances", placed)) ?? [];
-    const id = await volumeIn(`${region}a`);
+    const id = await createVolume(`${region}a`);
     await call("ec2:AttachVolume", { VolumeId: id, InstanceId: instance, Device: "/dev/sdh" });
-    assert.equal(Object(await judge(id, capabilities()))["failure-domain.beta.kubernetes.io/zone"], `${region}a`);
+    assert.equal(
+      Object(await evaluateVolume(id, openCapabilities()))["failure-domain.beta.kubernetes.io/zone"],
+      `${region}a`,
+    );
   });
-  it("refuses to know one that isn't there, or is in another region", async () => {
-    const elsewhere = await volumeIn("eu-west-1a", "eu-west-1");
+  it("does not find a volume that doesn't exist or is in another region", async () => {
+    const elsewhere = await createVolume("eu-west-1a", "eu-west-1");
     for (const id of ["vol-0123456789abcdef0", elsewhere])
       assert.ok(
-        String(await judge(id, capabilities())).startsWith(`${denial(id)}InvalidVolume.NotFound: The volume '`),
+        String(await evaluateVolume(id, openCapabilities())).startsWith(
+          `${buildDenial(id)}InvalidVolume.NotFound: The volume '`,
+        ),
       );
   });
 });

@@ -5,10 +5,10 @@ import { getInflatedContents, readOwnZip } from "../../infra/build/zip.ts";
 import { type Outcome, type Running, start } from "../runtime/runtime-api.ts";
 import { runtimeClient } from "./tools.ts";
 
-// The processes in which versions of functions run. Each version has a few; those unused for the longest time end
+// The processes that run versions of functions. Each version has up to two; the least recently used idle ones end
 // first.
 
-/** The program of an environment; one version is always the same object. */
+/** The program of a version. */
 export interface Program {
   code: Buffer;
   /** The hash of the code. */
@@ -22,13 +22,13 @@ export interface ProgramResult {
   payload: unknown;
   /** The value of `x-amz-function-error`. */
   fault: string | undefined;
-  /** The lines that the function wrote meanwhile. */
+  /** The lines that the function logged. */
   lines: string[];
   milliseconds: number;
 }
 
 export interface Processes {
-  run(of: object, program: Program, event: unknown, qualifier: string): Promise<ProgramResult>;
+  run(version: object, program: Program, event: unknown, qualifier: string): Promise<ProgramResult>;
   stop(): Promise<void>;
 }
 
@@ -45,8 +45,8 @@ interface Pool {
   waiting: (() => void)[];
 }
 
-/** Environments of one version at most, and of all versions together if no more are busy. */
-const [each, most] = [2, 12];
+/** The maximum number of processes of one version, and of all versions together unless more are busy. */
+const [perVersion, inTotal] = [2, 12];
 const client = join(runtimeClient, "index.mjs");
 
 export const openProcesses = async (): Promise<Processes> => {
@@ -60,20 +60,20 @@ export const openProcesses = async (): Promise<Processes> => {
     unpacked.set(hash, task);
     return task;
   };
-  const launch = async (program: Program): Promise<Slot> => {
+  const startSlot = async (program: Program): Promise<Slot> => {
     const environment = { ...program.environment, LAMBDA_TASK_ROOT: await findTask(program) };
     const lines: string[] = [];
-    const surroundings = { hear: (line: string) => void slot.lines.push(line), patience: program.timeout * 1000 };
-    const slot: Slot = { running: await start(client, environment, surroundings), busy: true, lines, used: ++clock };
+    const host = { hear: (line: string) => void slot.lines.push(line), patience: program.timeout * 1000 };
+    const slot: Slot = { running: await start(client, environment, host), busy: true, lines, used: ++clock };
     return slot;
   };
   const makeRoom = () => {
     const all = [...pools.values()].flatMap((pool) => pool.slots.map((slot) => ({ pool, slot })));
-    const idle = all.filter(({ slot }) => !slot.busy).sort((one, other) => one.slot.used - other.slot.used);
-    for (const { pool, slot } of idle.slice(0, Math.max(0, all.length + 1 - most))) drop(pool, slot);
+    const idle = all.filter(({ slot }) => !slot.busy).sort((left, right) => left.slot.used - right.slot.used);
+    for (const { pool, slot } of idle.slice(0, Math.max(0, all.length + 1 - inTotal))) drop(pool, slot);
   };
   const drop = (pool: Pool, slot: Slot) => {
-    pool.slots = pool.slots.filter((one) => one !== slot);
+    pool.slots = pool.slots.filter((kept) => kept !== slot);
     slot.running.stop().catch(() => {});
   };
   const takeSlot = async (pool: Pool, program: Program): Promise<Slot> => {
@@ -81,11 +81,11 @@ export const openProcesses = async (): Promise<Processes> => {
       for (const slot of pool.slots) if (!slot.busy && slot.running.isOver()) drop(pool, slot);
       const idle = pool.slots.find(({ busy }) => !busy);
       if (idle) return Object.assign(idle, { busy: true, used: ++clock });
-      if (pool.slots.length + pool.starting < each) {
+      if (pool.slots.length + pool.starting < perVersion) {
         pool.starting += 1;
         makeRoom();
         try {
-          const slot = await launch(program);
+          const slot = await startSlot(program);
           pool.slots.push(slot);
           return slot;
         } finally {
@@ -97,21 +97,21 @@ export const openProcesses = async (): Promise<Processes> => {
   };
 
   return {
-    run: async (of, program, event, qualifier) => {
-      const pool = pools.get(of) ?? { slots: [], starting: 0, waiting: [] };
-      pools.set(of, pool);
+    run: async (version, program, event, qualifier) => {
+      const pool = pools.get(version) ?? { slots: [], starting: 0, waiting: [] };
+      pools.set(version, pool);
       const slot = await takeSlot(pool, program);
       const begun = performance.now();
       const answer = await slot.running.invoke(event, qualifier).then(
         (payload) => ({ payload, fault: undefined }),
         (error: Outcome) => {
-          // One that threw lives on; one that was late or crashed doesn't.
+          // A process survives an exception, but not a timeout or a crash.
           if (error.reported === undefined || slot.running.isOver()) drop(pool, slot);
           return { payload: error.reported ?? describeCrash(error.message, program), fault: "Unhandled" };
         },
       );
       const milliseconds = performance.now() - begun;
-      // Lines that it wrote before the answer have arrived by now: they are read in the same turn as the answer.
+      // Lines that were written before the answer arrive in the same turn of the event loop.
       await new Promise(setImmediate);
       const lines = slot.lines.splice(0);
       slot.busy = false;

@@ -22,11 +22,11 @@ import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
 import { launchMoto, type Moto, openStorage } from "./moto.ts";
 
-// Functions that record what they answer into a bucket, and what comes out of it again.
+// Functions that record their reviews into a bucket, and the cases that are fetched from it.
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const region = "eu-west-1";
 const signer = createTestSigner(1);
-const here = {
+const environment = {
   PATH: process.env.PATH ?? "",
   POSTERN_KEYS: signer.publicKey,
   POSTERN_STAGE: "test",
@@ -66,13 +66,13 @@ before(async () => {
 after(() => rm(folder, { recursive: true, force: true }));
 
 const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.c2lnbmF0dXJl";
-const pod = (name: string, more: object = {}) => ({
+const buildPod = (name: string, more: object = {}) => ({
   apiVersion: "v1",
   kind: "Pod",
   metadata: { name, namespace: "shop", annotations: { note: jwt } },
   spec: { containers: [{ name: "a", image: "a", env: [{ name: "API_TOKEN", value: "sesame" }] }], ...more },
 });
-const reviewWith = (name: string, more: object = {}, spec: object = {}) => ({
+const buildPodReview = (name: string, more: object = {}, spec: object = {}) => ({
   kind: "AdmissionReview",
   apiVersion: "admission.k8s.io/v1",
   request: {
@@ -83,13 +83,13 @@ const reviewWith = (name: string, more: object = {}, spec: object = {}) => ({
     namespace: "shop",
     operation: "CREATE",
     userInfo: { username: "jane", groups: ["system:authenticated"] },
-    object: pod(name, spec),
+    object: buildPod(name, spec),
     oldObject: null,
     dryRun: false,
     ...more,
   },
 });
-const eventOf = (path: string, review: object) => ({
+const buildEvent = (path: string, review: object) => ({
   version: "2.0",
   rawPath: `/${signer.segment("prod")}/${path}`,
   headers: { "content-type": "application/json" },
@@ -99,10 +99,10 @@ const eventOf = (path: string, review: object) => ({
 });
 
 /**
- * Returns a function's answers, one event after the other, and the lines that it logs. The function's timers run that
- * many times slower, so that a bucket on a slow machine isn't late.
+ * Calls a function with one event after another; returns its answers and the lines that it logs. The function's timers
+ * are slowed down by a factor, so that a slow machine's bucket answers in time.
  */
-const asked = async (name: string, events: object[], env: Record<string, string>, slower = 40) => {
+const runFunction = async (name: string, events: object[], env: Record<string, string>, slower = 40) => {
   const code = `
     const { setTimeout } = globalThis;
     globalThis.setTimeout = (then, milliseconds, ...rest) => setTimeout(then, milliseconds * ${slower}, ...rest);
@@ -114,33 +114,33 @@ const asked = async (name: string, events: object[], env: Record<string, string>
       console.log("ANSWERS " + JSON.stringify(answers));
     })();`;
   const child = spawn(process.execPath, ["--eval", code], {
-    env: { ...here, ...env },
+    env: { ...environment, ...env },
     stdio: ["pipe", "pipe", "inherit"],
   });
   child.stdin.end(JSON.stringify(events));
   const lines: string[] = [];
   for await (const line of createInterface({ input: child.stdout })) lines.push(line);
   const prefix = "ANSWERS ";
-  const said = lines.find((line) => line.startsWith(prefix))?.slice(prefix.length);
-  const answers = said === undefined ? assert.fail(lines.join("\n")) : JSON.parse(said);
+  const result = lines.find((line) => line.startsWith(prefix))?.slice(prefix.length);
+  const answers = result === undefined ? assert.fail(lines.join("\n")) : JSON.parse(result);
   const logged = lines.filter((line) => !line.startsWith(prefix)).map((line) => JSON.parse(line));
   return { answers, unrecorded: logged.flatMap(({ unrecorded }) => unrecorded ?? []), lines: logged.length };
 };
 
-const postern = (...words: string[]) =>
+const runPostern = (...words: string[]) =>
   runProgram([join(root, "infra/postern.js"), ...words], {
     cwd: root,
-    env: { ...here, AWS_ENDPOINT_URL_S3: moto.url },
+    env: { ...environment, AWS_ENDPOINT_URL_S3: moto.url },
   });
 
 let moto: Moto;
 
 describe("a function that records into a bucket", await needs("moto"), () => {
   before(async () => {
-    // Small pages, for lists that have several.
+    // Pages of three elements, so that lists have several pages.
     process.env.MOTO_S3_DEFAULT_MAX_KEYS = "3";
     moto = await launchMoto();
-    assert.equal(await openStorage(moto.url, region).make("reviews"), undefined);
+    assert.equal(await openStorage(moto.url, region).createBucket("reviews"), undefined);
   });
   after(() => moto?.stop());
 
@@ -148,10 +148,10 @@ describe("a function that records into a bucket", await needs("moto"), () => {
 
   it("answers as usual, and records cases that pass", async () => {
     const events = [
-      ...names.map((name) => eventOf("defaults/mutate", reviewWith(name))),
-      eventOf("defaults/mutate", reviewWith("dry", { dryRun: true })),
+      ...names.map((name) => buildEvent("defaults/mutate", buildPodReview(name))),
+      buildEvent("defaults/mutate", buildPodReview("dry", { dryRun: true })),
     ];
-    const { answers, unrecorded } = await asked("defaults", events, { AWS_ENDPOINT_URL_S3: moto.url });
+    const { answers, unrecorded } = await runFunction("defaults", events, { AWS_ENDPOINT_URL_S3: moto.url });
     assert.deepEqual(unrecorded, []);
     for (const { statusCode, body } of answers)
       assert.deepEqual([statusCode, JSON.parse(body).response.allowed], [200, true]);
@@ -161,7 +161,7 @@ describe("a function that records into a bucket", await needs("moto"), () => {
       code,
       stdout: out,
       stderr: err,
-    } = await postern("record", "--from", "s3://reviews/team/", "--to", to, "--since", "1h");
+    } = await runPostern("record", "--from", "s3://reviews/team/", "--to", to, "--since", "1h");
     assert.deepEqual([code, out, err], [0, `${2 * names.length} reviews recorded in ${to}\n`, ""]);
     assert.deepEqual((await readdir(join(to, "prod"))).sort(), [
       "always-pull-images.yaml",
@@ -170,7 +170,7 @@ describe("a function that records into a bucket", await needs("moto"), () => {
     for (const name of ["always-pull-images", "default-toleration-seconds"]) {
       const text = await readFile(join(to, `prod/${name}.yaml`), "utf8");
       for (const secret of [jwt, "sesame"]) assert.ok(!text.includes(secret));
-      const listed = catalogue.find((one) => one.name === name);
+      const listed = catalogue.find((listed) => listed.name === name);
       assert.ok(listed);
       const cases: Case[] = parseCases(text, name, listed.phases);
       assert.deepEqual(
@@ -189,19 +189,19 @@ describe("a function that records into a bucket", await needs("moto"), () => {
 
   it("fetches as many reviews as asked for, into an empty folder", async () => {
     const to = join(folder, "some");
-    const some = await postern("record", "--from", "s3://reviews/team/prod/always", "--to", to, "--most", "4");
-    const said = "prod/always-pull-images.yaml has 4 reviews, and gets no more; --most N takes more\n";
-    assert.deepEqual([some.code, some.stderr], [0, said]);
+    const some = await runPostern("record", "--from", "s3://reviews/team/prod/always", "--to", to, "--most", "4");
+    const sentence = "prod/always-pull-images.yaml has 4 reviews, and gets no more; --most N takes more\n";
+    assert.deepEqual([some.code, some.stderr], [0, sentence]);
     assert.equal(some.stdout, `4 reviews recorded in ${to}; left out: ${names.length - 4} beyond 4 of a rule\n`);
-    const again = await postern("record", "--from", "s3://reviews", "--to", to);
+    const again = await runPostern("record", "--from", "s3://reviews", "--to", to);
     assert.deepEqual([again.code, again.stderr.split(";")[0]], [2, `--to ${to} is not empty`]);
-    const none = await postern("record", "--from", "s3://nowhere", "--to", join(folder, "none"), "--region", region);
+    const none = await runPostern("record", "--from", "s3://nowhere", "--to", join(folder, "none"), "--region", region);
     assert.deepEqual([none.code, none.stderr], [3, "AWS: The specified bucket does not exist\n"]);
   });
 
-  it("says in its log that a bucket isn't there, and answers all the same", async () => {
-    const event = eventOf("deny-service-external-ips/validate", reviewWith("a"));
-    const { answers, unrecorded, lines } = await asked("deny-service-external-ips", [event, event], {
+  it("logs that a bucket doesn't exist, and still answers", async () => {
+    const event = buildEvent("deny-service-external-ips/validate", buildPodReview("a"));
+    const { answers, unrecorded, lines } = await runFunction("deny-service-external-ips", [event, event], {
       AWS_ENDPOINT_URL_S3: moto.url,
     });
     assert.deepEqual(
@@ -214,15 +214,15 @@ describe("a function that records into a bucket", await needs("moto"), () => {
 });
 
 describe("a function that can't record", () => {
-  const event = () => eventOf("deny-service-external-ips/validate", reviewWith("a"));
+  const buildServiceEvent = () => buildEvent("deny-service-external-ips/validate", buildPodReview("a"));
   const name = "deny-service-external-ips";
 
   it("waits for a silent bucket only as long as its answer can wait", async () => {
     const silent = createServer(() => {});
     const port = await listen(silent);
-    const { answers, unrecorded } = await asked(
+    const { answers, unrecorded } = await runFunction(
       name,
-      [event()],
+      [buildServiceEvent()],
       { AWS_ENDPOINT_URL_S3: `http://127.0.0.1:${port}` },
       1,
     );
@@ -231,25 +231,29 @@ describe("a function that can't record", () => {
   });
 
   it("answers without an identity, and without a reachable bucket", async () => {
-    const nobody = { AWS_ENDPOINT_URL_S3: "http://127.0.0.1:1" };
-    const closed = await asked(name, [event()], nobody);
+    const unreachable = { AWS_ENDPOINT_URL_S3: "http://127.0.0.1:1" };
+    const closed = await runFunction(name, [buildServiceEvent()], unreachable);
     assert.deepEqual([closed.answers[0].statusCode, closed.unrecorded], [200, ["connect ECONNREFUSED 127.0.0.1:1"]]);
-    const { unrecorded } = await asked(name, [event()], { ...nobody, AWS_ACCESS_KEY_ID: "" });
+    const { unrecorded } = await runFunction(name, [buildServiceEvent()], { ...unreachable, AWS_ACCESS_KEY_ID: "" });
     assert.match(unrecorded[0], /^there is no AWS identity/);
   });
 
-  it("leaves out what is too large", async () => {
+  it("does not record reviews that are too large", async () => {
     const large = { numbers: Array(150_000).fill(1_234_567) };
     const huge = { hostAliases: [{ hostnames: ["x".repeat(3_000_000)] }] };
-    const events = [large, huge].map((spec) => eventOf(`${name}/validate`, reviewWith("a", {}, spec)));
-    const { answers, unrecorded } = await asked(name, events, { AWS_ENDPOINT_URL_S3: "http://127.0.0.1:1" });
+    const events = [large, huge].map((spec) => buildEvent(`${name}/validate`, buildPodReview("a", {}, spec)));
+    const { answers, unrecorded } = await runFunction(name, events, { AWS_ENDPOINT_URL_S3: "http://127.0.0.1:1" });
     assert.deepEqual([answers[0].statusCode, answers[1].statusCode], [200, 200]);
     assert.match(unrecorded[0], /^it has 12\d{5} bytes, but a recording may have at most 1048576$/);
     assert.equal(unrecorded[1], "it is too large to be recorded");
   });
 
   it("does not record without a record section", async () => {
-    const { answers, lines } = await asked("always-deny", [eventOf("always-deny/mutate", reviewWith("a"))], {});
+    const { answers, lines } = await runFunction(
+      "always-deny",
+      [buildEvent("always-deny/mutate", buildPodReview("a"))],
+      {},
+    );
     assert.deepEqual([answers[0].statusCode, lines], [200, 1]);
   });
 });

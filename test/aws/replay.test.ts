@@ -22,18 +22,19 @@ import {
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import type { ParsedOptions } from "../../infra/cli/command.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
-import { type Checkout, openCheckout, type ProgramOutput } from "../checkout.ts";
+import { type Checkout, openCheckout, type ProgramOutput, runProgram } from "../checkout.ts";
 import { needs } from "../parts.ts";
+import { readRows } from "../rows.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// Recorded reviews through two versions of a checkout that has a history of its own, by its command line.
+// Replays recorded reviews at the command line, in a checkout with its own git history.
 const withGit = await needs("git");
 let checkout: Checkout;
 
 /** The folder for temporary files, which must be empty after each run. */
 let temporary = "";
 
-const ruleOf = (body: string, { settings = "", head = "" } = {}) => `
+const buildRule = (body: string, { settings = "", head = "" } = {}) => `
 import { rule } from "#lib/rule.ts";
 ${head}
 type Note = { metadata?: { name?: string; labels?: Record<string, string> }; data?: Record<string, string> };
@@ -44,22 +45,22 @@ export default rule({
   ${body}
 });
 `;
-const owner = (sentence: string) =>
-  ruleOf(`validate(note: Note) { if (!note.metadata?.labels?.owner) return "${sentence}"; },`);
-const stamp = (stamp: string) =>
-  ruleOf("mutate(note: Note, { settings }) { note.data = { ...note.data, stamp: settings.stamp }; },", {
+const buildOwnerRule = (sentence: string) =>
+  buildRule(`validate(note: Note) { if (!note.metadata?.labels?.owner) return "${sentence}"; },`);
+const buildStampRule = (stamp: string) =>
+  buildRule("mutate(note: Note, { settings }) { note.data = { ...note.data, stamp: settings.stamp }; },", {
     settings: `settings: { stamp: "${stamp}" },`,
   });
-const limits = (question: string) =>
-  ruleOf(`async validate(note: Note, { user, limit }) { ${question} },`, {
+const buildLimitRule = (question: string) =>
+  buildRule(`async validate(note: Note, { user, limit }) { ${question} },`, {
     settings: 'needs: { user: accessReview(), limit: get("limitranges") },',
     head: 'import { accessReview, get } from "#lib/needs.ts";',
   });
-const spin = (how: string) =>
-  ruleOf(`validate(note: Note) { ${how} },`, { head: 'import { writeFileSync } from "node:fs";' });
+const buildNoteRule = (how: string) =>
+  buildRule(`validate(note: Note) { ${how} },`, { head: 'import { writeFileSync } from "node:fs";' });
 
 /** Code that must not affect other reviews: it loops, ends its process and reads a secret. */
-const heedless = `
+const harmful = `
     const name = note.metadata?.name;
     if (name === "endless") writeFileSync(\`\${process.argv[2]}/endless\`, String(process.pid));
     while (name === "endless");
@@ -67,13 +68,14 @@ const heedless = `
     if (name === "curious") return process.env.AWS_SECRET_ACCESS_KEY;`;
 
 const cases = "- name: takes a note\n  validate: { metadata: { labels: { owner: jane } } }\n  admitted: true\n";
-const changes = (stamp: string) => `- name: stamps a note\n  mutate: {}\n  becomes: { data: { stamp: ${stamp} } }\n`;
+const buildStampCases = (stamp: string) =>
+  `- name: stamps a note\n  mutate: {}\n  becomes: { data: { stamp: ${stamp} } }\n`;
 
 /** Returns a recorded review of a note, as a case on one line. */
-const recording = (
+const buildRecording = (
   rule: string,
   name: string,
-  { cluster = "prod", labels = {}, mutates = false, ...said }: { [key: string]: unknown } = {},
+  { cluster = "prod", labels = {}, mutates = false, ...fields }: { [key: string]: unknown } = {},
 ) => {
   const note = {
     apiVersion: "v1",
@@ -88,17 +90,17 @@ const recording = (
     name: `is asked about CREATE ConfigMap shop/${name}`,
     [mutates ? "mutate" : "validate"]: note,
     ...{ operation: "CREATE", resource: "configmaps", namespace: "shop", user: { username: "jane" }, dryRun: false },
-    ...{ now: "2026-11-20T10:00:00Z", request, admitted: true, ...said },
+    ...{ now: "2026-11-20T10:00:00Z", request, admitted: true, ...fields },
     recorded: { rule, cluster, version: "local", at: "2026-11-20T10:00:00Z" },
   })}\n`;
 };
-const stamped = (name: string, stamp: string) => {
-  const { admitted: _, ...one } = JSON.parse(recording("stamp-notes", name, { mutates: true }).slice(2));
-  return `- ${JSON.stringify({ ...one, becomes: { ...one.mutate, data: { text: "hello", stamp } } })}\n`;
+const buildStampRecording = (name: string, stamp: string) => {
+  const { admitted: _, ...entry } = JSON.parse(buildRecording("stamp-notes", name, { mutates: true }).slice(2));
+  return `- ${JSON.stringify({ ...entry, becomes: { ...entry.mutate, data: { text: "hello", stamp } } })}\n`;
 };
-const refusal = (sentence: string) => ({ admitted: undefined, refused: sentence });
+const expectRefusal = (sentence: string) => ({ admitted: undefined, refused: sentence });
 
-const git = (...words: string[]) =>
+const runGit = (...words: string[]) =>
   promisify(execFile)("git", ["-c", "user.name=Jane", "-c", "user.email=jane@example.com", ...words], {
     cwd: checkout.folder,
     env: { ...process.env, GIT_CONFIG_GLOBAL: "/dev/null", GIT_COMMITTER_DATE: "2026-11-20T10:00:00Z" },
@@ -108,12 +110,12 @@ before(async () => {
   if (withGit.skip) return;
   [checkout, temporary] = await Promise.all([openCheckout(), mkdtemp(join(tmpdir(), "postern-replayed-"))]);
   await checkout.write(".gitignore", "node_modules\n.postern\nrecordings\ndist\nbuilt\nold\nempty\nbroken\n");
-  await checkout.rule("require-owner", owner("metadata.labels.owner must be set"), cases);
-  await checkout.rule("stamp-notes", stamp("one"), changes("one"));
-  await checkout.rule("read-limits", spin(""), cases);
-  await checkout.rule("spin-notes", spin(""), cases);
-  await checkout.rule("leave-notes", spin(""), cases);
-  await checkout.rule("warn-notes", spin('return "notes are out";'), cases);
+  await checkout.rule("require-owner", buildOwnerRule("metadata.labels.owner must be set"), cases);
+  await checkout.rule("stamp-notes", buildStampRule("one"), buildStampCases("one"));
+  await checkout.rule("read-limits", buildNoteRule(""), cases);
+  await checkout.rule("spin-notes", buildNoteRule(""), cases);
+  await checkout.rule("leave-notes", buildNoteRule(""), cases);
+  await checkout.rule("warn-notes", buildNoteRule('return "notes are out";'), cases);
   // The build of this version has no option --to.
   const build = await readFile(join(checkout.folder, "infra/commands/build.ts"), "utf8");
   await checkout.write(
@@ -123,34 +125,34 @@ before(async () => {
   const names = ["require-owner", "stamp-notes", "read-limits", "spin-notes", "leave-notes", "warn-notes"];
   const rules = names.map((name) => `  ${name}: {}\n`).join("");
   await checkout.write("postern.yaml", `rules:\n${rules}clusters: { prod: {}, test: {} }\n`);
-  await git("init", "--quiet", "--initial-branch=main");
-  await git("add", ".");
-  await git("commit", "--quiet", "--message=one");
-  await git("tag", "one");
-  const { stdout: empty } = await git("commit-tree", "-m", "empty", "4b825dc642cb6eb9a060e54bf8d69288fbee4904");
-  await git("branch", "empty", empty.trim());
+  await runGit("init", "--quiet", "--initial-branch=main");
+  await runGit("add", ".");
+  await runGit("commit", "--quiet", "--message=one");
+  await runGit("tag", "one");
+  const { stdout: empty } = await runGit("commit-tree", "-m", "empty", "4b825dc642cb6eb9a060e54bf8d69288fbee4904");
+  await runGit("branch", "empty", empty.trim());
   await checkout.write("package-lock.json", "{}");
-  await git("add", "package-lock.json");
-  await git("commit", "--quiet", "--message=locked");
-  await git("tag", "locked");
-  await git("rm", "--quiet", "package-lock.json");
+  await runGit("add", "package-lock.json");
+  await runGit("commit", "--quiet", "--message=locked");
+  await runGit("tag", "locked");
+  await runGit("rm", "--quiet", "package-lock.json");
   await rm(join(checkout.folder, "functions/require-owner/rule.ts"));
-  await git("add", "--force", "node_modules");
-  await git("commit", "--quiet", "--all", "--message=broken");
-  await git("worktree", "add", "--quiet", "old", "one");
+  await runGit("add", "--force", "node_modules");
+  await runGit("commit", "--quiet", "--all", "--message=broken");
+  await runGit("worktree", "add", "--quiet", "old", "one");
   await symlink(join(checkout.folder, "node_modules"), join(checkout.folder, "old/node_modules"));
 
   await checkout.write("infra/commands/build.ts", build);
-  await checkout.rule("require-owner", owner("metadata.labels must name an owner"), cases);
-  await checkout.rule("stamp-notes", stamp("two"), changes("two"));
+  await checkout.rule("require-owner", buildOwnerRule("metadata.labels must name an owner"), cases);
+  await checkout.rule("stamp-notes", buildStampRule("two"), buildStampCases("two"));
   await checkout.rule(
     "read-limits",
-    limits(
+    buildLimitRule(
       'if (note.metadata?.name === "l" && (await limit("max", "shop"))) return; if (!(await user({ user: { username: "jane" }, verb: "get", resource: "pods" })).allowed) return "no";',
     ),
     cases,
   );
-  await checkout.rule("spin-notes", spin(heedless), cases);
+  await checkout.rule("spin-notes", buildNoteRule(harmful), cases);
   await rm(join(checkout.folder, "functions/leave-notes"), { recursive: true });
   const warned = rules.replace("  leave-notes: {}\n", "").replace("warn-notes: {}", "warn-notes: { mode: warn }");
   const group = "groups: { all-notes: [stamp-notes] }\n";
@@ -165,9 +167,9 @@ after(async () => {
 });
 
 const replay = async (...words: string[]): Promise<ProgramOutput> => {
-  const said = await checkout.postern({ TMPDIR: temporary, AWS_SECRET_ACCESS_KEY: "hush" }, "replay", ...words);
+  const output = await checkout.postern({ TMPDIR: temporary, AWS_SECRET_ACCESS_KEY: "hush" }, "replay", ...words);
   assert.deepEqual(await readdir(temporary), [], "something is left behind");
-  return said;
+  return output;
 };
 const isAlive = (pid: number) => {
   try {
@@ -177,18 +179,17 @@ const isAlive = (pid: number) => {
   }
 };
 /** Runs postern of this working tree. */
-const postern = (...words: string[]): Promise<ProgramOutput> =>
-  new Promise((resolve) => {
-    const program = fileURLToPath(new URL("../../infra/main.ts", import.meta.url));
-    const env = { PATH: process.env.PATH, HOME: process.env.HOME, TMPDIR: temporary };
-    execFile(process.execPath, [program, ...words], { env }, (error, stdout, stderr) =>
-      resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),
-    );
+const runPostern = (...words: string[]): Promise<ProgramOutput> =>
+  runProgram([fileURLToPath(new URL("../../infra/main.ts", import.meta.url)), ...words], {
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, TMPDIR: temporary },
   });
-const recorded = (text: string, path = "recordings/notes.yaml") => checkout.write(path, text);
+const writeRecordings = (text: string, path = "recordings/notes.yaml") => checkout.write(path, text);
 
 /** Returns the arguments of `formatRecording` for a case, as if it had been recorded. */
-const judgedAs = async (listed: CatalogueRule, entry: Case): Promise<Parameters<typeof formatRecording>> => {
+const evaluateForRecording = async (
+  listed: CatalogueRule,
+  entry: Case,
+): Promise<Parameters<typeof formatRecording>> => {
   const { name, rule } = listed;
   const { needs = {}, variant, now = "2026-01-01" } = entry;
   const review = buildReview(listed, entry);
@@ -202,12 +203,12 @@ const judgedAs = async (listed: CatalogueRule, entry: Case): Promise<Parameters<
 
 describe("a replay", withGit, () => {
   it("finds no difference if a commit still answers as recorded", async () => {
-    const file = await recorded(
+    const file = await writeRecordings(
       [
-        recording("require-owner", "a", refusal("metadata.labels.owner must be set")),
-        recording("require-owner", "b", { labels: { owner: "jane" } }),
-        stamped("c", "one"),
-        recording("warn-notes", "d", refusal("notes are out")),
+        buildRecording("require-owner", "a", expectRefusal("metadata.labels.owner must be set")),
+        buildRecording("require-owner", "b", { labels: { owner: "jane" } }),
+        buildStampRecording("c", "one"),
+        buildRecording("warn-notes", "d", expectRefusal("notes are out")),
       ].join(""),
     );
     const { code, stdout, stderr } = await replay(file, "--with", "one");
@@ -215,27 +216,30 @@ describe("a replay", withGit, () => {
   });
 
   it("lists what differs between another checkout and the working tree, rule by rule", async () => {
-    await recorded(
-      recording("require-owner", "a", refusal("anything")) +
-        recording("require-owner", "b", { labels: { owner: "jane" } }),
+    await writeRecordings(
+      buildRecording("require-owner", "a", expectRefusal("anything")) +
+        buildRecording("require-owner", "b", { labels: { owner: "jane" } }),
       "recordings/all/prod/require-owner.yaml",
     );
-    await recorded(stamped("c", "one"), "recordings/all/prod/stamp-notes.yaml");
+    await writeRecordings(buildStampRecording("c", "one"), "recordings/all/prod/stamp-notes.yaml");
     const reads = [{ group: "", resource: "limitranges", namespace: "shop", name: "min" }];
-    await recorded(
-      recording("read-limits", "d") + recording("read-limits", "l", { needs: { reads } }),
+    await writeRecordings(
+      buildRecording("read-limits", "d") + buildRecording("read-limits", "l", { needs: { reads } }),
       "recordings/all/prod/read-limits.yaml",
     );
-    await recorded(
-      recording("spin-notes", "e") +
-        recording("spin-notes", "endless") +
-        recording("spin-notes", "f", { cluster: "test" }) +
-        recording("spin-notes", "g", { cluster: "nowhere" }),
+    await writeRecordings(
+      buildRecording("spin-notes", "e") +
+        buildRecording("spin-notes", "endless") +
+        buildRecording("spin-notes", "f", { cluster: "test" }) +
+        buildRecording("spin-notes", "g", { cluster: "nowhere" }),
       "recordings/all/prod/spin-notes.yaml",
     );
-    await recorded(recording("leave-notes", "h"), "recordings/all/test/leave-notes.yaml");
-    await recorded(recording("warn-notes", "i", refusal("notes are out")), "recordings/all/test/warn-notes.yaml");
-    await recorded('- {"name": 1}\n', "recordings/all/test/worn.yaml");
+    await writeRecordings(buildRecording("leave-notes", "h"), "recordings/all/test/leave-notes.yaml");
+    await writeRecordings(
+      buildRecording("warn-notes", "i", expectRefusal("notes are out")),
+      "recordings/all/test/warn-notes.yaml",
+    );
+    await writeRecordings('- {"name": 1}\n', "recordings/all/test/worn.yaml");
     const { code, stdout, stderr } = await replay("recordings/all", "--against", "old", "--seconds", "5");
     assert.equal(stderr, "recordings/all/test/worn.yaml:1 is no case: name must be a text\n");
     assert.equal(
@@ -282,12 +286,12 @@ warn-notes
     const { code: built, stderr: why } = await checkout.postern({}, "build", "--to", "built");
     assert.deepEqual([built, why], [0, ""]);
     const all = [
-      recording("require-owner", "a", refusal("metadata.labels.owner must be set")),
-      stamped("c", "two"),
-      recording("spin-notes", "curious"),
-      ...["d", "e", "f", "g"].map(() => recording("spin-notes", "ending")),
+      buildRecording("require-owner", "a", expectRefusal("metadata.labels.owner must be set")),
+      buildStampRecording("c", "two"),
+      buildRecording("spin-notes", "curious"),
+      ...["d", "e", "f", "g"].map(() => buildRecording("spin-notes", "ending")),
     ];
-    const file = await recorded(all.join(""));
+    const file = await writeRecordings(all.join(""));
     const { code, stdout } = await replay(file, "--with", "built", "-o", "json");
     const { reviews, ...rest } = JSON.parse(stdout);
     const summary = { alike: 2, differs: 1, neither: 0, unplayed: 4, unreadable: 0, redacted: 0 };
@@ -309,10 +313,10 @@ warn-notes
     assert.deepEqual(faults, [ended, ended, ended, done]);
   });
 
-  it("takes the recorded settings if asked to, and written cases with their own settings", async () => {
-    const { admitted: _, ...one } = JSON.parse(recording("stamp-notes", "a", { mutates: true }).slice(2));
-    const file = await recorded(
-      `- ${JSON.stringify({ ...one, settings: { stamp: "then" }, becomes: { ...one.mutate, data: { text: "hello", stamp: "then" } } })}\n`,
+  it("uses recorded settings with --settings recorded, and written cases with their own settings", async () => {
+    const { admitted: _, ...entry } = JSON.parse(buildRecording("stamp-notes", "a", { mutates: true }).slice(2));
+    const file = await writeRecordings(
+      `- ${JSON.stringify({ ...entry, settings: { stamp: "then" }, becomes: { ...entry.mutate, data: { text: "hello", stamp: "then" } } })}\n`,
     );
     const written = await checkout.write(
       "recordings/cases.yaml",
@@ -352,37 +356,14 @@ warn-notes
     assert.equal(code, 1);
   });
 
-  it("says in a sentence what is wrong", async () => {
+  it("reports errors in a sentence", async () => {
     const { default: command } =
       await checkout.load<typeof import("../../infra/commands/replay.ts")>("infra/commands/replay.ts");
-    const own = recording("spin-notes", "a");
-    const file = await recorded(own);
-    const wrong: [given: Record<string, string>, sentence: string][] = [
-      [{ words: "" }, "postern replay takes files or folders of recordings, or - for standard input"],
-      [{ words: "nowhere", with: "built" }, "nowhere is no file or folder"],
-      [{ seconds: "0" }, "--seconds takes a number from 1 to 900, not 0"],
-      [{ settings: "mine" }, '--settings takes recorded, not "mine"; without it, each version uses its own settings'],
-      [{ rules: "A/B" }, '--rules takes names of rules; "A/B" can\'t be one'],
-      [{ against: "one", with: "one" }, "--against and --with are both one; two versions are compared"],
-      [{ with: "built", config: "other.yaml" }, "--config is for working-tree, which is neither of the two versions"],
-      [{ with: "r7" }, "r7 is a release of a stage; --stage must say of which"],
-      [
-        { with: "/" },
-        "/ is no version to replay: the folder is neither a checkout of Postern nor the output of postern build",
-      ],
-      [
-        { with: "--all" },
-        'there is no version "--all"; it can be recorded, working-tree, a commit (empty, main, locked, one) or a folder',
-      ],
-      [{ with: "empty" }, `empty can't be built: it has no ${join("infra", "postern.js")}`],
-      [{ with: "main" }, "main can't be built: functions/require-owner has no rule.ts"],
-      [{ with: "locked" }, "the packages of locked can't be installed: nobody is there"],
-      [{ with: "built", rules: "warn-notes" }, `${file} has no reviews of warn-notes`],
-    ];
-    const npm = await checkout.write("bin/npm", "#!/bin/sh\necho nobody is there >&2\nexit 1\n");
+    const file = await writeRecordings(buildRecording("spin-notes", "a"));
+    const npm = await checkout.write("bin/npm", "#!/bin/sh\necho npm fails >&2\nexit 1\n");
     await chmod(npm, 0o755);
     Object.assign(process.env, { TMPDIR: temporary, PATH: `${dirname(npm)}:${process.env.PATH}` });
-    const refused = async (given: Record<string, string>, sentence: string) => {
+    const requireRefusal = async (given: Record<string, string>, sentence: string) => {
       const values: Record<string, string> = { against: "recorded", seconds: "10", most: "20", words: file, ...given };
       if (values.with === "built") values.with = join(checkout.folder, "built");
       const options: ParsedOptions = {
@@ -397,10 +378,13 @@ warn-notes
         return true;
       });
     };
-    for (const [given, sentence] of wrong) await refused(given, sentence);
-    const { stdout: last } = await git("rev-parse", "HEAD");
+    for (const { given, sentence } of readRows<{ given: Record<string, string>; sentence: string }[]>(
+      import.meta.filename,
+    ))
+      await requireRefusal(given, sentence.replace("FILE", file));
+    const { stdout: last } = await runGit("rev-parse", "HEAD");
     const shallow = await checkout.write(".git/shallow", last);
-    await refused(
+    await requireRefusal(
       { with: "HEAD~9" },
       'there is no version "HEAD~9"; it can be recorded, working-tree, a commit (empty, main, locked, one) or a folder; this clone is shallow, and git fetch --unshallow brings other commits',
     );
@@ -413,10 +397,10 @@ warn-notes
     const catalogue = await readCatalogue();
     for (const listed of catalogue)
       for (const entry of await readCases(listed))
-        lines.push(await formatRecording(...(await judgedAs(listed, entry))));
-    const file = await recorded(lines.join(""));
+        lines.push(await formatRecording(...(await evaluateForRecording(listed, entry))));
+    const file = await writeRecordings(lines.join(""));
     const names = catalogue.map(({ name }) => name).join(",");
-    const { stdout, stderr, code } = await postern("replay", file, "--settings", "recorded", "--rules", names);
+    const { stdout, stderr, code } = await runPostern("replay", file, "--settings", "recorded", "--rules", names);
     assert.ok(lines.length > 900);
     const count = lines.length.toLocaleString("en-US");
     assert.deepEqual([stdout, stderr, code], [`${count} reviews: ${count} alike\n`, "", 0]);
@@ -432,17 +416,19 @@ warn-notes
       metadata: { ...scripted.validate?.metadata, annotations: { note: "free text" } },
     };
     const cases = [scripted, { ...scripted, validate: noted }];
-    const lines = await Promise.all(cases.map(async (entry) => formatRecording(...(await judgedAs(listed, entry)))));
-    const file = await recorded(lines.join(""));
+    const lines = await Promise.all(
+      cases.map(async (entry) => formatRecording(...(await evaluateForRecording(listed, entry)))),
+    );
+    const file = await writeRecordings(lines.join(""));
     const words = ["replay", file, "--settings", "recorded", "--rules", "policy-validate"];
-    const { stdout, code } = await postern(...words);
+    const { stdout, code } = await runPostern(...words);
     const sentence = "2 reviews: 2 alike; 1 evaluated on placeholders, because free text isn't recorded\n";
     assert.deepEqual([stdout, code], [sentence, 0]);
-    const { summary } = JSON.parse((await postern(...words, "-o", "json")).stdout);
+    const { summary } = JSON.parse((await runPostern(...words, "-o", "json")).stdout);
     assert.deepEqual([summary.alike, summary.redacted], [2, 1]);
   });
 
-  it("leaves nothing behind when it is interrupted, not even a rule that never ends", async () => {
+  it("leaves no files and no process behind when it is interrupted", async () => {
     const words = [join(checkout.folder, "infra/main.ts"), "replay", "-", "--rules", "spin-notes"];
     const child = spawn(process.execPath, words, {
       cwd: checkout.folder,
@@ -450,10 +436,10 @@ warn-notes
       stdio: ["pipe", "ignore", "inherit"],
     });
     const ended = once(child, "exit");
-    // Standard input stays open: more may come.
-    child.stdin.write(recording("spin-notes", "endless"));
+    // Standard input stays open, so the command waits for more.
+    child.stdin.write(buildRecording("spin-notes", "endless"));
     let pid = 0;
-    await waitUntil("it asks nobody", async () => {
+    await waitUntil("no rule was called", async () => {
       const [file] = globSync(`${temporary}/*/endless`);
       pid = file === undefined ? 0 : Number(await readFile(file, "utf8"));
       return pid > 0;
@@ -464,8 +450,8 @@ warn-notes
     await waitUntil("a rule is still at it", () => !isAlive(pid));
   });
 
-  it("leaves nothing behind and ends with 3 if its output is closed", async () => {
-    const file = await recorded(recording("require-owner", "a", { labels: { owner: "jane" } }));
+  it("leaves no files behind and exits with 3 if its output is closed", async () => {
+    const file = await writeRecordings(buildRecording("require-owner", "a", { labels: { owner: "jane" } }));
     const child = spawn(process.execPath, [join(checkout.folder, "infra/main.ts"), "replay", file, "-o", "json"], {
       cwd: checkout.folder,
       env: { PATH: process.env.PATH, TMPDIR: temporary },
@@ -482,7 +468,7 @@ const hour = 3_600_000;
 describe("a replay of what is deployed", await needs("git", "moto", "runtime client"), () => {
   let account: Account;
   const stage = ["--stage", "test"];
-  const postern = (...words: string[]) => checkout.postern({ ...account.env, TMPDIR: temporary }, ...words);
+  const runInStage = (...words: string[]) => checkout.postern({ ...account.env, TMPDIR: temporary }, ...words);
 
   before(async () => {
     account = await openAccount();
@@ -491,7 +477,7 @@ describe("a replay of what is deployed", await needs("git", "moto", "runtime cli
   after(() => account?.stop());
 
   /** What has been counted of the cluster: a deployment asks each endpoint itself. */
-  const reviews = async () => {
+  const countReviews = async () => {
     const dimensions = { Rule: "require-owner", Phase: "validate", Cluster: "prod", Mode: "enforce" };
     const question = { namespace: "Postern" as const, metric: "Reviews", dimensions, stat: "Sum" as const };
     const { sum } = await createStageMetricsReader().ask(
@@ -505,24 +491,26 @@ describe("a replay of what is deployed", await needs("git", "moto", "runtime cli
   it("invokes the live versions without counting the reviews, and compares them with the working tree", async () => {
     const config = "rules: { stamp-notes: {}, require-owner: {} }\nclusters: { prod: {} }\n";
     await checkout.write("postern.yaml", `${config}groups: { all-notes: [stamp-notes] }\n`);
-    const file = await recorded(
-      [stamped("a", "two"), recording("require-owner", "b", refusal("anything")), recording("spin-notes", "c")].join(
-        "",
-      ),
+    const file = await writeRecordings(
+      [
+        buildStampRecording("a", "two"),
+        buildRecording("require-owner", "b", expectRefusal("anything")),
+        buildRecording("spin-notes", "c"),
+      ].join(""),
     );
     const words = ["replay", file, ...stage, "--against", "live"];
-    const early = await postern(...words);
+    const early = await runInStage(...words);
     assert.deepEqual(
       [early.code, early.stderr],
       [2, "nothing was released in stage test yet; postern deploy does that\n"],
     );
     const ca = await checkout.write("ca.pem", account.ca);
-    const deployed = await postern("deploy", ...stage, "--ca", ca, "--write", join(checkout.folder, "entries"));
+    const deployed = await runInStage("deploy", ...stage, "--ca", ca, "--write", join(checkout.folder, "entries"));
     assert.equal(deployed.code, 0, deployed.stderr);
-    await checkout.rule("stamp-notes", stamp("three"), changes("three"));
-    const before = await reviews();
-    account.heard.length = 0;
-    const { code, stdout, stderr } = await postern(...words);
+    await checkout.rule("stamp-notes", buildStampRule("three"), buildStampCases("three"));
+    const before = await countReviews();
+    account.recordedCalls.length = 0;
+    const { code, stdout, stderr } = await runInStage(...words);
     assert.equal(
       stdout,
       `stamp-notes
@@ -537,17 +525,17 @@ describe("a replay of what is deployed", await needs("git", "moto", "runtime cli
 `,
     );
     assert.deepEqual([code, stderr], [1, ""]);
-    const asked = account.heard
+    const calls = account.recordedCalls
       .filter(({ service }) => service === "lambda")
       .map(({ action, name }) => `${action} ${name}`);
-    assert.deepEqual(asked.sort(), [
+    assert.deepEqual(calls.sort(), [
       "lambda:GetAlias postern-test-all-notes",
       "lambda:GetAlias postern-test-require-owner",
       "lambda:InvokeFunction postern-test-all-notes",
       "lambda:InvokeFunction postern-test-require-owner",
     ]);
-    assert.deepEqual(await reviews(), before);
-    const unknown = await postern("replay", file, ...stage, "--against", "r2");
+    assert.deepEqual(await countReviews(), before);
+    const unknown = await runInStage("replay", file, ...stage, "--against", "r2");
     assert.deepEqual([unknown.code, unknown.stderr], [2, "there is no release r2; there are r1\n"]);
   });
 });

@@ -6,8 +6,8 @@ import type { Gateways } from "./gateways.ts";
 import { type Lambda, parseFunctionName } from "./lambda.ts";
 import type { Storage } from "./moto.ts";
 
-// Resources of CloudFormation by type: functions and what belongs to them run, buckets are in moto, others are only
-// data.
+// CloudFormation's resources by type: functions, versions, aliases and URLs run in the stand-in for Lambda, buckets are
+// in moto, and other resources are only data.
 
 type Properties = Record<string, unknown>;
 
@@ -26,7 +26,7 @@ export interface ResourcePlace {
 
 export interface ResourceKind {
   make(properties: Properties, place: ResourcePlace): Promise<PhysicalResource>;
-  /** Undefined where it has to be replaced. */
+  /** Changes a resource; returns undefined if it has to be replaced. */
   change(
     physical: string,
     before: Properties,
@@ -48,7 +48,7 @@ interface ResourceServices {
   act: LambdaCall;
   lambda: Lambda;
   storage: Storage;
-  doors: Gateways;
+  gateways: Gateways;
   region: string;
 }
 
@@ -58,7 +58,7 @@ export const openKinds = ({
   act,
   lambda,
   storage,
-  doors,
+  gateways,
   region,
 }: ResourceServices): ((type: string) => ResourceKind) => {
   const waitUntilIdle = async (name: string) => {
@@ -68,7 +68,7 @@ export const openKinds = ({
   const ignoreMissing = (error: unknown) => {
     if (!(error instanceof AwsError && error.status === 404)) throw error;
   };
-  const replaced = async () => undefined;
+  const requireReplacement = async () => undefined;
   const describeFunction = async (name: string): Promise<PhysicalResource> => {
     const { FunctionArn } = await act("GetFunctionConfiguration", name);
     return { physical: name, attributes: { Arn: String(FunctionArn) } };
@@ -86,9 +86,9 @@ export const openKinds = ({
       },
       change: async (name, before, after) => {
         if (before.FunctionName !== after.FunctionName) return undefined;
-        const codeOf = ({ Code, Architectures }: Properties) => ({ Code, Architectures });
+        const selectCode = ({ Code, Architectures }: Properties) => ({ Code, Architectures });
         await waitUntilIdle(name);
-        if (!isDeepStrictEqual(codeOf(before), codeOf(after))) {
+        if (!isDeepStrictEqual(selectCode(before), selectCode(after))) {
           await act("UpdateFunctionCode", name, { ...Object(after.Code), Architectures: after.Architectures });
           await waitUntilIdle(name);
         }
@@ -118,7 +118,7 @@ export const openKinds = ({
           attributes: { Version: String(Version), FunctionArn: String(FunctionArn) },
         };
       },
-      change: replaced,
+      change: requireReplacement,
       remove: async (arn) => {
         const { name, qualifier = "" } = parseFunctionName(arn);
         await act("DeleteFunction", name, {}, { Qualifier: qualifier }).catch(ignoreMissing);
@@ -149,7 +149,7 @@ export const openKinds = ({
         await act("AddPermission", name, { StatementId, ...statement }, toQuery(qualifier));
         return { physical: StatementId, attributes: { Id: StatementId } };
       },
-      change: replaced,
+      change: requireReplacement,
       remove: async (StatementId, { FunctionName }) => {
         const { name, qualifier } = parseFunctionName(String(FunctionName));
         await act("RemovePermission", name, {}, { StatementId, ...toQuery(qualifier) }).catch(ignoreMissing);
@@ -159,12 +159,12 @@ export const openKinds = ({
     "AWS::Lambda::Url": {
       make: async ({ TargetFunctionArn, Qualifier, AuthType }, { stack }) => {
         const { name } = parseFunctionName(String(TargetFunctionArn));
-        const FunctionUrl = `${await doors.urlOf(stack)}/`;
+        const FunctionUrl = `${await gateways.openUrl(stack)}/`;
         const query = toQuery(Qualifier === undefined ? undefined : String(Qualifier));
         const { FunctionArn } = await act("CreateFunctionUrlConfig", name, { AuthType, FunctionUrl }, query);
         return { physical: String(FunctionArn), attributes: { FunctionUrl, FunctionArn: String(FunctionArn) } };
       },
-      change: replaced,
+      change: requireReplacement,
       remove: async (_, { TargetFunctionArn, Qualifier }) => {
         const { name } = parseFunctionName(String(TargetFunctionArn));
         const query = toQuery(Qualifier === undefined ? undefined : String(Qualifier));
@@ -175,7 +175,7 @@ export const openKinds = ({
     "AWS::S3::Bucket": {
       make: async ({ BucketName }, { name }) => {
         const bucket = String(BucketName ?? name.toLowerCase().slice(0, 63));
-        const problem = await storage.make(bucket);
+        const problem = await storage.createBucket(bucket);
         if (problem) throw new AwsError(409, "AlreadyExists", `${bucket} already exists`);
         return { physical: bucket, attributes: { Arn: `arn:aws:s3:::${bucket}` } };
       },
@@ -184,7 +184,7 @@ export const openKinds = ({
           ? { physical: bucket, attributes: { Arn: `arn:aws:s3:::${bucket}` } }
           : undefined,
       remove: async (bucket) => {
-        const problem = await storage.remove(bucket);
+        const problem = await storage.deleteBucket(bucket);
         if (problem)
           throw new AwsError(409, "BucketNotEmpty", "The bucket you tried to delete is not empty (Status Code: 409)");
       },
@@ -193,21 +193,21 @@ export const openKinds = ({
     "AWS::ApiGatewayV2::Api": {
       make: async (_, { stack }) => {
         const physical = randomBytes(5).toString("hex");
-        return { physical, attributes: { ApiId: physical, ApiEndpoint: await doors.urlOf(stack) } };
+        return { physical, attributes: { ApiId: physical, ApiEndpoint: await gateways.openUrl(stack) } };
       },
       change: async (physical, before, after, { stack }) =>
         before.ProtocolType === after.ProtocolType
-          ? { physical, attributes: { ApiId: physical, ApiEndpoint: await doors.urlOf(stack) } }
+          ? { physical, attributes: { ApiId: physical, ApiEndpoint: await gateways.openUrl(stack) } }
           : undefined,
       remove: async () => {},
     },
   };
 
-  /** Kept as data: it has a name, or gets one. */
+  /** Creates the kind of a resource that is only data, with a name from its properties or a generated one. */
   const createDataKind = (type: string): ResourceKind => {
     const [, service = "", what = ""] = type.split("::");
-    const nameIn = (properties: Properties) => properties[nameKeys[type] ?? ""];
-    const physicalOf = (physical: string): PhysicalResource => {
+    const getName = (properties: Properties) => properties[nameKeys[type] ?? ""];
+    const describePhysical = (physical: string): PhysicalResource => {
       const arn = `arn:aws:${service.toLowerCase()}:${region}:${account}:${what.toLowerCase()}:${physical}`;
       const arns: Record<string, string> = {
         "AWS::IAM::Role": `arn:aws:iam::${account}:role/${physical}`,
@@ -221,9 +221,10 @@ export const openKinds = ({
         const own = type.startsWith("AWS::ApiGatewayV2::")
           ? createHash("sha256").update(name).digest("hex").slice(0, 7)
           : name;
-        return physicalOf(String(nameIn(properties) ?? own));
+        return describePhysical(String(getName(properties) ?? own));
       },
-      change: async (physical, before, after) => (nameIn(before) === nameIn(after) ? physicalOf(physical) : undefined),
+      change: async (physical, before, after) =>
+        getName(before) === getName(after) ? describePhysical(physical) : undefined,
       remove: async () => {},
     };
   };
@@ -245,10 +246,13 @@ const selectConfiguration = ({ Description, Handler, Runtime, Role, MemorySize, 
   };
 };
 
-/** Exactly what the template says: weights that it doesn't name are taken away. */
+/** Returns an alias's route as in the template; weights that the template doesn't have are removed. */
 const selectRoute = ({ FunctionVersion, Description, RoutingConfig }: Properties) => {
   const listed: unknown = Object(RoutingConfig).AdditionalVersionWeights;
-  const weights = (Array.isArray(listed) ? listed : []).map((one) => [one.FunctionVersion, Number(one.FunctionWeight)]);
+  const weights = (Array.isArray(listed) ? listed : []).map((entry) => [
+    entry.FunctionVersion,
+    Number(entry.FunctionWeight),
+  ]);
   return {
     FunctionVersion: String(FunctionVersion),
     Description: Description ?? "",

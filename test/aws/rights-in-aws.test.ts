@@ -14,30 +14,33 @@ import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { type Account, openAccount } from "./account.ts";
 import {
+  accountId,
   buildArn,
-  byCloudFormation,
   type Call,
-  file,
+  cloudFormationContext,
   findAllowingStatement,
   listIamCalls,
-  owner,
   readAccess,
   region,
+  templateFile,
 } from "./rights.ts";
 import { lint } from "./tools.ts";
 
-// The roles of infra/aws/iam/pipeline.yml: each verb gets by with what its role may do, and what it may do is used.
+// The roles of infra/aws/iam/pipeline.yml: each command works with the rights of its role, and every right is used.
 const stage = "test";
 
-/** Rights that no step of these tests uses, with the reason. */
+/** Rights that no step of these tests uses, with the reasons. */
 const unused: Record<string, string> = {
   "DeployPolicy lambda:DeleteFunction": "versions are deleted once five releases have had newer ones",
   "DeployPolicy cloudformation:TagResource": "the stand-in asks no right of its own for a stack's tags",
 };
 
-/** The calls of CloudFormation for each type of resource. */
-const types = readRows<Record<string, { on: string[]; actions: string[]; anywhere?: string[] }>>(import.meta.filename);
-/** Those that neither postern nor osls nor a function can narrow either. */
+const { types, refusedToDeploy, refusedToFunctions } = readRows<{
+  types: Record<string, { on: string[]; actions: string[]; anywhere?: string[] }>;
+  refusedToDeploy: Call[];
+  refusedToFunctions: Call[];
+}>(import.meta.filename);
+/** Actions that have no narrower resource than *. */
 const resourceless = new Set([
   ...["lambda:ListFunctions", "cloudwatch:GetMetricData", "cloudformation:ValidateTemplate", "ec2:DescribeVolumes"],
   ...Object.values(types).flatMap(({ anywhere = [] }) => anywhere),
@@ -48,9 +51,9 @@ const cfnLint = await needs("cfn-lint");
 describe("the roles for one stage", () => {
   const policies = ["PlanPolicy", "DeployPolicy", "StackPolicy", "EmergencyPolicy", "FunctionsBoundary"];
   const github = { Stage: stage, GitHubRepository: "acme/postern" };
-  const boundary = `arn:aws:iam::${owner}:stack/FunctionsBoundary`;
+  const boundary = `arn:aws:iam::${accountId}:stack/FunctionsBoundary`;
 
-  it("is a template that cfn-lint finds nothing wrong with", cfnLint, () => lint(file));
+  it("is a template that cfn-lint finds nothing wrong with", cfnLint, () => lint(templateFile));
 
   it("names every action in full, and uses the resource * only where AWS has no narrower one", async () => {
     const { policy } = await readAccess({ ...github, CodeBuildProjects: "postern-", CodeBuildArtefacts: "source" });
@@ -68,7 +71,7 @@ describe("the roles for one stage", () => {
     }
   });
 
-  it("fits into what IAM takes as one policy", async () => {
+  it("has policies within IAM's limit of size", async () => {
     const { policy } = await readAccess({ ...github, Stage: "a23456789012345f" });
     for (const name of policies) {
       const Statement = policy(name).map(({ policy: _, actions: __, ...statement }) => statement);
@@ -78,7 +81,7 @@ describe("the roles for one stage", () => {
   });
 
   it("trusts at GitHub only pull requests to plan, and the branch or the environment to deploy", async () => {
-    const subjects = async (more: Record<string, string>) => {
+    const readSubjects = async (more: Record<string, string>) => {
       const { trust } = await readAccess({ ...github, ...more });
       return Object.fromEntries(
         ["PlanRole", "DeployRole", "EmergencyRole"].map((role) => {
@@ -87,15 +90,15 @@ describe("the roles for one stage", () => {
         }),
       );
     };
-    const saying = (sub: string) => [
+    const buildSubject = (sub: string) => [
       {
         "token.actions.githubusercontent.com:aud": "sts.amazonaws.com",
         "token.actions.githubusercontent.com:sub": `repo:acme/postern:${sub}`,
       },
     ];
-    const [plan, main, prod] = ["pull_request", "ref:refs/heads/main", "environment:prod"].map(saying);
-    assert.deepEqual(await subjects({}), { PlanRole: plan, DeployRole: main, EmergencyRole: main });
-    const environment = await subjects({ GitHubEnvironment: "prod" });
+    const [plan, main, prod] = ["pull_request", "ref:refs/heads/main", "environment:prod"].map(buildSubject);
+    assert.deepEqual(await readSubjects({}), { PlanRole: plan, DeployRole: main, EmergencyRole: main });
+    const environment = await readSubjects({ GitHubEnvironment: "prod" });
     assert.deepEqual(environment, { PlanRole: plan, DeployRole: prod, EmergencyRole: prod });
   });
 
@@ -106,7 +109,7 @@ describe("the roles for one stage", () => {
       assert.deepEqual(others, []);
       assert.deepEqual(only?.Principal, { Service: "codebuild.amazonaws.com" });
       assert.deepEqual(only?.Condition, {
-        StringEquals: { "aws:SourceAccount": owner },
+        StringEquals: { "aws:SourceAccount": accountId },
         ArnLike: { "aws:SourceArn": buildArn("codebuild", "project/postern-test-*") },
       });
       const log = {
@@ -117,7 +120,7 @@ describe("the roles for one stage", () => {
     }
   });
 
-  it("leaves the roles for pipelines out where there is none", async () => {
+  it("has no roles for pipelines if there are no pipelines", async () => {
     const { resources, trust } = await readAccess({ Stage: stage });
     assert.deepEqual(
       ["PlanRole", "DeployRole", "EmergencyRole", "GitHub", "GitLab"].filter((id) => resources.has(id)),
@@ -125,54 +128,33 @@ describe("the roles for one stage", () => {
     );
     assert.deepEqual(
       trust("EmergencyRole").map(({ Principal }) => Principal),
-      [{ AWS: `arn:aws:iam::${owner}:root` }],
+      [{ AWS: `arn:aws:iam::${accountId}:root` }],
     );
   });
 
   it("can't be used to change itself, to reach another stage, or to create a role without the boundary", async () => {
     const { role, resources } = await readAccess(github);
     const deploy = role("DeployRole");
-    const via = { ...byCloudFormation, "iam:PermissionsBoundary": boundary };
-    const iam = (name: string) => `arn:aws:iam::${owner}:role/${name}`;
+    const context = { ...cloudFormationContext, "iam:PermissionsBoundary": boundary };
     const own = ["PlanRole", "DeployRole", "EmergencyRole"].map((id) => String(resources.get(id)?.Properties.RoleName));
-    const function_ = iam("postern-test-SomeRole-1A2B");
-    const refused: Call[] = [
-      ...own.flatMap((name) =>
-        ["iam:PutRolePolicy", "iam:UpdateAssumeRolePolicy", "iam:PassRole", "iam:DeleteRole"].map((action) => {
-          return { action, resource: iam(name), context: { ...via, "iam:PassedToService": "lambda.amazonaws.com" } };
-        }),
-      ),
-      { action: "iam:CreateRole", resource: function_, context: byCloudFormation },
-      { action: "iam:CreateRole", resource: function_, context: { "iam:PermissionsBoundary": boundary } },
-      { action: "iam:PutRolePolicy", resource: function_, context: byCloudFormation },
-      { action: "iam:DeleteRolePermissionsBoundary", resource: function_, context: via },
-      { action: "iam:AttachRolePolicy", resource: function_, context: via },
-      {
-        action: "iam:CreatePolicyVersion",
-        resource: `arn:aws:iam::${owner}:policy/PosternFunctions-test`,
-        context: via,
-      },
-      { action: "iam:PassRole", resource: function_, context: { "iam:PassedToService": "ec2.amazonaws.com" } },
-      { action: "lambda:UpdateAlias", resource: buildArn("lambda", "function:postern-prod-some") },
-      { action: "lambda:DeleteFunction", resource: buildArn("lambda", "function:postern-test-some") },
-      { action: "lambda:AddPermission", resource: buildArn("lambda", "function:postern-test-some:live") },
-      { action: "ssm:GetParameter", resource: buildArn("ssm", "parameter/postern/prod/keys") },
-      {
-        action: "s3:GetObject",
-        resource: "arn:aws:s3:::postern-prod-serverlessdeploymentbucket-1a2b/releases/000001.json",
-      },
-      { action: "cloudformation:DeleteStack", resource: buildArn("cloudformation", "stack/postern-prod/1a2b") },
-    ];
-    for (const call of refused) assert.equal(findAllowingStatement(deploy, call), undefined, JSON.stringify(call));
-    const capped = { action: "iam:CreateRole", resource: function_, context: via };
-    assert.ok(findAllowingStatement(deploy, capped));
+    const changesOfItself = own.flatMap((name) =>
+      ["iam:PutRolePolicy", "iam:UpdateAssumeRolePolicy", "iam:PassRole", "iam:DeleteRole"].map((action): Call => {
+        const resource = `arn:aws:iam::${accountId}:role/${name}`;
+        return { action, resource, context: { ...context, "iam:PassedToService": "lambda.amazonaws.com" } };
+      }),
+    );
+    for (const call of [...changesOfItself, ...refusedToDeploy])
+      assert.equal(findAllowingStatement(deploy, call), undefined, JSON.stringify(call));
+    const created = { action: "iam:CreateRole", resource: refusedToDeploy[0]?.resource ?? "", context };
+    assert.ok(findAllowingStatement(deploy, created));
   });
 
   it("gives the roles for plans and emergencies no right to create or delete", async () => {
     const { role } = await readAccess(github);
-    const verbs = (id: string) => role(id).flatMap(({ actions }) => actions.map((one) => one.replace(/^.*:/, "")));
-    for (const verb of verbs("PlanRole")) assert.match(verb, /^(Get|List|Describe)/);
-    for (const verb of verbs("EmergencyRole"))
+    const listVerbs = (id: string) =>
+      role(id).flatMap(({ actions }) => actions.map((action) => action.replace(/^.*:/, "")));
+    for (const verb of listVerbs("PlanRole")) assert.match(verb, /^(Get|List|Describe)/);
+    for (const verb of listVerbs("EmergencyRole"))
       assert.match(verb, /^(Get|List|Describe|UpdateAlias|UpdateFunction|PublishVersion|InvokeFunction|PutObject)/);
   });
 
@@ -190,7 +172,7 @@ describe("the roles for one stage", () => {
   });
 
   it("limits functions to what the rules of the catalogue and the named tokens need", async () => {
-    const secret = `arn:aws:secretsmanager:us-east-1:${owner}:secret:shop-AbCdEf`;
+    const secret = `arn:aws:secretsmanager:us-east-1:${accountId}:secret:shop-AbCdEf`;
     const parameter = buildArn("ssm", "parameter/shop/token");
     const reviews = "arn:aws:s3:::reviews/prod/*";
     const tokens = { TokenSecrets: [secret], TokenParameters: [parameter, buildArn("ssm", "parameter/postern/*")] };
@@ -214,13 +196,8 @@ describe("the roles for one stage", () => {
       [...new Set(cap.filter(({ Effect }) => Effect === "Allow").flatMap(({ actions }) => actions))].sort(),
       [...new Set(allowed.map(({ action }) => action))].sort(),
     );
-    const refused: Call[] = [
-      { action: "ssm:GetParameter", resource: buildArn("ssm", "parameter/postern/test/keys") },
-      { action: "secretsmanager:GetSecretValue", resource: buildArn("secretsmanager", "secret:other-AbCdEf") },
-      { action: "logs:PutLogEvents", resource: buildArn("logs", "log-group:/aws/lambda/other:log-stream:1") },
-      { action: "s3:PutObject", resource: "arn:aws:s3:::reviews/other/a.yaml" },
-    ];
-    for (const call of refused) assert.equal(findAllowingStatement(cap, call), undefined, JSON.stringify(call));
+    for (const call of refusedToFunctions)
+      assert.equal(findAllowingStatement(cap, call), undefined, JSON.stringify(call));
   });
 });
 
@@ -228,18 +205,19 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
   let account: Account;
   let cluster: TestCluster;
   let checkout: Checkout;
-  let way: string[];
+  let options: string[];
   /** To the same cluster, as a user with no right there. */
-  let powerless: string[];
+  let optionsWithoutRights: string[];
   let template: StackTemplate;
   let access: Awaited<ReturnType<typeof readAccess>>;
   let current: string;
   /** The rights that were used, by policy. */
   const used = new Set<string>();
 
-  const rules = (mode: string) => `rules:\n  always-pull-images: { mode: ${mode} }\n  deny-service-external-ips:\n`;
-  const config = (mode: string, keyVersion: string) =>
-    `${rules(mode)}clusters:\n  local: { keyVersion: ${keyVersion} }\n`;
+  const buildRules = (mode: string) =>
+    `rules:\n  always-pull-images: { mode: ${mode} }\n  deny-service-external-ips:\n`;
+  const buildConfig = (mode: string, keyVersion: string) =>
+    `${buildRules(mode)}clusters:\n  local: { keyVersion: ${keyVersion} }\n`;
 
   before(async () => {
     const binaries = await requireBinaries();
@@ -252,20 +230,20 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
         ...{ Stage: stage, GitHubRepository: "acme/postern", EksClusters: [buildArn("eks", "cluster/shop")] },
       }),
     ]);
-    await checkout.write("postern.yaml", config("enforce", "[1, 2]"));
-    // This one reads its cluster, and only EKS says where that is.
+    await checkout.write("postern.yaml", buildConfig("enforce", "[1, 2]"));
+    // This config has a rule that reads the cluster, and the cluster's address comes only from EKS.
     const connect = `clusters:\n  local: { connect: { eks: shop, region: ${region} } }\n`;
-    await checkout.write("eks.yaml", `${rules("enforce")}  namespace-exists:\n${connect}`);
+    await checkout.write("eks.yaml", `${buildRules("enforce")}  namespace-exists:\n${connect}`);
     account.clusters.set("shop", { server: cluster.server, ca: String(cluster.ca) });
     const kubeconfig = await checkout.write("kubeconfig", buildKubeconfig({ local: cluster }));
     const ca = await checkout.write("ca.pem", account.ca);
-    way = ["--kubeconfig", kubeconfig, "--ca", ca];
+    options = ["--kubeconfig", kubeconfig, "--ca", ca];
     const none = await checkout.write("kubeconfig.none", buildKubeconfig({ local: cluster }, "jane"));
-    powerless = ["--kubeconfig", none, "--ca", ca];
-    account.allow = (heard) =>
-      listIamCalls(heard).every((call) => {
+    optionsWithoutRights = ["--kubeconfig", none, "--ca", ca];
+    account.allow = (recorded) =>
+      listIamCalls(recorded).every((call) => {
         const statement = findAllowingStatement(access.role(current), call);
-        if (statement && heard.caller !== "cloudformation") used.add(`${statement.policy} ${call.action}`);
+        if (statement && recorded.caller !== "cloudformation") used.add(`${statement.policy} ${call.action}`);
         return statement !== undefined;
       });
   });
@@ -275,58 +253,59 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
   });
 
   /** Runs postern with the rights of one role. */
-  const as = async (role: string, ...words: string[]) => {
+  const runAs = async (role: string, ...words: string[]) => {
     current = role;
-    const said = await checkout.postern(account.as(role).env, ...words, "--stage", stage);
+    const said = await checkout.postern(account.actAs(role).env, ...words, "--stage", stage);
     return { code: said.code, text: `${said.stdout}${said.stderr}`, stderr: said.stderr };
   };
-  const succeeds = async (role: string, ...words: string[]) => {
-    const { code, text } = await as(role, ...words);
+  const requireSuccess = async (role: string, ...words: string[]) => {
+    const { code, text } = await runAs(role, ...words);
     assert.equal(code, 0, text);
     return text;
   };
-  const refused = async (role: string, action: string, ...words: string[]) => {
-    const { code, stderr } = await as(role, ...words);
+  const requireRefusal = async (role: string, action: string, ...words: string[]) => {
+    const { code, stderr } = await runAs(role, ...words);
     assert.equal(code, 3, stderr);
     assert.match(stderr, new RegExp(`^( .*: failed\\n)?AWS: .*not authorized to perform: ${action}[^\\n]*\\n$`));
   };
 
   it("makes a plan of a new stage with the role for plans", async () => {
-    assert.match(await succeeds("PlanRole", "deploy", "--plan-only", ...powerless), /is new/);
+    assert.match(await requireSuccess("PlanRole", "deploy", "--plan-only", ...optionsWithoutRights), /is new/);
   });
 
   it("refuses to deploy with the role for plans, in a sentence", async () => {
-    await refused("PlanRole", "cloudformation:CreateStack", "deploy", ...way);
+    await requireRefusal("PlanRole", "cloudformation:CreateStack", "deploy", ...options);
   });
 
-  /** Each time a later step of the first deployment: what was asked last when it is killed. */
+  /** The call after which the first deployment is killed, later each time. */
   const lastSteps: [action: string, name: RegExp][] = [
     ["cloudformation:CreateStack", /^postern-test$/],
     ["s3:PutObject", /\/lock\.json$/],
     ["s3:PutObject", /\/serverless\/.*\.zip$/],
     ["cloudformation:ExecuteChangeSet", /^postern-test$/],
   ];
-  const executed = () => account.heard.filter(({ action }) => action === "cloudformation:ExecuteChangeSet").length;
+  const countChangeSets = () =>
+    account.recordedCalls.filter(({ action }) => action === "cloudformation:ExecuteChangeSet").length;
   for (const [action, name] of lastSteps)
-    it(`goes on after a deployment that was killed at ${action} of ${name.source}`, async () => {
+    it(`continues after a deployment was killed at ${action} of ${name.source}`, async () => {
       current = "DeployRole";
-      const words = [join(checkout.folder, "infra/main.ts"), "deploy", ...way, "--stage", stage];
+      const words = [join(checkout.folder, "infra/main.ts"), "deploy", ...options, "--stage", stage];
       const { PATH = "" } = process.env;
       const child = spawn(process.execPath, words, {
         cwd: checkout.folder,
-        env: { ...account.as("DeployRole").env, PATH, HOME: checkout.folder, CI: "true" },
+        env: { ...account.actAs("DeployRole").env, PATH, HOME: checkout.folder, CI: "true" },
         stdio: "ignore",
       });
-      account.fault = (heard, when) => {
-        if (when === "after" && heard.action === action && name.test(heard.name)) child.kill("SIGKILL");
+      account.fault = (call, when) => {
+        if (when === "after" && call.action === action && name.test(call.name)) child.kill("SIGKILL");
         return undefined;
       };
       const [, signal] = await once(child, "exit");
       account.fault = undefined;
       assert.equal(signal, "SIGKILL");
-      await account.cloudformation.settled();
+      await account.cloudformation.waitUntilIdle();
       if (action !== "cloudformation:CreateStack") {
-        const { code, text } = await as("DeployRole", "deploy", ...way);
+        const { code, text } = await runAs("DeployRole", "deploy", ...options);
         assert.equal(code, 1, text);
         assert.match(
           text,
@@ -336,23 +315,23 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
       account.s3.ahead += lockTermMilliseconds + 2_000;
     });
 
-  it("deploys with the role for that", async () => {
-    // The deployments that were killed before ended osls, too.
-    assert.equal(executed(), 1);
-    assert.match(await succeeds("DeployRole", "deploy", ...way), /release r1 is live/);
-    assert.equal(executed(), 1);
-    template = JSON.parse(account.cloudformation.stack("postern-test")?.has?.text ?? "");
+  it("deploys with the role for deployments", async () => {
+    // Killing a deployment also ends its osls, so the change set was executed only once.
+    assert.equal(countChangeSets(), 1);
+    assert.match(await requireSuccess("DeployRole", "deploy", ...options), /release r1 is live/);
+    assert.equal(countChangeSets(), 1);
+    template = JSON.parse(account.cloudformation.stack("postern-test")?.deployed?.text ?? "");
   });
 
-  const urlsNow = async (): Promise<string[]> => {
+  const readUrls = async (): Promise<string[]> => {
     const path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern";
     const { body } = await cluster.admin({ method: "GET", path });
     return Object(body).webhooks.map((one: { clientConfig: { url: string } }) => one.clientConfig.url);
   };
 
   it("makes a plan of a deployed stage with the role for plans, without the key and without rights in the cluster", async () => {
-    const first = account.heard.length;
-    const text = await succeeds("PlanRole", "deploy", "--plan-only", ...powerless);
+    const first = account.recordedCalls.length;
+    const text = await requireSuccess("PlanRole", "deploy", "--plan-only", ...optionsWithoutRights);
     assert.match(
       text,
       /stack\n {2}nothing to change\n\nrules\n {2}2 of 2 unchanged\n\ncluster local\n {2}nothing to change\n/,
@@ -363,17 +342,17 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     );
     // The plan doesn't need a token that the cluster accepts.
     assert.match(
-      await succeeds("PlanRole", "deploy", "--plan-only", "--config", "eks.yaml", ...powerless),
+      await requireSuccess("PlanRole", "deploy", "--plan-only", "--config", "eks.yaml", ...optionsWithoutRights),
       /namespace-exists: new/,
     );
-    const heard = account.heard.slice(first);
+    const calls = account.recordedCalls.slice(first);
     assert.deepEqual(
-      heard.filter(({ service }) => service === "ssm"),
+      calls.filter(({ service }) => service === "ssm"),
       [],
     );
-    const [, key = ""] = /\.([\w-]{86})\//.exec((await urlsNow())[0] ?? "") ?? [];
+    const [, key = ""] = /\.([\w-]{86})\//.exec((await readUrls())[0] ?? "") ?? [];
     assert.notEqual(key, "");
-    const read = heard.filter(({ action }) => action === "s3:GetObject").map(({ name }) => name.split(/\/(.*)/s));
+    const read = calls.filter(({ action }) => action === "s3:GetObject").map(({ name }) => name.split(/\/(.*)/s));
     assert.ok(read.length > 0);
     for (const [bucket = "", name = ""] of read) {
       const document = String(await account.storage.read(bucket, name));
@@ -382,51 +361,51 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
   });
 
   it("shows in a plan, without the key, what a deployment would change in a cluster's entries", async () => {
-    const changed = config("enforce", "[1, 2]").replace("mode: enforce", "timeoutSeconds: 5");
+    const changed = buildConfig("enforce", "[1, 2]").replace("mode: enforce", "timeoutSeconds: 5");
     await checkout.write("changed.yaml", changed);
     assert.match(
-      await succeeds("PlanRole", "deploy", "--plan-only", "--config", "changed.yaml", ...powerless),
+      await requireSuccess("PlanRole", "deploy", "--plan-only", "--config", "changed.yaml", ...optionsWithoutRights),
       /~ mutating entry always-pull-images.postern.dev: timeoutSeconds is 3, not 5/,
     );
-    await checkout.write("changed.yaml", config("enforce", "[2, 3]"));
+    await checkout.write("changed.yaml", buildConfig("enforce", "[2, 3]"));
     assert.match(
-      await succeeds("PlanRole", "deploy", "--plan-only", "--config", "changed.yaml", ...powerless),
+      await requireSuccess("PlanRole", "deploy", "--plan-only", "--config", "changed.yaml", ...optionsWithoutRights),
       /cluster local\n {2}~ its URLs get a key of version 3, not 2\n/,
     );
   });
 
-  it("reports the status and what it left out, with the role for plans", async () => {
+  it("reports the status and what could not be read, with the role for plans", async () => {
     const left = /its endpoints were not probed, because the key that signs URLs can't be read: .* ssm:GetParameter/;
-    const { code, text } = await as("PlanRole", "status", ...powerless.slice(0, 2));
+    const { code, text } = await runAs("PlanRole", "status", ...optionsWithoutRights.slice(0, 2));
     assert.equal(code, 3, text);
     assert.match(text, left);
     assert.match(text, /its API server refuses to show the \w+WebhookConfiguration postern \(403\)/);
     assert.doesNotMatch(text, /answer,|all answer/);
-    const known = await as("PlanRole", "status", ...way.slice(0, 2));
+    const known = await runAs("PlanRole", "status", ...options.slice(0, 2));
     assert.deepEqual([known.code, left.test(known.text), / ~ /.test(known.text)], [3, true, false], known.text);
   });
 
-  it("finds without the key that a cluster's entry has a key that nothing signed", async () => {
+  it("finds an unsigned key in a cluster's entry without reading the signing key", async () => {
     const path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern";
-    const [, key = ""] = /\.([\w-]{86})\//.exec((await urlsNow())[0] ?? "") ?? [];
-    const give = async (other: string) => {
+    const [, key = ""] = /\.([\w-]{86})\//.exec((await readUrls())[0] ?? "") ?? [];
+    const replaceKey = async (other: string) => {
       const { body } = await cluster.admin({ method: "GET", path });
       const text = JSON.stringify(body).replaceAll(/(?<=\/local\.)[\w-]{86}/g, other);
       assert.equal((await cluster.admin({ method: "PUT", path, body: JSON.parse(text) })).code, 200);
     };
-    await give("A".repeat(86));
-    const { code, text } = await as("PlanRole", "status", ...way.slice(0, 2));
-    await give(key);
+    await replaceKey("A".repeat(86));
+    const { code, text } = await runAs("PlanRole", "status", ...options.slice(0, 2));
+    await replaceKey(key);
     assert.equal(code, 1, text);
     assert.match(text, /~ mutating entry always-pull-images.postern.dev: clientConfig.url has another key than/);
     assert.doesNotMatch(text, /validating entry/);
-    const mended = await as("PlanRole", "status", ...way.slice(0, 2));
-    assert.deepEqual([mended.code, / ~ /.test(mended.text)], [3, false], mended.text);
+    const corrected = await runAs("PlanRole", "status", ...options.slice(0, 2));
+    assert.deepEqual([corrected.code, / ~ /.test(corrected.text)], [3, false], corrected.text);
   });
 
   it("deploys what has changed in a rule's settings and in its function's environment", async () => {
-    await checkout.write("postern.yaml", config("warn", "2"));
-    const text = await succeeds("DeployRole", "deploy", ...way);
+    await checkout.write("postern.yaml", buildConfig("warn", "2"));
+    const text = await requireSuccess("DeployRole", "deploy", ...options);
     assert.match(text, /stack\n {2}nothing to change/);
     assert.match(text, /release r2 is live/);
   });
@@ -434,48 +413,54 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
   it("deploys what has changed in the stack", async () => {
     const yaml = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
     await checkout.write("serverless.yml", yaml.replace("logRetentionInDays: 14", "logRetentionInDays: 30"));
-    assert.match(await succeeds("DeployRole", "deploy", ...way), /resources changed/);
+    assert.match(await requireSuccess("DeployRole", "deploy", ...options), /resources changed/);
   });
 
   it("rolls back a rule, disarms it and arms it again with the role for emergencies", async () => {
     const rule = "always-pull-images";
-    assert.match(await succeeds("EmergencyRole", "status", ...way.slice(0, 2)), /all answer/);
-    // It may look up where the cluster is; whether that lets it in is another matter, and said.
-    const { code, text } = await as("EmergencyRole", "status", "--config", "eks.yaml");
+    assert.match(await requireSuccess("EmergencyRole", "status", ...options.slice(0, 2)), /all answer/);
+    // The role may describe the EKS cluster; the cluster itself refuses its token.
+    const { code, text } = await runAs("EmergencyRole", "status", "--config", "eks.yaml");
     assert.equal(code, 3, text);
     assert.match(text, /all answer, .*its API server doesn't accept the credentials/s);
-    assert.match(await succeeds("EmergencyRole", "rollback", rule), /is at version/);
-    assert.match(await succeeds("EmergencyRole", "disarm", rule, "--for", "5m"), /allows everything/);
-    assert.match(await succeeds("EmergencyRole", "arm", rule), /decides again/);
+    assert.match(await requireSuccess("EmergencyRole", "rollback", rule), /is at version/);
+    assert.match(await requireSuccess("EmergencyRole", "disarm", rule, "--for", "5m"), /allows everything/);
+    assert.match(await requireSuccess("EmergencyRole", "arm", rule), /decides again/);
   });
 
   it("refuses to deploy with the role for emergencies, in a sentence", async () => {
-    await refused("EmergencyRole", "cloudformation:DescribeStacks", "deploy", ...way);
+    await requireRefusal("EmergencyRole", "cloudformation:DescribeStacks", "deploy", ...options);
   });
 
   it("rolls back and destroys the stage with the role that deploys", async () => {
     assert.match(
-      await succeeds("DeployRole", "rollback", "--all", "--to", "r1", ...way.slice(0, 2)),
+      await requireSuccess("DeployRole", "rollback", "--all", "--to", "r1", ...options.slice(0, 2)),
       /as in release r1/,
     );
-    assert.match(await succeeds("DeployRole", "destroy", "--yes", ...way.slice(0, 2)), /stage test is deleted/);
+    assert.match(
+      await requireSuccess("DeployRole", "destroy", "--yes", ...options.slice(0, 2)),
+      /stage test is deleted/,
+    );
   });
 
-  it("has used all that its roles may do, but for what CloudFormation does itself and what is listed here", () => {
+  it("has used all rights of its roles, except CloudFormation's and the listed ones", () => {
     const all = ["PlanPolicy", "DeployPolicy", "EmergencyPolicy"].flatMap((id) =>
       access.policy(id).flatMap(({ policy, actions }) => actions.map((action) => `${policy} ${action}`)),
     );
     assert.deepEqual([...new Set(all)].filter((one) => !used.has(one)).sort(), Object.keys(unused).sort());
   });
 
-  it("may have CloudFormation make, change and remove each type of its templates, and nothing else", async () => {
+  it("lets CloudFormation create, change and delete each resource type of its templates, and nothing else", async () => {
     const url: StackTemplate = JSON.parse(await readFile(join(checkout.folder, "dist/url.json"), "utf8"));
     const declared = [template, url].flatMap(({ Resources }) => Object.values(Resources).map(({ Type }) => Type));
     assert.deepEqual([...new Set(declared)].sort(), Object.keys(types).sort());
     const [deploy, own] = [access.role("DeployRole"), access.policy("DeployPolicy")];
-    const context = { ...byCloudFormation, "iam:PermissionsBoundary": `arn:aws:iam::${owner}:stack/FunctionsBoundary` };
+    const context = {
+      ...cloudFormationContext,
+      "iam:PermissionsBoundary": `arn:aws:iam::${accountId}:stack/FunctionsBoundary`,
+    };
     const asked = new Set<string>(["iam:PassRole"]);
-    const may = (type: string, action: string, resource: string) => {
+    const requireRight = (type: string, action: string, resource: string) => {
       asked.add(action);
       assert.ok(findAllowingStatement(deploy, { action, resource, context }), `${type}: ${action} on ${resource}`);
       const direct = findAllowingStatement(deploy, { action, resource });
@@ -485,8 +470,8 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
       );
     };
     for (const [type, { on, actions, anywhere = [] }] of Object.entries(types)) {
-      for (const action of actions) for (const resource of on) may(type, action, resource);
-      for (const action of anywhere) may(type, action, "*");
+      for (const action of actions) for (const resource of on) requireRight(type, action, resource);
+      for (const action of anywhere) requireRight(type, action, "*");
     }
     const passed = { action: "iam:PassRole", context: { "iam:PassedToService": "lambda.amazonaws.com" } };
     for (const resource of types["AWS::IAM::Role"]?.on ?? [])
@@ -499,17 +484,17 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
   });
 
   it("sets the permissions boundary of every function's role if the stage has one", async () => {
-    const cap = `arn:aws:iam::${owner}:policy/PosternFunctions-test`;
+    const cap = `arn:aws:iam::${accountId}:policy/PosternFunctions-test`;
     const yaml = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
     await checkout.write("serverless.yml", yaml.replace(/^params:\n/m, `params:\n  test: { boundary: "${cap}" }\n`));
     process.env.AWS_REGION = region;
     const { packageStack } = await checkout.load<typeof import("../../infra/aws/stack.ts")>("infra/aws/stack.ts");
-    const caps = async () =>
+    const listBoundaries = async () =>
       Object.values((await packageStack(stage)).Resources)
         .filter(({ Type }) => Type === "AWS::IAM::Role")
         .map(({ Properties }) => Properties?.PermissionsBoundary);
-    assert.deepEqual(await caps(), [cap, cap]);
+    assert.deepEqual(await listBoundaries(), [cap, cap]);
     await checkout.write("serverless.yml", yaml);
-    assert.deepEqual(await caps(), [{ Ref: "AWS::NoValue" }, { Ref: "AWS::NoValue" }]);
+    assert.deepEqual(await listBoundaries(), [{ Ref: "AWS::NoValue" }, { Ref: "AWS::NoValue" }]);
   });
 });

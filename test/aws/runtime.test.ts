@@ -15,7 +15,7 @@ import { needs } from "../parts.ts";
 import { type Running, start } from "../runtime/runtime-api.ts";
 import { runtimeClient } from "./tools.ts";
 
-// Every rule, bundled, under the client that Lambda itself runs. POSTERN_RULES narrows it to some.
+// The bundles of all rules run under Lambda's own runtime client. POSTERN_RULES limits the test to some rules.
 const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
 const catalogue = (await readCatalogue()).filter(({ name }) => only.length === 0 || only.includes(name));
 
@@ -27,9 +27,9 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
   let folder: string;
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-runtime-"));
-    // The budget is the build's concern.
+    // The build's own tests check the size budget.
     const bundles = catalogue.map((listed) =>
-      bundleRule(listed, shareOf(listed), join(folder, "dist"), Number.POSITIVE_INFINITY),
+      bundleRule(listed, buildConfig(listed), join(folder, "dist"), Number.POSITIVE_INFINITY),
     );
     await writeServerlessIncludes(await Promise.all(bundles), keys, join(folder, "dist"));
   });
@@ -40,7 +40,7 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
       let running: Running;
       let cases: Case[];
       before(async () => {
-        running = await start(join(runtimeClient, "index.mjs"), await environment(folder, listed.name));
+        running = await start(join(runtimeClient, "index.mjs"), await readEnvironment(folder, listed.name));
         cases = await readCases(listed);
       });
       after(() => running?.stop());
@@ -48,7 +48,7 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
       it("does what its cases say", async () => {
         for (const entry of cases) {
           const answer = await running.invoke(buildInvocationEvent(listed, entry));
-          assert.deepEqual(describeCaseDifferences(entry, decisionOf(answer, listed, entry)), [], entry.name);
+          assert.deepEqual(describeCaseDifferences(entry, readDecision(answer, listed, entry)), [], entry.name);
         }
       });
 
@@ -58,16 +58,16 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
           ({ settings, needs, variant, now }) => (settings ?? needs ?? variant ?? now) === undefined,
         );
         if (plain === undefined || Object.keys(listed.rule.needs ?? {}).length > 0) return;
-        const { statusCode, body } = response(await running.invoke(request(listed, plain)));
+        const { statusCode, body } = readResponse(await running.invoke(buildEvent(listed, plain)));
         assert.equal(statusCode, 200, body);
-        assert.deepEqual(describeCaseDifferences(plain, decisionOf(JSON.parse(body), listed, plain)), [], plain.name);
+        assert.deepEqual(describeCaseDifferences(plain, readDecision(JSON.parse(body), listed, plain)), [], plain.name);
       });
 
       it("answers 404 for a wrong key", async () => {
         const [entry] = cases;
         assert.ok(entry);
         const wrong = `local.${"A".repeat(86)}`;
-        const { statusCode, body } = response(await running.invoke(request(listed, entry, { segment: wrong })));
+        const { statusCode, body } = readResponse(await running.invoke(buildEvent(listed, entry, { segment: wrong })));
         assert.equal(statusCode, 404);
         assert.equal(JSON.parse(body).reason, "NotFound");
       });
@@ -75,8 +75,8 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
       it("answers a body that is no base64 with 400", async () => {
         const [entry] = cases;
         assert.ok(entry);
-        const { statusCode, body } = response(
-          await running.invoke(request(listed, entry, { body: "%%%", isBase64Encoded: true })),
+        const { statusCode, body } = readResponse(
+          await running.invoke(buildEvent(listed, entry, { body: "%%%", isBase64Encoded: true })),
         );
         assert.equal(statusCode, 400);
         assert.equal(JSON.parse(body).kind, "Status");
@@ -85,7 +85,7 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
   }
 });
 
-const shareOf = ({ name, rule }: CatalogueRule) => {
+const buildConfig = ({ name, rule }: CatalogueRule) => {
   return {
     rule: name,
     clusters: { local: { keyVersions: [1], mode: "enforce" as const, settings: rule.settings ?? {} } },
@@ -93,7 +93,7 @@ const shareOf = ({ name, rule }: CatalogueRule) => {
 };
 
 /** Returns the environment that Lambda gives a function, with the variables of serverless.yml. */
-const environment = async (folder: string, name: string): Promise<Record<string, string>> => {
+const readEnvironment = async (folder: string, name: string): Promise<Record<string, string>> => {
   const functions = JSON.parse(await readFile(join(folder, "dist/functions.json"), "utf8"));
   const { handler, environment, memorySize } = functions[name];
   return {
@@ -110,13 +110,13 @@ const environment = async (folder: string, name: string): Promise<Record<string,
   };
 };
 
-/** An event of HTTP API, payload 2.0. */
-const request = (
+/** Returns an event of an HTTP API, with payload format 2.0. */
+const buildEvent = (
   listed: CatalogueRule,
   entry: Case,
-  other: { segment?: string; body?: string; isBase64Encoded?: boolean } = {},
+  changes: { segment?: string; body?: string; isBase64Encoded?: boolean } = {},
 ) => {
-  const path = `/${other.segment ?? segment}/${listed.name}/${getCasePhase(entry)}`;
+  const path = `/${changes.segment ?? segment}/${listed.name}/${getCasePhase(entry)}`;
   return {
     version: "2.0",
     routeKey: `POST /{cluster}/${listed.name}/{phase+}`,
@@ -125,18 +125,18 @@ const request = (
     headers: { "content-type": "application/json", "user-agent": "kube-apiserver-admission" },
     queryStringParameters: { timeout: "3s" },
     requestContext: { http: { method: "POST", path, protocol: "HTTP/1.1", sourceIp: "192.0.2.1" }, stage: "$default" },
-    body: other.body ?? JSON.stringify(Reflect.get(buildInvocationEvent(listed, entry), "review")),
-    isBase64Encoded: other.isBase64Encoded ?? false,
+    body: changes.body ?? JSON.stringify(Reflect.get(buildInvocationEvent(listed, entry), "review")),
+    isBase64Encoded: changes.isBase64Encoded ?? false,
   };
 };
 
-const decisionOf = (answer: unknown, listed: CatalogueRule, entry: Case) => {
+const readDecision = (answer: unknown, listed: CatalogueRule, entry: Case) => {
   const decision = parseDecision(answer, buildReview(listed, entry).request.uid);
   assert.ok(decision, `no answer to this review: ${JSON.stringify(answer)}`);
   return decision;
 };
 
-const response = (answer: unknown): { statusCode: unknown; body: string } => {
+const readResponse = (answer: unknown): { statusCode: unknown; body: string } => {
   const { statusCode, body } = Object(answer);
   return { statusCode, body: String(body) };
 };

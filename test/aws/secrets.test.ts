@@ -12,7 +12,7 @@ import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
 import { type Moto, startMoto } from "./moto.ts";
 
-// A service that wants a token, and the places in AWS where tokens are kept.
+// A service that requires a token, and the places in AWS that store tokens.
 describe("a service that requires a token", await needs("moto"), () => {
   const region = "eu-west-1";
   const places = [
@@ -23,9 +23,9 @@ describe("a service that requires a token", await needs("moto"), () => {
   let folder: string;
   let service: { url: string; ca: string };
   let wanted = "first";
-  const heard: (string | undefined)[] = [];
+  const authorizations: (string | undefined)[] = [];
   const server = createServer((request, response) => {
-    heard.push(request.headers.authorization);
+    authorizations.push(request.headers.authorization);
     response.writeHead(request.headers.authorization === `Bearer ${wanted}` ? 200 : 401).end();
   });
 
@@ -65,7 +65,7 @@ describe("a service that requires a token", await needs("moto"), () => {
   it("gets a token, which is read once", async () => {
     for (const place of places) {
       assert.deepEqual([await ask(place), await ask(place)], [200, 200]);
-      assert.equal(heard.splice(0).at(-1), "Bearer first");
+      assert.equal(authorizations.splice(0).at(-1), "Bearer first");
     }
   });
 
@@ -74,26 +74,26 @@ describe("a service that requires a token", await needs("moto"), () => {
     await keep(wanted);
     for (const place of places) {
       assert.equal(await ask(place), 200);
-      assert.deepEqual(heard.splice(0), ["Bearer first", "Bearer second"]);
+      assert.deepEqual(authorizations.splice(0), ["Bearer first", "Bearer second"]);
     }
   });
 
   it("gets a user name and a password", async () => {
     for (const bearer of places) {
       await createLiveCapabilities({})("prod", 20_000).https({ ...service, bearer, username: "ann" });
-      assert.equal(heard.splice(0)[0], `Basic ${Buffer.from("ann:second").toString("base64")}`);
+      assert.equal(authorizations.splice(0)[0], `Basic ${Buffer.from("ann:second").toString("base64")}`);
     }
   });
 
-  it("is asked only twice if no token is accepted", async () => {
+  it("is called only twice if no token is accepted", async () => {
     wanted = "none";
     assert.equal(await ask(places[0]), 401);
-    assert.equal(heard.splice(0).length, 2);
+    assert.equal(authorizations.splice(0).length, 2);
   });
 
-  it("is not asked without one", async () => {
+  it("is not called without a token", async () => {
     const sentence = /^could not ask 127\.0\.0\.1:\d+: its token could not be read$/;
     await assert.rejects(ask({ secret: "other", region }), { code: 503, message: sentence });
-    assert.equal(heard.length, 0);
+    assert.equal(authorizations.length, 0);
   });
 });

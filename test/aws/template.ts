@@ -1,6 +1,6 @@
 import { AwsError } from "./aws-service.ts";
 
-// CloudFormation's templates: what is declared, in which order it can be made, and what its functions stand for.
+// CloudFormation's templates: the declared resources, their order of creation, and the functions in their values.
 
 export interface DeclaredResource {
   Type: string;
@@ -16,7 +16,7 @@ export interface Template {
   Description?: string;
 }
 
-/** The values of references. */
+/** Returns the values of references. */
 export interface Scope {
   ref(id: string): unknown;
   attribute(id: string, name: string): unknown;
@@ -66,7 +66,7 @@ const parseTemplate = (text: string): Template & { Conditions?: unknown } => {
   }
 };
 
-/** Each after what it refers to or depends on; otherwise as they are written. */
+/** Returns the ids of resources, each after the resources that it needs, otherwise in the order of the template. */
 export const sortResources = ({ Resources }: Template): string[] => {
   const done = new Set<string>();
   const visit = (id: string, above: string[]) => {
@@ -84,34 +84,26 @@ export const sortResources = ({ Resources }: Template): string[] => {
 export const findDependencies = ({ Properties, DependsOn = [] }: DeclaredResource) =>
   new Set([...findReferences(Properties), ...[DependsOn].flat()]);
 
-/** Every logical id that Ref, Fn::GetAtt and Fn::Sub name. */
+/** Returns every logical id in a Ref, Fn::GetAtt or Fn::Sub. */
 const findReferences = (value: unknown): Set<string> => {
   const found = new Set<string>();
-  const look = (one: unknown) => {
-    resolve(one, {
-      ref: (id) => {
-        found.add(id);
-        return "";
-      },
-      attribute: (id) => {
-        found.add(id);
-        return "";
-      },
-    });
+  const add = (id: string) => {
+    found.add(id);
+    return "";
   };
-  look(value);
+  resolve(value, { ref: add, attribute: add });
   return found;
 };
 
 export const resolve = (value: unknown, scope: Scope): unknown => {
-  if (Array.isArray(value)) return value.map((one) => resolve(one, scope)).filter((one) => one !== nothing);
+  if (Array.isArray(value)) return value.map((item) => resolve(item, scope)).filter((item) => item !== nothing);
   if (value === null || typeof value !== "object") return value;
   const entries = Object.entries(value);
   const [[name, argument] = ["", undefined]] = entries;
   if (entries.length === 1 && name === "Ref") return scope.ref(String(argument));
   if (entries.length === 1 && name.startsWith("Fn::")) return compute(name, argument, scope);
   return Object.fromEntries(
-    entries.map(([key, one]) => [key, resolve(one, scope)] as const).filter(([, one]) => one !== nothing),
+    entries.map(([key, item]) => [key, resolve(item, scope)] as const).filter(([, item]) => item !== nothing),
   );
 };
 

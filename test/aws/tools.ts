@@ -7,37 +7,38 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { cacheFolder } from "../../infra/parity/control-plane/go-programs.ts";
 
-// The tools that stand in for AWS: moto and cfn-lint (Python), and Lambda's own runtime client (Node). Each is used
-// only in the version that requirements.txt or package-lock.json pins. `npm run aws` installs them.
+// The tools that replace AWS in tests: moto and cfn-lint (Python), and Lambda's own runtime client (Node). Only the
+// versions that requirements.txt and package-lock.json pin are used. `npm run aws` installs them.
 
-const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+const resolvePath = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-/** The folder in the cache for what was made of these files: a change of one makes another folder. */
+/** Returns the cache folder for these files; a change of a file gives another folder. */
 const buildCachePath = (name: string, ...files: string[]): string => {
   const digest = createHash("sha256");
-  for (const file of files) digest.update(readFileSync(here(file)));
+  for (const file of files) digest.update(readFileSync(resolvePath(file)));
   return join(cacheFolder, `${name}-${digest.digest("hex").slice(0, 12)}`);
 };
 
 const getVenvFolder = () => buildCachePath("python", "requirements.txt");
-/** The file that is written last when the folder is made. */
+/** Returns the path of the file that is written when the folder is complete. */
 const getMarkerFile = () => join(getVenvFolder(), "complete");
 
 const readPinnedVersion = (tool: string): string => {
-  const [, version] = new RegExp(`^${tool}==(.+)$`, "m").exec(readFileSync(here("requirements.txt"), "utf8")) ?? [];
-  if (version === undefined) throw new Error(`${here("requirements.txt")} pins no version of ${tool}`);
+  const [, version] =
+    new RegExp(`^${tool}==(.+)$`, "m").exec(readFileSync(resolvePath("requirements.txt"), "utf8")) ?? [];
+  if (version === undefined) throw new Error(`${resolvePath("requirements.txt")} pins no version of ${tool}`);
   return version;
 };
 
-/** A command and its first arguments, or the sentence that says why there is none. */
+/** A command with its first arguments, or the reason why the tool is missing. */
 export type Tool = { command: string[] } | { missing: string };
 
-/** Finds a tool: the one that `npm run aws` installed, or else the one on PATH if it has the pinned version. */
+/** Finds a tool: installed by `npm run aws`, otherwise on PATH in the pinned version. */
 const findTool = (name: string, installed: string[], onPath: string[], version: string[]): Tool => {
   const [program = "", ...rest] = installed;
   if (existsSync(getMarkerFile())) return { command: [join(getVenvFolder(), "bin", program), ...rest] };
-  const [asked = "", ...words] = version;
-  const answer = spawnSync(asked, words, { encoding: "utf8" });
+  const [versionProgram = "", ...words] = version;
+  const answer = spawnSync(versionProgram, words, { encoding: "utf8" });
   const [found] = answer.status === 0 ? (/\d[\w.]*$/.exec(answer.stdout.trim()) ?? []) : [];
   const wanted = readPinnedVersion(name);
   if (found === wanted) return { command: onPath };
@@ -48,7 +49,7 @@ const findTool = (name: string, installed: string[], onPath: string[], version: 
 
 export const findCfnLint = (): Tool => findTool("cfn-lint", ["cfn-lint"], ["cfn-lint"], ["cfn-lint", "--version"]);
 
-/** Throws what cfn-lint finds wrong with a template. */
+/** Throws an error with the problems that cfn-lint finds in a template. */
 export const lint = async (template: string): Promise<void> => {
   const tool = findCfnLint();
   if ("missing" in tool) throw new Error(tool.missing);
@@ -63,14 +64,14 @@ export const findMoto = (): Tool => {
 };
 
 /** Lambda's runtime client, which every function on AWS runs under. */
-export const runtimeClient = here("../runtime/node_modules/aws-lambda-ric/");
+export const runtimeClient = resolvePath("../runtime/node_modules/aws-lambda-ric/");
 
 export const findMissingRuntimeClient = (): string | undefined => {
-  const { version: wanted } = JSON.parse(readFileSync(here("../runtime/package-lock.json"), "utf8")).packages[
+  const { version: wanted } = JSON.parse(readFileSync(resolvePath("../runtime/package-lock.json"), "utf8")).packages[
     "node_modules/aws-lambda-ric"
   ];
   const how = "npm run aws installs it";
-  // It is compiled when it is installed; without that file it can't start.
+  // The installation compiles this file; the client can't start without it.
   if (!existsSync(join(runtimeClient, "rapid-client.node"))) return `aws-lambda-ric ${wanted} is not here: ${how}`;
   const { version: found } = JSON.parse(readFileSync(join(runtimeClient, "package.json"), "utf8"));
   return found === wanted ? undefined : `aws-lambda-ric ${found} is here and ${wanted} is wanted: ${how}`;
@@ -84,19 +85,19 @@ const installPython = async (): Promise<void> => {
   if (existsSync(getMarkerFile())) return;
   await rm(folder, { recursive: true, force: true });
   await run("python3", ["-m", "venv", folder]);
-  const words = ["install", "--quiet", "--disable-pip-version-check", "--requirement", here("requirements.txt")];
+  const words = ["install", "--quiet", "--disable-pip-version-check", "--requirement", resolvePath("requirements.txt")];
   await run(join(folder, "bin/python"), ["-m", "pip", ...words]);
   await writeFile(getMarkerFile(), "");
 };
 
-/** It compiles for a minute, against the headers of the Node that the project brings. */
+/** Compiles the client for a minute, with the headers of the project's own Node. */
 const installRuntimeClient = async (): Promise<void> => {
   if (findMissingRuntimeClient() === undefined) return;
   const kept = buildCachePath("runtime", "../../package-lock.json", "../runtime/package-lock.json");
-  const modules = here("../runtime/node_modules");
+  const modules = resolvePath("../runtime/node_modules");
   if (!existsSync(kept)) {
     const env = { ...process.env, npm_config_nodedir: dirname(dirname(process.execPath)) };
-    await run("npm", ["ci", "--ignore-scripts=false"], { cwd: here("../runtime"), env });
+    await run("npm", ["ci", "--ignore-scripts=false"], { cwd: resolvePath("../runtime"), env });
     await cp(modules, `${kept}.${process.pid}`, { recursive: true, verbatimSymlinks: true });
     await rename(`${kept}.${process.pid}`, kept);
   }

@@ -22,9 +22,9 @@ import { buildReviewAnswer, openScriptedWebhookEndpoints } from "../../infra/par
 import { printConfig, runAudit, runJsonAudit } from "../audits.ts";
 import { buildKubeconfig } from "../checkout.ts";
 import { needs } from "../parts.ts";
+import { readRows } from "../rows.ts";
 
-// `npx postern check --live`: what it says of everything in a cluster is what that cluster would say.
-/** What JSON holds. */
+// `npx postern check --live` gives each object of a cluster the verdict that the cluster itself would give.
 type Found = Record<string, any>;
 
 describe("an audit of a cluster", await needs("API server"), () => {
@@ -42,20 +42,20 @@ describe("an audit of a cluster", await needs("API server"), () => {
       "  limit-ranger:\n",
     ].join("\n"),
   );
-  /** Of everything that was made, what it was made of. */
-  const made: Found[] = [];
+  /** All objects that the test created, as the API server returned them. */
+  const created: Found[] = [];
 
-  const make = async (path: string, bodies: Found[]) => {
+  const createObjects = async (path: string, bodies: Found[]) => {
     for (let start = 0; start < bodies.length; start += 20)
       await Promise.all(
         bodies.slice(start, start + 20).map(async (body) => {
-          const { code, body: said } = await admin({ method: "POST", path, body });
-          assert.equal(code, 201, String(said.message));
-          made.push(said);
+          const { code, body: answer } = await admin({ method: "POST", path, body });
+          assert.equal(code, 201, String(answer.message));
+          created.push(answer);
         }),
       );
   };
-  const count = <T>(length: number, of: (index: number) => T) => Array.from({ length }, (_, index) => of(index));
+  const createList = <T>(length: number, of: (index: number) => T) => Array.from({ length }, (_, index) => of(index));
 
   before(async () => {
     const binaries = await requireBinaries();
@@ -66,12 +66,12 @@ describe("an audit of a cluster", await needs("API server"), () => {
     await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ c: cluster }));
     await writeFile(join(folder, "janes"), buildKubeconfig({ c: cluster }, "jane"));
     await writeFile(join(folder, "postern.yaml"), yaml);
-    await define(admin, "Widget", "widgets", "example.com", "Namespaced", ["v1", "v1beta1"]);
-    await make(
+    await defineKind(admin, "Widget", "widgets", "example.com", "Namespaced", ["v1", "v1beta1"]);
+    await createObjects(
       "/api/v1/namespaces",
-      count(6, (index) => ({ metadata: { name: `n${index}`, labels: index === 3 ? { pull: "never" } : {} } })),
+      createList(6, (index) => ({ metadata: { name: `n${index}`, labels: index === 3 ? { pull: "never" } : {} } })),
     );
-    await make("/api/v1/namespaces/n4/limitranges", [
+    await createObjects("/api/v1/namespaces/n4/limitranges", [
       {
         metadata: { name: "l" },
         spec: { limits: [{ type: "Container", max: { cpu: "1" }, defaultRequest: { cpu: "10m" } }] },
@@ -79,7 +79,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     ]);
     for (let home = 0; home < 6; home++) {
       const images = ["docker.io/a:1", "evil.example/a:1", "docker.io/b"];
-      const pods = count(20, (index) => ({
+      const pods = createList(20, (index) => ({
         metadata: { name: `p${index}`, labels: { odd: String(index % 2) } },
         spec: {
           ...(index % 7 === 0 && { securityContext: { runAsUser: 1 } }),
@@ -92,18 +92,18 @@ describe("an audit of a cluster", await needs("API server"), () => {
           ],
         },
       }));
-      await make(`/api/v1/namespaces/n${home}/pods`, pods);
-      const services = count(10, (index) => ({
+      await createObjects(`/api/v1/namespaces/n${home}/pods`, pods);
+      const services = createList(10, (index) => ({
         metadata: { name: `s${index}` },
         spec: { ports: [{ port: 80 }], ...(index % 4 === 0 && { externalIPs: ["1.2.3.4"] }) },
       }));
-      await make(`/api/v1/namespaces/n${home}/services`, services);
-      const widgets = count(10, (index) => ({
+      await createObjects(`/api/v1/namespaces/n${home}/services`, services);
+      const widgets = createList(10, (index) => ({
         ...{ apiVersion: "example.com/v1", kind: "Widget", metadata: { name: `w${index}` }, spec: { size: index } },
       }));
-      await make(`/apis/example.com/v1/namespaces/n${home}/widgets`, widgets);
+      await createObjects(`/apis/example.com/v1/namespaces/n${home}/widgets`, widgets);
     }
-    // The objects that are evaluated now existed before the rules.
+    // The rules are registered only now, so all objects exist already.
     const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const scripted = await openScriptedWebhookEndpoints(certificate, {
       more: (review) => {
@@ -120,16 +120,16 @@ describe("an audit of a cluster", await needs("API server"), () => {
     });
     stops.push(scripted.stop);
     const { server, ca, getToken } = cluster;
-    const world = createLiveCapabilities(
+    const openCapabilities = createLiveCapabilities(
       { c: { server, ca, credentials: { token: getToken("admin") } } },
       undefined,
       createMemoryLedger(),
     );
     const catalogue = await readCatalogue();
     const own = catalogue.filter(({ name }) => [...rules, "limit-ranger"].includes(name));
-    const served = await serveTestRules(own, yaml, { certificate, world });
-    stops.push(served.stop);
-    await createTestWebhookConfigurations(admin, extendWebhookTimeoutsForTests(served.manifests()));
+    const ruleServer = await serveTestRules(own, yaml, { certificate, openCapabilities });
+    stops.push(ruleServer.stop);
+    await createTestWebhookConfigurations(admin, extendWebhookTimeoutsForTests(ruleServer.manifests()));
     const sizes = {
       ...{ apiVersion: "admissionregistration.k8s.io/v1", kind: "ValidatingWebhookConfiguration" },
       metadata: { name: "sizes" },
@@ -137,7 +137,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
         {
           ...{ name: "sizes.example.com", sideEffects: "None", admissionReviewVersions: ["v1"] },
           clientConfig: { url: `${scripted.url}/sizes`, caBundle: Buffer.from(certificate.ca).toString("base64") },
-          // They are read as v1.
+          // Widgets are stored as v1.
           rules: [
             { apiGroups: ["example.com"], apiVersions: ["v1beta1"], resources: ["widgets"], operations: ["CREATE"] },
           ],
@@ -178,17 +178,21 @@ describe("an audit of a cluster", await needs("API server"), () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  const foreign = ["--webhooks", "sizes.json", "--call", "loopback"];
+  const webhookOptions = ["--webhooks", "sizes.json", "--call", "loopback"];
 
-  it("says of each object once what the cluster itself would say, were it made again", async () => {
-    const { code, objects, summary, faults, notes, stderr } = await runJsonAudit(folder, [...foreign, "--page", "50"]);
+  it("gives each object once, with the verdict that the cluster would give to its creation", async () => {
+    const { code, objects, summary, faults, notes, stderr } = await runJsonAudit(folder, [
+      ...webhookOptions,
+      "--page",
+      "50",
+    ]);
     assert.equal(code, 1);
     assert.deepEqual([faults, notes, summary.undecided], [[], [], 0], stderr);
     assert.match(stderr, /^ +\d+\.\d s {2}pods: 120 objects, \d+ denied$/m);
     assert.match(stderr, /^ +\d+\.\d s {2}widgets\.example\.com: 60 objects, 12 denied$/m);
-    const byUid = new Map(objects.map((one) => [one.uid, one]));
+    const byUid = new Map(objects.map((object) => [object.uid, object]));
     assert.equal(byUid.size, objects.length);
-    const judged = made.filter(({ kind }) => ["Pod", "Service", "Widget"].includes(kind));
+    const evaluated = created.filter(({ kind }) => ["Pod", "Service", "Widget"].includes(kind));
     const outcomes: Record<string, number> = {};
     const ask = async (object: Found) => {
       const { kind, apiVersion, metadata, spec } = object;
@@ -197,17 +201,17 @@ describe("an audit of a cluster", await needs("API server"), () => {
       const root = apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
       const path = `${root}/namespaces/${namespace}/${kind.toLowerCase()}s?dryRun=All`;
       const body = { apiVersion, kind, metadata: { name, labels }, spec: kind === "Service" ? rest : spec };
-      const { code, body: said, warnings } = await admin({ method: "POST", path, body });
+      const { code, body: answer, warnings } = await admin({ method: "POST", path, body });
       const place = `${kind} ${namespace}/${name}`;
       const found = byUid.get(metadata.uid);
       assert.ok(found, place);
       outcomes[`${kind} ${found.verdict}`] = (outcomes[`${kind} ${found.verdict}`] ?? 0) + 1;
-      // It is there: what admission has nothing against, storage refuses.
-      if (found.verdict !== "denied") assert.equal(code, 409, `${place}: ${said.message}`);
+      // The object exists, so an admitted creation ends with a conflict.
+      if (found.verdict !== "denied") assert.equal(code, 409, `${place}: ${answer.message}`);
       else {
         const messages = found.denials.map(({ rule, message }) => `${rule}: ${message}`);
-        const [, hook = "", text] = /"(.*?)" denied the request: (.*)$/s.exec(String(said.message)) ?? [];
-        assert.ok(messages.includes(`${hook.replace(".postern.dev", "")}: ${text}`), `${place}: ${said.message}`);
+        const [, hook = "", text] = /"(.*?)" denied the request: (.*)$/s.exec(String(answer.message)) ?? [];
+        assert.ok(messages.includes(`${hook.replace(".postern.dev", "")}: ${text}`), `${place}: ${answer.message}`);
       }
       const theirs = warnings.filter((warning) => warning.includes(" would deny: "));
       assert.deepEqual(
@@ -216,7 +220,8 @@ describe("an audit of a cluster", await needs("API server"), () => {
         place,
       );
     };
-    for (let start = 0; start < judged.length; start += 8) await Promise.all(judged.slice(start, start + 8).map(ask));
+    for (let start = 0; start < evaluated.length; start += 8)
+      await Promise.all(evaluated.slice(start, start + 8).map(ask));
     for (const kind of [
       "Pod denied",
       "Pod changed",
@@ -228,11 +233,11 @@ describe("an audit of a cluster", await needs("API server"), () => {
       assert.ok(outcomes[kind], JSON.stringify(outcomes));
   });
 
-  it("is of some namespaces alone where they are named, and of none that isn't there", async () => {
+  it("can be limited to existing namespaces", async () => {
     const { objects } = await runJsonAudit(folder, ["--namespace", "n1,n3", "--rules", "always-pull-images"]);
     assert.deepEqual([...new Set(objects.map(({ namespace }) => namespace))], ["n1", "n3"]);
     assert.equal(objects.length, 40);
-    // Its label exempts it.
+    // A label exempts namespace n3.
     const changed = objects.filter(({ verdict }) => verdict === "changed").map(({ namespace }) => namespace);
     assert.deepEqual([...new Set(changed)], ["n1"]);
     const { code, stderr } = await runAudit(folder, ["--namespace", "nowhere"]);
@@ -281,7 +286,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
       stderr,
       /^services could not be read whole: the API server answers 403: services is forbidden: .*jane/m,
     );
-    // Whether one is exempt, its labels say.
+    // This rule exempts namespaces by a label that jane can't read.
     const blind = await runJsonAudit(folder, ["--kubeconfig", "janes", "--rules", "always-pull-images"]);
     assert.equal(blind.code, 3);
     assert.equal(blind.summary.undecided, 120);
@@ -297,12 +302,12 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.equal(silent.code, 3);
   });
 
-  it("tells nothing of what Secrets hold", async () => {
+  it("does not show the content of Secrets", async () => {
     const last = {
       "kubectl.kubernetes.io/last-applied-configuration": '{"kind":"Secret","data":{"password":"bW9yZQ=="}}',
     };
     const secret = { metadata: { name: "key", annotations: last }, stringData: { password: "correct horse" } };
-    await make("/api/v1/namespaces/n0/secrets", [secret]);
+    await createObjects("/api/v1/namespaces/n0/secrets", [secret]);
     const words = ["--webhooks", "more.json", "--call", "loopback", "--rules", "allowed-registries"];
     const { objects, stdout } = await runJsonAudit(folder, words);
     const found = objects.find(({ kind }) => kind === "Secret");
@@ -311,42 +316,46 @@ describe("an audit of a cluster", await needs("API server"), () => {
     for (const text of ["correct horse", "more"]) assert.ok(!stdout.includes(Buffer.from(text).toString("base64")));
   });
 
-  it("is of the Pods that workloads would make, too, once for each template, also where no rule is about workloads", async () => {
+  it("includes the Pods that workloads would create, once for each template, even if no rule matches workloads", async () => {
     const labels = { app: "web" };
     const template = { metadata: { labels }, spec: { containers: [{ name: "a", image: "evil.example/web" }] } };
     const deployment = {
       metadata: { name: "web" },
       spec: { replicas: 3, selector: { matchLabels: labels }, template },
     };
-    await make("/apis/apps/v1/namespaces/n0/deployments", [deployment]);
+    await createObjects("/apis/apps/v1/namespaces/n0/deployments", [deployment]);
     const owner = {
       apiVersion: "apps/v1",
       kind: "Deployment",
       name: "web",
-      uid: made.at(-1)?.metadata.uid,
+      uid: created.at(-1)?.metadata.uid,
       controller: true,
     };
-    await make("/apis/apps/v1/namespaces/n0/replicasets", [
+    await createObjects("/apis/apps/v1/namespaces/n0/replicasets", [
       {
         metadata: { name: "web-1", ownerReferences: [owner] },
         spec: { replicas: 0, selector: { matchLabels: labels }, template },
       },
     ]);
     const words = ["--namespace", "n0", "--rules", "allowed-registries"];
-    const verdictsOf = async (...more: string[]) =>
+    const listVerdicts = async (...more: string[]) =>
       (await runJsonAudit(folder, [...words, ...more])).objects
         .filter(
           ({ uid, madeBy, kind }) =>
             madeBy !== undefined || (uid !== undefined && /^(Deployment|ReplicaSet)$/.test(kind)),
         )
         .map(({ kind, madeBy, verdict }) => [kind, ...(madeBy ? [`of ${madeBy}`] : []), verdict].join(" "));
-    assert.deepEqual(await verdictsOf(), ["Deployment allowed", "Pod of Deployment web denied", "ReplicaSet allowed"]);
-    assert.deepEqual(await verdictsOf("--no-pod-templates"), []);
+    assert.deepEqual(await listVerdicts(), [
+      "Deployment allowed",
+      "Pod of Deployment web denied",
+      "ReplicaSet allowed",
+    ]);
+    assert.deepEqual(await listVerdicts("--no-pod-templates"), []);
     const { stdout } = await runAudit(folder, words);
     assert.match(stdout, /^Deployment n0\/web \(its Pods\) denied$/m);
   });
 
-  it("leaves the verdict open where a policy matches, or a quota counts", async () => {
+  it("is undecided if a policy matches, or a quota counts", async () => {
     const api = "/apis/admissionregistration.k8s.io/v1";
     const rule = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
     const namespaceSelector = { matchLabels: { "kubernetes.io/metadata.name": "n1" } };
@@ -384,30 +393,30 @@ describe("an audit of a cluster", await needs("API server"), () => {
     }
   });
 
-  it("knows the same kinds from one answer for all groups and from one for each", async () => {
+  it("finds the same kinds by aggregated discovery and group by group", async () => {
     const { server, ca, getToken } = cluster;
-    const way = { server, ca, token: async () => getToken("admin"), credentialsAdvice: "" };
-    const { read, close } = openApiReader(way, new AbortController().signal);
-    const found = async (ask: ApiGet) => {
+    const credentials = { server, ca, token: async () => getToken("admin"), credentialsAdvice: "" };
+    const { read, close } = openApiReader(credentials, new AbortController().signal);
+    const listResources = async (ask: ApiGet) => {
       const { resources, unknown } = await discoverClusterResources(ask, String);
       assert.deepEqual(unknown, []);
       return resources
-        .map((one) => ({ ...one, verbs: one.verbs.toSorted(), subresources: one.subresources.toSorted() }))
-        .toSorted((one, other) => (JSON.stringify(one.kind) < JSON.stringify(other.kind) ? -1 : 1));
+        .map((kind) => ({ ...kind, verbs: kind.verbs.toSorted(), subresources: kind.subresources.toSorted() }))
+        .toSorted((left, right) => (JSON.stringify(left.kind) < JSON.stringify(right.kind) ? -1 : 1));
     };
-    const [together, single] = [await found(read), await found((path) => read(path))];
+    const [together, single] = [await listResources(read), await listResources((path) => read(path))];
     close();
     assert.ok(together.length > 50);
     assert.deepEqual(together, single);
-    const versions = (resources: typeof single) =>
+    const countWidgetVersions = (resources: typeof single) =>
       resources.filter(({ resource }) => resource.resource === "widgets").length;
-    assert.equal(versions(single), 2);
+    assert.equal(countWidgetVersions(single), 2);
   });
 
-  it("is about what there is by then, whatever others make and remove meanwhile", async () => {
+  it("includes all objects that exist throughout, while others are created and deleted", async () => {
     const path = "/api/v1/namespaces/n5/configmaps";
     let isOver = false;
-    const others = (async () => {
+    const otherWrites = (async () => {
       for (let index = 0; !isOver; index++) {
         await admin({ method: "POST", path, body: { metadata: { name: `c${index}` } } });
         if (index % 2 === 0) await admin({ method: "DELETE", path: `${path}/c${index}` });
@@ -418,13 +427,13 @@ describe("an audit of a cluster", await needs("API server"), () => {
         isOver = true;
       },
     );
-    await others;
+    await otherWrites;
     assert.equal(code, 0);
     assert.equal(summary.undecided, 0);
     assert.equal(new Set(objects.map(({ uid }) => uid)).size, objects.length);
     const uids = new Set(objects.map(({ uid }) => uid));
-    for (const { kind, metadata } of made) assert.ok(uids.has(metadata.uid), `${kind} ${metadata.name}`);
-    // Of events, which the API server serves under two names, and of all others.
+    for (const { kind, metadata } of created) assert.ok(uids.has(metadata.uid), `${kind} ${metadata.name}`);
+    // Events are served in two groups; they and all other kinds are listed once.
     const lists = new Set(objects.map(({ apiVersion, kind }) => `${apiVersion} ${kind}`));
     for (const kind of [
       "v1 Namespace",
@@ -436,23 +445,23 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.ok(!lists.has("example.com/v1beta1 Widget"));
   });
 
-  it("makes PolicyReports that the API server takes as they are, again and again", async () => {
-    const none = await runAudit(folder, [...foreign, "-o", "policyreport"]);
+  it("makes PolicyReports that the API server accepts, also a second time", async () => {
+    const none = await runAudit(folder, [...webhookOptions, "-o", "policyreport"]);
     assert.match(
       none.stderr,
       /^cluster c does not serve reports; kubectl apply accepts them once the cluster has the CRDs of openreports/m,
     );
-    // The newer group comes last: a cluster that serves both gets it.
+    // The newer group comes last: reports use it if a cluster serves both.
     const groups: [apiVersion: string, kind: string, plural: string][] = [
       ["wgpolicyk8s.io/v1alpha2", "PolicyReport", "policyreports"],
       ["openreports.io/v1alpha1", "Report", "reports"],
     ];
     for (const [apiVersion, kind, plural] of groups) {
       const [group = "", version = ""] = apiVersion.split("/");
-      await define(admin, kind, plural, group, "Namespaced", [version], report);
-      await define(admin, `Cluster${kind}`, `cluster${plural}`, group, "Cluster", [version], report);
+      await defineKind(admin, kind, plural, group, "Namespaced", [version], report);
+      await defineKind(admin, `Cluster${kind}`, `cluster${plural}`, group, "Cluster", [version], report);
       for (const _ of ["first", "again"]) {
-        const { stdout, stderr } = await runAudit(folder, [...foreign, "-o", "policyreport"]);
+        const { stdout, stderr } = await runAudit(folder, [...webhookOptions, "-o", "policyreport"]);
         assert.doesNotMatch(stderr, /does not serve reports/);
         const { items } = JSON.parse(stdout);
         assert.deepEqual(
@@ -475,43 +484,11 @@ describe("an audit of a cluster", await needs("API server"), () => {
   });
 });
 
-/** The shape of a report, as its group defines it. */
-const texts = (...names: string[]) => Object.fromEntries(names.map((name) => [name, { type: "string" }]));
-const result = {
-  type: "object",
-  required: ["policy"],
-  properties: {
-    ...texts("category", "message", "policy", "rule", "source"),
-    properties: { type: "object", additionalProperties: { type: "string" } },
-    resources: {
-      type: "array",
-      items: {
-        type: "object",
-        properties: texts("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid"),
-      },
-    },
-    result: { type: "string", enum: ["pass", "fail", "warn", "error", "skip"] },
-    scored: { type: "boolean" },
-    severity: { type: "string", enum: ["high", "low", "medium"] },
-    timestamp: {
-      type: "object",
-      required: ["nanos", "seconds"],
-      properties: { nanos: { type: "integer", format: "int32" }, seconds: { type: "integer", format: "int64" } },
-    },
-  },
-};
-const counts = ["error", "fail", "pass", "skip", "warn"].map((name) => [name, { type: "integer" }]);
-const report = {
-  type: "object",
-  properties: {
-    results: { type: "array", items: result },
-    summary: { type: "object", properties: Object.fromEntries(counts) },
-  },
-};
+const report = readRows<object>(import.meta.filename);
 const anything = { type: "object", "x-kubernetes-preserve-unknown-fields": true };
 
-/** Has the API server serve a kind, and waits until it does. */
-const define = async (
+/** Creates a CRD, and waits until the API server serves the kind. */
+const defineKind = async (
   admin: TestClusterClient,
   kind: string,
   plural: string,
@@ -520,17 +497,17 @@ const define = async (
   versions: string[],
   schema: object = anything,
 ) => {
-  const of = (name: string, index: number) => {
+  const buildVersion = (name: string, index: number) => {
     return { name, served: true, storage: index === 0, schema: { openAPIV3Schema: schema } };
   };
   const body = {
     ...{ apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition" },
     metadata: { name: `${plural}.${group}` },
-    spec: { group, scope, names: { kind, plural, singular: kind.toLowerCase() }, versions: versions.map(of) },
+    spec: { group, scope, names: { kind, plural, singular: kind.toLowerCase() }, versions: versions.map(buildVersion) },
   };
   const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-  const { code, body: said } = await admin({ method: "POST", path, body });
-  assert.equal(code, 201, String(said.message));
+  const { code, body: answer } = await admin({ method: "POST", path, body });
+  assert.equal(code, 201, String(answer.message));
   let isServed = false;
   await waitUntilWebhooksCalled(
     async () => {

@@ -17,7 +17,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
   let cluster: TestCluster;
   let open: (milliseconds?: number) => Capabilities;
   const rbac = "rbac.authorization.k8s.io";
-  const role = (name: string, namespace: string) => [
+  const buildRole = (name: string, namespace: string) => [
     {
       ...buildObject("Role", name, namespace, {}, `${rbac}/v1`),
       rules: [{ apiGroups: [""], resources: ["limitranges"], verbs: ["get"] }],
@@ -32,14 +32,14 @@ describe("the capabilities of a real API server", await needs("API server"), () 
   before(async () => {
     const binaries = await requireBinaries();
     cluster = await bootCluster(binaries, { rbac: true });
-    for (const body of [...objects, ...role("reads", "a")]) {
-      const { code, body: said } = await cluster.admin({ method: "POST", path: getCollectionPath(body), body });
-      assert.equal(code, 201, String(said.message));
+    for (const body of [...objects, ...buildRole("reads", "a")]) {
+      const { code, body: answer } = await cluster.admin({ method: "POST", path: getCollectionPath(body), body });
+      assert.equal(code, 201, String(answer.message));
     }
     const { server, ca } = cluster;
     const connection: ApiServerConnection = { server, ca, credentials: { token: cluster.getToken("admin") } };
-    const world = createLiveCapabilities({ prod: connection });
-    open = (milliseconds = 5000) => world("prod", milliseconds);
+    const connect = createLiveCapabilities({ prod: connection });
+    open = (milliseconds = 5000) => connect("prod", milliseconds);
   });
   after(() => cluster?.stop());
 
@@ -49,7 +49,9 @@ describe("the capabilities of a real API server", await needs("API server"), () 
   it("include the kinds that a manifest cluster is assumed to serve", async () => {
     for (const [version, served] of Object.entries(listServedResources([]))) {
       const found = (await open().discover(version))?.filter(({ resource }) => !resource.includes("/"));
-      const sorted = [found ?? [], served].map((all) => all.toSorted((one, other) => (one.kind < other.kind ? -1 : 1)));
+      const sorted = [found ?? [], served].map((all) =>
+        all.toSorted((left, right) => (left.kind < right.kind ? -1 : 1)),
+      );
       assert.deepEqual(sorted[0], sorted[1], version);
     }
   });
@@ -65,13 +67,13 @@ describe("the capabilities of a real API server", await needs("API server"), () 
 
   it("fail if the user may not create an object, or its kind is not served", async () => {
     const credentials = { token: cluster.getToken("jane") };
-    const world = createLiveCapabilities({ prod: { server: cluster.server, ca: cluster.ca, credentials } });
+    const connect = createLiveCapabilities({ prod: { server: cluster.server, ca: cluster.ca, credentials } });
     const [widget, namespace] = [buildObject("Widget", "w"), buildObject("Namespace", "newer")];
-    await assert.rejects(world("prod", 5000).create(namespaces, namespace), Failure);
+    await assert.rejects(connect("prod", 5000).create(namespaces, namespace), Failure);
     await assert.rejects(open().create({ group: "example.com", resource: "widgets" }, widget), Failure);
   });
 
-  it("fail with a sentence for an unknown cluster", async () => {
+  it("fail for an unknown cluster", async () => {
     const failure = await createLiveCapabilities({})("prod", 1000)
       .get(namespaces, "a")
       .catch((error) => error);

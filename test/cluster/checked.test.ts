@@ -24,51 +24,33 @@ import { applyConfigurations, extendWebhookTimeoutsForTests, serveTestRules } fr
 import { openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { needs } from "../parts.ts";
-import { createWitness, registerWitness } from "./witness.ts";
+import { readRows } from "../rows.ts";
+import { createObserver, registerWitness } from "./witness.ts";
 
-// What check says of a manifest is what becomes of it on a real API server that calls the same rules.
+// The verdict of `check` on a manifest equals the outcome on a real API server that calls the same rules.
 type Fields = Record<string, unknown>;
 
 const catalogue = await readCatalogue();
-/** The rules that evaluate creations, as many as fit into the API server's timeout. */
-const on = [
-  ...["limit-ranger", "always-pull-images", "priority", "default-toleration-seconds", "runtime-class"],
-  ...["pod-node-selector", "extended-resource-toleration", "default-requests-and-limits", "default-storage-class"],
-  ...["default-ingress-class", "storage-object-in-use-protection", "pod-toleration-restriction", "minimum-replicas"],
-  ...["pod-security", "security-context-deny", "deny-service-external-ips", "allowed-registries"],
-  "limit-pod-hard-anti-affinity-topology",
-];
-const settings: Record<string, string> = {
-  "default-requests-and-limits": "settings: { requests: { cpu: 100m } }",
-  "allowed-registries": "settings: { registries: [docker.io, registry.example.com, 'registry.example.com:5000'] }",
-  "pod-security": "mode: warn, settings: { defaults: { enforce: restricted } }",
-};
-const yaml = `rules:\n${on.map((name) => `  ${name}: { ${[settings[name], "timeoutSeconds: 2"].filter(Boolean).join(", ")} }\n`).join("")}`;
+const { rules, stateful, kinds, namespaces } = readRows<{
+  rules: Record<string, object>;
+  stateful: string[];
+  kinds: GeneratedKind[];
+  namespaces: string[];
+}>(import.meta.filename);
+const yaml = JSON.stringify({ rules });
 
-/** The objects that the rules read, as manifests of a cluster. */
-const stateful = [
-  ...["/api/v1/namespaces", "/api/v1/limitranges", "/api/v1/serviceaccounts", "/api/v1/nodes"],
-  ...["/apis/storage.k8s.io/v1/storageclasses", "/apis/networking.k8s.io/v1/ingressclasses"],
-  ...["/apis/node.k8s.io/v1/runtimeclasses", "/apis/scheduling.k8s.io/v1/priorityclasses"],
-];
-
-const judgedKinds: GeneratedKind[] = [
-  ...(["pods", "pods", "pods", "services", "persistentvolumeclaims", "persistentvolumes"] as const),
-  ...(["deployments", "statefulsets", "ingresses", "jobs", "configmaps"] as const),
-];
-const homes = ["default", "default", "limited", "selecting", "selecting-within", "tolerating", "tolerating-little"];
-const manifest = (odd: boolean) => {
+const createManifest = (odd: boolean) => {
   const { buildObject } = createObjectGenerators(odd);
   return fc
-    .constantFrom(...judgedKinds)
+    .constantFrom(...kinds)
     .chain((kind) =>
       fc
-        .tuple(buildObject(kind), fc.constantFrom(...homes))
+        .tuple(buildObject(kind), fc.constantFrom(...namespaces))
         .map(([object, namespace]) => ({ kind, object, namespace })),
     );
 };
 
-describe("what check says", await needs("API server"), () => {
+describe("the verdict of check", await needs("API server"), () => {
   let folder: string;
   let cluster: TestCluster;
   let admin: TestClusterClient;
@@ -79,7 +61,7 @@ describe("what check says", await needs("API server"), () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-checked-"));
     const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-    const scripted = await openScriptedWebhookEndpoints(certificate, { witness: createWitness(seen) });
+    const scripted = await openScriptedWebhookEndpoints(certificate, { witness: createObserver(seen) });
     const { defaultOn } = await listPlugins(binaries);
     const disable = defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));
     cluster = await bootCluster(binaries, { disable, users: { reader: ["system:masters"] } });
@@ -87,13 +69,13 @@ describe("what check says", await needs("API server"), () => {
     admin = cluster.admin;
     await createParityTestObjects(admin, false);
     const { server, ca, getToken } = cluster;
-    const world = createLiveCapabilities(
+    const openCapabilities = createLiveCapabilities(
       { local: { server, ca, credentials: { token: getToken("reader") } } },
       undefined,
       createMemoryLedger(),
     );
-    const rules = catalogue.filter(({ name }) => on.includes(name));
-    const postern = await serveTestRules(rules, yaml, { certificate, world });
+    const enabled = catalogue.filter(({ name }) => name in rules);
+    const postern = await serveTestRules(enabled, yaml, { certificate, openCapabilities });
     stops.push(postern.stop);
     await applyConfigurations(admin, extendWebhookTimeoutsForTests(postern.manifests()), scripted.announcer);
 
@@ -113,72 +95,81 @@ describe("what check says", await needs("API server"), () => {
 
   const runs = Number(process.env.POSTERN_RUNS ?? 100);
   for (const odd of [false, true])
-    it(`is what becomes of ${odd ? "manifests that are partly wrong" : "manifests"}`, async () => {
+    it(`equals the API server's for ${odd ? "manifests that are partly wrong" : "manifests"}`, async () => {
       const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
-      const sample = fc.sample(manifest(odd), { seed, numRuns: runs }).map(({ kind, object, namespace }, index) => {
-        const place = parityGeneratedKinds[kind].namespaced ? { namespace } : {};
-        const metadata = { ...Object(object.metadata), name: `${odd ? "odd" : "one"}-${index}`, ...place };
-        return { kind, namespace, object: JSON.parse(JSON.stringify({ ...object, metadata })) };
-      });
-      const file = (name: string) => join(folder, name);
+      const sample = fc
+        .sample(createManifest(odd), { seed, numRuns: runs })
+        .map(({ kind, object, namespace }, index) => {
+          const place = parityGeneratedKinds[kind].namespaced ? { namespace } : {};
+          const metadata = { ...Object(object.metadata), name: `${odd ? "odd" : "one"}-${index}`, ...place };
+          return { kind, namespace, object: JSON.parse(JSON.stringify({ ...object, metadata })) };
+        });
+      const buildPath = (name: string) => join(folder, name);
       const items = sample.map(({ object }) => object);
-      await writeFile(file("manifests.json"), JSON.stringify({ apiVersion: "v1", kind: "List", items }));
+      await writeFile(buildPath("manifests.json"), JSON.stringify({ apiVersion: "v1", kind: "List", items }));
       const present = await Promise.all(stateful.map((path) => admin({ method: "GET", path })));
-      // A list's items don't say what they are.
+      // The items of a list have no kind and apiVersion.
       const state = present.flatMap(({ body }) =>
         (Array.isArray(body.items) ? body.items : []).map((item) => ({
           ...{ apiVersion: body.apiVersion, kind: String(body.kind).replace(/List$/, "") },
           ...item,
         })),
       );
-      await writeFile(file("state.json"), JSON.stringify({ apiVersion: "v1", kind: "List", items: state }));
+      await writeFile(buildPath("state.json"), JSON.stringify({ apiVersion: "v1", kind: "List", items: state }));
       const check = await prepareManifestCheck({
         catalogue,
         ...{ cluster: chooseCluster(parseConfig(yaml, catalogue), undefined), harden: false },
-        ...{ paths: [file("manifests.json")], reviews: [], state: [file("state.json")], old: [], webhooks: [] },
+        ...{
+          paths: [buildPath("manifests.json")],
+          reviews: [],
+          state: [buildPath("state.json")],
+          old: [],
+          webhooks: [],
+        },
         ...{ hosts: [], operation: "CREATE", namespace: "default", alsoPods: false },
         user: { username: "admin", groups: ["system:masters", "system:authenticated"] },
       });
-      const judged = new Map<string, ObjectEvaluation>();
-      for await (const one of check.evaluations) judged.set(one.checked.name, one);
+      const evaluations = new Map<string, ObjectEvaluation>();
+      for await (const evaluation of check.evaluations) evaluations.set(evaluation.checked.name, evaluation);
       assert.deepEqual(check.faults, []);
 
       const different: string[] = [];
       const verdicts: Record<string, number> = {};
-      const tell = async ({ kind, namespace, object }: (typeof sample)[number]) => {
-        const ours = judged.get(object.metadata.name);
+      const compareObject = async ({ kind, namespace, object }: (typeof sample)[number]) => {
+        const ours = evaluations.get(object.metadata.name);
         assert.ok(ours);
         for (let left = 2; ; left--) {
           const answer = await create(kind, namespace, object);
-          const [wanted, actual] = compared(answer, seen.get(object.metadata.name), ours);
+          const [wanted, actual] = compareOutcomes(answer, seen.get(object.metadata.name), ours);
           const isAlike = isDeepStrictEqual(actual, wanted);
-          // A rule that took too long on a busy machine is done without.
+          // The API server skips a rule that took too long on a busy machine.
           if (!isAlike && left > 0) continue;
           verdicts[answer.code] = (verdicts[answer.code] ?? 0) + 1;
-          if (!isAlike) different.push(`${formatAnswerDiff(shown(wanted), shown(actual))}\n${JSON.stringify(object)}`);
+          if (!isAlike)
+            different.push(`${formatAnswerDiff(toAnswer(wanted), toAnswer(actual))}\n${JSON.stringify(object)}`);
           break;
         }
       };
       for (let start = 0; start < sample.length; start += 6)
-        await Promise.all(sample.slice(start, start + 6).map(tell));
+        await Promise.all(sample.slice(start, start + 6).map(compareObject));
       assert.deepEqual(different.slice(0, 3), [], `${different.length} of ${runs} with seed ${seed}`);
       for (const code of [201, 403, ...(odd ? [422] : [])]) assert.ok(verdicts[code], `${JSON.stringify(verdicts)}`);
     });
 });
 
-const shown = (body: unknown) => ({ code: 0, warnings: [], body });
+const toAnswer = (body: unknown) => ({ code: 0, warnings: [], body });
 
 /** The API server's outcome and check's outcome, reduced to the parts that can be compared. */
-const compared = (
+const compareOutcomes = (
   answer: TestClusterResponse,
   last: Fields | undefined,
   { checked, after }: ObjectEvaluation,
 ): [unknown, unknown] => {
   const { code, body, warnings } = answer;
   const denials = checked.denials.map(({ rule, message }) => `${rule}: ${message}`);
-  const [, hook = "", said] = /^admission webhook "(.*?)" denied the request: (.*)$/s.exec(String(body.message)) ?? [];
-  const theirs = `${hook.replace(/\.postern\.dev$/, "").replace(/^.*\./, "")}: ${said}`;
-  // Several may refuse it, of which the API server tells one.
+  const [, hook = "", text] = /^admission webhook "(.*?)" denied the request: (.*)$/s.exec(String(body.message)) ?? [];
+  const theirs = `${hook.replace(/\.postern\.dev$/, "").replace(/^.*\./, "")}: ${text}`;
+  // Several rules may deny the object; the API server names only one.
   const verdict = denials.includes(theirs) ? theirs : denials.join("; ");
   const { managedFields: _, ...metadata } = Object(last?.metadata);
   const object = last && { ...last, metadata };
@@ -188,7 +179,8 @@ const compared = (
       { object, warnings: warnings.filter(isOfRule).sort(), denied: "" },
       { object: after, warnings: [...new Set(ours)].filter(isOfRule).sort(), denied: verdict },
     ];
-  // What isn't valid is refused between the two phases; what comes before them must be alike still.
+  // The API server refuses an invalid object between the two phases; the results of the first phase must still be
+  // equal.
   if (hook === "")
     return [
       { code, object },
@@ -197,5 +189,5 @@ const compared = (
   return [{ denied: theirs }, { denied: verdict }];
 };
 
-/** The API server has warnings of its own. */
+/** Reports whether a rule gave the warning; the API server adds its own. */
 const isOfRule = (warning: string) => / would (deny|change): /.test(warning);

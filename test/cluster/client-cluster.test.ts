@@ -30,10 +30,10 @@ import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { needs } from "../parts.ts";
 
-// Tests the installed package, in a project without Postern's sources, and with a real API server.
+// Tests the installed client package, in a project without Postern's sources and with a real API server.
 const run = promisify(execFile);
 const folders: string[] = [];
-const temporary = async () => {
+const createFolder = async () => {
   const folder = await mkdtemp(join(tmpdir(), "postern-client-"));
   folders.push(folder);
   return folder;
@@ -41,8 +41,8 @@ const temporary = async () => {
 let project: string;
 
 before(async () => {
-  project = await temporary();
-  const built = join(await temporary(), "client");
+  project = await createFolder();
+  const built = join(await createFolder(), "client");
   await buildClientPackage(built);
   await writeFile(join(project, "package.json"), '{"name":"project","private":true,"type":"module"}');
   await run("npm", ["install", "--offline", "--no-audit", "--no-fund", built], { cwd: project });
@@ -51,7 +51,8 @@ after(async () => {
   for (const folder of folders) await rm(folder, { recursive: true, force: true });
 });
 
-const installed = (path: string) => import(pathToFileURL(join(project, "node_modules/postern-client", path)).href);
+const importInstalled = (path: string) =>
+  import(pathToFileURL(join(project, "node_modules/postern-client", path)).href);
 
 /** A program that prints a pod after a policy with a script and a rule have changed it. */
 const program = `
@@ -65,11 +66,11 @@ const program = `
         spec: { overrideRules: [{ overriders: { cue } }] },
       }]);
       const send = async (_, { body }) => new Response(body);
-      const judged = guard(send, { policies, rules: { "always-pull-images": { rule: pulls } } });
+      const guarded = guard(send, { policies, rules: { "always-pull-images": { rule: pulls } } });
       const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "x" }, spec: { containers: [{ name: "c", image: "i" }] } };
       const headers = { "content-type": "application/json" };
       const address = "https://host/api/v1/namespaces/a/pods";
-      const answer = await judged(address, { method: "POST", headers, body: JSON.stringify(pod) });
+      const answer = await guarded(address, { method: "POST", headers, body: JSON.stringify(pod) });
       process.stdout.write(await answer.text());
     };
     write();`;
@@ -81,7 +82,7 @@ describe("the client's package", () => {
     const { stdout } = await run(process.execPath, [file], { cwd: folder });
     return JSON.parse(stdout);
   };
-  const isJudged = ({ metadata, spec }: V1Pod) => {
+  const requireChanges = ({ metadata, spec }: V1Pod) => {
     assert.deepEqual(metadata, { name: "x", labels: { of: "x" } });
     assert.equal(spec?.containers[0]?.imagePullPolicy, "Always");
   };
@@ -97,14 +98,14 @@ describe("the client's package", () => {
     });
 
   it("works in a separate project, with policies that have scripts", async () =>
-    isJudged(await runProgram(project, "program.js")));
+    requireChanges(await runProgram(project, "program.js")));
 
   for (const [format, file] of [
     ["esm", "bundle.mjs"],
     ["cjs", "bundle.cjs"],
   ] as const)
     it(`works in a bundle (${format}) with CUE's files beside it`, async () => {
-      const folder = await temporary();
+      const folder = await createFolder();
       await bundle(format, join(folder, file));
       const { code, message } = await runProgram(folder, file);
       assert.equal(code, 500);
@@ -114,13 +115,14 @@ describe("the client's package", () => {
       );
 
       const home = join(project, "node_modules/postern-client");
-      for (const one of await readdir(home)) if (/^cue/.test(one)) await copyFile(join(home, one), join(folder, one));
-      isJudged(await runProgram(folder, file));
+      for (const name of await readdir(home))
+        if (/^cue/.test(name)) await copyFile(join(home, name), join(folder, name));
+      requireChanges(await runProgram(folder, file));
     });
 
   it("works in a bundle next to the installed package", async () => {
     await bundle("cjs", join(project, "bundle.cjs"));
-    isJudged(await runProgram(project, "bundle.cjs"));
+    requireChanges(await runProgram(project, "bundle.cjs"));
   });
 
   it("has complete types, which find errors in programs", async () => {
@@ -134,26 +136,26 @@ describe("the client's package", () => {
       typeRoots: [types],
     };
     await writeFile(join(project, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["program.ts"] }));
-    const text = (policy: string) => `
+    const buildTypedProgram = (failurePolicy: string) => `
       import { type Guard, guard, readClusterPolicies } from "postern-client";
       import pulls from "postern-client/rules/always-pull-images";
-      const options: Guard = { policies: readClusterPolicies, rules: { pulls: { rule: pulls, mode: "warn" } }, failurePolicy: "${policy}" };
-      export const judged: typeof fetch = guard(fetch, options);`;
+      const options: Guard = { policies: readClusterPolicies, rules: { pulls: { rule: pulls, mode: "warn" } }, failurePolicy: "${failurePolicy}" };
+      export const guarded: typeof fetch = guard(fetch, options);`;
     const tsc = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", import.meta.url));
-    const compiled = async (policy: string) => {
-      await writeFile(join(project, "program.ts"), text(policy));
+    const compile = async (policy: string) => {
+      await writeFile(join(project, "program.ts"), buildTypedProgram(policy));
       return run(process.execPath, [tsc, "-p", "."], { cwd: project }).then(
         () => "",
         ({ stdout }) => stdout,
       );
     };
-    assert.equal(await compiled("Ignore"), "");
-    assert.match(await compiled("Sometimes"), /^program\.ts.*"Sometimes"/);
+    assert.equal(await compile("Ignore"), "");
+    assert.match(await compile("Sometimes"), /^program\.ts.*"Sometimes"/);
   });
 });
 
 /** Returns a promise in the form of the module's HTTP libraries. */
-const from = <T>(answer: Promise<T>) => ({ toPromise: () => answer });
+const toLibraryPromise = <T>(answer: Promise<T>) => ({ toPromise: () => answer });
 
 describe("the client's README", () => {
   it("shows programs that load", async () => {
@@ -187,27 +189,27 @@ const fetching = `
   const { SERVER, TOKEN } = process.env;
   const headers = { authorization: "Bearer " + TOKEN, "content-type": "application/json" };
   const body = JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", metadata: { generateName: "a-" } });
-  const judged = guard(fetch, { policies: readClusterPolicies });
-  const answer = await judged(SERVER + "/api/v1/namespaces/default/configmaps", { method: "POST", headers, body });
+  const guarded = guard(fetch, { policies: readClusterPolicies });
+  const answer = await guarded(SERVER + "/api/v1/namespaces/default/configmaps", { method: "POST", headers, body });
   console.log(answer.status, await answer.text());`;
 
 describe("writes of @kubernetes/client-node", await needs("API server"), () => {
   let cluster: TestCluster;
   let config: KubeConfig;
-  let judged: KubeConfig;
+  let guarded: KubeConfig;
   let pods: CoreV1Api;
   let plain: CoreV1Api;
   let postern: typeof client;
   const namespace = "default";
-  const told: string[] = [];
+  const outcomes: string[] = [];
 
   const apply = (path: string, body: object) => cluster.admin({ method: "POST", path, body });
-  const made = async (path: string, body: object) => {
-    const { code, body: said } = await apply(path, body);
-    assert.equal(code, 201, JSON.stringify(said));
+  const requireCreated = async (path: string, body: object) => {
+    const { code, body: answer } = await apply(path, body);
+    assert.equal(code, 201, JSON.stringify(answer));
   };
   const policyPath = "/apis/policy.kcloudlabs.io/v1alpha1";
-  const policy = (kind: string, name: string, spec: object) => {
+  const buildPolicy = (kind: string, name: string, spec: object) => {
     return { apiVersion: "policy.kcloudlabs.io/v1alpha1", kind, metadata: { name }, spec };
   };
 
@@ -217,11 +219,11 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     const folder = new URL("../../functions/policy-admission/crds/", import.meta.url);
     for (const file of await readdir(folder))
       for (const document of parseAllDocuments(await readFile(new URL(file, folder), "utf8")))
-        await made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", document.toJS());
+        await requireCreated("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", document.toJS());
     for (const kind of ["clusteroverridepolicies", "overridepolicies", "clustervalidatepolicies"])
       for (const end = Date.now() + 120_000; Date.now() < end; await wait(100))
         if ((await cluster.admin({ method: "GET", path: `${policyPath}/${kind}` })).code === 200) break;
-    await made("/api/v1/namespaces/default/configmaps", {
+    await requireCreated("/api/v1/namespaces/default/configmaps", {
       metadata: { name: "owners", labels: { of: "teams" } },
       data: { team: "red" },
     });
@@ -236,17 +238,17 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
         k8s: { apiVersion: "v1", kind: "ConfigMap", namespace, name: "owners" },
       },
     };
-    await made(
+    await requireCreated(
       `${policyPath}/clusteroverridepolicies`,
-      policy("ClusterOverridePolicy", "owner", {
+      buildPolicy("ClusterOverridePolicy", "owner", {
         resourceSelectors: onPods,
         overrideRules: [{ overriders: { template: owner, cue: scripted } }],
       }),
     );
     const kept = { cond: "Exist", dataRef: { from: "current", path: "/metadata/labels/keep" }, message: "it is kept" };
-    await made(
+    await requireCreated(
       `${policyPath}/clustervalidatepolicies`,
-      policy("ClusterValidatePolicy", "kept", {
+      buildPolicy("ClusterValidatePolicy", "kept", {
         resourceSelectors: onPods,
         validateRules: [{ targetOperations: ["DELETE"], template: { type: "condition", condition: kept } }],
       }),
@@ -259,15 +261,15 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
       contexts: [{ name: "x", cluster: "c", user: "u" }],
       currentContext: "x",
     });
-    postern = await installed("index.js");
-    const pulls: { default: Rule } = await installed("rules/always-pull-images.js");
-    judged = postern.guardConfig(config, {
+    postern = await importInstalled("index.js");
+    const pulls: { default: Rule } = await importInstalled("rules/always-pull-images.js");
+    guarded = postern.guardConfig(config, {
       policies: postern.readClusterPolicies,
       rules: { "always-pull-images": { rule: pulls.default } },
       onOutcome: ({ rule, phase, decision, failure }) =>
-        void told.push(`${rule} ${phase} ${failure?.message ?? decision?.operations}`),
+        void outcomes.push(`${rule} ${phase} ${failure?.message ?? decision?.operations}`),
     });
-    pods = judged.makeApiClient(CoreV1Api);
+    pods = guarded.makeApiClient(CoreV1Api);
     plain = config.makeApiClient(CoreV1Api);
   });
   after(() => cluster?.stop());
@@ -276,39 +278,39 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     await writeFile(join(project, "ca.crt"), cluster.ca);
     await writeFile(join(project, "fetching.js"), fetching);
     const env = { PATH: process.env.PATH, SERVER: cluster.server, TOKEN: cluster.getToken("admin") };
-    const outcome = async (more: object) =>
+    const runFetching = async (more: object) =>
       (await run(process.execPath, ["fetching.js"], { cwd: project, env: { ...env, ...more } })).stdout.trim();
-    assert.match(await outcome({ NODE_EXTRA_CA_CERTS: join(project, "ca.crt") }), /^201 /);
-    assert.match(await outcome({}), /^500 .*fetch failed: .*certificate/);
+    assert.match(await runFetching({ NODE_EXTRA_CA_CERTS: join(project, "ca.crt") }), /^201 /);
+    assert.match(await runFetching({}), /^500 .*fetch failed: .*certificate/);
   });
 
   const scripted = `
     object: _
     if object.metadata.labels == _|_ {
-      patches: [{ op: "add", path: "/metadata/labels", value: { judged: "yes" } }]
+      patches: [{ op: "add", path: "/metadata/labels", value: { guarded: "yes" } }]
     }
     if object.metadata.labels != _|_ {
-      patches: [{ op: "add", path: "/metadata/labels/judged", value: "yes" }]
+      patches: [{ op: "add", path: "/metadata/labels/guarded", value: "yes" }]
     }`;
-  const pod = (name: string, labels?: Record<string, string>): V1Pod => ({
+  const buildPod = (name: string, labels?: Record<string, string>): V1Pod => ({
     metadata: { name, ...(labels && { labels }) },
     spec: { containers: [{ name: "c", image: "i", imagePullPolicy: "IfNotPresent" }] },
   });
-  const stored = (name: string) => plain.readNamespacedPod({ name, namespace });
-  const isJudged = async (name: string) => {
-    const { metadata, spec } = await stored(name);
+  const readPod = (name: string) => plain.readNamespacedPod({ name, namespace });
+  const requireStoredChanges = async (name: string) => {
+    const { metadata, spec } = await readPod(name);
     assert.equal(spec?.containers[0]?.imagePullPolicy, "Always");
-    assert.equal(metadata?.labels?.judged, "yes");
+    assert.equal(metadata?.labels?.guarded, "yes");
     assert.equal(metadata?.annotations?.owner, "red");
   };
   it("create an object with the changes of the cluster's policies and of rules", async () => {
-    const answer = await pods.createNamespacedPod({ namespace, body: pod("created") });
-    assert.equal(answer.metadata?.labels?.judged, "yes");
-    await isJudged("created");
-    assert.ok(told.includes("policy-override mutate 2"), told.join("; "));
+    const answer = await pods.createNamespacedPod({ namespace, body: buildPod("created") });
+    assert.equal(answer.metadata?.labels?.guarded, "yes");
+    await requireStoredChanges("created");
+    assert.ok(outcomes.includes("policy-override mutate 2"), outcomes.join("; "));
   });
   it("replace a Namespace's finalizers, whose subresource can't be read", async () => {
-    const admits: { default: Rule } = await installed("rules/always-admit.js");
+    const admits: { default: Rule } = await importInstalled("rules/always-admit.js");
     const own = postern.guardConfig(config, { rules: { "always-admit": { rule: admits.default } } });
     const namespace = await plain.createNamespace({ body: { metadata: { name: "finalized" } } });
     const body = { ...namespace, spec: { finalizers: ["example.com/own"] } };
@@ -318,18 +320,18 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
 
   const patches: [string, string, unknown][] = [
     ["a JSON patch", PatchStrategy.JsonPatch, [{ op: "replace", path: "/metadata/labels", value: { more: "1" } }]],
-    ["a merge", PatchStrategy.MergePatch, { metadata: { labels: { judged: null, more: "1" } } }],
-    ["a strategic merge", PatchStrategy.StrategicMergePatch, { metadata: { labels: { judged: null, more: "1" } } }],
+    ["a merge", PatchStrategy.MergePatch, { metadata: { labels: { guarded: null, more: "1" } } }],
+    ["a strategic merge", PatchStrategy.StrategicMergePatch, { metadata: { labels: { guarded: null, more: "1" } } }],
     [
       "a server-side apply",
       PatchStrategy.ServerSideApply,
-      { apiVersion: "v1", kind: "Pod", metadata: { name: "patched", labels: { more: "1", judged: "no" } } },
+      { apiVersion: "v1", kind: "Pod", metadata: { name: "patched", labels: { more: "1", guarded: "no" } } },
     ],
   ];
   for (const [name, strategy, body] of patches)
     it(`patch an object: ${name}`, async () => {
       await plain.deleteNamespacedPod({ name: "patched", namespace, gracePeriodSeconds: 0 }).catch(() => {});
-      await pods.createNamespacedPod({ namespace, body: pod("patched", { first: "1" }) });
+      await pods.createNamespacedPod({ namespace, body: buildPod("patched", { first: "1" }) });
       const options = {
         name: "patched",
         namespace,
@@ -339,12 +341,12 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
       };
       const { force, ...usual } = options;
       await pods.patchNamespacedPod(force ? options : usual, setHeaderOptions("Content-Type", strategy));
-      await isJudged("patched");
-      assert.equal((await stored("patched")).metadata?.labels?.more, "1");
+      await requireStoredChanges("patched");
+      assert.equal((await readPod("patched")).metadata?.labels?.more, "1");
     });
 
   it("patch an object again if another client was faster", async () => {
-    await pods.createNamespacedPod({ namespace, body: pod("raced") });
+    await pods.createNamespacedPod({ namespace, body: buildPod("raced") });
     const name = "raced";
     const merge = setHeaderOptions("Content-Type", PatchStrategy.MergePatch);
     const sends = new IsomorphicFetchHttpLibrary();
@@ -354,7 +356,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
         const isLast = request.getHttpMethod() === "PATCH" && !request.getUrl().includes("dryRun");
         if (!isLast || races-- <= 0) return sends.send(request);
         const body = { metadata: { labels: { race: String(races) } } };
-        return from(
+        return toLibraryPromise(
           plain.patchNamespacedPod({ name, namespace, body }, merge).then(() => sends.send(request).toPromise()),
         );
       },
@@ -365,16 +367,16 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
       createConfiguration({ baseServer, authMethods: { default: config }, httpApi: httpApi as never }),
     );
     await own.patchNamespacedPod(
-      { name, namespace, body: { metadata: { labels: { judged: null, mine: "1" } } } },
+      { name, namespace, body: { metadata: { labels: { guarded: null, mine: "1" } } } },
       merge,
     );
-    const { metadata } = await stored(name);
-    assert.deepEqual(metadata?.labels, { judged: "yes", mine: "1", race: "0" });
+    const { metadata } = await readPod(name);
+    assert.deepEqual(metadata?.labels, { guarded: "yes", mine: "1", race: "0" });
   });
 
   it("are refused with the API server's message", async () => {
-    await pods.createNamespacedPod({ namespace, body: pod("kept", { keep: "yes" }) });
-    const refused = async (write: Promise<unknown>) => {
+    await pods.createNamespacedPod({ namespace, body: buildPod("kept", { keep: "yes" }) });
+    const requireRefusal = async (write: Promise<unknown>) => {
       const error = await write.then(
         () => assert.fail("it was let through"),
         (thrown) => thrown,
@@ -385,32 +387,32 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
       assert.equal(JSON.parse(error.body).message, message);
       assert.match(error.message, /it is kept/);
     };
-    await refused(pods.deleteNamespacedPod({ name: "kept", namespace }));
-    const objects = KubernetesObjectApi.makeApiClient(judged);
-    await refused(objects.delete({ apiVersion: "v1", kind: "Pod", metadata: { name: "kept", namespace } }));
-    await stored("kept");
+    await requireRefusal(pods.deleteNamespacedPod({ name: "kept", namespace }));
+    const objects = KubernetesObjectApi.makeApiClient(guarded);
+    await requireRefusal(objects.delete({ apiVersion: "v1", kind: "Pod", metadata: { name: "kept", namespace } }));
+    await readPod("kept");
     await pods.deleteNamespacedPod({ name: "created", namespace, gracePeriodSeconds: 0 });
-    await assert.rejects(stored("created"), /404/);
+    await assert.rejects(readPod("created"), /404/);
   });
   it("get the API server's own errors", async () => {
-    await pods.createNamespacedPod({ namespace, body: pod("twice") });
-    const failing = async (write: Promise<unknown>, code: number) =>
+    await pods.createNamespacedPod({ namespace, body: buildPod("twice") });
+    const requireError = async (write: Promise<unknown>, code: number) =>
       assert.rejects(write, (error: ApiException<unknown>) => error.code === code);
-    await failing(pods.createNamespacedPod({ namespace, body: pod("twice") }), 409);
-    await failing(pods.deleteNamespacedPod({ name: "nobody", namespace }), 404);
-    await failing(pods.replaceNamespacedPod({ name: "nobody", namespace, body: pod("nobody") }), 404);
+    await requireError(pods.createNamespacedPod({ namespace, body: buildPod("twice") }), 409);
+    await requireError(pods.deleteNamespacedPod({ name: "missing", namespace }), 404);
+    await requireError(pods.replaceNamespacedPod({ name: "missing", namespace, body: buildPod("missing") }), 404);
     const body = [{ op: "remove", path: "/metadata/nothing" }];
     const strategy = setHeaderOptions("Content-Type", PatchStrategy.JsonPatch);
-    await failing(pods.patchNamespacedPod({ name: "twice", namespace, body }, strategy), 422);
+    await requireError(pods.patchNamespacedPod({ name: "twice", namespace, body }, strategy), 422);
   });
   it("are sent unchanged if they are about policies, or if no rule matches", async () => {
-    const objects = KubernetesObjectApi.makeApiClient(judged);
+    const objects = KubernetesObjectApi.makeApiClient(guarded);
     const spec = { resourceSelectors: [{ apiVersion: "v1", kind: "Secret" }], validateRules: [] };
-    const made = await objects.create(policy("ClusterValidatePolicy", "another", spec));
-    assert.equal(made.metadata?.name, "another");
+    const stored = await objects.create(buildPolicy("ClusterValidatePolicy", "another", spec));
+    assert.equal(stored.metadata?.name, "another");
     const eviction = { metadata: { name: "twice", namespace } };
     await pods.createNamespacedPodEviction({ name: "twice", namespace, body: eviction });
-    const budgets = judged.makeApiClient(PolicyV1Api);
+    const budgets = guarded.makeApiClient(PolicyV1Api);
     assert.deepEqual((await budgets.listNamespacedPodDisruptionBudget({ namespace })).items, []);
   });
   it("are evaluated if only the HTTP library of a configuration is guarded", async () => {
@@ -423,7 +425,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
       httpApi: httpApi as never,
     });
     const own = new CoreV1Api(configuration);
-    await own.createNamespacedPod({ namespace, body: pod("own") });
-    assert.equal((await stored("own")).metadata?.labels?.judged, "yes");
+    await own.createNamespacedPod({ namespace, body: buildPod("own") });
+    assert.equal((await readPod("own")).metadata?.labels?.guarded, "yes");
   });
 });

@@ -17,7 +17,7 @@ import { createObjectGenerators } from "../../infra/parity/generators/object-gen
 import { openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
-import { createWitness, registerWitness } from "./witness.ts";
+import { createObserver, registerWitness } from "./witness.ts";
 
 // The defaults of infra/apiserver are compared with what a mutating webhook of a real API server gets.
 type Fields = Record<string, unknown>;
@@ -137,7 +137,7 @@ describe("an object with defaults", await needs("API server"), () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-defaults-"));
     const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-    scripted = await openScriptedWebhookEndpoints(certificate, { witness: createWitness(seen) });
+    scripted = await openScriptedWebhookEndpoints(certificate, { witness: createObserver(seen) });
     const disable = (await listPlugins(binaries)).defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));
     cluster = await bootCluster(binaries, { disable });
     admin = cluster.admin;
@@ -165,11 +165,12 @@ describe("an object with defaults", await needs("API server"), () => {
     const { managedFields: _, ...metadata } = Object(theirs?.metadata);
     const strays = answer.warnings.flatMap((text) => /^unknown field "(.*)"$/.exec(text)?.[1] ?? []);
     // The API server limits the total length of warnings, so it reports only some of many unknown fields.
-    const told = ours.strays.join().length < 2000 ? ours.strays : strays.filter((one) => ours.strays.includes(one));
+    const reported =
+      ours.strays.join().length < 2000 ? ours.strays : strays.filter((stray) => ours.strays.includes(stray));
     const [wanted, actual] = theirs
       ? [
           { ...theirs, metadata, strays: strays.sort() },
-          { ...ours.object, strays: told.toSorted() },
+          { ...ours.object, strays: reported.toSorted() },
         ]
       : [
           { refused: 400, misfits: true },

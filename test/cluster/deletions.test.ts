@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { after, before, describe, it } from "node:test";
 import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
@@ -14,13 +13,14 @@ import {
   serveCatalogueForTests,
   waitUntilWebhooksCalled,
 } from "../../infra/parity/rule-server.ts";
+import { listen } from "../listen.ts";
 import { needs } from "../parts.ts";
 
 // Tests sequences of deletions with a real API server, which cases of single requests can't express.
 describe("pods that have to clean up, on a real API server", await needs("API server"), () => {
-  const told: string[] = [];
+  const calls: string[] = [];
   const workload = createServer(({ method, url }, response) => {
-    told.push(`${method} ${url}`);
+    calls.push(`${method} ${url}`);
     response.writeHead(202).end();
   });
   let cluster: TestCluster;
@@ -29,31 +29,29 @@ describe("pods that have to clean up, on a real API server", await needs("API se
     const { code, body } = await cluster.admin(call);
     return { code, body };
   };
-  const podsOf = (namespace: string) => `/api/v1/namespaces/${namespace}/pods`;
-  const pods = podsOf("default");
+  const getPodsPath = (namespace: string) => `/api/v1/namespaces/${namespace}/pods`;
+  const pods = getPodsPath("default");
   const contentType = "application/merge-patch+json";
-  const make = async (name: string, labels: object, namespace = "default") => {
-    const path = podsOf(namespace);
+  const createPod = async (name: string, labels: object, namespace = "default") => {
+    const path = getPodsPath(namespace);
     const spec = { nodeName: "n1", containers: [{ name: "c", image: "c" }] };
     const { code, body } = await send({ method: "POST", path, body: { metadata: { name, labels }, spec } });
     assert.equal(code, 201, String(body.message));
     const status = { phase: "Running", podIP: "127.0.0.1", podIPs: [{ ip: "127.0.0.1" }] };
     await send({ method: "PATCH", path: `${path}/${name}/status`, body: { status }, contentType });
   };
-  const remove = async (name: string, query = "", path = pods) =>
+  const deletePod = async (name: string, query = "", path = pods) =>
     (await send({ method: "DELETE", path: `${path}/${name}${query}` })).code;
   const evict = async (name: string) => {
     const body = { apiVersion: "policy/v1", kind: "Eviction", metadata: { name, namespace: "default" } };
     return (await send({ method: "POST", path: `${pods}/${name}/eviction`, body })).code;
   };
-  const see = async (name: string) => send({ method: "GET", path: `${pods}/${name}` });
+  const readPod = async (name: string) => send({ method: "GET", path: `${pods}/${name}` });
   const guarded = { "deletion-guard.postern.dev/cleans-up": "" };
 
   before(async () => {
     const binaries = await requireBinaries();
-    await new Promise<void>((resolve) => workload.listen(0, "127.0.0.1", resolve));
-    // A listening server has an address with a port.
-    const { port } = workload.address() as AddressInfo;
+    const port = await listen(workload);
     stops.push(async () => workload.close());
     cluster = await bootCluster(binaries, { flags: [], disable: ["ServiceAccount"] });
     stops.push(cluster.stop);
@@ -61,51 +59,51 @@ describe("pods that have to clean up, on a real API server", await needs("API se
     const connections = { local: { server, ca, credentials: { token: getToken("admin") } } };
     const settings = { cleanUp: `http://{ip}:${port}/{namespace}/{name}`, addresses: ["127.0.0.1"] };
     const rules = { "deletion-guard": { failurePolicy: "Fail", exempt: { namespaces: [] }, settings } };
-    const world = createLiveCapabilities(
+    const openCapabilities = createLiveCapabilities(
       connections,
       createAnswerCache({ entries: 0, bytes: 0 }),
       createMemoryLedger(),
     );
-    const postern = await serveCatalogueForTests(JSON.stringify({ rules }), world);
+    const postern = await serveCatalogueForTests(JSON.stringify({ rules }), openCapabilities);
     stops.push(postern.stop);
     await createTestWebhookConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests()));
-    await make("probe", guarded);
+    await createPod("probe", guarded);
     await waitUntilWebhooksCalled(
-      () => remove("probe", "?dryRun=All"),
+      () => deletePod("probe", "?dryRun=All"),
       () => postern.reports.length > 0,
     );
-    assert.deepEqual(told, []);
+    assert.deepEqual(calls, []);
   });
   after(async () => {
     for (const stop of stops.reverse()) await stop();
   });
 
   it("are not deleted until they have finished, and are notified once", async () => {
-    await make("a", guarded);
-    assert.equal(await remove("a"), 403);
-    assert.equal(await remove("a", "?gracePeriodSeconds=0"), 403);
+    await createPod("a", guarded);
+    assert.equal(await deletePod("a"), 403);
+    assert.equal(await deletePod("a", "?gracePeriodSeconds=0"), 403);
     assert.equal(await evict("a"), 429);
-    assert.deepEqual(told.splice(0), ["POST /default/a"]);
-    assert.equal(Object((await see("a")).body.metadata).deletionTimestamp, undefined);
+    assert.deepEqual(calls.splice(0), ["POST /default/a"]);
+    assert.equal(Object((await readPod("a")).body.metadata).deletionTimestamp, undefined);
     const metadata = { annotations: { "deletion-guard.postern.dev/finished": "true" } };
     await send({ method: "PATCH", path: `${pods}/a`, body: { metadata }, contentType });
     assert.equal(await evict("a"), 201);
     // The kubelet deletes the pod at once when its containers have ended.
-    assert.equal(await remove("a", "?gracePeriodSeconds=0"), 200);
-    assert.equal((await see("a")).code, 404);
+    assert.equal(await deletePod("a", "?gracePeriodSeconds=0"), 200);
+    assert.equal((await readPod("a")).code, 404);
   });
   it("are not deleted with a collection", async () => {
-    await make("b", { app: "x", ...guarded });
+    await createPod("b", { app: "x", ...guarded });
     const { code } = await send({ method: "DELETE", path: `${pods}?labelSelector=app%3Dx` });
     assert.equal(code, 403);
-    assert.deepEqual(told.splice(0), ["POST /default/b"]);
-    assert.equal((await see("b")).code, 200);
+    assert.deepEqual(calls.splice(0), ["POST /default/b"]);
+    assert.equal((await readPod("b")).code, 200);
   });
   it("are deleted with their namespace", async () => {
     await send({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name: "shop" } } });
-    await make("c", guarded, "shop");
-    assert.equal(await remove("c", "", podsOf("shop")), 403);
+    await createPod("c", guarded, "shop");
+    assert.equal(await deletePod("c", "", getPodsPath("shop")), 403);
     await send({ method: "DELETE", path: "/api/v1/namespaces/shop" });
-    assert.equal(await remove("c", "", podsOf("shop")), 200);
+    assert.equal(await deletePod("c", "", getPodsPath("shop")), 200);
   });
 });

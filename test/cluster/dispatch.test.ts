@@ -33,7 +33,7 @@ const selectRules = (...names: string[]) => catalogue.filter(({ name }) => names
 
 type Fields = Record<string, unknown>;
 const image = "registry.example.com/app:1";
-const path = (resource: string, namespace = "default") => `/api/v1/namespaces/${namespace}/${resource}`;
+const getPath = (resource: string, namespace = "default") => `/api/v1/namespaces/${namespace}/${resource}`;
 const createPod = (metadata: Fields, spec: Fields = {}, container: Fields = {}) => {
   return {
     apiVersion: "v1",
@@ -66,8 +66,8 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   let certificate: ServerCertificate;
   let scripted: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
   let announcer: ConfigurationUseDetector;
-  let one: TestCluster;
-  let two: TestCluster;
+  let clusterOne: TestCluster;
+  let clusterTwo: TestCluster;
   const opened: { stop(): Promise<void> }[] = [];
 
   before(async () => {
@@ -84,10 +84,10 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       `--audit-log-path=${join(folder, "audit.log")}`,
     ];
     const disable = ["DefaultTolerationSeconds"];
-    [one, two] = await Promise.all([bootCluster(binaries, { disable, flags }), bootCluster(binaries)]);
+    [clusterOne, clusterTwo] = await Promise.all([bootCluster(binaries, { disable, flags }), bootCluster(binaries)]);
   });
   after(async () => {
-    await Promise.all([one, two, scripted, ...opened].map((running) => running?.stop()));
+    await Promise.all([clusterOne, clusterTwo, scripted, ...opened].map((running) => running?.stop()));
     await rm(folder, { recursive: true, force: true });
   });
 
@@ -95,13 +95,13 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   const startServing = async (rules: CatalogueRule[], yaml: string, host: Partial<TestRuleServerOptions> = {}) => {
     const postern = await serveTestRules(rules, yaml, { certificate, ...host });
     opened.push(postern);
-    const applied = (caller?: TestWebhookOptions, cluster = one) =>
+    const apply = (caller?: TestWebhookOptions, cluster = clusterOne) =>
       applyConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests(caller)), announcer);
     const stop = async () => {
-      await deleteTestWebhookConfigurations(one.admin, postern.manifests(), announcer);
+      await deleteTestWebhookConfigurations(clusterOne.admin, postern.manifests(), announcer);
       await postern.stop();
     };
-    return { ...postern, applied, close: postern.stop, stop };
+    return { ...postern, apply, close: postern.stop, stop };
   };
   type Serving = Awaited<ReturnType<typeof startServing>>;
 
@@ -109,7 +109,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   const runWhileServing = async (rules: CatalogueRule[], yaml: string, act: (postern: Serving) => Promise<void>) => {
     const postern = await startServing(rules, yaml);
     try {
-      await postern.applied();
+      await postern.apply();
       await act(postern);
     } finally {
       await postern.stop();
@@ -161,15 +161,15 @@ describe("a real API server calls Postern", await needs("API server"), () => {
         buildTestRule("sidecar", sidecar),
       ];
       postern = await startServing(rules, "rules: { count: , always-pull-images: , sidecar: }");
-      await postern.applied();
+      await postern.apply();
     });
     after(() => postern.stop());
-    const shown = (reports: AnsweredReviewFacts[]) =>
+    const formatReports = (reports: AnsweredReviewFacts[]) =>
       reports.map(({ rule, phase, operations }) => `${rule} ${phase} ${operations}`);
 
     it("and completes the object in two rounds", async () => {
       const never = createPod({ name: "twice" }, {}, { imagePullPolicy: "Never" });
-      const [answer, reports] = await postern.during(() => create(one.admin, path("pods"), never));
+      const [answer, reports] = await postern.during(() => create(clusterOne.admin, getPath("pods"), never));
       assert.equal(answer.code, 201);
       const { metadata, spec } = answer.body as Pod;
       assert.equal(metadata?.annotations?.containers, "2");
@@ -182,29 +182,29 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       );
       const earlier = ["count mutate 1", "always-pull-images mutate 1"];
       // The later rule is called again because the earlier rules changed the object in round two.
-      assert.deepEqual(shown(reports), [...earlier, "sidecar mutate 1", ...earlier, "sidecar mutate 0"]);
+      assert.deepEqual(formatReports(reports), [...earlier, "sidecar mutate 1", ...earlier, "sidecar mutate 0"]);
     });
 
     it("and the next request changes nothing, in one round", async () => {
       const body = { metadata: { labels: { touched: "yes" } } };
       const [answer, reports] = await postern.during(() =>
-        one.admin({
+        clusterOne.admin({
           method: "PATCH",
-          path: `${path("pods")}/twice`,
+          path: `${getPath("pods")}/twice`,
           body,
           contentType: "application/merge-patch+json",
         }),
       );
       assert.equal(answer.code, 200);
-      assert.deepEqual(shown(reports), ["count mutate 0", "sidecar mutate 0"]);
+      assert.deepEqual(formatReports(reports), ["count mutate 0", "sidecar mutate 0"]);
     });
 
     it("but no rule mutates for the first time in round two: it refuses the later change", async () => {
       const always = createPod({ name: "late" }, {}, { imagePullPolicy: "Always" });
-      const [answer, reports] = await postern.during(() => create(one.admin, path("pods"), always));
+      const [answer, reports] = await postern.during(() => create(clusterOne.admin, getPath("pods"), always));
       assert.equal(answer.code, 403);
       assert.match(String(answer.body.message), /spec\.containers\[1\]\.imagePullPolicy: Unsupported value/);
-      assert.deepEqual(shown(reports), [
+      assert.deepEqual(formatReports(reports), [
         "count mutate 1",
         "sidecar mutate 1",
         "count mutate 1",
@@ -220,7 +220,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     await runWhileServing(selectRules(...names, "always-pull-images"), yaml, async (postern) => {
       const container = { imagePullPolicy: "Never", resources: { limits: { "example.com/gpu": "1" } } };
       const [answer, reports] = await postern.during(() =>
-        create(one.admin, path("pods"), createPod({ name: "chain" }, {}, container)),
+        create(clusterOne.admin, getPath("pods"), createPod({ name: "chain" }, {}, container)),
       );
       assert.equal(answer.code, 201);
       assert.deepEqual(
@@ -235,7 +235,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     before(async () => {
       const names = ["always-pull-images", "deny-service-external-ips"];
       postern = await startServing(selectRules(...names), `rules: { ${names.join(": , ")}: }`);
-      await postern.applied();
+      await postern.apply();
     });
     after(() => postern.stop());
 
@@ -245,35 +245,37 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     ];
     for (const [what, resource, body, code] of table)
       it(`and gets the same response to ${what}, and stores nothing`, async () => {
-        const [dry, asked] = await postern.during(() => create(one.admin, `${path(resource)}?dryRun=All`, body));
-        assert.equal((await one.admin({ method: "GET", path: `${path(resource)}/dry` })).code, 404);
-        const [wet, answered] = await postern.during(() => create(one.admin, path(resource), body));
+        const [dry, dryReports] = await postern.during(() =>
+          create(clusterOne.admin, `${getPath(resource)}?dryRun=All`, body),
+        );
+        assert.equal((await clusterOne.admin({ method: "GET", path: `${getPath(resource)}/dry` })).code, 404);
+        const [wet, wetReports] = await postern.during(() => create(clusterOne.admin, getPath(resource), body));
         assert.deepEqual(dropVaryingFields(dry), dropVaryingFields(wet));
         assert.equal(dry.code, code);
-        const summary = (reports: AnsweredReviewFacts[]) =>
+        const summarize = (reports: AnsweredReviewFacts[]) =>
           reports.map(({ rule, phase, refused, operations }) => ({ rule, phase, refused, operations }));
-        assert.deepEqual(summary(asked), summary(answered));
-        assert.deepEqual([...new Set(asked.map(({ request }) => request?.dryRun))], [true]);
-        assert.deepEqual([...new Set(answered.map(({ request }) => request?.dryRun))], [false]);
+        assert.deepEqual(summarize(dryReports), summarize(wetReports));
+        assert.deepEqual([...new Set(dryReports.map(({ request }) => request?.dryRun))], [true]);
+        assert.deepEqual([...new Set(wetReports.map(({ request }) => request?.dryRun))], [false]);
       });
   });
 
-  describe("and gets the reason of a failure:", () => {
+  describe("and gets the reason for a failure:", () => {
     let postern: Serving;
-    const event =
+    const changeEvent =
       (change: (event: Fields) => Fields) =>
       (handler: LambdaHandler): LambdaHandler => {
         return (given, context) => handler(change(given as Fields), context);
       };
-    const spoiled: Record<string, (handler: LambdaHandler) => LambdaHandler> = {
-      "gives-400": event((given) => ({ ...given, body: "{" })),
-      "gives-404": event((given) => ({ ...given, rawPath: "/local.nobody/gives-404/validate" })),
-      "gives-405": event((given) => ({ ...given, requestContext: { http: { method: "GET" } } })),
-      "gives-415": event((given) => ({ ...given, headers: { "content-type": "text/plain" } })),
+    const changedEvents: Record<string, (handler: LambdaHandler) => LambdaHandler> = {
+      "gives-400": changeEvent((given) => ({ ...given, body: "{" })),
+      "gives-404": changeEvent((given) => ({ ...given, rawPath: "/local.nobody/gives-404/validate" })),
+      "gives-405": changeEvent((given) => ({ ...given, requestContext: { http: { method: "GET" } } })),
+      "gives-415": changeEvent((given) => ({ ...given, headers: { "content-type": "text/plain" } })),
     };
     // The config map is small enough to be stored; the API server encodes each character in six bytes.
     const large = { text: "<".repeat(1_000_000) };
-    const throwing = () => {
+    const throwError = () => {
       throw new Error("what a rule may not do");
     };
     const needs = { node: get("nodes") };
@@ -291,7 +293,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       { code: 405, sentence: "GET is not answered here; a review is sent by POST" },
       { code: 413, sentence: "the review is larger than the 6291456 bytes that Lambda takes", data: large },
       { code: 415, sentence: 'the content type is "text/plain"; a review is application/json' },
-      { code: 500, sentence: "the rule failed: Error: what a rule may not do", rule: { validate: throwing } },
+      { code: 500, sentence: "the rule failed: Error: what a rule may not do", rule: { validate: throwError } },
       { code: 503, sentence: 'nothing can be read from cluster "local": it has no connection here', rule: reading },
       {
         code: 504,
@@ -308,15 +310,15 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       );
       const yaml = `rules: { ${cases.map(({ name, policy }) => `${name}: { failurePolicy: ${policy} }`).join(", ")} }`;
       postern = await startServing(rules, yaml, {
-        before: (name, handler) => spoiled[name.replace(/-[a-z]+$/, "")]?.(handler) ?? handler,
+        before: (name, handler) => changedEvents[name.replace(/-[a-z]+$/, "")]?.(handler) ?? handler,
       });
-      await postern.applied();
+      await postern.apply();
     });
     after(() => postern.stop());
 
     for (const { code, name, policy, sentence, data } of cases)
       it(`${code}, with ${policy}`, async () => {
-        const answer = await create(one.admin, path("configmaps"), createConfigMap(name, data));
+        const answer = await create(clusterOne.admin, getPath("configmaps"), createConfigMap(name, data));
         if (policy === "Ignore") {
           assert.equal(answer.code, 201);
           return assert.deepEqual(await listFailedOpen(name), [`${name}.postern.dev`]);
@@ -331,8 +333,8 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     const rules = [buildTestRule("vast", createPhaseRule("mutate", { summary: "Sees it before it is validated." }))];
     await runWhileServing(rules, "rules: { vast: { failurePolicy: Fail } }", async () => {
       const answer = await create(
-        one.admin,
-        path("configmaps"),
+        clusterOne.admin,
+        getPath("configmaps"),
         createConfigMap("vast", { text: "<".repeat(3_000_000) }),
       );
       const frame = 'failed calling webhook "vast.postern.dev": failed to call webhook:';
@@ -348,7 +350,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
         const names = ["always-pull-images", "deny-service-external-ips"];
         const yaml = `rules: { ${names.map((name) => `${name}: { mode: ${mode} }`).join(", ")} }`;
         postern = await startServing(selectRules(...names), yaml);
-        await postern.applied();
+        await postern.apply();
       });
       after(() => postern.stop());
 
@@ -374,14 +376,14 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       ];
       for (const [resource, fate, body, annotations] of table)
         it(`reports what would be ${fate}, and changes nothing`, async () => {
-          const answer = await create(one.admin, path(resource), body);
+          const answer = await create(clusterOne.admin, getPath(resource), body);
           assert.equal(answer.code, 201);
-          const said = answer.warnings.filter((text) => / would (deny|change): /.test(text));
+          const warnings = answer.warnings.filter((text) => / would (deny|change): /.test(text));
           const sentences = Object.entries(annotations).map(([key, what]) => {
             return `${key.replace(".postern.dev/would-", " would ")}: ${what}`;
           });
-          assert.deepEqual(said, mode === "warn" ? sentences : []);
-          const kept = await one.admin({ method: "GET", path: `${path(resource)}/${mode}` });
+          assert.deepEqual(warnings, mode === "warn" ? sentences : []);
+          const kept = await clusterOne.admin({ method: "GET", path: `${getPath(resource)}/${mode}` });
           assert.partialDeepStrictEqual(kept.body.spec, body.spec);
           const notes = Object.entries(await readAuditAnnotations(resource, mode));
           const ours = notes.filter(([key]) => key.includes(".postern.dev/"));
@@ -411,16 +413,16 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     before(async () => {
       for (const [name, labels] of Object.entries(namespaces)) {
         const body = { apiVersion: "v1", kind: "Namespace", metadata: { name, labels } };
-        assert.ok([201, 409].includes((await create(one.admin, "/api/v1/namespaces", body)).code));
+        assert.ok([201, 409].includes((await create(clusterOne.admin, "/api/v1/namespaces", body)).code));
       }
       const rules = Object.keys(exemptions).map((name) => buildTestRule(name, looking));
       const setups = Object.entries(exemptions).map(([name, setup]) => `${name}: ${setup}`);
       postern = await startServing(rules, `rules: { ${setups.join(", ")} }`);
-      await postern.applied();
+      await postern.apply();
     });
     after(() => postern.stop());
 
-    const everybody = Object.keys(exemptions);
+    const allRules = Object.keys(exemptions);
     const table: [string, "admin" | "jane", string, string[]][] = [
       ["nothing is exempt by default", "admin", "default", []],
       ["a namespace by name", "admin", "spared", ["namespaces", "both"]],
@@ -432,15 +434,15 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     ];
     for (const [index, [sentence, user, namespace, exempt]] of table.entries())
       it(`${sentence}`, async () => {
-        const client = user === "admin" ? one.admin : one.as(user);
+        const client = user === "admin" ? clusterOne.admin : clusterOne.as(user);
         const [answer, reports] = await postern.during(() =>
-          create(client, path("configmaps", namespace), createConfigMap(`exempt-${index}`)),
+          create(client, getPath("configmaps", namespace), createConfigMap(`exempt-${index}`)),
         );
         assert.equal(answer.code, 201);
-        const called = (phase: Phase) => reports.filter((report) => report.phase === phase).map(({ rule }) => rule);
-        const wanted = everybody.filter((name) => !exempt.includes(name));
-        assert.deepEqual(called("mutate"), wanted);
-        assert.deepEqual(called("validate").sort(), wanted.toSorted());
+        const listCalled = (phase: Phase) => reports.filter((report) => report.phase === phase).map(({ rule }) => rule);
+        const wanted = allRules.filter((name) => !exempt.includes(name));
+        assert.deepEqual(listCalled("mutate"), wanted);
+        assert.deepEqual(listCalled("validate").sort(), wanted.toSorted());
       });
   });
 
@@ -458,7 +460,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
         for (const [metadata, called] of table) {
           const labels = { "kubernetes.io/metadata.name": "spared" };
           const body = { apiVersion: "v1", kind: "Namespace", metadata: { ...metadata, labels } };
-          const [answer, reports] = await postern.during(() => create(one.admin, "/api/v1/namespaces", body));
+          const [answer, reports] = await postern.during(() => create(clusterOne.admin, "/api/v1/namespaces", body));
           assert.equal(answer.code, 201);
           assert.deepEqual(
             reports.map(({ phase }) => phase),
@@ -475,17 +477,18 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       buildTestRule("everything", rule({ summary: "Validates everything.", match: everything, validate() {} })),
     ];
     const postern = await startServing(rules, "rules: { everything: { failurePolicy: Fail } }");
-    await postern.applied();
+    await postern.apply();
     await postern.close();
     const table: [string, unknown, number][] = [
-      [path("configmaps"), createConfigMap("healing"), 500],
+      [getPath("configmaps"), createConfigMap("healing"), 500],
       ["/api/v1/nodes", { apiVersion: "v1", kind: "Node", metadata: { name: "healing" } }, 500],
-      [path("configmaps", "kube-system"), createConfigMap("healing"), 201],
-      [path("pods", "kube-system"), createPod({ name: "healing" }), 201],
+      [getPath("configmaps", "kube-system"), createConfigMap("healing"), 201],
+      [getPath("pods", "kube-system"), createPod({ name: "healing" }), 201],
     ];
-    for (const [where, body, code] of table) assert.equal((await create(one.admin, where, body)).code, code, where);
+    for (const [where, body, code] of table)
+      assert.equal((await create(clusterOne.admin, where, body)).code, code, where);
     await postern.stop();
-    assert.equal((await create(one.admin, path("configmaps"), createConfigMap("healed"))).code, 201);
+    assert.equal((await create(clusterOne.admin, getPath("configmaps"), createConfigMap("healed"))).code, 201);
   });
 
   describe("with a key", () => {
@@ -498,20 +501,20 @@ describe("a real API server calls Postern", await needs("API server"), () => {
         selectRules("deny-service-external-ips"),
         `${rules}\nclusters: { one: , ${second} }`,
       );
-      await postern.applied({ cluster: "one" });
-      await postern.applied({ cluster: "two" }, two);
+      await postern.apply({ cluster: "one" });
+      await postern.apply({ cluster: "two" }, clusterTwo);
     });
     after(async () => {
-      await deleteTestWebhookConfigurations(two.admin, postern.manifests({ cluster: "two" }), announcer);
-      await deleteTestWebhookConfigurations(one.admin, postern.manifests({ cluster: "one" }), announcer);
+      await deleteTestWebhookConfigurations(clusterTwo.admin, postern.manifests({ cluster: "two" }), announcer);
+      await deleteTestWebhookConfigurations(clusterOne.admin, postern.manifests({ cluster: "one" }), announcer);
       await postern.close();
     });
 
     it("of its own: each of two clusters gets its own config", async () => {
       const external = createService("keys", ["192.0.2.1"]);
       const [answers, reports] = await postern.during(async () => [
-        await create(one.admin, path("services"), external),
-        await create(two.admin, path("services"), external),
+        await create(clusterOne.admin, getPath("services"), external),
+        await create(clusterTwo.admin, getPath("services"), external),
       ]);
       assert.deepEqual(
         answers.map(({ code, warnings }) => [code, warnings.some((text) => / would deny: /.test(text))]),
@@ -530,19 +533,19 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       );
     });
 
-    const signatureOf = (segment: string) => segment.split(".")[1];
+    const getSignature = (segment: string) => segment.split(".")[1];
     const table: [string, string][] = [
-      ["of another cluster", `one.${signatureOf(ours.segment("two", 3))}`],
-      ["its own key with another cluster's name", `two.${signatureOf(ours.segment("one"))}`],
+      ["of another cluster", `one.${getSignature(ours.segment("two", 3))}`],
+      ["its own key with another cluster's name", `two.${getSignature(ours.segment("one"))}`],
       ["of a version that postern.yaml doesn't have", ours.segment("one", 2)],
       ["of another signer", stranger.segment("one")],
       ["missing", "one"],
     ];
     for (const [index, [whose, segment]] of table.entries())
       it(`that is ${whose}, and the call fails`, async () => {
-        await postern.applied({ cluster: "one", signer: { ...ours, segment: () => segment } });
+        await postern.apply({ cluster: "one", signer: { ...ours, segment: () => segment } });
         const [answer, reports] = await postern.during(() =>
-          create(one.admin, path("services"), createService(`wrong-${index}`, ["192.0.2.1"])),
+          create(clusterOne.admin, getPath("services"), createService(`wrong-${index}`, ["192.0.2.1"])),
         );
         const frame = 'failed calling webhook "deny-service-external-ips.postern.dev": failed to call webhook:';
         assert.equal(answer.body.message, `Internal error occurred: ${frame} there is nothing here`);
@@ -555,7 +558,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
 
   describe("while keys change, without a failed request", () => {
     const closed = "rules: { always-pull-images: { failurePolicy: Fail } }";
-    const versions = (list: string) => `${closed}\nclusters: { local: { keyVersion: ${list} } }`;
+    const buildYaml = (list: string) => `${closed}\nclusters: { local: { keyVersion: ${list} } }`;
     const [first, second] = [createTestSigner(1), createTestSigner(2)];
     const both = `${first.publicKey},${second.publicKey}`;
     type Stage = (postern: Serving) => unknown;
@@ -564,7 +567,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
         what: "from one signing key to the next",
         stages: [
           ({ serve }) => serve(closed, both),
-          ({ applied }) => applied({ signer: second }),
+          ({ apply }) => apply({ signer: second }),
           ({ serve }) => serve(closed, second.publicKey),
         ],
         keys: [`${first.publicKey.slice(0, 8)}.1`, `${second.publicKey.slice(0, 8)}.1`],
@@ -572,9 +575,9 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       {
         what: "from one key version to the next",
         stages: [
-          ({ serve }) => serve(versions("[1, 2]")),
-          ({ applied }) => applied(),
-          ({ serve }) => serve(versions("2")),
+          ({ serve }) => serve(buildYaml("[1, 2]")),
+          ({ apply }) => apply(),
+          ({ serve }) => serve(buildYaml("2")),
         ],
         keys: [`${first.publicKey.slice(0, 8)}.1`, `${first.publicKey.slice(0, 8)}.2`],
       },
@@ -582,9 +585,9 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     for (const { what, stages, keys } of table)
       it(what, async () => {
         const postern = await startServing(selectRules("always-pull-images"), closed);
-        const crowd = createCrowd(one.admin);
+        const crowd = createCrowd(clusterOne.admin);
         try {
-          await postern.applied();
+          await postern.apply();
           crowd.start();
           await crowd.further();
           for (const stage of stages) {
@@ -634,7 +637,7 @@ const createCrowd = (client: TestClusterClient) => {
   const run = async (index: number) => {
     while (going) {
       const body = createPod({ generateName: "crowd-" }, {}, { imagePullPolicy: "Never" });
-      answers.push(await create(client, path("pods"), body));
+      answers.push(await create(client, getPath("pods"), body));
       counts[index] = (counts[index] ?? 0) + 1;
     }
   };

@@ -94,8 +94,8 @@ describe("the admission chain equals a real API server", await needs("API server
       };
   };
 
-  /** Returns the audit annotations of writes by their words. */
-  const annotations = async (words: ReadonlySet<string>) => {
+  /** Returns the audit annotations of writes, by the word that each write carries. */
+  const readAnnotations = async (words: ReadonlySet<string>) => {
     const found = new Map<string, Record<string, string>>();
     await waitUntil("the audit log is incomplete", async () => {
       const { size } = await log.stat();
@@ -116,7 +116,7 @@ describe("the admission chain equals a real API server", await needs("API server
     return found;
   };
   const sets = Math.ceil(pairs / perSet);
-  const told = { refused: 0, calls: 0, again: 0, unseen: 0 };
+  const counts = { refused: 0, calls: 0, again: 0, unseen: 0 };
   for (let number = 0; number < sets; number++)
     it(`for set ${number} of configurations of seed ${seed}`, async (context) => {
       const random = createRandom(seed * 1000 + number);
@@ -132,8 +132,8 @@ describe("the admission chain equals a real API server", await needs("API server
         { username: "joe", groups: ["system:masters"], extra: { shoe: ["42"] } },
       ];
       const left = writes.map((write, index) => ({ write, word: `w${number}x${index}`, user: random.pick(users) }));
-      const heardOf = new Map(left.map((one) => [one.word, one]));
-      const work = async () => {
+      const sentWrites = new Map(left.map((one) => [one.word, one]));
+      const sendWrites = async () => {
         for (let next = left.shift(); next; next = left.shift()) {
           const { write, word, user } = next;
           calls.set(word, []);
@@ -144,30 +144,30 @@ describe("the admission chain equals a real API server", await needs("API server
           happened.set(word, { answer, calls: calls.get(word) ?? [] });
         }
       };
-      await Promise.all(Array.from({ length: atOnce }, work));
-      const notes = await annotations(new Set(happened.keys()));
+      await Promise.all(Array.from({ length: atOnce }, sendWrites));
+      const notes = await readAnnotations(new Set(happened.keys()));
 
       const unexplained: string[] = [];
       await Promise.all(
         [...happened].map(async ([word, { answer, calls }]) => {
           const seen = findFirstRequest(calls);
           if (seen === undefined) {
-            told.unseen++;
-            const isExempt = heardOf.get(word)?.write.path.includes("webhookconfigurations");
+            counts.unseen++;
+            const isExempt = sentWrites.get(word)?.write.path.includes("webhookconfigurations");
             if (!isExempt || calls.length > 0 || answer.code !== 201)
               unexplained.push(`unseen: ${JSON.stringify(answer)}`);
             return;
           }
           const trace = await predict(set, manifests, seen);
           const lines = listDifferences(trace, { answer, calls, annotations: notes.get(word) ?? {} });
-          told.refused += trace.allowed ? 0 : 1;
-          told.calls += calls.length;
-          told.again += trace.steps.some(({ round, outcome }) => round === 1 && outcome === "called") ? 1 : 0;
+          counts.refused += trace.allowed ? 0 : 1;
+          counts.calls += calls.length;
+          counts.again += trace.steps.some(({ round, outcome }) => round === 1 && outcome === "called") ? 1 : 0;
           if (lines.length === 0) return;
-          const { write } = heardOf.get(word) ?? {};
+          const { write } = sentWrites.get(word) ?? {};
           const acts = trace.steps
             .filter(({ outcome }) => outcome !== "skipped")
-            .map(({ hook, round }) => `${round} ${hook}: ${whatOf(set, hook)}`);
+            .map(({ hook, round }) => `${round} ${hook}: ${describeScript(set, hook)}`);
           unexplained.push(
             `${write?.method} ${write?.path} ${JSON.stringify(write?.body)}\n${[...lines, ...acts].join("\n")}`,
           );
@@ -181,13 +181,13 @@ describe("the admission chain equals a real API server", await needs("API server
     });
 
   it("includes refusals, reinvocations and few unseen writes", (context) => {
-    context.diagnostic(JSON.stringify(told));
-    assert.ok(told.refused > 0 && told.again > 0 && told.unseen < pairs / 10);
+    context.diagnostic(JSON.stringify(counts));
+    assert.ok(counts.refused > 0 && counts.again > 0 && counts.unseen < pairs / 10);
   });
 });
 
 /** Returns the description of a hook's script. */
-const whatOf = (set: ScriptedSet, hook: string) => {
+const describeScript = (set: ScriptedSet, hook: string) => {
   const found = set.manifests.flatMap(({ webhooks }) => webhooks).find(({ name }) => name === hook);
   return found && set.scripts[getHookKey(found)]?.what;
 };

@@ -36,7 +36,7 @@ const mutators = (await readCatalogue()).filter(
     rule.upstreamPlugin?.plugin !== "PodGroupProtection",
 );
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] as const }];
-const path = (resource: string, namespace = "default") => `/api/v1/namespaces/${namespace}/${resource}`;
+const getPath = (resource: string, namespace = "default") => `/api/v1/namespaces/${namespace}/${resource}`;
 const createPod = (name: string, spec: object = {}, annotations: Record<string, string> = {}) => {
   const containers = [{ name: "a", image: "registry.example.com/app:1" }];
   return { apiVersion: "v1", kind: "Pod", metadata: { name, annotations }, spec: { containers, ...spec } };
@@ -47,8 +47,8 @@ describe("a group on a real API server", await needs("API server"), () => {
   let certificate: ServerCertificate;
   let scripted: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
   let announcer: ConfigurationUseDetector;
-  let one: TestCluster;
-  let two: TestCluster;
+  let clusterOne: TestCluster;
+  let clusterTwo: TestCluster;
 
   before(async () => {
     const binaries = await requireBinaries();
@@ -59,10 +59,13 @@ describe("a group on a real API server", await needs("API server"), () => {
     const disable = mutators.flatMap(({ rule: { upstreamPlugin } }) =>
       upstreamPlugin?.defaultOn ? [upstreamPlugin.plugin] : [],
     );
-    [one, two] = await Promise.all([bootCluster(binaries, { disable }), bootCluster(binaries, { disable })]);
+    [clusterOne, clusterTwo] = await Promise.all([
+      bootCluster(binaries, { disable }),
+      bootCluster(binaries, { disable }),
+    ]);
   });
   after(async () => {
-    await Promise.all([one, two, scripted].map((running) => running?.stop()));
+    await Promise.all([clusterOne, clusterTwo, scripted].map((running) => running?.stop()));
     await rm(folder, { recursive: true, force: true });
   });
 
@@ -81,17 +84,17 @@ describe("a group on a real API server", await needs("API server"), () => {
     const settings = "{ settings: { requests: { cpu: 100m } } }";
     const rules = mutators.map(({ name }) => `${name}: ${name === "default-requests-and-limits" ? settings : ""}`);
     const yaml = `rules: { ${rules.join(", ")} }\n`;
-    const alone = await startServing(mutators, yaml, one);
+    const alone = await startServing(mutators, yaml, clusterOne);
     const names = mutators.map(({ name }) => name);
     let together: Awaited<ReturnType<typeof startServing>> | undefined;
     try {
-      together = await startServing(mutators, `${yaml}groups: { everything: [${names.join(", ")}] }`, two);
+      together = await startServing(mutators, `${yaml}groups: { everything: [${names.join(", ")}] }`, clusterTwo);
       const matches = mutators.flatMap(({ rule }) => selectPhase(rule.match, "mutate", rule.settings ?? {}) ?? []);
       const sequences = fc.sample(buildSequences(matches), { seed, numRuns: 120 });
       for (const [index, sequence] of sequences.entries()) {
         const name = `s${index}`;
         const [wanted, actual] = await Promise.all(
-          [one, two].map(async ({ as }) => {
+          [clusterOne, clusterTwo].map(async ({ as }) => {
             const { turns, remains } = await sendSequence(sequence, name, as);
             for (const path of remains) await deleteWithFinalizers(path, as);
             return turns.map((turn) => toComparable(turn, name));
@@ -104,9 +107,10 @@ describe("a group on a real API server", await needs("API server"), () => {
             `seed ${seed}, sequence ${index}, ${JSON.stringify(sequence.steps[step])}: ${actual?.[step] && formatAnswerDiff(turn, actual[step])}`,
           );
       }
-      const calls = (reports: AnsweredReviewFacts[]) => reports.filter(({ phase }) => phase === "mutate").length;
-      assert.ok(calls(together.reports) > 50, "the group was called");
-      assert.ok(calls(together.reports) < calls(alone.reports), "in place of its members");
+      const countMutations = (reports: AnsweredReviewFacts[]) =>
+        reports.filter(({ phase }) => phase === "mutate").length;
+      assert.ok(countMutations(together.reports) > 50, "the group was called");
+      assert.ok(countMutations(together.reports) < countMutations(alone.reports), "in place of its members");
       assert.deepEqual(
         together.reports.filter(({ code }) => code !== 200),
         [],
@@ -142,44 +146,49 @@ describe("a group on a real API server", await needs("API server"), () => {
     let postern: Awaited<ReturnType<typeof startServing>>;
     before(async () => {
       const exempt = { namespaces: ["spared"] };
-      const said = {
+      const configs = {
         acts: { exempt },
         warns: { mode: "warn", exempt },
         audits: { mode: "audit", exempt },
         spares: { exempt: { ...exempt, users: ["jane"] } },
         refuses: { exempt },
       };
-      const groups = { together: Object.keys(said) };
-      postern = await startServing(rules, JSON.stringify({ rules: said, groups }), one);
+      const groups = { together: Object.keys(configs) };
+      postern = await startServing(rules, JSON.stringify({ rules: configs, groups }), clusterOne);
       const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: "spared" } };
-      await one.admin({ method: "POST", path: "/api/v1/namespaces", body: namespace });
+      await clusterOne.admin({ method: "POST", path: "/api/v1/namespaces", body: namespace });
     });
     after(() => postern?.stop());
     const create = (client: TestClusterClient, body: unknown, namespace?: string) =>
-      client({ method: "POST", path: path("pods", namespace), body });
+      client({ method: "POST", path: getPath("pods", namespace), body });
 
     it("its mode", async () => {
-      const [{ code, body, warnings }, reports] = await postern.during(() => create(one.admin, createPod("modes")));
+      const [{ code, body, warnings }, reports] = await postern.during(() =>
+        create(clusterOne.admin, createPod("modes")),
+      );
       assert.equal(code, 201);
       assert.deepEqual(Object((body as Pod).metadata?.labels), { acts: "yes", spares: "yes" });
       assert.deepEqual(warnings, ["warns would change: /metadata/labels/warns"]);
       assert.deepEqual(
-        reports.map(({ rule, members }) => [rule, members?.map((one) => `${one.rule} ${one.mode} ${one.operations}`)]),
+        reports.map(({ rule, members }) => [
+          rule,
+          members?.map((member) => `${member.rule} ${member.mode} ${member.operations}`),
+        ]),
         [["together", ["acts enforce 1", "warns warn 1", "audits audit 1", "spares enforce 1"]]],
       );
     });
 
     it("its exemptions, and is not called if all members exempt a request", async () => {
-      const [{ body }, reports] = await postern.during(() => create(one.as("jane"), createPod("spared-user")));
+      const [{ body }, reports] = await postern.during(() => create(clusterOne.as("jane"), createPod("spared-user")));
       assert.deepEqual(Object((body as Pod).metadata?.labels), { acts: "yes" });
       assert.equal(reports.length, 1);
-      const [spared, none] = await postern.during(() => create(one.admin, createPod("spared"), "spared"));
+      const [spared, none] = await postern.during(() => create(clusterOne.admin, createPod("spared"), "spared"));
       assert.deepEqual([spared.code, (spared.body as Pod).metadata?.labels, none], [201, undefined, []]);
     });
 
     it("its refusal, with the name of the rule", async () => {
       const [{ code, body }, reports] = await postern.during(() =>
-        create(one.admin, createPod("refused", {}, { refuse: "yes" })),
+        create(clusterOne.admin, createPod("refused", {}, { refuse: "yes" })),
       );
       assert.deepEqual(
         [code, body.reason, body.message],

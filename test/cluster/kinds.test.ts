@@ -14,17 +14,17 @@ describe("the built-in kinds", await needs("API server"), () => {
     after(() => cluster.stop());
     const ask = async (path: string): Promise<any> => (await cluster.admin({ method: "GET", path })).body;
     const groups: any[] = (await ask("/apis")).groups;
-    const versions = ["v1", ...groups.flatMap((group) => group.versions.map((one: any) => one.groupVersion))];
+    const versions = ["v1", ...groups.flatMap((group) => group.versions.map((version: any) => version.groupVersion))];
     const kinds = buildKindIndex([]);
     for (const version of versions) {
       const { resources } = await ask(toApiPath(version));
       const own = resources.filter(({ name }: any) => !name.includes("/"));
       const wanted = own.map(({ name, kind, namespaced }: any) => ({ resource: name, kind, namespaced }));
-      const byName = (one: any, other: any) => (one.resource < other.resource ? -1 : 1);
-      assert.deepEqual(kinds.discover(version)?.toSorted(byName), wanted.toSorted(byName), version);
+      const compareNames = (left: any, right: any) => (left.resource < right.resource ? -1 : 1);
+      assert.deepEqual(kinds.discover(version)?.toSorted(compareNames), wanted.toSorted(compareNames), version);
       for (const { name, kind } of own) {
-        const below = resources.filter((one: any) => one.name.startsWith(`${name}/`));
-        const subresources = below.map((one: any) => one.name.slice(name.length + 1)).sort();
+        const below = resources.filter((resource: any) => resource.name.startsWith(`${name}/`));
+        const subresources = below.map((resource: any) => resource.name.slice(name.length + 1)).sort();
         assert.deepEqual(kinds.of(version, kind)?.subresources, subresources, `${version} ${kind}`);
       }
     }

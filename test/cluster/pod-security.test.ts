@@ -46,22 +46,22 @@ async function assertAgreement(pods: Pod[]): Promise<Set<string>> {
   assert.ok(evaluator);
   const wanted = await evaluateUpstreamPodSecurity(evaluator, pods);
   assert.equal(wanted.length, pods.length);
-  const met = new Set<string>();
+  const reasonsFound = new Set<string>();
   for (const [index, pod] of pods.entries()) {
     const subject = toSubject(pod);
     const { latest, ...byVersion } = wanted[index] ?? assert.fail();
     for (const level of ["baseline", "restricted"] as const) {
-      const judged = (version: PodSecurityVersion) => listViolations(listOffences(subject, { level, version }));
-      const shown = () => `${level} ${JSON.stringify(pod)}`;
-      assert.deepEqual(judged("latest"), listExpected(latest[level]), shown());
+      const listFound = (version: PodSecurityVersion) => listViolations(listOffences(subject, { level, version }));
+      const describePod = () => `${level} ${JSON.stringify(pod)}`;
+      assert.deepEqual(listFound("latest"), listExpected(latest[level]), describePod());
       for (let minor = 0; minor <= newest; minor++) {
         const verdict = byVersion[level].findLast(({ since }) => since <= minor) ?? assert.fail();
-        for (const reason of verdict.reasons ?? []) met.add(reason);
-        assert.deepEqual(judged(`v1.${minor}`), listExpected(verdict), `v1.${minor} ${shown()}`);
+        for (const reason of verdict.reasons ?? []) reasonsFound.add(reason);
+        assert.deepEqual(listFound(`v1.${minor}`), listExpected(verdict), `v1.${minor} ${describePod()}`);
       }
     }
   }
-  return met;
+  return reasonsFound;
 }
 
 const listViolations = (offences: { reason: string; detail: string }[]) =>

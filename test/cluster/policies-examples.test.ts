@@ -1,7 +1,5 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { after, before, describe, it } from "node:test";
 import { stringify } from "yaml";
 import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
@@ -30,6 +28,7 @@ import {
   serveCatalogueForTests,
   waitUntilWebhooksCalled,
 } from "../../infra/parity/rule-server.ts";
+import { listen } from "../listen.ts";
 import { needs } from "../parts.ts";
 
 // Policies in a real cluster: the shipped examples, policies with faults, and hostile policies.
@@ -244,7 +243,7 @@ describe("policies in a real API server", await needs("API server"), () => {
       assert.equal((await tryCreate(buildFixturePod("a"))).code, 201);
     });
 
-  it("are a thousand, of which only those for an object are applied, even to a megabyte", async () => {
+  it("are applied only to their objects, also a thousand policies and a megabyte", async () => {
     const others = Array.from({ length: 1000 }, (_, index) =>
       buildFixturePolicy(
         "ClusterOverridePolicy",
@@ -315,8 +314,5 @@ const openService = async (answers: Map<string, unknown>) => {
     response.statusCode = answers.has(pathname) ? 200 : 404;
     response.end(JSON.stringify(answers.get(pathname) ?? {}));
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  return { url: `http://127.0.0.1:${port}`, stop: () => server.close() };
+  return { url: `http://127.0.0.1:${await listen(server)}`, stop: () => server.close() };
 };

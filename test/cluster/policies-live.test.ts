@@ -27,10 +27,10 @@ import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { buildKubeconfig } from "../checkout.ts";
 import { needs } from "../parts.ts";
 
-// Policies in a real cluster, set up by the commands that the READMEs give: the kinds as they are, Postern served with
-// the rights that its manifests give it and no others, and the entries that these policies need.
+// Policies in a real cluster, set up by the commands in the READMEs: with the shipped CRDs, with only the rights in
+// Postern's manifests, and with the entries that the policies need.
 const root = fileURLToPath(new URL("../..", import.meta.url));
-/** For how long a change of a policy may go unnoticed, in milliseconds. */
+/** The time in milliseconds for which a changed policy may have no effect yet. */
 const staleness = 10_000;
 
 describe("policies on a real API server", await needs("API server"), () => {
@@ -41,17 +41,17 @@ describe("policies on a real API server", await needs("API server"), () => {
   let printed = "";
   const stops: (() => unknown)[] = [];
 
-  const kubeconfig = async (user: string): Promise<string> => {
+  const writeKubeconfig = async (user: string): Promise<string> => {
     const file = join(folder, `${user}.kubeconfig`);
     await writeFile(file, buildKubeconfig({ here: cluster }, user), { mode: 0o600 });
     return file;
   };
-  const postern = (...words: string[]) => {
+  const startPostern = (...words: string[]) => {
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
     return spawn(process.execPath, ["infra/postern.js", ...words], { cwd: root, env });
   };
   const runPostern = async (...words: string[]) => {
-    const child = postern(...words);
+    const child = startPostern(...words);
     const texts = { out: "", err: "" };
     child.stdout.on("data", (text) => (texts.out += text));
     child.stderr.on("data", (text) => (texts.err += text));
@@ -71,16 +71,16 @@ describe("policies on a real API server", await needs("API server"), () => {
     await admin({ method: "DELETE", path: `${getFixtureCollectionPath(object)}/${object.metadata.name}` });
   };
   /** Runs `npx postern manifests | kubectl apply -f -`. */
-  const renew = async () => {
+  const applyManifests = async () => {
     const { out, err } = await runPostern(
       ...["manifests", "--config", join(folder, "postern.yaml"), "--url", url, "--ca", join(folder, ".postern/ca.crt")],
-      ...["--kubeconfig", await kubeconfig("admin")],
+      ...["--kubeconfig", await writeKubeconfig("admin")],
     );
     const manifests: KinitirasFixtureObject[] = parseAllDocuments(out).map((document) => document.toJS());
     for (const manifest of manifests) await requireApplied(manifest);
     return { manifests, notes: err };
   };
-  /** Waits until the dry run of an object is answered so. */
+  /** Waits until a dry run of the object's creation has the expected answer. */
   const waitForAnswer = async (object: KubernetesObject, isSo: (answer: TestClusterResponse) => boolean) => {
     let last: TestClusterResponse | undefined;
     const isAnsweredSo = async () => {
@@ -104,9 +104,9 @@ describe("policies on a real API server", await needs("API server"), () => {
 
     const names = ["policy-override", "policy-validate", "policy-admission"];
     const rules = Object.fromEntries(names.map((name) => [name, { failurePolicy: "Fail" }]));
-    const config = { rules, clusters: { local: { connect: { kubeconfig: await kubeconfig("functions") } } } };
+    const config = { rules, clusters: { local: { connect: { kubeconfig: await writeKubeconfig("functions") } } } };
     await writeFile(join(folder, "postern.yaml"), stringify(config));
-    const gateway = postern("serve", "--port", "0", "--config", join(folder, "postern.yaml"));
+    const gateway = startPostern("serve", "--port", "0", "--config", join(folder, "postern.yaml"));
     stops.push(async () => {
       gateway.kill("SIGINT");
       await once(gateway, "exit");
@@ -115,7 +115,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     await waitUntil("the gateway did not start", () => /https:\/\/\S+policy-override/.test(printed));
     url = /https:\/\/[^/\s]+/.exec(printed)?.[0] ?? "";
 
-    const { notes } = await renew();
+    const { notes } = await applyManifests();
     assert.match(notes, /their definitions are in functions\/policy-admission\/crds/);
     await installKinitirasPolicyCrds(admin);
   });
@@ -124,7 +124,7 @@ describe("policies on a real API server", await needs("API server"), () => {
   });
 
   it("has only the entry for policies while there are no policies", async () => {
-    const { manifests } = await renew();
+    const { manifests } = await applyManifests();
     const entries = manifests.flatMap(({ webhooks }) => (Array.isArray(webhooks) ? webhooks : []));
     assert.deepEqual([...new Set(entries.map(({ name }) => name))], ["policy-admission.postern.dev"]);
     await waitUntil("admission is not asked", async () => {
@@ -148,7 +148,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     const [rule] = Object(body.spec).overrideRules;
     assert.match(rule.overriders.renderedCue, /patches/);
 
-    const { manifests } = await renew();
+    const { manifests } = await applyManifests();
     const [entry] = manifests.flatMap(({ kind, webhooks }) =>
       kind === "MutatingWebhookConfiguration" && Array.isArray(webhooks)
         ? webhooks.filter(({ name }) => name.startsWith("policy-override"))

@@ -7,7 +7,7 @@ import { buildReviewAnswer, type TestEndpointScript } from "../../infra/parity/s
 export type Seen = Map<string, Record<string, unknown>>;
 
 /** Returns a script that stores every object that it gets. */
-export const createWitness =
+export const createObserver =
   (seen: Seen): TestEndpointScript =>
   (review) => {
     const { object } = Object(review.request);

@@ -146,7 +146,10 @@ export const serveSetups = async (
     return recording ? createRecordedCapabilities(recording) : live(cluster, milliseconds);
   };
   const listed = [...rules.map(deleteAuthorizer), observer.listed];
-  const served = await serveTestRules(listed, JSON.stringify({ clusters }), { certificate, world: chooseCapabilities });
+  const served = await serveTestRules(listed, JSON.stringify({ clusters }), {
+    certificate,
+    openCapabilities: chooseCapabilities,
+  });
   opening.defer(served.stop);
 
   // The API server calls configurations in the order of their names, so the observer, named z, sees the changes of

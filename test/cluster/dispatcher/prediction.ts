@@ -41,7 +41,7 @@ export const predict = async (
     },
     equivalents: ({ group, version, resource }) => {
       const others = versions[`${group}/${resource}`] ?? [];
-      return others.filter((one) => one !== version).map((one) => ({ group, version: one, resource }));
+      return others.filter((other) => other !== version).map((other) => ({ group, version: other, resource }));
     },
     convert,
     fill: (object) => object,
@@ -60,9 +60,13 @@ const callScript = (
   hook: DefaultedWebhookEntry,
   { apiVersion, request }: ReviewToSend,
 ): HookCallResult | Promise<HookCallResult> => {
-  const said = set.scripts[getHookKey(hook)]?.answer(request, apiVersion);
-  if (said)
-    return parseWebhookHttpAnswer({ code: said.code ?? 200, type: said.type ?? "application/json", text: said.body });
+  const answer = set.scripts[getHookKey(hook)]?.answer(request, apiVersion);
+  if (answer)
+    return parseWebhookHttpAnswer({
+      code: answer.code ?? 200,
+      type: answer.type ?? "application/json",
+      text: answer.body,
+    });
   return new Promise(() => {});
 };
 
@@ -101,15 +105,15 @@ export const listDifferences = (trace: AdmissionTrace, happened: ObservedWrite):
   const compare = (what: string, predicted: unknown, actual: unknown) =>
     found.push(...compareValues(sortKeys(predicted), sortKeys(actual), what).slice(0, 3));
   compare("calls of hooks that mutate", mutating, real.slice(0, mutating.length));
-  const sortByHook = (list: { hook: string }[]) => list.toSorted((one, other) => (one.hook < other.hook ? -1 : 1));
+  const sortByHook = (list: { hook: string }[]) => list.toSorted((left, right) => (left.hook < right.hook ? -1 : 1));
   compare(
     "calls of hooks that validate",
     sortByHook(listPhaseCalls("validate")),
     sortByHook(real.slice(mutating.length)),
   );
   // Node reads headers as bytes, not as UTF-8.
-  const heard = answer.warnings.map((text) => Buffer.from(text, "latin1").toString());
-  compare("warnings", trace.warnings.toSorted(), heard.toSorted());
+  const warnings = answer.warnings.map((text) => Buffer.from(text, "latin1").toString());
+  compare("warnings", trace.warnings.toSorted(), warnings.toSorted());
   compare("annotations", trace.audit, annotations);
 
   const isRefused = answer.code >= 400;
@@ -123,12 +127,12 @@ export const listDifferences = (trace: AdmissionTrace, happened: ObservedWrite):
       compare("object", normalizeObject(addGeneratedName(trace.object), isFull), normalizeObject(answer.body));
   } else {
     const { code, reason, message, details } = answer.body;
-    const said = maskRandomValues({ code, reason, message, details });
+    const refusal = maskRandomValues({ code, reason, message, details });
     const possible = trace.refusals.map(({ code, reason, message, details }) =>
       maskRandomValues({ code, reason, message, details }),
     );
-    if (!possible.some((one) => JSON.stringify(sortKeys(one)) === JSON.stringify(sortKeys(said))))
-      compare("refusal", possible.length === 1 ? possible[0] : possible, said);
+    if (!possible.some((expected) => JSON.stringify(sortKeys(expected)) === JSON.stringify(sortKeys(refusal))))
+      compare("refusal", possible.length === 1 ? possible[0] : possible, refusal);
   }
   return found;
 };
@@ -142,7 +146,7 @@ const toCall = ({ hook, request }: AdmissionTrace["steps"][number]) => ({
 const normalizeRequest = ({ uid: _, object, oldObject, ...request }: AdmissionRequest) =>
   maskRandomValues({ ...request, object: normalizeObject(object), oldObject: normalizeObject(oldObject) });
 
-const own = [
+const serverFields = [
   "uid",
   "creationTimestamp",
   "resourceVersion",
@@ -161,7 +165,7 @@ const normalizeObject = (object: unknown, isKept: (value: unknown) => boolean = 
   // The API server sets the spec of a namespace when it stores the namespace.
   if (object.kind === "Namespace") delete rest.spec;
   const metadata = Object.entries(Object(object.metadata)).filter(
-    ([key, value]) => !own.includes(key) && isKept(value),
+    ([key, value]) => !serverFields.includes(key) && isKept(value),
   );
   return maskRandomValues({ ...rest, metadata: Object.fromEntries(metadata) });
 };
@@ -184,9 +188,9 @@ const maskRandomValues = <T>(value: T): T =>
 const sortKeys = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(sortKeys);
   if (!isMap(value)) return value;
-  const entries = Object.entries(value).filter(([, one]) => one !== undefined);
+  const entries = Object.entries(value).filter(([, item]) => item !== undefined);
   return Object.fromEntries(
-    entries.sort(([one], [other]) => (one < other ? -1 : 1)).map(([key, one]) => [key, sortKeys(one)]),
+    entries.sort(([left], [right]) => (left < right ? -1 : 1)).map(([key, item]) => [key, sortKeys(item)]),
   );
 };
 
@@ -197,10 +201,10 @@ export const findFirstRequest = (calls: Call[]): AdmissionRequest | undefined =>
 /** Returns the paths at which two values differ, with both values. */
 const compareValues = (predicted: unknown, actual: unknown, place: string): string[] => {
   const isPair = Array.isArray(predicted) ? Array.isArray(actual) : isMap(predicted) && isMap(actual);
-  const [one, other]: Record<string, unknown>[] = [Object(predicted), Object(actual)];
+  const [left, right]: Record<string, unknown>[] = [Object(predicted), Object(actual)];
   if (isPair)
-    return [...new Set([...Object.keys(one ?? {}), ...Object.keys(other ?? {})])].flatMap((key) =>
-      compareValues(one?.[key], other?.[key], `${place}.${key}`),
+    return [...new Set([...Object.keys(left ?? {}), ...Object.keys(right ?? {})])].flatMap((key) =>
+      compareValues(left?.[key], right?.[key], `${place}.${key}`),
     );
   const [text, otherText] = [predicted, actual].map((value) => JSON.stringify(value));
   return text === otherText ? [] : [`${place}: predicted ${text}, but it was ${otherText}`];

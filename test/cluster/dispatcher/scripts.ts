@@ -23,7 +23,7 @@ const buildPatchFields = (changes: unknown) => {
 const getLabels = (object: unknown): Record<string, string> => Object(Object(Object(object).metadata).labels);
 const getAnnotations = (object: unknown): Record<string, string> => Object(Object(Object(object).metadata).annotations);
 
-/** Returns the operation that sets a label or annotation, also if the object has none yet. */
+/** Returns the operation that sets a label or annotation, even if the object has none yet. */
 const buildSetOperations = (object: unknown, field: "labels" | "annotations", key: string, value: string): Change[] => {
   const there = Object(Object(object).metadata)[field];
   const path = `/metadata/${field}`;
@@ -64,16 +64,16 @@ const notes: Record<string, string>[] = [
 /** Returns a random behaviour of a hook, with a description. */
 export const createScript = (phase: Phase, random: Random): { what: string; answer: HookScript } => {
   const extras = {
-    ...(random.chance(0.3) && {
+    ...(random.decide(0.3) && {
       warnings:
-        phase === "mutate" && random.chance(0.15)
+        phase === "mutate" && random.decide(0.15)
           ? createLongWarnings(random.pick([5, 14, 30]))
-          : random.some(warnings),
+          : random.pickSome(warnings),
     }),
-    ...(random.chance(0.3) && { auditAnnotations: random.pick(notes) }),
+    ...(random.decide(0.3) && { auditAnnotations: random.pick(notes) }),
   };
-  const admitting: HookScript = ({ uid }, version) => respond(version, { uid, allowed: true, ...extras });
-  const kind = random.next();
+  const admit: HookScript = ({ uid }, version) => respond(version, { uid, allowed: true, ...extras });
+  const kind = random.draw();
   if (kind < 0.05) {
     const status = random.pick(denials);
     const answer: HookScript = ({ uid }, version) => respond(version, { uid, allowed: false, status, ...extras });
@@ -94,11 +94,11 @@ export const createScript = (phase: Phase, random: Random): { what: string; answ
         what: "patches where it may not",
         answer: ({ uid }, version) => respond(version, { uid, allowed: kind > 0.99, ...buildPatchFields([]) }),
       };
-    return { what: "admits", answer: admitting };
+    return { what: "admits", answer: admit };
   }
   if (kind > 0.94) {
     const { annotation = {}, patch } = random.pick(oddPatches);
-    const operations = (object: unknown) => [
+    const buildOperations = (object: unknown) => [
       ...Object.entries(annotation).flatMap(([key, value]) => buildSetOperations(object, "annotations", key, value)),
       ...patch,
     ];
@@ -106,25 +106,25 @@ export const createScript = (phase: Phase, random: Random): { what: string; answ
       what: `patches oddly: ${JSON.stringify(patch)}`,
       answer: (request, version) =>
         request.kind.kind === "SelfSubjectAccessReview"
-          ? admitting(request, version)
+          ? admit(request, version)
           : respond(version, {
               uid: request.uid,
               allowed: true,
               ...extras,
-              ...buildPatchFields(operations(request.object)),
+              ...buildPatchFields(buildOperations(request.object)),
             }),
     };
   }
-  if (kind < 0.3) return { what: "admits", answer: admitting };
+  if (kind < 0.3) return { what: "admits", answer: admit };
   const patch = random.pick(changes);
-  const evenDeletes = random.chance(0.1);
+  const evenDeletes = random.decide(0.1);
   return {
     what: `patches: ${patch}`,
     answer: (request, version) => {
-      if (!isMap(request.object) && !evenDeletes) return admitting(request, version);
+      if (!isMap(request.object) && !evenDeletes) return admit(request, version);
       // The objects of CONNECT requests and of access reviews can't have labels.
       if (request.operation === "CONNECT" || request.kind.kind === "SelfSubjectAccessReview")
-        return admitting(request, version);
+        return admit(request, version);
       return respond(version, {
         uid: request.uid,
         allowed: true,

@@ -33,8 +33,8 @@ export const createSet = (number: number, url: string, ca: string, random: Rando
     const key = `s${number}h${count}`;
     scripts[key] = createScript(phase, random);
     const isSlow = scripts[key].what === "never answers";
-    // Only the announcer's entry is about leases: a lease shows when the API server uses a configuration.
-    const isOfAll = random.chance(0.2);
+    // Leases belong to the announcer, which uses them to find out when the API server knows a configuration.
+    const isOfAll = random.decide(0.2);
     const rules = Array.from({ length: random.pick([1, 1, 1, 2, 3]) }, () => ({
       apiGroups: isOfAll ? ["*"] : random.pick(groups),
       apiVersions: random.pick(versions),
@@ -42,9 +42,9 @@ export const createSet = (number: number, url: string, ca: string, random: Rando
       operations: random.pick(operations) as "*"[],
       scope: random.pick(["*", "*", "*", "Cluster", "Namespaced"] as const),
     }));
-    const asked = [
+    const expressions = [
       ...(isOfAll ? ['request.resource.resource != "leases"'] : []),
-      ...(random.chance(0.25) ? random.some(conditions, 1).slice(0, 3) : []),
+      ...(random.decide(0.25) ? random.pickSome(conditions, 1).slice(0, 3) : []),
     ];
     return {
       name: `h${count}.${random.pick(["a", "b"])}.example.com`,
@@ -52,12 +52,12 @@ export const createSet = (number: number, url: string, ca: string, random: Rando
       rules,
       failurePolicy: isSlow ? "Ignore" : random.pick(["Fail", "Ignore"] as const),
       matchPolicy: random.pick(["Equivalent", "Equivalent", "Exact"] as const),
-      ...(random.chance(0.15) && {
+      ...(random.decide(0.15) && {
         namespaceSelector: random.pick(namespaceSelectors) as NonNullable<Entry["namespaceSelector"]>,
       }),
-      ...(random.chance(0.3) && { objectSelector: random.pick(selectors) as NonNullable<Entry["objectSelector"]> }),
-      ...(asked.length > 0 && {
-        matchConditions: asked.map((expression, index) => ({ name: `c${index}`, expression })),
+      ...(random.decide(0.3) && { objectSelector: random.pick(selectors) as NonNullable<Entry["objectSelector"]> }),
+      ...(expressions.length > 0 && {
+        matchConditions: expressions.map((expression, index) => ({ name: `c${index}`, expression })),
       }),
       sideEffects: random.pick(["None", "NoneOnDryRun"] as const),
       timeoutSeconds: isSlow ? 1 : random.pick([20, 25]),
@@ -69,7 +69,7 @@ export const createSet = (number: number, url: string, ca: string, random: Rando
     const kind = phase === "mutate" ? "MutatingWebhookConfiguration" : "ValidatingWebhookConfiguration";
     count += 1;
     const name = `${random.pick(["a", "m", "z", "10", "9"])}-${count}`;
-    const webhooks = Array.from({ length: 1 + random.below(6) }, () => createEntry(phase));
+    const webhooks = Array.from({ length: 1 + random.drawBelow(6) }, () => createEntry(phase));
     return {
       apiVersion: "admissionregistration.k8s.io/v1",
       kind,
@@ -77,7 +77,7 @@ export const createSet = (number: number, url: string, ca: string, random: Rando
       webhooks,
     };
   };
-  const watching: WebhookManifests[number] = {
+  const observing: WebhookManifests[number] = {
     ...createConfiguration("mutate"),
     metadata: { name: "00-observer", labels: {} as WebhookManifests[number]["metadata"]["labels"] },
     webhooks: [
@@ -104,6 +104,7 @@ export const createSet = (number: number, url: string, ca: string, random: Rando
       };
     },
   };
-  const some = (phase: Phase) => Array.from({ length: 1 + random.below(4) }, () => createConfiguration(phase));
-  return { manifests: [watching, ...some("mutate"), ...some("validate")], scripts };
+  const createConfigurations = (phase: Phase) =>
+    Array.from({ length: 1 + random.drawBelow(4) }, () => createConfiguration(phase));
+  return { manifests: [observing, ...createConfigurations("mutate"), ...createConfigurations("validate")], scripts };
 };

@@ -76,7 +76,7 @@ const kinds: Kind[] = [
     apiVersion: "example.com/v2",
     kind: "Widget",
     resource: "widgets",
-    content: (random) => ({ spec: { size: random.below(4), replicas: 3 } }),
+    content: (random) => ({ spec: { size: random.drawBelow(4), replicas: 3 } }),
   },
 ];
 
@@ -123,19 +123,19 @@ const widgets = {
 
 /** Returns a random write; its number makes its name unique. */
 export const createWrite = (number: number, random: Random): TestClusterRequest => {
-  const isDry = random.chance(0.8);
+  const isDry = random.decide(0.8);
   const query = isDry ? "?dryRun=All" : "";
-  const metadata = (name: object): JsonMap => {
+  const buildMetadata = (name: object): JsonMap => {
     const [own, notes] = [random.pick(labels), random.pick(annotations)];
     return { ...name, ...(own && { labels: own }), ...(notes && { annotations: notes }) };
   };
-  const act = random.next();
+  const act = random.draw();
   if (act < 0.08) {
-    const body = { apiVersion: "v1", kind: "Namespace", metadata: metadata({ name: `n${number}` }) };
+    const body = { apiVersion: "v1", kind: "Namespace", metadata: buildMetadata({ name: `n${number}` }) };
     return { method: "POST", path: "/api/v1/namespaces?dryRun=All", body };
   }
   if (act < 0.11) {
-    const body = { apiVersion: "v1", kind: "Namespace", metadata: metadata({ name: "tiers" }) };
+    const body = { apiVersion: "v1", kind: "Namespace", metadata: buildMetadata({ name: "tiers" }) };
     return { method: "PUT", path: "/api/v1/namespaces/tiers?dryRun=All", body };
   }
   if (act < 0.13) return { method: "DELETE", path: "/api/v1/namespaces/envs?dryRun=All" };
@@ -150,11 +150,15 @@ export const createWrite = (number: number, random: Random): TestClusterRequest 
   }
   if (act < 0.15) {
     const apiVersion = "admissionregistration.k8s.io/v1";
-    const body = { apiVersion, kind: "ValidatingWebhookConfiguration", metadata: metadata({ name: `v${number}` }) };
+    const body = {
+      apiVersion,
+      kind: "ValidatingWebhookConfiguration",
+      metadata: buildMetadata({ name: `v${number}` }),
+    };
     return { method: "POST", path: `/apis/${apiVersion}/validatingwebhookconfigurations?dryRun=All`, body };
   }
   const namespace = random.pick(Object.keys(namespaces));
-  const place = (apiVersion: string, resource: string) =>
+  const getCollection = (apiVersion: string, resource: string) =>
     `${toApiPath(apiVersion)}/namespaces/${namespace}/${resource}`;
   if (act < 0.21) {
     const [apiVersion, resource] = random.pick([
@@ -166,35 +170,35 @@ export const createWrite = (number: number, random: Random): TestClusterRequest 
       apiVersion: "autoscaling/v1",
       kind: "Scale",
       metadata: { name: "base", namespace },
-      spec: { replicas: random.below(6) },
+      spec: { replicas: random.drawBelow(6) },
     };
-    return { method: "PUT", path: `${place(apiVersion, resource)}/base/scale?dryRun=All`, body };
+    return { method: "PUT", path: `${getCollection(apiVersion, resource)}/base/scale?dryRun=All`, body };
   }
-  if (act < 0.23) return { method: "GET", path: `${place("v1", "pods")}/base/exec?command=true&stdout=true` };
+  if (act < 0.23) return { method: "GET", path: `${getCollection("v1", "pods")}/base/exec?command=true&stdout=true` };
   const { apiVersion, kind, resource, content } = random.pick(kinds);
   if (act < 0.25) {
     const body = {
       apiVersion: "apps/v1",
       kind: "Deployment",
-      metadata: metadata({ name: "base" }),
+      metadata: buildMetadata({ name: "base" }),
       ...kinds[3]?.content(random),
     };
     return {
       method: "PUT",
-      path: `${place("apps/v1", "deployments")}/base/status?dryRun=All`,
+      path: `${getCollection("apps/v1", "deployments")}/base/status?dryRun=All`,
       body: { ...body, status: { replicas: 1 } },
     };
   }
-  if (act < 0.33) return { method: "DELETE", path: `${place(apiVersion, resource)}/base?dryRun=All` };
+  if (act < 0.33) return { method: "DELETE", path: `${getCollection(apiVersion, resource)}/base?dryRun=All` };
   if (act < 0.55 && resource !== "pods") {
-    const body = { apiVersion, kind, metadata: metadata({ name: "base" }), ...content(random) };
-    const path = `${place(apiVersion, resource)}/base?dryRun=All`;
+    const body = { apiVersion, kind, metadata: buildMetadata({ name: "base" }), ...content(random) };
+    const path = `${getCollection(apiVersion, resource)}/base?dryRun=All`;
     // A PUT of a custom resource needs its resourceVersion, so the test patches it.
     if (resource === "widgets") return { method: "PATCH", path, body, contentType: "application/merge-patch+json" };
     return { method: "PUT", path, body };
   }
-  const named = random.chance(0.15) ? { generateName: "g-" } : { name: `${random.pick(["g", "o"])}${number}` };
-  const body = { apiVersion, kind, metadata: metadata(named), ...content(random) };
+  const named = random.decide(0.15) ? { generateName: "g-" } : { name: `${random.pick(["g", "o"])}${number}` };
+  const body = { apiVersion, kind, metadata: buildMetadata(named), ...content(random) };
   const keeps = names[kind] !== undefined && kind === "ConfigMap";
-  return { method: "POST", path: `${place(apiVersion, resource)}${keeps ? query : "?dryRun=All"}`, body };
+  return { method: "POST", path: `${getCollection(apiVersion, resource)}${keeps ? query : "?dryRun=All"}`, body };
 };
