@@ -116,7 +116,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     url = /https:\/\/[^/\s]+/.exec(printed)?.[0] ?? "";
 
     const { notes } = await applyManifests();
-    assert.match(notes, /their definitions are in functions\/policy-admission\/crds/);
+    assert.match(notes, /their CRDs are in functions\/policy-admission\/crds/);
     await installKinitirasPolicyCrds(admin);
   });
   after(async () => {
