@@ -85,7 +85,7 @@ export const readLambdaEvent = (value: unknown): ApiServerHttpRequest => {
   };
 };
 
-/** Parses a Go duration of whole seconds, the form that the API server writes, to milliseconds. */
+/** Parses a timeout such as `10s`, the only form that the API server writes, to milliseconds; else undefined. */
 const parseSeconds = (value: string): number | undefined => {
   const [, number] = /^(\d{1,5})s$/.exec(value) ?? [];
   return number === undefined ? undefined : Number(number) * 1000;

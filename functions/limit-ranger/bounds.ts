@@ -9,7 +9,7 @@ import {
 } from "postern/objects/quantity";
 import { computePodAmounts, parseAmounts, type QuantityByResource } from "postern/objects/resources";
 
-export const listPodOffences = (bounds: LimitRangeItem, pod: Pod): string[] => {
+export const listLimitOffencesOfPod = (bounds: LimitRangeItem, pod: Pod): string[] => {
   if (bounds.type === "Pod")
     return listOffences(bounds, {
       requests: computePodAmounts(pod, "requests", isCpuOrMemory),

@@ -3,7 +3,7 @@ import { list } from "postern/needs";
 import { forbidden, joinErrors } from "postern/refusals";
 import type { AdmissionRequest } from "postern/review";
 import { type RequestMatch, rule } from "postern/rule";
-import { listClaimOffences, listPodOffences } from "./bounds.ts";
+import { listClaimOffences, listLimitOffencesOfPod } from "./bounds.ts";
 import { addDefaults } from "./defaults.ts";
 import { fitClaimToBounds, fitPodOrAdvise } from "./suggestion.ts";
 
@@ -44,7 +44,7 @@ export default rule({
     if (oldObject?.metadata?.deletionTimestamp) return;
     for (const { spec } of await recent(request.namespace)) {
       const offences = (spec?.limits ?? []).flatMap((bounds) =>
-        isPod(object, request) ? listPodOffences(bounds, object) : listClaimOffences(bounds, object),
+        isPod(object, request) ? listLimitOffencesOfPod(bounds, object) : listClaimOffences(bounds, object),
       );
       if (offences.length > 0) return { refuse: forbidden(request, joinErrors(offences)) };
     }

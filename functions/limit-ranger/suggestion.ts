@@ -8,7 +8,7 @@ import {
   requireQuantity,
 } from "postern/objects/quantity";
 import type { PodWithResources, ResourceRequirements } from "postern/objects/resources";
-import { listPodOffences } from "./bounds.ts";
+import { listLimitOffencesOfPod } from "./bounds.ts";
 
 /** Edits a pod so that it is within the bounds of LimitRanges, or returns advice if no single edit does that. */
 export const fitPodOrAdvise = (pod: PodWithResources, allBounds: readonly LimitRangeItem[]): string | undefined => {
@@ -18,7 +18,7 @@ export const fitPodOrAdvise = (pod: PodWithResources, allBounds: readonly LimitR
 
   for (const bounds of allBounds.filter(({ type }) => type === "Pod")) {
     const [only, ...more] = pod.spec?.resources ? [pod.spec] : containers;
-    if (listPodOffences(bounds, pod).length === 0 || !only) continue;
+    if (listLimitOffencesOfPod(bounds, pod).length === 0 || !only) continue;
     if (more.length > 0)
       return `keep the sum of all containers' requests and limits within these bounds: ${describeBounds(bounds)}`;
     fitResources(only, bounds);

@@ -70,7 +70,7 @@ export const parseNamespacePolicy = (labels: NamespaceLabels, defaults: Namespac
 export const isStricter = (left: PodSecurityLevel, right: PodSecurityLevel) =>
   podSecurityLevels.indexOf(left) > podSecurityLevels.indexOf(right);
 
-/** Reports whether the level of all these modes is `privileged`, so that no check is needed. */
+/** Reports whether a policy's level is `privileged` in each of the given modes, so that no check is needed. */
 export const arePodSecurityModesPrivileged = (
   policy: NamespacePolicy,
   among: readonly PodSecurityMode[] = podSecurityModes,

@@ -1,4 +1,4 @@
-import { type AppliedRule, applyOverridePolicies } from "postern/policy/override";
+import { type AppliedRule, applyOverridePoliciesInPlace } from "postern/policy/override";
 import {
   buildPolicyRequest,
   countErrors,
@@ -12,8 +12,8 @@ import {
 } from "postern/policy/policy-rules";
 import {
   createManifestReader,
-  createPolicyInspection,
   createPolicyMatch,
+  createWebhookRulesInspection,
   findSettingsFault,
 } from "postern/policy/webhook-rules";
 import type { KubernetesObject } from "postern/review";
@@ -30,7 +30,7 @@ export default rule({
   sideEffects: "NoneOnDryRun",
   settings: policySettings,
   manifests: { policies: createManifestReader("OverridePolicy", "ClusterOverridePolicy") },
-  inspectForSettings: createPolicyInspection(overridePolicyResources, "CREATE", "UPDATE"),
+  inspectForSettings: createWebhookRulesInspection(overridePolicyResources, "CREATE", "UPDATE"),
   checkSettings: findSettingsFault,
   needs: createPolicyNeeds(overridePolicyResources),
 
@@ -38,7 +38,7 @@ export default rule({
     if (!isGovernedByPolicies(around.request)) return;
     const policies = await listPolicies(overridePolicyResources, around);
     const applied = await countErrors(around, () =>
-      applyOverridePolicies(policies, buildPolicyRequest(object, around), createPolicyCapabilities(around)),
+      applyOverridePoliciesInPlace(policies, buildPolicyRequest(object, around), createPolicyCapabilities(around)),
     );
     countMetrics(around, applied.flatMap(listMetrics));
   },

@@ -13,8 +13,8 @@ import {
 import { evaluateValidatePolicies, type ValidationResult } from "postern/policy/validate";
 import {
   createManifestReader,
-  createPolicyInspection,
   createPolicyMatch,
+  createWebhookRulesInspection,
   findSettingsFault,
 } from "postern/policy/webhook-rules";
 import type { KubernetesObject } from "postern/review";
@@ -30,7 +30,7 @@ export default rule({
   sideEffects: "NoneOnDryRun",
   settings: policySettings,
   manifests: { policies: createManifestReader("ClusterValidatePolicy") },
-  inspectForSettings: createPolicyInspection(validatePolicyResources, "CREATE", "UPDATE", "DELETE"),
+  inspectForSettings: createWebhookRulesInspection(validatePolicyResources, "CREATE", "UPDATE", "DELETE"),
   checkSettings: findSettingsFault,
   needs: createPolicyNeeds(validatePolicyResources),
 

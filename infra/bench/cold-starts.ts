@@ -9,7 +9,7 @@ import type { AdmissionReview } from "#lib/review.ts";
 import { bundleRule } from "../build/bundle.ts";
 import { getCasePhase } from "../catalogue/cases.ts";
 import { type CatalogueRule, catalogueFolder, readRule } from "../catalogue/registry.ts";
-import { readOrCreateServerCertificate, type UrlSigner } from "../keys/keys.ts";
+import { readOrCreateServerCertificate, type WebhookUrlSigner } from "../keys/keys.ts";
 import { benchCluster, buildBenchEndpointConfig } from "./handlers.ts";
 import { type BenchResult, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
 import { type CaseWithReview, findClusterAskingCase, serveRecordedAnswers } from "./recorded-clusters.ts";
@@ -28,7 +28,7 @@ interface ColdStart {
 /** Measures the starts of all rules except those that keep a ledger or ask only services outside the cluster. */
 export const measureColdStarts = async (
   catalogue: CatalogueRule[],
-  signer: UrlSigner,
+  signer: WebhookUrlSigner,
   folder: string,
   rounds: number,
 ): Promise<BenchResult[]> => {
@@ -56,7 +56,7 @@ export const measureColdStarts = async (
  */
 export const compareColdStartsWithEmptyHandler = async (
   catalogue: CatalogueRule[],
-  signer: UrlSigner,
+  signer: WebhookUrlSigner,
   folder: string,
   rounds: number,
 ): Promise<ColdStart[]> => {
@@ -172,7 +172,7 @@ const policy: ValidatePolicy = {
  * same script and object.
  */
 export const compareCueColdStartsWithCueWasm = async (
-  signer: UrlSigner,
+  signer: WebhookUrlSigner,
   folder: string,
   rounds: number,
 ): Promise<number[]> => {

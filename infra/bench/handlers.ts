@@ -2,7 +2,7 @@ import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import type { UrlSigner } from "../keys/keys.ts";
+import type { WebhookUrlSigner } from "../keys/keys.ts";
 import { runNodeAndParseOutput } from "./processes.ts";
 import { type BenchResult, summarizeRatios } from "./ratios.ts";
 
@@ -49,7 +49,7 @@ const getBar = (journal: boolean, bytes: number): number | undefined => {
 };
 
 /** Measures handlers with reviews of all sizes. */
-export const measureHandlers = async (signer: UrlSigner, rounds: number): Promise<BenchResult[]> => {
+export const measureHandlers = async (signer: WebhookUrlSigner, rounds: number): Promise<BenchResult[]> => {
   const results: BenchResult[] = [];
   for (const kind of cases)
     for (const bytes of sizes) {
@@ -71,7 +71,7 @@ export const measureHandlers = async (signer: UrlSigner, rounds: number): Promis
  */
 export const compareHandlerWithMinimalProgram = async (
   one: HandlerCase,
-  { publicKey, signSegment }: UrlSigner,
+  { publicKey, signSegment }: WebhookUrlSigner,
   rounds: number,
 ): Promise<number[]> => {
   const assignment: BenchHandlerProcessInput = { ...one, publicKey, segment: signSegment(benchCluster, 1), rounds };

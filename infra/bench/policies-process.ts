@@ -2,7 +2,7 @@ import { createInterface } from "node:readline";
 import { evaluateCue } from "#lib/cue/engine.ts";
 import { freezeDeep } from "#lib/json.ts";
 import { createDraft } from "#lib/patch.ts";
-import { applyOverridePolicies } from "#lib/policy/override.ts";
+import { applyOverridePoliciesInPlace } from "#lib/policy/override.ts";
 import type { KinitirasPolicy, PolicyCapabilities } from "#lib/policy/types.ts";
 import { evaluateValidatePolicies } from "#lib/policy/validate.ts";
 import type { KinitirasBenchQuestion, TimedPolicyEvaluations } from "./kinitiras.ts";
@@ -29,7 +29,7 @@ const evaluatePolicies = async (
 ) => {
   const { value, changes } = createDraft(JSON.parse(text));
   const request = { operation, object: value };
-  await applyOverridePolicies(policies, request, capabilities);
+  await applyOverridePoliciesInPlace(policies, request, capabilities);
   const { denied } = await evaluateValidatePolicies(policies, request, capabilities);
   return denied ? { denied: denied.reason } : { patch: JSON.stringify(changes()) };
 };

@@ -5,7 +5,7 @@ import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import { evaluateCue } from "#lib/cue/engine.ts";
 import type { KinitirasPolicy, OverridePolicy, OverrideRule } from "#lib/policy/types.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
-import type { UrlSigner } from "../keys/keys.ts";
+import type { WebhookUrlSigner } from "../keys/keys.ts";
 import { createTestSigner } from "../parity/test-key.ts";
 import { compareCueColdStartsWithCueWasm } from "./cold-starts.ts";
 import { kinitirasCaseTables, type PolicyCase } from "./example-policies.ts";
@@ -17,7 +17,7 @@ import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
 
 /** Measures reviews with many policies, evaluations beside kinitiras' own engine, and a cold start with a script. */
 export const benchKinitirasPolicies = async (
-  signer: UrlSigner,
+  signer: WebhookUrlSigner,
   folder: string,
   kinitirasEngine: string | undefined,
   rounds: number,

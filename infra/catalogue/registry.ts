@@ -70,22 +70,22 @@ export const describeUseOfDefaultOnPort = ({ upstreamPlugin }: Rule): string | u
 const getOrder = ({ rule }: CatalogueRule) => rule.order ?? defaultOrder;
 
 export const readRule = async (folder: string, name: string): Promise<CatalogueRule> => {
-  const here = `functions/${name}`;
+  const ruleFolder = `functions/${name}`;
   requireValidRuleName(name);
   for (const file of ["rule.ts", "cases.yaml", "README.md"])
-    if (!existsSync(join(folder, file))) throw new Complaint(`${here} has no ${file}`);
+    if (!existsSync(join(folder, file))) throw new Complaint(`${ruleFolder} has no ${file}`);
 
-  const rule = requireRule(await importRule(join(folder, "rule.ts"), here), `${here}/rule.ts`);
+  const rule = requireRule(await importRule(join(folder, "rule.ts"), ruleFolder), `${ruleFolder}/rule.ts`);
   return { name, folder, phases: listPhases(rule), rule };
 };
 
-const importRule = async (file: string, here: string): Promise<unknown> => {
+const importRule = async (file: string, ruleFolder: string): Promise<unknown> => {
   try {
     return (await import(pathToFileURL(file).href)).default;
   } catch (error) {
     const line = findErrorLine(error, dirname(file));
     const sentence = (await findSyntaxError(file)) ?? `${toSentence(error)}${line && ` (${line})`}`;
-    throw new Complaint(`${here}/rule.ts does not load: ${sentence}`);
+    throw new Complaint(`${ruleFolder}/rule.ts does not load: ${sentence}`);
   }
 };
 

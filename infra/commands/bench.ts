@@ -11,12 +11,12 @@ import {
 import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { readOrCreateUrlSigner, type UrlSigner } from "../keys/keys.ts";
+import { readOrCreateUrlSigner, type WebhookUrlSigner } from "../keys/keys.ts";
 import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
 
 interface Context {
   rounds: number;
-  signer: UrlSigner;
+  signer: WebhookUrlSigner;
   /** A temporary folder. */
   folder: string;
   requireBinaries(): Promise<ControlPlaneBinaries>;

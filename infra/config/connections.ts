@@ -59,7 +59,9 @@ const isAddress = (text: string) => {
 /** Returns the region in an ARN; undefined for a plain name. */
 const parseRegion = (arn = ""): string | undefined => /^arn:aws[^:]*:[^:]+:([^:]+):/.exec(arn)?.[1];
 
-/** The parsed `connect` settings of postern.yaml: connections and manifest clusters by cluster, and mistakes. */
+/**
+ * The parsed `connect` settings: for each cluster its API server, or the folder of manifests that rules read instead.
+ */
 export interface ParsedConnections {
   connections: Map<string, ApiServerConnection>;
   manifestClusters: Map<string, ManifestCluster>;

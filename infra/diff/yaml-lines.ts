@@ -1,6 +1,6 @@
 import { isMap } from "#lib/json.ts";
 
-export interface YamlLayout {
+export interface YamlIndentation {
   /** The number of spaces by which a map is indented below its key. */
   step: number;
   /** True if a list has the same indentation as its key. */
@@ -8,7 +8,7 @@ export interface YamlLayout {
 }
 
 /** The default YAML layout, as kubectl prints it: indented by 2, and lists not indented further. */
-const usual: YamlLayout = { step: 2, isFlat: true };
+const usual: YamlIndentation = { step: 2, isFlat: true };
 
 export const formatYamlLines = (value: unknown, layout = usual): string[] => {
   const lines: string[] = [];
@@ -16,7 +16,7 @@ export const formatYamlLines = (value: unknown, layout = usual): string[] => {
   return lines;
 };
 
-const addLines = (value: unknown, indent: string, lines: string[], layout: YamlLayout): void => {
+const addLines = (value: unknown, indent: string, lines: string[], layout: YamlIndentation): void => {
   if (isFilled(value) && Array.isArray(value))
     for (const item of value) {
       const from = lines.length;

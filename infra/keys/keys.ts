@@ -14,14 +14,14 @@ import { buildTextToSignForUrlKey } from "#lib/url-key.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 
 /** Signs the first segment of a cluster's URLs, which proves to functions that the cluster calls. */
-export interface UrlSigner {
+export interface WebhookUrlSigner {
   /** The public key in base64url, as functions have it in POSTERN_KEYS. */
   publicKey: string;
   /** Returns `{cluster}.{key}`, the first segment of a URL's path. */
   signSegment(cluster: string, keyVersion: number): string;
 }
 
-export const readOrCreateUrlSigner = async (folder: string): Promise<UrlSigner> => {
+export const readOrCreateUrlSigner = async (folder: string): Promise<WebhookUrlSigner> => {
   const pem = await readOrCreate(folder, "signing.key", async () => makeSigningKey());
   if (getKeyType(pem) === "ed25519") return createSigner(pem);
   throw new Complaint(
@@ -33,7 +33,7 @@ export const readOrCreateUrlSigner = async (folder: string): Promise<UrlSigner> 
 export const makeSigningKey = (): string =>
   String(generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
 
-export const createSigner = (pem: string): UrlSigner => {
+export const createSigner = (pem: string): WebhookUrlSigner => {
   const key = createPrivateKey(pem);
   return {
     publicKey: String(createPublicKey(pem).export({ format: "jwk" }).x),

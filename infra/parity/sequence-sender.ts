@@ -106,7 +106,7 @@ interface StepContext {
   namespace: string;
   /** The API path of the namespace that the sequence uses. */
   home: string;
-  /** True if a created object is stored, so that later requests can name it. */
+  /** False for kinds that the API server answers but doesn't store, such as LocalSubjectAccessReview. */
   isKept: boolean;
   collection: string;
   object: string;

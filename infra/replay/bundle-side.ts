@@ -6,7 +6,7 @@ import { runInNewContext } from "node:vm";
 import type { Phase } from "#lib/rule.ts";
 import type { FunctionProcessReply, FunctionProcessRequest } from "./function-process.ts";
 import type { ReplayFoldersAndProcesses } from "./scratch.ts";
-import { findServingFunction, type InvocableRuleSet } from "./sides.ts";
+import { findServingFunctionName, type ReplayableVersion } from "./sides.ts";
 
 /** The time that Lambda gives a function to start, in milliseconds. */
 const starting = 10_000;
@@ -17,7 +17,7 @@ export const openBundledVersion = async (
   folder: string,
   reviewLimitMilliseconds: number,
   scratch: ReplayFoldersAndProcesses,
-): Promise<InvocableRuleSet> => {
+): Promise<ReplayableVersion> => {
   const configs = await readRuleConfigs(folder);
   const functionProcess = openFunctionProcess(folder, scratch);
   const started = new Map<string, Promise<FunctionProcessReply>>();
@@ -32,7 +32,7 @@ export const openBundledVersion = async (
   return {
     name,
     find: async (rule: string, phase: Phase) => {
-      const part = findServingFunction(configs, rule, phase);
+      const part = findServingFunctionName(configs, rule, phase);
       if (part === undefined) return { absent: "doesn't have the rule, or has it turned off everywhere" };
       const { fault } = await start(part);
       if (fault !== undefined) return { fault: `it doesn't start: ${fault}` };

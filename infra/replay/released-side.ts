@@ -1,13 +1,13 @@
 import type { AwsStage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { type Release, readReleaseStore, requireRelease } from "../rollout/releases.ts";
-import { findServingFunction, type InvocableRuleSet, type ServingFunction } from "./sides.ts";
+import { findServingFunctionName, type ReplayableVersion, type ServingFunction } from "./sides.ts";
 
 /** Opens a release of a stage, or its live versions, for a replay: each review is sent to AWS, to a version. */
 export const openReleasedVersion = async (
   { name, openStageBucket: openBucket, functions }: AwsStage,
   releaseOrLive: string,
-): Promise<InvocableRuleSet> => {
+): Promise<ReplayableVersion> => {
   const { all } = await readReleaseStore(openBucket);
   const [newest] = all;
   if (newest === undefined) throw new Complaint(`nothing was released in stage ${name} yet; postern deploy does that`);
@@ -26,7 +26,7 @@ export const openReleasedVersion = async (
   return {
     name: isLive ? `${name}'s live` : `${name}'s ${releaseOrLive}`,
     find: async (rule, phase) => {
-      const part = findServingFunction(configs, rule, phase);
+      const part = findServingFunctionName(configs, rule, phase);
       if (part === undefined) return { absent: "doesn't have the rule, or has it turned off everywhere" };
       const version = await findVersion(part);
       const config = findReleasedConfig([release, ...all], part, version);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readRows } from "../../test/rows.ts";
-import { findRuleModeAndSettings, findServingFunction } from "./sides.ts";
+import { findRuleModeAndSettings, findServingFunctionName } from "./sides.ts";
 
 interface Row {
   name: string;
@@ -29,10 +29,10 @@ describe("the configuration of a rule in a version", () => {
     ]);
     assert.deepEqual(
       (["notes", "toString", "all", "others", "gone"] as const).map((name) =>
-        findServingFunction(configs, name, "mutate"),
+        findServingFunctionName(configs, name, "mutate"),
       ),
       ["all", "toString", "all", "all", undefined],
     );
-    assert.equal(findServingFunction(configs, "notes", "validate"), "notes");
+    assert.equal(findServingFunctionName(configs, "notes", "validate"), "notes");
   });
 });

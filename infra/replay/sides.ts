@@ -32,7 +32,7 @@ export interface ServingFunction {
 type NoAnswer = { absent: string } | { fault: string };
 
 /** One state of all rules whose functions can be invoked: a release, a commit, a folder or the working tree. */
-export interface InvocableRuleSet {
+export interface ReplayableVersion {
   name: string;
   find(rule: string, phase: Phase): Promise<ServingFunction | NoAnswer>;
   invoke(part: ServingFunction, event: object): Promise<{ answer: unknown } | NoAnswer>;
@@ -42,7 +42,7 @@ export interface InvocableRuleSet {
 export const recordedSide: ReplaySide = { name: "recorded", answer: async ({ entry }) => readRecordedAnswer(entry) };
 
 /** Returns a side of a replay: it asks a version's functions by direct invocation, without key and cluster. */
-export const createReplaySideOfVersion = (version: InvocableRuleSet): ReplaySide => ({
+export const createReplaySideOfVersion = (version: ReplayableVersion): ReplaySide => ({
   name: version.name,
   answer: async (request) => {
     const { entry, rule, cluster, asRecorded, review } = request;
@@ -80,7 +80,7 @@ type ConfiguredRule = { mode: EnforcementMode; settings: object } | { absent: st
 const hasMember = (config: unknown, rule: string): boolean => getOwn(getOwn(config, "alone"), rule) !== undefined;
 
 /** Returns the function to call for a rule: for mutating, its group's if there is one; otherwise the rule's own. */
-export const findServingFunction = (
+export const findServingFunctionName = (
   configs: ReadonlyMap<string, unknown>,
   rule: string,
   phase: Phase,

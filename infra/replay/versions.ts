@@ -191,7 +191,7 @@ const createUnknownVersionComplaint = async (
     return new Complaint(
       `${text} is no version to replay: the folder is neither a checkout of Postern nor the output of postern build`,
     );
-  if (!stage && isReleased(text)) return new Complaint(`${text} is a release of a stage; --stage must say of which`);
+  if (!stage && isReleased(text)) return new Complaint(`${text} is a release; --stage must name its stage`);
   const names = await listRecentGitRefs(scratch);
   const known = [
     "recorded",

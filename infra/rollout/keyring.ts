@@ -1,14 +1,14 @@
 import type { StageParameterStore } from "../aws/parameters.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { createSigner, makeSigningKey, type UrlSigner } from "../keys/keys.ts";
+import { createSigner, makeSigningKey, type WebhookUrlSigner } from "../keys/keys.ts";
 
 /** The keys that sign a stage's URLs: one, or two while the first is being replaced. */
 export interface Keyring {
   /** The public keys in the format of the variable POSTERN_KEYS. */
   publicKeys: string;
   /** The signers of all the stage's URL keys, the older first. */
-  signers: UrlSigner[];
-  current: UrlSigner;
+  signers: WebhookUrlSigner[];
+  current: WebhookUrlSigner;
 }
 
 /** The public halves of a stage's keys. Releases record them for callers that may not read the private halves. */
@@ -92,7 +92,7 @@ const toKeyring = ({ keys, current }: StoredKeys): Keyring => {
   return { publicKeys: signers.map(({ publicKey }) => publicKey).join(","), signers, current: chosen };
 };
 
-const parseSigner = (key: string): UrlSigner | undefined => {
+const parseSigner = (key: string): WebhookUrlSigner | undefined => {
   try {
     return createSigner(key);
   } catch {

@@ -42,6 +42,7 @@ export interface StageLock {
   release(): Promise<void>;
 }
 
+/** Exceptions to the lock of a stage, for one command. */
 export interface StageLockOptions {
   /** Takes the lock from the command that holds it, which stops before its next change. */
   overriding?: boolean;

@@ -6,7 +6,7 @@ import { Complaint } from "../cli/complaint.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import type { UrlPublicKeys } from "./keyring.ts";
 
-/** The state of a rule in a release. */
+/** What a release records of a rule: live version, hash of its code, config and phases, and versions live before. */
 export interface ReleasedRule {
   version: string;
   /** The hash of the rule's code, without its rule config. */

@@ -77,7 +77,7 @@ const requireNoOrphans = (newest: Release, rules: ReadonlyMap<string, ReleasedRu
     const [orphan] = findOrphanedEntries(name, recorded, rules);
     if (orphan)
       throw new Complaint(
-        `${what} ${orphan.why}, and cluster ${name} calls ${orphan.entry}; postern rollback --all deletes that entry first, and postern disarm makes the rule allow everything`,
+        `${what} ${orphan.why}, but cluster ${name} still calls its webhook entry ${orphan.entry}, so it was not rolled back; postern rollback --all deletes that entry first, and postern disarm makes the rule allow everything`,
         1,
       );
   }

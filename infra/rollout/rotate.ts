@@ -18,7 +18,7 @@ import { type DeploymentJob, prepareDeployment } from "./preparation.ts";
 import { isUnchanged } from "./stack-plan.ts";
 
 /** When a rotation of the URL key counts the old key as unused, and how long it waits for that. */
-export interface KeyRetirementTimes {
+export interface OldUrlKeyWaits {
   /** The old key counts as unused after so many milliseconds without a review that used it. */
   unused: number;
   /** The maximum time to wait until the old key is unused, in milliseconds. */
@@ -27,7 +27,7 @@ export interface KeyRetirementTimes {
 }
 
 /** Replaces the key that signs URLs: functions accept both, clusters get new URLs, then the old key is deleted. */
-export const rotateStageKey = (job: DeploymentJob, retirement: KeyRetirementTimes): Promise<string> =>
+export const rotateStageKey = (job: DeploymentJob, retirement: OldUrlKeyWaits): Promise<string> =>
   lockStage(job.stage, "postern rotate", async (lock) => {
     const { parameters } = job.stage;
     let keyring = await readOrCreateKeyring(parameters);
@@ -56,7 +56,7 @@ export const rotateStageKey = (job: DeploymentJob, retirement: KeyRetirementTime
     return "the key is replaced";
   });
 
-export const rotateClusterKey = (job: DeploymentJob, name: string, retirement: KeyRetirementTimes): Promise<string> =>
+export const rotateClusterKey = (job: DeploymentJob, name: string, retirement: OldUrlKeyWaits): Promise<string> =>
   lockStage(job.stage, "postern rotate", async (lock) => {
     const keyring = await readOrCreateKeyring(job.stage.parameters);
     const versions = job.config.clusters.get(name)?.keyVersions ?? [1];
@@ -118,7 +118,7 @@ const redeploy = async (job: DeploymentJob, keyring: Keyring, lock: StageLock) =
 const awaitUnused = async (
   { stage: { metrics }, progress }: DeploymentJob,
   keys: { cluster: string; key: string }[],
-  { unused, patience, every = 30_000 }: KeyRetirementTimes,
+  { unused, patience, every = 30_000 }: OldUrlKeyWaits,
 ) => {
   const start = Date.now();
   await progress.step("the old key", async (tell) => {

@@ -23,7 +23,7 @@ import {
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { defaultConfigFile, type PosternConfig, type RuleConfig } from "../config/config.ts";
 import { readClusterConnections } from "../config/connections.ts";
-import { readOrCreateServerCertificate, readOrCreateUrlSigner, type UrlSigner } from "../keys/keys.ts";
+import { readOrCreateServerCertificate, readOrCreateUrlSigner, type WebhookUrlSigner } from "../keys/keys.ts";
 import { openImitatedApiGateway } from "./gateway.ts";
 import { createServedRuleHandlers, type LoadedHandlers, watchRulesAndConfig } from "./handlers.ts";
 
@@ -152,7 +152,7 @@ const waitForInterrupt = () =>
 
 const formatWelcome = (
   { config, served }: LoadedHandlers,
-  signer: UrlSigner,
+  signer: WebhookUrlSigner,
   url: string,
   options: string[],
 ): string => {

@@ -13,7 +13,7 @@ import { Complaint } from "../cli/complaint.ts";
 import type { RuleConfig, RuleExemptions } from "../config/config.ts";
 
 /** A webhook entry of a rule in a cluster, without its name and URL. */
-export interface RuleWebhookEntry {
+export interface WebhookEntrySettings {
   match: readonly RequestMatch[];
   exempt: RuleExemptions;
   conditions: NamedConditions;
@@ -28,7 +28,7 @@ export interface RuleWebhookEntry {
 
 export interface VariantWebhookEntry {
   variant?: string;
-  entry: RuleWebhookEntry;
+  entry: WebhookEntrySettings;
 }
 
 const defaultTimeout = 3;
@@ -76,7 +76,7 @@ export const buildRuleWebhookEntry = (
   phase: Phase,
   setup: RuleConfig,
   harden: boolean,
-): RuleWebhookEntry => {
+): WebhookEntrySettings => {
   const { settings } = setup;
   const match = selectPhase(rule.match, phase, settings) ?? [];
   if (match.length === 0)

@@ -5,17 +5,17 @@ import {
   buildExemptConditions,
   buildRuleWebhookEntry,
   joinCelExpressionLines,
-  type RuleWebhookEntry,
   toCelList,
+  type WebhookEntrySettings,
 } from "./entry.ts";
 
-type ActiveMember = { listed: CatalogueRule; entry: RuleWebhookEntry; mode: RuleConfig["mode"] };
+type ActiveMember = { listed: CatalogueRule; entry: WebhookEntrySettings; mode: RuleConfig["mode"] };
 
 export const buildGroupWebhookEntry = (
   { members }: RuleGroup,
   cluster: ClusterConfig,
   harden: boolean,
-): RuleWebhookEntry | undefined => {
+): WebhookEntrySettings | undefined => {
   const on = listActiveMembers(members, cluster, harden);
   const entries = on.map(({ entry }) => entry);
   const [first] = entries;
@@ -43,7 +43,7 @@ export const buildGroupWebhookEntry = (
 };
 
 const buildMemberCondition = (
-  { match, exempt, conditions }: RuleWebhookEntry,
+  { match, exempt, conditions }: WebhookEntrySettings,
   all: readonly RequestMatch[],
   exemptForAll: string[] = [],
 ): string => {

@@ -1,5 +1,5 @@
 import type { ObjectReader } from "../needs.ts";
-import { applyOverridePolicies } from "../policy/override.ts";
+import { applyOverridePoliciesInPlace } from "../policy/override.ts";
 import { parsePolicies } from "../policy/policy-documents.ts";
 import {
   buildPolicyRequest,
@@ -60,7 +60,7 @@ export const createPolicyRules = (policies: Policies, references: References = {
         reinvocationPolicy: "Never",
         async mutate(object, context) {
           if (!isGovernedByPolicies(context.request)) return;
-          await applyOverridePolicies(
+          await applyOverridePoliciesInPlace(
             await find(context.reader),
             buildPolicyRequest(object, context),
             createPolicyCapabilities(context),

@@ -25,7 +25,7 @@ export interface AppliedRule {
  * Applies override policies to the object of a request, in place. If this throws, don't use the object:
  * it may be partly changed. Requests that delete an object or connect to it change nothing.
  */
-export const applyOverridePolicies = async (
+export const applyOverridePoliciesInPlace = async (
   policies: readonly KinitirasPolicy[],
   request: PolicyRequest,
   capabilities: PolicyCapabilities,
@@ -54,7 +54,7 @@ export const applyPolicies = async ({
   ...request
 }: PolicyApplication): Promise<{ object: KubernetesObject; patch: Patch; applied: AppliedRule[] }> => {
   const { value, changes } = createDraft(request.object);
-  const applied = await applyOverridePolicies(policies, { ...request, object: value }, capabilities);
+  const applied = await applyOverridePoliciesInPlace(policies, { ...request, object: value }, capabilities);
   const patch = changes();
   // applyOverridePolicies keeps kind and metadata valid, so the result is still a KubernetesObject.
   return { object: patched(request.object, patch) as KubernetesObject, patch, applied };

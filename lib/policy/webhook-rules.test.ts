@@ -10,8 +10,8 @@ import { defaultHttpSettings } from "./references/http.ts";
 import { guessReferencedResources, listReferencedKinds } from "./references/referenced-kinds.ts";
 import type { KinitirasPolicy } from "./types.ts";
 import {
-  createPolicyInspection,
   createPolicyMatch,
+  createWebhookRulesInspection,
   describeUnsentRequests,
   findSettingsFault,
 } from "./webhook-rules.ts";
@@ -86,7 +86,7 @@ const buildCluster = (policies: KinitirasPolicy[], discovery = served) => ({
   discover: async (groupVersion: string) => discovery[groupVersion],
 });
 const places = [{ group: "policy.kcloudlabs.io", version: "v1alpha1", resource: "clusteroverridepolicies" }];
-const inspect = createPolicyInspection(places, "CREATE", "UPDATE");
+const inspect = createWebhookRulesInspection(places, "CREATE", "UPDATE");
 const goose = { apiVersion: "example.io/v1", kind: "Goose" };
 
 describe("the inspection of a cluster", () => {

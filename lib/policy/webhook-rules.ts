@@ -100,7 +100,7 @@ const includesValue = (wanted: readonly string[], value = "") => wanted.includes
  * Returns a function that inspects a cluster: it replaces the policies of settings, and those in the cluster's
  * resources `places`, by the webhook rules and reads that follow from them, with the resources that the cluster serves.
  */
-export const createPolicyInspection =
+export const createWebhookRulesInspection =
   (places: readonly ResourceType[], ...possible: Operation[]) =>
   async (settings: PolicySettings, cluster: InspectedCluster): Promise<SettingsAfterInspection<PolicySettings>> => {
     const notes: string[] = [];

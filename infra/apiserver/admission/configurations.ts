@@ -3,7 +3,7 @@ import { isLabelSelector } from "#lib/policy/selectors.ts";
 
 type Fault = string | undefined;
 
-/** Returns why the API server would refuse a webhook configuration; empty if it accepts it. */
+/** Returns all faults for which the API server would refuse a webhook configuration; an empty list if it accepts it. */
 export const listWebhookConfigFaults = (manifest: unknown): string[] => {
   if (!isMap(manifest)) return ["must be an object"];
   const { apiVersion, kind, metadata, webhooks } = manifest;

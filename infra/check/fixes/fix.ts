@@ -8,7 +8,7 @@ import type { Patch } from "#lib/review.ts";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
 import { formatCount } from "../../cli/progress.ts";
 import { toOneLine } from "../../cli/terminal.ts";
-import type { YamlLayout } from "../../diff/yaml-lines.ts";
+import type { YamlIndentation } from "../../diff/yaml-lines.ts";
 import type { ObjectEvaluation } from "../evaluation/evaluation.ts";
 import { isReview } from "../evaluation/requests.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
@@ -164,7 +164,7 @@ const toCollectionKey = (holder: unknown, step: string): string | number => (isS
 
 const isJson = (text: string) => /^\s*[{[]\s*("|[}\]])/.test(text);
 
-const detectLayout = (text: string): YamlLayout => {
+const detectLayout = (text: string): YamlIndentation => {
   const [, indent = ""] =
     /^[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*(?:#[^\n]*)?\n)*( {1,8})[^\s-]/m.exec(text) ?? [];
   const [, inner = ""] = /^\s*[{[][ \t]*\n([ \t]+)/.exec(text) ?? [];

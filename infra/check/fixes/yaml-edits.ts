@@ -1,5 +1,5 @@
 import { type Document, isCollection, isMap, isScalar, isSeq, type Pair, type YAMLMap, type YAMLSeq } from "yaml";
-import { formatYamlFlow, formatYamlLines, type YamlLayout } from "../../diff/yaml-lines.ts";
+import { formatYamlFlow, formatYamlLines, type YamlIndentation } from "../../diff/yaml-lines.ts";
 import type { FieldPath } from "../manifests/manifests.ts";
 
 /** A YAML or JSON document of a file, and the object in it that edits change. */
@@ -9,7 +9,7 @@ export interface EditableDocument {
   /** The path of the edited object in the YAML document: not empty for an item of a List. */
   place: FieldPath;
   isJson: boolean;
-  layout: YamlLayout;
+  layout: YamlIndentation;
 }
 
 /** A change of the value that the path `steps` leads to; `add` to a list inserts before the item at that index. */

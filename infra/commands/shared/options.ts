@@ -7,7 +7,7 @@ import { Complaint } from "../../cli/complaint.ts";
 import { formatDidYouMean } from "../../cli/did-you-mean.ts";
 import { isNoFile, parseBaseUrl, readOptionFile } from "../../cli/options.ts";
 import { chooseCluster, defaultConfigFile, type PosternConfig } from "../../config/config.ts";
-import { isExpired, parseCertificates, readOrCreateUrlSigner, type UrlSigner } from "../../keys/keys.ts";
+import { isExpired, parseCertificates, readOrCreateUrlSigner, type WebhookUrlSigner } from "../../keys/keys.ts";
 import { readConfig } from "../../project/project.ts";
 
 /** Reports whether a word is the name of a rule or may be a misspelt one: it has such a form and isn't a file. */
@@ -65,7 +65,7 @@ export const readEndpointOptions = async (options: ParsedOptions): Promise<{ url
 };
 
 /** Returns the signer of a cluster's URLs: with the key of `--stage`, otherwise with the key on this machine. */
-export const loadStageOrLocalUrlSigner = async (options: ParsedOptions, file: string): Promise<UrlSigner> => {
+export const loadStageOrLocalUrlSigner = async (options: ParsedOptions, file: string): Promise<WebhookUrlSigner> => {
   if (options.text("stage") === undefined) return readOrCreateUrlSigner(join(dirname(file), ".postern"));
   // Loads the AWS SDK only with `--stage`.
   const [{ runInStage: run }, { readKeyring }] = await Promise.all([

@@ -63,7 +63,7 @@ export const buildCaseSetupKey = ({ name, rule }: CatalogueRule, entry: Case) =>
  * Returns the webhook setups of all cases by key. Each group of ports adds a setup under its group's name, in which
  * the ports have the settings of their plugins.
  */
-export const buildCaseSetups = (
+export const buildWebhookSetups = (
   all: RuleCases[],
   groups: Map<string, PluginPort[]>,
 ): Map<string, CaseRulesWithSettings> => {

@@ -10,7 +10,7 @@ import { installKinitirasPolicyCrds } from "../policy-fixtures.ts";
 import { insertStoredUid, renameNamespaces } from "./case-objects.ts";
 import {
   buildCaseSetupKey,
-  buildCaseSetups,
+  buildWebhookSetups,
   type CaseRulesWithSettings,
   type CaseSetupServer,
   type RuleCases,
@@ -46,7 +46,7 @@ export interface RealServerCaseResults {
   differences: CaseDifference[];
 }
 
-/** The results of a rule's cases; `outcomes` are those of cases recorded from a plugin that no longer exists. */
+/** Results of a rule's cases; `outcomes` has those of further cases, recorded from a plugin that Kubernetes removed. */
 export interface RuleCaseResults extends RealServerCaseResults {
   outcomes?: RealServerCaseResults;
 }
@@ -90,7 +90,7 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
   const [ours, ...others] = clusters;
   if (!ours) throw new Error("no API server was booted");
   await installKinitirasPolicyCrds(ours.admin);
-  const setups = buildCaseSetups(all, groups);
+  const setups = buildWebhookSetups(all, groups);
   const served = await serveSetups(setups, rules, ours);
   opening.defer(served.stop);
 

@@ -40,7 +40,7 @@ const noNumber = "^$";
 /**
  * Returns a CUE definition that gives the value of a number, or of a text that is a decimal or a quantity. It fails
  * where CUE can't be exact: for texts with 19 digits or more, finer than a billionth or beyond 2^63-1, and for numbers
- * that don't match `shape`.
+ * that don't match `numberPattern`.
  */
 export const renderCueAmountDefinition = (
   numberPattern?: string,
