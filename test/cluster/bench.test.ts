@@ -23,7 +23,7 @@ describe("postern bench, through an API server", await needs("API server", "Go w
   });
   after(() => rm(folder, { recursive: true, force: true }));
 
-  const numbers = (measured: PodCreateMeasurement[], comparisons: PodCreateComparison[]) => [
+  const listNumbers = (measured: PodCreateMeasurement[], comparisons: PodCreateComparison[]) => [
     ...measured.flatMap(({ create, added = create }) => [create.p50, create.p99, added.p50, added.p99]),
     ...comparisons.map(({ added }) => added.median),
   ];
@@ -45,7 +45,7 @@ describe("postern bench, through an API server", await needs("API server", "Go w
       [1.15, 0.65],
     );
     assert.deepEqual(
-      numbers(measured, comparisons).filter((number) => !Number.isFinite(number)),
+      listNumbers(measured, comparisons).filter((number) => !Number.isFinite(number)),
       [],
     );
     for (const { what, cpu } of measured.slice(1))
@@ -64,7 +64,7 @@ describe("postern bench, through an API server", await needs("API server", "Go w
       [1.5],
     );
     assert.deepEqual(
-      numbers(measured, comparisons).filter((number) => !Number.isFinite(number)),
+      listNumbers(measured, comparisons).filter((number) => !Number.isFinite(number)),
       [],
     );
   });

@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -10,6 +9,7 @@ import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { listPlugins, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { measureParity } from "../../infra/parity/parity.ts";
 import { listPluginPorts } from "../../infra/parity/plugins.ts";
+import { runProgram } from "../checkout.ts";
 import { needs } from "../parts.ts";
 
 // Compares ports with their plugins, by generated requests.
@@ -26,25 +26,20 @@ describe("postern parity", () => {
   });
   after(() => rm(folder, { recursive: true }));
 
-  const postern = (words: string[], more: Record<string, string> = {}) =>
-    new Promise<{ code: number; stdout: string; stderr: string }>((resolve) => {
-      const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-      execFile(
-        process.execPath,
-        [fileURLToPath(new URL("../../infra/postern.js", import.meta.url)), "parity", ...words],
-        { env: { ...env, ...more }, timeout: 300_000 },
-        (error, stdout, stderr) => resolve({ code: Number(error?.code ?? 0), stdout, stderr }),
-      );
-    });
+  const runParity = (words: string[], more: Record<string, string> = {}) => {
+    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+    const program = fileURLToPath(new URL("../../infra/postern.js", import.meta.url));
+    return runProgram([program, "parity", ...words], { env: { ...env, ...more } });
+  };
 
   it("exits with 3 if the API server is missing", async () => {
-    const { code, stdout, stderr } = await postern([], { KUBEBUILDER_ASSETS: folder });
+    const { code, stdout, stderr } = await runParity([], { KUBEBUILDER_ASSETS: folder });
     assert.match(stderr, /^kube-apiserver and etcd v[\d.]+ are not here: npm run cluster builds them\n$/);
     assert.deepEqual([code, stdout], [3, ""]);
   });
 
   it("refuses an unknown rule", async () => {
-    const { code, stdout, stderr } = await postern(["no-such-rule"]);
+    const { code, stdout, stderr } = await runParity(["no-such-rule"]);
     assert.equal(stderr, 'there is no rule "no-such-rule"; postern rules lists them\n');
     assert.deepEqual([code, stdout], [2, ""]);
   });
@@ -53,7 +48,7 @@ describe("postern parity", () => {
     const config = join(folder, "other.yaml");
     await writeFile(config, "rules: { default-toleration-seconds: { settings: { unreachableSeconds: 7 } } }\n");
     const words = ["default-toleration-seconds", "--seed", "7", "--requests", "30", "--config", config];
-    const { code, stdout, stderr } = await postern(words);
+    const { code, stdout, stderr } = await runParity(words);
     assert.equal(code, 1, stdout + stderr);
     assert.match(stdout, /\nRULE .* SAVED\ndefault-toleration-seconds +30 /);
     const [, first = ""] = /\n\n(default-toleration-seconds differs[\s\S]*?)\n\n/.exec(stdout) ?? [];
@@ -69,7 +64,7 @@ describe("postern parity", () => {
 
 describe("on a real API server", { ...apiserver, concurrency: 2 }, () => {
   const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
-  /** Each seed generates other requests; `npx postern parity --requests 1000` sends more at once. */
+  /** Each seed generates other requests. `npx postern parity --requests 1000` sends more. */
   const requests = 60;
   const isMissing = ({ rule: { upstreamPlugin } }: (typeof ports)[number]) =>
     plugins?.all.includes(upstreamPlugin.plugin)
@@ -86,9 +81,9 @@ describe("on a real API server", { ...apiserver, concurrency: 2 }, () => {
     }, async (context) => {
       context.diagnostic(`POSTERN_SEED=${seed} repeats this run`);
       const { unexplained, failedConditions, differences, equal, known } = await ask(port, requests);
-      const told = differences.map(({ calls, diff }) => `${calls.join("\n")}\n${diff}`).join("\n\n");
+      const details = differences.map(({ calls, diff }) => `${calls.join("\n")}\n${diff}`).join("\n\n");
       assert.deepEqual(failedConditions, {});
-      assert.equal(unexplained, 0, `POSTERN_SEED=${seed} repeats this run\n${told}`);
+      assert.equal(unexplained, 0, `POSTERN_SEED=${seed} repeats this run\n${details}`);
       assert.equal(
         Object.values(known).reduce((sum, count) => sum + count, equal),
         requests,
