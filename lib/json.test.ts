@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { readRows } from "../test/rows.ts";
-import { cloneDeep, deleteMember, isSame, lookUp, setMemberToCopy } from "./json.ts";
+import { cloneDeep, deleteMember, hasMisreadKey, isSame, lookUp, setMemberToCopy } from "./json.ts";
 import { createDraft } from "./patch.ts";
 
 const rows = readRows<{ path: (string | number)[]; expected: { value: unknown } | undefined }[]>(import.meta.filename);
@@ -43,6 +43,19 @@ describe("setMemberToCopy and deleteMember", () => {
       ["remove /a", "add /__proto__"],
     );
   });
+});
+
+describe("hasMisreadKey", () => {
+  const rows: [text: string, value: unknown, isMisread: boolean][] = [
+    ['{"\\u0073pec":1}', { spec: 1 }, false],
+    ['{"\\u0073pec":1}', { "\\u00": 1 }, true],
+    ['[{"spec":1},{"\\u0073pec":1}]', [{ spec: 1 }, { "\\u00": 1 }], true],
+    ['{"\\"":{"a":"\\":"}}', { '"': { a: '":' } }, false],
+    ['{"\\"":1}', { "\\": 1 }, true],
+  ];
+  for (const [text, value, isMisread] of rows)
+    it(`is ${isMisread} for ${text} read as ${JSON.stringify(value)}`, () =>
+      assert.equal(hasMisreadKey(text, value), isMisread));
 });
 
 describe("isSame", () => {

@@ -158,30 +158,52 @@ export const isDeeper = (value: unknown, levels: number): boolean => {
 };
 
 /** Reports whether text has a key twice in one map: readers disagree on its value. `value` is the parsed text. */
-export const hasRepeatedKey = (text: string, value: unknown): boolean => countKeys(value) !== countWrittenKeys(text);
+export const hasRepeatedKey = (text: string, value: unknown): boolean => {
+  let written = 0;
+  forEachWrittenKey(text, () => written++);
+  let found = 0;
+  forEachKey(value, () => found++);
+  return found !== written;
+};
 
-const countKeys = (value: unknown): number => {
-  let count = 0;
+/**
+ * Reports whether `value`, the parsed text, lacks a key of the text. JSON.parse of V8 12.8 and later may read a key
+ * with an escape, such as `"\u0073pec"`, as another key that begins with a backslash and was read earlier
+ * (github.com/nodejs/node/issues/63785). It reads a key alone rightly.
+ */
+export const hasMisreadKey = (text: string, value: unknown): boolean => {
+  if (!text.includes("\\")) return false;
+  const missing = new Map<string, number>();
+  const add = (key: string, count: number) => missing.set(key, (missing.get(key) ?? 0) + count);
+  let isEscaped = false;
+  forEachWrittenKey(text, (from, to) => {
+    const key = text.slice(from, to);
+    isEscaped ||= key.includes("\\");
+    add(JSON.parse(key), 1);
+  });
+  if (!isEscaped) return false;
+  forEachKey(value, (key) => add(key, -1));
+  return [...missing.values()].some((count) => count !== 0);
+};
+
+const forEachKey = (value: unknown, act: (key: string) => void): void => {
   const open = [value];
   for (let container = open.pop(); container !== undefined; container = open.pop()) {
     if (!isObject(container)) continue;
-    const inner = Object.values(container);
-    if (!Array.isArray(container)) count += inner.length;
-    for (const member of inner) if (isObject(member)) open.push(member);
+    if (!Array.isArray(container)) Object.keys(container).forEach(act);
+    for (const member of Object.values(container)) if (isObject(member)) open.push(member);
   }
-  return count;
 };
 
-const countWrittenKeys = (text: string): number => {
+/** Calls `act` for each key in JSON, with the indexes of its opening quote and after its closing quote. */
+const forEachWrittenKey = (text: string, act: (from: number, to: number) => void): void => {
   const colon = /[ \t\r\n]*:/y;
-  let count = 0;
   for (let quote = text.indexOf('"'); quote >= 0; ) {
     const end = findJsonStringEnd(text, quote + 1) ?? text.length;
     colon.lastIndex = end;
-    if (colon.test(text)) count++;
+    if (colon.test(text)) act(quote, end);
     quote = text.indexOf('"', end);
   }
-  return count;
 };
 
 /** Returns the index after a JSON string; `begin` is the index after its opening quote. */

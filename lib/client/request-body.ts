@@ -1,6 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { Failure } from "../failure.ts";
-import { hasRepeatedKey, isDeeper, isMap, parseJson } from "../json.ts";
+import { hasMisreadKey, hasRepeatedKey, isDeeper, isMap, parseJson } from "../json.ts";
 import type { KubernetesObject } from "../review.ts";
 
 /** The API server's limit of a request body, in bytes. */
@@ -41,6 +41,8 @@ export const parseBody = (bytes: Uint8Array, headers: Headers, accepted: readonl
   if (isDeeper(value, maxDepth - 1)) throw new Failure(400, `the body nests deeper than ${maxDepth} levels`);
   if (hasRepeatedKey(text, value))
     throw new Failure(400, "the body has a key twice in one object, so that parsers may read it differently");
+  if (hasMisreadKey(text, value))
+    throw new Failure(400, "the body has a key with an escape that Node.js misreads; write the key without escapes");
   return value;
 };
 

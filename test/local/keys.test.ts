@@ -256,9 +256,12 @@ describe("several processes at once", () => {
   it("agree on the signing key and the CA, and leave a certificate that works", async () => {
     const keys = JSON.stringify(new URL("../../infra/keys/keys.ts", import.meta.url).href);
     const script = `
-      const { openSigner, openCertificate } = await import(${keys});
+      const { readOrCreateUrlSigner, readOrCreateServerCertificate } = await import(${keys});
       const folder = ${JSON.stringify(folder)};
-      const [signer, { ca }] = await Promise.all([openSigner(folder), openCertificate(folder, "127.0.0.1")]);
+      const [signer, { ca }] = await Promise.all([
+        readOrCreateUrlSigner(folder),
+        readOrCreateServerCertificate(folder, "127.0.0.1"),
+      ]);
       process.stdout.write(JSON.stringify([signer.publicKey, ca]));`;
     const cwd = fileURLToPath(new URL("../..", import.meta.url));
     const run = () => promisify(execFile)(process.execPath, ["--input-type=module", "--eval", script], { cwd });

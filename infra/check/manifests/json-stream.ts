@@ -1,4 +1,4 @@
-import { findJsonStringEnd, hasRepeatedKey, isObject, parseJson } from "#lib/json.ts";
+import { findJsonStringEnd, hasMisreadKey, hasRepeatedKey, isObject, parseJson } from "#lib/json.ts";
 import { createMemberOffsetStore, type YamlDocumentWithOffsets, type YamlValueWithOffsets } from "./plain-yaml.ts";
 
 /** The JSON values in a text; `broken` is the line of the first value that isn't valid JSON. */
@@ -107,10 +107,12 @@ const findClosing = (text: string, begin: number): number | undefined => {
   return undefined;
 };
 
-/** Returns undefined for invalid JSON and for maps with a repeated key, which are ambiguous. */
+/**
+ * Returns undefined for invalid JSON, for maps with a repeated key, which are ambiguous, and for text that V8 misreads.
+ */
 const parseUnambiguous = (text: string): { value: unknown } | undefined => {
   const value = parseJson(text);
-  return value === undefined || hasRepeatedKey(text, value) ? undefined : { value };
+  return value === undefined || hasRepeatedKey(text, value) || hasMisreadKey(text, value) ? undefined : { value };
 };
 
 const getLine = (text: string, offset: number): number => 1 + countNewlines(text, 0, offset);

@@ -147,6 +147,13 @@ items:
     assert.match(read('{"apiVersion":"v1","kind":"A","kind":"B"}').faults[0]?.sentence ?? "", /keys must be unique/);
   });
 
+  it("have keys with escapes in JSON, even if V8 misreads them because of a text before", () => {
+    const metadata = '"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}';
+    for (let count = 0; count < 20; count++) JSON.parse(`{${metadata},"\\\\u00":1}`);
+    const { manifests, faults } = read(`{${metadata},"\\u0073pec":{"hostNetwork":true}}`);
+    assert.deepEqual([manifests.map(({ object }) => object.spec), faults], [[{ hostNetwork: true }], []]);
+  });
+
   it("are the objects in a List of JSON", () => {
     const list = {
       apiVersion: "v1",
