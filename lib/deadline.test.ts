@@ -3,11 +3,11 @@ import { describe, it } from "node:test";
 import { computeMillisecondsLeft } from "./deadline.ts";
 
 describe("the remaining time", () => {
-  const lambda = (milliseconds: number) => ({ getRemainingTimeInMillis: () => milliseconds });
+  const buildLambdaContext = (milliseconds: number) => ({ getRemainingTimeInMillis: () => milliseconds });
   const table: [string, Parameters<typeof computeMillisecondsLeft>, number][] = [
     ["is what the API server waits, less the way back", [{ timeout: 3000, since: undefined }, {}], 2700],
-    ["is no more than Lambda has", [{ timeout: 30_000, since: undefined }, lambda(5000)], 4700],
-    ["is Lambda's where nobody says how long they wait", [undefined, lambda(5000)], 4700],
+    ["is no more than Lambda has", [{ timeout: 30_000, since: undefined }, buildLambdaContext(5000)], 4700],
+    ["is Lambda's where nobody says how long they wait", [undefined, buildLambdaContext(5000)], 4700],
     ["ends when nobody says anything", [undefined, {}], 29_700],
     ["began when the request came, not when we did", [{ timeout: 3000, since: -900 }, {}], 1800],
     ["doesn't depend on a clock that is ahead", [{ timeout: 3000, since: 900 }, {}], 2700],

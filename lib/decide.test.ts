@@ -32,7 +32,7 @@ const buildMutator = (verdict?: Verdict) =>
       return verdict;
     },
   });
-const validating = (verdict: Verdict) => rule({ summary: "Validates.", match: [], validate: () => verdict });
+const buildValidatingRule = (verdict: Verdict) => rule({ summary: "Validates.", match: [], validate: () => verdict });
 
 const patch = [{ op: "add" as const, path: "/metadata/labels/seen", value: "yes" }];
 const status = { code: 403, reason: "Forbidden", message: "no" };
@@ -99,7 +99,7 @@ describe("a decision", () => {
   ];
   for (const [name, mode, verdict, decision] of validations)
     it(name, () =>
-      assert.deepEqual(evaluateRule(validating(verdict), "validate", request(), buildContext(mode)), decision),
+      assert.deepEqual(evaluateRule(buildValidatingRule(verdict), "validate", request(), buildContext(mode)), decision),
     );
 
   const mutations: [string, EnforcementMode, Verdict, RuleDecision][] = [
@@ -133,13 +133,13 @@ describe("a decision", () => {
 
   it("admits if the rule has no function for the phase", () =>
     assert.deepEqual(
-      evaluateRule(validating("no"), "mutate", request(), buildContext()),
+      evaluateRule(buildValidatingRule("no"), "mutate", request(), buildContext()),
       expectAdmitted({ allowed: true }),
     ));
 
   for (const mode of ["enforce", "warn", "audit"] as const)
     it(`refuses if the sentence is empty, in mode ${mode}`, () => {
-      const decision = evaluateRule(validating(""), "validate", request(), buildContext(mode));
+      const decision = evaluateRule(buildValidatingRule(""), "validate", request(), buildContext(mode));
       assert.ok(!(decision instanceof Promise) && decision.refused);
       assert.equal(decision.outcome.allowed, mode !== "enforce");
     });

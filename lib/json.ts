@@ -169,7 +169,7 @@ export const hasRepeatedKey = (text: string, value: unknown): boolean => {
 /**
  * Reports whether `value`, the parsed text, lacks a key of the text. JSON.parse of V8 12.8 and later may read a key
  * with an escape, such as `"\u0073pec"`, as another key that begins with a backslash and was read earlier
- * (github.com/nodejs/node/issues/63785). It reads a key alone rightly.
+ * (github.com/nodejs/node/issues/63785). A key that is parsed alone is read correctly.
  */
 export const hasMisreadKey = (text: string, value: unknown): boolean => {
   if (!text.includes("\\")) return false;

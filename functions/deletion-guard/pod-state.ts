@@ -18,7 +18,7 @@ export const isMarkedAndNotBeingDeleted = ({ metadata = {} }: Pod, { mark }: Del
   !metadata.deletionTimestamp && (hasKey(metadata.labels, mark.label) || hasKey(metadata.annotations, mark.annotation));
 
 /** Reports whether two pods have different uids; a missing uid is no difference. */
-export const haveDifferentUids = ({ metadata: left }: Pod, { metadata: right }: Pod) =>
+export const areDifferentPods = ({ metadata: left }: Pod, { metadata: right }: Pod) =>
   left?.uid !== undefined && right?.uid !== undefined && left.uid !== right.uid;
 
 const hasKey = (map: object | undefined, key: string) => key !== "" && Object.hasOwn(map ?? {}, key);

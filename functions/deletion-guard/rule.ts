@@ -4,9 +4,9 @@ import { rule } from "postern/rule";
 import { askPodWhetherFinished, startCleanUp } from "./clean-up.ts";
 import { findPodUrlTemplateFault, parseNetwork } from "./pod-address.ts";
 import {
+  areDifferentPods,
   type DeletionGuardSettings,
   describeFinishSettings,
-  haveDifferentUids,
   isFinished,
   isMarkedAndNotBeingDeleted,
   isRunningOnNode,
@@ -70,7 +70,7 @@ export default rule({
     if (!pod || !isMarkedAndNotBeingDeleted(pod, settings) || !isRunningOnNode(pod) || isFinished(pod, settings))
       return;
     // The pod that was read now isn't the one in the request: another pod of the same name has replaced that one.
-    if (!isEviction && haveDifferentUids(pod, object)) return;
+    if (!isEviction && areDifferentPods(pod, object)) return;
     const options = isEviction ? Object(object).deleteOptions : request.options;
     if (Object(options).gracePeriodSeconds === 0 && mayForceDeletion(request, settings)) return;
     if (!settings.endingNamespaces) {

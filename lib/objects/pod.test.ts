@@ -15,11 +15,11 @@ const pod: Pod = {
 };
 
 describe("a pod's containers", () => {
-  const placed = (...args: Parameters<typeof listContainers>) =>
+  const listNamesAndPaths = (...args: Parameters<typeof listContainers>) =>
     listContainers(...args).map(({ container, path }) => [container.name, path]);
 
   it("are listed from all three lists in order, each with its path", () => {
-    assert.deepEqual(placed(pod), [
+    assert.deepEqual(listNamesAndPaths(pod), [
       ["i", "spec.initContainers[0]"],
       ["c", "spec.containers[0]"],
       ["d", "spec.containers[1]"],
@@ -28,12 +28,12 @@ describe("a pod's containers", () => {
   });
 
   it("can be listed by kind", () => {
-    assert.deepEqual(placed(pod, ["ephemeralContainers"]), [["e", "spec.ephemeralContainers[0]"]]);
+    assert.deepEqual(listNamesAndPaths(pod, ["ephemeralContainers"]), [["e", "spec.ephemeralContainers[0]"]]);
   });
 
   it("are none if there is no spec or no list", () => {
-    assert.deepEqual(placed({}), []);
-    assert.deepEqual(placed({ spec: { containers: [] } }), []);
+    assert.deepEqual(listNamesAndPaths({}), []);
+    assert.deepEqual(listNamesAndPaths({ spec: { containers: [] } }), []);
   });
 
   it("can be edited in place", () => {

@@ -113,12 +113,12 @@ describe("a write", () => {
   });
 
   it("fails if a hook fails, unless failurePolicy is Ignore", async () => {
-    const hang: HookStub = () => new Promise(() => {});
+    const neverAnswer: HookStub = () => new Promise(() => {});
     const text =
       'failed calling webhook "a.example.com": failed to call webhook: Post "https://127.0.0.1:1/a?timeout=1s": context deadline exceeded';
-    const { trace } = await run([buildEntry("a")], [], { a: hang });
+    const { trace } = await run([buildEntry("a")], [], { a: neverAnswer });
     assert.equal(trace.status?.message, `Internal error occurred: ${text}`);
-    const { trace: ignoring } = await run([buildEntry("a", { failurePolicy: "Ignore" })], [], { a: hang });
+    const { trace: ignoring } = await run([buildEntry("a", { failurePolicy: "Ignore" })], [], { a: neverAnswer });
     assert.ok(ignoring.allowed);
     assert.deepEqual(
       ignoring.steps.map(({ failure, ignored }) => [failure, ignored]),
