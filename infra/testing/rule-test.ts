@@ -21,7 +21,7 @@ export { evaluateMatchCondition } from "./cel-condition.ts";
 export { type Case, createRecordedCapabilities, type RuleDecision };
 
 /** The input of a tested rule besides the request. By default: the rule's settings, no answers, and the time 1970. */
-interface Circumstances {
+interface TestedRuleInputs {
   settings?: object;
   variant?: string | undefined;
   now?: Date;
@@ -41,7 +41,7 @@ export const openRule = async (folder: string) => {
     decide: async (
       phase: Phase,
       request: AdmissionRequest,
-      { settings, variant, now = new Date(0), capabilities = createRecordedCapabilities({}) }: Circumstances = {},
+      { settings, variant, now = new Date(0), capabilities = createRecordedCapabilities({}) }: TestedRuleInputs = {},
     ): Promise<RuleDecision> =>
       evaluateRule(rule, phase, request, {
         name,
