@@ -5,7 +5,7 @@ import { clusterAccessOptions, parseDurationMilliseconds, readListOption, stageO
 import { createProgressPrinter } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import type { CanaryOptions } from "../rollout/canary.ts";
-import { estimateRuleCosts } from "../rollout/cost.ts";
+import { estimateStageCosts } from "../rollout/cost.ts";
 import { deployStage, planDeployment } from "../rollout/deploy.ts";
 import type { DeploymentPlan } from "../rollout/plan.ts";
 import { formatPlan, toPlanData } from "../rollout/plan-report.ts";
@@ -69,7 +69,7 @@ export default {
       };
       const asData = options.text("output") === "json";
       const show = async (plan: DeploymentPlan) => {
-        const costs = await estimateRuleCosts(
+        const costs = await estimateStageCosts(
           stage,
           readEndpointType(plan.template),
           plan.parts.map(({ part }) => part),

@@ -1,41 +1,101 @@
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { estimateDollarsPerMillionCalls, type RuleCostFactors } from "./cost.ts";
+import { asksCluster } from "#lib/needs.ts";
+import { readCatalogue } from "../catalogue/registry.ts";
+import { defaultConfigFile } from "../config/config.ts";
+import { readConfig } from "../project/project.ts";
+import { listServedRulesAndGroups } from "../project/served.ts";
+import {
+  buildCostTable,
+  estimateDollarsPerMillionCalls,
+  estimateMonths,
+  type MonthlyCost,
+  prices,
+  type RuleCostFactors,
+} from "./cost.ts";
 
-const small: RuleCostFactors = { endpointType: "url", memoryMegabytes: 256, milliseconds: 5, asks: false };
+const small: RuleCostFactors = { memoryMegabytes: 256, milliseconds: 5, asks: false, phases: 1, warm: 0 };
 
 describe("the cost of a million reviews", () => {
-  /** Half a dollar, for a kilobyte of log for each review. */
-  const log = 0.5;
+  /** Dollars for the log lines of a million reviews behind a function URL. */
+  const log = 0.375;
   const examples: [string, RuleCostFactors, number][] = [
-    ["a function URL", small, 0.22],
-    ["the HTTP API", { ...small, endpointType: "http" }, 1.22],
+    ["a rule", small, 0.2217],
     ["a rule that reads its cluster", { ...small, milliseconds: 30, asks: true }, 0.31],
-    ["four times the memory", { ...small, memoryMegabytes: 1024 }, 0.29],
-    ["a second each", { ...small, milliseconds: 1000 }, 3.54],
+    ["four times the memory", { ...small, memoryMegabytes: 1024 }, 0.2867],
+    ["a second each", { ...small, milliseconds: 1000 }, 3.5384],
     ["the requests alone", { ...small, memoryMegabytes: 0 }, 0.2],
   ];
   for (const [name, use, dollars] of examples)
     it(`is the price of ${name}, and of the log`, () =>
-      assert.equal(estimateDollarsPerMillionCalls(use).toFixed(2), (dollars + log).toFixed(2)));
+      assert.equal(estimateDollarsPerMillionCalls(use, "url").toFixed(4), (dollars + log).toFixed(4)));
 
-  it("is a dollar more behind the HTTP API, and not less for more time or memory", () => {
+  it("is the price of a call and of an access log more behind the HTTP API, and not less for more time or memory", () => {
     const use = fc.record({
-      ...{ endpointType: fc.constantFrom("http" as const, "url" as const), asks: fc.boolean() },
       memoryMegabytes: fc.integer({ min: 128, max: 10_240 }),
       milliseconds: fc.integer({ min: 0, max: 30_000 }),
+      asks: fc.boolean(),
+      ...{ phases: fc.constant(1), warm: fc.constant(0) },
     });
     const check = (one: RuleCostFactors, more: number) => {
-      const cost = estimateDollarsPerMillionCalls(one);
-      const apart =
-        estimateDollarsPerMillionCalls({ ...one, endpointType: "http" }) -
-        estimateDollarsPerMillionCalls({ ...one, endpointType: "url" });
-      assert.ok(Math.abs(apart - 1) < 1e-9);
-      assert.ok(estimateDollarsPerMillionCalls({ ...one, milliseconds: one.milliseconds + more }) > cost);
-      assert.ok(estimateDollarsPerMillionCalls({ ...one, memoryMegabytes: one.memoryMegabytes + more }) > cost);
-      assert.ok(estimateDollarsPerMillionCalls({ ...one, asks: true }) >= cost);
+      const cost = estimateDollarsPerMillionCalls(one, "url");
+      assert.ok(Math.abs(estimateDollarsPerMillionCalls(one, "http") - cost - 1.125) < 1e-9);
+      const estimate = (change: Partial<RuleCostFactors>) =>
+        estimateDollarsPerMillionCalls({ ...one, ...change }, "url");
+      assert.ok(estimate({ milliseconds: one.milliseconds + more }) > cost);
+      assert.ok(estimate({ memoryMegabytes: one.memoryMegabytes + more }) > cost);
+      assert.ok(estimate({ asks: true }) >= cost);
     };
     fc.assert(fc.property(use, fc.integer({ min: 1, max: 1000 }), check));
   });
+});
+
+describe("the cost of a month", () => {
+  const find = (months: MonthlyCost[], writes: number, type: "http" | "url") =>
+    months.find((month) => month.writes === writes && month.endpointType === type)?.dollars ?? {};
+
+  it("grows with the writes, but for metrics, alarms, the dashboard and warm environments", () => {
+    const months = estimateMonths([{ ...small, warm: 2 }]);
+    const [few, many] = [find(months, 1e6, "url"), find(months, 100e6, "url")];
+    const fixed = ["metrics", "alarms", "dashboard", "warm environments"];
+    for (const [part, dollars] of Object.entries(few))
+      assert.equal(many[part]?.toFixed(6), (fixed.includes(part) ? dollars : 100 * dollars).toFixed(6), part);
+  });
+
+  it("counts each phase of a rule as a call", () => {
+    const [one, two] = [estimateMonths([small]), estimateMonths([{ ...small, phases: 2 }])];
+    assert.equal(find(two, 1e6, "http").requests, 2 * (find(one, 1e6, "http").requests ?? 0));
+  });
+
+  it("has the lower price of the gateway beyond 300 million calls", () =>
+    assert.equal(find(estimateMonths([{ ...small, phases: 4 }]), 100e6, "http").gateway, 300 * 1 + 100 * 0.9));
+
+  it("has 2.16 dollars for an environment of 256 MB that is warm for thirty days", () =>
+    assert.equal(find(estimateMonths([{ ...small, warm: 1 }]), 1e6, "url")["warm environments"]?.toFixed(2), "2.16"));
+});
+
+describe("docs/costs.md", async () => {
+  const page = await readFile(new URL("../../docs/costs.md", import.meta.url), "utf8");
+  const catalogue = await readCatalogue();
+  const all = catalogue.filter(({ rule }) => !Object.values(rule.needs ?? {}).some(({ verb }) => verb === "ledger"));
+  const served = listServedRulesAndGroups(await readConfig(defaultConfigFile, catalogue), catalogue);
+  const estimate = (rules: typeof catalogue) =>
+    buildCostTable(
+      estimateMonths(
+        rules.map(({ phases, rule }) => {
+          const asks = asksCluster(rule);
+          return { ...small, asks, milliseconds: asks ? 30 : 5, phases: phases.length };
+        }),
+      ),
+    );
+  const toMarkdown = ([header = [], ...rows]: string[][]) =>
+    [header, ["---", ...header.slice(1).map(() => "---:")], ...rows].map((row) => `| ${row.join(" | ")} |`).join("\n");
+
+  it("has the costs of the checkout's postern.yaml", () =>
+    assert.ok(page.includes(toMarkdown(estimate(served))), toMarkdown(estimate(served))));
+  it("has the costs of all rules that can be deployed", () =>
+    assert.ok(page.includes(toMarkdown(estimate(all))), toMarkdown(estimate(all))));
+  it("has the date of the prices", () => assert.ok(page.includes(prices.date)));
 });

@@ -1,11 +1,11 @@
 import { formatTable } from "../cli/command.ts";
-import type { RuleCost } from "./cost.ts";
+import { buildCostTable, prices, type StageCosts } from "./cost.ts";
 import { changesNothing, type DeploymentPlan } from "./plan.ts";
 import { isUnchanged } from "./stack-plan.ts";
 
 export const formatPlan = (
   { stage, stack, parts, kept, rights, clusters, notes }: DeploymentPlan,
-  costs: RuleCost[],
+  costs: StageCosts,
 ): string => {
   const lines: string[] = [`stage ${stage}`, "", "stack"];
   if (stack.isNew) lines.push(`  is new: ${stack.added.length} resources`);
@@ -38,25 +38,34 @@ export const formatPlan = (
     else if (differences.length === 0) lines.push("  nothing to change");
     for (const line of [...differences.map((sentence) => `~ ${sentence}`), ...notes]) lines.push(`  ${line}`);
   }
-  const formatDollars = (amount: number) => `$${amount.toFixed(2)}`;
-  const rows = costs.map(({ rule, million, reviews, month }) => [
-    `  ${rule}`,
-    formatDollars(million),
-    String(Math.round(reviews)),
-    reviews > 0 ? formatDollars(month) : "-",
-  ]);
-  const sum = costs.reduce((all, { month }) => all + month, 0);
-  lines.push(
-    "",
-    "estimated cost",
-    formatTable([["  RULE", "A MILLION REVIEWS", "LAST 30 DAYS", "A MONTH"], ...rows]).trimEnd(),
-  );
-  if (sum > 0) lines.push(`  total ${formatDollars(sum)} a month`);
+  lines.push(...formatCosts(costs));
   for (const note of notes) lines.push("", note);
   return `${lines.join("\n")}\n`;
 };
 
-export const toPlanData = (plan: DeploymentPlan, costs: RuleCost[]): object => ({
+const formatCosts = ({ rules, months }: StageCosts): string[] => {
+  const formatDollars = (amount: number) => `$${amount.toFixed(2)}`;
+  const rows = rules.map(({ rule, million, reviews, month }) => [
+    rule,
+    formatDollars(million),
+    String(Math.round(reviews)),
+    reviews > 0 ? formatDollars(month) : "-",
+  ]);
+  const sum = rules.reduce((all, { month }) => all + month, 0);
+  const formatIndented = (table: string[][]) =>
+    formatTable(table.map(([first = "", ...others]) => [`  ${first}`, ...others])).trimEnd();
+  return [
+    "",
+    "estimated cost",
+    formatIndented([["RULE", "A MILLION REVIEWS", "LAST 30 DAYS", "A MONTH"], ...rows]),
+    ...(sum > 0 ? [`  total ${formatDollars(sum)} a month`] : []),
+    "",
+    `dollars a month if every rule reviews every write (prices of ${prices.date})`,
+    formatIndented(buildCostTable(months)),
+  ];
+};
+
+export const toPlanData = (plan: DeploymentPlan, costs: StageCosts): object => ({
   stage: plan.stage,
   idle: changesNothing(plan),
   stack: plan.stack,
@@ -71,6 +80,7 @@ export const toPlanData = (plan: DeploymentPlan, costs: RuleCost[]): object => (
     ...{ cluster, differences, hardened, notes },
     ...(unknown !== undefined && { unknown }),
   })),
-  costs,
+  costs: costs.rules,
+  months: costs.months,
   notes: plan.notes,
 });

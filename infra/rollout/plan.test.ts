@@ -6,7 +6,7 @@ import type { StageMetricsReader } from "../aws/metrics.ts";
 import type { StackTemplate } from "../aws/stack.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import { type ClusterPlan, describeChangesSinceRelease } from "./cluster-plan.ts";
-import { estimateRuleCosts, type RuleCost } from "./cost.ts";
+import { estimateStageCosts, type MonthlyCost, type RuleCost, type StageCosts } from "./cost.ts";
 import type { FunctionState } from "./disarm.ts";
 import type { PackagedRule } from "./package.ts";
 import { changesNothing, type DeploymentPlan, planRuleChanges, type RuleChangePlan } from "./plan.ts";
@@ -56,7 +56,7 @@ const rows = readRows<{
   settings: { name: string; before: object; after: object; differences: string[] }[];
   kept: { name: string; releases: ReleaseRow[]; kept: string[] }[];
   clusters: ClusterRow[];
-  plan: Omit<DeploymentPlan, "template" | "parts"> & { rules: PlanRow[]; costs: RuleCost[] };
+  plan: Omit<DeploymentPlan, "template" | "parts"> & { rules: PlanRow[]; costs: RuleCost[]; months: MonthlyCost[] };
   planText: string;
   idleText: string;
 }>(import.meta.filename);
@@ -373,7 +373,7 @@ describe("a plan", () => {
     const functions = { getFunctionName: (name: string) => `postern-test-${name}` };
     const estimate = (metrics: StageMetricsReader, endpointType: "http" | "url", parts: PackagedRule[]) =>
       // The estimate asks only for a function's name.
-      estimateRuleCosts({ functions: { ...unasked, ...functions }, metrics }, endpointType, parts, now);
+      estimateStageCosts({ functions: { ...unasked, ...functions }, metrics }, endpointType, parts, now);
     const refuseCall = () => assert.fail("the price is known without it");
     const unasked = {
       ...{
@@ -403,14 +403,14 @@ describe("a plan", () => {
         return Object.fromEntries(answers);
       },
     };
-    const roundCosts = (all: RuleCost[]) =>
-      all.map(({ rule, million, reviews, month }) => [rule, million.toFixed(2), reviews, month.toFixed(2)]);
+    const roundCosts = ({ rules }: StageCosts) =>
+      rules.map(({ rule, million, reviews, month }) => [rule, million.toFixed(2), reviews, month.toFixed(2)]);
 
     it("computed from the reviews of the last thirty days", async () => {
       const asking = buildPart("b", { asks: true });
       assert.deepEqual(roundCosts(await estimate(metrics, "url", [buildPart("a"), asking])), [
-        ["a", "0.74", 2_000_000, "1.48"],
-        ["b", "0.81", 0, "0.00"],
+        ["a", "0.61", 2_000_000, "1.23"],
+        ["b", "0.69", 0, "0.00"],
       ]);
       assert.deepEqual(roundCosts(await estimate(metrics, "http", [buildPart("a")])), [
         ["a", "1.74", 2_000_000, "3.48"],
@@ -419,11 +419,12 @@ describe("a plan", () => {
 
     it("estimated with usual values if CloudWatch doesn't answer", async () => {
       const silent = { ask: () => Promise.reject(new Error("Rate exceeded")) };
-      assert.deepEqual(roundCosts(await estimate(silent, "url", [buildPart("a")])), [["a", "0.72", 0, "0.00"]]);
+      assert.deepEqual(roundCosts(await estimate(silent, "url", [buildPart("a")])), [["a", "0.60", 0, "0.00"]]);
     });
   });
 
-  const { rules, costs, ...printed } = rows.plan;
+  const { rules, costs: ruleCosts, months, ...printed } = rows.plan;
+  const costs = { rules: ruleCosts, months };
   const parts = rules.map(({ rule, live, disarmedUntil, changes, settings }): RuleChangePlan => {
     const disarmed = disarmedUntil ? { disarmed: { until: new Date(disarmedUntil), version: "3" } } : {};
     return { part: buildPart(rule), known: live ? buildState(rule, disarmed, live) : undefined, changes, settings };
@@ -433,15 +434,18 @@ describe("a plan", () => {
   it("is printed as text", () => assert.equal(formatPlan(busy, costs), rows.planText));
 
   it("is printed with the sentence that there is nothing to change", () =>
-    assert.equal(formatPlan(idle, []), rows.idleText));
+    assert.equal(formatPlan(idle, { rules: [], months: [] }), rows.idleText));
 
   it("has only the number of resources if the stack is new", () => {
     const stack = { isNew: true, added: ["A", "B", "C"], changed: [], removed: [] };
-    assert.match(formatPlan({ ...idle, stack }, []), /^stack\n {2}is new: 3 resources\n\nrules$/m);
+    assert.match(
+      formatPlan({ ...idle, stack }, { rules: [], months: [] }),
+      /^stack\n {2}is new: 3 resources\n\nrules$/m,
+    );
   });
 
   it("is data for JSON output", () => {
     assert.deepEqual(JSON.parse(JSON.stringify(toPlanData(busy, costs))), { ...rows.plan, idle: false });
-    assert.deepEqual(Reflect.get(toPlanData(idle, []), "idle"), true);
+    assert.deepEqual(Reflect.get(toPlanData(idle, { rules: [], months: [] }), "idle"), true);
   });
 });
