@@ -31,7 +31,10 @@ export interface FunctionUpdater {
   awaitUpdate(): Promise<FunctionConfiguration>;
   upload(zip: Uint8Array, before: FunctionConfiguration): Promise<FunctionConfiguration>;
   configure(settings: Settings, before: FunctionConfiguration): Promise<FunctionConfiguration>;
-  /** Publishes this code and configuration as a new version. Returns the last version if it has the same already. */
+  /**
+   * Publishes this code and configuration as a new version. Returns the last version if the function was not updated
+   * since; Lambda doesn't compare, so an update that changes nothing would lead to a useless version.
+   */
   publish(before: FunctionConfiguration, description: string): Promise<string>;
 }
 
@@ -66,7 +69,7 @@ export const createFunctionUpdater = (
       try {
         return await change();
       } catch (error) {
-        if (isErrorNamed(error, "PreconditionFailedException")) throw buildConflict();
+        if (isErrorNamed(error, "PreconditionFailedException") || isOtherCode(error)) throw buildConflict();
         if (isErrorNamed(error, "CodeStorageExceededException"))
           throw new Complaint(`this account has no room for more code in Lambda; delete old versions of ${rule}`, 1);
         if (!isErrorNamed(error, "ResourceConflictException") || count === 5) throw error;
@@ -98,6 +101,10 @@ export const createFunctionUpdater = (
     },
   };
 };
+
+/** Reports whether PublishVersion refused a version because $LATEST has other code than the caller expects. */
+const isOtherCode = (error: unknown): boolean =>
+  isErrorNamed(error, "InvalidParameterValueException") && /CodeSHA256/i.test(toSentence(error));
 
 export const downloadFunctionCode = async (location: string): Promise<Uint8Array> => {
   const response = await fetch(location).catch((error) => {

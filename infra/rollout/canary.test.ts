@@ -165,7 +165,7 @@ const createMetrics = (
   };
 };
 
-const brief: CanaryOptions = { share: 0.1, milliseconds: 20, every: 5 };
+const brief: CanaryOptions = { share: 0.1, milliseconds: 20, every: 5, metricDelay: 0 };
 const reviewed = { "a:1": { reviews: 1000 }, "a-b:4": { reviews: 1000 } };
 const healthy = { ...reviewed, "a:2": { reviews: 100 }, "a-b:7": { reviews: 100 } };
 
@@ -230,6 +230,17 @@ describe("a canary", () => {
         ["1", "7"],
       ],
     );
+  });
+
+  it("rolls back a version whose crashes CloudWatch shows only after the time of the canary", async () => {
+    const { functions, moves } = createAliases([a]);
+    const known: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }> = { ...healthy };
+    const end = Date.now() + brief.milliseconds;
+    const metrics = createMetrics(known, () => {
+      if (Date.now() > end) known["a:2"] = { reviews: 100, crashes: 50 };
+    });
+    const [outcome] = await runCanary(functions, metrics, [a], { ...brief, metricDelay: 60 });
+    assert.deepEqual([outcome?.is, moves.at(-1)], ["rolled back", "a 1"]);
   });
 
   it("promotes a version that gets enough reviews only in the extra time", async () => {
@@ -359,7 +370,7 @@ describe("a canary", () => {
         if (next === "an interrupt") stop.abort();
         if (next === "another command moves it") moved.push(Boolean(moveElsewhere("a", "9")));
       });
-      const watch = { share: 0.5, milliseconds: 3, every: 1, signal: stop.signal };
+      const watch = { share: 0.5, milliseconds: 3, every: 1, metricDelay: 0, signal: stop.signal };
       const outcomes = await runCanary(functions, metrics, [a, b], watch);
       assert.deepEqual(outcomes.map(({ trial }) => trial.rule).sort(), ["a", "a-b"]);
       for (const [index, trial] of [a, b].entries()) {

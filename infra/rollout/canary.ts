@@ -24,6 +24,8 @@ export interface CanaryOptions {
   milliseconds: number;
   /** Milliseconds between two queries to CloudWatch. */
   every?: number;
+  /** Milliseconds after which CloudWatch has the metrics of a call. */
+  metricDelay?: number;
   signal?: AbortSignal | undefined;
 }
 
@@ -45,13 +47,14 @@ export const minimumCanaryReviews = 50;
 /**
  * Gives fresh versions a share of the reviews. A fault of one version rolls all of them back, because they are to go
  * live together. Versions with enough reviews are promoted after the given time; the others after twice that time, or
- * they are rolled back.
+ * they are rolled back. A result waits for the metrics of the whole time: CloudWatch can show reviews three minutes
+ * before the crashes of the same version.
  */
 export const runCanary = async (
   functions: StageFunctions,
   metrics: StageMetricsReader,
   trials: CanaryVersionPair[],
-  { share, milliseconds, every = 30_000, signal }: CanaryOptions,
+  { share, milliseconds, every = 30_000, metricDelay = 180_000, signal }: CanaryOptions,
   tell: ReportProgress = () => {},
 ): Promise<CanaryOutcome[]> => {
   const open = new Map(trials.map((trial) => [trial.rule, trial]));
@@ -79,11 +82,12 @@ export const runCanary = async (
         );
       await functions.moveAlias(trial.rule, trial.old, live, { [trial.fresh]: share });
     }
-    const [first, last] = [start.getTime() + milliseconds, start.getTime() + 2 * milliseconds];
+    const all = milliseconds + metricDelay;
+    const [first, last] = [start.getTime() + all, start.getTime() + all + milliseconds];
     while (open.size > 0) {
       const end = Date.now() < first ? first : last;
       await wait(Math.max(0, Math.min(every, end - Date.now())), undefined, { signal });
-      tell(Math.min(Date.now() - start.getTime(), milliseconds) / 1000, milliseconds / 1000);
+      tell(Math.min(Date.now() - start.getTime(), all) / 1000, all / 1000);
       const observed = await readCounts(functions, metrics, [...open.values()], start);
       const bad = new Map(
         observed.flatMap(({ trial, old, fresh }) => {

@@ -91,7 +91,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     assert.ok(found);
     found.latest = { ...found.latest, code: buildCode("two"), revision: "second" };
     found.versions.set("2", { ...found.latest });
-    found.published = 2;
+    Object.assign(found, { published: 2, publishedRevision: "second" });
   };
   const invoke = async (event: object = {}, Qualifier?: string) => {
     const request = { FunctionName, Qualifier, LogType: "Tail" as const, Payload: JSON.stringify(event) };
@@ -169,13 +169,15 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
 
     it("are published once, and only with the expected hash", async () => {
       const publish = (more: object = {}) => openLambda().publishVersion({ FunctionName, ...more });
-      await assert.rejects(publish({ CodeSha256: "another" }), expectError("PreconditionFailedException"));
+      await assert.rejects(publish({ CodeSha256: "another" }), ({ name, message }: Error) => {
+        return name === "InvalidParameterValueException" && /^CodeSHA256 \(another\) is different from/.test(message);
+      });
       assert.equal((await publish()).Version, "2");
       const changes = [
         { MemorySize: 512 },
         { Timeout: 7 },
         { Description: "third" },
-        { Environment: { Variables: { A: "b" } } },
+        { Environment: { Variables: { MORE: "b" } } },
       ];
       for (const [index, change] of changes.entries()) {
         await openLambda().updateFunctionConfiguration({ FunctionName, ...change });
@@ -189,6 +191,38 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         Qualifier: "5",
       });
       assert.deepEqual([MemorySize, Timeout, Description], [512, 7, "change 2"]);
+    });
+
+    it("are published again after an update that changes nothing, but not after a dry run", async () => {
+      const { CodeSha256 } = await readLatest();
+      const code = { FunctionName, ZipFile: buildCode("two") };
+      await openLambda().updateFunctionCode({ ...code, DryRun: true });
+      assert.equal((await openLambda().publishVersion(function_)).Version, "2");
+      await openLambda().updateFunctionCode(code);
+      assert.equal((await waitUntilUpdated()).CodeSha256, CodeSha256);
+      assert.equal((await openLambda().publishVersion(function_)).Version, "3");
+      await openLambda().updateFunctionConfiguration(function_);
+      await waitUntilUpdated();
+      assert.equal((await openLambda().publishVersion(function_)).Version, "4");
+    });
+
+    it("refuse a configuration that Lambda refuses", async () => {
+      const wrong: [object, string][] = [
+        [{ MemorySize: 64 }, "ValidationException"],
+        [{ Timeout: 901 }, "ValidationException"],
+        [{ Description: "x".repeat(257) }, "ValidationException"],
+        [{ Environment: { Variables: { "a-b": "" } } }, "ValidationException"],
+        [{ Environment: { Variables: { AWS_REGION: "eu-west-1" } } }, "InvalidParameterValueException"],
+        [{ Environment: { Variables: { MUCH: "x".repeat(4093) } } }, "InvalidParameterValueException"],
+      ];
+      const before = await readLatest();
+      for (const [change, error] of wrong)
+        await assert.rejects(
+          openLambda().updateFunctionConfiguration({ FunctionName, ...change }),
+          expectError(error),
+          JSON.stringify(change).slice(0, 99),
+        );
+      assert.equal((await readLatest()).RevisionId, before.RevisionId);
     });
 
     it("keep versions that an alias points at, also by weight", async () => {
@@ -221,8 +255,11 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       ];
       for (const [change, error] of wrong)
         await assert.rejects(move(change), expectError(error), JSON.stringify(change));
-      account.lambda.functions.get(FunctionName)?.versions.set("3", getSecondVersion());
+      const versions = account.lambda.functions.get(FunctionName)?.versions;
+      versions?.set("3", getSecondVersion());
       await assert.rejects(move(buildRouting({ 2: 0.1, 3: 0.1 })), expectError("InvalidParameterValueException"));
+      versions?.set("3", { ...getSecondVersion(), role: "arn:aws:iam::123456789012:role/another" });
+      await assert.rejects(move(buildRouting({ 3: 0.1 })), expectError("InvalidParameterValueException"));
       assert.equal((await readLiveAlias()).FunctionVersion, "1");
     });
     const buildRouting = (AdditionalVersionWeights: Record<string, number>) => ({

@@ -115,6 +115,7 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
       for (const { id } of cloudformation.stacks.values()) await gateways.close(id);
       for (const kept of [cloudformation.stacks, lambda.functions, clusters, gateways.throttled]) kept.clear();
       cloudwatch.clear();
+      cloudwatch.delay = 0;
       await moto.reset();
       account.recordedCalls.length = 0;
       s3.ahead = 0;

@@ -237,10 +237,13 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("get no version if another command changes them during any step", async () => {
-      for (const [action, when] of [
-        ["UpdateFunctionCode", "before"],
-        ["UpdateFunctionCode", "after"],
-        ["PublishVersion", "before"],
+      const strangeCode = { code: crashing };
+      for (const [action, when, change] of [
+        ["UpdateFunctionCode", "before", strangeCode],
+        ["UpdateFunctionCode", "after", strangeCode],
+        // Lambda reports other code and another revision by different errors.
+        ["PublishVersion", "before", strangeCode],
+        ["PublishVersion", "before", { memorySize: 512 }],
       ] as const) {
         service.functions.clear();
         service.create(name, good, environment);
@@ -250,7 +253,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
           isDone = true;
           const found = service.functions.get(name);
           assert.ok(found);
-          found.latest = { ...found.latest, code: crashing, revision: "theirs" };
+          found.latest = { ...found.latest, ...change, revision: "theirs" };
           return undefined;
         };
         await assert.rejects(
@@ -259,6 +262,23 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         );
         assert.equal(service.functions.get(name)?.versions.size, 1, `${action} ${when}`);
       }
+    });
+
+    it("get one version, however often a deployment is interrupted and run again", async () => {
+      let step = 0;
+      for (let stopped = true; stopped; step++) {
+        let calls = 0;
+        service.fault = ({ caller }, when): Fault | undefined =>
+          when === "before" && caller === `stopped-${step}` && calls++ >= step ? "cut" : undefined;
+        stopped = await openFunctions(`stopped-${step}`)
+          .publishVersion(rule, buildWanted(other, { MORE: "x" }))
+          .then(
+            () => false,
+            () => true,
+          );
+      }
+      assert.equal(await functions.publishVersion(rule, buildWanted(other, { MORE: "x" })), "2");
+      assert.ok(step > 5, `${step} steps`);
     });
 
     it("report an account without room for code", async () => {

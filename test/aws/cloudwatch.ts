@@ -12,6 +12,8 @@ export interface MetricDatum {
 }
 
 export interface CloudWatch extends AwsService {
+  /** Milliseconds until a recorded metric can be read; up to three minutes in AWS. */
+  delay: number;
   record(datum: MetricDatum): void;
   /** Records the metrics in a line of a function's log; other lines are ignored. */
   recordLine(line: string): void;
@@ -23,13 +25,14 @@ export interface CloudWatch extends AwsService {
 const minute = 60;
 
 export const openCloudWatch = (): CloudWatch => {
-  const kept = new Map<string, { second: number; value: number }[]>();
+  const kept = new Map<string, { second: number; value: number; visibleFrom: number }[]>();
   const record = ({ namespace, metric, dimensions, value, time }: MetricDatum) => {
     const key = buildKey(namespace, metric, dimensions);
     const points = kept.get(key) ?? [];
     kept.set(key, points);
     // CloudWatch keeps metrics of standard resolution by the minute.
-    points.push({ second: Math.floor(time / 1000 / minute) * minute, value });
+    const second = Math.floor(time / 1000 / minute) * minute;
+    points.push({ second, value, visibleFrom: Date.now() + standIn.delay });
   };
 
   const recordLine = (line: string) => {
@@ -81,7 +84,7 @@ export const openCloudWatch = (): CloudWatch => {
       const points = kept.get(buildKey(String(Namespace), String(MetricName), dimensions)) ?? [];
       const from = Math.floor(start / Period) * Period;
       const periods = Map.groupBy(
-        points.filter(({ second }) => second >= from && second < end),
+        points.filter(({ second, visibleFrom }) => second >= from && second < end && visibleFrom <= Date.now()),
         ({ second }) => Math.floor(second / Period) * Period,
       );
       const found = [...periods].sort(([left], [right]) => (isDescending ? right - left : left - right));
@@ -102,7 +105,8 @@ export const openCloudWatch = (): CloudWatch => {
     return { MetricDataResults: shown, Messages: [] };
   };
 
-  return {
+  const standIn: CloudWatch = {
+    delay: 0,
     record,
     recordLine,
     filter,
@@ -120,6 +124,7 @@ export const openCloudWatch = (): CloudWatch => {
     },
     refuse: refuseInJson,
   };
+  return standIn;
 };
 
 /**

@@ -8,6 +8,7 @@ import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { createTokenClient } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
+import type { CanaryOptions } from "../../infra/rollout/canary.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { loadJob } from "../trees.ts";
@@ -93,7 +94,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       await checkout.rule("stamp-notes", `${rule}// ${catalogues}\n`, cases, folder);
   };
   /** Deploys with canary times that no option of the command line accepts; returns the output. */
-  const deployWithin = async (watch: { share: number; milliseconds: number; every: number } | undefined) => {
+  const deployWithin = async (watch: Omit<CanaryOptions, "signal"> | undefined) => {
     const { deployStage: deploy } =
       await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
     const { output, job } = await openJob();
@@ -217,7 +218,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.equal(getLiveAlias()?.version, "1");
   });
 
-  const watch = { share: 0.1, milliseconds: 8000, every: 500 };
+  const watch = { share: 0.1, milliseconds: 8000, every: 500, metricDelay: 0 };
 
   for (const [what, validate, sentence, reason] of [
     ["denies", 'if (note.data?.by === "client") return "no clients";', /no clients/, /it denies \d+% of its reviews/],
@@ -239,6 +240,19 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       for (const failure of tally.failures) assert.match(failure, sentence);
     });
 
+  it("does not promote a version that crashes before CloudWatch shows it", async () => {
+    const crash = 'if (note.data?.by === "client" && Math.random() < 0.3) process.exit(1);';
+    await release(buildRule({ validate: crash }), buildCases());
+    account.cloudwatch.delay = 4000;
+    let output = "";
+    await writeMeanwhile(async () => {
+      output = await deployWithin({ ...watch, share: 0.5, milliseconds: 3000, metricDelay: 5000 });
+    });
+    account.cloudwatch.delay = 0;
+    assert.match(output, /was rolled back: it fails [\d.]+% of its reviews/);
+    assert.deepEqual([getLiveAlias()?.version, getLiveAlias()?.weights], ["1", {}]);
+  });
+
   it("promotes a version that passes the canary, without a failed request", async () => {
     await release(buildRule({ stamp: "two" }), buildCases("two"));
     let output = "";
@@ -254,7 +268,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
 
   it("does not promote a version without reviews", async () => {
     await release(buildRule({ stamp: "three" }), buildCases("three"));
-    const output = await deployWithin({ share: 0.1, milliseconds: 1000, every: 300 });
+    const output = await deployWithin({ ...watch, milliseconds: 1000, every: 300 });
     assert.match(output, /rolled back without a result: it had \d+ reviews, but needs 50/);
     assert.equal(await readStamp("after-silence"), "two");
   });

@@ -34,8 +34,6 @@ export interface Configuration {
   architectures: string[];
   revision: string;
   modified: string;
-  /** The description of $LATEST when the version was published; only versions have it. */
-  source?: string;
 }
 
 export interface Alias {
@@ -58,6 +56,8 @@ interface FunctionRecord {
   pending: boolean;
   versions: Map<string, Configuration>;
   published: number;
+  /** The revision of $LATEST that the last version was published from. */
+  publishedRevision?: string;
   aliases: Map<string, Alias>;
   /** Policies by alias or version; the function itself has the key "". */
   policies: Map<string, Policy>;
@@ -105,6 +105,7 @@ export interface Lambda extends AwsService {
 const account = "123456789012";
 const hashCode = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("base64");
 const createInvalid = (message: string) => new AwsError(400, "InvalidParameterValueException", message);
+const createValidationError = (message: string) => new AwsError(400, "ValidationException", message);
 const createConflict = (message: string) => new AwsError(409, "ResourceConflictException", message);
 const createMissing = (message: string) => new AwsError(404, "ResourceNotFoundException", message);
 
@@ -191,6 +192,14 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     const size = Object.entries(variables ?? {}).reduce((sum, [key, value]) => sum + key.length + value.length, 0);
     if (size > 4096)
       throw createInvalid("Lambda was unable to configure your environment variables: they exceed the 4KB limit.");
+    const wrongKey = Object.keys(variables ?? {}).find((key) => !/^[a-zA-Z][a-zA-Z0-9_]+$/.test(key));
+    if (wrongKey !== undefined) throw createValidationError(`${wrongKey} is no name of an environment variable`);
+    const reserved = Object.keys(variables ?? {}).find((key) => reservedVariables.test(key));
+    if (reserved !== undefined)
+      throw createInvalid(`Lambda was unable to configure your environment variables: ${reserved} is reserved.`);
+    if (!isWithin(input.MemorySize, 128, 10_240)) throw createValidationError("MemorySize must be from 128 to 10240");
+    if (!isWithin(input.Timeout, 1, 900)) throw createValidationError("Timeout must be from 1 to 900");
+    requireDescription(input);
     const edit = {
       environment: variables,
       description: toText(input.Description),
@@ -212,6 +221,8 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     const shares = Object.values(weights);
     if (shares.length > 1) throw createInvalid("An alias takes at most one additional version");
     if (shares.some((share) => !(share >= 0 && share <= 1))) throw createInvalid("A weight must be from 0.0 to 1.0");
+    const roles = [version, ...Object.keys(weights)].map((wanted) => readConfiguration(name, wanted)[1].role);
+    if (new Set(roles).size > 1) throw createInvalid("The versions of an alias must have the same execution role");
   };
   const describeAlias = (name: string, alias: string): Json => {
     const { version, weights, description, revision } = getAlias(name, alias);
@@ -304,15 +315,19 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     },
     PublishVersion: (name, input) => {
       const fn = requireIdle(name);
+      const hash = hashCode(fn.latest.code);
+      if (input.CodeSha256 !== undefined && input.CodeSha256 !== hash)
+        throw createInvalid(
+          `CodeSHA256 (${input.CodeSha256}) is different from current CodeSHA256 in $LATEST (${hash}). Please try again with the CodeSHA256 in $LATEST.`,
+        );
       expect(input.RevisionId, fn.latest.revision);
-      if (input.CodeSha256 !== undefined && input.CodeSha256 !== hashCode(fn.latest.code))
-        throw new AwsError(412, "PreconditionFailedException", "The CodeSha256 does not match that of the latest code");
-      const last = fn.versions.get(String(fn.published));
-      if (!last || !isSame(last, fn.latest)) {
+      requireDescription(input);
+      // Every update, also one that changes nothing, lets Lambda publish a version.
+      if (fn.publishedRevision !== fn.latest.revision || !fn.versions.has(String(fn.published))) {
         fn.published += 1;
+        fn.publishedRevision = fn.latest.revision;
         const description = toText(input.Description) || fn.latest.description;
-        const version = { ...fn.latest, description, source: fn.latest.description, ...createStamp() };
-        fn.versions.set(String(fn.published), version);
+        fn.versions.set(String(fn.published), { ...fn.latest, description, ...createStamp() });
       }
       const version = String(fn.published);
       return describeFunction(name, version, readConfiguration(name, version)[1]);
@@ -506,6 +521,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
         ...createRecord(latest),
         versions: new Map([["1", { ...latest, ...createStamp() }]]),
         published: 1,
+        publishedRevision: latest.revision,
         aliases: new Map([["live", live]]),
       });
     },
@@ -577,11 +593,14 @@ const createRecord = (latest: Configuration): FunctionRecord => {
 
 const createStamp = () => ({ revision: randomUUID(), modified: new Date().toISOString().replace("Z", "+0000") });
 
-/** Reports whether $LATEST equals the version before; Lambda then publishes no new version. */
-const isSame = (version: Configuration, latest: Configuration) => {
-  const toComparable = ({ code, revision: _, modified: __, source, description, ...rest }: Configuration) =>
-    JSON.stringify([hashCode(code), source ?? description, Object.entries(rest.environment).sort(), rest]);
-  return toComparable(version) === toComparable({ ...latest, source: latest.description });
+/** Environment variables that Lambda itself sets. */
+const reservedVariables = /^(_HANDLER|_X_AMZN_TRACE_ID|AWS_(REGION|ACCESS_KEY.*|SECRET_.*|SESSION_TOKEN|LAMBDA_.*))$/;
+
+const isWithin = (value: unknown, least: number, most: number) =>
+  value === undefined || value === null || (Number.isInteger(value) && Number(value) >= least && Number(value) <= most);
+
+const requireDescription = ({ Description }: Json) => {
+  if (String(Description ?? "").length > 256) throw createValidationError("Description takes at most 256 characters");
 };
 
 const toText = (value: unknown) => (typeof value === "string" ? value : undefined);
