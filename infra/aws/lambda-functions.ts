@@ -5,6 +5,7 @@ import {
   paginateListFunctions,
   paginateListVersionsByFunction,
 } from "@aws-sdk/client-lambda";
+import { buildFunctionName } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { isErrorNamed } from "./errors.ts";
 import { createFunctionUpdater, downloadFunctionCode, type LambdaVersionContent } from "./function-updates.ts";
@@ -65,14 +66,14 @@ export interface StageFunctions {
 
 const alias = "live";
 
-/** Opens a stage's Lambda functions, named as osls names them. `patience` is the wait for each update, in seconds. */
+/** Opens a stage's Lambda functions. `maxWaitSeconds` is the wait for each update, in seconds. */
 export const openStageFunctions = (
   stage: string,
   client = new Lambda({ maxAttempts: 5 }),
   maxWaitSeconds = 60,
 ): StageFunctions => {
   const prefix = `postern-${stage}-`;
-  const nameOf = (rule: string) => `${prefix}${rule}`;
+  const nameOf = (rule: string) => buildFunctionName(stage, rule);
 
   /** Reads a version of a rule's Lambda function; without a version, reads $LATEST. */
   const read = async (rule: string, version?: string) => {
@@ -91,13 +92,13 @@ export const openStageFunctions = (
     getFunctionName: nameOf,
 
     listRules: async () => {
-      const names: string[] = [];
+      const rules: string[] = [];
       // A function's name alone is ambiguous: postern-dev-x-rule may be of stage dev-x or of stage dev.
       for await (const { Functions = [] } of paginateListFunctions({ client }, {}))
         for (const { FunctionName = "", Environment } of Functions)
           if (FunctionName.startsWith(prefix) && Environment?.Variables?.POSTERN_STAGE === stage)
-            names.push(FunctionName);
-      return names.map((name) => name.slice(prefix.length)).sort();
+            rules.push(Environment.Variables.POSTERN_RULE ?? FunctionName.slice(prefix.length));
+      return rules.sort();
     },
 
     readAlias: async (rule) => {

@@ -28,6 +28,7 @@ export const buildFunctions = async (
   catalogue: CatalogueRule[],
   file: string,
   publicKeys: string,
+  stage?: string,
 ): Promise<BuildResult> => {
   const served = listServedRulesAndGroups(config, catalogue);
   if (served.length === 0) throw new Complaint("no rule is on; postern.yaml says which are");
@@ -61,7 +62,7 @@ export const buildFunctions = async (
     }),
   );
   await deleteStaleBundles(bundles.map(({ name }) => name));
-  await writeServerlessIncludes(bundles, publicKeys, distFolder);
+  await writeServerlessIncludes(bundles, publicKeys, distFolder, stage);
   return { bundles, notes };
 };
 

@@ -2,7 +2,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { parse } from "yaml";
 import type { SecretPlace } from "#lib/needs.ts";
-import { toLogicalId } from "../catalogue/rule-names.ts";
+import { buildFunctionName, toLogicalId } from "../catalogue/rule-names.ts";
 import type { RuleBundle } from "./bundle.ts";
 
 /** The settings of a rule's Lambda function in serverless.yml. */
@@ -26,19 +26,24 @@ type Template = Record<
 interface PlannedFunction extends RuleBundle, LambdaFunctionSettings {
   /** The function's name as osls converts it: the prefix of all logical ids of the rule in CloudFormation. */
   id: string;
+  functionName: string | undefined;
 }
 
 const runtime = { runtime: "nodejs24.x", architecture: "arm64" };
 /** Returns `${name}`, a variable that osls fills in; inside Fn::Sub, CloudFormation fills it in. */
 const toPlaceholder = (name: string) => `\${${name}}`;
 
-/** Writes what serverless.yml includes: `functions.json`, and `http.json` or `url.json` for the endpoint type. */
+/**
+ * Writes what serverless.yml includes: `functions.json`, and `http.json` or `url.json` for the endpoint type. Without a
+ * stage, osls fills in the stage, and no function's name is shortened.
+ */
 export const writeServerlessIncludes = async (
   bundles: RuleBundle[],
   publicKeys: string,
   outDir: string,
+  stage?: string,
 ): Promise<void> => {
-  const rules = bundles.map((bundle) => plan(bundle, publicKeys));
+  const rules = bundles.map((bundle) => plan(bundle, publicKeys, stage));
   await mkdir(outDir, { recursive: true });
   const write = (file: string, content: Json) => writeFile(join(outDir, file), `${JSON.stringify(content, null, 2)}\n`);
   await write(
@@ -50,27 +55,40 @@ export const writeServerlessIncludes = async (
 };
 
 export const computeFunctionSettings = (
-  { timeoutSeconds, accepts, scripts }: Pick<RuleBundle, "timeoutSeconds" | "accepts" | "scripts">,
+  { name, timeoutSeconds, accepts, scripts }: Pick<RuleBundle, "name" | "timeoutSeconds" | "accepts" | "scripts">,
   publicKeys: string,
-  stage: string,
+  stage?: string,
 ): LambdaFunctionSettings => ({
   // CUE takes up to half of a function's memory, and Lambda gives more CPU with more memory.
   memorySize: scripts ? 1024 : 256,
   timeout: Math.max(10, timeoutSeconds + 1),
-  environment: { POSTERN_KEYS: publicKeys, POSTERN_STAGE: stage, POSTERN_ACCEPTS: accepts.join(",") },
+  environment: {
+    POSTERN_KEYS: publicKeys,
+    POSTERN_STAGE: stage ?? toPlaceholder("sls:stage"),
+    POSTERN_ACCEPTS: accepts.join(","),
+    ...(findShortenedName(name, stage) !== undefined && { POSTERN_RULE: name }),
+  },
 });
 
-const plan = (bundle: RuleBundle, publicKeys: string): PlannedFunction => ({
+/** Returns the function's name if it differs from the one that osls gives it. */
+const findShortenedName = (rule: string, stage?: string): string | undefined => {
+  const name = stage === undefined ? rule : buildFunctionName(stage, rule);
+  return name.endsWith(rule) ? undefined : name;
+};
+
+const plan = (bundle: RuleBundle, publicKeys: string, stage?: string): PlannedFunction => ({
   ...bundle,
-  ...computeFunctionSettings(bundle, publicKeys, toPlaceholder("sls:stage")),
+  ...computeFunctionSettings(bundle, publicKeys, stage),
   id: toLogicalId(bundle.name),
+  functionName: findShortenedName(bundle.name, stage),
 });
 
 const buildFunction = (
-  { name, summary, id, memorySize, timeout, environment }: PlannedFunction,
+  { name, functionName, summary, id, memorySize, timeout, environment }: PlannedFunction,
   folder: string,
 ): Json => {
   return {
+    ...(functionName !== undefined && { name: functionName }),
     handler: "index.handler",
     description: summary.slice(0, 256),
     ...runtime,
@@ -79,6 +97,8 @@ const buildFunction = (
     // The role's ARN is a Fn::Sub: for its name or Fn::GetAtt, osls adds a redundant DependsOn, and cfn-lint warns.
     role: { "Fn::Sub": toPlaceholder(`${id}Role.Arn`) },
     environment,
+    // osls would make a log group for each function. All write to the one that serverless.yml names.
+    disableLogs: true,
     package: { artifact: `${folder}/${name}.zip` },
   };
 };

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import fc from "fast-check";
 import { findClosest } from "../cli/did-you-mean.ts";
 import { readCatalogue } from "./registry.ts";
-import { findRuleByNameOrPlugin, resolveRuleNames } from "./rule-names.ts";
+import { buildFunctionName, findRuleByNameOrPlugin, resolveRuleNames } from "./rule-names.ts";
 
 const catalogue = await readCatalogue();
 const rules = catalogue.map(({ name }) => name);
@@ -43,5 +44,41 @@ describe("a misspelt name", () => {
     assert.throws(() => resolveRuleNames(["nope"], rules), /^\S*: ?there is no rule "nope"; postern rules lists them$/);
     const near = /there is no rule "limit-rangr"; did you mean limit-ranger\? postern rules lists them$/;
     assert.throws(() => resolveRuleNames(["limit-ranger", "limit-rangr"], rules), near);
+  });
+});
+
+describe("the name of a function", () => {
+  it("has the stage and the whole rule if that has at most 64 characters", () => {
+    assert.equal(buildFunctionName("prod", "limit-ranger"), "postern-prod-limit-ranger");
+    assert.equal(buildFunctionName("a".repeat(13), "b".repeat(42)), `postern-${"a".repeat(13)}-${"b".repeat(42)}`);
+  });
+  it("otherwise ends in six digits of the hash of the rule's name, the same in every stage", () => {
+    const rule = "owner-references-permission-enforcement";
+    assert.equal(
+      buildFunctionName("production-eu-central", rule),
+      "postern-production-eu-central-owner-references-permission-ecf198",
+    );
+    assert.match(buildFunctionName("production-us-central", rule), /-owner-references-permission-ecf198$/);
+    assert.match(
+      buildFunctionName("production-eu-central", "limit-pod-hard-anti-affinity-topology"),
+      /[a-z]-[0-9a-f]{6}$/,
+    );
+  });
+  it("has at most 64 characters, and differs between rules", () => {
+    const stages = fc.stringMatching(/^[a-z][a-z0-9-]{0,20}$/);
+    const names = fc.stringMatching(/^[a-z][a-z0-9-]{0,40}[a-z0-9]$/);
+    fc.assert(
+      fc.property(stages, fc.uniqueArray(names, { maxLength: 40 }), (stage, rules) => {
+        const all = rules.map((rule) => buildFunctionName(stage, rule));
+        for (const name of all) assert.match(name, new RegExp(`^postern-${stage}-[a-z0-9-]*[a-z0-9]$`));
+        for (const name of all) assert.ok(name.length <= 64, name);
+        assert.equal(new Set(all).size, rules.length);
+      }),
+    );
+  });
+  it("differs between rules that begin alike", () => {
+    const rules = Array.from({ length: 500 }, (_, index) => `limit-something-or-other-in-a-way-${index}`);
+    const all = rules.map((rule) => buildFunctionName("production-eu-central", rule));
+    assert.deepEqual([new Set(all).size, new Set(all.map((name) => name.length)).size], [500, 1]);
   });
 });

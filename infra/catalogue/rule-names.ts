@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { Complaint } from "../cli/complaint.ts";
 import { formatDidYouMean, normalizeRuleName } from "../cli/did-you-mean.ts";
 
@@ -16,6 +17,20 @@ export const requireValidRuleName = (name: string): void => {
  * `ADashb`.
  */
 export const toLogicalId = (name: string) => name.replace(/^./, (first) => first.toUpperCase()).replaceAll("-", "Dash");
+
+/** The most characters that Lambda accepts in a function's name. */
+const maxFunctionName = 64;
+
+/**
+ * Returns the name of a rule's Lambda function. In a name that would be too long, the rule is cut and ends in a part of
+ * its hash; such a function has the environment variable POSTERN_RULE.
+ */
+export const buildFunctionName = (stage: string, rule: string): string => {
+  const name = `postern-${stage}-${rule}`;
+  if (name.length <= maxFunctionName) return name;
+  const hash = createHash("sha256").update(rule).digest("hex").slice(0, 6);
+  return `${name.slice(0, maxFunctionName - hash.length - 1).replace(/-+$/, "")}-${hash}`;
+};
 
 /** Finds a rule by its name or by the name of its upstream plugin, for instance AlwaysPullImages. */
 export const findRuleByNameOrPlugin = (text: string, rules: readonly string[]): string | undefined => {

@@ -36,7 +36,7 @@ export const packageStage = async (
   file: string,
   publicKeys: string,
 ): Promise<StagePackage> => {
-  const { bundles, notes } = await buildFunctions(config, catalogue, file, publicKeys);
+  const { bundles, notes } = await buildFunctions(config, catalogue, file, publicKeys, stage);
   const template = await packageStack(stage);
   const served = new Map(listServedRulesAndGroups(config, catalogue).map((listed) => [listed.name, listed]));
   const parts = await Promise.all(

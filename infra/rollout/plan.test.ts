@@ -285,6 +285,40 @@ describe("a rule that was turned off", () => {
   });
 });
 
+describe("the log group that a function had of its own", () => {
+  const LogGroupName = "/aws/lambda/postern-test-a-b";
+  const group = { Type: "AWS::Logs::LogGroup", Properties: { LogGroupName } };
+  const retained = { ...group, DeletionPolicy: "Retain" };
+  const built = { parts: [buildPart("a-b")], template: buildTemplate("a-b"), notes: [] };
+  const addToStack = (ADashbLogGroup: StackTemplate["Resources"][string]): StackTemplate => ({
+    ...buildTemplate("a-b"),
+    Resources: { ...buildTemplate("a-b").Resources, ADashbLogGroup },
+  });
+  const plan = (deployed: StackTemplate, elsewhere: boolean) => {
+    const { template, stack } = planStack("test", built, deployed, [], elsewhere);
+    return [template.Resources.ADashbLogGroup, stack.changed, stack.removed];
+  };
+
+  it("stays in the stack for one deployment, so that CloudFormation then keeps the logs", () => {
+    assert.deepEqual(plan(addToStack(group), true), [retained, ["ADashbLogGroup"], []]);
+    assert.deepEqual(plan(addToStack(group), false), [retained, ["ADashbLogGroup"], []]);
+  });
+
+  it("leaves the stack with the next deployment that changes anything", () => {
+    assert.deepEqual(plan(addToStack(retained), true), [undefined, [], ["ADashbLogGroup"]]);
+    assert.deepEqual(plan(addToStack(retained), false), [retained, [], []]);
+  });
+
+  it("is no log group of the stage or its gateway", () => {
+    for (const other of ["/aws/http-api/postern-test", "/other"])
+      assert.deepEqual(plan(addToStack({ ...group, Properties: { LogGroupName: other } }), true), [
+        undefined,
+        [],
+        ["ADashbLogGroup"],
+      ]);
+  });
+});
+
 describe("the plan of a cluster, compared with the newest release,", () => {
   const buildManifest = (kind: "ClusterRole" | "ValidatingWebhookConfiguration", fields: object): DeployedObject => ({
     ...{ apiVersion: "v1", kind, metadata: { name: "postern" } },

@@ -111,6 +111,15 @@ describe("the rules of a stack", () => {
     assert.deepEqual(listStackRules(buildTemplate(rules), "other"), []);
     assert.deepEqual(listStackRules(undefined, "test"), []);
   });
+
+  it("have their whole names if the functions' names are shortened", () => {
+    const Environment = { Variables: { POSTERN_RULE: "a-b" } };
+    const shortened = {
+      Type: "AWS::Lambda::Function",
+      Properties: { FunctionName: "postern-test-a-1a2b3c", Environment },
+    };
+    assert.deepEqual(listStackRules({ Resources: { ADashbLambdaFunction: shortened } }, "test"), ["a-b"]);
+  });
 });
 
 describe("the resources kept for rules that are off", () => {

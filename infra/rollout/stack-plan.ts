@@ -38,12 +38,12 @@ export const planStack = (
       `stage ${stage} has the endpoint type ${before}, and serverless.yml says ${after}: clusters would call addresses that don't exist any more; deploy another stage with ${after}, and destroy this one`,
     );
   const kept = findOffRulesToKeep(stage, deployed, parts, all);
-  const complete = copyRuleResources(template, deployed, kept);
+  const complete = retainLogGroups(copyRuleResources(template, deployed, kept), deployed);
   const stack = compareStacks(deployed, complete);
   const isCleaning = stack.removed.length > 0 && stack.added.length + stack.changed.length === 0 && !elsewhere;
   if (!isCleaning || deployed === undefined) return { template: complete, stack, kept };
   const leftovers = listStackRules(deployed, stage).filter((rule) => !parts.some(({ name }) => name === rule));
-  const asItIs = copyRuleResources(template, deployed, leftovers);
+  const asItIs = retainLogGroups(copyRuleResources(template, deployed, leftovers), deployed, true);
   return { template: asItIs, stack: compareStacks(deployed, asItIs), kept: leftovers };
 };
 
@@ -96,10 +96,11 @@ const listComparedParts = (template: StackTemplate | undefined): Map<string, unk
 
 export const listStackRules = (template: StackTemplate | undefined, stage: string): string[] => {
   const prefix = `postern-${stage}-`;
-  const names = Object.values(template?.Resources ?? {}).flatMap(({ Type, Properties }) =>
-    Type === "AWS::Lambda::Function" ? [String(Properties?.FunctionName)] : [],
-  );
-  return names.filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
+  return Object.values(template?.Resources ?? {}).flatMap(({ Type, Properties }) => {
+    const { FunctionName, Environment } = Object(Properties);
+    if (Type !== "AWS::Lambda::Function" || !String(FunctionName).startsWith(prefix)) return [];
+    return [Object(Environment?.Variables).POSTERN_RULE ?? String(FunctionName).slice(prefix.length)];
+  });
 };
 
 /** Copies the resources and outputs of these rules from the template `from` into a template. */
@@ -117,6 +118,23 @@ export const copyRuleResources = (
     Resources: { ...template.Resources, ...resources },
     Outputs: { ...template.Outputs, ...selectById(from?.Outputs) },
   };
+};
+
+/**
+ * Adds the log groups of functions that the template doesn't have any more, so that the next deployment removes them
+ * from the stack without deleting the logs. CloudFormation does so only if the template before says Retain. `again` also
+ * adds those that say it already.
+ */
+const retainLogGroups = (template: StackTemplate, deployed?: StackTemplate, again = false): StackTemplate => {
+  const groups = Object.entries(deployed?.Resources ?? {}).filter(
+    ([id, { Type, Properties, DeletionPolicy }]) =>
+      Type === "AWS::Logs::LogGroup" &&
+      String(Properties?.LogGroupName).startsWith("/aws/lambda/") &&
+      !Object.hasOwn(template.Resources, id) &&
+      (again || DeletionPolicy !== "Retain"),
+  );
+  const retained = groups.map(([id, group]) => [id, { ...group, DeletionPolicy: "Retain" }]);
+  return { ...template, Resources: { ...template.Resources, ...Object.fromEntries(retained) } };
 };
 
 /** Lists what the roles in a stack's template allow, in lines such as `<role>: <action> on <resource>`; no logs. */

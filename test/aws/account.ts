@@ -113,7 +113,9 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
     reset: async () => {
       await cloudformation.waitUntilIdle();
       for (const { id } of cloudformation.stacks.values()) await gateways.close(id);
-      for (const kept of [cloudformation.stacks, lambda.functions, clusters, gateways.throttled]) kept.clear();
+      for (const kept of [cloudformation.stacks, cloudformation.retained, lambda.functions, lambda.deletedRoles])
+        kept.clear();
+      for (const kept of [clusters, gateways.throttled]) kept.clear();
       cloudwatch.clear();
       cloudwatch.delay = 0;
       await moto.reset();

@@ -81,6 +81,8 @@ export interface Stack {
 
 export interface CloudFormation extends AwsService {
   stacks: Map<string, Stack>;
+  /** The resources that exist without a stack. */
+  retained: Set<StackResource>;
   /** Returns the stack with this name or ARN; stacks that were deleted have only their ARN. */
   stack(name: string): Stack | undefined;
   /** Waits until no operation runs any more. */
@@ -103,6 +105,7 @@ const createValidationError = (message: string) => new AwsError(400, "Validation
 export const openCloudFormation = ({ lambda, storage, gateways, recorder, region }: StackServices): CloudFormation => {
   const stacks = new Map<string, Stack>();
   const work = new Set<Promise<void>>();
+  const retained = new Set<StackResource>();
   const getKind = openKinds({
     ...{ lambda, storage, gateways, region },
     act: (action, name, input, query) => {
@@ -170,7 +173,7 @@ export const openCloudFormation = ({ lambda, storage, gateways, recorder, region
   const requireFreeName = (type: string, properties: Record<string, unknown>) => {
     const name = properties[nameKeys[type] ?? ""];
     const all = [...stacks.values()].flatMap(({ resources }) => [...resources.values()]);
-    if (name !== undefined && all.some((resource) => resource.type === type && resource.physical === name))
+    if (name !== undefined && [...all, ...retained].some((one) => one.type === type && one.physical === name))
       throw new AwsError(409, "AlreadyExists", `${name} already exists`);
   };
 
@@ -284,7 +287,10 @@ export const openCloudFormation = ({ lambda, storage, gateways, recorder, region
     }
     for (const { resource, policy } of leftovers) {
       if (dropped.includes(resource.id)) stack.resources.delete(resource.id);
-      if (policy === "Retain") recordEvent(stack, "DELETE_SKIPPED", undefined, { ...resource });
+      if (policy === "Retain") {
+        retained.add(resource);
+        recordEvent(stack, "DELETE_SKIPPED", undefined, { ...resource });
+      }
       // The update has succeeded already, so a resource that can't be deleted stays.
       else await discard(stack, { ...resource }).catch(() => {});
     }
@@ -336,8 +342,10 @@ export const openCloudFormation = ({ lambda, storage, gateways, recorder, region
         keepDependencies();
         continue;
       }
-      if (resource.deletion === "Retain") recordEvent(stack, "DELETE_SKIPPED", undefined, resource);
-      else if (
+      if (resource.deletion === "Retain") {
+        retained.add(resource);
+        recordEvent(stack, "DELETE_SKIPPED", undefined, resource);
+      } else if (
         await discard(stack, resource).then(
           () => false,
           () => true,
@@ -547,6 +555,7 @@ export const openCloudFormation = ({ lambda, storage, gateways, recorder, region
 
   return {
     stacks,
+    retained,
     stack: findByName,
     waitUntilIdle: async () => {
       while (work.size > 0) await Promise.all(work);

@@ -169,8 +169,8 @@ const createHandlers = (
     const { name } = parseFunctionName(String(properties.TargetFunctionArn));
     const qualifier = typeof properties.Qualifier === "string" ? properties.Qualifier : undefined;
     // A function URL accepts any path; Postern's paths begin with the cluster and the rule's name.
-    const stage = lambda.functions.get(name)?.latest.environment.POSTERN_STAGE;
-    const rule = name.slice(`postern-${stage}-`.length);
+    const { POSTERN_STAGE: stage, POSTERN_RULE: shortened } = lambda.functions.get(name)?.latest.environment ?? {};
+    const rule = shortened ?? name.slice(`postern-${stage}-`.length);
     const isOpen = () =>
       ["lambda:InvokeFunctionUrl", "lambda:InvokeFunction"].every((action) =>
         isPermitted(lambda, name, qualifier, (statement) => statement.Action === action && statement.Principal === "*"),

@@ -32,8 +32,16 @@ export interface Configuration {
   handler: string;
   role: string;
   architectures: string[];
+  logging: Logging;
   revision: string;
   modified: string;
+}
+
+/** A function's LoggingConfig; without a group, the function has its own. */
+interface Logging {
+  LogGroup?: string;
+  LogFormat: "Text" | "JSON";
+  SystemLogLevel?: string;
 }
 
 export interface Alias {
@@ -92,6 +100,8 @@ export interface Lambda extends AwsService {
   pageSize: number;
   /** Returns a number from 0 to below 1, which chooses between the versions of an alias. */
   random: () => number;
+  /** The ARNs of roles that were deleted; functions with such a role fail. */
+  deletedRoles: Set<string>;
   /** The base URL for downloads of code. */
   base: string;
   /** Makes a function with one published version, which is live. */
@@ -154,6 +164,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       Architectures: rest.architectures,
       PackageType: "Zip",
       Environment: { Variables: environment },
+      LoggingConfig: { ...rest.logging, LogGroup: getLogGroup(name, configuration) },
       LastModified: modified,
       RevisionId: revision,
       State: isPending ? "Pending" : "Active",
@@ -161,6 +172,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       Version: version,
     };
   };
+  const getLogGroup = (name: string, { logging }: Configuration) => logging.LogGroup ?? `/aws/lambda/${name}`;
   const requireIdle = (name: string): FunctionRecord => {
     const fn = getFunction(name);
     if (fn.busy > Date.now()) throw createConflict(`An update is in progress for resource: ${buildArn(name)}`);
@@ -208,6 +220,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       runtime: toText(input.Runtime),
       handler: toText(input.Handler),
       role: toText(input.Role),
+      logging: input.LoggingConfig === undefined ? undefined : parseLogging(Object(input.LoggingConfig)),
     };
     return Object.fromEntries(Object.entries(edit).filter(([, value]) => value !== undefined));
   };
@@ -446,7 +459,13 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       record("Throttles", 1);
       throw new AwsError(429, "TooManyRequestsException", "Rate Exceeded.");
     }
-    const { code, environment, timeout, memorySize, handler } = configuration;
+    const { code, environment, timeout, memorySize, handler, role, logging } = configuration;
+    if (standIn.deletedRoles.has(role))
+      throw new AwsError(
+        403,
+        "AccessDeniedException",
+        "The role defined for the function cannot be assumed by Lambda.",
+      );
     const program = {
       ...{ code, hash: hashCode(code), timeout },
       environment: {
@@ -457,7 +476,8 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
         AWS_LAMBDA_FUNCTION_NAME: name,
         AWS_LAMBDA_FUNCTION_VERSION: version,
         AWS_LAMBDA_FUNCTION_MEMORY_SIZE: String(memorySize),
-        AWS_LAMBDA_LOG_GROUP_NAME: `/aws/lambda/${name}`,
+        AWS_LAMBDA_LOG_FORMAT: logging.LogFormat,
+        AWS_LAMBDA_LOG_GROUP_NAME: getLogGroup(name, configuration),
         AWS_LAMBDA_LOG_STREAM_NAME: "stand-in",
       },
     };
@@ -472,12 +492,14 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     record("Duration", milliseconds);
     for (const line of lines) metrics?.recordLine(line);
     const id = randomUUID();
-    const log = [
+    const text = [
       `START RequestId: ${id} Version: ${version}`,
       ...lines,
       `END RequestId: ${id}`,
       `REPORT RequestId: ${id}\tDuration: ${milliseconds.toFixed(2)} ms\tMemory Size: ${memorySize} MB\n`,
-    ].join("\n");
+    ];
+    // The lines START, END and REPORT have the level INFO.
+    const log = (logging.SystemLogLevel === "WARN" ? lines : text).join("\n");
     return { payload, fault, version, log: Buffer.from(log).subarray(-4096) };
   };
 
@@ -513,6 +535,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     updating: 30,
     pageSize: 50,
     random: Math.random,
+    deletedRoles: new Set(),
     base: "",
     create: (name, code, environment) => {
       const latest = { ...defaults, code, environment, description: "first", ...createStamp() };
@@ -582,6 +605,17 @@ const defaults = {
     handler: "index.handler",
   },
   ...{ role: `arn:aws:iam::${account}:role/stand-in`, architectures: ["arm64"] },
+  logging: { LogFormat: "Text" as const },
+};
+
+const parseLogging = ({ LogGroup, LogFormat = "Text", SystemLogLevel }: Json): Logging => {
+  if (LogFormat !== "JSON" && SystemLogLevel !== undefined)
+    throw createInvalid("SystemLogLevel can be set only if LogFormat is set to JSON.");
+  return {
+    LogFormat: LogFormat === "JSON" ? "JSON" : "Text",
+    ...(LogGroup !== undefined && { LogGroup: String(LogGroup) }),
+    ...(SystemLogLevel !== undefined && { SystemLogLevel: String(SystemLogLevel) }),
+  };
 };
 
 const createRecord = (latest: Configuration): FunctionRecord => {

@@ -225,7 +225,9 @@ export const openKinds = ({
       },
       change: async (physical, before, after) =>
         getName(before) === getName(after) ? describePhysical(physical) : undefined,
-      remove: async () => {},
+      remove: async (physical) => {
+        if (type === "AWS::IAM::Role") lambda.deletedRoles.add(describePhysical(physical).attributes.Arn ?? "");
+      },
     };
   };
   return (type) => kinds[type] ?? createDataKind(type);
@@ -238,10 +240,11 @@ export const nameKeys: Record<string, string> = {
   "AWS::CloudWatch::Alarm": "AlarmName",
 };
 
-const selectConfiguration = ({ Description, Handler, Runtime, Role, MemorySize, Timeout, Environment }: Properties) => {
+const selectConfiguration = ({ Description, Handler, Runtime, Role, MemorySize, Timeout, ...others }: Properties) => {
+  const { Environment, LoggingConfig = { LogFormat: "Text" } } = others;
   const Variables = Object(Environment).Variables ?? {};
   return {
-    ...{ Handler, Runtime, Role, Environment: { Variables } },
+    ...{ Handler, Runtime, Role, LoggingConfig, Environment: { Variables } },
     ...{ Description: Description ?? "", MemorySize: MemorySize ?? 128, Timeout: Timeout ?? 3 },
   };
 };

@@ -182,11 +182,13 @@ describe("the roles for one stage", () => {
     const wanted = (await readCatalogue()).flatMap(({ rule }) =>
       Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
     );
-    const log = buildArn("logs", "log-group:/aws/lambda/postern-test-some:log-stream:1");
+    const log = buildArn("logs", "log-group:/aws/lambda/postern-test:log-stream:1");
+    const oldLog = buildArn("logs", "log-group:/aws/lambda/postern-test-some:log-stream:1");
     const allowed: Call[] = [
       ...wanted.map((action) => ({ action, resource: "*" })),
       { action: "logs:CreateLogStream", resource: log },
       { action: "logs:PutLogEvents", resource: log },
+      { action: "logs:PutLogEvents", resource: oldLog },
       { action: "secretsmanager:GetSecretValue", resource: secret },
       { action: "ssm:GetParameter", resource: parameter },
       { action: "s3:PutObject", resource: "arn:aws:s3:::reviews/prod/eu/pod-security/2026-01-01/a.yaml" },
