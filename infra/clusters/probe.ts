@@ -29,9 +29,16 @@ export interface EndpointProbeLimits {
   /** Milliseconds. */
   pause: number;
   timeoutSeconds: number;
+  /**
+   * The time, in milliseconds since 1970, until which AWS may answer as before a change of an alias, a permission or a
+   * route.
+   */
+  spreadingUntil: number;
 }
 
-const defaultLimits: EndpointProbeLimits = { tries: 3, pause: 500, timeoutSeconds: 3 };
+const defaultLimits: EndpointProbeLimits = { tries: 3, pause: 500, timeoutSeconds: 3, spreadingUntil: 0 };
+/** The milliseconds for which a deployment waits until AWS's endpoints have its changes. */
+const spreadMilliseconds = 20_000;
 
 /** Sends an endpoint a harmless dry-run review, as the API server would. */
 export const probeEndpoint = async (
@@ -40,8 +47,9 @@ export const probeEndpoint = async (
   review: object = buildProbeReview([]),
   patience: Partial<EndpointProbeLimits> = {},
 ): Promise<EndpointProbeResult> => {
-  const { tries, pause, timeoutSeconds } = { ...defaultLimits, ...patience };
+  const { tries, pause, timeoutSeconds, spreadingUntil } = { ...defaultLimits, ...patience };
   const body = JSON.stringify(review);
+  const begun = Date.now();
   for (let attempt = 1; ; attempt++) {
     const start = performance.now();
     const headers = { "content-type": "application/json", accept: "application/json", "user-agent": "postern" };
@@ -56,7 +64,12 @@ export const probeEndpoint = async (
     if (fault === undefined)
       return { ok: true, milliseconds, sentence: hideUrlKeys(`${url} answers in ${milliseconds} ms`) };
     const mayPass = !("status" in answer) || answer.status >= 500 || answer.status === 429;
-    if (!mayPass || attempt >= tries) return { ok: false, milliseconds, sentence: hideUrlKeys(`${url}: ${fault}`) };
+    const isSpreading = spreadingUntil > begun && mayBeSpreading(answer);
+    if (isSpreading ? Date.now() >= spreadingUntil : !mayPass || attempt >= tries) {
+      const seconds = Math.round((Date.now() - begun) / 1000);
+      const others = isSpreading ? ` (the last of ${attempt} answers in ${seconds} s)` : "";
+      return { ok: false, milliseconds, sentence: hideUrlKeys(`${url}: ${fault}${others}`) };
+    }
     await wait(pause);
   }
 };
@@ -86,9 +99,22 @@ export const probeEntries = async (
   return found;
 };
 
-/** Probes the endpoints of entries; returns the results of those that fail. */
-export const probeForFailingEntries = async (entries: readonly WebhookEntry[]): Promise<WebhookEntryProbe[]> =>
-  (await probeEntries(entries)).filter(({ ok }) => !ok);
+/**
+ * Probes the endpoints of entries after changes in AWS, and waits until the changes have spread. Returns the results of
+ * those that fail.
+ */
+export const probeForFailingEntries = async (entries: readonly WebhookEntry[]): Promise<WebhookEntryProbe[]> => {
+  const found = await probeEntries(entries, { spreadingUntil: Date.now() + spreadMilliseconds });
+  return found.filter(({ ok }) => !ok);
+};
+
+/**
+ * Reports whether an endpoint may answer so only until a change in AWS has spread: without its permission or route, API
+ * Gateway answers 500 or 404 and a function URL 403; a version that an alias has just left may not know a key.
+ */
+const mayBeSpreading = (answer: HttpsAnswer | UnansweredError): boolean =>
+  "status" in answer &&
+  ([403, 404].includes(answer.status) || (answer.status === 500 && Object(parseJson(answer.body)).kind !== "Status"));
 
 /**
  * Describes what is wrong with an endpoint's answer to a probe; undefined if nothing is. A refusal is a valid answer.
@@ -97,9 +123,10 @@ const findAnswerFault = (answer: HttpsAnswer | UnansweredError, uid: unknown): s
   if (!("status" in answer)) return `it can't be reached: ${toSentence(answer)}`;
   const { status, body } = answer;
   const content = Object(parseJson(body));
-  const { message } = content;
+  // Function URLs of AWS write `Message`.
+  const { Message, message = Message } = content;
   const text = toSentence(typeof message === "string" ? message : body.slice(0, 200));
-  if (status === 404) return "the endpoint doesn't know this cluster's key, or the rule";
+  if (status === 404 && content.kind === "Status") return "the endpoint doesn't know this cluster's key, or the rule";
   if (status !== 200) return `it answers ${status}${text && `: ${text}`}`;
   const { kind, apiVersion, response } = content;
   const isReview = kind === "AdmissionReview" && apiVersion === "admission.k8s.io/v1";

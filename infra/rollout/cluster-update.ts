@@ -39,12 +39,9 @@ export const updateCluster = async (
   const endpoints = resolveRuleEndpoints(targets, await stage.stack.readOutputs());
   const manifests = buildClusterManifests(catalogue, [name, cluster], endpoints, new Set(hardened));
   const keyVersion = getNewestUrlKeyVersion(cluster);
-  const since = findFirstTimes(manifests, before?.since ?? {});
   const wanted = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
   const entries = listEntries(wanted);
   const signer = keyring.current.publicKey;
-  const recorded = { at: new Date().toISOString(), keyVersion, signer, hardened, since, manifests };
-  const probed = countProbes(before, entries);
   const api = write === undefined ? await openTargetCluster(targets, name) : undefined;
   if (api) {
     await requireNoEntriesOfOtherStage(api, stage);
@@ -65,8 +62,11 @@ export const updateCluster = async (
       );
     return `${entries.length} answer`;
   });
+  // Failures of the probes above must not count as failures of a new rule, so its time begins after them.
+  const since = findFirstTimes(manifests, before?.since ?? {});
+  const probed = countProbes(before, entries);
   // The release is written before the entries are applied: an interrupted update may have applied some of them.
-  await record({ ...recorded, probed });
+  await record({ at: new Date().toISOString(), keyVersion, signer, hardened, since, probed, manifests });
   await progress.step(`cluster ${name}: entries`, async () => {
     if (api === undefined)
       return writeManifests(

@@ -1,7 +1,7 @@
 import type { LiveAlias } from "../aws/lambda-functions.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
-import { probeForFailingEntries } from "../clusters/probe.ts";
+import { probeEntries } from "../clusters/probe.ts";
 import { getRuleNameOfEntry } from "../webhooks/configurations.ts";
 import { type CanaryOutcome, runCanary } from "./canary.ts";
 import { dropVariantEntries, insertKeyIntoUrls, listEntries } from "./cluster-manifests.ts";
@@ -109,7 +109,9 @@ const requireAnswers = async (prepared: PreparedDeployment, moves: AliasMove[], 
   );
   if (entries.length === 0) return;
   await job.progress.step("endpoints", async () => {
-    const failing = await probeForFailingEntries(dropVariantEntries(entries));
+    // It doesn't wait for changes to spread: a bad version must not stay live for that time. For some seconds the
+    // version before may still answer; then only the cases and the probes of each cluster test the new one.
+    const failing = (await probeEntries(dropVariantEntries(entries))).filter(({ ok }) => !ok);
     if (failing.length === 0) return `${formatCount(names.length, "rule")} checked`;
     const sentences = failing.map(({ sentence }) => sentence).join("\n");
     throw new Complaint(

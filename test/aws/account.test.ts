@@ -59,7 +59,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     account.lambda.functions.clear();
     account.recordedCalls.length = 0;
     Object.assign(account, { fault: undefined, allow: undefined });
-    Object.assign(account.lambda, { updating: 5, random: Math.random });
+    Object.assign(account.lambda, { updating: 5, propagation: 0, random: Math.random });
   });
 
   const openLambda = (caller = "tester") => new Lambda({ ...account.actAs(caller), maxAttempts: 1 });
@@ -283,6 +283,18 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await readLiveAlias()).RoutingConfig, undefined);
       account.lambda.random = () => 0;
       assert.equal((await invoke({}, "live")).version, "1");
+    });
+
+    it("are seen by invocations some time after they were created or moved, and by the API at once", async () => {
+      account.lambda.propagation = 60_000;
+      await move({ FunctionVersion: "2" });
+      await openLambda().createAlias({ FunctionName, Name: "fresh", FunctionVersion: "2" });
+      assert.equal((await readLiveAlias()).FunctionVersion, "2");
+      assert.equal((await invoke({}, "live")).version, "1");
+      assert.equal((await invoke({}, "2")).version, "2");
+      await assert.rejects(invoke({}, "fresh"), expectError("ResourceNotFoundException"));
+      account.lambda.propagation = 0;
+      for (const name of ["live", "fresh"]) assert.equal((await invoke({}, name)).version, "2");
     });
   });
 
@@ -549,6 +561,29 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.deepEqual(await sendReview("slow"), [503, '{"message":"Service Unavailable"}']);
       await remove("waiting");
     });
+
+    it("doesn't know a new route for some time, and then doesn't have a new permission for some time", async () => {
+      account.lambda.propagation = 60_000;
+      const base = await create("fresh", templates.gateway);
+      assert.deepEqual(await review(base, "rule"), { status: 404, body: '{"message":"Not Found"}' });
+      account.lambda.propagation = 0;
+      assert.equal((await review(base, "rule")).status, 418);
+      const [statement] = account.lambda.functions.get(FunctionName)?.policies.get("live")?.statements ?? [];
+      const permission = { ...function_, Qualifier: "live", StatementId: String(statement?.Sid) };
+      const forbidden = { status: 500, body: '{"message":"Internal Server Error"}' };
+      account.lambda.propagation = 60_000;
+      await openLambda().removePermission(permission);
+      assert.equal((await review(base, "rule")).status, 418);
+      account.lambda.propagation = 0;
+      assert.deepEqual(await review(base, "rule"), forbidden);
+      account.lambda.propagation = 60_000;
+      const Principal = "apigateway.amazonaws.com";
+      await openLambda().addPermission({ ...permission, Action: "lambda:InvokeFunction", Principal });
+      assert.deepEqual(await review(base, "rule"), forbidden);
+      account.lambda.propagation = 0;
+      assert.equal((await review(base, "rule")).status, 418);
+      await remove("fresh");
+    });
   });
 
   describe("is deployed to by osls", () => {
@@ -607,6 +642,9 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       );
       assert.equal((await readVerdict(String(deny), "always-deny")).allowed, false);
       assert.equal((await readVerdict(String(admit), "always-admit")).allowed, true);
+      const policies = account.lambda.functions.get("postern-test-always-admit")?.policies;
+      policies?.clear();
+      assert.deepEqual(await review(String(admit), "always-admit"), { status: 403, body: '{"Message":"Forbidden"}' });
       const denying = account.lambda.functions.get("postern-test-always-deny");
       assert.ok(denying);
       denying.reserved = 0;

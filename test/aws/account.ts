@@ -118,6 +118,7 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
       for (const kept of [clusters, gateways.throttled]) kept.clear();
       cloudwatch.clear();
       cloudwatch.delay = 0;
+      lambda.propagation = 0;
       await moto.reset();
       account.recordedCalls.length = 0;
       s3.ahead = 0;

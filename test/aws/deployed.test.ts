@@ -168,7 +168,10 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   });
 
   it("is deployed by one command, and the next one has nothing to do", async () => {
+    // The entries must wait until requests see the new route, the alias and its permission.
+    account.lambda.propagation = 4000;
     const first = await runPostern("deploy", ...options);
+    account.lambda.propagation = 0;
     assert.equal(first.code, 0, first.stdout + first.stderr);
     assert.match(first.stderr, /release r1 is live in shop/);
     await waitUntil("notes are not stamped", async () => (await readStamp(`first-${Date.now()}`)) === "one");
@@ -321,7 +324,10 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
         await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");
       const [before] = await readUrls();
       const { job } = await openJob();
+      // For some seconds, versions answer that don't know the new key yet.
+      account.lambda.propagation = 3000;
       const tally = await writeMeanwhile(() => clearMetricsMeanwhile(() => rotateClusterKey(job, "shop", retirement)));
+      account.lambda.propagation = 0;
       assert.deepEqual(tally.failures, []);
       assert.notDeepEqual(await readUrls(), [before]);
       const text = await readFile(join(checkout.folder, "postern.yaml"), "utf8");

@@ -37,6 +37,8 @@ interface StackGateway {
   port: number;
   stack: string | undefined;
   handlers: Map<string, LambdaHandler>;
+  /** The time at which each rule got its route. */
+  since: Map<string, number>;
   gateway: ImitatedApiGateway | undefined;
 }
 
@@ -55,6 +57,7 @@ export const openGateways = async (
       port: Number(new URL(gateway.url).port),
       stack: undefined,
       handlers: new Map(),
+      since: new Map(),
       gateway,
     };
   };
@@ -62,8 +65,19 @@ export const openGateways = async (
   const gateways = [first];
   const findGateway = (stack: string) => gateways.find((stackGateway) => stackGateway.stack === stack);
   const serve = (stackGateway: StackGateway, handlers: Map<string, LambdaHandler>) => {
-    stackGateway.handlers = handlers;
-    stackGateway.gateway?.serve(handlers);
+    const now = Date.now();
+    const since = new Map([...handlers.keys()].map((rule) => [rule, stackGateway.since.get(rule) ?? now]));
+    stackGateway.since = since;
+    const entries = [...handlers].map(([rule, handler]): [string, LambdaHandler] => {
+      const answer: LambdaHandler = async (event, context) => {
+        if (Date.now() < (since.get(rule) ?? 0) + lambda.propagation) return toReply(404, "Not Found");
+        since.set(rule, 0);
+        return handler(event, context);
+      };
+      return [rule, answer];
+    });
+    stackGateway.handlers = new Map(entries);
+    stackGateway.gateway?.serve(stackGateway.handlers);
   };
   const closeGateway = async (stackGateway: StackGateway) => {
     const { gateway } = stackGateway;
@@ -142,7 +156,7 @@ const createHandlers = (
     const { name, qualifier } = parseFunctionName(String(IntegrationUri));
     const source = `:${properties.ApiId}/`;
     const isOpen = () =>
-      isPermitted(lambda, name, qualifier, (statement) => {
+      lambda.isPermitted(name, qualifier, (statement) => {
         const isGateway = Object(statement.Principal).Service === "apigateway.amazonaws.com";
         const from = Object(Object(statement.Condition).ArnLike)["AWS:SourceArn"];
         return (
@@ -173,12 +187,12 @@ const createHandlers = (
     const rule = shortened ?? name.slice(`postern-${stage}-`.length);
     const isOpen = () =>
       ["lambda:InvokeFunctionUrl", "lambda:InvokeFunction"].every((action) =>
-        isPermitted(lambda, name, qualifier, (statement) => statement.Action === action && statement.Principal === "*"),
+        lambda.isPermitted(name, qualifier, (statement) => statement.Action === action && statement.Principal === "*"),
       );
     handlers.set(rule, async (event) => {
       const answer = isOpen()
         ? await callFunction(lambda, name, qualifier, event, 900_000, 429)
-        : toReply(403, "Forbidden");
+        : { ...toReply(403, ""), body: JSON.stringify({ Message: "Forbidden" }) };
       const metric = { 4: "Url4xxCount", 5: "Url5xxCount" }[Math.floor(answer.statusCode / 100)];
       const known = { namespace: "AWS/Lambda", dimensions: { FunctionName: name }, value: 1, time: Date.now() };
       if (metric !== undefined) metrics.record({ ...known, metric });
@@ -187,17 +201,6 @@ const createHandlers = (
   }
   return handlers;
 };
-
-const isPermitted = (
-  lambda: Lambda,
-  name: string,
-  qualifier: string | undefined,
-  fits: (statement: Record<string, unknown>) => boolean,
-) =>
-  lambda.functions
-    .get(name)
-    ?.policies.get(qualifier ?? "")
-    ?.statements.some(fits) ?? false;
 
 /** Returns a function's answer as a gateway does; `throttledStatus` is the status for a throttled call. */
 const callFunction = async (

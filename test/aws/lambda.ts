@@ -69,6 +69,8 @@ interface FunctionRecord {
   aliases: Map<string, Alias>;
   /** Policies by alias or version; the function itself has the key "". */
   policies: Map<string, Policy>;
+  /** The aliases and policies before recent changes, which invocations still see for a while. */
+  past: { changed: number; aliases: Map<string, Alias>; policies: Map<string, Policy> }[];
   urls: Map<string, { url: string; authType: string }>;
   /** The reserved concurrency. */
   reserved?: number | undefined;
@@ -96,6 +98,8 @@ export interface Lambda extends AwsService {
   functions: Map<string, FunctionRecord>;
   /** The duration of an update in milliseconds. */
   updating: number;
+  /** Milliseconds until invocations see a change of an alias, a permission or a route of a gateway. */
+  propagation: number;
   /** The number of functions or versions on a page. */
   pageSize: number;
   /** Returns a number from 0 to below 1, which chooses between the versions of an alias. */
@@ -109,6 +113,8 @@ export interface Lambda extends AwsService {
   /** Runs an action of the API for another service. */
   act(action: string, name: string, input?: Json, query?: Record<string, string>): Promise<Json>;
   invoke(name: string, qualifier: string | undefined, event: unknown): Promise<Invocation>;
+  /** Reports whether a statement that fits lets a caller invoke a function, as invocations see its policy now. */
+  isPermitted(name: string, qualifier: string | undefined, fits: (statement: Json) => boolean): boolean;
   stop(): Promise<void>;
 }
 
@@ -173,6 +179,17 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     };
   };
   const getLogGroup = (name: string, { logging }: Configuration) => logging.LogGroup ?? `/aws/lambda/${name}`;
+  /** Keeps the present aliases and policies of a function, which invocations see until the next change has spread. */
+  const keepPast = (name: string) => {
+    const { aliases, policies, past } = getFunction(name);
+    if (standIn.propagation > 0) past.push({ changed: Date.now(), ...structuredClone({ aliases, policies }) });
+  };
+  /** Returns the aliases and policies of a function as invocations see them now. */
+  const getVisible = (name: string): Pick<FunctionRecord, "aliases" | "policies"> => {
+    const fn = getFunction(name);
+    fn.past = fn.past.filter(({ changed }) => Date.now() < changed + standIn.propagation);
+    return fn.past[0] ?? fn;
+  };
   const requireIdle = (name: string): FunctionRecord => {
     const fn = getFunction(name);
     if (fn.busy > Date.now()) throw createConflict(`An update is in progress for resource: ${buildArn(name)}`);
@@ -357,6 +374,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       const { aliases } = getFunction(name);
       if (aliases.has(alias)) throw createConflict(`Alias already exists: ${buildArn(name)}:${alias}`);
       requireVersions(name, version, weights);
+      keepPast(name);
       aliases.set(alias, { version, weights, description: toText(input.Description) ?? "", revision: randomUUID() });
       return describeAlias(name, alias);
     },
@@ -369,10 +387,12 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       const weights = toNumbers(Object(input.RoutingConfig).AdditionalVersionWeights) ?? current.weights;
       requireVersions(name, version, weights);
       const description = toText(input.Description) ?? current.description;
+      keepPast(name);
       Object.assign(current, { version, weights, description, revision: randomUUID() });
       return describeAlias(name, alias);
     },
     DeleteAlias: (name, _, query) => {
+      keepPast(name);
       getFunction(name).aliases.delete(query.get("Name") ?? "");
       getFunction(name).policies.delete(query.get("Name") ?? "");
       return undefined;
@@ -402,6 +422,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
         Resource: qualifier ? `${buildArn(name)}:${qualifier}` : buildArn(name),
         ...(Object.keys(Condition).length > 0 && { Condition }),
       };
+      keepPast(name);
       policies.set(qualifier, { statements: [...(policy?.statements ?? []), statement], revision: randomUUID() });
       return { Statement: JSON.stringify(statement) };
     },
@@ -412,6 +433,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       if (!policy || left.length === policy.statements.length)
         throw createMissing(`Statement ${query.get("StatementId")} is not found in resource policy.`);
       expect(query.get("RevisionId") ?? undefined, policy.revision);
+      keepPast(name);
       if (left.length === 0) policies.delete(qualifier);
       else policies.set(qualifier, { statements: left, revision: randomUUID() });
       return undefined;
@@ -436,9 +458,11 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
 
   /** Returns the version for one call; an alias with weights chooses at random. */
   const chooseVersion = (name: string, qualifier = "$LATEST"): [string, Configuration] => {
-    const alias = getFunction(name).aliases.get(qualifier);
+    const alias = getVisible(name).aliases.get(qualifier);
+    if (!alias && getFunction(name).aliases.has(qualifier))
+      throw createMissing(`Function not found: ${buildArn(name)}:${qualifier}`);
     const [[other, weight] = ["", 0]] = Object.entries(alias?.weights ?? {});
-    return readConfiguration(name, other !== "" && standIn.random() < weight ? other : qualifier);
+    return readConfiguration(name, other !== "" && standIn.random() < weight ? other : (alias?.version ?? qualifier));
   };
   const invoke = async (name: string, qualifier: string | undefined, event: unknown): Promise<Invocation> => {
     const [version, configuration] = chooseVersion(name, qualifier);
@@ -533,6 +557,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   const standIn: Lambda = {
     functions,
     updating: 30,
+    propagation: 0,
     pageSize: 50,
     random: Math.random,
     deletedRoles: new Set(),
@@ -551,6 +576,8 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     act: async (action, name, input = {}, query = {}) =>
       (await act(action, name, input, new URLSearchParams(query))) ?? {},
     invoke,
+    isPermitted: (name, qualifier = "", fits) =>
+      functions.has(name) && (getVisible(name).policies.get(qualifier)?.statements.some(fits) ?? false),
     identify: (request) => {
       const { action, name } = readPath(request);
       const created = action === "CreateFunction" ? String(Object(parseBody(request.body)).FunctionName) : name;
@@ -621,7 +648,7 @@ const parseLogging = ({ LogGroup, LogFormat = "Text", SystemLogLevel }: Json): L
 const createRecord = (latest: Configuration): FunctionRecord => {
   return {
     ...{ latest, busy: 0, pending: true, versions: new Map(), published: 0, aliases: new Map() },
-    ...{ policies: new Map(), urls: new Map(), running: 0 },
+    ...{ policies: new Map(), past: [], urls: new Map(), running: 0 },
   };
 };
 

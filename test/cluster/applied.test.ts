@@ -951,6 +951,31 @@ describe("a probe", () => {
     assert.equal((await probeEndpoint(url, certificate.ca, undefined, threeTries)).ok, true);
     assert.equal(requests.length, 3);
   });
+  const spreading = [
+    { status: 403, body: '{"Message":"Forbidden"}' },
+    { status: 404, body: '{"message":"Not Found"}' },
+    { status: 404, body: '{"kind":"Status","message":"there is nothing here"}' },
+    { status: 500, body: '{"message":"Internal Server Error"}' },
+  ];
+  it("waits until AWS's changes have spread, and not longer", async () => {
+    answers = spreading.map((answer) => () => answer);
+    const limits = { ...threeTries, spreadingUntil: Date.now() + 60_000 };
+    assert.equal((await probeEndpoint(url, certificate.ca, undefined, limits)).ok, true);
+    assert.equal(requests.length, spreading.length + 1);
+    for (const answer of spreading) {
+      answers = Array(2000).fill(() => answer);
+      const brief = { tries: 1, pause: 100, spreadingUntil: Date.now() + 500 };
+      const { ok, sentence } = await probeEndpoint(url, certificate.ca, undefined, brief);
+      assert.equal(ok, false);
+      assert.match(sentence, / \(the last of \d+ answers in \d+ s\)$/);
+    }
+  });
+  it("doesn't wait for a rule that fails", async () => {
+    answers = Array(5).fill(() => ({ status: 500, body: '{"kind":"Status","message":"the rule failed"}' }));
+    const limits = { ...threeTries, spreadingUntil: Date.now() + 60_000 };
+    const { sentence } = await probeEndpoint(url, certificate.ca, undefined, limits);
+    assert.deepEqual([sentence, requests.length], [`${maskUrl()}: it answers 500: the rule failed`, 3]);
+  });
   it("refuses certificates that the API server would refuse", async () => {
     for (const ca of [undefined, otherCertificate.ca]) {
       const { ok, sentence } = await probeEndpoint(url, ca, undefined, threeTries);
