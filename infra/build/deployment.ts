@@ -15,12 +15,21 @@ export interface LambdaFunctionSettings {
 }
 
 type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
-type Resources = Record<string, { Type: string; Properties: { Policies?: Json[]; [key: string]: Json | undefined } }>;
+type Resources = Record<
+  string,
+  { Type: string; Properties: { Policies?: Json[]; Metrics?: Json[]; [key: string]: Json | undefined } }
+>;
 
 /** The sections of resources.yaml: CloudFormation resources and outputs for HTTP APIs, function URLs or both. */
 type Template = Record<
   "both" | "http" | "url",
-  { once: Resources; each: Resources; outputs: Record<string, Json>; eachOutput: Record<string, Json> }
+  {
+    once: Resources;
+    each: Resources;
+    eachGroup?: Resources;
+    outputs: Record<string, Json>;
+    eachOutput: Record<string, Json>;
+  }
 >;
 
 interface PlannedFunction extends RuleBundle, LambdaFunctionSettings {
@@ -125,10 +134,29 @@ const buildResources = (rules: PlannedFunction[], type: "http" | "url", template
       outputs: { ...own.eachOutput, ...(rule.asks && both.eachOutput) },
     };
   });
+  const groups = Array.from({ length: Math.ceil(rules.length / maxAlarmMetrics) }, (_, index) => {
+    const some = rules.slice(index * maxAlarmMetrics, (index + 1) * maxAlarmMetrics);
+    return buildGroupAlarms(
+      some.map(({ id }, place) => fill({ id, place: `m${place}`, group: index + 1 })[type].eachGroup ?? {}),
+    );
+  });
   return {
-    Resources: Object.assign({}, once[type].once, ...each.map(({ resources }) => resources), once.both.once),
+    Resources: Object.assign({}, once[type].once, ...each.map(({ resources }) => resources), once.both.once, ...groups),
     Outputs: Object.assign({}, once[type].outputs, ...each.map(({ outputs }) => outputs)),
   };
+};
+
+/** The most metrics of a CloudWatch alarm on an expression. */
+const maxAlarmMetrics = 10;
+
+/** Makes each alarm of a group of functions watch the sum of its metric, from the same alarms with one function each. */
+const buildGroupAlarms = ([first = {}, ...others]: Resources[]): Resources => {
+  for (const [id, { Properties }] of Object.entries(first)) {
+    const metrics = [first, ...others].flatMap((alarms) => alarms[id]?.Properties.Metrics ?? []);
+    const Expression = metrics.map((_, place) => `FILL(m${place}, 0)`).join(" + ");
+    Properties.Metrics = [{ Id: "sum", Expression }, ...metrics];
+  }
+  return first;
 };
 
 /** Returns the IAM policies of a rule's function beside its log's: for tokens, actions in AWS, and recordings. */

@@ -65,7 +65,7 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-account-"));
   const [moto, certificate] = await Promise.all([launchMoto(), readOrCreateServerCertificate(folder, "127.0.0.1")]);
   const storage = openStorage(moto.url, region);
-  const cloudwatch = openCloudWatch();
+  const cloudwatch = openCloudWatch(region);
   const lambda = await createLambda({
     region,
     readArtefact: storage.read,
@@ -80,7 +80,7 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
     ...{ clusters, s3, lambda, cloudwatch, storage, region },
     ...{ baseUrl: gateways.baseUrl, ca: certificate.ca },
   });
-  const cloudformation = openCloudFormation({ lambda, storage, gateways, recorder: account, region });
+  const cloudformation = openCloudFormation({ lambda, storage, gateways, cloudwatch, recorder: account, region });
 
   const own: Record<string, AwsService> = { lambda, cloudformation, monitoring: cloudwatch, s3 };
   const { url, stop } = await startServer((scope, request) => {
@@ -117,6 +117,8 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
         kept.clear();
       for (const kept of [clusters, gateways.throttled]) kept.clear();
       cloudwatch.clear();
+      cloudwatch.alarms.clear();
+      cloudwatch.ahead = 0;
       cloudwatch.delay = 0;
       lambda.propagation = 0;
       await moto.reset();

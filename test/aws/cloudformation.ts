@@ -10,6 +10,7 @@ import {
   toXml,
   xmlType,
 } from "./aws-service.ts";
+import type { CloudWatch } from "./cloudwatch.ts";
 import type { Gateways, StackResource } from "./gateways.ts";
 import type { Lambda } from "./lambda.ts";
 import type { Storage } from "./moto.ts";
@@ -93,6 +94,7 @@ interface StackServices {
   lambda: Lambda;
   storage: Storage;
   gateways: Gateways;
+  cloudwatch: CloudWatch;
   recorder: CallRecorder;
   region: string;
 }
@@ -102,12 +104,13 @@ const account = "123456789012";
 const pageSize = 100;
 const createValidationError = (message: string) => new AwsError(400, "ValidationError", message);
 
-export const openCloudFormation = ({ lambda, storage, gateways, recorder, region }: StackServices): CloudFormation => {
+export const openCloudFormation = ({ recorder, ...services }: StackServices): CloudFormation => {
+  const { lambda, gateways, storage, region } = services;
   const stacks = new Map<string, Stack>();
   const work = new Set<Promise<void>>();
   const retained = new Set<StackResource>();
   const getKind = openKinds({
-    ...{ lambda, storage, gateways, region },
+    ...services,
     act: (action, name, input, query) => {
       const call = { service: "lambda", action: `lambda:${action}`, name, caller: "cloudformation" };
       return recordCall(recorder, call, () => lambda.act(action, name, input, query));

@@ -1,6 +1,9 @@
+import { type Alarms, type MetricSelection, openAlarms, toSelection } from "./alarms.ts";
 import { AwsError, type AwsRequest, type AwsService, refuseInJson } from "./aws-service.ts";
+import type { TimeSeries } from "./metric-math.ts";
 
-// A stand-in for CloudWatch's metrics: those that functions log in the embedded metric format, and those of Lambda.
+// A stand-in for CloudWatch's metrics: those that functions log in the embedded metric format, and those of Lambda and
+// API Gateway. Alarms watch them.
 
 export interface MetricDatum {
   namespace: string;
@@ -19,20 +22,24 @@ export interface CloudWatch extends AwsService {
   recordLine(line: string): void;
   /** Records a metric for a log line that matches a metric filter, which has the form of AWS::Logs::MetricFilter. */
   filter(line: string, filter: Record<string, unknown>): void;
+  alarms: Alarms;
+  /** Milliseconds by which CloudWatch's clock is ahead, for what it records and for its alarms. */
+  ahead: number;
   clear(): void;
 }
 
 const minute = 60;
 
-export const openCloudWatch = (): CloudWatch => {
+export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
   const kept = new Map<string, { second: number; value: number; visibleFrom: number }[]>();
+  const readClock = () => Date.now() + standIn.ahead;
   const record = ({ namespace, metric, dimensions, value, time }: MetricDatum) => {
     const key = buildKey(namespace, metric, dimensions);
     const points = kept.get(key) ?? [];
     kept.set(key, points);
     // CloudWatch keeps metrics of standard resolution by the minute.
-    const second = Math.floor(time / 1000 / minute) * minute;
-    points.push({ second, value, visibleFrom: Date.now() + standIn.delay });
+    const second = Math.floor((time + standIn.ahead) / 1000 / minute) * minute;
+    points.push({ second, value, visibleFrom: readClock() + standIn.delay });
   };
 
   const recordLine = (line: string) => {
@@ -63,6 +70,24 @@ export const openCloudWatch = (): CloudWatch => {
     }
   };
 
+  const readMetric = (
+    { namespace, metric, dimensions, stat, period }: MetricSelection,
+    from: number,
+    to: number,
+  ): TimeSeries => {
+    const points = kept.get(buildKey(namespace, metric, dimensions)) ?? [];
+    const periods = Map.groupBy(
+      points.filter(({ second, visibleFrom }) => second >= from && second < to && visibleFrom <= readClock()),
+      ({ second }) => Math.floor(second / period) * period,
+    );
+    const compute = (some: { value: number }[]) =>
+      computeStatistic(
+        stat,
+        some.map(({ value }) => value),
+      );
+    return new Map([...periods].map(([second, some]) => [second, compute(some)]));
+  };
+
   const getMetricData = (input: Record<string, unknown>) => {
     const queries = listIn(input.MetricDataQueries);
     if (queries.length === 0 || queries.length > 500)
@@ -77,27 +102,15 @@ export const openCloudWatch = (): CloudWatch => {
       if (Expression !== undefined)
         throw new AwsError(400, "ValidationError", "the stand-in of CloudWatch computes no expressions");
       const { Metric, Period, Stat } = Object(MetricStat);
-      const { Namespace, MetricName, Dimensions } = Object(Metric);
       if (!(Period >= minute && Period % minute === 0))
         throw new AwsError(400, "ValidationError", `the period of ${Id} must be whole minutes`);
-      const dimensions = Object.fromEntries(listIn(Dimensions).map(({ Name, Value }) => [String(Name), String(Value)]));
-      const points = kept.get(buildKey(String(Namespace), String(MetricName), dimensions)) ?? [];
-      const from = Math.floor(start / Period) * Period;
-      const periods = Map.groupBy(
-        points.filter(({ second, visibleFrom }) => second >= from && second < end && visibleFrom <= Date.now()),
-        ({ second }) => Math.floor(second / Period) * Period,
-      );
-      const found = [...periods].sort(([left], [right]) => (isDescending ? right - left : left - right));
+      const values = readMetric(toSelection(Object(Metric), Stat, Period), Math.floor(start / Period) * Period, end);
+      const found = [...values].sort(([left], [right]) => (isDescending ? right - left : left - right));
       return {
         Id,
-        Label: Label ?? MetricName,
+        Label: Label ?? Object(Metric).MetricName,
         Timestamps: found.map(([second]) => second),
-        Values: found.map(([, some]) =>
-          computeStatistic(
-            String(Stat),
-            some.map(({ value }) => value),
-          ),
-        ),
+        Values: found.map(([, value]) => value),
         StatusCode: "Complete",
       };
     });
@@ -105,21 +118,28 @@ export const openCloudWatch = (): CloudWatch => {
     return { MetricDataResults: shown, Messages: [] };
   };
 
+  const actions: Record<string, (input: Record<string, unknown>) => object> = {
+    GetMetricData: getMetricData,
+    DescribeAlarms: (input) => standIn.alarms.describe(input),
+  };
   const standIn: CloudWatch = {
     delay: 0,
     record,
     recordLine,
     filter,
+    ahead: 0,
+    alarms: openAlarms(readMetric, () => readClock() / 1000, `arn:aws:cloudwatch:${region}:123456789012:alarm:`),
     clear: () => kept.clear(),
     identify: (request) => ({ action: `cloudwatch:${readAction(request)}`, name: "" }),
     answer: async (request) => {
-      if (readAction(request) !== "GetMetricData")
+      const act = actions[readAction(request)];
+      if (act === undefined)
         throw new AwsError(
           400,
           "UnknownOperationException",
           `the stand-in of CloudWatch knows no ${readAction(request)}`,
         );
-      const body = JSON.stringify(getMetricData(JSON.parse(String(request.body))));
+      const body = JSON.stringify(act(JSON.parse(String(request.body))));
       return { status: 200, headers: { "content-type": "application/x-amz-json-1.0" }, body };
     },
     refuse: refuseInJson,

@@ -137,9 +137,21 @@ const createHandlers = (
   );
   const handlers = new Map<string, LambdaHandler>();
   /**
-   * Writes a line of the gateway's access log, in the format of its stage, and applies the metric filters of that log.
+   * Counts an answer of the gateway in its metrics, writes a line of its access log, in the format of its stage, and
+   * applies the metric filters of that log.
    */
-  const log = (context: Record<string, string>) => {
+  const log = ({ statusCode, isFromFunction }: Reply, routeKey: string) => {
+    for (const { physical } of selectResources("ApiGatewayV2::Api")) {
+      const known = { namespace: "AWS/ApiGateway", dimensions: { ApiId: physical }, time: Date.now() };
+      metrics.record({ ...known, metric: "Count", value: 1 });
+      for (const digit of [4, 5])
+        metrics.record({ ...known, metric: `${digit}xx`, value: Math.floor(statusCode / 100) === digit ? 1 : 0 });
+    }
+    const status = String(statusCode);
+    const context: Record<string, string> = {
+      ...{ requestId: randomUUID(), routeKey, status },
+      "integration.status": isFromFunction ? status : "-",
+    };
     for (const { properties } of selectResources("ApiGatewayV2::Stage")) {
       const { DestinationArn, Format } = Object(properties.AccessLogSettings);
       const line = String(Format).replace(/\$context\.([\w.]+)/g, (_, name: string) => context[name] ?? "-");
@@ -167,15 +179,15 @@ const createHandlers = (
       });
     handlers.set(rule, async (event) => {
       const { http } = Object(Object(event).requestContext);
-      if (http.method !== method || String(http.path).split("/").length < 4) return toReply(404, "Not Found");
-      const answer = throttled.has(rule)
-        ? toReply(429, "Too Many Requests")
-        : isOpen()
-          ? await callFunction(lambda, name, qualifier, event, Number(TimeoutInMillis))
-          : toReply(500, "Internal Server Error");
-      const { statusCode, isFromFunction } = answer;
-      const status = { status: String(statusCode), "integration.status": isFromFunction ? String(statusCode) : "-" };
-      log({ requestId: randomUUID(), routeKey: String(properties.RouteKey), ...status });
+      const isRouted = http.method === method && String(http.path).split("/").length >= 4;
+      const answer = !isRouted
+        ? toReply(404, "Not Found")
+        : throttled.has(rule)
+          ? toReply(429, "Too Many Requests")
+          : isOpen()
+            ? await callFunction(lambda, name, qualifier, event, Number(TimeoutInMillis))
+            : toReply(500, "Internal Server Error");
+      log(answer, isRouted ? String(properties.RouteKey) : "-");
       return answer;
     });
   }

@@ -266,8 +266,12 @@ describe("a package of 60 rules", () => {
   });
 
   it("counts by route the requests that the gateway answered instead of a function", () => {
-    const [[, { Properties }] = ["", { Properties: {} }], ...others] = selectResources(http, "Logs::MetricFilter");
-    assert.deepEqual(others, []);
+    const filters = selectResources(http, "Logs::MetricFilter");
+    assert.deepEqual(
+      filters.map(([id]) => id),
+      ["HttpApiLosses", "HttpApiThrottles"],
+    );
+    const [[, { Properties }] = ["", { Properties: {} }]] = filters;
     const { FilterPattern, MetricTransformations } = Object(Properties);
     assert.deepEqual(MetricTransformations, [
       {
@@ -299,14 +303,26 @@ describe("a package of 60 rules", () => {
     }
   });
 
-  it("has three alarms, for the whole stage", () => {
-    for (const packaged of getPackages())
+  it("has alarms for the whole stage, and with function URLs for each ten functions", () => {
+    const listAlarms = (packaged: Packaged) => selectResources(packaged, "CloudWatch::Alarm").map(([id]) => id);
+    assert.deepEqual(listAlarms(http).sort(), ["ErrorsAlarm", "LatencyAlarm", "ThrottlesAlarm"]);
+    const numbers = Array.from({ length: 6 }, (_, index) => index + 1);
+    assert.deepEqual(listAlarms(url).sort(), [
+      ...numbers.map((number) => `CrashesAlarm${number}`),
+      ...["ErrorsAlarm", "LatencyAlarm"],
+      ...numbers.map((number) => `ThrottlesAlarm${number}`),
+    ]);
+    const functions = names.map((name) => ({ Ref: `${toLogicalId(name)}LambdaFunction` }));
+    for (const kind of ["Crashes", "Throttles"]) {
+      const watched = selectResources(url, "CloudWatch::Alarm")
+        .filter(([id]) => id.startsWith(kind))
+        .flatMap(([, { Properties }]) => Object(Properties).Metrics)
+        .flatMap(({ MetricStat }) => Object(MetricStat).Metric?.Dimensions ?? []);
       assert.deepEqual(
-        selectResources(packaged, "CloudWatch::Alarm")
-          .map(([id]) => id)
-          .sort(),
-        ["ErrorsAlarm", "LatencyAlarm", "ThrottlesAlarm"],
+        watched.map(({ Value }) => Value),
+        functions,
       );
+    }
   });
 
   it("has templates that cfn-lint finds nothing wrong with", cfnLint, async () => {

@@ -2,6 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { AwsError } from "./aws-service.ts";
+import type { CloudWatch } from "./cloudwatch.ts";
 import type { Gateways } from "./gateways.ts";
 import { type Lambda, parseFunctionName } from "./lambda.ts";
 import type { Storage } from "./moto.ts";
@@ -49,6 +50,7 @@ interface ResourceServices {
   lambda: Lambda;
   storage: Storage;
   gateways: Gateways;
+  cloudwatch: CloudWatch;
   region: string;
 }
 
@@ -59,6 +61,7 @@ export const openKinds = ({
   lambda,
   storage,
   gateways,
+  cloudwatch,
   region,
 }: ResourceServices): ((type: string) => ResourceKind) => {
   const waitUntilIdle = async (name: string) => {
@@ -72,6 +75,11 @@ export const openKinds = ({
   const describeFunction = async (name: string): Promise<PhysicalResource> => {
     const { FunctionArn } = await act("GetFunctionConfiguration", name);
     return { physical: name, attributes: { Arn: String(FunctionArn) } };
+  };
+
+  const putAlarm = (name: string, properties: Properties): PhysicalResource => {
+    cloudwatch.alarms.put(name, properties);
+    return { physical: name, attributes: { Arn: `arn:aws:cloudwatch:${region}:${account}:alarm:${name}` } };
   };
 
   const kinds: Record<string, ResourceKind> = {
@@ -201,6 +209,12 @@ export const openKinds = ({
           : undefined,
       remove: async () => {},
     },
+
+    "AWS::CloudWatch::Alarm": {
+      make: async (properties, { name: chosen }) => putAlarm(String(properties.AlarmName ?? chosen), properties),
+      change: async (name, before, after) => (before.AlarmName === after.AlarmName ? putAlarm(name, after) : undefined),
+      remove: async (name) => cloudwatch.alarms.delete(name),
+    },
   };
 
   /** Creates the kind of a resource that is only data, with a name from its properties or a generated one. */
@@ -212,7 +226,6 @@ export const openKinds = ({
       const arns: Record<string, string> = {
         "AWS::IAM::Role": `arn:aws:iam::${account}:role/${physical}`,
         "AWS::Logs::LogGroup": `arn:aws:logs:${region}:${account}:log-group:${physical}:*`,
-        "AWS::CloudWatch::Alarm": `arn:aws:cloudwatch:${region}:${account}:alarm:${physical}`,
       };
       return { physical, attributes: { Arn: arns[type] ?? arn } };
     };
