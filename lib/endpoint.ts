@@ -1,5 +1,6 @@
 import middy from "@middy/core";
 import type { Context } from "aws-lambda";
+import { createStartMeter } from "./cold-start.ts";
 import type { evaluateInTime } from "./deadline.ts";
 import type { EnforcementMode, EvaluateRequest, RuleDecision } from "./decide.ts";
 import { Failure, toFailure, toFailureStatus } from "./failure.ts";
@@ -223,10 +224,12 @@ const readClock = () => {
 };
 
 export const createLambdaHost = (capabilities?: OpenCapabilities): EndpointHostInputs => {
-  const stage = process.env.POSTERN_STAGE ?? "local";
+  const { POSTERN_STAGE: stage = "local", POSTERN_KEYS: publicKeys = "", AWS_LAMBDA_INITIALIZATION_TYPE } = process.env;
+  const readStart = createStartMeter(AWS_LAMBDA_INITIALIZATION_TYPE);
   return {
-    publicKeys: process.env.POSTERN_KEYS ?? "",
+    publicKeys,
     openCapabilities: capabilities,
-    writeLogLine: (report) => printSync(`${formatLogLine(report, stage, Date.now())}\n`),
+    writeLogLine: (report) =>
+      printSync(`${formatLogLine(report, stage, Date.now(), readStart(report.milliseconds))}\n`),
   };
 };

@@ -30,22 +30,20 @@ export const getVerdictForLog = ({ code, mode, refused, operations }: AnsweredRe
   return verdict === "allowed" || mode === "enforce" ? verdict : `would be ${verdict}`;
 };
 
-const counts = ["Reviews", "Denials", "Errors"].map((Name) => ({ Name, Unit: "Count" }));
-const metrics = [...counts, { Name: "Latency", Unit: "Milliseconds" }];
-const dimensions = [["Stage"], ["Rule", "Phase", "Cluster", "Mode"], ["Function", "Version"]];
-
-const directives = JSON.stringify([
-  { Namespace: "Postern", Dimensions: dimensions, Metrics: metrics },
-  { Namespace: "Postern", Dimensions: [["Cluster", "Key"]], Metrics: counts.slice(0, 1) },
-]);
-
 /**
  * Returns one line of JSON per review, which CloudWatch also reads as metrics (embedded metric format). A request
- * without a valid key is logged without metrics, so that a stranger can't raise an alarm.
+ * without a valid key is logged without metrics, so that a stranger can't raise an alarm. `startMilliseconds` is the
+ * time for which the review waited for the function's start, if it did.
  */
-export const formatLogLine = (report: AnsweredReviewFacts, stage: string, time: number): string => {
+export const formatLogLine = (
+  report: AnsweredReviewFacts,
+  stage: string,
+  time: number,
+  startMilliseconds = 0,
+): string => {
   const { operation, resource, subResource, namespace, name, uid, dryRun }: Partial<AdmissionRequest> =
     report.request ?? {};
+  const Latency = report.milliseconds + startMilliseconds;
   const entry = JSON.stringify({
     Rule: report.rule,
     Phase: report.phase,
@@ -55,11 +53,14 @@ export const formatLogLine = (report: AnsweredReviewFacts, stage: string, time: 
     Version: report.version,
     Key: report.key,
     Stage: stage,
-    // In the metrics, a group's log line counts the review, and a member's line counts the denial.
+    // A group's log line counts the review, and a member's line counts the denial.
     Reviews: report.group ? 0 : 1,
     Denials: report.refused && !report.members ? 1 : 0,
     Errors: report.code === 200 ? 0 : 1,
-    Latency: report.milliseconds,
+    Latency,
+    ColdStart: startMilliseconds ? Latency : undefined,
+    // Always there, so that a query can subtract it.
+    Init: startMilliseconds,
     verdict: getVerdictForLog(report),
     code: report.code,
     variant: report.variant,
@@ -74,9 +75,11 @@ export const formatLogLine = (report: AnsweredReviewFacts, stage: string, time: 
     dryRun,
     error: report.error && (report.code < 500 ? report.error.message : formatStacks(report.error)),
   });
-  return !report.cluster || !report.mode
-    ? entry
-    : `{"_aws":{"Timestamp":${time},"CloudWatchMetrics":${directives}},${entry.slice(1)}`;
+  if (!report.cluster || !report.mode) return entry;
+  // Each metric with each value of its dimensions costs money, so there are few. A stage's reviews are those with
+  // `Latency`; those with `ColdStart` waited for a start. A group's line has the latency, so its members' lines don't.
+  const latency = report.group ? "" : `,{"Name":"Latency"}${startMilliseconds ? ',{"Name":"ColdStart"}' : ""}`;
+  return `{"_aws":{"Timestamp":${time},"CloudWatchMetrics":[{"Namespace":"Postern","Dimensions":[["Stage"]],"Metrics":[{"Name":"Errors"}${latency}]},{"Namespace":"Postern","Dimensions":[["Stage","Rule"]],"Metrics":[{"Name":"Denials"}]}]},${entry.slice(1)}`;
 };
 
 /**

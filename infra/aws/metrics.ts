@@ -2,13 +2,13 @@ import { CloudWatch, type MetricDataQuery, paginateGetMetricData } from "@aws-sd
 
 /** A query for one CloudWatch metric. */
 export interface CloudWatchMetricQuery {
-  namespace: "Postern" | "AWS/Lambda";
+  namespace: "AWS/Lambda";
   metric: string;
   dimensions: Record<string, string>;
-  stat: "Sum" | "p99";
+  stat: "Sum";
 }
 
-/** The metrics of a stage in CloudWatch, where a review appears after a minute or two. */
+/** The metrics of a stage in CloudWatch, where a call appears after a minute or two. */
 export interface StageMetricsReader {
   /** Asks CloudWatch for one number per question; the number is 0 if CloudWatch has no data for it. */
   ask<K extends string>(questions: Record<K, CloudWatchMetricQuery>, from: Date, to: Date): Promise<Record<K, number>>;
@@ -32,12 +32,9 @@ export const createStageMetricsReader = (client = new CloudWatch({ maxAttempts: 
         for (const { Id = "", Values = [] } of MetricDataResults) {
           const name = some[Number(Id.slice(1))];
           if (name === undefined) continue;
-          const before = answers.get(name) ?? 0;
-          // Percentiles can't be added up, so the worst period counts.
-          const isWorst = questions[name].stat === "p99";
           answers.set(
             name,
-            Values.reduce((sum, value) => (isWorst ? Math.max(sum, value) : sum + value), before),
+            Values.reduce((sum, value) => sum + value, answers.get(name) ?? 0),
           );
         }
     }

@@ -7,6 +7,7 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { openBucket, openS3, type StageBucket } from "./bucket.ts";
 import { guardAwsClient, type StageLockGuard } from "./guard.ts";
 import { openStageFunctions, type StageFunctions } from "./lambda-functions.ts";
+import { createStageLogReader, type StageLogReader } from "./log-queries.ts";
 import { createStageMetricsReader, type StageMetricsReader } from "./metrics.ts";
 import { openParameters, type StageParameterStore } from "./parameters.ts";
 import { openStack, type StageStack } from "./stack.ts";
@@ -18,6 +19,7 @@ export interface AwsStage {
   parameters: StageParameterStore;
   stack: StageStack;
   metrics: StageMetricsReader;
+  logs: StageLogReader;
   /** Opens the stage's bucket; resolves to undefined if the stage has no stack in CloudFormation. */
   openStageBucket(): Promise<StageBucket | undefined>;
   /** The check of the stage's lock, made before every AWS call that changes something. */
@@ -37,6 +39,7 @@ export const createAwsStageClients = (name: string): AwsStage => {
     parameters: openParameters(name, ssm),
     stack,
     metrics: createStageMetricsReader(),
+    logs: createStageLogReader(),
     openStageBucket: async () => {
       const bucket = await stack.findBucket();
       return bucket === undefined ? undefined : openBucket(bucket, s3);

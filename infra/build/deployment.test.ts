@@ -116,6 +116,6 @@ describe("a function that reads a cluster", () => {
   it("has an output with its role; a function that does not read a cluster has none", async () => {
     const { Outputs } = await writeTestDeployment({ asks: true });
     assert.deepEqual(Outputs.LimitDashitRoleArn.Value, { "Fn::GetAtt": ["LimitDashitRole", "Arn"] });
-    assert.deepEqual(Object.keys((await writeTestDeployment()).Outputs), ["BaseUrl", "LossMetric"]);
+    assert.deepEqual(Object.keys((await writeTestDeployment()).Outputs), ["BaseUrl", "LossMetric", "LogRetention"]);
   });
 });

@@ -114,9 +114,8 @@ const buildFunction = (
 
 const buildResources = (rules: PlannedFunction[], type: "http" | "url", template: string): Json => {
   const common = {
-    lossNamespace: lostReviewsMetric.namespace,
-    lossMetric: lostReviewsMetric.metric,
     lossOutput: lostReviewsMetricOutputName,
+    retentionOutput: logRetentionOutputName,
   };
   const fill = (variables: Record<string, string | number>): Template => {
     const text = template.replace(/__(\w+?)__/g, (all, name) => String(variables[name] ?? all));
@@ -198,8 +197,8 @@ const allowRecording = (place: string): Json => ({
  */
 export const buildRoute = (name: string) => `POST /{cluster}/${name}/{phase+}`;
 
-/** The metric of reviews that the gateway answered instead of a function, by the dimensions Stage and Route. */
-export const lostReviewsMetric = { namespace: "Postern", metric: "Lost" } as const;
-
-/** The name of the CloudFormation output whose presence says that the stack has `lossMetric`. */
+/** The name of the CloudFormation output whose presence says that the access log shows which reviews are lost. */
 export const lostReviewsMetricOutputName = "LossMetric";
+
+/** The name of the CloudFormation output that says how long logs are kept, such as `14 days`. */
+export const logRetentionOutputName = "LogRetention";

@@ -3,10 +3,11 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { readRows } from "../../test/rows.ts";
 import type { LiveAlias, StageFunctions } from "../aws/lambda-functions.ts";
-import type { CloudWatchMetricQuery, StageMetricsReader } from "../aws/metrics.ts";
+import type { CloudWatchMetricQuery } from "../aws/metrics.ts";
 import { Complaint } from "../cli/complaint.ts";
 import {
   type CanaryOptions,
+  type CanaryStage,
   type CanaryVersionCounts,
   type CanaryVersionPair,
   findCanaryFault,
@@ -134,36 +135,34 @@ const createAliases = (trials: CanaryVersionPair[]) => {
   return { functions, moves, moveElsewhere, describeAliases };
 };
 
-/** Creates the metrics that CloudWatch would return for versions such as `a:2`. */
-const createMetrics = (
+/** Creates a stage without functions, whose versions such as `a:2` have these counts in CloudWatch. */
+const createCounts = (
   known: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }>,
   before: () => void = () => {},
-): StageMetricsReader => {
-  const answer = ({ namespace, metric, dimensions, stat }: CloudWatchMetricQuery): number => {
-    const { Function: ours, Version, FunctionName, Resource, ExecutedVersion } = dimensions;
-    if (namespace === "AWS/Lambda") assert.equal(Resource, `${FunctionName}:live`);
-    const [name = "", version] = namespace === "Postern" ? [ours, Version] : [FunctionName, ExecutedVersion];
-    const found = known[`${name.slice(getFunctionName("").length)}:${version}`] ?? {};
-    const { reviews = 0, denials = 0, errors = 0, crashes = 0, p99 = 0 } = found;
-    const values: Record<string, number> = {
-      ...{ "Postern Reviews Sum": reviews, "Postern Denials Sum": denials, "Postern Errors Sum": errors },
-      ...{ "AWS/Lambda Errors Sum": crashes, "Postern Latency p99": p99 },
-    };
-    const number = values[`${namespace} ${metric} ${stat}`];
-    assert.ok(number !== undefined, `${namespace} ${metric} ${stat}`);
-    return number;
-  };
-  return {
+): Omit<CanaryStage, "functions"> => ({
+  name: "test",
+  metrics: {
     ask: async <K extends string>(questions: Record<K, CloudWatchMetricQuery>) => {
       before();
-      const answers = Object.entries<CloudWatchMetricQuery>(questions).map(([name, question]) => [
-        name,
-        answer(question),
-      ]);
+      const answers = Object.entries<CloudWatchMetricQuery>(questions).map(([name, { metric, dimensions }]) => {
+        const { FunctionName = "", Resource, ExecutedVersion } = dimensions;
+        assert.deepEqual([metric, Resource], ["Errors", `${FunctionName}:live`]);
+        return [name, known[`${FunctionName.slice(getFunctionName("").length)}:${ExecutedVersion}`]?.crashes ?? 0];
+      });
       return Object.fromEntries(answers);
     },
-  };
-};
+  },
+  logs: {
+    query: async (logGroup) => {
+      assert.equal(logGroup, "/aws/lambda/postern-test");
+      return Object.entries(known).flatMap(([key, { reviews = 0, denials = 0, errors = 0, p99 = 0 }]) => {
+        const [rule = "", Version = ""] = key.split(":");
+        const counts = { reviews: `${reviews}`, denials: `${denials}`, failures: `${errors}`, p99: `${p99}` };
+        return reviews === 0 ? [] : [{ Function: getFunctionName(rule), Version, ...counts }];
+      });
+    },
+  },
+});
 
 const brief: CanaryOptions = { share: 0.1, milliseconds: 20, every: 5, metricDelay: 0 };
 const reviewed = { "a:1": { reviews: 1000 }, "a-b:4": { reviews: 1000 } };
@@ -173,7 +172,9 @@ describe("a canary", () => {
   it("gives new versions their share of reviews, and all reviews at the end", async () => {
     const { functions, moves, describeAliases } = createAliases([a, b]);
     const progress: [number, number][] = [];
-    const outcomes = await runCanary(functions, createMetrics(healthy), [a, b], brief, (...far) => progress.push(far));
+    const outcomes = await runCanary({ functions, ...createCounts(healthy) }, [a, b], brief, (...far) =>
+      progress.push(far),
+    );
     assert.deepEqual(outcomes, [
       { trial: a, is: "promoted" },
       { trial: b, is: "promoted" },
@@ -201,7 +202,7 @@ describe("a canary", () => {
     it(`rolls back a version that ${name} at once, and all other versions with it`, async () => {
       const { functions, moves, describeAliases } = createAliases([a, b]);
       const slow = { share: 0.1, milliseconds: 3_600_000, every: 1 };
-      const outcomes = await runCanary(functions, createMetrics({ ...healthy, ...found }), [a, b], slow);
+      const outcomes = await runCanary({ functions, ...createCounts({ ...healthy, ...found }) }, [a, b], slow);
       assert.deepEqual(outcomes, [
         { trial: a, is: "rolled back", why },
         { trial: b, is: "rolled back", why: "it can only be promoted together with a" },
@@ -218,7 +219,7 @@ describe("a canary", () => {
   it("rolls back a version with too few reviews in twice the time, without a result, and promotes the others", async () => {
     const { functions, moves, describeAliases } = createAliases([a, b]);
     const few = { ...healthy, "a:2": { reviews: minimumCanaryReviews - 1 } };
-    const outcomes = await runCanary(functions, createMetrics(few), [a, b], brief);
+    const outcomes = await runCanary({ functions, ...createCounts(few) }, [a, b], brief);
     assert.deepEqual(outcomes, [
       { trial: b, is: "promoted" },
       { trial: a, is: "undecided", why: "it had 49 reviews, but needs 50" },
@@ -236,29 +237,39 @@ describe("a canary", () => {
     const { functions, moves } = createAliases([a]);
     const known: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }> = { ...healthy };
     const end = Date.now() + brief.milliseconds;
-    const metrics = createMetrics(known, () => {
+    const counts = createCounts(known, () => {
       if (Date.now() > end) known["a:2"] = { reviews: 100, crashes: 50 };
     });
-    const [outcome] = await runCanary(functions, metrics, [a], { ...brief, metricDelay: 60 });
+    const [outcome] = await runCanary({ functions, ...counts }, [a], { ...brief, metricDelay: 60 });
     assert.deepEqual([outcome?.is, moves.at(-1)], ["rolled back", "a 1"]);
+  });
+
+  // Versions of an older Postern log elsewhere, and Postern then knows nothing of their reviews.
+  it("does not promote a version if nothing is known of the version before it", async () => {
+    const { functions, describeAliases } = createAliases([a]);
+    const counts = createCounts({ "a:2": { reviews: 1000 } });
+    const why =
+      "version 1 logged no reviews in /aws/lambda/postern-test to compare it with; deploy once without --canary";
+    assert.deepEqual(await runCanary({ functions, ...counts }, [a], brief), [{ trial: a, is: "undecided", why }]);
+    assert.deepEqual(describeAliases(), ["1"]);
   });
 
   it("promotes a version that gets enough reviews only in the extra time", async () => {
     const { functions, describeAliases } = createAliases([a]);
     const start = Date.now();
     const known: Record<string, Partial<CanaryVersionCounts>> = { ...reviewed, "a:2": { reviews: 1 } };
-    const metrics = createMetrics(known, () => {
+    const counts = createCounts(known, () => {
       if (Date.now() >= start + brief.milliseconds + brief.milliseconds / 2)
         known["a:2"] = { reviews: minimumCanaryReviews };
     });
-    assert.deepEqual(await runCanary(functions, metrics, [a], brief), [{ trial: a, is: "promoted" }]);
+    assert.deepEqual(await runCanary({ functions, ...counts }, [a], brief), [{ trial: a, is: "promoted" }]);
     assert.deepEqual(describeAliases(), ["2"]);
   });
 
   it("does not begin if an alias is not at the expected version", async () => {
     const { functions, moveElsewhere, describeAliases } = createAliases([a, b]);
     moveElsewhere("a-b", "9");
-    const outcomes = await runCanary(functions, createMetrics(healthy), [a, b], brief);
+    const outcomes = await runCanary({ functions, ...createCounts(healthy) }, [a, b], brief);
     const why =
       "the canary could not continue: another command has just moved the alias of a-b; check it with postern status";
     assert.deepEqual(outcomes, [
@@ -271,12 +282,7 @@ describe("a canary", () => {
   it("does not move an alias that another command moves meanwhile, whatever the outcome", async () => {
     for (const found of [healthy, { ...healthy, "a-b:7": { crashes: 5 } }, reviewed]) {
       const { functions, moveElsewhere, describeAliases } = createAliases([a, b]);
-      await runCanary(
-        functions,
-        createMetrics(found, () => moveElsewhere("a", "9")),
-        [a, b],
-        brief,
-      );
+      await runCanary({ functions, ...createCounts(found, () => moveElsewhere("a", "9")) }, [a, b], brief);
       assert.equal(describeAliases()[0], "9");
       assert.doesNotMatch(String(describeAliases()[1]), /\+/);
     }
@@ -285,8 +291,7 @@ describe("a canary", () => {
   it("does not end a canary that another command has begun meanwhile", async () => {
     const { functions, moveElsewhere, describeAliases } = createAliases([a]);
     await runCanary(
-      functions,
-      createMetrics(healthy, () => void moveElsewhere("a", "1", { 9: 0.5 })),
+      { functions, ...createCounts(healthy, () => void moveElsewhere("a", "1", { 9: 0.5 })) },
       [a],
       brief,
     );
@@ -297,8 +302,7 @@ describe("a canary", () => {
   it("does not report a version as promoted if another command has moved its alias", async () => {
     const { functions, moveElsewhere, describeAliases } = createAliases([a]);
     const outcomes = await runCanary(
-      functions,
-      createMetrics(healthy, () => moveElsewhere("a", "9")),
+      { functions, ...createCounts(healthy, () => moveElsewhere("a", "9")) },
       [a],
       brief,
     );
@@ -313,18 +317,18 @@ describe("a canary", () => {
       if (rule === "a" && Object.keys(weights).length === 0) throw new Error("Rate exceeded");
       await functions.moveAlias(rule, version, before, weights);
     };
-    const crashing = createMetrics({ ...healthy, "a-b:7": { crashes: 5 } });
-    await runCanary({ ...functions, moveAlias: move }, crashing, [a, b], brief).catch(() => {});
+    const crashing = createCounts({ ...healthy, "a-b:7": { crashes: 5 } });
+    await runCanary({ functions: { ...functions, moveAlias: move }, ...crashing }, [a, b], brief).catch(() => {});
     assert.equal(describeAliases()[1], "4");
   });
 
   it("rolls all back if CloudWatch doesn't answer", async () => {
     const { functions, describeAliases } = createAliases([a, b]);
-    const metrics = createMetrics(healthy, () => {
+    const counts = createCounts(healthy, () => {
       throw new Error("Rate exceeded");
     });
     const why = "the canary could not continue: Rate exceeded";
-    assert.deepEqual(await runCanary(functions, metrics, [a, b], brief), [
+    assert.deepEqual(await runCanary({ functions, ...counts }, [a, b], brief), [
       { trial: a, is: "rolled back", why },
       { trial: b, is: "rolled back", why },
     ]);
@@ -336,12 +340,12 @@ describe("a canary", () => {
       const { functions, describeAliases } = createAliases([a, b]);
       const stop = new AbortController();
       let times = 0;
-      const metrics = createMetrics(healthy, () => {
+      const counts = createCounts(healthy, () => {
         if (++times === readsBefore) stop.abort();
       });
       if (readsBefore === 0) stop.abort();
       const slow = { share: 0.1, milliseconds: 3_600_000, every: 1, signal: stop.signal };
-      const outcomes = await runCanary(functions, metrics, [a, b], slow);
+      const outcomes = await runCanary({ functions, ...counts }, [a, b], slow);
       const why = "it was interrupted";
       assert.deepEqual(outcomes, [
         { trial: a, is: "rolled back", why },
@@ -353,7 +357,7 @@ describe("a canary", () => {
 
   it("reads no metrics if there is nothing to try", async () => {
     const { functions } = createAliases([]);
-    assert.deepEqual(await runCanary(functions, createMetrics({}, assert.fail), [], brief), []);
+    assert.deepEqual(await runCanary({ functions, ...createCounts({}, assert.fail) }, [], brief), []);
   });
 
   it("leaves every alias at one version alone, whatever happens", async () => {
@@ -364,14 +368,14 @@ describe("a canary", () => {
       const stop = new AbortController();
       const left = [...events];
       const moved: boolean[] = [];
-      const metrics = createMetrics({ ...reviewed, "a:2": one, "a-b:7": other }, () => {
+      const counts = createCounts({ ...reviewed, "a:2": one, "a-b:7": other }, () => {
         const next = left.shift();
         if (next === "CloudWatch fails") throw new Error("no");
         if (next === "an interrupt") stop.abort();
         if (next === "another command moves it") moved.push(Boolean(moveElsewhere("a", "9")));
       });
       const watch = { share: 0.5, milliseconds: 3, every: 1, metricDelay: 0, signal: stop.signal };
-      const outcomes = await runCanary(functions, metrics, [a, b], watch);
+      const outcomes = await runCanary({ functions, ...counts }, [a, b], watch);
       assert.deepEqual(outcomes.map(({ trial }) => trial.rule).sort(), ["a", "a-b"]);
       for (const [index, trial] of [a, b].entries()) {
         const is = outcomes.find((outcome) => outcome.trial === trial)?.is;

@@ -1,6 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { StageFunctions } from "../aws/lambda-functions.ts";
-import type { CloudWatchMetricQuery, StageMetricsReader } from "../aws/metrics.ts";
+import { getFunctionsLogGroup, type LogQueryRow } from "../aws/log-queries.ts";
+import type { CloudWatchMetricQuery } from "../aws/metrics.ts";
+import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ReportProgress } from "../cli/progress.ts";
 
@@ -22,7 +24,7 @@ export interface CanaryOptions {
   /** The share of reviews for the new versions, from 0.01 to 0.99. */
   share: number;
   milliseconds: number;
-  /** Milliseconds between two queries to CloudWatch. */
+  /** Milliseconds between two looks at the versions' counts. */
   every?: number;
   /** Milliseconds after which CloudWatch has the metrics of a call. */
   metricDelay?: number;
@@ -37,9 +39,12 @@ export interface CanaryVersionCounts {
   denials: number;
   /** The number of reviews with an error in Postern, and of calls with an error in Lambda. */
   errors: number;
-  /** Milliseconds. */
+  /** Milliseconds, without the starts of the function. */
   p99: number;
 }
+
+/** The parts of a stage that a canary uses. */
+export type CanaryStage = Pick<AwsStage, "name" | "functions" | "logs" | "metrics">;
 
 /** The fewest reviews after which a canary's version is promoted, or its latency compared with the live version's. */
 export const minimumCanaryReviews = 50;
@@ -47,16 +52,16 @@ export const minimumCanaryReviews = 50;
 /**
  * Gives fresh versions a share of the reviews. A fault of one version rolls all of them back, because they are to go
  * live together. Versions with enough reviews are promoted after the given time; the others after twice that time, or
- * they are rolled back. A result waits for the metrics of the whole time: CloudWatch can show reviews three minutes
- * before the crashes of the same version.
+ * they are rolled back. A version is not promoted if nothing is known of the version before it. A result waits for the
+ * metrics of the whole time: CloudWatch can show reviews three minutes before the crashes of the same version.
  */
 export const runCanary = async (
-  functions: StageFunctions,
-  metrics: StageMetricsReader,
+  stage: CanaryStage,
   trials: CanaryVersionPair[],
   { share, milliseconds, every = 30_000, metricDelay = 180_000, signal }: CanaryOptions,
   tell: ReportProgress = () => {},
 ): Promise<CanaryOutcome[]> => {
+  const { functions } = stage;
   const open = new Map(trials.map((trial) => [trial.rule, trial]));
   const outcomes: CanaryOutcome[] = [];
   /**
@@ -88,7 +93,7 @@ export const runCanary = async (
       const end = Date.now() < first ? first : last;
       await wait(Math.max(0, Math.min(every, end - Date.now())), undefined, { signal });
       tell(Math.min(Date.now() - start.getTime(), all) / 1000, all / 1000);
-      const observed = await readCounts(functions, metrics, [...open.values()], start);
+      const observed = await readCounts(stage, [...open.values()], start);
       const bad = new Map(
         observed.flatMap(({ trial, old, fresh }) => {
           const why = findCanaryFault(old, fresh);
@@ -101,11 +106,12 @@ export const runCanary = async (
         break;
       }
       if (Date.now() < first) continue;
-      for (const { trial, fresh } of observed)
-        if (fresh.reviews >= minimumCanaryReviews) await endTrial(trial, trial.fresh, { trial, is: "promoted" });
+      for (const { trial, old, fresh } of observed)
+        if (fresh.reviews >= minimumCanaryReviews && old.calls > 0)
+          await endTrial(trial, trial.fresh, { trial, is: "promoted" });
       if (Date.now() < last) continue;
       const reviews = new Map(observed.map(({ trial, fresh }) => [trial.rule, fresh.reviews]));
-      await endAll("undecided", ({ rule }) => `it had ${reviews.get(rule)} reviews, but needs ${minimumCanaryReviews}`);
+      await endAll("undecided", (trial) => describeMissingReviews(trial, reviews.get(trial.rule) ?? 0, stage.name));
     }
   } catch (error) {
     const why = signal?.aborted ? "it was interrupted" : `the canary could not continue: ${toSentence(error)}`;
@@ -113,6 +119,11 @@ export const runCanary = async (
   }
   return outcomes;
 };
+
+const describeMissingReviews = ({ old }: CanaryVersionPair, reviews: number, stage: string) =>
+  reviews < minimumCanaryReviews
+    ? `it had ${reviews} reviews, but needs ${minimumCanaryReviews}`
+    : `version ${old} logged no reviews in ${getFunctionsLogGroup(stage)} to compare it with; deploy once without --canary`;
 
 /**
  * Ends a canary by pointing the rule's alias at one of its two versions. Returns a sentence instead if another
@@ -130,25 +141,26 @@ const pointAlias = async (
   return undefined;
 };
 
-const readCounts = async (
-  functions: StageFunctions,
-  metrics: StageMetricsReader,
-  trials: CanaryVersionPair[],
-  since: Date,
-) => {
-  const questions: Record<string, CloudWatchMetricQuery> = {};
-  for (const { rule, old, fresh } of trials)
-    for (const version of [old, fresh])
-      for (const [what, question] of Object.entries(buildQuestions(functions.getFunctionName(rule), version)))
-        questions[`${rule}/${version}/${what}`] = question;
-  const answers = await metrics.ask(questions, since, new Date());
+const readCounts = async (stage: CanaryStage, trials: CanaryVersionPair[], since: Date) => {
+  const now = new Date();
+  const versions = trials.flatMap(({ rule, old, fresh }) =>
+    [old, fresh].map((version) => ({ version, name: stage.functions.getFunctionName(rule) })),
+  );
+  const questions = versions.map(({ name, version }) => [`${name}:${version}`, buildCrashQuestion(name, version)]);
+  const [crashes, rows]: [Record<string, number>, LogQueryRow[]] = await Promise.all([
+    stage.metrics.ask(Object.fromEntries(questions), since, now),
+    stage.logs.query(getFunctionsLogGroup(stage.name), countsByVersion, since, now),
+  ]);
   const read = (rule: string, version: string): CanaryVersionCounts => {
-    const get = (what: string) => answers[`${rule}/${version}/${what}`] ?? 0;
+    const name = stage.functions.getFunctionName(rule);
+    const row = rows.find((found) => found.Function === name && found.Version === version);
+    const get = (field: string) => Number(row?.[field] ?? 0);
+    const crashed = crashes[`${name}:${version}`] ?? 0;
     return {
-      calls: get("reviews") + get("crashes"),
+      calls: get("reviews") + crashed,
       reviews: get("reviews"),
       denials: get("denials"),
-      errors: get("failures") + get("crashes"),
+      errors: get("failures") + crashed,
       p99: get("p99"),
     };
   };
@@ -157,24 +169,28 @@ const readCounts = async (
   });
 };
 
-const buildQuestions = (name: string, version: string): Record<string, CloudWatchMetricQuery> => {
-  const own = { namespace: "Postern", dimensions: { Function: name, Version: version } } as const;
+/**
+ * Counts what versions did. A new version starts more often than the version before it, so the time of starts (Init) is
+ * left out. Only lines of callers with a valid key have the field Cluster.
+ */
+const countsByVersion = `fields Latency - Init as own
+| filter ispresent(Cluster)
+| stats sum(Reviews) as reviews, sum(Denials) as denials, sum(Errors) as failures, pct(own, 99) as p99 by Function, Version`;
+
+/** A crashed function logs no review, so AWS's metric counts the crashes. */
+const buildCrashQuestion = (name: string, version: string): CloudWatchMetricQuery => {
   const dimensions = { FunctionName: name, Resource: `${name}:live`, ExecutedVersion: version };
-  return {
-    reviews: { ...own, metric: "Reviews", stat: "Sum" },
-    denials: { ...own, metric: "Denials", stat: "Sum" },
-    failures: { ...own, metric: "Errors", stat: "Sum" },
-    // A crashed function reports no metrics of its own, so AWS's metric counts the crashes.
-    crashes: { namespace: "AWS/Lambda", metric: "Errors", dimensions, stat: "Sum" },
-    p99: { ...own, metric: "Latency", stat: "p99" },
-  };
+  return { namespace: "AWS/Lambda", metric: "Errors", dimensions, stat: "Sum" };
 };
 
 /** Returns the fault of a fresh version in a sentence; undefined if there is none, or too few reviews. */
 export const findCanaryFault = (old: CanaryVersionCounts, fresh: CanaryVersionCounts): string | undefined => {
   const [before, now] = [old.errors / Math.max(1, old.calls), fresh.errors / Math.max(1, fresh.calls)];
-  if (fresh.errors >= 3 && now > 2 * before + 0.01)
-    return `it fails ${formatShare(now)} of its reviews, and the version before ${formatShare(before)}`;
+  if (fresh.errors >= 3 && now > 2 * before + 0.01) {
+    const known =
+      old.calls > 0 ? `the version before ${formatShare(before)}` : "nothing is known of the version before";
+    return `it fails ${formatShare(now)} of its reviews, and ${known}`;
+  }
   const [denied, denies] = [old.denials / Math.max(1, old.reviews), fresh.denials / Math.max(1, fresh.reviews)];
   if (isSignificant(old, fresh) && Math.abs(denies - denied) > 0.05)
     return `it denies ${formatShare(denies)} of its reviews, and the version before ${formatShare(denied)}`;

@@ -23,7 +23,7 @@ export const moveEveryAlias = async (
   clusters: Release["clusters"],
 ) => {
   const { job, plan, releases } = prepared;
-  const { functions, metrics } = job.stage;
+  const { functions } = job.stage;
   const moves: AliasMove[] = [];
   for (const { part, known } of plan.parts) {
     const [rule, to] = [part.name, versions.get(part.name) ?? ""];
@@ -48,7 +48,7 @@ export const moveEveryAlias = async (
   const changes = trials.map(({ rule, from, to }) => ({ rule, old: from.version, fresh: to }));
   let outcomes: CanaryOutcome[] = [];
   await job.progress.step(`${Math.round(share * 100)}% of reviews`, async (tell) => {
-    outcomes = await runCanary(functions, metrics, changes, watch, tell);
+    outcomes = await runCanary(job.stage, changes, watch, tell);
     return `${outcomes.filter(({ is }) => is === "promoted").length} of ${changes.length} promoted`;
   });
   const stuck = outcomes.flatMap((outcome) => (outcome.is === "promoted" ? [] : [outcome]));

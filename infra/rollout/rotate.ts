@@ -1,7 +1,8 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { setTimeout as wait } from "node:timers/promises";
 import { isMap, parseDocument } from "yaml";
-import type { CloudWatchMetricQuery, StageMetricsReader } from "../aws/metrics.ts";
+import { getFunctionsLogGroup } from "../aws/log-queries.ts";
+import type { AwsStage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readConfig } from "../project/project.ts";
 import { rollOut } from "./deploy.ts";
@@ -116,7 +117,7 @@ const redeploy = async (job: DeploymentJob, keyring: Keyring, lock: StageLock) =
 };
 
 const awaitUnused = async (
-  { stage: { metrics }, progress }: DeploymentJob,
+  { stage, progress }: DeploymentJob,
   keys: { cluster: string; key: string }[],
   { unused, patience, every = 30_000 }: OldUrlKeyWaits,
 ) => {
@@ -124,7 +125,7 @@ const awaitUnused = async (
   await progress.step("the old key", async (tell) => {
     for (;;) {
       const now = Date.now();
-      const users = await findUsers(metrics, keys, new Date(now - unused), new Date(now));
+      const users = await findUsers(stage, keys, new Date(now - unused), new Date(now));
       tell(Math.min(now - start, unused) / 1000, unused / 1000);
       if (now - start >= unused && users.length === 0) return "is unused";
       if (now - start >= patience)
@@ -137,19 +138,20 @@ const awaitUnused = async (
   });
 };
 
+/** Returns the clusters whose API servers used one of the keys. */
 const findUsers = async (
-  metrics: StageMetricsReader,
+  { name, logs }: AwsStage,
   keys: { cluster: string; key: string }[],
   from: Date,
   to: Date,
 ): Promise<string[]> => {
-  const questions = keys.map(({ cluster, key }): [string, CloudWatchMetricQuery] => [
-    `${cluster} ${key}`,
-    { namespace: "Postern", metric: "Reviews", dimensions: { Cluster: cluster, Key: key }, stat: "Sum" },
-  ]);
-  const sums = await metrics.ask(Object.fromEntries(questions), from, to);
-  return [...new Set(keys.flatMap(({ cluster, key }) => ((sums[`${cluster} ${key}`] ?? 0) > 0 ? [cluster] : [])))];
+  const rows = await logs.query(getFunctionsLogGroup(name), usesByKey, from, to);
+  const isUsed = ({ cluster, key }: { cluster: string; key: string }) =>
+    rows.some((row) => row.Cluster === cluster && row.Key === key);
+  return [...new Set(keys.filter(isUsed).map(({ cluster }) => cluster))];
 };
+
+const usesByKey = "filter ispresent(Key) | stats count(*) as reviews by Cluster, Key";
 
 const writeKeyVersion = async (file: string, name: string, keyVersion: number | number[]) => {
   const document = parseDocument(await readFile(file, "utf8"));

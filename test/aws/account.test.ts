@@ -10,8 +10,10 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { CloudFormation } from "@aws-sdk/client-cloudformation";
 import { CloudWatch } from "@aws-sdk/client-cloudwatch";
+import { CloudWatchLogs } from "@aws-sdk/client-cloudwatch-logs";
 import { Lambda, UpdateFunctionCodeCommand, waitUntilFunctionUpdatedV2 } from "@aws-sdk/client-lambda";
 import { S3 } from "@aws-sdk/client-s3";
+import { createStageLogReader } from "../../infra/aws/log-queries.ts";
 import { bundleRule, type RuleBundle } from "../../infra/build/bundle.ts";
 import { writeServerlessIncludes } from "../../infra/build/deployment.ts";
 import { zip } from "../../infra/build/zip.ts";
@@ -374,6 +376,101 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
   });
 
+  describe("has logs that", () => {
+    const group = "/aws/lambda/postern-test";
+    const query = "filter level > 0 | stats sum(level) as sum, count(*) as lines by who | sort who";
+    const logs = () => new CloudWatchLogs({ ...account.actAs("tester"), maxAttempts: 1 });
+    const start = (more: object = {}) => {
+      const now = Math.ceil(Date.now() / 1000);
+      const question = { logGroupName: group, queryString: query, startTime: now - 60, endTime: now, ...more };
+      return logs().startQuery(question);
+    };
+    const read = (more: object = {}, from = new Date(Date.now() - 60_000), to = new Date()) => {
+      const { logGroup = group, text = query }: { logGroup?: string; text?: string } = more;
+      return createStageLogReader(new CloudWatchLogs(account.actAs("tester"))).query(logGroup, text, from, to);
+    };
+    const write = (line: object) => account.logs.write(group, "stream", JSON.stringify(line));
+    beforeEach(() => {
+      account.logs.clear();
+      account.logs.groups.clear();
+      account.logs.groups.set(group, []);
+      Object.assign(account.logs, { ingestion: 0, querying: 50, startsPerSecond: 100 });
+    });
+
+    it("are queried by group and time", async () => {
+      for (const line of [{ who: "b", level: 1 }, { who: "a", level: 2 }, { who: "b", level: "3" }, { who: "c" }])
+        write(line);
+      const rows = [
+        { who: "a", sum: "2", lines: "1" },
+        { who: "b", sum: "4", lines: "2" },
+      ];
+      assert.deepEqual(await read(), rows);
+      assert.deepEqual(await read({}, new Date(Date.now() - 7_200_000), new Date(Date.now() - 3_600_000)), []);
+      assert.deepEqual(await read({ logGroup: `${group}-other` }), []);
+    });
+
+    it("show a line only after a while, and the result of a query only when it is complete", async () => {
+      account.logs.ingestion = 3_600_000;
+      write({ who: "a", level: 1 });
+      assert.deepEqual(await read(), []);
+      Object.assign(account.logs, { ingestion: 0, querying: 600 });
+      const { queryId } = await start();
+      assert.equal((await logs().getQueryResults({ queryId })).status, "Running");
+      assert.deepEqual(await read(), [{ who: "a", sum: "1", lines: "1" }]);
+    });
+
+    it("refuse wrong queries, and too many at once", async () => {
+      await assert.rejects(start({ queryString: "parse it" }), expectError("MalformedQueryException"));
+      await assert.rejects(start({ logGroupName: "/no" }), expectError("ResourceNotFoundException"));
+      await assert.rejects(start({ limit: 10_001 }), expectError("InvalidParameterException"));
+      await assert.rejects(
+        start({ startTime: Date.now(), endTime: Date.now() }),
+        expectError("InvalidParameterException"),
+      );
+      account.logs.querying = 60_000;
+      for (let count = 0; count < 30; count++) await start();
+      await assert.rejects(start(), expectError("LimitExceededException"));
+      account.logs.startsPerSecond = 0;
+      await assert.rejects(start(), expectError("ThrottlingException"));
+      account.logs.startsPerSecond = 100;
+    });
+
+    it("lose lines for a group that doesn't exist", async () => {
+      account.logs.write("/no", "stream", "{}");
+      assert.deepEqual([...account.logs.groups.keys()], [group]);
+    });
+
+    it("get the lines of a function, and of Lambda only failures at the level WARN", async () => {
+      createTwoVersions();
+      const LoggingConfig = { LogGroup: group, LogFormat: "JSON", SystemLogLevel: "WARN" } as const;
+      await openLambda().updateFunctionConfiguration({ FunctionName, LoggingConfig, Timeout: 1 });
+      await waitUntilUpdated();
+      const line = JSON.stringify({ who: "a", level: 1 });
+      await invoke({ says: line });
+      const readLines = () => (account.logs.groups.get(group) ?? []).map(({ line }) => line);
+      // Lambda's runtime client leaves what is written to the standard output as it is.
+      assert.deepEqual(readLines(), [line]);
+      await invoke({ waits: 60_000 });
+      await invoke({ ends: true });
+      await invoke({});
+      const reports = await read({
+        text: 'fields @logStream, record.status | filter type = "platform.report" | sort @timestamp',
+      });
+      assert.deepEqual(
+        reports.map((row) => [row["@logStream"]?.slice("2026/11/23/".length), row["record.status"]]),
+        [
+          [`${FunctionName}[$LATEST][stand-in]`, "timeout"],
+          [`${FunctionName}[$LATEST][stand-in]`, "error"],
+        ],
+      );
+      const text = openLambda().updateFunctionConfiguration({
+        FunctionName,
+        LoggingConfig: { SystemLogLevel: "WARN" },
+      });
+      await assert.rejects(text, expectError("InvalidParameterValueException"));
+    });
+  });
+
   describe("has stacks that", () => {
     const StackName = "postern-test";
     const buildTemplate = (change: { code?: string; version?: unknown; memory?: number; more?: object } = {}) => {
@@ -641,7 +738,20 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         String(Object(output).value),
       );
       assert.equal((await readVerdict(String(deny), "always-deny")).allowed, false);
+      assert.equal((await readVerdict(String(deny), "always-deny")).allowed, false);
       assert.equal((await readVerdict(String(admit), "always-admit")).allowed, true);
+      const lines = (account.logs.groups.get("/aws/lambda/postern-test") ?? []).map(({ line }) => JSON.parse(line));
+      // The first review of a function waits for its start.
+      assert.deepEqual(
+        lines.map(({ Rule, Init, ColdStart, Latency }) => [Rule, Init > 0, Latency > Init, ColdStart === Latency]),
+        [
+          ["always-deny", true, true, true],
+          ["always-deny", false, true, false],
+          ["always-admit", true, true, true],
+        ],
+      );
+      const starts = ["ColdStart", "Latency"].map((name) => ask("Postern", name, { Stage: "test" }, "SampleCount"));
+      assert.deepEqual(await Promise.all(starts), [2, 3]);
       const policies = account.lambda.functions.get("postern-test-always-admit")?.policies;
       policies?.clear();
       assert.deepEqual(await review(String(admit), "always-admit"), { status: 403, body: '{"Message":"Forbidden"}' });

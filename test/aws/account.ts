@@ -19,12 +19,13 @@ import { type CloudFormation, openCloudFormation } from "./cloudformation.ts";
 import { type CloudWatch, openCloudWatch } from "./cloudwatch.ts";
 import { openGateways } from "./gateways.ts";
 import { codePath, createLambda, type Lambda } from "./lambda.ts";
+import { type Logs, openLogs } from "./logs.ts";
 import { launchMoto, openStorage, type Storage } from "./moto.ts";
 import { openS3, type S3 } from "./s3.ts";
 
 // An AWS account on this machine, for every client that reads AWS_ENDPOINT_URL. Lambda, CloudFormation, S3's locks and
-// CloudWatch's metrics are stand-ins, as strict as AWS's documentation; moto answers everything else. A test can record
-// all calls, make them fail and refuse them.
+// CloudWatch's metrics and logs are stand-ins, as strict as AWS's documentation; moto answers everything else. A test can
+// record all calls, make them fail and refuse them.
 
 export interface Caller {
   region: string;
@@ -40,6 +41,7 @@ export interface Account extends CallRecorder {
   lambda: Lambda;
   cloudformation: CloudFormation;
   cloudwatch: CloudWatch;
+  logs: Logs;
   storage: Storage;
   s3: S3;
   /** The answers of eks:DescribeCluster by name; moto answers for other clusters. */
@@ -66,23 +68,25 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
   const [moto, certificate] = await Promise.all([launchMoto(), readOrCreateServerCertificate(folder, "127.0.0.1")]);
   const storage = openStorage(moto.url, region);
   const cloudwatch = openCloudWatch(region);
+  const logs = openLogs(cloudwatch, createMotoService(moto.url, "logs"));
   const lambda = await createLambda({
     region,
     readArtefact: storage.read,
     metrics: cloudwatch,
+    logs,
     buildVariables: (name) => actAs(name).env,
   });
-  const gateways = await openGateways(certificate, lambda, cloudwatch);
+  const gateways = await openGateways(certificate, lambda, { metrics: cloudwatch, logs });
   const recorder: CallRecorder = { recordedCalls: [], fault: undefined, allow: undefined };
   const clusters = new Map<string, { server: string; ca: string }>();
   const s3 = openS3(createMotoService(moto.url, "s3"), recorder);
   const account = Object.assign(recorder, {
-    ...{ clusters, s3, lambda, cloudwatch, storage, region },
+    ...{ clusters, s3, lambda, cloudwatch, logs, storage, region },
     ...{ baseUrl: gateways.baseUrl, ca: certificate.ca },
   });
-  const cloudformation = openCloudFormation({ lambda, storage, gateways, cloudwatch, recorder: account, region });
+  const cloudformation = openCloudFormation({ lambda, logs, storage, gateways, cloudwatch, recorder: account, region });
 
-  const own: Record<string, AwsService> = { lambda, cloudformation, monitoring: cloudwatch, s3 };
+  const own: Record<string, AwsService> = { lambda, cloudformation, monitoring: cloudwatch, logs, s3 };
   const { url, stop } = await startServer((scope, request) => {
     if (scope === undefined) return request.path.startsWith(codePath) ? lambda : createMotoService(moto.url, "");
     const service = own[scope] ?? createMotoService(moto.url, scope);
@@ -115,7 +119,7 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
       for (const { id } of cloudformation.stacks.values()) await gateways.close(id);
       for (const kept of [cloudformation.stacks, cloudformation.retained, lambda.functions, lambda.deletedRoles])
         kept.clear();
-      for (const kept of [clusters, gateways.throttled]) kept.clear();
+      for (const kept of [clusters, gateways.throttled, logs.groups]) kept.clear();
       cloudwatch.clear();
       cloudwatch.alarms.clear();
       cloudwatch.ahead = 0;

@@ -13,6 +13,7 @@ import {
 import type { CloudWatch } from "./cloudwatch.ts";
 import type { Gateways, StackResource } from "./gateways.ts";
 import type { Lambda } from "./lambda.ts";
+import type { Logs } from "./logs.ts";
 import type { Storage } from "./moto.ts";
 import { nameKeys, openKinds, type ResourcePlace } from "./resources.ts";
 import {
@@ -92,6 +93,7 @@ export interface CloudFormation extends AwsService {
 
 interface StackServices {
   lambda: Lambda;
+  logs: Logs;
   storage: Storage;
   gateways: Gateways;
   cloudwatch: CloudWatch;

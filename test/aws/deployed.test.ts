@@ -294,11 +294,6 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   });
 
   describe("whose key is replaced", () => {
-    /** Clears CloudWatch's metrics every 1.5 seconds while `act` runs, as if their period had passed. */
-    const clearMetricsMeanwhile = async <T>(act: () => Promise<T>): Promise<T> => {
-      const timer = setInterval(() => account.cloudwatch.clear(), 1500);
-      return act().finally(() => clearInterval(timer));
-    };
     let former: number;
     const retirement = { unused: 2000, patience: 60_000, every: 300 };
     it("accepts both keys for a while, and then only the new one", async () => {
@@ -311,7 +306,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
         await checkout.load<typeof import("../../infra/clusters/probe.ts")>("infra/clusters/probe.ts");
       const [before] = await readUrls();
       const { job } = await openJob();
-      const tally = await writeMeanwhile(() => clearMetricsMeanwhile(() => rotateStageKey(job, retirement)));
+      const tally = await writeMeanwhile(() => rotateStageKey(job, retirement));
       assert.deepEqual(tally.failures, []);
       const [now] = await readUrls();
       assert.notEqual(now, before);
@@ -326,7 +321,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       const { job } = await openJob();
       // For some seconds, versions answer that don't know the new key yet.
       account.lambda.propagation = 3000;
-      const tally = await writeMeanwhile(() => clearMetricsMeanwhile(() => rotateClusterKey(job, "shop", retirement)));
+      const tally = await writeMeanwhile(() => rotateClusterKey(job, "shop", retirement));
       account.lambda.propagation = 0;
       assert.deepEqual(tally.failures, []);
       assert.notDeepEqual(await readUrls(), [before]);

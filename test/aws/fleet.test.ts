@@ -465,6 +465,10 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         ).notes;
       };
       const open = "keep-notes still fails open: 0 of 1 reviews without a failure";
+      const clearCounts = () => {
+        account.cloudwatch.clear();
+        account.logs.clear();
+      };
 
       it("makes it fail open as long as it got only probes", async () => {
         assert.match((await deploy(guarded)).ended, /is live in east, west/);
@@ -514,8 +518,8 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         [
           "a request that the gateway throttled before it knew its route",
           () => {
-            const dimensions = { Stage: "fleet", Route: "-" };
-            account.cloudwatch.record({ namespace: "Postern", metric: "Lost", dimensions, value: 1, time: Date.now() });
+            const line = { stage: "fleet", routeKey: "-", status: "429", function: "-" };
+            account.logs.write("/aws/http-api/postern-fleet", "stand-in", JSON.stringify(line));
           },
           "1 answered 429 or 5xx by the gateway",
         ],
@@ -531,7 +535,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       ];
       for (const [name, lose, causes] of losses)
         it(`does not make it fail closed after ${name}`, async () => {
-          account.cloudwatch.clear();
+          clearCounts();
           await waitUntil("it has reviews enough", async () => {
             assert.equal((await createNote("east")).code, 201);
             return (await readNotes()).length === 0;
@@ -541,7 +545,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         });
 
       it("does not make it fail closed if the stack doesn't count lost requests", async () => {
-        account.cloudwatch.clear();
+        clearCounts();
         await waitUntil("it has reviews enough", async () => {
           assert.equal((await createNote("east")).code, 201);
           return (await readNotes()).length === 0;

@@ -5,6 +5,7 @@ import { type ImitatedApiGateway, type LambdaHandler, openImitatedApiGateway } f
 import { AwsError } from "./aws-service.ts";
 import type { CloudWatch } from "./cloudwatch.ts";
 import { type Lambda, parseFunctionName } from "./lambda.ts";
+import type { Logs } from "./logs.ts";
 
 // Stand-ins for API Gateway and function URLs: the gateway that a stack declares, on its own port.
 
@@ -47,7 +48,7 @@ const host = "127.0.0.1";
 export const openGateways = async (
   certificate: ServerCertificate,
   lambda: Lambda,
-  metrics: CloudWatch,
+  { metrics, logs }: { metrics: CloudWatch; logs: Logs },
 ): Promise<Gateways> => {
   const throttled = new Set<string>();
   const open = async (): Promise<StackGateway> => {
@@ -97,7 +98,7 @@ export const openGateways = async (
     },
     serve: (stack, resources) => {
       const stackGateway = findGateway(stack);
-      if (stackGateway) serve(stackGateway, createHandlers(resources, { lambda, metrics, throttled }));
+      if (stackGateway) serve(stackGateway, createHandlers(resources, { lambda, metrics, logs, throttled }));
     },
     close: async (stack) => {
       const stackGateway = findGateway(stack);
@@ -120,16 +121,17 @@ export const openGateways = async (
   };
 };
 
-/** The functions that the gateways call, and the metrics that they count. */
+/** The functions that the gateways call, the metrics that they count, and the logs that they write. */
 interface Backends {
   lambda: Lambda;
   metrics: CloudWatch;
+  logs: Logs;
   throttled: Set<string>;
 }
 
 const createHandlers = (
   resources: StackResource[],
-  { lambda, metrics, throttled }: Backends,
+  { lambda, metrics, logs, throttled }: Backends,
 ): Map<string, LambdaHandler> => {
   const selectResources = (type: string) => resources.filter((resource) => resource.type === `AWS::${type}`);
   const integrations = new Map(
@@ -155,9 +157,10 @@ const createHandlers = (
     for (const { properties } of selectResources("ApiGatewayV2::Stage")) {
       const { DestinationArn, Format } = Object(properties.AccessLogSettings);
       const line = String(Format).replace(/\$context\.([\w.]+)/g, (_, name: string) => context[name] ?? "-");
+      const [, group = ""] = /:log-group:(.*):\*$/.exec(String(DestinationArn)) ?? [];
+      logs.write(group, "stand-in", line);
       for (const filter of selectResources("Logs::MetricFilter"))
-        if (String(DestinationArn).endsWith(`:log-group:${filter.properties.LogGroupName}:*`))
-          metrics.filter(line, filter.properties);
+        if (filter.properties.LogGroupName === group) metrics.filter(line, filter.properties);
     }
   };
   for (const { properties } of selectResources("ApiGatewayV2::Route")) {

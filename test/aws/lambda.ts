@@ -11,6 +11,7 @@ import {
   startServer,
 } from "./aws-service.ts";
 import type { CloudWatch } from "./cloudwatch.ts";
+import type { Logs } from "./logs.ts";
 import { openProcesses } from "./processes.ts";
 
 // A stand-in for Lambda's API, as strict as its documentation: revisions, hashes, updates that take time, and aliases
@@ -92,6 +93,7 @@ export interface LambdaOptions {
   buildVariables?: (name: string) => Record<string, string>;
   readArtefact?: (bucket: string, key: string) => Promise<Buffer | undefined>;
   metrics?: CloudWatch;
+  logs?: Logs;
 }
 
 export interface Lambda extends AwsService {
@@ -500,6 +502,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
         AWS_LAMBDA_FUNCTION_NAME: name,
         AWS_LAMBDA_FUNCTION_VERSION: version,
         AWS_LAMBDA_FUNCTION_MEMORY_SIZE: String(memorySize),
+        AWS_LAMBDA_INITIALIZATION_TYPE: "on-demand",
         AWS_LAMBDA_LOG_FORMAT: logging.LogFormat,
         AWS_LAMBDA_LOG_GROUP_NAME: getLogGroup(name, configuration),
         AWS_LAMBDA_LOG_STREAM_NAME: "stand-in",
@@ -514,17 +517,12 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     record("Invocations", 1);
     record("Errors", fault === undefined ? 0 : 1);
     record("Duration", milliseconds);
-    for (const line of lines) metrics?.recordLine(line);
-    const id = randomUUID();
-    const text = [
-      `START RequestId: ${id} Version: ${version}`,
-      ...lines,
-      `END RequestId: ${id}`,
-      `REPORT RequestId: ${id}\tDuration: ${milliseconds.toFixed(2)} ms\tMemory Size: ${memorySize} MB\n`,
-    ];
-    // The lines START, END and REPORT have the level INFO.
-    const log = (logging.SystemLogLevel === "WARN" ? lines : text).join("\n");
-    return { payload, fault, version, log: Buffer.from(log).subarray(-4096) };
+    const report = { version, memorySize, milliseconds, fault, errorType: String(Object(payload).errorType) };
+    const written = logging.SystemLogLevel === "WARN" ? addFailure(lines, report) : addReport(lines, report);
+    const group = getLogGroup(name, configuration);
+    const stream = `${new Date().toISOString().slice(0, 10).replaceAll("-", "/")}/${name}[${version}][stand-in]`;
+    for (const line of written) options.logs?.write(group, stream, line);
+    return { payload, fault, version, log: Buffer.from(written.join("\n")).subarray(-4096) };
   };
 
   const answerInvoke = async (
@@ -643,6 +641,30 @@ const parseLogging = ({ LogGroup, LogFormat = "Text", SystemLogLevel }: Json): L
     ...(LogGroup !== undefined && { LogGroup: String(LogGroup) }),
     ...(SystemLogLevel !== undefined && { SystemLogLevel: String(SystemLogLevel) }),
   };
+};
+
+/** What Lambda itself logs of an invocation. */
+interface Report {
+  version: string;
+  memorySize: number;
+  milliseconds: number;
+  fault: string | undefined;
+  errorType: string;
+}
+
+const addReport = (lines: string[], { version, memorySize, milliseconds }: Report): string[] => {
+  const id = randomUUID();
+  const figures = `Duration: ${milliseconds.toFixed(2)} ms\tMemory Size: ${memorySize} MB`;
+  const start = `START RequestId: ${id} Version: ${version}`;
+  return [start, ...lines, `END RequestId: ${id}`, `REPORT RequestId: ${id}\t${figures}\n`];
+};
+
+/** Adds what has the level WARN: nothing for an invocation that succeeded. */
+const addFailure = (lines: string[], { milliseconds, fault, errorType }: Report): string[] => {
+  if (fault === undefined) return lines;
+  const status = errorType === "Sandbox.Timedout" ? "timeout" : "error";
+  const record = { requestId: randomUUID(), status, errorType, metrics: { durationMs: milliseconds } };
+  return [...lines, JSON.stringify({ time: new Date().toISOString(), type: "platform.report", record })];
 };
 
 const createRecord = (latest: Configuration): FunctionRecord => {

@@ -11,7 +11,7 @@ import { promisify } from "node:util";
 import { formatRecording } from "#lib/recording/case-line.ts";
 import { allOptionalRecorderFunctions } from "#lib/recording/complete-parts.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import { createStageMetricsReader } from "../../infra/aws/metrics.ts";
+import { createStageLogReader } from "../../infra/aws/log-queries.ts";
 import {
   applyCaseSettingsAndVariant,
   buildReview,
@@ -476,16 +476,13 @@ describe("a replay of what is deployed", await needs("git", "moto", "runtime cli
   });
   after(() => account?.stop());
 
-  /** What has been counted of the cluster: a deployment asks each endpoint itself. */
+  /** Returns the number of the cluster's reviews in the log: a deployment asks each endpoint itself. */
   const countReviews = async () => {
-    const dimensions = { Rule: "require-owner", Phase: "validate", Cluster: "prod", Mode: "enforce" };
-    const question = { namespace: "Postern" as const, metric: "Reviews", dimensions, stat: "Sum" as const };
-    const { sum } = await createStageMetricsReader().ask(
-      { sum: question },
-      new Date(Date.now() - hour),
-      new Date(Date.now() + hour),
-    );
-    return sum;
+    const query = 'filter Cluster = "prod" and Rule = "require-owner" | stats sum(Reviews) as reviews by Rule';
+    const span = [new Date(Date.now() - hour), new Date(Date.now() + hour)] as const;
+    const [row] = await createStageLogReader().query("/aws/lambda/postern-test", query, ...span);
+    assert.ok(Number(row?.reviews) > 0);
+    return row?.reviews;
   };
 
   it("invokes the live versions without counting the reviews, and compares them with the working tree", async () => {

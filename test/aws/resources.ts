@@ -5,6 +5,7 @@ import { AwsError } from "./aws-service.ts";
 import type { CloudWatch } from "./cloudwatch.ts";
 import type { Gateways } from "./gateways.ts";
 import { type Lambda, parseFunctionName } from "./lambda.ts";
+import type { Logs } from "./logs.ts";
 import type { Storage } from "./moto.ts";
 
 // CloudFormation's resources by type: functions, versions, aliases and URLs run in the stand-in for Lambda, buckets are
@@ -48,6 +49,7 @@ export type LambdaCall = (
 interface ResourceServices {
   act: LambdaCall;
   lambda: Lambda;
+  logs: Logs;
   storage: Storage;
   gateways: Gateways;
   cloudwatch: CloudWatch;
@@ -59,6 +61,7 @@ const account = "123456789012";
 export const openKinds = ({
   act,
   lambda,
+  logs,
   storage,
   gateways,
   cloudwatch,
@@ -196,6 +199,16 @@ export const openKinds = ({
         if (problem)
           throw new AwsError(409, "BucketNotEmpty", "The bucket you tried to delete is not empty (Status Code: 409)");
       },
+    },
+
+    "AWS::Logs::LogGroup": {
+      make: async (properties, place) => {
+        const made = await createDataKind("AWS::Logs::LogGroup").make(properties, place);
+        logs.groups.set(made.physical, []);
+        return made;
+      },
+      change: (...change) => createDataKind("AWS::Logs::LogGroup").change(...change),
+      remove: async (physical) => void logs.groups.delete(physical),
     },
 
     "AWS::ApiGatewayV2::Api": {

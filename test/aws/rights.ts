@@ -155,6 +155,8 @@ export const listIamCalls = ({ service, action, name, caller }: RecordedCall): C
   if (service === "eks") return buildCalls(buildArn("eks", `cluster/${name}`));
   // A call without a name is about no single resource.
   if (name === "") return buildCalls("*");
+  // In policies, a log group's ARN ends in `:*` for all actions except those on tags.
+  if (service === "logs") return buildCalls(buildArn("logs", `log-group:${name}:*`));
   if (service === "cloudformation") return buildCalls(buildArn("cloudformation", `stack/${name}/5f1b`));
   if (service === "lambda") {
     const arn = buildArn("lambda", `function:${name}`);

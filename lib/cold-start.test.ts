@@ -1,0 +1,44 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { createStartMeter } from "./cold-start.ts";
+
+/** Measures reviews that end at these times, in milliseconds; the function's start ended at 200. */
+const measure = (type: string | undefined, reviews: { end: number; lasted: number }[]) => {
+  let now = 200;
+  const [begun, hour] = [1_795_000_000_000, 3_600_000];
+  const readStart = createStartMeter(
+    type,
+    () => begun + hour + now,
+    () => now / 1000,
+  );
+  return reviews.map(({ end, lasted }) => {
+    now = end;
+    return readStart(lasted);
+  });
+};
+
+describe("the time for which a review waited for a function's start", () => {
+  const rows: [string, string | undefined, { end: number; lasted: number }[], number[]][] = [
+    ["is measured for the first review", "on-demand", [{ end: 215, lasted: 5.25 }], [210]],
+    ["is measured if Lambda doesn't say how it started the function", undefined, [{ end: 215, lasted: 10 }], [205]],
+    [
+      "is 0 for later reviews",
+      "on-demand",
+      [
+        { end: 215, lasted: 5 },
+        { end: 225, lasted: 5 },
+      ],
+      [210, 0],
+    ],
+    ["is measured if the first review takes long", "on-demand", [{ end: 9210, lasted: 9000 }], [210]],
+    ["is 0 if the function was started ahead of time", "on-demand", [{ end: 61_000, lasted: 5 }], [0]],
+    ["is 0 with provisioned concurrency", "provisioned-concurrency", [{ end: 215, lasted: 5 }], [0]],
+  ];
+  for (const [name, type, reviews, expected] of rows)
+    it(name, () => assert.deepEqual(measure(type, reviews), expected));
+
+  it("is at most the time since the process started", () => {
+    const waited = createStartMeter("on-demand")(0);
+    assert.ok(waited > 0 && waited <= Math.round(process.uptime() * 1000), `${waited}`);
+  });
+});

@@ -1,0 +1,115 @@
+import { randomUUID } from "node:crypto";
+import { AwsError, type AwsRequest, type AwsService, refuseInJson } from "./aws-service.ts";
+import type { CloudWatch } from "./cloudwatch.ts";
+import { evaluateQuery, type LogEvent } from "./insights.ts";
+
+// A stand-in for CloudWatch Logs: log groups, and queries of Logs Insights. Embedded metrics in lines reach CloudWatch.
+// Another service answers all other actions.
+
+export interface Logs extends AwsService {
+  /** The log groups that exist. Lines for other log groups are lost: functions have no right to create log groups. */
+  groups: Map<string, LogEvent[]>;
+  write(group: string, stream: string, line: string): void;
+  /** Removes all lines and queries, and keeps the log groups. */
+  clear(): void;
+  /** Milliseconds until queries find a line. */
+  ingestion: number;
+  /** Milliseconds until a query is complete. */
+  querying: number;
+  /** The number of queries that an account may start in a second. */
+  startsPerSecond: number;
+}
+
+interface Query {
+  id: string;
+  start: number;
+  complete: number;
+  results: { field: string; value: string }[][];
+}
+
+/** The maximum number of queries that an account may run at the same time. */
+const maxRunning = 30;
+
+export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
+  const queries = new Map<string, Query>();
+
+  const startQuery = ({ logGroupName, queryString, startTime, endTime, limit = 1000 }: Record<string, unknown>) => {
+    const now = Date.now();
+    const all = [...queries.values()];
+    if (all.filter(({ start }) => start > now - 1000).length >= standIn.startsPerSecond)
+      throw new AwsError(400, "ThrottlingException", "Rate exceeded");
+    if (all.filter(({ complete }) => complete > now).length >= maxRunning)
+      throw new AwsError(400, "LimitExceededException", "Account maximum query concurrency limit reached");
+    const events = standIn.groups.get(String(logGroupName));
+    if (events === undefined)
+      throw new AwsError(400, "ResourceNotFoundException", `Log group '${logGroupName}' does not exist`);
+    const [start, end] = [Number(startTime), Number(endTime)];
+    // The API takes seconds; milliseconds would be a time far away.
+    if (!(Number.isInteger(start) && Number.isInteger(end) && start <= end && end < 1e11))
+      throw new AwsError(400, "InvalidParameterException", "startTime and endTime must be seconds, in this order");
+    if (!(Number(limit) >= 1 && Number(limit) <= 10_000))
+      throw new AwsError(400, "InvalidParameterException", "limit must be from 1 to 10000");
+    const visible = events.filter(
+      ({ time }) => time >= start * 1000 && time <= end * 1000 && time + standIn.ingestion <= now,
+    );
+    const results = runQuery(String(queryString), visible).slice(0, Number(limit));
+    const id = randomUUID();
+    queries.set(id, { id, start: now, complete: now + standIn.querying, results });
+    return { queryId: id };
+  };
+
+  const getQueryResults = ({ queryId }: Record<string, unknown>) => {
+    const query = queries.get(String(queryId));
+    if (query === undefined) throw new AwsError(400, "ResourceNotFoundException", "Query does not exist");
+    // The results of a query that still runs are not complete.
+    return query.complete > Date.now()
+      ? { status: "Running", results: query.results.slice(0, 1) }
+      : { status: "Complete", results: query.results };
+  };
+
+  const actions: Record<string, (input: Record<string, unknown>) => object> = {
+    StartQuery: startQuery,
+    GetQueryResults: getQueryResults,
+  };
+  const standIn: Logs = {
+    groups: new Map(),
+    ingestion: 0,
+    querying: 50,
+    startsPerSecond: 5,
+    write: (group, stream, line) => {
+      const events = standIn.groups.get(group);
+      if (events === undefined) return;
+      events.push({ time: Date.now(), line, stream });
+      metrics.recordLine(line);
+    },
+    clear: () => {
+      queries.clear();
+      for (const events of standIn.groups.values()) events.length = 0;
+    },
+    identify: (request) => {
+      const action = readAction(request);
+      if (actions[action] === undefined) return others.identify(request);
+      return { action: `logs:${action}`, name: String(readInput(request).logGroupName ?? "") };
+    },
+    answer: async (request) => {
+      const act = actions[readAction(request)];
+      if (act === undefined) return others.answer(request);
+      const body = JSON.stringify(act(readInput(request)));
+      return { status: 200, headers: { "content-type": "application/x-amz-json-1.1" }, body };
+    },
+    refuse: refuseInJson,
+  };
+  return standIn;
+};
+
+const runQuery = (query: string, events: LogEvent[]): Query["results"] => {
+  try {
+    return evaluateQuery(query, events).map((row) => Object.entries(row).map(([field, value]) => ({ field, value })));
+  } catch (error) {
+    throw new AwsError(400, "MalformedQueryException", String(error instanceof Error ? error.message : error));
+  }
+};
+
+const readAction = ({ headers }: AwsRequest) => String(headers["x-amz-target"] ?? "").replace(/^.*\./, "");
+
+const readInput = ({ body }: AwsRequest): Record<string, unknown> => Object(JSON.parse(String(body)));

@@ -1,0 +1,113 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { describe, it } from "node:test";
+import { type AnsweredReviewFacts, formatLogLine } from "#lib/log-line.ts";
+import { evaluateQuery } from "./aws/insights.ts";
+
+// The queries of docs/logs.md, on lines as functions, Lambda and the gateway write them.
+const time = Date.parse("2026-11-23T10:00:00Z");
+const review: AnsweredReviewFacts = {
+  ...{ rule: "limit-notes", phase: "validate", cluster: "prod-eu", mode: "enforce", key: "abcdefgh.1" },
+  ...{ code: 200, refused: false, operations: 0, milliseconds: 4, function: "postern-prod-limit-notes", version: "7" },
+  request: {
+    ...{ uid: "u", operation: "CREATE", name: "web", namespace: "shop", userInfo: {} },
+    kind: { group: "", version: "v1", kind: "ConfigMap" },
+    resource: { group: "", version: "v1", resource: "configmaps" },
+  },
+};
+const stranger = { ...review, cluster: undefined, key: undefined, mode: undefined, request: undefined, code: 404 };
+const lines = [
+  formatLogLine(review, "prod", time, 150),
+  formatLogLine({ ...review, refused: true }, "prod", time),
+  formatLogLine({ ...review, cluster: "prod-us", milliseconds: 900 }, "prod", time),
+  formatLogLine({ ...review, code: 500, error: new Error("boom") }, "prod", time),
+  formatLogLine(stranger, "prod", time),
+  JSON.stringify({ type: "platform.report", record: { status: "timeout", errorType: "Sandbox.Timedout" } }),
+  "a line that isn't JSON",
+  JSON.stringify({ routeKey: "POST /{cluster}/limit-notes/{phase+}", status: "429", function: "-" }),
+  JSON.stringify({ routeKey: "POST /{cluster}/limit-notes/{phase+}", status: "500", function: "500" }),
+];
+const stream = "2026/11/23/postern-prod-limit-notes[7][0a1b]";
+const events = lines.map((line, index) => ({ time: time + index, line, stream }));
+
+const found: Record<string, Record<string, string>[]> = {
+  "Reviews by cluster": [
+    { Cluster: "prod-eu", reviews: "3", denials: "1", errors: "1", p99: "154" },
+    { Cluster: "prod-us", reviews: "1", denials: "0", errors: "0", p99: "900" },
+  ],
+  "Denials by rule and namespace, also those of the modes warn and audit": [
+    { Rule: "limit-notes", Mode: "enforce", Cluster: "prod-eu", namespace: "shop", denials: "1" },
+  ],
+  "The slowest reviews": [
+    ["10:00:00.002", "prod-us", "900", "0"] as const,
+    ["10:00:00.000", "prod-eu", "154", "150"] as const,
+    ["10:00:00.001", "prod-eu", "4", "0"] as const,
+    ["10:00:00.003", "prod-eu", "4", "0"] as const,
+  ].map(([clock, Cluster, Latency, Init]) => ({
+    ...{ "@timestamp": `2026-11-23 ${clock}`, Rule: "limit-notes", Cluster, Latency, Init },
+    ...{ operation: "CREATE", resource: "configmaps", namespace: "shop", name: "web" },
+  })),
+  "Cold starts by rule": [{ Rule: "limit-notes", starts: "1", p50: "150", longest: "150" }],
+  "Failed reviews": [
+    {
+      ...{ "@timestamp": "2026-11-23 10:00:00.003", Rule: "limit-notes", Cluster: "prod-eu", code: "500" },
+      ...{ error: "Error: boom", resource: "configmaps", namespace: "shop", name: "web" },
+    },
+  ],
+  "Timeouts and crashes": [
+    {
+      ...{ "@timestamp": "2026-11-23 10:00:00.005", "@logStream": stream },
+      ...{ "record.status": "timeout", "record.errorType": "Sandbox.Timedout" },
+    },
+  ],
+  "Which keys are in use": [
+    { Cluster: "prod-eu", Key: "abcdefgh.1", reviews: "3" },
+    { Cluster: "prod-us", Key: "abcdefgh.1", reviews: "1" },
+  ],
+  "What versions did, without the time of starts": [
+    { Rule: "limit-notes", Version: "7", reviews: "4", denials: "1", errors: "1", p99: "900" },
+  ],
+  "Requests without a valid key": [{ Rule: "limit-notes", requests: "1" }],
+  "In the log group `/aws/http-api/postern-STAGE`, what the HTTP API answered itself": [
+    { routeKey: "POST /{cluster}/limit-notes/{phase+}", status: "429", lost: "1" },
+  ],
+};
+
+describe("a query of docs/logs.md", async () => {
+  const page = await readFile(new URL("../docs/logs.md", import.meta.url), "utf8");
+  const queries = [...page.matchAll(/^(\S.*):\n\n```insights\n([^`]+)```$/gm)].map(([, title = "", query = ""]) => {
+    return { title, query };
+  });
+
+  it("has a title", () => {
+    assert.equal(queries.length, page.split("```insights").length - 1);
+    assert.deepEqual(
+      queries.map(({ title }) => title),
+      Object.keys(found),
+    );
+  });
+  for (const { title, query } of queries)
+    it(`finds: ${title}`, () => {
+      const rows = evaluateQuery(query, events).map((row) =>
+        row.error === undefined ? row : { ...row, error: row.error.replace(/\n.*/s, "") },
+      );
+      assert.deepEqual(rows, found[title]);
+    });
+});
+
+describe("the evaluator of queries", () => {
+  const refused = [
+    "parse @message /x/",
+    "stats avg(Latency) as mean by Rule",
+    "stats count(*) by Rule",
+    "filter Rule like limit",
+    "filter Rule != 1",
+    "filter Errors = 1 | dedup Rule",
+    "fields Latency / 2 as half",
+    "filter Errors = 1 limit 3",
+    "",
+  ];
+  for (const query of refused)
+    it(`refuses: ${query}`, () =>
+      assert.throws(() => evaluateQuery(query, events), /^Error: (the query has|unexpected)/));
+});
