@@ -39,6 +39,13 @@ export const buildFunctions = async (
     [...config.clusters.values()].flatMap(({ rules }) =>
       (members ?? [listed]).map(({ name, rule }) => findLongestTimeoutSeconds(rule, rules.get(name))),
     );
+  // A group's function gets the largest number of its members.
+  const findReserved = ({ members, ...listed }: CatalogueRule) => {
+    const numbers = [...config.clusters.values()].flatMap(({ rules }) =>
+      (members ?? [listed]).flatMap(({ name }) => rules.get(name)?.reserved ?? []),
+    );
+    return numbers.length > 0 ? { reserved: Math.max(...numbers) } : {};
+  };
   const { connections, faults, notes } = await readClusterConnections(config, catalogue, file, "aws");
   if (faults.length > 0) throw new Complaint(faults.join("\n"));
   const forgetful = served.filter((listed) => needsLedger(listed) && isOn(listed));
@@ -58,7 +65,7 @@ export const buildFunctions = async (
       const endpointConfig = buildEndpointConfig(config, listed);
       const places = listRecordingBucketSettings(config, listed);
       const made = await bundleRule(listed, endpointConfig, distFolder, undefined, own, places);
-      return { ...made, timeoutSeconds };
+      return { ...made, timeoutSeconds, ...findReserved(listed) };
     }),
   );
   await deleteStaleBundles(bundles.map(({ name }) => name));

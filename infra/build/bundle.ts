@@ -37,6 +37,8 @@ export interface RuleBundle {
   records: string[];
   /** The clusters whose URL keys the function accepts, with their key versions, such as `prod-eu.1`. */
   accepts: string[];
+  /** The reserved concurrency of the function; undefined if it shares the account's. */
+  reserved?: number;
 }
 
 const root = fileURLToPath(new URL("../..", import.meta.url));

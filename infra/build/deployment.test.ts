@@ -60,6 +60,11 @@ describe("a function's version", () => {
     );
   });
 
+  it("has the reserved concurrency of its rule, or none", async () => {
+    const read = async (bundle: Partial<RuleBundle>) => (await writeTestDeployment(bundle)).lambda?.reservedConcurrency;
+    assert.deepEqual([await read({}), await read({ reserved: 5 })], [undefined, 5]);
+  });
+
   it("has its summary truncated to the length that Lambda accepts", async () => {
     const { lambda } = await writeTestDeployment({ summary: `${"Long ".repeat(100)}.` });
     assert.ok(String(lambda?.description).length <= 256);

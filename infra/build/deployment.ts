@@ -93,7 +93,7 @@ const plan = (bundle: RuleBundle, publicKeys: string, stage?: string): PlannedFu
 });
 
 const buildFunction = (
-  { name, functionName, summary, id, memorySize, timeout, environment }: PlannedFunction,
+  { name, functionName, summary, id, memorySize, timeout, environment, reserved }: PlannedFunction,
   folder: string,
 ): Json => {
   return {
@@ -106,6 +106,7 @@ const buildFunction = (
     // The role's ARN is a Fn::Sub: for its name or Fn::GetAtt, osls adds a redundant DependsOn, and cfn-lint warns.
     role: { "Fn::Sub": toPlaceholder(`${id}Role.Arn`) },
     environment,
+    ...(reserved !== undefined && { reservedConcurrency: reserved }),
     // osls would make a log group for each function. All write to the one that serverless.yml names.
     disableLogs: true,
     package: { artifact: `${folder}/${name}.zip` },

@@ -67,6 +67,11 @@ describe("an invalid postern.yaml", () => {
       `rules: { plain: { timeoutSeconds: ${seconds} } }`,
       "postern.yaml:1 rules.plain.timeoutSeconds must be a whole number from 1 to 30",
     ]),
+    ...["0", "1.5", '"3"', "[3]", ""].map((reserved): [string, string, string] => [
+      `reserved ${reserved}`,
+      `rules: { plain: { reserved: ${reserved} } }`,
+      "postern.yaml:1 rules.plain.reserved must be a whole number from 1",
+    ]),
     ...["One", "-a", "a_b", "a.b", `a${"b".repeat(63)}`, "__proto__"].map((name): [string, string, string] => [
       `a cluster called ${name}`,
       `clusters: { ${name}: }`,
@@ -171,6 +176,14 @@ clusters:
     });
     assert.deepEqual(parseRuleConfig(text, "plain", "two"), { mode: "enforce", settings: {} });
     assert.deepEqual(shape.deep, { level: "low", wait: 1 }, "the defaults stay as they are");
+  });
+
+  it("reserves concurrency for the function of a rule, the same in every cluster", () => {
+    const text = "rules: { plain: { reserved: 5 } }\nclusters: { one: , two: { rules: { plain: { mode: warn } } } }\n";
+    assert.deepEqual(
+      ["one", "two"].map((name) => parseRuleConfig(text, "plain", name).reserved),
+      [5, 5],
+    );
   });
 
   it("sets where reviews are recorded, with exceptions for clusters", () => {

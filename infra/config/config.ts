@@ -38,6 +38,8 @@ export interface RuleConfig {
   exempt?: RuleExemptions;
   /** The bucket into which the rule's function records reviews; undefined if it records none. */
   record?: ReviewRecordingConfig;
+  /** The reserved concurrency of the rule's function, the same in every cluster. */
+  reserved?: number;
   settings: object;
 }
 

@@ -7,7 +7,15 @@ import type { ManifestFile } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
 import { formatDidYouMean } from "../cli/did-you-mean.ts";
-import { allowNull, anyShape, createEnumShape, createMapShape, mapShape, textListShape } from "../cli/shape.ts";
+import {
+  allowNull,
+  anyShape,
+  createEnumShape,
+  createMapShape,
+  type InputShape,
+  mapShape,
+  textListShape,
+} from "../cli/shape.ts";
 import type { ConfigPath, ReportMistake, ReviewRecordingConfig, RuleConfig, RuleExemptions } from "./config.ts";
 import { type RecordSection, readRecordConfig, recordSectionShape } from "./record-section.ts";
 
@@ -22,8 +30,8 @@ export interface CatalogueAndManifestFiles {
   places: ManifestFilesByConfigPath;
 }
 
-/** A rule's section in postern.yaml, once it has the shape of `ruleConfigShape`. */
-type RuleSection = Pick<RuleConfig, "failurePolicy" | "timeoutSeconds"> & {
+/** A rule's section in postern.yaml, once it has the shape of `generalRuleShape` or `clusterRuleShape`. */
+type RuleSection = Pick<RuleConfig, "failurePolicy" | "timeoutSeconds" | "reserved"> & {
   mode?: EnforcementMode;
   exempt?: ExemptSection | null;
   record?: RecordSection | "off";
@@ -32,26 +40,35 @@ type RuleSection = Pick<RuleConfig, "failurePolicy" | "timeoutSeconds"> & {
 
 type ExemptSection = Omit<RuleExemptions, "namespaceLabels"> & { namespaceLabels?: Record<string, string> | null };
 
-export const ruleConfigShape = allowNull(
-  createMapShape({
-    mode: createEnumShape("one of enforce, warn, audit, off", "enforce", "warn", "audit", "off"),
-    failurePolicy: createEnumShape("Fail or Ignore", "Fail", "Ignore"),
-    timeoutSeconds: {
-      expected: "a whole number from 1 to 30",
-      isFit: (value) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= 30,
-    },
-    exempt: allowNull(
-      createMapShape({
-        namespaces: textListShape,
-        namespaceLabels: allowNull(mapShape),
-        users: textListShape,
-        groups: textListShape,
-      }),
-    ),
-    record: recordSectionShape,
-    settings: anyShape,
-  }),
-);
+const ruleMembers = {
+  mode: createEnumShape("one of enforce, warn, audit, off", "enforce", "warn", "audit", "off"),
+  failurePolicy: createEnumShape("Fail or Ignore", "Fail", "Ignore"),
+  timeoutSeconds: {
+    expected: "a whole number from 1 to 30",
+    isFit: (value: unknown) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= 30,
+  },
+  exempt: allowNull(
+    createMapShape({
+      namespaces: textListShape,
+      namespaceLabels: allowNull(mapShape),
+      users: textListShape,
+      groups: textListShape,
+    }),
+  ),
+  record: recordSectionShape,
+  settings: anyShape,
+};
+const countShape: InputShape = {
+  expected: "a whole number from 1",
+  isFit: (value) => Number.isSafeInteger(value) && Number(value) >= 1,
+};
+const onlyGeneralShape: InputShape = {
+  expected: "in the general rules section, because a rule's function serves all clusters",
+  isFit: () => false,
+};
+
+export const generalRuleShape = allowNull(createMapShape({ ...ruleMembers, reserved: countShape }));
+export const clusterRuleShape = allowNull(createMapShape({ ...ruleMembers, reserved: onlyGeneralShape }));
 
 /** A rule's config while postern.yaml is being read; finishRules turns it into a RuleConfig. */
 export interface RuleConfigDraft extends Omit<RuleConfig, "record"> {

@@ -16,25 +16,26 @@ import { connectShape, findConnectFault } from "./connections.ts";
 import {
   type CatalogueAndManifestFiles,
   checkMergedRuleConfigs,
+  clusterRuleShape,
   describeUnknownRuleName,
   dnsLabel,
+  generalRuleShape,
   type ManifestFilesByConfigPath,
   parseRulesSection,
   type RuleConfigDraft,
-  ruleConfigShape,
 } from "./rules.ts";
 
 /** Reports whether a text may be a cluster's name: a DNS label, because the name becomes part of a URL path. */
 export const isClusterName = (name: string): boolean => dnsLabel.test(name);
 
 const clusterShape = createMapShape({
-  rules: allowNull(createMapShape({}, ruleConfigShape)),
+  rules: allowNull(createMapShape({}, clusterRuleShape)),
   keyVersion: anyShape,
   connect: allowNull(connectShape),
 });
 const configShape = allowNull(
   createMapShape({
-    rules: allowNull(createMapShape({}, ruleConfigShape)),
+    rules: allowNull(createMapShape({}, generalRuleShape)),
     clusters: allowNull(createMapShape({}, allowNull(clusterShape))),
     groups: allowNull(createMapShape({}, allowNull(textListShape))),
   }),

@@ -96,6 +96,13 @@ export interface LambdaOptions {
   logs?: Logs;
 }
 
+interface Quotas {
+  concurrency: number;
+  codeBytes: number;
+}
+
+export const defaultQuotas: Quotas = { concurrency: 1000, codeBytes: 75 * 1024 ** 3 };
+
 export interface Lambda extends AwsService {
   functions: Map<string, FunctionRecord>;
   /** The duration of an update in milliseconds. */
@@ -106,6 +113,8 @@ export interface Lambda extends AwsService {
   pageSize: number;
   /** Returns a number from 0 to below 1, which chooses between the versions of an alias. */
   random: () => number;
+  /** The account's quotas, which a test can change. */
+  quotas: Quotas;
   /** The ARNs of roles that were deleted; functions with such a role fail. */
   deletedRoles: Set<string>;
   /** The base URL for downloads of code. */
@@ -192,6 +201,20 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     fn.past = fn.past.filter(({ changed }) => Date.now() < changed + standIn.propagation);
     return fn.past[0] ?? fn;
   };
+  const computeUnreserved = (except?: FunctionRecord) =>
+    [...functions.values()].reduce(
+      (left, fn) => left - (fn === except ? 0 : (fn.reserved ?? 0)),
+      standIn.quotas.concurrency,
+    );
+  const computeCodeBytes = () =>
+    [...functions.values()]
+      .flatMap(({ latest, versions }) => [latest, ...versions.values()])
+      .reduce((sum, { code }) => sum + code.length, 0);
+  /** Throws unless the account has room for this code beside what it stores, less what it replaces. */
+  const requireCodeStorage = (code: Buffer, replaced = 0) => {
+    if (computeCodeBytes() - replaced + code.length > standIn.quotas.codeBytes)
+      throw new AwsError(400, "CodeStorageExceededException", "Code storage limit exceeded.");
+  };
   const requireIdle = (name: string): FunctionRecord => {
     const fn = getFunction(name);
     if (fn.busy > Date.now()) throw createConflict(`An update is in progress for resource: ${buildArn(name)}`);
@@ -220,9 +243,11 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   };
   const parseConfiguration = (input: Json): Partial<Configuration> => {
     const variables = toTexts(Object(input.Environment).Variables);
-    const size = Object.entries(variables ?? {}).reduce((sum, [key, value]) => sum + key.length + value.length, 0);
-    if (size > 4096)
-      throw createInvalid("Lambda was unable to configure your environment variables: they exceed the 4KB limit.");
+    const measured = JSON.stringify(variables ?? {});
+    if (Buffer.byteLength(measured) > 4096)
+      throw createInvalid(
+        `Lambda was unable to configure your environment variables because the environment variables you have provided exceeded the 4KB limit. String measured: ${measured}`,
+      );
     const wrongKey = Object.keys(variables ?? {}).find((key) => !/^[a-zA-Z][a-zA-Z0-9_]+$/.test(key));
     if (wrongKey !== undefined) throw createValidationError(`${wrongKey} is no name of an environment variable`);
     const reserved = Object.keys(variables ?? {}).find((key) => reservedVariables.test(key));
@@ -290,6 +315,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       if (functions.has(name)) throw createConflict(`Function already exist: ${name}`);
       if (input.Publish) throw createInvalid("this stand-in publishes by PublishVersion alone");
       const code = await readCode(Object(input.Code));
+      requireCodeStorage(code);
       const latest = { ...defaults, timeout: 3, ...parseConfiguration(input), code, ...createStamp() };
       if (Array.isArray(input.Architectures)) latest.architectures = input.Architectures.map(String);
       functions.set(name, { ...createRecord(latest), busy: Date.now() + standIn.updating });
@@ -338,6 +364,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       // Another call may have changed the function while the code was read.
       const { latest } = requireIdle(name);
       expect(input.RevisionId, latest.revision);
+      requireCodeStorage(code, latest.code.length);
       if (input.DryRun) return describeFunction(name, "$LATEST", { ...latest, ...architectures, code });
       return change(name, { code, ...architectures });
     },
@@ -356,6 +383,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       requireDescription(input);
       // Every update, also one that changes nothing, lets Lambda publish a version.
       if (fn.publishedRevision !== fn.latest.revision || !fn.versions.has(String(fn.published))) {
+        requireCodeStorage(fn.latest.code);
         fn.published += 1;
         fn.publishedRevision = fn.latest.revision;
         const description = toText(input.Description) || fn.latest.description;
@@ -364,6 +392,31 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       const version = String(fn.published);
       return describeFunction(name, version, readConfiguration(name, version)[1]);
     },
+    PutFunctionConcurrency: (name, input) => {
+      const reserved = Number(input.ReservedConcurrentExecutions);
+      const leastUnreserved = Math.min(100, standIn.quotas.concurrency);
+      if (computeUnreserved(getFunction(name)) - reserved < leastUnreserved)
+        throw createInvalid(
+          `Specified ReservedConcurrentExecutions for function decreases account's UnreservedConcurrentExecution below its minimum value of [${leastUnreserved}].`,
+        );
+      getFunction(name).reserved = reserved;
+      return { ReservedConcurrentExecutions: reserved };
+    },
+    GetFunctionConcurrency: (name) => ({ ReservedConcurrentExecutions: getFunction(name).reserved }),
+    DeleteFunctionConcurrency: (name) => {
+      getFunction(name).reserved = undefined;
+      return undefined;
+    },
+    GetAccountSettings: () => ({
+      AccountLimit: {
+        TotalCodeSize: standIn.quotas.codeBytes,
+        CodeSizeUnzipped: 250 * 1024 ** 2,
+        CodeSizeZipped: 50 * 1024 ** 2,
+        ConcurrentExecutions: standIn.quotas.concurrency,
+        UnreservedConcurrentExecutions: computeUnreserved(),
+      },
+      AccountUsage: { TotalCodeSize: computeCodeBytes(), FunctionCount: functions.size },
+    }),
     ListVersionsByFunction: (name, _, query) => {
       const { latest, versions } = getFunction(name);
       const [page, NextMarker] = selectPage([["$LATEST", latest] as const, ...versions], query);
@@ -481,7 +534,12 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       throw createConflict(
         `The operation cannot be performed at this time. The function is currently in the following state: Pending`,
       );
-    if (fn.reserved !== undefined && fn.running >= fn.reserved) {
+    const others = [...functions.values()].filter(({ reserved }) => reserved === undefined);
+    const isThrottled =
+      fn.reserved === undefined
+        ? others.reduce((sum, { running }) => sum + running, 0) >= computeUnreserved()
+        : fn.running >= fn.reserved;
+    if (isThrottled) {
       record("Throttles", 1);
       throw new AwsError(429, "TooManyRequestsException", "Rate Exceeded.");
     }
@@ -558,6 +616,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     propagation: 0,
     pageSize: 50,
     random: Math.random,
+    quotas: { ...defaultQuotas },
     deletedRoles: new Set(),
     base: "",
     create: (name, code, environment) => {
@@ -712,9 +771,9 @@ const actionNames = readRows<Record<string, string>>(import.meta.filename);
 
 /** Returns a request's action, its function and the other names in its path. */
 const readPath = ({ method, path }: AwsRequest) => {
-  const [, , , encodedName = "", what = "", last] = path.split("/").map(decodeURIComponent);
+  const [, , kind, encodedName = "", what = "", last] = path.split("/").map(decodeURIComponent);
   const { name, qualifier } = parseFunctionName(encodedName);
-  const operation = `${method} ${what || (encodedName === "" ? "functions" : "function")}`;
+  const operation = `${method} ${what || (encodedName === "" ? kind : "function")}`;
   const action = actionNames[operation] ?? operation;
   const sub: Record<string, string> = last === undefined ? {} : { [what === "policy" ? "StatementId" : "Name"]: last };
   return { action, name, qualifier, sub };

@@ -84,6 +84,11 @@ export const openKinds = ({
     cloudwatch.alarms.put(name, properties);
     return { physical: name, attributes: { Arn: `arn:aws:cloudwatch:${region}:${account}:alarm:${name}` } };
   };
+  const reserve = async (name: string, before: Properties, { ReservedConcurrentExecutions }: Properties) => {
+    if (before.ReservedConcurrentExecutions === ReservedConcurrentExecutions) return;
+    if (ReservedConcurrentExecutions === undefined) await act("DeleteFunctionConcurrency", name);
+    else await act("PutFunctionConcurrency", name, { ReservedConcurrentExecutions });
+  };
 
   const kinds: Record<string, ResourceKind> = {
     "AWS::Lambda::Function": {
@@ -93,6 +98,7 @@ export const openKinds = ({
         const configuration = selectConfiguration(properties);
         await act("CreateFunction", name, { FunctionName: name, Code, Architectures, ...configuration });
         await waitUntilIdle(name);
+        await reserve(name, {}, properties);
         return describeFunction(name);
       },
       change: async (name, before, after) => {
@@ -107,6 +113,7 @@ export const openKinds = ({
           await act("UpdateFunctionConfiguration", name, selectConfiguration(after));
           await waitUntilIdle(name);
         }
+        await reserve(name, before, after);
         return describeFunction(name);
       },
       remove: async (name) => void (await act("DeleteFunction", name).catch(ignoreMissing)),
