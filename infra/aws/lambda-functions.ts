@@ -2,12 +2,15 @@ import { isDeepStrictEqual } from "node:util";
 import {
   type FunctionConfiguration,
   Lambda,
+  type ProvisionedConcurrencyConfigListItem,
   paginateListFunctions,
+  paginateListProvisionedConcurrencyConfigs,
   paginateListVersionsByFunction,
 } from "@aws-sdk/client-lambda";
 import { buildFunctionName } from "../catalogue/rule-names.ts";
-import { Complaint } from "../cli/complaint.ts";
-import { isErrorNamed } from "./errors.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
+import { formatCount } from "../cli/progress.ts";
+import { createFallbackForErrorNamed, isErrorNamed } from "./errors.ts";
 import { createFunctionUpdater, downloadFunctionCode, type LambdaVersionContent } from "./function-updates.ts";
 
 /** The alias that clusters call: its version, and the versions on trial that get a share of the reviews. */
@@ -30,6 +33,16 @@ export interface WantedLambdaVersion extends LambdaVersionContent {
   description: string;
 }
 
+/** A version with provisioned concurrency: execution environments that Lambda has started before they are needed. */
+export interface WarmVersion {
+  version: string;
+  /** The number of environments that were asked for. */
+  count: number;
+  status: "IN_PROGRESS" | "READY" | "FAILED";
+  /** Lambda's reason, if it could not start the environments. */
+  reason?: string | undefined;
+}
+
 export interface FunctionInvocationResult {
   payload: unknown;
   /** The error, if the function failed or another version answered. */
@@ -47,6 +60,11 @@ export interface StageFunctions {
   moveAlias(rule: string, version: string, before: LiveAlias, weights?: Record<string, number>): Promise<void>;
   /** Publishes a Lambda version with the wanted content, unless the last version has it. $LATEST then has it, too. */
   publishVersion(rule: string, wanted: WantedLambdaVersion): Promise<string>;
+  /** Lists the versions with warm environments; there are none without the function. */
+  listWarmVersions(rule: string): Promise<WarmVersion[]>;
+  /** Asks Lambda to start environments of a version; throws a Complaint if the account or the function has no room. */
+  requestWarmEnvironments(rule: string, version: string, count: number): Promise<void>;
+  releaseWarmEnvironments(rule: string, version: string): Promise<void>;
   /** Deletes a version unless an alias points at it. */
   deleteVersion(rule: string, version: string): Promise<void>;
   /** Returns the environment of $LATEST, which the next deployment starts from. */
@@ -158,6 +176,37 @@ export const openStageFunctions = (
       return updates.publish(latest, wanted.description);
     },
 
+    listWarmVersions: async (rule) => {
+      const found: WarmVersion[] = [];
+      try {
+        for await (const { ProvisionedConcurrencyConfigs = [] } of paginateListProvisionedConcurrencyConfigs(
+          { client },
+          { FunctionName: nameOf(rule) },
+        ))
+          found.push(...ProvisionedConcurrencyConfigs.map(toWarmVersion));
+      } catch (error) {
+        if (!isErrorNamed(error, "ResourceNotFoundException")) throw error;
+      }
+      return found;
+    },
+
+    requestWarmEnvironments: async (rule, version, count) => {
+      const request = { FunctionName: nameOf(rule), Qualifier: version, ProvisionedConcurrentExecutions: count };
+      await client.putProvisionedConcurrencyConfig(request).catch((error: unknown) => {
+        if (!isErrorNamed(error, "InvalidParameterValueException")) throw error;
+        throw new Complaint(
+          `Lambda refuses ${formatCount(count, "warm environment")} for version ${version} of ${rule}: ${toSentence(error)}`,
+          1,
+        );
+      });
+    },
+
+    releaseWarmEnvironments: async (rule, version) => {
+      await client
+        .deleteProvisionedConcurrencyConfig({ FunctionName: nameOf(rule), Qualifier: version })
+        .catch(createFallbackForErrorNamed("ResourceNotFoundException", undefined));
+    },
+
     deleteVersion: async (rule, version) => {
       await client.deleteFunction({ FunctionName: nameOf(rule), Qualifier: version }).catch((error: unknown) => {
         // The error is ignored if the version is already deleted, or if an alias points at it.
@@ -201,6 +250,16 @@ const toContent = ({ CodeSha256, Environment, MemorySize, Timeout }: FunctionCon
   environment: Environment?.Variables ?? {},
   memorySize: MemorySize ?? 0,
   timeout: Timeout ?? 0,
+});
+
+const toWarmVersion = ({
+  FunctionArn = "",
+  RequestedProvisionedConcurrentExecutions = 0,
+  Status = "IN_PROGRESS",
+  StatusReason,
+}: ProvisionedConcurrencyConfigListItem): WarmVersion => ({
+  version: FunctionArn.slice(FunctionArn.lastIndexOf(":") + 1),
+  ...{ count: RequestedProvisionedConcurrentExecutions, status: Status, reason: StatusReason },
 });
 
 const toVersion = (configuration: FunctionConfiguration): PublishedVersion => ({

@@ -39,12 +39,13 @@ export const buildFunctions = async (
     [...config.clusters.values()].flatMap(({ rules }) =>
       (members ?? [listed]).map(({ name, rule }) => findLongestTimeoutSeconds(rule, rules.get(name))),
     );
-  // A group's function gets the largest number of its members.
-  const findReserved = ({ members, ...listed }: CatalogueRule) => {
-    const numbers = [...config.clusters.values()].flatMap(({ rules }) =>
-      (members ?? [listed]).flatMap(({ name }) => rules.get(name)?.reserved ?? []),
+  // A group's function gets the largest number of its members. A rule that is off everywhere needs no environments.
+  const findLargest = (key: "reserved" | "warm", { members, ...listed }: CatalogueRule) => {
+    const configs = [...config.clusters.values()].flatMap(({ rules }) =>
+      (members ?? [listed]).flatMap(({ name }) => rules.get(name) ?? []),
     );
-    return numbers.length > 0 ? { reserved: Math.max(...numbers) } : {};
+    const numbers = configs.flatMap((own) => (key === "warm" && own.mode === "off" ? [] : (own[key] ?? [])));
+    return numbers.length > 0 ? { [key]: Math.max(...numbers) } : {};
   };
   const { connections, faults, notes } = await readClusterConnections(config, catalogue, file, "aws");
   if (faults.length > 0) throw new Complaint(faults.join("\n"));
@@ -65,7 +66,7 @@ export const buildFunctions = async (
       const endpointConfig = buildEndpointConfig(config, listed);
       const places = listRecordingBucketSettings(config, listed);
       const made = await bundleRule(listed, endpointConfig, distFolder, undefined, own, places);
-      return { ...made, timeoutSeconds, ...findReserved(listed) };
+      return { ...made, timeoutSeconds, ...findLargest("reserved", listed), ...findLargest("warm", listed) };
     }),
   );
   await deleteStaleBundles(bundles.map(({ name }) => name));

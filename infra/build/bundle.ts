@@ -39,6 +39,8 @@ export interface RuleBundle {
   accepts: string[];
   /** The reserved concurrency of the function; undefined if it shares the account's. */
   reserved?: number;
+  /** The number of warm environments (provisioned concurrency) of the live version; undefined for none. */
+  warm?: number;
 }
 
 const root = fileURLToPath(new URL("../..", import.meta.url));

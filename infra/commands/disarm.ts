@@ -2,6 +2,7 @@ import { runInStage } from "../aws/stage.ts";
 import { type Command, writeOutput } from "../cli/command.ts";
 import { parseDurationMilliseconds, stageOption } from "../cli/options.ts";
 import { disarmRule } from "../rollout/disarm.ts";
+import { describeColdVersion } from "../rollout/warm.ts";
 import { resolveStageRule } from "./shared/options.ts";
 
 export default {
@@ -16,7 +17,11 @@ export default {
   async run({ options, words: [text = ""] }) {
     const rule = await resolveStageRule(text);
     const until = new Date(Date.now() + parseDurationMilliseconds(options.text("for"), "for"));
-    const version = await runInStage(options, ({ functions }) => disarmRule(functions, rule, until));
-    writeOutput(`${rule} allows everything until ${until.toISOString()}, as version ${version}\n`);
+    await runInStage(options, async ({ functions }) => {
+      const version = await disarmRule(functions, rule, until);
+      writeOutput(`${rule} allows everything until ${until.toISOString()}, as version ${version}\n`);
+      const cold = await describeColdVersion(functions, rule, version);
+      if (cold !== undefined) process.stderr.write(`${cold}\n`);
+    });
   },
 } satisfies Command;

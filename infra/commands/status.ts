@@ -1,9 +1,10 @@
+import type { WarmVersion } from "../aws/lambda-functions.ts";
 import { type AwsStage, runInStage } from "../aws/stage.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { clusterAccessOptions, stageOption } from "../cli/options.ts";
-import { createProgressPrinter, runInParallel } from "../cli/progress.ts";
+import { createProgressPrinter, formatCount, runInParallel } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import { defaultConfigFile } from "../config/config.ts";
 import { readConfig } from "../project/project.ts";
@@ -67,7 +68,12 @@ const readStandings = async ({ functions }: AwsStage, all: Release[]) => {
       return undefined;
     }),
   );
-  return { standings: found.filter((state) => state !== undefined), faults };
+  const standings = found.filter((state) => state !== undefined);
+  const rules = await runInParallel(5, standings, async (state) => {
+    const isWarm = all[0]?.warm?.includes(state.rule);
+    return { ...state, ...(isWarm && { warm: await functions.listWarmVersions(state.rule) }) };
+  });
+  return { standings: rules, faults };
 };
 
 const summarizeRelease = (release: Release | undefined) => {
@@ -76,13 +82,22 @@ const summarizeRelease = (release: Release | undefined) => {
   return { id, at, by, complete, ...(like !== undefined && { like }) };
 };
 
-const formatStandings = (release: Release | undefined, standings: LiveRuleState[]): string => {
-  const rows = standings.map(({ rule, version, weights, modified, disarmed, previous }) => {
+const formatStandings = (
+  release: Release | undefined,
+  standings: (LiveRuleState & { warm?: WarmVersion[] })[],
+): string => {
+  const rows = standings.map(({ rule, version, weights, modified, disarmed, previous, warm = [] }) => {
     const trial = Object.entries(weights).map(
       ([otherVersion, weight]) => `, ${Math.round(weight * 100)}% version ${otherVersion}`,
     );
-    const state = disarmed && disarmed.until > new Date() ? `disarmed until ${disarmed.until.toISOString()}` : "";
-    return [rule, `${version}${trial.join("")}`, modified.toISOString(), previous ?? "-", state];
+    const states = [
+      ...(disarmed && disarmed.until > new Date() ? [`disarmed until ${disarmed.until.toISOString()}`] : []),
+      ...warm.map(({ version, count, status, reason }) => {
+        const why = reason === undefined ? "" : `: ${reason}`;
+        return `${formatCount(count, "warm environment")} of version ${version} ${status}${why}`;
+      }),
+    ];
+    return [rule, `${version}${trial.join("")}`, modified.toISOString(), previous ?? "-", states.join(", ")];
   });
   const like = release?.like === undefined ? "" : `, like r${release.like}`;
   const open = release?.complete === false ? ", not complete: run postern deploy again" : "";

@@ -67,11 +67,13 @@ describe("an invalid postern.yaml", () => {
       `rules: { plain: { timeoutSeconds: ${seconds} } }`,
       "postern.yaml:1 rules.plain.timeoutSeconds must be a whole number from 1 to 30",
     ]),
-    ...["0", "1.5", '"3"', "[3]", ""].map((reserved): [string, string, string] => [
-      `reserved ${reserved}`,
-      `rules: { plain: { reserved: ${reserved} } }`,
-      "postern.yaml:1 rules.plain.reserved must be a whole number from 1",
-    ]),
+    ...["reserved", "warm"].flatMap((member) =>
+      ["0", "1.5", '"3"', "[3]", ""].map((number): [string, string, string] => [
+        `${member} ${number}`,
+        `rules: { plain: { ${member}: ${number} } }`,
+        `postern.yaml:1 rules.plain.${member} must be a whole number from 1`,
+      ]),
+    ),
     ...["One", "-a", "a_b", "a.b", `a${"b".repeat(63)}`, "__proto__"].map((name): [string, string, string] => [
       `a cluster called ${name}`,
       `clusters: { ${name}: }`,
@@ -178,11 +180,15 @@ clusters:
     assert.deepEqual(shape.deep, { level: "low", wait: 1 }, "the defaults stay as they are");
   });
 
-  it("reserves concurrency for the function of a rule, the same in every cluster", () => {
-    const text = "rules: { plain: { reserved: 5 } }\nclusters: { one: , two: { rules: { plain: { mode: warn } } } }\n";
+  it("reserves concurrency and warm environments for the function of a rule, the same in every cluster", () => {
+    const text =
+      "rules: { plain: { reserved: 5, warm: 2 } }\nclusters: { one: , two: { rules: { plain: { mode: warn } } } }\n";
     assert.deepEqual(
-      ["one", "two"].map((name) => parseRuleConfig(text, "plain", name).reserved),
-      [5, 5],
+      ["one", "two"].map((name) => parseRuleConfig(text, "plain", name)).map(({ reserved, warm }) => [reserved, warm]),
+      [
+        [5, 2],
+        [5, 2],
+      ],
     );
   });
 

@@ -40,6 +40,8 @@ export interface RuleConfig {
   record?: ReviewRecordingConfig;
   /** The reserved concurrency of the rule's function, the same in every cluster. */
   reserved?: number;
+  /** The number of warm environments of the rule's function, the same in every cluster. */
+  warm?: number;
   settings: object;
 }
 

@@ -31,7 +31,7 @@ export interface CatalogueAndManifestFiles {
 }
 
 /** A rule's section in postern.yaml, once it has the shape of `generalRuleShape` or `clusterRuleShape`. */
-type RuleSection = Pick<RuleConfig, "failurePolicy" | "timeoutSeconds" | "reserved"> & {
+type RuleSection = Pick<RuleConfig, "failurePolicy" | "timeoutSeconds" | "reserved" | "warm"> & {
   mode?: EnforcementMode;
   exempt?: ExemptSection | null;
   record?: RecordSection | "off";
@@ -67,8 +67,10 @@ const onlyGeneralShape: InputShape = {
   isFit: () => false,
 };
 
-export const generalRuleShape = allowNull(createMapShape({ ...ruleMembers, reserved: countShape }));
-export const clusterRuleShape = allowNull(createMapShape({ ...ruleMembers, reserved: onlyGeneralShape }));
+export const generalRuleShape = allowNull(createMapShape({ ...ruleMembers, reserved: countShape, warm: countShape }));
+export const clusterRuleShape = allowNull(
+  createMapShape({ ...ruleMembers, reserved: onlyGeneralShape, warm: onlyGeneralShape }),
+);
 
 /** A rule's config while postern.yaml is being read; finishRules turns it into a RuleConfig. */
 export interface RuleConfigDraft extends Omit<RuleConfig, "record"> {

@@ -161,7 +161,7 @@ export const estimateStageCosts = async (
   const since = new Date(now.getTime() - secondsInPeriod * 1000);
   // A deployment goes on without metrics of calls if they can't be read: the cost is only an estimate.
   const answers = await metrics.ask(questions, since, now).catch((): Record<string, number> => ({}));
-  const all = parts.map(({ name, asks, wanted, listed }) => {
+  const all = parts.map(({ name, asks, wanted, listed, warm }) => {
     const reviews = answers[`${name}/calls`] ?? 0;
     const milliseconds = reviews > 0 ? (answers[`${name}/time`] ?? 0) / reviews : asks ? 30 : 5;
     return {
@@ -171,7 +171,7 @@ export const estimateStageCosts = async (
       asks,
       memoryMegabytes: wanted.memorySize,
       phases: listed.phases.length,
-      warm: 0,
+      warm: warm ?? 0,
     };
   });
   return {

@@ -20,6 +20,7 @@ import {
 import { publishVersions } from "./publishing.ts";
 import { listReleasedClusters, type Release } from "./releases.ts";
 import { openTargetCluster } from "./targets.ts";
+import { releaseOldWarmEnvironments, startWarmEnvironments } from "./warm.ts";
 
 /** The number of earlier live versions that are kept for each rule. */
 const keptVersions = 4;
@@ -62,7 +63,7 @@ const completeRelease = async ({ job, releases }: PreparedDeployment): Promise<s
   return `nothing to do: release r${newest?.id ?? 0} is live`;
 };
 
-/** Deploys in this order: stack, versions, aliases, clusters. A failure leaves everything after that step unchanged. */
+/** Deploys in this order: stack, versions, warm environments, aliases, clusters. A failure leaves everything after that step unchanged. */
 export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Promise<string> => {
   const { job, plan, releases } = prepared;
   const unreachable = plan.clusters.find(({ unknown }) => unknown !== undefined);
@@ -79,10 +80,18 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
   // Saved with the present versions before any alias moves: if saving fails, nothing moves.
   const draft = { ...buildRelease(prepared, new Map()), rules: releases.all[0]?.rules ?? {} };
   await releases.save(draft);
-  await deleteOrphans(prepared, draft, orphans);
-  const { live, stuck } = await moveEveryAlias(prepared, versions, draft.clusters);
+  const goLive = async () => {
+    await startWarmEnvironments(prepared, versions, goOn);
+    await deleteOrphans(prepared, draft, orphans);
+    return moveEveryAlias(prepared, versions, draft.clusters);
+  };
+  const { live, stuck } = await goLive().catch(async (error) => {
+    await releaseOldWarmEnvironments(prepared);
+    throw error;
+  });
   const release = { ...buildRelease(prepared, live), id: draft.id, clusters: draft.clusters };
   await releases.save(release);
+  if (stuck.length > 0) await releaseOldWarmEnvironments(prepared, live);
   if (stuck.length > 0)
     throw new Complaint(
       `the webhook entries in clusters were not changed, because the new versions of these rules did not pass the canary: ${stuck.join(", ")}`,
@@ -90,7 +99,8 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
     );
   await updateClusters(prepared, release, goOn);
   const wasOpen = releases.all[0]?.complete === false;
-  await releases.save({ ...release, complete: isForAllClusters(job) || !wasOpen });
+  const warm = await releaseOldWarmEnvironments(prepared, live);
+  await releases.save({ ...release, warm, complete: isForAllClusters(job) || !wasOpen });
   await deleteOldVersions(prepared, release);
   const where = job.clusters.length === 0 ? "" : ` in ${job.clusters.join(", ")}`;
   return `release r${release.id} is live${where}`;
@@ -191,6 +201,7 @@ const buildRelease = ({ job, plan, releases, keyring }: PreparedDeployment, live
     ...{ at: new Date().toISOString(), by: getPersonOrPipelineName(), complete: false },
     ...(keyring && { keys: toPublicKeys(keyring) }),
     rules: Object.fromEntries(rules),
+    warm: plan.warm.map(({ rule }) => rule),
     clusters: Object.fromEntries(clusters),
   };
 };

@@ -43,6 +43,10 @@ export const destroyStage = async (demolition: DestroyOptions): Promise<string> 
     await deleteEntries(demolition, names);
     await requireNoEntries(demolition, names);
     await wait(demolition.noticing ?? 10_000);
+    // Lambda may refuse to delete a version that has warm environments.
+    for (const rule of all[0]?.warm ?? [])
+      for (const { version } of await stage.functions.listWarmVersions(rule))
+        await stage.functions.releaseWarmEnvironments(rule, version);
     await removeAws(stage, demolition.progress, lock);
     return `stage ${stage.name} is deleted`;
   };

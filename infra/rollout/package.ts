@@ -19,6 +19,8 @@ export interface PackagedRule {
   asks: boolean;
   /** True if the bundle includes CUE and can run scripts. */
   scripts: boolean;
+  /** The number of warm environments that the rule's live version has; undefined for none. */
+  warm?: number | undefined;
 }
 
 /** A stage's built rules with the CloudFormation template that deploys them. */
@@ -50,8 +52,8 @@ export const packageStage = async (
 };
 
 const toPackagedRule = (bundle: RuleBundle, stage: string, publicKeys: string, zip: Uint8Array) => {
-  const { name, logic, asks, scripts, codeSha256, hash } = bundle;
+  const { name, logic, asks, scripts, warm, codeSha256, hash } = bundle;
   const description = `${hash.slice(0, 12)} of ${name}`;
   const wanted = { zip, codeSha256, description, ...computeFunctionSettings(bundle, publicKeys, stage) };
-  return { name, logic, asks, scripts, wanted };
+  return { name, logic, asks, scripts, warm, wanted };
 };

@@ -4,7 +4,7 @@ import { changesNothing, type DeploymentPlan } from "./plan.ts";
 import { isUnchanged } from "./stack-plan.ts";
 
 export const formatPlan = (
-  { stage, stack, parts, kept, rights, clusters, notes }: DeploymentPlan,
+  { stage, stack, parts, kept, warm, rights, clusters, notes }: DeploymentPlan,
   costs: StageCosts,
 ): string => {
   const lines: string[] = [`stage ${stage}`, "", "stack"];
@@ -20,9 +20,12 @@ export const formatPlan = (
     lines.push(`  ~ ${part.name}: ${changes.join(", ")}${live}`, ...settings.map((setting) => `      ${setting}`));
   }
   for (const rule of kept) lines.push(`  - ${rule}: is off now; its function stays for one release`);
+  for (const { rule, changes } of warm) lines.push(...changes.map((change) => `  ~ ${rule}: ${change}`));
   for (const { part, known: state } of parts)
-    if (state?.disarmed && state.disarmed.until > new Date())
-      lines.push(`  ! ${part.name}: disarmed until ${state.disarmed.until.toISOString()}`);
+    if (state?.disarmed && state.disarmed.until > new Date()) {
+      const cold = part.warm === undefined ? "" : ", without warm environments";
+      lines.push(`  ! ${part.name}: disarmed until ${state.disarmed.until.toISOString()}${cold}`);
+    }
   const same = parts.length - changing.length;
   if (same > 0) lines.push(`  ${same} of ${parts.length} unchanged`);
   if (rights.added.length + rights.removed.length > 0)
@@ -75,6 +78,7 @@ export const toPlanData = (plan: DeploymentPlan, costs: StageCosts): object => (
     disarmedUntil: state?.disarmed?.until ?? null,
   })),
   kept: plan.kept,
+  warm: plan.warm,
   rights: plan.rights,
   clusters: plan.clusters.map(({ cluster, differences, hardened, unknown, notes }) => ({
     ...{ cluster, differences, hardened, notes },

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { isMap } from "#lib/json.ts";
-import { hasSameContent } from "../aws/lambda-functions.ts";
+import { hasSameContent, type WarmVersion } from "../aws/lambda-functions.ts";
 import type { StackTemplate } from "../aws/stack.ts";
 import type { AwsStage } from "../aws/stage.ts";
 import { runInParallel } from "../cli/progress.ts";
@@ -20,6 +20,16 @@ export interface RuleChangePlan {
   settings: string[];
 }
 
+/** The warm environments of one rule: what postern.yaml asks for, and what Lambda has. */
+export interface WarmRulePlan {
+  rule: string;
+  /** The number that the rule's version must have; 0 if postern.yaml asks for none any more. */
+  wanted: number;
+  there: WarmVersion[];
+  /** What the deployment changes about them; empty if nothing. */
+  changes: string[];
+}
+
 export interface DeploymentPlan {
   stage: string;
   stack: StackDifferences;
@@ -27,6 +37,8 @@ export interface DeploymentPlan {
   parts: RuleChangePlan[];
   /** The names of rules that are not turned on any more; their functions stay for one more release. */
   kept: string[];
+  /** The rules that have warm environments, or had some. */
+  warm: WarmRulePlan[];
   rights: { added: string[]; removed: string[] };
   clusters: ClusterPlan[];
   notes: string[];
@@ -87,7 +99,7 @@ const formatSetting = (value: unknown): string => {
 };
 
 /** Reports whether a deployment would change nothing, neither in AWS nor in clusters. */
-export const changesNothing = ({ stack, parts, clusters }: DeploymentPlan): boolean =>
+export const changesNothing = ({ stack, parts, warm, clusters }: DeploymentPlan): boolean =>
   isUnchanged(stack) &&
-  parts.every(({ changes }) => changes.length === 0) &&
+  [...parts, ...warm].every(({ changes }) => changes.length === 0) &&
   clusters.every(({ differences, unknown }) => differences.length === 0 && unknown === undefined);

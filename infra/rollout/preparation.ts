@@ -10,6 +10,7 @@ import { type DeploymentPlan, planRuleChanges, readFunctionStates } from "./plan
 import { type Release, type ReleaseStore, readReleaseStore } from "./releases.ts";
 import { compareRights, listStackRules, planStack } from "./stack-plan.ts";
 import { type DeploymentTargets, resolveEksServers } from "./targets.ts";
+import { planWarmEnvironments } from "./warm.ts";
 
 /** Everything that a deployment needs to know: its targets, and how it proceeds. */
 export interface DeploymentJob extends DeploymentTargets {
@@ -61,12 +62,14 @@ export const prepareDeployment = async (
   const clusters = await runInParallel(maxParallelFunctionChanges, job.clusters, (name) =>
     planCluster(job, name, releases.all[0], keyring, outputs),
   );
-  const elsewhere = [...parts.map(({ changes }) => changes), ...clusters.map(({ differences }) => differences)].some(
-    ({ length }) => length > 0,
-  );
+  const warm = await planWarmEnvironments(stage.functions, parts, releases.all[0]);
+  const elsewhere = [
+    ...[...parts, ...warm].map(({ changes }) => changes),
+    ...clusters.map(({ differences }) => differences),
+  ].some(({ length }) => length > 0);
   const { template, stack, kept } = planStack(stage.name, built, deployed, releases.all, elsewhere);
   const rights = compareRights(deployed, template);
-  const plan = { stage: stage.name, stack, template, parts, kept, rights, clusters, notes: built.notes };
+  const plan = { stage: stage.name, stack, template, parts, kept, warm, rights, clusters, notes: built.notes };
   return { job, releases, keyring, plan };
 };
 

@@ -48,6 +48,8 @@ export interface Release {
   /** The stage's public keys; unknown in releases of older versions of Postern. */
   keys?: UrlPublicKeys;
   rules: Record<string, ReleasedRule>;
+  /** The rules of which a version may have warm environments: recorded before any are started, until all are released. */
+  warm?: string[];
   /** All clusters of the release. One that the deployment didn't reach is recorded as it was before. */
   clusters: Record<string, ReleasedCluster>;
 }

@@ -20,6 +20,7 @@ import {
   requireRollbackRelease,
 } from "./releases.ts";
 import { type DeploymentTargets, openTargetCluster, requireNoEntriesOfOtherStage } from "./targets.ts";
+import { describeColdVersion } from "./warm.ts";
 
 const atOnce = 5;
 
@@ -60,6 +61,8 @@ export const rollBackOne = async (
     const { like: _, ...rest } = newest;
     await saveRelease(releases, { ...rest, rules, withdrawn: [`${rule}@${last.version}`] }, progress);
   }
+  const cold = await describeColdVersion(stage.functions, rule, version);
+  if (cold !== undefined) progress.say(`${cold}; postern deploy starts them`);
   return version;
 };
 
@@ -159,6 +162,10 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
     );
     return `${moved.filter(Boolean).length} moved`;
   });
+  for (const rule of newest.warm?.filter((name) => Object.hasOwn(target.rules, name)) ?? []) {
+    const cold = await describeColdVersion(stage.functions, rule, getReleasedVersion(target, rule));
+    if (cold !== undefined) progress.say(`${cold}; postern deploy starts them`);
+  }
   const late = targets.clusters.filter((name) => !early.includes(name));
   faults.push(...(await applyRelease(targets, release, target, late)));
   const withdrawn = Object.entries(newest.rules).flatMap(([rule, { version }]) =>

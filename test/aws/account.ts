@@ -124,7 +124,7 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
       cloudwatch.alarms.clear();
       cloudwatch.ahead = 0;
       cloudwatch.delay = 0;
-      lambda.propagation = 0;
+      Object.assign(lambda, { propagation: 0, warming: 30, warmFailure: undefined });
       await moto.reset();
       account.recordedCalls.length = 0;
       s3.ahead = 0;

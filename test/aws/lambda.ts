@@ -13,6 +13,7 @@ import {
 import type { CloudWatch } from "./cloudwatch.ts";
 import type { Logs } from "./logs.ts";
 import { openProcesses } from "./processes.ts";
+import { createProvisionedActions, isWarm, type ProvisionedConcurrency, sumProvisioned } from "./provisioned.ts";
 
 // A stand-in for Lambda's API, as strict as its documentation: revisions, hashes, updates that take time, and aliases
 // that point only at published versions. Published code really runs, under Lambda's own runtime client.
@@ -75,6 +76,8 @@ interface FunctionRecord {
   urls: Map<string, { url: string; authType: string }>;
   /** The reserved concurrency. */
   reserved?: number | undefined;
+  /** The provisioned concurrency by version or alias. */
+  provisioned: Map<string, ProvisionedConcurrency>;
   running: number;
 }
 
@@ -109,6 +112,9 @@ export interface Lambda extends AwsService {
   updating: number;
   /** Milliseconds until invocations see a change of an alias, a permission or a route of a gateway. */
   propagation: number;
+  /** Milliseconds until provisioned concurrency is ready or has failed, and the reason why a new one fails. */
+  warming: number;
+  warmFailure: string | undefined;
   /** The number of functions or versions on a page. */
   pageSize: number;
   /** Returns a number from 0 to below 1, which chooses between the versions of an alias. */
@@ -201,9 +207,9 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     fn.past = fn.past.filter(({ changed }) => Date.now() < changed + standIn.propagation);
     return fn.past[0] ?? fn;
   };
-  const computeUnreserved = (except?: FunctionRecord) =>
+  const computeUnreserved = (except?: unknown) =>
     [...functions.values()].reduce(
-      (left, fn) => left - (fn === except ? 0 : (fn.reserved ?? 0)),
+      (left, fn) => left - (fn === except ? 0 : (fn.reserved ?? sumProvisioned(fn))),
       standIn.quotas.concurrency,
     );
   const computeCodeBytes = () =>
@@ -309,7 +315,9 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   };
 
   type Action = (name: string, input: Json, query: URLSearchParams) => Json | undefined | Promise<Json | undefined>;
+  const readTimes = () => ({ warming: standIn.warming, warmFailure: standIn.warmFailure });
   const actions: Record<string, Action> = {
+    ...createProvisionedActions({ getFunction, buildArn, computeUnreserved, readTimes }),
     CreateFunction: async (_, input) => {
       const name = String(input.FunctionName);
       if (functions.has(name)) throw createConflict(`Function already exist: ${name}`);
@@ -335,6 +343,8 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
           const names = held.map(([alias]) => alias).join(", ");
           throw createConflict(`Version ${version} can't be deleted: aliases refer to it: [${names}]`);
         }
+        if (fn.provisioned.has(version))
+          throw createConflict(`Version ${version} can't be deleted: it has provisioned concurrency`);
         fn.versions.delete(version);
       }
       return undefined;
@@ -441,6 +451,8 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       const version = toText(input.FunctionVersion) ?? current.version;
       const weights = toNumbers(Object(input.RoutingConfig).AdditionalVersionWeights) ?? current.weights;
       requireVersions(name, version, weights);
+      if (getFunction(name).provisioned.has(alias) && Object.keys(weights).length > 0)
+        throw createInvalid("Invalid alias configuration for Provisioned Concurrency");
       const description = toText(input.Description) ?? current.description;
       keepPast(name);
       Object.assign(current, { version, weights, description, revision: randomUUID() });
@@ -550,6 +562,8 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
         "AccessDeniedException",
         "The role defined for the function cannot be assumed by Lambda.",
       );
+    const warm = fn.provisioned.get(version);
+    const isProvisioned = warm !== undefined && isWarm(warm, standIn.warming) && warm.running < warm.count;
     const program = {
       ...{ code, hash: hashCode(code), timeout },
       environment: {
@@ -557,6 +571,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
         ...environment,
         _HANDLER: handler,
         AWS_REGION: region,
+        AWS_LAMBDA_INITIALIZATION_TYPE: isProvisioned ? "provisioned-concurrency" : "on-demand",
         AWS_LAMBDA_FUNCTION_NAME: name,
         AWS_LAMBDA_FUNCTION_VERSION: version,
         AWS_LAMBDA_FUNCTION_MEMORY_SIZE: String(memorySize),
@@ -567,10 +582,12 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       },
     };
     fn.running += 1;
+    if (isProvisioned) warm.running += 1;
     const { payload, fault, lines, milliseconds } = await processes
-      .run(configuration, program, event, qualifier ?? "$LATEST")
+      .run(isProvisioned ? warm : configuration, program, event, qualifier ?? "$LATEST")
       .finally(() => {
         fn.running -= 1;
+        if (isProvisioned) warm.running -= 1;
       });
     record("Invocations", 1);
     record("Errors", fault === undefined ? 0 : 1);
@@ -614,6 +631,8 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     functions,
     updating: 30,
     propagation: 0,
+    warming: 30,
+    warmFailure: undefined,
     pageSize: 50,
     random: Math.random,
     quotas: { ...defaultQuotas },
@@ -653,7 +672,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       if (answer === undefined) return { status: 204 };
       const isNew = /^(Create|Publish|Add)/.test(action);
       return {
-        status: isNew ? 201 : 200,
+        status: isNew ? 201 : action === "PutProvisionedConcurrencyConfig" ? 202 : 200,
         headers: { "content-type": "application/json" },
         body: JSON.stringify(answer),
       };
@@ -729,7 +748,7 @@ const addFailure = (lines: string[], { milliseconds, fault, errorType }: Report)
 const createRecord = (latest: Configuration): FunctionRecord => {
   return {
     ...{ latest, busy: 0, pending: true, versions: new Map(), published: 0, aliases: new Map() },
-    ...{ policies: new Map(), past: [], urls: new Map(), running: 0 },
+    ...{ policies: new Map(), past: [], urls: new Map(), running: 0, provisioned: new Map() },
   };
 };
 
@@ -770,10 +789,11 @@ const parseBody = (body: Buffer): unknown => {
 const actionNames = readRows<Record<string, string>>(import.meta.filename);
 
 /** Returns a request's action, its function and the other names in its path. */
-const readPath = ({ method, path }: AwsRequest) => {
+const readPath = ({ method, path, query }: AwsRequest) => {
   const [, , kind, encodedName = "", what = "", last] = path.split("/").map(decodeURIComponent);
   const { name, qualifier } = parseFunctionName(encodedName);
-  const operation = `${method} ${what || (encodedName === "" ? kind : "function")}`;
+  const isList = query.has("List");
+  const operation = `${method} ${isList ? "list of " : ""}${what || (encodedName === "" ? kind : "function")}`;
   const action = actionNames[operation] ?? operation;
   const sub: Record<string, string> = last === undefined ? {} : { [what === "policy" ? "StatementId" : "Name"]: last };
   return { action, name, qualifier, sub };

@@ -1,0 +1,287 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { after, before, beforeEach, describe, it } from "node:test";
+import { Lambda } from "@aws-sdk/client-lambda";
+import { zip } from "../../infra/build/zip.ts";
+import type { Progress } from "../../infra/cli/progress.ts";
+import type { CanaryOptions } from "../../infra/rollout/canary.ts";
+import { type Checkout, openCheckout } from "../checkout.ts";
+import { needs } from "../parts.ts";
+import { loadJob } from "../trees.ts";
+import { type Account, openAccount } from "./account.ts";
+import { type LambdaService, startLambda } from "./lambda.ts";
+
+// Warm environments: Lambda's provisioned concurrency on versions, from the first deployment to the last.
+const rule = "stamp-notes";
+const buildRule = (stamp: string) => `
+import { rule } from "#lib/rule.ts";
+export default rule({
+  summary: "Stamps notes.",
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }],
+  mutate(note) { note.data = { stamp: "${stamp}" }; },
+});
+`;
+const buildCases = (stamp: string) => `
+- name: stamps a note
+  mutate: { metadata: { name: a } }
+  becomes: { metadata: { name: a }, data: { stamp: ${stamp} } }
+`;
+
+describe("the stand-in for provisioned concurrency", await needs("runtime client"), () => {
+  const FunctionName = "postern-test-rule";
+  let service: LambdaService;
+  let client: Lambda;
+  before(async () => {
+    service = await startLambda();
+    const credentials = { accessKeyId: "tester", secretAccessKey: "secret" };
+    client = new Lambda({ endpoint: service.url, region: "eu-west-1", credentials, maxAttempts: 1 });
+  });
+  after(() => service?.stop());
+  beforeEach(() => {
+    const code = "exports.handler = async () => process.env.AWS_LAMBDA_INITIALIZATION_TYPE;";
+    service.functions.clear();
+    service.create(FunctionName, zip({ "index.cjs": Buffer.from(code) }), {});
+    Object.assign(service, { warming: 0, warmFailure: undefined });
+  });
+  const put = (Qualifier: string, ProvisionedConcurrentExecutions = 1) =>
+    client.putProvisionedConcurrencyConfig({ FunctionName, Qualifier, ProvisionedConcurrentExecutions });
+  const list = async () =>
+    (await client.listProvisionedConcurrencyConfigs({ FunctionName })).ProvisionedConcurrencyConfigs ?? [];
+  const invoke = async () => String((await client.invoke({ FunctionName, Qualifier: "live" })).Payload);
+  const refuses = (text: string) => new RegExp(`^InvalidParameterValueException: .*${text}`);
+
+  it("takes time to start environments, or fails", async () => {
+    service.warming = 60_000;
+    assert.equal((await put("1", 2)).Status, "IN_PROGRESS");
+    service.warmFailure = "FUNCTION_ERROR_INIT_FAILURE";
+    await put("1", 3);
+    const [starting] = await list();
+    assert.deepEqual([starting?.Status, starting?.RequestedProvisionedConcurrentExecutions], ["IN_PROGRESS", 3]);
+    service.warming = 0;
+    const [failed] = await list();
+    assert.deepEqual([failed?.Status, failed?.StatusReason], ["FAILED", "FUNCTION_ERROR_INIT_FAILURE"]);
+    service.warmFailure = undefined;
+    assert.equal((await put("1", 2)).Status, "READY");
+  });
+
+  it("answers reviews in such an environment as soon as one is ready", async () => {
+    assert.equal(await invoke(), '"on-demand"');
+    await put("1");
+    assert.equal(await invoke(), '"provisioned-concurrency"');
+    await client.deleteProvisionedConcurrencyConfig({ FunctionName, Qualifier: "1" });
+    assert.equal(await invoke(), '"on-demand"');
+    await assert.rejects(client.deleteProvisionedConcurrencyConfig({ FunctionName, Qualifier: "1" }), /No Provisioned/);
+  });
+
+  it("is refused where Lambda refuses it", async () => {
+    await assert.rejects(put("$LATEST"), refuses("unpublished function versions"));
+    await assert.rejects(put("7"), /^ResourceNotFoundException/);
+    await assert.rejects(put("1", 0), /^InvalidParameterValueException/);
+    const known = service.functions.get(FunctionName);
+    assert.ok(known);
+    known.reserved = 2;
+    await put("1", 2);
+    await assert.rejects(put("1", 3), refuses("not be greater than the reservedConcurrentExecution"));
+    known.versions.set("2", { ...known.latest });
+    await assert.rejects(put("2", 1), refuses("not be greater than the reservedConcurrentExecution"));
+    known.reserved = undefined;
+    await put("1", 500);
+    await assert.rejects(put("2", 401), refuses("below its minimum value of \\[100\\]"));
+    await put("2", 400);
+    await assert.rejects(client.deleteFunction({ FunctionName, Qualifier: "2" }), /it has provisioned concurrency/);
+  });
+
+  it("excludes weights of an alias", async () => {
+    const known = service.functions.get(FunctionName);
+    known?.versions.set("2", { ...known.latest });
+    const alias = { FunctionName, Name: "live" };
+    const buildWeights = (AdditionalVersionWeights: Record<string, number>) => ({
+      RoutingConfig: { AdditionalVersionWeights },
+    });
+    await client.updateAlias({ ...alias, ...buildWeights({ 2: 0.1 }) });
+    await assert.rejects(put("live"), refuses("Invalid alias configuration"));
+    await put("1");
+    await client.updateAlias({ ...alias, ...buildWeights({}) });
+    await assert.rejects(put("live"), /^ResourceConflictException/);
+    await client.deleteProvisionedConcurrencyConfig({ FunctionName, Qualifier: "1" });
+    await put("live");
+    await assert.rejects(
+      client.updateAlias({ ...alias, ...buildWeights({ 2: 0.1 }) }),
+      refuses("Invalid alias configuration"),
+    );
+  });
+});
+
+describe("a rule with warm environments", await needs("moto", "runtime client"), () => {
+  let account: Account;
+  let checkout: Checkout;
+  let trees = 0;
+  const output: string[] = [];
+
+  before(async () => {
+    [account, checkout] = await Promise.all([openAccount(), openCheckout()]);
+    Object.assign(process.env, account.actAs("deployer").env);
+  });
+  after(async () => {
+    await account?.stop();
+    await checkout?.remove();
+  });
+  beforeEach(() => {
+    output.length = 0;
+    account.recordedCalls.length = 0;
+    Object.assign(account.lambda, { warming: 700, warmFailure: undefined, propagation: 0 });
+  });
+
+  const progress: Progress = {
+    say: (line) => void output.push(line),
+    step: async (name, act) => void output.push(`${name}: ${await act(() => {})}`),
+  };
+  const writeTree = async (text: string) => {
+    trees += 1;
+    // A process loads a module once, so each catalogue gets its own folder.
+    for (const folder of ["functions", `trees/${trees}`])
+      await checkout.rule(rule, buildRule(text), buildCases(text), folder);
+  };
+  const openJob = (config: string) =>
+    loadJob(checkout.folder, `trees/${trees}`, `rules: { ${rule}: ${config} }\nclusters: { shop: {} }`, {
+      ...{ ca: account.ca, progress },
+      write: join(checkout.folder, "entries"),
+    });
+  const loadDeployment = () => checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
+  const deploy = async (config: string, canary?: CanaryOptions) => {
+    const { deployStage } = await loadDeployment();
+    return deployStage({ ...(await openJob(config)), canary }, async () => {});
+  };
+  const plan = async (config: string) => {
+    const { planDeployment } = await loadDeployment();
+    return (await planDeployment(await openJob(config))).warm.flatMap(({ changes }) => changes);
+  };
+  const runPostern = (...words: string[]) => checkout.postern(account.actAs("tester").env, ...words);
+  const getFunction = () => {
+    const found = account.lambda.functions.get(`postern-test-${rule}`);
+    assert.ok(found);
+    return found;
+  };
+  const getLive = () => String(getFunction().aliases.get("live")?.version);
+  /** Returns the number of warm environments by version. */
+  const listWarm = () =>
+    Object.fromEntries([...getFunction().provisioned].map(([version, { count }]) => [version, count]));
+  /** Returns the changes of versions, aliases and warm environments in their order. */
+  const listChanges = () =>
+    account.recordedCalls.flatMap(({ action, caller }) => {
+      const [, name] =
+        /^lambda:((?:Publish|Update|Put|Delete)(?:Version|Alias|ProvisionedConcurrencyConfig))$/.exec(action) ?? [];
+      return caller === "cloudformation" || name === undefined
+        ? []
+        : [name.replace("ProvisionedConcurrencyConfig", "")];
+    });
+
+  it("has them before clusters get its entries", async () => {
+    await writeTree("one");
+    assert.deepEqual(await plan("{ warm: 2 }"), ["2 warm environments on the new version"]);
+    assert.match(await deploy("{ warm: 2 }"), /release r1 is live/);
+    const step = output.indexOf("warm environments: 2 ready, of 1 rule");
+    assert.ok(step >= 0 && step < output.findIndex((line) => line.startsWith("cluster shop")), output.join("\n"));
+    assert.deepEqual(listWarm(), { [getLive()]: 2 });
+    assert.deepEqual(await plan("{ warm: 2 }"), []);
+    assert.match(await deploy("{ warm: 2 }"), /nothing to do/);
+  });
+
+  it("has them on the new version before the alias moves, and on the old one until the end", async () => {
+    const before = getLive();
+    await writeTree("two");
+    assert.match(await deploy("{ warm: 2 }"), /release r2 is live/);
+    assert.notEqual(getLive(), before);
+    assert.deepEqual(listWarm(), { [getLive()]: 2 });
+    assert.deepEqual(listChanges(), ["PublishVersion", "Put", "UpdateAlias", "Delete"]);
+  });
+
+  it("gets another number without another version", async () => {
+    const version = getLive();
+    assert.deepEqual(await plan("{ warm: 3 }"), [`3 warm environments on version ${version}, which has 2 (READY)`]);
+    assert.match(await deploy("{ warm: 3 }"), /release r3 is live/);
+    assert.deepEqual([getLive(), listWarm(), listChanges()], [version, { [version]: 3 }, ["Put"]]);
+  });
+
+  it("shows them in the status", async () => {
+    const { stdout } = await runPostern("status", "--stage", "test");
+    assert.match(stdout, new RegExp(`^stamp-notes .* 3 warm environments of version ${getLive()} READY *$`, "m"));
+    const { stdout: json } = await runPostern("status", "--stage", "test", "-o", "json");
+    assert.deepEqual(JSON.parse(json).rules[0].warm, [{ version: getLive(), count: 3, status: "READY" }]);
+  });
+
+  it("is not moved if Lambda can't start or refuses them, and the new version keeps none", async () => {
+    const before = getLive();
+    await writeTree("three");
+    account.lambda.warmFailure = "FUNCTION_ERROR_INIT_FAILURE";
+    await assert.rejects(
+      deploy("{ warm: 3 }"),
+      /nothing was moved, because Lambda could not start 3 warm environments of version \d+ of stamp-notes: FUNCTION_ERROR_INIT_FAILURE$/,
+    );
+    account.lambda.warmFailure = undefined;
+    await assert.rejects(
+      deploy("{ warm: 999 }"),
+      /Lambda refuses 999 warm environments for version \d+ of stamp-notes: .*minimum value of \[100\]/,
+    );
+    assert.deepEqual([getLive(), listWarm()], [before, { [before]: 3 }]);
+  });
+
+  it("loses those of a version that a canary doesn't promote", async () => {
+    const before = getLive();
+    const watch = { share: 0.1, milliseconds: 100, every: 50, metricDelay: 0 };
+    await assert.rejects(deploy("{ warm: 3 }", watch), /did not pass the canary: stamp-notes/);
+    assert.deepEqual([getLive(), listWarm()], [before, { [before]: 3 }]);
+    assert.deepEqual(listChanges(), ["Put", "UpdateAlias", "UpdateAlias", "Delete"]);
+  });
+
+  it("says that it has none after a rollback, and gets them by a deployment", async () => {
+    assert.match(await deploy("{ warm: 3 }"), /release r\d+ is live/);
+    const left = getLive();
+    const { stdout, stderr } = await runPostern("rollback", rule, "--stage", "test");
+    assert.match(stdout, /stamp-notes is at version \d+\n/);
+    const cold = `version ${getLive()} of stamp-notes has no warm environments, so its first reviews take longer`;
+    assert.ok(stderr.includes(`${cold}; postern deploy starts them\n`), stderr);
+    assert.deepEqual(listWarm(), { [left]: 3 });
+    await writeTree("two");
+    assert.match(await deploy("{ warm: 3 }"), /release r\d+ is live/);
+    assert.deepEqual(listWarm(), { [getLive()]: 3 });
+    const { stderr: disarmed } = await runPostern("disarm", rule, "--for", "5m", "--stage", "test");
+    assert.match(disarmed, /version \d+ of stamp-notes has no warm environments/);
+    const armed = await runPostern("arm", rule, "--stage", "test");
+    assert.equal(armed.code, 0, armed.stderr);
+    assert.deepEqual(listWarm(), { [getLive()]: 3 });
+  });
+
+  it("loses what an ended command has left, with the versions that nothing needs any more", async () => {
+    const { versions, provisioned } = getFunction();
+    const [oldest] = [...versions.keys()];
+    provisioned.set(String(oldest), { count: 1, since: 0, failure: undefined, running: 0 });
+    assert.deepEqual(await plan("{ warm: 3 }"), [`no longer 1 warm environment on version ${oldest}`]);
+    for (const text of ["five", "six", "seven", "eight"]) {
+      await writeTree(text);
+      await deploy("{ warm: 1 }");
+      assert.deepEqual(listWarm(), { [getLive()]: 1 });
+    }
+    assert.ok(listChanges().includes("Delete"));
+  });
+
+  it("has none any more after they are removed from postern.yaml, or when the rule is off", async () => {
+    const version = getLive();
+    assert.deepEqual(await plan("{ }"), [`no longer 1 warm environment on version ${version}`]);
+    assert.match(await deploy("{ }"), /release r\d+ is live/);
+    assert.deepEqual([getLive(), listWarm()], [version, {}]);
+    await deploy("{ warm: 1 }");
+    assert.deepEqual(listWarm(), { [version]: 1 });
+    await deploy("{ warm: 1, mode: off }");
+    assert.deepEqual(listWarm(), {});
+  });
+
+  it("can be deleted while it is warm", async () => {
+    await deploy("{ warm: 1 }");
+    assert.equal(Object.keys(listWarm()).length, 1);
+    const { destroyStage } =
+      await checkout.load<typeof import("../../infra/rollout/destroy.ts")>("infra/rollout/destroy.ts");
+    await destroyStage({ ...(await openJob("{ }")), forgotten: ["shop"], noticing: 0 });
+    assert.equal(account.lambda.functions.size, 0);
+  });
+});
