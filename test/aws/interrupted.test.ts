@@ -54,7 +54,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       readAccess({ Stage: "test", GitHubRepository: "acme/postern" }),
     ]);
     [account, cluster, checkout] = [opened, booted, place];
-    account.lambda.updating = 0;
+    Object.assign(account.lambda, { updating: 0, warming: 0 });
     proxy = await openProxy(cluster, checkout.folder);
     kubeconfig = await checkout.write("kubeconfig", buildKubeconfig({ shop: cluster }));
     await checkout.write("front.yaml", buildKubeconfig({ shop: { ...cluster, server: proxy.url, ca: proxy.ca } }));
@@ -169,9 +169,15 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
 
   it("leaves only tested and answering versions live after any step, and a second run completes it", async (test) => {
     const [one, two] = [
-      await writeTree("one", "one", "{ timeoutSeconds: 3 }"),
-      await writeTree("two", "two", "{ timeoutSeconds: 4 }"),
+      await writeTree("one", "one", "{ timeoutSeconds: 3, warm: 1 }"),
+      await writeTree("two", "two", "{ timeoutSeconds: 4, warm: 2 }"),
     ];
+    /** Asserts that only the live version has warm environments, as many as the tree's config says. */
+    const checkWarm = (tree: TreeDeployment, when: string) => {
+      const found = account.lambda.functions.get("postern-test-stamp-notes");
+      const warm = [...(found?.provisioned ?? [])].map(([version, { count }]) => [version, count]);
+      assert.deepEqual(warm, [[found?.aliases.get("live")?.version, tree.name === "one" ? 1 : 2]], when);
+    };
     const broken = await writeTree("broken", "three", "{ timeoutSeconds: 5 }", buildCases("other"));
     assert.match(await deployTree(two, "tester", false), /release r1 is live/);
     assert.match(await deployTree(one, "tester", false), /release r2 is live/);
@@ -200,6 +206,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       expireLock();
       assert.match(await resume(tree), /release r\d+ is live/, when);
       await check([tree], `${when}, and run again`);
+      checkWarm(tree, when);
       // A broken version must not get live between the two runs either.
       if (limit % 8 === 0) {
         await assert.rejects(deployTree(broken, "tester", false), /the new versions fail their cases/);

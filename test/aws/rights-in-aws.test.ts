@@ -219,7 +219,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
   const used = new Set<string>();
 
   const buildRules = (mode: string) =>
-    `rules:\n  always-pull-images: { mode: ${mode} }\n  deny-service-external-ips:\n`;
+    `rules:\n  always-pull-images: { mode: ${mode}, warm: 1 }\n  deny-service-external-ips:\n`;
   const buildConfig = (mode: string, keyVersion: string) =>
     `${buildRules(mode)}clusters:\n  local: { keyVersion: ${keyVersion} }\n`;
 

@@ -47,7 +47,7 @@ describe("the stand-in for provisioned concurrency", await needs("runtime client
     client.putProvisionedConcurrencyConfig({ FunctionName, Qualifier, ProvisionedConcurrentExecutions });
   const list = async () =>
     (await client.listProvisionedConcurrencyConfigs({ FunctionName })).ProvisionedConcurrencyConfigs ?? [];
-  const invoke = async () => String((await client.invoke({ FunctionName, Qualifier: "live" })).Payload);
+  const invoke = async () => (await client.invoke({ FunctionName, Qualifier: "live" })).Payload?.transformToString();
   const refuses = (text: string) => new RegExp(`^InvalidParameterValueException: .*${text}`);
 
   it("takes time to start environments, or fails", async () => {
@@ -231,7 +231,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     const watch = { share: 0.1, milliseconds: 100, every: 50, metricDelay: 0 };
     await assert.rejects(deploy("{ warm: 3 }", watch), /did not pass the canary: stamp-notes/);
     assert.deepEqual([getLive(), listWarm()], [before, { [before]: 3 }]);
-    assert.deepEqual(listChanges(), ["Put", "UpdateAlias", "UpdateAlias", "Delete"]);
+    assert.deepEqual(listChanges(), ["PublishVersion", "Put", "UpdateAlias", "UpdateAlias", "Delete"]);
   });
 
   it("says that it has none after a rollback, and gets them by a deployment", async () => {
