@@ -575,7 +575,6 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
         AWS_LAMBDA_FUNCTION_NAME: name,
         AWS_LAMBDA_FUNCTION_VERSION: version,
         AWS_LAMBDA_FUNCTION_MEMORY_SIZE: String(memorySize),
-        AWS_LAMBDA_INITIALIZATION_TYPE: "on-demand",
         AWS_LAMBDA_LOG_FORMAT: logging.LogFormat,
         AWS_LAMBDA_LOG_GROUP_NAME: getLogGroup(name, configuration),
         AWS_LAMBDA_LOG_STREAM_NAME: "stand-in",
