@@ -247,6 +247,17 @@ describe("a canary", () => {
     assert.deepEqual([outcome?.is, moves.at(-1)], ["rolled back", "a 1"]);
   });
 
+  it("rolls back a version that gets its reviews in the extra time, and whose crashes CloudWatch shows later", async () => {
+    const { functions, moves } = createAliases([a]);
+    const known: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }> = { ...reviewed };
+    const begun = Date.now() + 265;
+    const counts = createCounts(known, () => {
+      if (Date.now() > begun + 2) known["a:2"] = { reviews: 100, crashes: Date.now() > begun + 30 ? 50 : 0 };
+    });
+    const [outcome] = await runCanary({ functions, ...counts }, [a], { ...brief, milliseconds: 200, metricDelay: 60 });
+    assert.deepEqual([outcome?.is, moves.at(-1)], ["rolled back", "a 1"]);
+  });
+
   // Versions of an older Postern log elsewhere, and Postern then knows nothing of their reviews.
   it("does not promote a version if nothing is known of the version before it", async () => {
     const { functions, describeAliases } = createAliases([a]);

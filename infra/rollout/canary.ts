@@ -73,8 +73,9 @@ export const runCanary = async (
     const stray = await pointAlias(functions, trial, version).catch((error) => toSentence(error));
     outcomes.push(stray === undefined ? outcome : { trial, is: "lost", why: stray });
   };
-  const endAll = async (is: "rolled back" | "undecided", describeReason: (trial: CanaryVersionPair) => string) => {
-    for (const trial of [...open.values()]) await endTrial(trial, trial.old, { trial, is, why: describeReason(trial) });
+  const rollBackOpen = async (describeReason: (trial: CanaryVersionPair) => string) => {
+    for (const trial of [...open.values()])
+      await endTrial(trial, trial.old, { trial, is: "rolled back", why: describeReason(trial) });
   };
   const start = new Date();
   try {
@@ -89,8 +90,11 @@ export const runCanary = async (
     }
     const all = milliseconds + metricDelay;
     const [first, last] = [start.getTime() + all, start.getTime() + all + milliseconds];
+    /** The time at which each rule's new version was seen to have enough reviews. */
+    const sufficed = new Map<string, number>();
+    const mayLackMetrics = (rule: string) => Date.now() < (sufficed.get(rule) ?? 0) + metricDelay;
     while (open.size > 0) {
-      const end = Date.now() < first ? first : last;
+      const end = [first, last].find((time) => Date.now() < time) ?? Number.POSITIVE_INFINITY;
       await wait(Math.max(0, Math.min(every, end - Date.now())), undefined, { signal });
       tell(Math.min(Date.now() - start.getTime(), all) / 1000, all / 1000);
       const observed = await readCounts(stage, [...open.values()], start);
@@ -102,20 +106,23 @@ export const runCanary = async (
       );
       if (bad.size > 0) {
         const others = [...bad.keys()].join(", ");
-        await endAll("rolled back", ({ rule }) => bad.get(rule) ?? `it can only be promoted together with ${others}`);
+        await rollBackOpen(({ rule }) => bad.get(rule) ?? `it can only be promoted together with ${others}`);
         break;
       }
+      for (const { trial, fresh } of observed)
+        if (fresh.reviews >= minimumCanaryReviews && !sufficed.has(trial.rule)) sufficed.set(trial.rule, Date.now());
       if (Date.now() < first) continue;
-      for (const { trial, old, fresh } of observed)
+      for (const { trial, old, fresh } of observed.filter(({ trial }) => !mayLackMetrics(trial.rule)))
         if (fresh.reviews >= minimumCanaryReviews && old.calls > 0)
           await endTrial(trial, trial.fresh, { trial, is: "promoted" });
-      if (Date.now() < last) continue;
-      const reviews = new Map(observed.map(({ trial, fresh }) => [trial.rule, fresh.reviews]));
-      await endAll("undecided", (trial) => describeMissingReviews(trial, reviews.get(trial.rule) ?? 0, stage.name));
+        else if (Date.now() >= last) {
+          const why = describeMissingReviews(trial, fresh.reviews, stage.name);
+          await endTrial(trial, trial.old, { trial, is: "undecided", why });
+        }
     }
   } catch (error) {
     const why = signal?.aborted ? "it was interrupted" : `the canary could not continue: ${toSentence(error)}`;
-    await endAll("rolled back", () => why);
+    await rollBackOpen(() => why);
   }
   return outcomes;
 };
