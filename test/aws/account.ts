@@ -143,10 +143,12 @@ export const createMotoService = (moto: string, scope: string): AwsService => ({
   identify: (request) => describeCall(scope, request),
   answer: (request) =>
     new Promise<AwsReply>((resolve, reject) => {
-      const { method, target, body } = request;
-      const headers = Object.fromEntries(
+      const { method, target, body, query } = request;
+      const headers: http.OutgoingHttpHeaders = Object.fromEntries(
         Object.entries(request.headers).filter(([name]) => !connectionHeaders.has(name)),
       );
+      // moto finds the service of a call by this header, also that of a presigned call.
+      if (scope === "sts") headers.authorization ??= `AWS4-HMAC-SHA256 Credential=${query.get("X-Amz-Credential")}`;
       const outgoing = http.request(`${moto}${target}`, {
         method,
         headers: { ...headers, "content-length": body.length },

@@ -74,8 +74,9 @@ export const openAlarms = (readMetric: ReadMetric, readClock: () => number, arnP
       alarms.delete(name);
     },
     clear: () => alarms.clear(),
-    describe: ({ AlarmNamePrefix = "", MaxRecords = 50, NextToken = "0" }) => {
-      const found = [...alarms].filter(([name]) => name.startsWith(String(AlarmNamePrefix)));
+    describe: ({ AlarmNamePrefix = "", AlarmNames, MaxRecords = 50, NextToken = "0" }) => {
+      const isListed = (name: string) => !Array.isArray(AlarmNames) || AlarmNames.includes(name);
+      const found = [...alarms].filter(([name]) => name.startsWith(String(AlarmNamePrefix)) && isListed(name));
       const [first, next] = [Number(NextToken), Number(NextToken) + Number(MaxRecords)];
       const MetricAlarms = found.slice(first, next).map(([AlarmName, alarm]) => {
         const { Tags: _, ...properties } = alarm.properties;

@@ -104,7 +104,9 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
       const { Metric, Period, Stat } = Object(MetricStat);
       if (!(Period >= minute && Period % minute === 0))
         throw new AwsError(400, "ValidationError", `the period of ${Id} must be whole minutes`);
-      const values = readMetric(toSelection(Object(Metric), Stat, Period), Math.floor(start / Period) * Period, end);
+      // Callers ask by their own clock.
+      const until = end + standIn.ahead / 1000;
+      const values = readMetric(toSelection(Object(Metric), Stat, Period), Math.floor(start / Period) * Period, until);
       const found = [...values].sort(([left], [right]) => (isDescending ? right - left : left - right));
       return {
         Id,
@@ -120,6 +122,7 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
 
   const actions: Record<string, (input: Record<string, unknown>) => object> = {
     GetMetricData: getMetricData,
+    ListDashboards: () => ({ DashboardEntries: [] }),
     DescribeAlarms: (input) => standIn.alarms.describe(input),
   };
   const standIn: CloudWatch = {

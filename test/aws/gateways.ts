@@ -180,12 +180,16 @@ const createHandlers = (
           (from === undefined || String(from).includes(source))
         );
       });
+    const [settings] = selectResources("ApiGatewayV2::Stage").map((stage) =>
+      Object(stage.properties.DefaultRouteSettings),
+    );
+    const takeTurn = createRouteLimit(Number(settings?.ThrottlingRateLimit), Number(settings?.ThrottlingBurstLimit));
     handlers.set(rule, async (event) => {
       const { http } = Object(Object(event).requestContext);
       const isRouted = http.method === method && String(http.path).split("/").length >= 4;
       const answer = !isRouted
         ? toReply(404, "Not Found")
-        : throttled.has(rule)
+        : throttled.has(rule) || !takeTurn()
           ? toReply(429, "Too Many Requests")
           : isOpen()
             ? await callFunction(lambda, name, qualifier, event, Number(TimeoutInMillis))
@@ -215,6 +219,19 @@ const createHandlers = (
     });
   }
   return handlers;
+};
+
+/** Returns a function that reports whether a route takes one more request: so many at once, and then so many a second. */
+const createRouteLimit = (perSecond: number, atOnce: number) => {
+  let [free, last] = [atOnce, Date.now()];
+  return (): boolean => {
+    const now = Date.now();
+    free = Math.min(atOnce, free + ((now - last) / 1000) * perSecond);
+    last = now;
+    if (free < 1) return false;
+    free -= 1;
+    return true;
+  };
 };
 
 /** Returns a function's answer as a gateway does; `throttledStatus` is the status for a throttled call. */

@@ -493,6 +493,13 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       policies.set(qualifier, { statements: [...(policy?.statements ?? []), statement], revision: randomUUID() });
       return { Statement: JSON.stringify(statement) };
     },
+    GetPolicy: (name, _, query) => {
+      const [qualifier, policies] = findPolicies(name, query);
+      const policy = policies.get(qualifier);
+      if (!policy) throw createMissing("No policy is associated with the given resource.");
+      const Policy = JSON.stringify({ Version: "2012-10-17", Id: "default", Statement: policy.statements });
+      return { Policy, RevisionId: policy.revision };
+    },
     RemovePermission: (name, _, query) => {
       const [qualifier, policies] = findPolicies(name, query);
       const policy = policies.get(qualifier);

@@ -67,7 +67,20 @@ export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
       : { status: "Complete", results: query.results };
   };
 
+  const describeLogGroups = ({ logGroupNamePrefix = "" }: Record<string, unknown>) => {
+    const names = [...standIn.groups.keys()].filter((name) => name.startsWith(String(logGroupNamePrefix)));
+    return { logGroups: names.map((logGroupName) => ({ logGroupName })) };
+  };
+
+  const deleteLogGroup = ({ logGroupName }: Record<string, unknown>) => {
+    if (!standIn.groups.delete(String(logGroupName)))
+      throw new AwsError(400, "ResourceNotFoundException", `Log group '${logGroupName}' does not exist`);
+    return {};
+  };
+
   const actions: Record<string, (input: Record<string, unknown>) => object> = {
+    DescribeLogGroups: describeLogGroups,
+    DeleteLogGroup: deleteLogGroup,
     StartQuery: startQuery,
     GetQueryResults: getQueryResults,
   };

@@ -1,0 +1,75 @@
+import { createServer, type Server } from "node:https";
+import { parseJson } from "#lib/json.ts";
+import type { ServerCertificate } from "../../infra/keys/keys.ts";
+import type { WebhookEntry } from "../../infra/webhooks/configurations.ts";
+import { buildKubeconfig } from "../checkout.ts";
+import { close, listen } from "../listen.ts";
+
+// The cluster of a stage in this suite: an API server that only keeps objects. Postern's commands update its webhook
+// configurations as those of any cluster, and the suite calls their URLs, as an API server would.
+
+export interface KeptCluster {
+  /** The text of a kubeconfig. */
+  kubeconfig: string;
+  /** Returns the webhook entries of one phase. */
+  listEntries(phase: "mutate" | "validate"): WebhookEntry[];
+  stop(): Promise<void>;
+}
+
+type Kept = Record<string, unknown> & { metadata: Record<string, unknown> };
+
+const prefix = "/apis/admissionregistration.k8s.io/v1";
+
+export const startKeptCluster = async (certificate: ServerCertificate): Promise<KeptCluster> => {
+  const objects = new Map<string, Kept>();
+  const server = createServer({ cert: certificate.cert, key: certificate.key }, async (request, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const { pathname, searchParams } = new URL(request.url ?? "/", "https://127.0.0.1");
+    const [status, body] = answer(objects, {
+      method: request.method ?? "",
+      path: pathname,
+      isDryRun: searchParams.has("dryRun"),
+      body: Buffer.concat(chunks).toString(),
+    });
+    response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
+  });
+  const port = await listen(server);
+  const address = { server: `https://127.0.0.1:${port}`, ca: certificate.ca, getToken: () => "suite" };
+  return {
+    kubeconfig: buildKubeconfig({ suite: address }),
+    listEntries: (phase) => {
+      const kind = phase === "mutate" ? "mutating" : "validating";
+      const found = objects.get(`${prefix}/${kind}webhookconfigurations/postern`)?.webhooks;
+      return Array.isArray(found) ? found : [];
+    },
+    stop: () => close(server satisfies Server),
+  };
+};
+
+interface ObjectRequest {
+  method: string;
+  path: string;
+  isDryRun: boolean;
+  body: string;
+}
+
+/** Returns the status and the body of the answer. Paths are the names of objects: only objects have one that is kept. */
+const answer = (objects: Map<string, Kept>, { method, path, isDryRun, body }: ObjectRequest): [number, object] => {
+  const known = objects.get(path);
+  const name = path.split("/").at(-1);
+  const missing = { kind: "Status", code: 404, message: `${name} not found`, details: { name } };
+  if (method === "GET" && /\/[a-z]+s$/.test(path) && known === undefined)
+    return [200, { kind: "List", items: listBelow(objects, path) }];
+  if (method === "GET") return known ? [200, known] : [404, missing];
+  if (method === "DELETE") return objects.delete(path) ? [200, { kind: "Status" }] : [404, missing];
+  if (method === "PUT" && known === undefined) return [404, missing];
+  const sent: Kept = Object(parseJson(body));
+  const resourceVersion = String(Number(known?.metadata.resourceVersion ?? 0) + (isDryRun ? 0 : 1));
+  const next = { ...sent, metadata: { ...sent.metadata, resourceVersion } };
+  if (!isDryRun) objects.set(path, next);
+  return [known ? 200 : 201, next];
+};
+
+const listBelow = (objects: Map<string, Kept>, path: string): Kept[] =>
+  [...objects].flatMap(([place, object]) => (place.startsWith(`${path}/`) ? [object] : []));

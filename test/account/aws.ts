@@ -1,0 +1,135 @@
+import { ApiGatewayV2 } from "@aws-sdk/client-apigatewayv2";
+import { CloudFormation, paginateListStackResources } from "@aws-sdk/client-cloudformation";
+import { CloudWatch, paginateDescribeAlarms, paginateGetMetricData } from "@aws-sdk/client-cloudwatch";
+import { CloudWatchLogs, paginateDescribeLogGroups } from "@aws-sdk/client-cloudwatch-logs";
+import { IAM, paginateListRoles } from "@aws-sdk/client-iam";
+import { Lambda, paginateListFunctions } from "@aws-sdk/client-lambda";
+import { S3 } from "@aws-sdk/client-s3";
+import { paginateGetParametersByPath, SSM } from "@aws-sdk/client-ssm";
+
+// What the suite reads in an account besides Postern's own commands.
+
+const options = { maxAttempts: 8 };
+
+export const openClients = () => ({
+  gateway: new ApiGatewayV2(options),
+  cloudformation: new CloudFormation(options),
+  cloudwatch: new CloudWatch(options),
+  logs: new CloudWatchLogs(options),
+  iam: new IAM(options),
+  lambda: new Lambda(options),
+  s3: new S3(options),
+  ssm: new SSM(options),
+});
+
+export type Clients = ReturnType<typeof openClients>;
+
+const collect = async <Page, T>(pages: AsyncIterable<Page>, select: (page: Page) => T[] | undefined): Promise<T[]> => {
+  const found: T[] = [];
+  for await (const page of pages) found.push(...(select(page) ?? []));
+  return found;
+};
+
+export const listStackResources = (client: CloudFormation, stage: string) =>
+  collect(
+    paginateListStackResources({ client }, { StackName: `postern-${stage}` }),
+    ({ StackResourceSummaries }) => StackResourceSummaries,
+  );
+
+/** Returns the alarms of a stage's stack. */
+export const readAlarms = async ({ cloudformation, cloudwatch: client }: Clients, stage: string) => {
+  const resources = await listStackResources(cloudformation, stage);
+  const names = resources.flatMap(({ ResourceType, PhysicalResourceId = "" }) =>
+    ResourceType === "AWS::CloudWatch::Alarm" ? [PhysicalResourceId] : [],
+  );
+  return collect(paginateDescribeAlarms({ client }, { AlarmNames: names }), ({ MetricAlarms }) => MetricAlarms);
+};
+
+export interface MetricQuestion {
+  namespace: string;
+  metric: string;
+  dimensions: Record<string, string>;
+  stat: "Sum" | "SampleCount";
+  since: number;
+}
+
+/** Returns the value of a metric for each minute that has one. */
+export const readMinutes = ({ cloudwatch: client }: Clients, question: MetricQuestion): Promise<number[]> => {
+  const { namespace, metric, dimensions, stat, since } = question;
+  const Dimensions = Object.entries(dimensions).map(([Name, Value]) => ({ Name, Value }));
+  const Metric = { Namespace: namespace, MetricName: metric, Dimensions };
+  const minute = 60_000;
+  const query = {
+    StartTime: new Date(Math.floor(since / minute) * minute),
+    EndTime: new Date(Math.ceil(Date.now() / minute) * minute + minute),
+    MetricDataQueries: [{ Id: "found", MetricStat: { Metric, Period: 60, Stat: stat } }],
+  };
+  return collect(paginateGetMetricData({ client }, query), ({ MetricDataResults = [] }) =>
+    MetricDataResults.flatMap(({ Values = [] }) => Values),
+  );
+};
+
+/** Returns a metric's sum, or its number of values, since a time in milliseconds. */
+export const sumMetric = async (clients: Clients, question: MetricQuestion): Promise<number> =>
+  (await readMinutes(clients, question)).reduce((sum, value) => sum + value, 0);
+
+/** Lists everything in the account whose name is that of one of these stages, by kind. */
+export const listResources = async (clients: Clients, stages: string[]): Promise<string[]> => {
+  const isOurs = (name: string, prefix = "postern-") =>
+    stages.some((stage) => name === `${prefix}${stage}` || name.startsWith(`${prefix}${stage}-`));
+  const select = (kind: string, names: (string | undefined)[], prefix?: string) =>
+    names.flatMap((name = "") => (isOurs(name, prefix) ? [`${kind} ${name}`] : []));
+  const { cloudformation, cloudwatch, logs, iam, lambda, s3, ssm, gateway } = clients;
+  const stacks = stages.map(async (stage) => {
+    const found = await cloudformation.describeStacks({ StackName: `postern-${stage}` }).catch((error: Error) => {
+      if (/does not exist/.test(error.message)) return { Stacks: [] };
+      throw error;
+    });
+    return (found.Stacks ?? []).map(({ StackStatus }) => `stack postern-${stage} (${StackStatus})`);
+  });
+  const functions = await collect(paginateListFunctions({ client: lambda }, {}), ({ Functions }) => Functions);
+  const roles = await collect(paginateListRoles({ client: iam }, {}), ({ Roles }) => Roles);
+  const groups = ["/aws/lambda/", "/aws/http-api/"].map(async (prefix) => {
+    const wanted = { logGroupNamePrefix: `${prefix}postern-` };
+    const found = await collect(paginateDescribeLogGroups({ client: logs }, wanted), ({ logGroups }) => logGroups);
+    return select(
+      "log group",
+      found.map(({ logGroupName }) => logGroupName),
+      `${prefix}postern-`,
+    );
+  });
+  const parameters = stages.map(async (stage) => {
+    const found = paginateGetParametersByPath({ client: ssm }, { Path: `/postern/${stage}/` });
+    return (await collect(found, ({ Parameters }) => Parameters)).map(({ Name }) => `parameter ${Name}`);
+  });
+  const alarms = paginateDescribeAlarms({ client: cloudwatch }, { AlarmNamePrefix: "postern-" });
+  const [{ Items: apis = [] }, { Buckets = [] }, { DashboardEntries = [] }] = await Promise.all([
+    gateway.getApis({ MaxResults: "500" }),
+    s3.listBuckets({}),
+    cloudwatch.listDashboards({ DashboardNamePrefix: "postern-" }),
+  ]);
+  const nameOf = ({ Name }: { Name?: string | undefined }) => Name;
+  return [
+    ...(await Promise.all(stacks)).flat(),
+    ...select(
+      "function",
+      functions.map(({ FunctionName }) => FunctionName),
+    ),
+    ...(await Promise.all(groups)).flat(),
+    ...select("HTTP API", apis.map(nameOf)),
+    ...select(
+      "alarm",
+      (await collect(alarms, ({ MetricAlarms }) => MetricAlarms)).map(({ AlarmName }) => AlarmName),
+    ),
+    ...select(
+      "dashboard",
+      DashboardEntries.map(({ DashboardName }) => DashboardName),
+    ),
+    ...(await Promise.all(parameters)).flat(),
+    ...select("bucket", Buckets.map(nameOf)),
+    ...select(
+      "role",
+      roles.map(({ RoleName }) => RoleName),
+    ),
+  ];
+};

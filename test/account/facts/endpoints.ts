@@ -1,0 +1,87 @@
+import type { SuiteStage } from "../stage.ts";
+import type { Suite } from "../suite.ts";
+import { suiteRule } from "../traffic.ts";
+import { type Fact, observe } from "./fact.ts";
+
+// The HTTP API and function URLs: what they let through, and how they answer for functions.
+
+const sendToBoth = (suite: Suite, send: (stage: SuiteStage) => Promise<{ status: number }>) =>
+  Promise.all([suite.http, suite.url].map(send));
+
+/** Observes that both endpoint types answer with this status. */
+const observeStatus = (answers: { status: number; isAnswered?: boolean }[], wanted: number) => {
+  const [http, url] = answers.map(({ status }) => status);
+  return observe(http === wanted && url === wanted, `HTTP API ${http}, function URL ${url}`);
+};
+
+/** Returns the statuses with which a stage answered reviews of an action. */
+const listStatuses = ({ traffic }: SuiteStage, action: string) => {
+  const all = traffic.sent.filter((review) => review.action === action && review.rule === suiteRule);
+  return [...new Set(all.map(({ status }) => status))].filter((status) => status !== 429);
+};
+
+const observeFailure = ({ http, url }: Suite, action: string, wanted: (status: number) => boolean) => {
+  const found = [http, url].map((stage) => listStatuses(stage, action));
+  const [first = [], second = []] = found;
+  const sentence = `HTTP API ${first.join(", ") || "nothing"}, function URL ${second.join(", ") || "nothing"}`;
+  return observe(
+    found.every((statuses) => statuses.length > 0 && statuses.every(wanted)),
+    sentence,
+  );
+};
+
+const isServerError = (status: number) => status >= 500;
+
+export const endpointFacts: Fact[] = [
+  {
+    id: "wrong-key-404",
+    when: "deployed",
+    check: async (suite) => {
+      const changeUrl = (url: string) => url.replace(/\.[\w-]{86}\//, `.${"x".repeat(86)}/`);
+      return observeStatus(await sendToBoth(suite, ({ traffic }) => traffic.send({ changeUrl })), 404);
+    },
+  },
+  {
+    id: "unknown-path-404",
+    when: "deployed",
+    check: async ({ http }) => {
+      const { status, sentence } = await http.traffic.send({ changeUrl: (url) => new URL("/nothing", url).href });
+      return observe(status === 404, `${status} ${sentence}`);
+    },
+  },
+  {
+    id: "review-fits",
+    when: "deployed",
+    check: async (suite) =>
+      observeStatus(await sendToBoth(suite, ({ traffic }) => traffic.send({ bytes: 4_500_000 })), 200),
+  },
+  {
+    id: "review-too-large",
+    when: "deployed",
+    check: async (suite) =>
+      observeStatus(await sendToBoth(suite, ({ traffic }) => traffic.send({ bytes: 7_000_000 })), 413),
+  },
+  {
+    id: "error-answer-passes",
+    when: "afterwards",
+    check: async (suite) => observeFailure(suite, "fail", (status) => status === 500),
+  },
+  {
+    id: "crash-status",
+    when: "afterwards",
+    check: async (suite) => observeFailure(suite, "crash", isServerError),
+  },
+  {
+    id: "timeout-status",
+    when: "afterwards",
+    check: async (suite) => observeFailure(suite, "hang", isServerError),
+  },
+  {
+    id: "route-limit-429",
+    when: "afterwards",
+    check: async ({ http }) => {
+      const found = http.traffic.sent.filter(({ status }) => status === 429);
+      return observe(found.length > 0, `${found.length} reviews were answered 429`);
+    },
+  },
+];

@@ -1,0 +1,353 @@
+import { createHash, randomUUID } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { waitUntilFunctionUpdatedV2 } from "@aws-sdk/client-lambda";
+import { poll } from "../steps.ts";
+import { differs, notSeen, type Suite, seen } from "../suite.ts";
+import { ordinaryRule, suiteRule } from "../traffic.ts";
+import { type Fact, observe, observeRefusal } from "./fact.ts";
+
+// Lambda's API: versions, aliases, concurrency and invocations.
+
+/** Returns the function of the suite's rule behind the HTTP API. */
+const selectFunction = ({ http }: Suite) => ({ FunctionName: http.aws.functions.getFunctionName(suiteRule) });
+
+const readLive = ({ http }: Suite) => http.aws.functions.readAlias(suiteRule);
+
+const publishTwice = async (suite: Suite, between: () => Promise<unknown> = async () => {}) => {
+  const { lambda } = suite.clients;
+  const name = selectFunction(suite);
+  const first = await lambda.publishVersion(name);
+  await between();
+  await waitUntilFunctionUpdatedV2({ client: lambda, maxWaitTime: 60, minDelay: 1, maxDelay: 3 }, name);
+  const second = await lambda.publishVersion(name);
+  return [Number(first.Version), Number(second.Version)] as const;
+};
+
+/** Calls `act` with an alias that sends reviews to two versions, and deletes the alias. */
+const withWeightedAlias = async <T>(suite: Suite, act: (Name: string) => Promise<T>): Promise<T | undefined> => {
+  const { lambda } = suite.clients;
+  const name = selectFunction(suite);
+  const { Versions = [] } = await lambda.listVersionsByFunction(name);
+  const [first, second] = Versions.map(({ Version = "" }) => Version).filter((version) => version !== "$LATEST");
+  if (first === undefined || second === undefined) return undefined;
+  const RoutingConfig = { AdditionalVersionWeights: { [second]: 0.5 } };
+  await lambda.createAlias({ ...name, Name: "suite", FunctionVersion: first, RoutingConfig });
+  return act("suite").finally(() => lambda.deleteAlias({ ...name, Name: "suite" }));
+};
+
+const oneVersion = notSeen("the function has only one version");
+
+const versionFacts: Fact[] = [
+  {
+    id: "code-hash",
+    when: "deployed",
+    check: async (suite) => {
+      const { CodeSha256 } = await suite.clients.lambda.getFunctionConfiguration(selectFunction(suite));
+      const code = await readFile(join(suite.http.folder, "dist", `${suiteRule}.zip`));
+      return observe(CodeSha256 === createHash("sha256").update(code).digest("base64"), String(CodeSha256));
+    },
+  },
+  {
+    id: "publish-wrong-hash",
+    when: "deployed",
+    check: (suite) => {
+      const CodeSha256 = createHash("sha256").digest("base64");
+      return observeRefusal(
+        () => suite.clients.lambda.publishVersion({ ...selectFunction(suite), CodeSha256 }),
+        "InvalidParameterValueException",
+      );
+    },
+  },
+  {
+    id: "publish-unchanged",
+    when: "deployed",
+    check: async (suite) => {
+      const [first, second] = await publishTwice(suite);
+      return observe(first === second, `version ${second} after version ${first}`);
+    },
+  },
+  {
+    id: "publish-after-update",
+    when: "deployed",
+    check: async (suite) => {
+      const { lambda } = suite.clients;
+      const { Description } = await lambda.getFunctionConfiguration(selectFunction(suite));
+      const update = () => lambda.updateFunctionConfiguration({ ...selectFunction(suite), Description });
+      const [first, second] = await publishTwice(suite, update);
+      return observe(first < second, `version ${second} after version ${first}`);
+    },
+  },
+  {
+    id: "update-stale-revision",
+    when: "deployed",
+    check: (suite) => {
+      const stale = { ...selectFunction(suite), RevisionId: randomUUID() };
+      return observeRefusal(
+        () => suite.clients.lambda.updateFunctionConfiguration(stale),
+        "PreconditionFailedException",
+      );
+    },
+  },
+  {
+    id: "version-in-use",
+    when: "deployed",
+    check: async (suite) => {
+      const { version: Qualifier } = await readLive(suite);
+      return observeRefusal(
+        () => suite.clients.lambda.deleteFunction({ ...selectFunction(suite), Qualifier }),
+        "ResourceConflictException",
+      );
+    },
+  },
+];
+
+const aliasFacts: Fact[] = [
+  {
+    id: "alias-stale-revision",
+    when: "deployed",
+    check: async (suite) => {
+      const { version } = await readLive(suite);
+      const change = { ...selectFunction(suite), Name: "live", FunctionVersion: version, RevisionId: randomUUID() };
+      return observeRefusal(() => suite.clients.lambda.updateAlias(change), "PreconditionFailedException");
+    },
+  },
+  {
+    id: "alias-latest",
+    when: "deployed",
+    check: async (suite) => {
+      const { version: FunctionVersion } = await readLive(suite);
+      const RoutingConfig = { AdditionalVersionWeights: { $LATEST: 0.1 } };
+      const alias = { ...selectFunction(suite), Name: "suite-latest", FunctionVersion, RoutingConfig };
+      return observeRefusal(
+        () => suite.clients.lambda.createAlias(alias),
+        "InvalidParameterValueException",
+        "ValidationException",
+      );
+    },
+  },
+  {
+    id: "alias-weights-cleared",
+    when: "deployed",
+    check: async (suite) => {
+      const found = await withWeightedAlias(suite, async (Name) => {
+        const RoutingConfig = { AdditionalVersionWeights: {} };
+        await suite.clients.lambda.updateAlias({ ...selectFunction(suite), Name, RoutingConfig });
+        return suite.clients.lambda.getAlias({ ...selectFunction(suite), Name });
+      });
+      if (found === undefined) return oneVersion;
+      const weights = found.RoutingConfig?.AdditionalVersionWeights ?? {};
+      return observe(Object.keys(weights).length === 0, `the weights are ${JSON.stringify(weights)}`);
+    },
+  },
+  {
+    id: "alias-moves-under-load",
+    when: "afterwards",
+    check: async ({ measured }) => {
+      const moves = [...measured.overlaps].filter(([name]) => /^(version|rollback)/.test(name));
+      if (moves.length === 0) return notSeen("no alias moved under reviews");
+      const sentences = moves.map(([name, milliseconds]) => `${name}: ${milliseconds} ms`);
+      return observe(
+        moves.every(([, milliseconds]) => milliseconds < 10_000),
+        sentences.join(", "),
+      );
+    },
+  },
+  {
+    id: "moves-lose-no-review",
+    when: "afterwards",
+    check: async ({ measured }) => {
+      const moves = [...measured.during].filter(([name]) => !name.startsWith("canary"));
+      const reviews = moves.flatMap(([, all]) => all);
+      if (reviews.length === 0) return notSeen("no command ran under reviews");
+      const lost = reviews.filter(({ isAnswered }) => !isAnswered);
+      return observe(lost.length === 0, `${lost.length} of ${reviews.length} reviews failed`);
+    },
+  },
+  {
+    id: "alias-weights-share",
+    when: "afterwards",
+    check: async ({ measured, http }) => {
+      const during = measured.during.get(`canary ${http.name}`) ?? [];
+      // The bad version fails; before and after the canary, no review does.
+      const failures = during.filter(({ isAnswered }) => !isAnswered);
+      const [first, last] = [failures[0], failures.at(-1)];
+      if (failures.length < 10 || !first || !last)
+        return notSeen(`only ${failures.length} reviews met the new version`);
+      const between = during.filter(({ rule, at }) => rule === suiteRule && at >= first.at && at <= last.at);
+      const share = failures.length / between.length;
+      return observe(share > 0.3 && share < 0.7, `${Math.round(share * 100)}% of ${between.length} reviews, of 50%`);
+    },
+  },
+];
+
+const readFreeConcurrency = async ({ clients }: Suite): Promise<number> =>
+  (await clients.lambda.getAccountSettings({})).AccountLimit?.UnreservedConcurrentExecutions ?? 0;
+
+const concurrencyFacts: Fact[] = [
+  {
+    id: "account-settings",
+    when: "deployed",
+    check: async ({ clients }) => {
+      const { AccountLimit = {} } = await clients.lambda.getAccountSettings({});
+      const { ConcurrentExecutions, UnreservedConcurrentExecutions, TotalCodeSize } = AccountLimit;
+      const all = [ConcurrentExecutions, UnreservedConcurrentExecutions, TotalCodeSize];
+      return observe(
+        all.every((number) => typeof number === "number"),
+        `${ConcurrentExecutions} environments, ${UnreservedConcurrentExecutions} of them not reserved, ${TotalCodeSize} bytes of code`,
+      );
+    },
+  },
+  {
+    id: "reserved-leaves-100",
+    when: "deployed",
+    check: async (suite) => {
+      const { lambda } = suite.clients;
+      const free = await readFreeConcurrency(suite);
+      if (free <= 100) return notSeen(`the account may reserve nothing: ${free} environments are free`);
+      const wanted = { ...selectFunction(suite), ReservedConcurrentExecutions: free - 99 };
+      return observeRefusal(() => lambda.putFunctionConcurrency(wanted), "InvalidParameterValueException").finally(() =>
+        lambda.deleteFunctionConcurrency(selectFunction(suite)),
+      );
+    },
+  },
+  {
+    id: "provisioned-weighted-alias",
+    when: "deployed",
+    check: async (suite) => {
+      const found = await withWeightedAlias(suite, (Qualifier) => {
+        const wanted = { ...selectFunction(suite), Qualifier, ProvisionedConcurrentExecutions: 1 };
+        return observeRefusal(
+          () => suite.clients.lambda.putProvisionedConcurrencyConfig(wanted),
+          "InvalidParameterValueException",
+          "ResourceConflictException",
+        );
+      });
+      return found ?? oneVersion;
+    },
+  },
+  {
+    id: "provisioned-version",
+    when: "deployed",
+    check: async (suite) => {
+      const { lambda } = suite.clients;
+      const free = await readFreeConcurrency(suite);
+      if (free <= 100) return notSeen(`the account may reserve nothing: ${free} environments are free`);
+      const { version } = await readLive(suite);
+      const which = { ...selectFunction(suite), Qualifier: version };
+      const start = Date.now();
+      await lambda.putProvisionedConcurrencyConfig({ ...which, ProvisionedConcurrentExecutions: 1 });
+      try {
+        const ended = await poll(suite, 600, 2000, async () => {
+          const { Status, StatusReason } = await lambda.getProvisionedConcurrencyConfig(which);
+          return Status === "IN_PROGRESS" ? undefined : `${Status} ${StatusReason ?? ""}`.trim();
+        });
+        const seconds = Math.round((Date.now() - start) / 1000);
+        const { Payload } = await invoke(suite, "initialization", version);
+        const type = /on-demand|provisioned-concurrency/.exec(Payload?.transformToString() ?? "")?.[0];
+        const isWarm = ended === "READY" && type === "provisioned-concurrency";
+        return observe(isWarm, `${ended ?? "not ready"} after ${seconds} s, and then the initialization was ${type}`);
+      } finally {
+        await lambda.deleteProvisionedConcurrencyConfig(which);
+      }
+    },
+  },
+  {
+    id: "reserved-zero",
+    when: "afterwards",
+    check: async ({ http, url }) => {
+      const statuses = [http, url].map(({ traffic }) => {
+        const throttled = traffic.sent.filter(
+          ({ rule, status }) => rule === ordinaryRule && [429, 503].includes(status),
+        );
+        return new Set(throttled.map(({ status }) => status));
+      });
+      const [first = new Set(), second = new Set()] = statuses;
+      const sentence = `the HTTP API answers ${[...first].join(", ") || "nothing"}, the function URL ${[...second].join(", ") || "nothing"}`;
+      return observe(first.has(503) && second.has(429), sentence);
+    },
+  },
+];
+
+const invocationFacts: Fact[] = [
+  {
+    id: "executed-version",
+    when: "deployed",
+    check: async (suite) => {
+      const { ExecutedVersion } = await invoke(suite);
+      const { version } = await readLive(suite);
+      return observe(ExecutedVersion === version, `version ${ExecutedVersion}, and the alias points at ${version}`);
+    },
+  },
+  {
+    id: "log-tail",
+    when: "deployed",
+    check: async (suite) => {
+      const { LogResult = "" } = await invoke(suite);
+      const text = Buffer.from(LogResult, "base64").toString();
+      return observe(text.includes(`"Rule":"${suiteRule}"`), `${text.length} characters`);
+    },
+  },
+  {
+    id: "error-type",
+    when: "deployed",
+    check: async (suite) => {
+      const { FunctionError, Payload } = await invoke(suite, "crash");
+      const { errorType } = JSON.parse(Payload?.transformToString() || "{}");
+      return observe(FunctionError === "Unhandled", `${FunctionError}, ${errorType}`);
+    },
+  },
+];
+
+const invoke = async (suite: Suite, action?: string, Qualifier = "live") => {
+  const annotations = action === undefined ? {} : { "postern.dev/act": action };
+  const kind = { group: "", version: "v1", kind: "ConfigMap" };
+  const resource = { group: "", version: "v1", resource: "configmaps" };
+  const object = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "suite-direct", annotations } };
+  const request = { uid: randomUUID(), kind, resource, operation: "CREATE", userInfo: { username: "suite" }, object };
+  const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", request };
+  const Payload = JSON.stringify({ phase: "validate", review });
+  return suite.clients.lambda.invoke({ ...selectFunction(suite), Qualifier, LogType: "Tail", Payload });
+};
+
+/** The time in which a changed permission must show in answers, in seconds. */
+const patience = 120;
+
+const permissionFacts: Fact[] = [
+  {
+    id: "url-needs-both-permissions",
+    when: "deployed",
+    check: async (suite) => {
+      const { lambda } = suite.clients;
+      const { aws, traffic } = suite.url;
+      const which = { FunctionName: aws.functions.getFunctionName(ordinaryRule), Qualifier: "live" };
+      const { Policy = "{}" } = await lambda.getPolicy(which);
+      const statements: { Sid: string; Action: string }[] = JSON.parse(Policy).Statement;
+      const StatementId = statements.find(({ Action }) => Action === "lambda:InvokeFunction")?.Sid;
+      if (StatementId === undefined) return differs("the function has no permission for lambda:InvokeFunction");
+      const waitForStatus = (wanted: number) =>
+        poll(suite, patience, 500, async () => {
+          const { status } = await traffic.send({ rule: ordinaryRule });
+          return status === wanted ? Date.now() : undefined;
+        });
+      const start = Date.now();
+      await lambda.removePermission({ ...which, StatementId });
+      const closed = await waitForStatus(403);
+      const again = Date.now();
+      const Action = "lambda:InvokeFunction";
+      await lambda.addPermission({ ...which, StatementId, Action, Principal: "*", InvokedViaFunctionUrl: true });
+      const open = await waitForStatus(200);
+      if (closed === undefined) return differs(`without lambda:InvokeFunction it still answers after ${patience} s`);
+      if (open === undefined) return differs(`with both permissions it doesn't answer after ${patience} s`);
+      return seen(`403 after ${closed - start} ms without, 200 after ${open - again} ms with it`);
+    },
+  },
+];
+
+export const lambdaFacts: Fact[] = [
+  ...versionFacts,
+  ...aliasFacts,
+  ...concurrencyFacts,
+  ...invocationFacts,
+  ...permissionFacts,
+];

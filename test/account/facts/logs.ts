@@ -1,0 +1,223 @@
+import { sumMetric } from "../aws.ts";
+import { poll, readKeySegment, readLogRows } from "../steps.ts";
+import { notSeen, type Suite } from "../suite.ts";
+import { ordinaryRule, suiteRule } from "../traffic.ts";
+import { type Fact, observe } from "./fact.ts";
+
+// Logs, metrics and alarms in CloudWatch.
+
+const logFacts: Fact[] = [
+  {
+    id: "log-delay",
+    when: "afterwards",
+    check: async ({ measured: { logDelay } }) =>
+      logDelay === undefined
+        ? notSeen("no review was found in the log")
+        : observe(logDelay < 120_000, `found after ${logDelay} ms at most`),
+  },
+  {
+    id: "one-log-group",
+    when: "afterwards",
+    check: async ({ http, start }) => {
+      const rows = await readLogRows(http, "filter ispresent(uid) | stats count(*) as reviews by Rule", start);
+      const rules = rows.map(({ Rule }) => Rule).sort();
+      return observe([ordinaryRule, suiteRule].sort().join() === rules.join(), `it has lines of ${rules.join(", ")}`);
+    },
+  },
+  {
+    id: "no-platform-lines",
+    when: "afterwards",
+    check: async ({ http, start }) => {
+      const platform = "filter @message like /START RequestId|REPORT RequestId|platform.start|platform.report/";
+      // Under WARN, Lambda still reports calls that failed.
+      const query = `${platform} and @message not like /error|timeout|failure/ | stats count(*) as lines`;
+      const [row = {}] = await readLogRows(http, query, start);
+      const lines = Number(row.lines ?? 0);
+      return observe(lines === 0, `${lines} lines`);
+    },
+  },
+  ...(["crash", "timeout"] as const).map(
+    (kind): Fact => ({
+      id: `${kind}-leaves-a-line`,
+      when: "afterwards",
+      check: async ({ http, start }) => {
+        const pattern = kind === "crash" ? "/Runtime.ExitError/" : "/[Tt]imed ?out|timeout/";
+        const [row = {}] = await readLogRows(http, `filter @message like ${pattern} | stats count(*) as lines`, start);
+        const lines = Number(row.lines ?? 0);
+        return observe(lines > 0, `${lines} lines match ${pattern}`);
+      },
+    }),
+  ),
+  {
+    id: "every-review-is-logged",
+    when: "afterwards",
+    check: async (suite) => {
+      const lacks = await Promise.all(
+        [suite.http, suite.url].map(async (stage) => {
+          const disarmed = suite.measured.during.get(`disarm ${stage.name}`) ?? [];
+          const [first = Number.POSITIVE_INFINITY, last = 0] = [disarmed[0]?.at, disarmed.at(-1)?.at];
+          // A disarmed rule writes no line.
+          const answered = stage.traffic.sent
+            .filter(({ isAnswered, at }) => isAnswered && !(at >= first && at <= last))
+            .map(({ uid }) => uid);
+          const count = async () => {
+            const rows = await readLogRows(stage, 'filter name = "suite-review" | fields uid', suite.start);
+            const logged = new Set(rows.map(({ uid }) => uid));
+            return answered.filter((uid) => !logged.has(uid)).length;
+          };
+          const lack =
+            (await poll(suite, 300, 5000, async () => ((await count()) === 0 ? 0 : undefined))) ?? (await count());
+          return `${lack} of ${answered.length} are missing in ${stage.name}`;
+        }),
+      );
+      return observe(
+        lacks.every((text) => text.startsWith("0 ")),
+        lacks.join(", "),
+      );
+    },
+  },
+];
+
+const accessFacts: Fact[] = [
+  {
+    id: "access-log-status",
+    when: "afterwards",
+    check: async ({ http, start }) => {
+      const query = "stats count(*) as requests by status, function";
+      const rows = await readAccessRows(http, query, start);
+      const pairs = new Set(rows.map(({ status, function: own }) => `${status}/${own}`));
+      const isLost = (pair: string) => /^5\d\d\/-$/.test(pair);
+      const isSeen = pairs.has("200/200") && pairs.has("500/500") && pairs.has("429/-") && [...pairs].some(isLost);
+      return observe(isSeen, `status/function: ${[...pairs].sort().join(", ")}`);
+    },
+  },
+  {
+    id: "no-key-in-logs",
+    when: "afterwards",
+    check: async (suite) => {
+      const { http, start } = suite;
+      const [, key = ""] = readKeySegment(http).split(".");
+      // A part of the key suffices, and CloudWatch keeps the texts of queries.
+      const query = `filter @message like /${key.slice(2, 12)}/ | stats count(*) as lines`;
+      const found = await Promise.all([readAccessRows(http, query, start), readLogRows(http, query, start)]);
+      const lines = found.map(([row = {}]) => Number(row.lines ?? 0));
+      return observe(
+        lines.every((count) => count === 0),
+        `${lines[0]} lines of the access log, ${lines[1]} of the functions`,
+      );
+    },
+  },
+];
+
+const readAccessRows = ({ aws, name }: Suite["http"], query: string, since: number) =>
+  aws.logs.query(`/aws/http-api/postern-${name}`, query, new Date(since - 60_000), new Date(Date.now() + 60_000));
+
+/** Reads a metric until it has a value, at most five minutes. */
+const awaitSum = async (suite: Suite, question: Omit<Parameters<typeof sumMetric>[1], "since">) =>
+  (await poll(
+    suite,
+    300,
+    5000,
+    async () => (await sumMetric(suite.clients, { ...question, since: suite.start })) || undefined,
+  )) ?? 0;
+
+const metricFacts: Fact[] = [
+  {
+    id: "metric-delay",
+    when: "afterwards",
+    check: async ({ measured: { metricDelay } }) =>
+      metricDelay === undefined
+        ? notSeen("no review was found in metrics")
+        : observe(metricDelay < 180_000, `found after ${metricDelay} ms at most`),
+  },
+  {
+    id: "embedded-metrics",
+    when: "afterwards",
+    check: async (suite) => {
+      const counts = [suite.http, suite.url].map(async (stage) => {
+        const dimensions = { Stage: stage.name };
+        const question = { namespace: "Postern", metric: "Latency", dimensions, stat: "SampleCount" as const };
+        const query = "filter ispresent(Latency) and ispresent(Cluster) | stats count(*) as reviews";
+        const compare = async () => {
+          const counted = await sumMetric(suite.clients, { ...question, since: suite.start });
+          const [row = {}] = await readLogRows(stage, query, suite.start);
+          return [counted, Number(row.reviews ?? 0)] as const;
+        };
+        const isSame = async () => {
+          const [counted, logged] = await compare();
+          return counted === logged ? ([counted, logged] as const) : undefined;
+        };
+        return (await poll(suite, 300, 5000, isSame)) ?? (await compare());
+      });
+      const all = await Promise.all(counts);
+      const sentence = all.map(([counted, logged]) => `${counted} in metrics, ${logged} in the log`).join("; ");
+      return observe(
+        all.every(([counted, logged]) => counted === logged && counted > 0),
+        sentence,
+      );
+    },
+  },
+  {
+    id: "lambda-errors-metric",
+    when: "afterwards",
+    check: async (suite) => {
+      const FunctionName = suite.url.aws.functions.getFunctionName(suiteRule);
+      const dimensions = { FunctionName };
+      const sum = await awaitSum(suite, { namespace: "AWS/Lambda", metric: "Errors", dimensions, stat: "Sum" });
+      return observe(sum > 0, `${sum} errors`);
+    },
+  },
+  {
+    id: "lambda-version-metric",
+    when: "afterwards",
+    check: async (suite) => {
+      const FunctionName = suite.url.aws.functions.getFunctionName(suiteRule);
+      const { version: ExecutedVersion } = await suite.url.aws.functions.readAlias(suiteRule);
+      const dimensions = { FunctionName, Resource: `${FunctionName}:live`, ExecutedVersion };
+      const sum = await awaitSum(suite, { namespace: "AWS/Lambda", metric: "Errors", dimensions, stat: "Sum" });
+      return observe(sum > 0, `${sum} errors of version ${ExecutedVersion}`);
+    },
+  },
+  {
+    id: "lambda-throttles-metric",
+    when: "afterwards",
+    check: async (suite) => {
+      const FunctionName = suite.url.aws.functions.getFunctionName(ordinaryRule);
+      const dimensions = { FunctionName };
+      const sum = await awaitSum(suite, { namespace: "AWS/Lambda", metric: "Throttles", dimensions, stat: "Sum" });
+      return observe(sum > 0, `${sum} throttles`);
+    },
+  },
+  {
+    id: "lost-metric",
+    when: "afterwards",
+    check: async (suite) => {
+      const dimensions = { Stage: suite.http.name };
+      const sum = await awaitSum(suite, { namespace: "Postern", metric: "Lost", dimensions, stat: "Sum" });
+      return observe(sum > 0, `${sum} lost reviews`);
+    },
+  },
+];
+
+const alarmFacts: Fact[] = [
+  {
+    id: "alarms-stay-quiet",
+    when: "afterwards",
+    check: async ({ measured: { quiet } }) => {
+      if (quiet === undefined || quiet.minutes < 5)
+        return notSeen(`only ${quiet?.minutes ?? 0} minutes of reviews have metrics`);
+      const { rang, minutes } = quiet;
+      return observe(rang.length === 0, `${rang.join(", ") || "none"} rang in ${minutes} minutes`);
+    },
+  },
+  {
+    id: "alarms-ring",
+    when: "afterwards",
+    check: async ({ measured: { rang, silent } }) => {
+      if (rang.length + silent.length === 0) return notSeen("no alarm was read");
+      return observe(silent.length === 0, `${rang.length} rang, silent: ${silent.join(", ") || "none"}`);
+    },
+  },
+];
+
+export const logAndMetricFacts: Fact[] = [...logFacts, ...accessFacts, ...metricFacts, ...alarmFacts];

@@ -1,0 +1,156 @@
+import { randomUUID } from "node:crypto";
+import {
+  waitUntilStackCreateComplete,
+  waitUntilStackDeleteComplete,
+  waitUntilStackUpdateComplete,
+} from "@aws-sdk/client-cloudformation";
+import { createEksToken } from "#lib/cluster/credentials.ts";
+import { openBucket, type StageBucket } from "../../../infra/aws/bucket.ts";
+import { createFallbackForErrorNamed } from "../../../infra/aws/errors.ts";
+import { notSeen, type Suite } from "../suite.ts";
+import { type Fact, observe, observeRefusal } from "./fact.ts";
+
+// S3, SSM, CloudFormation and STS.
+
+/** Calls `act` with a new object in the stage's bucket, and deletes the object. */
+const withObject = async <T>(
+  { http, clients }: Suite,
+  act: (place: { Bucket: string; Key: string }, etag: string, bucket: StageBucket) => Promise<T>,
+) => {
+  const Bucket = await http.aws.stack.findBucket();
+  if (Bucket === undefined) throw new Error("the stack has no bucket");
+  const place = { Bucket, Key: `suite-${randomUUID()}.json` };
+  const { ETag = "" } = await clients.s3.putObject({ ...place, Body: "{}" });
+  return act(place, ETag, openBucket(Bucket, clients.s3)).finally(() => clients.s3.deleteObject(place));
+};
+
+const storageFacts: Fact[] = [
+  {
+    id: "s3-write-if-absent",
+    when: "deployed",
+    check: (suite) =>
+      withObject(suite, (place) =>
+        observeRefusal(
+          () => suite.clients.s3.putObject({ ...place, Body: "[]", IfNoneMatch: "*" }),
+          "PreconditionFailed",
+        ),
+      ),
+  },
+  {
+    id: "s3-write-if-same",
+    when: "deployed",
+    check: (suite) =>
+      withObject(suite, async (place, etag) => {
+        const { s3 } = suite.clients;
+        await s3.putObject({ ...place, Body: "[1]", IfMatch: etag });
+        return observeRefusal(() => s3.putObject({ ...place, Body: "[2]", IfMatch: etag }), "PreconditionFailed");
+      }),
+  },
+  {
+    id: "s3-delete-if-same",
+    when: "deployed",
+    check: (suite) =>
+      withObject(suite, async (place, etag) => {
+        const { s3 } = suite.clients;
+        await s3.putObject({ ...place, Body: "[1]" });
+        return observeRefusal(() => s3.deleteObject({ ...place, IfMatch: etag }), "PreconditionFailed");
+      }),
+  },
+  {
+    id: "s3-clock",
+    when: "deployed",
+    check: (suite) =>
+      withObject(suite, async ({ Key }, _, bucket) => {
+        const { age = Number.NaN } = (await bucket.read(Key)) ?? {};
+        return observe(age >= 0 && age < 60_000, `a new object is ${age} ms old by the Date of S3's answer`);
+      }),
+  },
+  {
+    id: "ssm-create-once",
+    when: "deployed",
+    check: async (suite) => {
+      const { parameters } = suite.http.aws;
+      try {
+        const created = [await parameters.create("suite", "first"), await parameters.create("suite", "second")];
+        const value = await parameters.read("suite");
+        return observe(created.join() === "true,false" && value === "first", `created: ${created.join(", then ")}`);
+      } finally {
+        await parameters.remove("suite");
+      }
+    },
+  },
+];
+
+const stackFacts: Fact[] = [
+  {
+    id: "stack-created-once",
+    when: "deployed",
+    check: ({ clients, http }) => {
+      const TemplateBody = JSON.stringify({ Resources: { Bucket: { Type: "AWS::S3::Bucket" } } });
+      const wanted = { StackName: `postern-${http.name}`, TemplateBody };
+      return observeRefusal(() => clients.cloudformation.createStack(wanted), "AlreadyExistsException");
+    },
+  },
+  {
+    id: "stack-retains",
+    when: "deployed",
+    check: async (suite) => {
+      const isKept = await dropLogGroup(suite);
+      return observe(isKept, `the log group is ${isKept ? "still there" : "gone"}`);
+    },
+  },
+  {
+    id: "stack-keeps-alias",
+    when: "afterwards",
+    check: async ({ measured: { aliasAtStackChange } }) => {
+      if (aliasAtStackChange === undefined) return notSeen("the stack was not changed");
+      const [before, after] = aliasAtStackChange;
+      return observe(before === after, `version ${before} before a change of the stack, ${after} afterwards`);
+    },
+  },
+];
+
+/** Creates a stack with a log group, and changes it to one without; returns whether the log group is still there. */
+const dropLogGroup = async ({ clients: { cloudformation: client, logs }, name }: Suite): Promise<boolean> => {
+  const StackName = `postern-${name}-facts`;
+  const logGroupName = `/aws/lambda/${StackName}`;
+  const waiting = { client, maxWaitTime: 300, minDelay: 1, maxDelay: 5 };
+  const LogGroup = {
+    Type: "AWS::Logs::LogGroup",
+    DeletionPolicy: "Retain",
+    Properties: { LogGroupName: logGroupName },
+  };
+  const Handle = { Type: "AWS::CloudFormation::WaitConditionHandle" };
+  const write = (Resources: object) => ({ StackName, TemplateBody: JSON.stringify({ Resources }) });
+  try {
+    await client.createStack(write({ LogGroup, Handle }));
+    await waitUntilStackCreateComplete(waiting, { StackName });
+    await client.updateStack(write({ Handle }));
+    await waitUntilStackUpdateComplete(waiting, { StackName });
+    const { logGroups = [] } = await logs.describeLogGroups({ logGroupNamePrefix: logGroupName });
+    return logGroups.length > 0;
+  } finally {
+    await client.deleteStack({ StackName });
+    await waitUntilStackDeleteComplete(waiting, { StackName });
+    await logs.deleteLogGroup({ logGroupName }).catch(createFallbackForErrorNamed("ResourceNotFoundException", {}));
+  }
+};
+
+const identityFacts: Fact[] = [
+  {
+    id: "eks-token",
+    when: "deployed",
+    check: async ({ http, region }) => {
+      const eks = "suite";
+      const token = createEksToken({ eks, region }, await http.aws.readIdentity(), new Date());
+      const signed = new URL(Buffer.from(token.replace("k8s-aws-v1.", ""), "base64url").toString());
+      const { AWS_ENDPOINT_URL_STS, AWS_ENDPOINT_URL = signed.origin } = process.env;
+      const url = new URL(signed.search, AWS_ENDPOINT_URL_STS ?? AWS_ENDPOINT_URL);
+      const answer = await fetch(url, { headers: { "x-k8s-aws-id": eks } });
+      const [, arn] = /<Arn>([^<]+)</.exec(await answer.text()) ?? [];
+      return observe(answer.status === 200 && arn !== undefined, `STS answers ${answer.status}`);
+    },
+  },
+];
+
+export const storageAndStackFacts: Fact[] = [...storageFacts, ...stackFacts, ...identityFacts];

@@ -1,0 +1,48 @@
+import { readLogRows } from "./steps.ts";
+import type { Suite } from "./suite.ts";
+
+/** The latencies of one kind of reviews, in milliseconds. */
+export interface LatencyRow {
+  stage: string;
+  kind: "cold" | "warm";
+  reviews: number;
+  /** As this machine measured them, with the way through the network. */
+  here: Percentiles;
+  /** As the functions logged them, with the start of a cold one. */
+  logged: Percentiles;
+}
+
+interface Percentiles {
+  p50: number;
+  p99: number;
+}
+
+/** Compares the reviews that the suite sent and that were allowed without a wish with the lines of the log. */
+export const readLatencies = async (suite: Suite): Promise<LatencyRow[]> => {
+  const rows = [suite.http, suite.url].map(async (stage) => {
+    const query = 'filter name = "suite-review" | fields uid, Latency, ColdStart';
+    const lines = new Map((await readLogRows(stage, query, suite.start)).map((line) => [line.uid, line]));
+    const all = stage.traffic.sent.flatMap(({ uid, action, isAnswered, milliseconds }) => {
+      const line = lines.get(uid);
+      if (line === undefined || action !== "allow" || !isAnswered) return [];
+      return [{ isCold: line.ColdStart !== undefined, here: milliseconds, logged: Number(line.Latency) }];
+    });
+    return (["cold", "warm"] as const).map((kind): LatencyRow => {
+      const some = all.filter(({ isCold }) => isCold === (kind === "cold"));
+      return {
+        stage: stage.name,
+        kind,
+        reviews: some.length,
+        here: computePercentiles(some.map(({ here }) => here)),
+        logged: computePercentiles(some.map(({ logged }) => logged)),
+      };
+    });
+  });
+  return (await Promise.all(rows)).flat();
+};
+
+const computePercentiles = (numbers: number[]): Percentiles => {
+  const sorted = numbers.toSorted((left, right) => left - right);
+  const get = (share: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
+  return { p50: get(0.5), p99: get(0.99) };
+};

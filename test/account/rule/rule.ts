@@ -1,0 +1,40 @@
+import { rule } from "postern/rule";
+
+/** The suite writes another word here for each version that it deploys. */
+const version: string = "one";
+
+interface Note {
+  metadata?: { annotations?: Record<string, string>; labels?: Record<string, string> };
+  data?: Record<string, string>;
+}
+
+export default rule({
+  summary: "Does what an annotation of a ConfigMap asks for: it denies, fails, crashes or takes long.",
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }],
+
+  mutate(note: Note) {
+    act(note);
+    note.data = { ...note.data, version };
+  },
+
+  validate(note: Note) {
+    return act(note);
+  },
+});
+
+const act = ({ metadata: { annotations = {}, labels = {} } = {} }: Note): string | undefined => {
+  const { "postern.dev/act": action = "" } = annotations;
+  // The bad version passes its cases, and fails only the reviews that the suite sends.
+  if (action === "fail" || (version === "bad" && labels.from === "suite")) throw new Error("as the suite asked");
+  if (action === "initialization") return process.env.AWS_LAMBDA_INITIALIZATION_TYPE;
+  if (action === "deny") return "as the suite asked";
+  if (action === "crash") process.exit(1);
+  if (action === "slow") keepBusy(3000);
+  if (action === "hang") keepBusy(60_000);
+  return undefined;
+};
+
+const keepBusy = (milliseconds: number) => {
+  const end = Date.now() + milliseconds;
+  while (Date.now() < end);
+};

@@ -1,0 +1,183 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import { parseArgs } from "node:util";
+import { Complaint, toSentence } from "../../infra/cli/complaint.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
+import { listResources, openClients } from "./aws.ts";
+import { describePlan, limits, sumCosts } from "./budget.ts";
+import { checkFacts } from "./facts/fact.ts";
+import { facts } from "./facts/facts.ts";
+import { type LatencyRow, readLatencies } from "./latency.ts";
+import { formatReport, isGood } from "./report.ts";
+import { openSuiteStage, type SuiteStage } from "./stage.ts";
+import {
+  countResources,
+  deploy,
+  deployAgain,
+  deployVersion,
+  disarmAndArm,
+  lowerLimits,
+  measureDelays,
+  observeQuiet,
+  ringAlarms,
+  rollBack,
+  rotate,
+  runBadCanary,
+  runStep,
+  sendColdAndWarm,
+  startQuietTraffic,
+} from "./steps.ts";
+import { notSeen, type Suite } from "./suite.ts";
+
+// `npm run test:account -- --stage NAME --region R --budget 5`: deploys two stages to a real account, checks what
+// Postern relies on there, destroys the stages and writes account-report.md.
+
+interface Arguments {
+  stage: string;
+  region: string;
+  /** Dollars; undefined if the suite only destroys what an earlier run left. */
+  budget: number | undefined;
+}
+
+const readArguments = (): Arguments => {
+  const text = { type: "string" } as const;
+  const options = { stage: text, region: text, budget: text, destroy: { type: "boolean" } } as const;
+  const { values } = parseArgs({ options });
+  const { stage = "", region = "", budget = "", destroy = false } = values;
+  // CloudFormation cuts the names of roles and buckets if a stage has more than 16 characters, with `-url`.
+  if (!/^[a-z][a-z0-9-]{0,11}$/.test(stage))
+    throw new Complaint("--stage takes the name of a new stage: lower-case letters, digits and hyphens, at most 12");
+  if (!/^[a-z]{2,}(-[a-z]+)+-\d$/.test(region)) throw new Complaint("--region takes a region, for instance eu-west-1");
+  if (destroy) return { stage, region, budget: undefined };
+  if (!(Number(budget) > 0)) throw new Complaint("--budget takes the most dollars that a run may cost, for instance 5");
+  return { stage, region, budget: Number(budget) };
+};
+
+const say = (line: string) => void process.stdout.write(`${line}\n`);
+
+const deployBoth = async (suite: Suite): Promise<boolean> => {
+  const stages = [suite.http, suite.url];
+  await suite.http.setParams({ slowMilliseconds: 1500, logRetentionInDays: 1 });
+  await suite.url.setParams({ slowMilliseconds: 1500, logRetentionInDays: 1, door: "url" });
+  const done = await Promise.all(stages.map((stage) => deploy(suite, stage)));
+  return done.every(Boolean);
+};
+
+const exerciseHttp = async (suite: Suite, endQuiet: () => Promise<unknown>, quietSince: number) => {
+  const { http } = suite;
+  await deployAgain(suite, http);
+  await deployVersion(suite, http, "two");
+  await observeQuiet(suite, quietSince);
+  await endQuiet().catch(() => {});
+  await runBadCanary(suite, http);
+  await lowerLimits(suite, http, "two");
+  await ringAlarms(suite, http);
+};
+
+const exerciseUrl = async (suite: Suite) => {
+  const { url } = suite;
+  await deployVersion(suite, url, "two");
+  await rollBack(suite, url, "one");
+  await url.writeVersion("one");
+  await disarmAndArm(suite, url);
+  await rotate(suite, url);
+  await ringAlarms(suite, url);
+};
+
+/** Runs all steps and checks all facts. */
+const exercise = async (suite: Suite) => {
+  if (await deployBoth(suite)) {
+    const { http, url } = suite;
+    await countResources(suite);
+    await Promise.all([sendColdAndWarm(suite, http), sendColdAndWarm(suite, url)]);
+    await Promise.all([measureDelays(suite, http), checkFacts(suite, facts, "deployed")]);
+    const quietSince = Date.now();
+    const stops = [http, url].map(startQuietTraffic);
+    const endQuiet = () => Promise.all(stops.map((stop) => stop()));
+    await Promise.all([exerciseHttp(suite, endQuiet, quietSince), exerciseUrl(suite)]);
+    await checkFacts(suite, facts, "afterwards");
+  }
+  for (const { id } of facts)
+    if (!suite.facts.has(id)) suite.facts.set(id, notSeen("the stages could not be deployed"));
+};
+
+/** Destroys a stage. A command that was stopped may still hold the stage's lock for a while. */
+const destroy = async (stage: SuiteStage, ...words: string[]): Promise<string> => {
+  for (let attempt = 1; ; attempt++) {
+    const { code, stdout, stderr } = await stage.run("destroy", "--yes", ...words);
+    if (code === 0) return stdout.trim();
+    if (/there is no stage/.test(stderr)) return "there was nothing to destroy";
+    if (attempt === 20 || !/is locked|CloudFormation is changing it/.test(stderr)) throw new Error(stderr.trim());
+    await wait(15_000);
+  }
+};
+
+const run = async ({ stage: name, region, budget }: Arguments): Promise<number> => {
+  process.env.AWS_REGION = region;
+  const stages = [name, `${name}-url`, `${name}-facts`];
+  const clients = openClients();
+  if (budget !== undefined) {
+    say(describePlan(name, region));
+    if (sumCosts() > budget)
+      throw new Complaint(`a run can cost $${sumCosts().toFixed(2)}, which is more than --budget ${budget}`);
+    const [first] = await listResources(clients, stages);
+    if (first !== undefined)
+      throw new Complaint(
+        `the account already has the ${first}; take another --stage, or give --destroy instead of --budget if an earlier run left it`,
+      );
+    say(`If this process is killed: npm run test:account -- --stage ${name} --region ${region} --destroy\n`);
+  }
+
+  const stop = new AbortController();
+  for (const signal of ["SIGINT", "SIGTERM"] as const)
+    process.on(signal, () => {
+      say("stopping; the stages are destroyed first");
+      stop.abort(new Complaint("the run was stopped", 1));
+    });
+  const signal = AbortSignal.any([stop.signal, AbortSignal.timeout(limits.minutes * 60_000)]);
+  const folder = await mkdtemp(join(tmpdir(), "postern-suite-"));
+  const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+  const options = { certificate, signal, budget: { left: limits.reviews } };
+  const [http, url] = await Promise.all([
+    openSuiteStage(name, "http", options),
+    openSuiteStage(`${name}-url`, "url", options),
+  ]);
+  const suite: Suite = {
+    ...{ name, region, http, url, clients, signal, start: Date.now(), log: say },
+    ...{ measured: { during: new Map(), overlaps: new Map(), rang: [], silent: [] }, steps: [], facts: new Map() },
+  };
+  const end = { latencies: [] as LatencyRow[], leftovers: undefined as string[] | undefined };
+  try {
+    if (budget !== undefined) {
+      await exercise(suite);
+      end.latencies = await readLatencies(suite).catch(() => []);
+    }
+  } finally {
+    const unsignalled = { ...suite, signal: new AbortController().signal };
+    // What an earlier run left names a cluster that doesn't exist any more.
+    const words = budget === undefined ? ["--forget", "suite"] : [];
+    await Promise.all(
+      [http, url].map((stage) => runStep(unsignalled, `destroy ${stage.name}`, () => destroy(stage, ...words))),
+    );
+    end.leftovers = await listResources(clients, stages).catch((error) => {
+      say(`what is left can't be listed: ${toSentence(error)}`);
+      return undefined;
+    });
+    await Promise.all([http.close(), url.close(), rm(folder, { recursive: true })]);
+  }
+  for (const line of end.leftovers ?? []) say(`LEFT: ${line}`);
+  if (budget !== undefined) {
+    await writeFile("account-report.md", await formatReport(suite, end));
+    say("account-report.md has the report");
+  }
+  return isGood(suite, end) ? 0 : 1;
+};
+
+try {
+  process.exitCode = await run(readArguments());
+} catch (error) {
+  process.stderr.write(`${error instanceof Complaint ? error.message : (error as Error).stack}\n`);
+  process.exitCode = error instanceof Complaint ? error.exitCode : 3;
+}

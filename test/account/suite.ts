@@ -1,0 +1,55 @@
+import type { Clients } from "./aws.ts";
+import type { SuiteStage } from "./stage.ts";
+import type { SentReview } from "./traffic.ts";
+
+/** What was seen of a fact of docs/aws-facts.md. */
+export interface Observation {
+  is: "seen" | "differs" | "not seen";
+  sentence: string;
+}
+
+/** A step of the suite, and its result in a sentence. */
+export interface StepResult {
+  name: string;
+  isDone: boolean;
+  sentence: string;
+  seconds: number;
+}
+
+/** What steps measure for facts that are checked later. */
+export interface Measurements {
+  /** The reviews that were sent while a command ran, by the command. */
+  during: Map<string, SentReview[]>;
+  /** Milliseconds in which answers of two versions alternated after an alias had moved, by the command. */
+  overlaps: Map<string, number>;
+  /** Milliseconds until a first review was seen in metrics and in the log. */
+  metricDelay?: number;
+  logDelay?: number;
+  /** The versions of the suite's rule before and after the change of the stack. */
+  aliasAtStackChange?: [before: string, after: string];
+  /** The alarms that rang before any failure was made, and the minutes of that time that have metrics. */
+  quiet?: { minutes: number; rang: string[] };
+  /** The alarms that rang while reviews failed, and those that did not. */
+  rang: string[];
+  silent: string[];
+}
+
+/** A run of the suite. */
+export interface Suite {
+  name: string;
+  region: string;
+  http: SuiteStage;
+  url: SuiteStage;
+  clients: Clients;
+  /** The time when the run began, in milliseconds since 1970. */
+  start: number;
+  signal: AbortSignal;
+  measured: Measurements;
+  steps: StepResult[];
+  facts: Map<string, Observation>;
+  log(line: string): void;
+}
+
+export const seen = (sentence: string): Observation => ({ is: "seen", sentence });
+export const differs = (sentence: string): Observation => ({ is: "differs", sentence });
+export const notSeen = (sentence: string): Observation => ({ is: "not seen", sentence });

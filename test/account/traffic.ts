@@ -1,0 +1,171 @@
+import { randomUUID } from "node:crypto";
+import { Agent } from "node:https";
+import { setTimeout as wait } from "node:timers/promises";
+import { requireUnansweredError, sendRequest } from "#lib/cluster/https-request.ts";
+import { parseJson } from "#lib/json.ts";
+import type { Phase } from "#lib/rule.ts";
+import { Complaint } from "../../infra/cli/complaint.ts";
+import type { KeptCluster } from "./api-server.ts";
+
+// Sends reviews to the addresses in a cluster's webhook entries, as an API server would, and remembers the answers.
+
+/** What the suite's rule does with a review. */
+export type Action = "allow" | "deny" | "fail" | "crash" | "slow" | "hang";
+export const suiteRule = "do-as-annotated";
+export const ordinaryRule = "always-pull-images";
+
+/** The review that the suite sends, and how it was answered. */
+export interface SentReview {
+  uid: string;
+  rule: string;
+  phase: Phase;
+  action: Action;
+  /** The time when it was sent, in milliseconds since 1970. */
+  at: number;
+  milliseconds: number;
+  /** The HTTP status; 0 without an answer. */
+  status: number;
+  /** True if the answer is a review for this request. */
+  isAnswered: boolean;
+  allowed?: boolean;
+  /** The version of the suite's rule that mutated the object. */
+  version?: string | undefined;
+  sentence: string;
+}
+
+export interface ReviewOptions {
+  rule?: string;
+  phase?: Phase;
+  action?: Action;
+  /** The bytes of a text in the object. */
+  bytes?: number;
+  /** Changes the URL, for instance its key. */
+  changeUrl?: (url: string) => string;
+}
+
+export interface Traffic {
+  sent: SentReview[];
+  send(options?: ReviewOptions): Promise<SentReview>;
+  /** Sends reviews of all kinds, one every so many milliseconds, until the returned function is called. */
+  start(every: number): () => Promise<SentReview[]>;
+  close(): void;
+}
+
+/** Counts what all stages may send together: the costs are bounded by it. */
+export interface ReviewBudget {
+  left: number;
+}
+
+const timeoutSeconds = 20;
+
+export const createTraffic = (cluster: KeptCluster, budget: ReviewBudget): Traffic => {
+  const agent = new Agent({ keepAlive: true, maxSockets: 32 });
+  const sent: SentReview[] = [];
+  const findUrl = (rule: string, phase: Phase): string => {
+    const entry = cluster.listEntries(phase).find(({ name }) => name === `${rule}.postern.dev`);
+    if (entry === undefined) throw new Complaint(`the cluster has no ${phase} entry of ${rule}`, 1);
+    return entry.clientConfig.url;
+  };
+
+  const send = async ({
+    rule = suiteRule,
+    phase = "validate",
+    action = "allow",
+    bytes = 0,
+    changeUrl = (url) => url,
+  }: ReviewOptions = {}): Promise<SentReview> => {
+    if (budget.left === 0) throw new Complaint("the suite has sent as many reviews as its budget allows", 1);
+    budget.left -= 1;
+    const review = buildReview(rule, action, bytes);
+    const { uid } = review.request;
+    const url = `${changeUrl(findUrl(rule, phase))}?timeout=${timeoutSeconds}s`;
+    const headers = { "content-type": "application/json", accept: "application/json", "user-agent": "postern-suite" };
+    const [at, start] = [Date.now(), performance.now()];
+    const answer = await sendRequest(
+      url,
+      { method: "POST", headers, agent },
+      JSON.stringify(review),
+      at + timeoutSeconds * 1000,
+    ).catch(requireUnansweredError);
+    const milliseconds = performance.now() - start;
+    const record: SentReview = { uid, rule, phase, action, at, milliseconds, ...readAnswer(answer, uid) };
+    sent.push(record);
+    return record;
+  };
+
+  return {
+    sent,
+    send,
+    start: (every) => {
+      const own: SentReview[] = [];
+      let isOver = false;
+      const sendNext = async (index: number) => {
+        const rule = index % 4 < 2 ? suiteRule : ordinaryRule;
+        own.push(await send({ rule, phase: index % 2 === 0 ? "mutate" : "validate" }));
+      };
+      const run = async () => {
+        for (let index = 0; !isOver; index++) await Promise.all([sendNext(index), wait(every)]);
+      };
+      const running = run();
+      running.catch(() => {});
+      return async () => {
+        isOver = true;
+        await running;
+        return own;
+      };
+    },
+    close: () => agent.destroy(),
+  };
+};
+
+type Answer = Awaited<ReturnType<typeof sendRequest>> | Error;
+
+const readAnswer = (answer: Answer, uid: string) => {
+  if (!("status" in answer)) return { status: 0, isAnswered: false, sentence: answer.message };
+  const { status, body } = answer;
+  const { response, message } = Object(parseJson(body));
+  const { uid: answered, allowed, status: refusal, patch } = Object(response);
+  const isAnswered = status === 200 && answered === uid && typeof allowed === "boolean";
+  const sentence = String(Object(refusal).message ?? message ?? body.slice(0, 200));
+  return { status, isAnswered, sentence, ...(isAnswered && { allowed, version: readVersion(patch) }) };
+};
+
+/** Returns the version that the patch of the suite's rule adds to an object. */
+const readVersion = (patch: unknown): string | undefined => {
+  const operations = parseJson(Buffer.from(typeof patch === "string" ? patch : "", "base64").toString());
+  const found = Array.isArray(operations) ? operations : [];
+  for (const { value } of found) {
+    const version: unknown = typeof value === "string" ? value : Object(value).version;
+    if (typeof version === "string") return version;
+  }
+  return undefined;
+};
+
+const buildReview = (rule: string, action: Action, bytes: number) => {
+  const isNote = rule === suiteRule;
+  const kind = { group: "", version: "v1", kind: isNote ? "ConfigMap" : "Pod" };
+  const resource = { group: "", version: "v1", resource: isNote ? "configmaps" : "pods" };
+  const metadata = {
+    name: "suite-review",
+    namespace: "default",
+    labels: { from: "suite" },
+    ...(action !== "allow" && { annotations: { "postern.dev/act": action } }),
+  };
+  const content = isNote
+    ? { data: { text: "x".repeat(bytes) } }
+    : { spec: { containers: [{ name: "web", image: "registry.example/web:1", imagePullPolicy: "Always" }] } };
+  return {
+    apiVersion: "admission.k8s.io/v1",
+    kind: "AdmissionReview",
+    request: {
+      uid: randomUUID(),
+      ...{ kind, resource, requestKind: kind, requestResource: resource },
+      ...{ name: metadata.name, namespace: metadata.namespace, operation: "CREATE" },
+      userInfo: { username: "suite", groups: [] },
+      object: { apiVersion: "v1", kind: kind.kind, metadata, ...content },
+      oldObject: null,
+      dryRun: false,
+      options: { apiVersion: "meta.k8s.io/v1", kind: "CreateOptions" },
+    },
+  };
+};

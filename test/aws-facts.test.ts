@@ -1,0 +1,24 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { describe, it } from "node:test";
+import { listCosts, sumCosts } from "./account/budget.ts";
+import { facts } from "./account/facts/facts.ts";
+
+describe("docs/aws-facts.md", () => {
+  it("has a line for each fact that the suite for a real account checks, and no other, in its order", async () => {
+    const page = await readFile(new URL("../docs/aws-facts.md", import.meta.url), "utf8");
+    const ids = [...page.matchAll(/^\| `([a-z0-9-]+)` \|/gm)].map(([, id]) => id);
+    assert.deepEqual(
+      ids,
+      facts.map(({ id }) => id),
+    );
+    assert.equal(new Set(ids).size, ids.length);
+  });
+});
+
+describe("the suite for a real account", () => {
+  it("costs at most three dollars", () => {
+    assert.ok(listCosts().every(({ dollars }) => dollars > 0 && dollars < 1));
+    assert.ok(sumCosts() < 3, `${sumCosts()}`);
+  });
+});
