@@ -4,6 +4,7 @@ import { SSM } from "@aws-sdk/client-ssm";
 import type { AwsKeys } from "#lib/cluster/signature.ts";
 import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
+import { createStageAlarmsReader, type StageAlarmsReader } from "./alarms.ts";
 import { openBucket, openS3, type StageBucket } from "./bucket.ts";
 import { guardAwsClient, type StageLockGuard } from "./guard.ts";
 import { openStageFunctions, type StageFunctions } from "./lambda-functions.ts";
@@ -20,6 +21,7 @@ export interface AwsStage {
   stack: StageStack;
   metrics: StageMetricsReader;
   logs: StageLogReader;
+  alarms: StageAlarmsReader;
   /** Opens the stage's bucket; resolves to undefined if the stage has no stack in CloudFormation. */
   openStageBucket(): Promise<StageBucket | undefined>;
   /** The check of the stage's lock, made before every AWS call that changes something. */
@@ -33,6 +35,10 @@ export const createAwsStageClients = (name: string): AwsStage => {
   const s3 = guardAwsClient(openS3(), guard);
   const ssm = guardAwsClient(new SSM({ maxAttempts: 5 }), guard);
   const stack = openStack(name, guardAwsClient(new CloudFormation({ maxAttempts: 5 }), guard), guard);
+  const readIdentity = async (): Promise<AwsKeys> => {
+    const { accessKeyId, secretAccessKey, sessionToken } = await lambda.config.credentials();
+    return { accessKeyId, secretAccessKey, sessionToken };
+  };
   return {
     name,
     functions: openStageFunctions(name, lambda),
@@ -40,15 +46,13 @@ export const createAwsStageClients = (name: string): AwsStage => {
     stack,
     metrics: createStageMetricsReader(),
     logs: createStageLogReader(),
+    alarms: createStageAlarmsReader(name, readIdentity),
     openStageBucket: async () => {
       const bucket = await stack.findBucket();
       return bucket === undefined ? undefined : openBucket(bucket, s3);
     },
     guard,
-    readIdentity: async () => {
-      const { accessKeyId, secretAccessKey, sessionToken } = await lambda.config.credentials();
-      return { accessKeyId, secretAccessKey, sessionToken };
-    },
+    readIdentity,
   };
 };
 

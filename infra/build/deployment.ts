@@ -27,6 +27,8 @@ type Template = Record<
     once: Resources;
     each: Resources;
     eachGroup?: Resources;
+    /** The metrics of the dashboard's widgets, by title. */
+    widgets?: Record<string, Json[]>;
     outputs: Record<string, Json>;
     eachOutput: Record<string, Json>;
   }
@@ -140,9 +142,35 @@ const buildResources = (rules: PlannedFunction[], type: "http" | "url", template
       some.map(({ id }, place) => fill({ id, place: `m${place}`, group: index + 1 })[type].eachGroup ?? {}),
     );
   });
+  const resources: Resources = Object.assign(
+    {},
+    once[type].once,
+    ...each.map(({ resources }) => resources),
+    once.both.once,
+    ...groups,
+  );
+  const alarms = Object.keys(resources).filter((id) => resources[id]?.Type === "AWS::CloudWatch::Alarm");
   return {
-    Resources: Object.assign({}, once[type].once, ...each.map(({ resources }) => resources), once.both.once, ...groups),
+    Resources: { ...resources, Dashboard: buildDashboard(once, type, alarms) },
     Outputs: Object.assign({}, once[type].outputs, ...each.map(({ outputs }) => outputs)),
+  };
+};
+
+const buildDashboard = (template: Template, type: "http" | "url", alarms: string[]): Json => {
+  const size = { width: 8, height: 6 };
+  const common = { region: toPlaceholder("AWS::Region"), period: 60, stat: "Sum" };
+  const lines = Object.entries(template.both.widgets ?? {}).map(([title, metrics]) => {
+    const own = template[type].widgets?.[title] ?? [];
+    return { type: "metric", ...size, properties: { title, ...common, metrics: [...metrics, ...own] } };
+  });
+  const states = { title: "Alarms", alarms: alarms.map((id) => toPlaceholder(`${id}.Arn`)) };
+  const body = { widgets: [{ type: "alarm", ...size, properties: states }, ...lines] };
+  return {
+    Type: "AWS::CloudWatch::Dashboard",
+    Properties: {
+      DashboardName: `postern-${toPlaceholder("sls:stage")}`,
+      DashboardBody: { "Fn::Sub": JSON.stringify(body) },
+    },
   };
 };
 

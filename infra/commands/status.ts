@@ -8,6 +8,7 @@ import { createProgressPrinter, formatCount, runInParallel } from "../cli/progre
 import { readClusterCredentials } from "../clusters/access.ts";
 import { defaultConfigFile } from "../config/config.ts";
 import { readConfig } from "../project/project.ts";
+import { type AlarmHealth, checkStageAlarms } from "../rollout/alarm-health.ts";
 import { type LiveRuleState, readRuleState } from "../rollout/disarm.ts";
 import { type ClusterHealth, probeClusterHealth } from "../rollout/health.ts";
 import { listReleasedVersions, type Release } from "../rollout/releases.ts";
@@ -16,7 +17,8 @@ import { tryReadReleaseStore } from "../rollout/rollback.ts";
 const { cluster, kubeconfig, context } = clusterAccessOptions;
 
 export default {
-  summary: "Prints the live version of each rule, and the state of each cluster's endpoints and entries.",
+  summary:
+    "Prints the live version of each rule, and the state of alarms, and of each cluster's endpoints and entries.",
   options: {
     ...stageOption,
     ...{ cluster, kubeconfig, context },
@@ -36,7 +38,7 @@ export default {
     return runInStage(options, async (stage) => {
       const releases = await tryReadReleaseStore(stage, createProgressPrinter());
       const all = releases?.all ?? [];
-      const { standings, faults } = await readStandings(stage, all);
+      const { rules, standings, faults } = await readStandings(stage, all);
       for (const fault of faults) process.stderr.write(`${fault}\n`);
       if (standings.length + faults.length === 0) throw new Complaint(`stage ${stage.name} has no functions`, 1);
       const [newest] = all;
@@ -46,13 +48,22 @@ export default {
         newest ? probeClusterHealth({ stage, file, deployer, ...read }, name, newest) : undefined,
       );
       const clusters = found.filter((health) => health !== undefined);
+      const alarms = await checkStageAlarms(stage, rules).catch((error) => {
+        process.stderr.write(`the alarms can't be read: ${toSentence(error)}\n`);
+        return undefined;
+      });
       writeOutput(
         options.text("output") === "json"
-          ? `${JSON.stringify({ stage: stage.name, release: summarizeRelease(newest), rules: standings, clusters }, null, 2)}\n`
-          : `${formatStandings(newest, standings)}${clusters.map(formatHealth).join("")}`,
+          ? `${JSON.stringify({ stage: stage.name, release: summarizeRelease(newest), rules: standings, alarms, clusters }, null, 2)}\n`
+          : `${formatStandings(newest, standings)}${formatAlarms(alarms)}${clusters.map(formatHealth).join("")}`,
       );
-      const isWell = clusters.every(({ sick, drift }) => sick.length + drift.length === 0);
-      const isKnown = releases !== undefined && clusters.every(({ unknown }) => unknown.length === 0);
+      const isWell =
+        clusters.every(({ sick, drift }) => sick.length + drift.length === 0) &&
+        (alarms ?? []).every(({ topics, canRing }) => topics.length === 0 || canRing !== false);
+      const isKnown =
+        releases !== undefined &&
+        clusters.every(({ unknown }) => unknown.length === 0) &&
+        (alarms ?? [{ canRing: null }]).every(({ canRing }) => canRing !== null);
       return faults.length > 0 || !isWell ? 1 : isKnown ? 0 : 3;
     });
   },
@@ -61,19 +72,20 @@ export default {
 /** Reads the state of all rules; if this fails for one, its error goes to `faults`, and the others are still shown. */
 const readStandings = async ({ functions }: AwsStage, all: Release[]) => {
   const faults: string[] = [];
-  const found = await runInParallel(5, await functions.listRules(), (rule) =>
+  const rules = await functions.listRules();
+  const found = await runInParallel(5, rules, (rule) =>
     readRuleState(functions, rule, all.length > 0 ? listReleasedVersions(all, rule) : undefined).catch((error) => {
       if (!(error instanceof Complaint)) throw error;
       faults.push(error.message);
       return undefined;
     }),
   );
-  const standings = found.filter((state) => state !== undefined);
-  const rules = await runInParallel(5, standings, async (state) => {
+  const known = found.filter((state) => state !== undefined);
+  const standings = await runInParallel(5, known, async (state) => {
     const isWarm = all[0]?.warm?.includes(state.rule);
     return { ...state, ...(isWarm && { warm: await functions.listWarmVersions(state.rule) }) };
   });
-  return { standings: rules, faults };
+  return { rules, standings, faults };
 };
 
 const summarizeRelease = (release: Release | undefined) => {
@@ -103,6 +115,17 @@ const formatStandings = (
   const open = release?.complete === false ? ", not complete: run postern deploy again" : "";
   const head = release ? `release r${release.id}${like} of ${release.at}, by ${release.by}${open}\n\n` : "";
   return `${head}${formatTable([["RULE", "LIVE", "PUBLISHED", "BEFORE", ""], ...rows])}`;
+};
+
+const formatAlarms = (alarms: AlarmHealth[] = []): string => {
+  if (alarms.length === 0) return "";
+  const isSilent = alarms.every(({ topics }) => topics.length === 0);
+  const rows = alarms.map(({ alarm, state, canRing, reasons }) => {
+    const ability = { true: "can ring", false: "can't ring", null: "unknown whether it can ring" }[`${canRing}`];
+    return [alarm, state, isSilent ? "" : [ability, ...reasons].join("; ")];
+  });
+  const hint = "no alarm can ring: alarmTopics in serverless.yml names no SNS topic\n";
+  return `\n${formatTable([["ALARM", "STATE", ""], ...rows])}${isSilent ? hint : ""}`;
 };
 
 const formatHealth = ({ cluster, at, entries, asked, sick, slowest, drift, unknown }: ClusterHealth): string => {

@@ -68,7 +68,7 @@ const countMetrics = (rules: number, endpointType: EndpointType) => (endpointTyp
 
 /** Returns the number of metrics that a stage's alarms watch. */
 export const countAlarmMetrics = (rules: number, endpointType: EndpointType): number =>
-  endpointType === "http" ? 4 + rules : 2 + 2 * rules;
+  endpointType === "http" ? 4 : 2 + 2 * rules;
 
 /** Returns the dollars of a month in which each of so many writes is reviewed by all rules in all their phases. */
 export const estimateStageCost = (

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import {
-  type AwsError,
+  AwsError,
   type AwsReply,
   type AwsRequest,
   type AwsService,
@@ -14,6 +14,8 @@ import {
   refuseInRest,
   refuseInS3,
   startServer,
+  toXml,
+  xmlType,
 } from "./aws-service.ts";
 import { type CloudFormation, openCloudFormation } from "./cloudformation.ts";
 import { type CloudWatch, openCloudWatch } from "./cloudwatch.ts";
@@ -46,6 +48,8 @@ export interface Account extends CallRecorder {
   s3: S3;
   /** The answers of eks:DescribeCluster by name; moto answers for other clusters. */
   clusters: Map<string, { server: string; ca: string }>;
+  /** The number of confirmed subscriptions of SNS topics, by the topics' ARNs. */
+  topics: Map<string, number>;
   /** The base URL of the first stack's gateway, and the CA of its certificate. */
   baseUrl: string;
   ca: string;
@@ -79,14 +83,18 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
   const gateways = await openGateways(certificate, lambda, { metrics: cloudwatch, logs });
   const recorder: CallRecorder = { recordedCalls: [], fault: undefined, allow: undefined };
   const clusters = new Map<string, { server: string; ca: string }>();
+  const topics = new Map<string, number>();
   const s3 = openS3(createMotoService(moto.url, "s3"), recorder);
   const account = Object.assign(recorder, {
-    ...{ clusters, s3, lambda, cloudwatch, logs, storage, region },
+    ...{ clusters, topics, s3, lambda, cloudwatch, logs, storage, region },
     ...{ baseUrl: gateways.baseUrl, ca: certificate.ca },
   });
   const cloudformation = openCloudFormation({ lambda, logs, storage, gateways, cloudwatch, recorder: account, region });
 
-  const own: Record<string, AwsService> = { lambda, cloudformation, monitoring: cloudwatch, logs, s3 };
+  const own: Record<string, AwsService> = {
+    ...{ lambda, cloudformation, logs, s3 },
+    ...{ monitoring: cloudwatch, sns: openTopics(topics) },
+  };
   const { url, stop } = await startServer((scope, request) => {
     if (scope === undefined) return request.path.startsWith(codePath) ? lambda : createMotoService(moto.url, "");
     const service = own[scope] ?? createMotoService(moto.url, scope);
@@ -119,9 +127,10 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
       for (const { id } of cloudformation.stacks.values()) await gateways.close(id);
       for (const kept of [cloudformation.stacks, cloudformation.retained, lambda.functions, lambda.deletedRoles])
         kept.clear();
-      for (const kept of [clusters, gateways.throttled, logs.groups]) kept.clear();
+      for (const kept of [clusters, topics, gateways.throttled, logs.groups]) kept.clear();
       cloudwatch.clear();
       cloudwatch.alarms.clear();
+      cloudwatch.dashboards.clear();
       cloudwatch.ahead = 0;
       cloudwatch.delay = 0;
       Object.assign(lambda, { propagation: 0, warming: 30, warmFailure: undefined });
@@ -165,6 +174,21 @@ export const createMotoService = (moto: string, scope: string): AwsService => ({
       outgoing.end(body);
     }),
   refuse: chooseErrorFormat(scope),
+});
+
+/** Answers for SNS, which Postern asks only about the subscriptions of topics; moto doesn't count those. */
+const openTopics = (topics: Account["topics"]): AwsService => ({
+  identify: ({ query }) => ({ action: `sns:${query.get("Action")}`, name: query.get("TopicArn") ?? "" }),
+  answer: async ({ query }) => {
+    if (query.get("Action") !== "GetTopicAttributes")
+      throw new AwsError(400, "InvalidAction", `the stand-in of SNS knows no ${query.get("Action")}`);
+    const value = topics.get(query.get("TopicArn") ?? "");
+    if (value === undefined) throw new AwsError(404, "NotFound", "Topic does not exist");
+    const Attributes = { entry: { key: "SubscriptionsConfirmed", value } };
+    const body = toXml("GetTopicAttributesResponse", { GetTopicAttributesResult: { Attributes } });
+    return { status: 200, headers: xmlType, body };
+  },
+  refuse: refuseInQuery,
 });
 
 /** Wraps EKS with answers for these clusters. */

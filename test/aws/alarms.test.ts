@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,6 +13,8 @@ import { bundleRule, type RuleBundle } from "../../infra/build/bundle.ts";
 import { writeServerlessIncludes } from "../../infra/build/deployment.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
+import type { AlarmHealth } from "../../infra/rollout/alarm-health.ts";
+import { runProgram } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { buildPodReview } from "../requests.ts";
 import { readRows } from "../rows.ts";
@@ -27,6 +29,8 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 const osls = createRequire(import.meta.url).resolve("osls/bin/serverless.js");
 const signer = createTestSigner(1);
 const minute = 60_000;
+const [unread, read, gone] = ["unread", "read", "gone"].map((name) => `arn:aws:sns:eu-west-1:123456789012:${name}`);
+assert.ok(unread && read && gone);
 
 interface Failure {
   name: string;
@@ -53,8 +57,9 @@ const rules = Array.from({ length: 11 }, (_, index) => `note-${String(index + 1)
 const [firstRule = ""] = rules;
 
 const source = `import { rule } from "#lib/rule.ts";
-const measure = process.hrtime;
+const { hrtime: measure, uptime } = process;
 let ahead = 0;
+process.uptime = () => uptime() + ahead;
 process.hrtime = Object.assign(() => {
   const [seconds, nanoseconds] = measure();
   return [seconds + ahead, nanoseconds];
@@ -68,7 +73,7 @@ export default rule({
     if (act === "error") throw new Error("boom");
     if (act === "crash") process.exit(1);
     while (act === "hang");
-    // The function's clock is moved instead of waiting.
+    // The function's clocks are moved instead of waiting.
     if (act === "wait") ahead += 60;
   },
 });`;
@@ -149,6 +154,54 @@ describe("the stand-in of CloudWatch's alarms", () => {
     });
 });
 
+describe("the stand-in of CloudWatch's dashboards", () => {
+  const region = "eu-west-1";
+  const putMetrics = (metrics: unknown[], more: object = {}) => {
+    const cloudwatch = openCloudWatch();
+    const properties = { title: "some", region, period: 60, stat: "Sum", metrics };
+    const widget = { type: "metric", width: 8, height: 6, properties, ...more };
+    cloudwatch.dashboards.put("postern-test", JSON.stringify({ widgets: [widget] }));
+    return cloudwatch;
+  };
+
+  for (const [because, metrics, more] of [
+    ["the stand-in knows no widget text", [], { type: "text" }],
+    ["a widget's width is from 1 to 24", [["A", "B"]], { width: 25 }],
+    ['"some" has from 1 to 500 metrics', [], {}],
+    ['["A"] is no metric', [["A"]], {}],
+    ['["A","B","C"] is no metric', [["A", "B", "C"]], {}],
+    ['["A","B","C",""] has an empty part', [["A", "B", "C", ""]], {}],
+    ["the stand-in doesn't know the field color", [["A", "B", { color: "red" }]], {}],
+    ["a / b refers to b", [[{ expression: "a / b", id: "c" }], ["A", "B", { id: "a" }]], {}],
+    ["the stand-in doesn't know the search SEARCH('{A,B}')", [[{ expression: "SEARCH('{A,B}')" }]], {}],
+    [
+      "the stand-in doesn't know C=d in SEARCH('{A,B} C=d', 'Sum', 60)",
+      [[{ expression: "SEARCH('{A,B} C=d', 'Sum', 60)" }]],
+      {},
+    ],
+  ] as const)
+    it(`refuses a dashboard: ${because}`, () =>
+      assert.throws(() => putMetrics([...metrics], more), {
+        message: `The dashboard's body is invalid: ${because}`,
+      }));
+
+  for (const [term, found] of [
+    ["FunctionName=postern-prod", ["postern-prod-a", "postern-prod-eu-b"]],
+    ['FunctionName="postern-prod-a"', ["postern-prod-a"]],
+    ['FunctionName="postern-prod"', []],
+    ["FunctionName=prod-postern", []],
+    ["FunctionName=postern-pro", []],
+  ] as const)
+    it(`finds ${found.length} functions by ${term}`, () => {
+      const cloudwatch = putMetrics([[{ expression: `SEARCH('{AWS/Lambda,FunctionName} ${term}', 'Sum', 60)` }]]);
+      for (const FunctionName of ["postern-prod-a", "postern-prod-eu-b", "postern-test-prod"])
+        for (const dimensions of [{ FunctionName }, { FunctionName, Resource: "live" }] as Record<string, string>[])
+          cloudwatch.record({ namespace: "AWS/Lambda", metric: "Errors", dimensions, value: 1, time: 0 });
+      const [line] = cloudwatch.dashboards.readLines("postern-test", 0, 60);
+      assert.deepEqual(Object.keys(line?.series ?? {}), found);
+    });
+});
+
 for (const type of ["http", "url"] as const)
   describe(`the alarms of a stage with the endpoint type ${type}`, await needs("moto", "runtime client"), () => {
     let account: Account;
@@ -156,7 +209,12 @@ for (const type of ["http", "url"] as const)
     before(async () => {
       [account, folder] = await Promise.all([openAccount(), mkdtemp(join(tmpdir(), "postern-alarms-"))]);
       for (const shared of ["lib", "node_modules"]) await symlink(join(root, shared), join(folder, shared));
-      for (const file of ["package.json", "serverless.yml"]) await cp(join(root, file), join(folder, file));
+      await cp(join(root, "package.json"), join(folder, "package.json"));
+      const service = await readFile(join(root, "serverless.yml"), "utf8");
+      // Only the stage with the HTTP API has topics.
+      const topics = type === "http" ? [unread, read] : [];
+      account.topics.set(unread, 0).set(read, 1);
+      await writeFile(join(folder, "serverless.yml"), service.replace("alarmTopics: []", `alarmTopics: [${topics}]`));
       await buildPackage(folder);
       const env = { PATH: process.env.PATH, HOME: folder, NO_COLOR: "1", ...account.env };
       await run(process.execPath, [osls, "deploy", "--stage", "test", `--param=door=${type}`], { cwd: folder, env });
@@ -192,7 +250,7 @@ for (const type of ["http", "url"] as const)
       const client = new CloudWatch({ ...account.actAs("tester"), maxAttempts: 1 });
       const { MetricAlarms = [] } = await client.describeAlarms({ AlarmNamePrefix: "postern-test-" });
       const ringing = MetricAlarms.filter(({ StateValue }) => StateValue === "ALARM");
-      return ringing.map(({ AlarmName = "" }) => AlarmName.replace(/^postern-test-(\w+)-\w+$/, "$1"));
+      return ringing.map(({ AlarmName = "" }) => shortenName(AlarmName));
     };
     /** Breaks a part of the stage; returns the function that repairs it. */
     const breakStage = ({ rule = firstRule, when }: Failure) => {
@@ -207,6 +265,124 @@ for (const type of ["http", "url"] as const)
         fn.policies = policies;
       };
     };
+
+    const readStatus = async () => {
+      const env = { PATH: process.env.PATH, HOME: folder, ...account.env };
+      const words = [join(root, "infra/main.ts"), "status", "--stage", "test", "-o", "json"];
+      const { code, stdout, stderr } = await runProgram(words, { env });
+      const { alarms }: { alarms?: AlarmHealth[] } = JSON.parse(stdout);
+      const shown = alarms?.map(({ alarm, canRing, reasons }) => [shortenName(alarm), canRing, ...reasons]);
+      return { code, shown, stderr };
+    };
+    const changeAlarm = (id: string, change: (properties: Record<string, unknown>) => object) => {
+      const found = account.cloudformation.stack("postern-test")?.resources.get(id);
+      assert.ok(found);
+      account.cloudwatch.alarms.put(found.physical, { ...found.properties, ...change(found.properties) });
+      return () => account.cloudwatch.alarms.put(found.physical, found.properties);
+    };
+
+    if (type === "http")
+      it("are listed by the status, with the reasons why they can't ring", async () => {
+        const unheard = `the topic ${unread} has no confirmed subscription`;
+        const [errors, latency, throttles] = ["ErrorsAlarm", "LatencyAlarm", "ThrottlesAlarm"];
+        const { code, shown } = await readStatus();
+        assert.deepEqual(shown?.sort(), [
+          [errors, true, unheard],
+          [latency, true, unheard],
+          [throttles, true, unheard],
+        ]);
+        assert.equal(code, 0);
+
+        const repairs = [
+          changeAlarm("ErrorsAlarm", () => ({ ActionsEnabled: false })),
+          changeAlarm("LatencyAlarm", () => ({ AlarmActions: [gone] })),
+          changeAlarm("ThrottlesAlarm", ({ AlarmActions }) => ({ AlarmActions: [AlarmActions].flat().slice(0, 1) })),
+        ];
+        const broken = await readStatus();
+        assert.deepEqual(broken.shown?.sort(), [
+          [errors, false, "its actions are disabled; aws cloudwatch enable-alarm-actions enables them", unheard],
+          [latency, false, `the topic ${gone} doesn't exist`],
+          [throttles, false, unheard],
+        ]);
+        assert.equal(broken.code, 1);
+        for (const repair of repairs) repair();
+
+        account.allow = ({ action }) => action !== "sns:GetTopicAttributes";
+        const unknown = await readStatus();
+        assert.deepEqual([unknown.code, unknown.shown?.map(([, canRing]) => canRing)], [3, [null, null, null]]);
+        account.allow = ({ action }) => action !== "cloudwatch:DescribeAlarms";
+        const { shown: none, ...rest } = await readStatus();
+        account.allow = undefined;
+        assert.deepEqual([none, rest.code], [undefined, 3]);
+        assert.match(rest.stderr, /^the alarms can't be read: .*cloudwatch:DescribeAlarms/m);
+      });
+    else
+      it("are listed by the status, with one line if the stage has no topics", async () => {
+        const { code, shown = [] } = await readStatus();
+        assert.deepEqual([code, shown.length], [0, 6]);
+        const words = [join(root, "infra/main.ts"), "status", "--stage", "test"];
+        const env = { PATH: process.env.PATH, HOME: folder, ...account.env };
+        const { stdout } = await runProgram(words, { env });
+        assert.match(stdout, /^no alarm can ring: alarmTopics in serverless.yml names no SNS topic$/m);
+        const last = account.lambda.functions.get("postern-test-note-11");
+        assert.ok(last);
+        account.lambda.functions.delete("postern-test-note-11");
+        const watched = (await readStatus()).shown?.filter(([, , ...reasons]) => reasons.length > 1);
+        assert.deepEqual(watched?.map(([name]) => name).sort(), ["CrashesAlarm2", "ThrottlesAlarm2"]);
+        account.lambda.functions.set("postern-test-note-11", last);
+      });
+
+    it("have a dashboard beside them, of which every line has data after reviews, a canary, failures and throttles", async () => {
+      const name = `postern-test-${firstRule}`;
+      const fn = account.lambda.functions.get(name);
+      const [first] = fn?.versions.values() ?? [];
+      const live = fn?.aliases.get("live");
+      assert.ok(fn && first && live);
+      fn.versions.set("2", { ...first });
+      live.weights = { 2: 0.5 };
+      const begun = Math.floor(Date.now() / minute) * 60;
+      for (const [random, all] of [
+        [0.9, ["nothing", "refuse", "refuse", "error", "crash"]],
+        [0.1, ["nothing", "refuse", "crash"]],
+      ] as const) {
+        account.lambda.random = () => random;
+        for (const send of all) await sendReview({ name: "", send });
+      }
+      fn.reserved = 0;
+      await sendReview({ name: "" });
+      account.throttled.add(firstRule);
+      await sendReview({ name: "" });
+      live.weights = {};
+      fn.versions.delete("2");
+
+      const end = begun + 60 * Math.ceil((Date.now() / 1000 - begun) / 60);
+      const lines = account.cloudwatch.dashboards.readLines("postern-test", begun, end);
+      const totals: Record<string, Record<string, number>> = {};
+      for (const { title, source, series } of lines) {
+        assert.notDeepEqual(series, {}, `${title}: ${source}`);
+        for (const [label, values] of Object.entries(series)) {
+          assert.ok(values.size > 0, `${title}: ${source} ${label}`);
+          const total = values.values().reduce((sum, value) => sum + value, 0);
+          totals[title] = { ...totals[title], ...(total > 0 && { [label]: total }) };
+        }
+      }
+      const [versionOne, versionTwo] = [1, 2].map((version) => `${version} ${name} ${name}:live`);
+      assert.ok(versionOne && versionTwo);
+      const gateway = type === "http";
+      const { "Latency in milliseconds": latency, "Cold starts": cold, ...counts } = totals;
+      assert.deepEqual(counts, {
+        Reviews: { Latency: 6 },
+        "Denials by rule": { [`${firstRule} test`]: 3 },
+        // The gateway answers 5xx for the error, for both crashes and for the call that Lambda throttles.
+        Errors: { Errors: 1, [name]: 2, ...(gateway && { "5xx": 4 }) },
+        Throttles: { [name]: gateway ? 1 : 2, ...(gateway && { Lost: 1 }) },
+        "Calls by version": { [versionOne]: 5, [versionTwo]: 3 },
+        "Crashes by version": { [versionOne]: 1, [versionTwo]: 1 },
+      });
+      assert.deepEqual([Object.keys(latency ?? {}), Object.keys(cold ?? {})], [["Latency"], ["share", "ColdStart"]]);
+      const alarms = account.cloudwatch.alarms.describe({}).MetricAlarms.map(({ AlarmArn }) => AlarmArn);
+      assert.deepEqual(account.cloudwatch.dashboards.listAlarms("postern-test").sort(), alarms.sort());
+    });
 
     it("ring though CloudWatch gets every value more than three minutes late", async () => {
       account.cloudwatch.delay = 3.5 * minute;
@@ -235,6 +411,9 @@ for (const type of ["http", "url"] as const)
       });
     }
   });
+
+/** Returns an alarm's logical id from its name. */
+const shortenName = (name: string) => name.replace(/^postern-test-(\w+)-\w+$/, "$1");
 
 const buildPackage = async (folder: string) => {
   const bundles: RuleBundle[] = [];

@@ -1,5 +1,6 @@
 import { type Alarms, type MetricSelection, openAlarms, toSelection } from "./alarms.ts";
 import { AwsError, type AwsRequest, type AwsService, refuseInJson } from "./aws-service.ts";
+import { type Dashboards, openDashboards } from "./dashboards.ts";
 import type { TimeSeries } from "./metric-math.ts";
 
 // A stand-in for CloudWatch's metrics: those that functions log in the embedded metric format, and those of Lambda and
@@ -23,6 +24,7 @@ export interface CloudWatch extends AwsService {
   /** Records a metric for a log line that matches a metric filter, which has the form of AWS::Logs::MetricFilter. */
   filter(line: string, filter: Record<string, unknown>): void;
   alarms: Alarms;
+  dashboards: Dashboards;
   /** Milliseconds by which CloudWatch's clock is ahead, for what it records and for its alarms. */
   ahead: number;
   clear(): void;
@@ -132,6 +134,7 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
     filter,
     ahead: 0,
     alarms: openAlarms(readMetric, () => readClock() / 1000, `arn:aws:cloudwatch:${region}:123456789012:alarm:`),
+    dashboards: openDashboards(readMetric, () => [...kept.keys()].map(parseKey)),
     clear: () => kept.clear(),
     identify: (request) => ({ action: `cloudwatch:${readAction(request)}`, name: "" }),
     answer: async (request) => {
@@ -204,6 +207,11 @@ const readAction = ({ headers }: AwsRequest) => String(headers["x-amz-target"] ?
 
 const buildKey = (namespace: string, metric: string, dimensions: Record<string, string>) =>
   JSON.stringify([namespace, metric, Object.entries(dimensions).sort()]);
+
+const parseKey = (key: string) => {
+  const [namespace, metric, dimensions]: [string, string, [string, string][]] = JSON.parse(key);
+  return { namespace, metric, dimensions: Object.fromEntries(dimensions) };
+};
 
 const computeStatistic = (name: string, values: number[]): number => {
   const sum = values.reduce((total, value) => total + value, 0);

@@ -235,6 +235,20 @@ export const openKinds = ({
       change: async (name, before, after) => (before.AlarmName === after.AlarmName ? putAlarm(name, after) : undefined),
       remove: async (name) => cloudwatch.alarms.delete(name),
     },
+
+    "AWS::CloudWatch::Dashboard": {
+      make: async ({ DashboardName, DashboardBody }, { name: chosen }) => {
+        const name = String(DashboardName ?? chosen);
+        cloudwatch.dashboards.put(name, String(DashboardBody));
+        return { physical: name, attributes: {} };
+      },
+      change: async (name, before, after) => {
+        if (before.DashboardName !== after.DashboardName) return undefined;
+        cloudwatch.dashboards.put(name, String(after.DashboardBody));
+        return { physical: name, attributes: {} };
+      },
+      remove: async (name) => cloudwatch.dashboards.delete(name),
+    },
   };
 
   /** Creates the kind of a resource that is only data, with a name from its properties or a generated one. */
@@ -271,6 +285,7 @@ export const nameKeys: Record<string, string> = {
   "AWS::IAM::Role": "RoleName",
   "AWS::Logs::LogGroup": "LogGroupName",
   "AWS::CloudWatch::Alarm": "AlarmName",
+  "AWS::CloudWatch::Dashboard": "DashboardName",
 };
 
 const selectConfiguration = ({ Description, Handler, Runtime, Role, MemorySize, Timeout, ...others }: Properties) => {

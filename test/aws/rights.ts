@@ -153,6 +153,7 @@ export const listIamCalls = ({ service, action, name, caller }: RecordedCall): C
     return buildCalls(`arn:aws:s3:::${action === "s3:DeleteObject" && !name.includes("/") ? `${name}/any` : name}`);
   if (service === "ssm") return buildCalls(buildArn("ssm", `parameter${name}`));
   if (service === "eks") return buildCalls(buildArn("eks", `cluster/${name}`));
+  if (service === "sns") return buildCalls(name);
   // A call without a name is about no single resource.
   if (name === "") return buildCalls("*");
   // In policies, a log group's ARN ends in `:*` for all actions except those on tags.

@@ -1,0 +1,67 @@
+import { CloudWatch, type MetricAlarm, paginateDescribeAlarms } from "@aws-sdk/client-cloudwatch";
+import { getAwsDomain } from "#lib/cluster/credentials.ts";
+import { type AwsKeys, signHeaders } from "#lib/cluster/signature.ts";
+
+/** An alarm of a stage in CloudWatch. */
+export interface StageAlarm {
+  name: string;
+  state: string;
+  /** Whether CloudWatch does the alarm's actions at all. */
+  isEnabled: boolean;
+  /** The ARNs of the SNS topics that the alarm notifies. */
+  topics: string[];
+  /** The Lambda functions whose metrics the alarm watches. */
+  functions: string[];
+}
+
+export interface StageAlarmsReader {
+  list(): Promise<StageAlarm[]>;
+  /** Returns the number of confirmed subscriptions of an SNS topic; undefined if the topic doesn't exist. */
+  countSubscriptions(topic: string): Promise<number | undefined>;
+}
+
+export const createStageAlarmsReader = (stage: string, readIdentity: () => Promise<AwsKeys>): StageAlarmsReader => ({
+  list: async () => {
+    const client = new CloudWatch({ maxAttempts: 5 });
+    const found: StageAlarm[] = [];
+    const AlarmNamePrefix = `postern-${stage}-`;
+    for await (const { MetricAlarms = [] } of paginateDescribeAlarms({ client }, { AlarmNamePrefix }))
+      for (const alarm of MetricAlarms) {
+        const name = alarm.AlarmName ?? "";
+        // Alarms of the stage `prod-eu` begin like those of the stage `prod`; a logical id begins with a capital letter.
+        if (/^[A-Z]/.test(name.slice(AlarmNamePrefix.length))) found.push(readAlarm(name, alarm));
+      }
+    return found;
+  },
+  countSubscriptions: async (topic) => countSubscriptions(topic, await readIdentity()),
+});
+
+const readAlarm = (
+  name: string,
+  { StateValue, ActionsEnabled = true, AlarmActions = [], Dimensions = [], Metrics = [] }: MetricAlarm,
+): StageAlarm => {
+  const dimensions = [...Dimensions, ...Metrics.flatMap(({ MetricStat }) => MetricStat?.Metric?.Dimensions ?? [])];
+  const functions = dimensions.flatMap(({ Name, Value = "" }) => (Name === "FunctionName" ? [Value] : []));
+  return { name, state: String(StateValue), isEnabled: ActionsEnabled, topics: AlarmActions, functions };
+};
+
+/** Calls SNS without its SDK, because this is the only call of SNS. */
+const countSubscriptions = async (topic: string, identity: AwsKeys): Promise<number | undefined> => {
+  const { AWS_ENDPOINT_URL_SNS, AWS_ENDPOINT_URL } = process.env;
+  const [, , , region = ""] = topic.split(":");
+  const { origin, host } = new URL(
+    AWS_ENDPOINT_URL_SNS ?? AWS_ENDPOINT_URL ?? `https://sns.${region}.${getAwsDomain(region)}`,
+  );
+  const query = { Action: "GetTopicAttributes", TopicArn: topic, Version: "2010-03-31" };
+  const headers = signHeaders({ method: "GET", host, path: "/", query, service: "sns", region }, identity, new Date());
+  const answer = await fetch(`${origin}/?${new URLSearchParams(query)}`, {
+    headers,
+    signal: AbortSignal.timeout(10_000),
+  });
+  const text = await answer.text();
+  if (answer.status === 404) return undefined;
+  const [, count] = /<key>SubscriptionsConfirmed<\/key>\s*<value>(\d+)</.exec(text) ?? [];
+  if (count !== undefined) return Number(count);
+  const [, message] = /<Message>([^<]*)</.exec(text) ?? [];
+  throw new Error(message ?? `SNS answers ${answer.status}`);
+};
