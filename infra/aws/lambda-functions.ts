@@ -50,9 +50,23 @@ export interface FunctionInvocationResult {
   log: string;
 }
 
+/** The quotas that an account has of Lambda in a region. */
+export interface LambdaQuotas {
+  /** The most functions that run at the same time. */
+  concurrency: number;
+  /** The part of it that no function reserves. */
+  unreserved: number;
+  codeBytes: number;
+  usedCodeBytes: number;
+  /** The size of the largest zip that Lambda accepts. */
+  zipBytes: number;
+}
+
 export interface StageFunctions {
   getFunctionName(rule: string): string;
   listRules(): Promise<string[]>;
+  /** Returns the account's quotas; undefined without the right to read them. */
+  readQuotas(): Promise<LambdaQuotas | undefined>;
   readAlias(rule: string): Promise<LiveAlias>;
   listVersions(rule: string): Promise<PublishedVersion[]>;
   invoke(rule: string, version: string, event: object): Promise<FunctionInvocationResult>;
@@ -84,12 +98,14 @@ export interface StageFunctions {
 
 const alias = "live";
 
+/**
+ * Opens a client for Lambda's API, which accepts 15 calls per second of an account. The client slows down when AWS
+ * throttles it.
+ */
+export const openLambda = (): Lambda => new Lambda({ maxAttempts: 10, retryMode: "adaptive" });
+
 /** Opens a stage's Lambda functions. `maxWaitSeconds` is the wait for each update, in seconds. */
-export const openStageFunctions = (
-  stage: string,
-  client = new Lambda({ maxAttempts: 5 }),
-  maxWaitSeconds = 60,
-): StageFunctions => {
+export const openStageFunctions = (stage: string, client = openLambda(), maxWaitSeconds = 60): StageFunctions => {
   const prefix = `postern-${stage}-`;
   const nameOf = (rule: string) => buildFunctionName(stage, rule);
 
@@ -117,6 +133,21 @@ export const openStageFunctions = (
           if (FunctionName.startsWith(prefix) && Environment?.Variables?.POSTERN_STAGE === stage)
             rules.push(Environment.Variables.POSTERN_RULE ?? FunctionName.slice(prefix.length));
       return rules.sort();
+    },
+
+    readQuotas: async () => {
+      const found = await client
+        .getAccountSettings({})
+        .catch(createFallbackForErrorNamed("AccessDeniedException", undefined));
+      if (found === undefined) return undefined;
+      const { AccountLimit: limit, AccountUsage: usage } = found;
+      return {
+        concurrency: limit?.ConcurrentExecutions ?? 0,
+        unreserved: limit?.UnreservedConcurrentExecutions ?? 0,
+        codeBytes: limit?.TotalCodeSize ?? 0,
+        usedCodeBytes: usage?.TotalCodeSize ?? 0,
+        zipBytes: limit?.CodeSizeZipped ?? 0,
+      };
     },
 
     readAlias: async (rule) => {

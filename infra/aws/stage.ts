@@ -1,5 +1,4 @@
 import { CloudFormation } from "@aws-sdk/client-cloudformation";
-import { Lambda } from "@aws-sdk/client-lambda";
 import { SSM } from "@aws-sdk/client-ssm";
 import type { AwsKeys } from "#lib/cluster/signature.ts";
 import type { ParsedOptions } from "../cli/command.ts";
@@ -7,7 +6,7 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { createStageAlarmsReader, type StageAlarmsReader } from "./alarms.ts";
 import { openBucket, openS3, type StageBucket } from "./bucket.ts";
 import { guardAwsClient, type StageLockGuard } from "./guard.ts";
-import { openStageFunctions, type StageFunctions } from "./lambda-functions.ts";
+import { openLambda, openStageFunctions, type StageFunctions } from "./lambda-functions.ts";
 import { createStageLogReader, type StageLogReader } from "./log-queries.ts";
 import { createStageMetricsReader, type StageMetricsReader } from "./metrics.ts";
 import { openParameters, type StageParameterStore } from "./parameters.ts";
@@ -31,7 +30,7 @@ export interface AwsStage {
 
 export const createAwsStageClients = (name: string): AwsStage => {
   const guard: StageLockGuard = { check: async () => {} };
-  const lambda = guardAwsClient(new Lambda({ maxAttempts: 5 }), guard);
+  const lambda = guardAwsClient(openLambda(), guard);
   const s3 = guardAwsClient(openS3(), guard);
   const ssm = guardAwsClient(new SSM({ maxAttempts: 5 }), guard);
   const stack = openStack(name, guardAwsClient(new CloudFormation({ maxAttempts: 5 }), guard), guard);

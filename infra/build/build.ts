@@ -20,6 +20,8 @@ export const distFolder = fileURLToPath(new URL("../../dist/", import.meta.url))
 
 export interface BuildResult {
   bundles: RuleBundle[];
+  /** The number of resources in a stack of the endpoint type that has fewer. */
+  resources: number;
   notes: string[];
 }
 
@@ -70,8 +72,8 @@ export const buildFunctions = async (
     }),
   );
   await deleteStaleBundles(bundles.map(({ name }) => name));
-  await writeServerlessIncludes(bundles, publicKeys, distFolder, stage);
-  return { bundles, notes };
+  const resources = await writeServerlessIncludes(bundles, publicKeys, distFolder, stage);
+  return { bundles, resources, notes };
 };
 
 /**

@@ -46,14 +46,15 @@ const toPlaceholder = (name: string) => `\${${name}}`;
 
 /**
  * Writes what serverless.yml includes: `functions.json`, and `http.json` or `url.json` for the endpoint type. Without a
- * stage, osls fills in the stage, and no function's name is shortened.
+ * stage, osls fills in the stage, and no function's name is shortened. Returns the number of resources in a stack of the
+ * endpoint type that has fewer.
  */
 export const writeServerlessIncludes = async (
   bundles: RuleBundle[],
   publicKeys: string,
   outDir: string,
   stage?: string,
-): Promise<void> => {
+): Promise<number> => {
   const rules = bundles.map((bundle) => plan(bundle, publicKeys, stage));
   await mkdir(outDir, { recursive: true });
   const write = (file: string, content: Json) => writeFile(join(outDir, file), `${JSON.stringify(content, null, 2)}\n`);
@@ -62,7 +63,14 @@ export const writeServerlessIncludes = async (
     Object.fromEntries(rules.map((rule) => [rule.name, buildFunction(rule, basename(outDir))])),
   );
   const template = await readFile(new URL("resources.yaml", import.meta.url), "utf8");
-  for (const type of ["http", "url"] as const) await write(`${type}.json`, buildResources(rules, type, template));
+  const counts: number[] = [];
+  for (const type of ["http", "url"] as const) {
+    const resources = buildResources(rules, type, template);
+    await write(`${type}.json`, resources);
+    // osls adds the functions, the bucket and its policy.
+    counts.push(Object.keys(resources.Resources).length + rules.length + 2);
+  }
+  return Math.min(...counts);
 };
 
 export const computeFunctionSettings = (
@@ -115,7 +123,11 @@ const buildFunction = (
   };
 };
 
-const buildResources = (rules: PlannedFunction[], type: "http" | "url", template: string): Json => {
+const buildResources = (
+  rules: PlannedFunction[],
+  type: "http" | "url",
+  template: string,
+): { Resources: Record<string, Json>; Outputs: Record<string, Json> } => {
   const common = {
     lossOutput: lostReviewsMetricOutputName,
     retentionOutput: logRetentionOutputName,

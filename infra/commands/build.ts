@@ -2,6 +2,8 @@ import { dirname, join } from "node:path";
 import { buildDirectInvocationBundles, buildFunctions } from "../build/build.ts";
 import type { RuleBundle } from "../build/bundle.ts";
 import { buildClientPackage } from "../build/client.ts";
+import { computeFunctionSettings } from "../build/deployment.ts";
+import { findExcessResources, findLargeEnvironments } from "../build/limits.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { describeUnknownRule, findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
@@ -54,7 +56,10 @@ export default {
 
 const buildAll = async (config: PosternConfig, catalogue: CatalogueRule[], file: string): Promise<RuleBundle[]> => {
   const { publicKey } = await readOrCreateUrlSigner(join(dirname(file), ".postern"));
-  const { bundles, notes } = await buildFunctions(config, catalogue, file, publicKey);
+  const { bundles, resources, notes } = await buildFunctions(config, catalogue, file, publicKey);
+  const functions = bundles.map((bundle) => ({ name: bundle.name, ...computeFunctionSettings(bundle, publicKey) }));
+  const limits = [...findExcessResources(resources), ...findLargeEnvironments(functions)];
+  if (limits.length > 0) throw new Complaint(limits.join("\n"), 1);
   await buildClientPackage();
   for (const note of notes) process.stderr.write(`${note}\n`);
   return bundles;

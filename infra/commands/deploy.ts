@@ -79,7 +79,8 @@ export default {
       if (options.flag("plan-only")) {
         const plan = await planDeployment(job);
         await show(plan);
-        return plan.clusters.some(({ unknown }) => unknown !== undefined) ? 3 : 0;
+        if (plan.clusters.some(({ unknown }) => unknown !== undefined)) return 3;
+        return plan.limits.length > 0 ? 1 : 0;
       }
       for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, halt);
       try {

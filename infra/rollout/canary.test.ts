@@ -106,6 +106,7 @@ const createAliases = (trials: CanaryVersionPair[]) => {
     ...{
       getFunctionName: getFunctionName,
       listRules: refuseCall,
+      readQuotas: refuseCall,
       listVersions: refuseCall,
       invoke: refuseCall,
       publishVersion: refuseCall,

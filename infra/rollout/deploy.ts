@@ -66,6 +66,7 @@ const completeRelease = async ({ job, releases }: PreparedDeployment): Promise<s
 /** Deploys in this order: stack, versions, warm environments, aliases, clusters. A failure leaves everything after that step unchanged. */
 export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Promise<string> => {
   const { job, plan, releases } = prepared;
+  if (plan.limits.length > 0) throw new Complaint(plan.limits.join("\n"), 1);
   const unreachable = plan.clusters.find(({ unknown }) => unknown !== undefined);
   if (unreachable?.unknown !== undefined) throw new Complaint(unreachable.unknown, 3);
   const orphans = findOrphanedByCluster(prepared);

@@ -21,6 +21,8 @@ export interface PackagedRule {
   scripts: boolean;
   /** The number of warm environments that the rule's live version has; undefined for none. */
   warm?: number | undefined;
+  /** The reserved concurrency of the rule's function. */
+  reserved?: number | undefined;
 }
 
 /** A stage's built rules with the CloudFormation template that deploys them. */
@@ -52,8 +54,8 @@ export const packageStage = async (
 };
 
 const toPackagedRule = (bundle: RuleBundle, stage: string, publicKeys: string, zip: Uint8Array) => {
-  const { name, logic, asks, scripts, warm, codeSha256, hash } = bundle;
+  const { name, logic, asks, scripts, warm, reserved, codeSha256, hash } = bundle;
   const description = `${hash.slice(0, 12)} of ${name}`;
   const wanted = { zip, codeSha256, description, ...computeFunctionSettings(bundle, publicKeys, stage) };
-  return { name, logic, asks, scripts, warm, wanted };
+  return { name, logic, asks, scripts, warm, reserved, wanted };
 };

@@ -4,7 +4,7 @@ import { changesNothing, type DeploymentPlan } from "./plan.ts";
 import { isUnchanged } from "./stack-plan.ts";
 
 export const formatPlan = (
-  { stage, stack, parts, kept, warm, rights, clusters, notes }: DeploymentPlan,
+  { stage, stack, parts, kept, warm, rights, clusters, limits, notes }: DeploymentPlan,
   costs: StageCosts,
 ): string => {
   const lines: string[] = [`stage ${stage}`, "", "stack"];
@@ -13,6 +13,7 @@ export const formatPlan = (
   else
     for (const [sign, ids] of Object.entries({ "+": stack.added, "~": stack.changed, "-": stack.removed }))
       lines.push(...ids.map((id) => `  ${sign} ${id}`));
+  if (limits.length > 0) lines.push("", "limits", ...limits.map((sentence) => `  ! ${sentence}`));
   lines.push("", "rules");
   const changing = parts.filter(({ changes }) => changes.length > 0);
   for (const { part, known: state, changes, settings } of changing) {
@@ -80,6 +81,7 @@ export const toPlanData = (plan: DeploymentPlan, costs: StageCosts): object => (
   kept: plan.kept,
   warm: plan.warm,
   rights: plan.rights,
+  limits: plan.limits,
   clusters: plan.clusters.map(({ cluster, differences, hardened, unknown, notes }) => ({
     ...{ cluster, differences, hardened, notes },
     ...(unknown !== undefined && { unknown }),

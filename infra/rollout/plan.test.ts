@@ -309,6 +309,20 @@ describe("the log group that a function had of its own", () => {
     assert.deepEqual(plan(addToStack(retained), false), [retained, [], []]);
   });
 
+  it("stays only if the stack has room for it", () => {
+    const resources = Array.from({ length: 499 }, (_, index) => [`Topic${index}`, { Type: "AWS::SNS::Topic" }]);
+    const full = { ...built, template: { Resources: Object.fromEntries(resources) } };
+    const groups = { ADashbLogGroup: group, BLogGroup: group };
+    const { template, stack } = planStack(
+      "test",
+      full,
+      { Resources: { ...full.template.Resources, ...groups } },
+      [],
+      true,
+    );
+    assert.deepEqual([Object.keys(template.Resources).length, stack.removed], [500, ["BLogGroup"]]);
+  });
+
   it("is no log group of the stage or its gateway", () => {
     for (const other of ["/aws/http-api/postern-test", "/other"])
       assert.deepEqual(plan(addToStack({ ...group, Properties: { LogGroupName: other } }), true), [
@@ -375,6 +389,7 @@ const idle: DeploymentPlan = {
     kept: [],
     warm: [],
     clusters: [unchangedCluster],
+    limits: [],
     notes: [],
   },
   stack: { isNew: false, added: [], changed: [], removed: [] },
@@ -418,6 +433,7 @@ describe("a plan", () => {
     const unasked = {
       ...{
         listRules: refuseCall,
+        readQuotas: refuseCall,
         readAlias: refuseCall,
         listVersions: refuseCall,
         invoke: refuseCall,

@@ -41,6 +41,8 @@ export interface DeploymentPlan {
   warm: WarmRulePlan[];
   rights: { added: string[]; removed: string[] };
   clusters: ClusterPlan[];
+  /** A sentence for each limit of AWS that the deployment would exceed. */
+  limits: string[];
   notes: string[];
 }
 

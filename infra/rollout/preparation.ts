@@ -5,6 +5,7 @@ import type { CanaryOptions } from "./canary.ts";
 import { planCluster } from "./cluster-plan.ts";
 import { readFunctionState } from "./disarm.ts";
 import type { Keyring } from "./keyring.ts";
+import { findExceededLimits } from "./limits.ts";
 import { packageStage } from "./package.ts";
 import { type DeploymentPlan, planRuleChanges, readFunctionStates } from "./plan.ts";
 import { type Release, type ReleaseStore, readReleaseStore } from "./releases.ts";
@@ -69,9 +70,15 @@ export const prepareDeployment = async (
   ].some(({ length }) => length > 0);
   const { template, stack, kept } = planStack(stage.name, built, deployed, releases.all, elsewhere);
   const rights = compareRights(deployed, template);
-  const plan = { stage: stage.name, stack, template, parts, kept, warm, rights, clusters, notes: built.notes };
+  const quotas = await stage.functions.readQuotas();
+  const limits = findExceededLimits({ template, parts, warm }, deployed, quotas);
+  const notes = [...built.notes, ...(quotas === undefined ? [quotasNote] : [])];
+  const plan = { stage: stage.name, stack, template, parts, kept, warm, rights, clusters, limits, notes };
   return { job, releases, keyring, plan };
 };
+
+const quotasNote =
+  "limits: the account's quotas of Lambda were not compared, because this identity has no right to lambda:GetAccountSettings";
 
 const readPublicKeys = async (
   { stage: { functions } }: DeploymentJob,

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { StackTemplate } from "../aws/stack.ts";
+import { maxResources } from "../build/limits.ts";
 import { toLogicalId } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { listCalledRules } from "./cluster-manifests.ts";
@@ -123,7 +124,7 @@ export const copyRuleResources = (
 /**
  * Adds the log groups of functions that the template doesn't have any more, so that the next deployment removes them
  * from the stack without deleting the logs. CloudFormation does so only if the template before says Retain. `again` also
- * adds those that say it already.
+ * adds those that say it already. A stack that has no room for all of them loses the others.
  */
 const retainLogGroups = (template: StackTemplate, deployed?: StackTemplate, again = false): StackTemplate => {
   const groups = Object.entries(deployed?.Resources ?? {}).filter(
@@ -133,7 +134,8 @@ const retainLogGroups = (template: StackTemplate, deployed?: StackTemplate, agai
       !Object.hasOwn(template.Resources, id) &&
       (again || DeletionPolicy !== "Retain"),
   );
-  const retained = groups.map(([id, group]) => [id, { ...group, DeletionPolicy: "Retain" }]);
+  const room = Math.max(0, maxResources - Object.keys(template.Resources).length);
+  const retained = groups.slice(0, room).map(([id, group]) => [id, { ...group, DeletionPolicy: "Retain" }]);
   return { ...template, Resources: { ...template.Resources, ...Object.fromEntries(retained) } };
 };
 

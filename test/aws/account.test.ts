@@ -5,7 +5,7 @@ import { request } from "node:https";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, beforeEach, describe, it } from "node:test";
+import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { CloudFormation } from "@aws-sdk/client-cloudformation";
@@ -23,6 +23,7 @@ import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { type Account, openAccount } from "./account.ts";
+import { defaultQuotas } from "./lambda.ts";
 
 // The stand-in for an AWS account behaves as AWS documents, in everything that a deployment relies on.
 const run = promisify(execFile);
@@ -227,6 +228,29 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await readLatest()).RevisionId, before.RevisionId);
     });
 
+    it("fail once their role is deleted", async () => {
+      const { Role = "" } = await readLatest();
+      account.lambda.deletedRoles.add(Role);
+      await assert.rejects(invoke({}, "live"), expectError("AccessDeniedException"));
+      account.lambda.deletedRoles.delete(Role);
+      assert.equal((await invoke({}, "live")).version, "1");
+    });
+
+    it("write to the log group of their configuration, as JSON without Lambda's own lines if it says so", async () => {
+      const LoggingConfig = { LogFormat: "JSON", LogGroup: "/aws/lambda/all", SystemLogLevel: "WARN" } as const;
+      const change = (changed: object) => openLambda().updateFunctionConfiguration({ FunctionName, ...changed });
+      await assert.rejects(
+        change({ LoggingConfig: { SystemLogLevel: "WARN" } }),
+        expectError("InvalidParameterValueException"),
+      );
+      assert.equal((await readLatest()).LoggingConfig?.LogGroup, `/aws/lambda/${FunctionName}`);
+      await change({ LoggingConfig });
+      assert.deepEqual((await waitUntilUpdated()).LoggingConfig, LoggingConfig);
+      const { Version } = await openLambda().publishVersion(function_);
+      assert.equal((await invoke({ says: "hello" }, Version)).log, "hello");
+      assert.match((await invoke({ says: "hello" }, "live")).log, /^START .*\nhello\nEND .*\nREPORT /);
+    });
+
     it("keep versions that an alias points at, also by weight", async () => {
       const remove = (Qualifier: string) => openLambda().deleteFunction({ FunctionName, Qualifier });
       await assert.rejects(remove("1"), expectError("ResourceConflictException"));
@@ -238,6 +262,75 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await remove("2");
       await assert.rejects(remove("2"), expectError("ResourceNotFoundException"));
       await assert.rejects(invoke({}, "2"), expectError("ResourceNotFoundException"));
+    });
+  });
+
+  describe("has quotas that", () => {
+    beforeEach(createTwoVersions);
+    afterEach(() => Object.assign(account.lambda, { quotas: { ...defaultQuotas }, isRateLimited: false }));
+    const reserve = (ReservedConcurrentExecutions: number) =>
+      openLambda().putFunctionConcurrency({ FunctionName, ReservedConcurrentExecutions });
+
+    it("GetAccountSettings returns, with what is used", async () => {
+      await reserve(300);
+      const { AccountLimit, AccountUsage } = await openLambda().getAccountSettings({});
+      const { ConcurrentExecutions, UnreservedConcurrentExecutions, TotalCodeSize } = AccountLimit ?? {};
+      assert.deepEqual(
+        [ConcurrentExecutions, UnreservedConcurrentExecutions, TotalCodeSize],
+        [1000, 700, 80_530_636_800],
+      );
+      const bytes = buildCode("one").length + 2 * buildCode("two").length;
+      assert.deepEqual(AccountUsage, { FunctionCount: 1, TotalCodeSize: bytes });
+    });
+
+    it("keep 100 for functions that reserve none, and all of a small account", async () => {
+      await reserve(900);
+      await assert.rejects(reserve(901), expectError("InvalidParameterValueException"));
+      await openLambda().deleteFunctionConcurrency(function_);
+      account.lambda.quotas.concurrency = 10;
+      await assert.rejects(reserve(1), /below its minimum value of \[10\]/);
+    });
+
+    it("throttle functions that reserve none, beyond what others leave", async () => {
+      account.lambda.create("postern-test-other", buildCode("other"), {});
+      const found = account.lambda.functions.get(FunctionName);
+      assert.ok(found);
+      account.lambda.quotas.concurrency = 1;
+      found.running = 1;
+      await assert.rejects(invoke({}, "live"), expectError("TooManyRequestsException"));
+      found.running = 0;
+      assert.equal((await invoke({}, "live")).version, "1");
+      account.lambda.quotas.concurrency = 101;
+      await reserve(1);
+      account.lambda.quotas.concurrency = 1;
+      await assert.rejects(
+        openLambda().invoke({ FunctionName: "postern-test-other", Payload: "{}" }),
+        expectError("TooManyRequestsException"),
+      );
+      assert.equal((await invoke({}, "live")).version, "1");
+    });
+
+    it("limit the code of all versions", async () => {
+      const { length } = buildCode("three");
+      account.lambda.quotas.codeBytes = buildCode("one").length + 2 * buildCode("two").length + length - 1;
+      const change = { FunctionName, ZipFile: Buffer.concat([buildCode("three")]) };
+      await openLambda().updateFunctionCode({ ...change, DryRun: true });
+      await openLambda().updateFunctionCode(change);
+      await waitUntilUpdated();
+      await assert.rejects(openLambda().publishVersion(function_), expectError("CodeStorageExceededException"));
+    });
+
+    it("limit the calls per second, but those of GetFunction less", async () => {
+      account.lambda.isRateLimited = true;
+      const client = openLambda();
+      const countRefused = async (length: number, call: () => Promise<unknown>) => {
+        const results = await Promise.allSettled(Array.from({ length }, call));
+        const refused = results.flatMap((result) => (result.status === "rejected" ? [result.reason.name] : []));
+        assert.deepEqual(new Set([...refused, "TooManyRequestsException"]), new Set(["TooManyRequestsException"]));
+        return refused.length;
+      };
+      assert.ok((await countRefused(200, () => client.getAlias(alias))) > 0);
+      assert.equal(await countRefused(60, () => client.getFunction(function_)), 0);
     });
   });
 
@@ -608,6 +701,19 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       const { Contents, KeyCount } = await openS3().listObjectsV2({ Bucket: "kept-bucket" });
       assert.deepEqual([Contents, KeyCount], [undefined, 0]);
       await assert.rejects(openS3().listObjectsV2({ Bucket: "lost-bucket" }), expectError("NoSuchBucket"));
+    });
+
+    it("can't create a log group that exists already, in the stack or retained", async () => {
+      const LogGroupName = "/aws/lambda/all";
+      const group = { Type: "AWS::Logs::LogGroup", DeletionPolicy: "Retain", Properties: { LogGroupName } };
+      await create(buildTemplate({ more: { First1: group } }));
+      assert.equal(
+        (await update(buildTemplate({ more: { Second1: group } })))?.StackStatus,
+        "UPDATE_ROLLBACK_COMPLETE",
+      );
+      assert.equal((await update(buildTemplate({ memory: 256 })))?.StackStatus, "UPDATE_COMPLETE");
+      const again = buildTemplate({ memory: 256, more: { Second1: group } });
+      assert.equal((await update(again))?.StackStatus, "UPDATE_ROLLBACK_COMPLETE");
     });
 
     it("can't be deleted before their buckets are empty", async () => {

@@ -20,7 +20,7 @@ import {
 import { type CloudFormation, openCloudFormation } from "./cloudformation.ts";
 import { type CloudWatch, openCloudWatch } from "./cloudwatch.ts";
 import { openGateways } from "./gateways.ts";
-import { codePath, createLambda, type Lambda } from "./lambda.ts";
+import { codePath, createLambda, defaultQuotas, type Lambda } from "./lambda.ts";
 import { type Logs, openLogs } from "./logs.ts";
 import { launchMoto, openStorage, type Storage } from "./moto.ts";
 import { openS3, type S3 } from "./s3.ts";
@@ -137,6 +137,7 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
       await moto.reset();
       account.recordedCalls.length = 0;
       s3.ahead = 0;
+      Object.assign(lambda, { quotas: { ...defaultQuotas }, isRateLimited: false });
       Object.assign(account, { fault: undefined, allow: undefined });
     },
     stop: async () => {

@@ -121,6 +121,8 @@ export interface Lambda extends AwsService {
   random: () => number;
   /** The account's quotas, which a test can change. */
   quotas: Quotas;
+  /** True if calls beyond AWS's rates are throttled. */
+  isRateLimited: boolean;
   /** The ARNs of roles that were deleted; functions with such a role fail. */
   deletedRoles: Set<string>;
   /** The base URL for downloads of code. */
@@ -221,6 +223,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     if (computeCodeBytes() - replaced + code.length > standIn.quotas.codeBytes)
       throw new AwsError(400, "CodeStorageExceededException", "Code storage limit exceeded.");
   };
+  const requireRate = openRateLimits();
   const requireIdle = (name: string): FunctionRecord => {
     const fn = getFunction(name);
     if (fn.busy > Date.now()) throw createConflict(`An update is in progress for resource: ${buildArn(name)}`);
@@ -423,7 +426,10 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
         CodeSizeUnzipped: 250 * 1024 ** 2,
         CodeSizeZipped: 50 * 1024 ** 2,
         ConcurrentExecutions: standIn.quotas.concurrency,
-        UnreservedConcurrentExecutions: computeUnreserved(),
+        UnreservedConcurrentExecutions: [...functions.values()].reduce(
+          (left, { reserved = 0 }) => left - reserved,
+          standIn.quotas.concurrency,
+        ),
       },
       AccountUsage: { TotalCodeSize: computeCodeBytes(), FunctionCount: functions.size },
     }),
@@ -642,6 +648,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     pageSize: 50,
     random: Math.random,
     quotas: { ...defaultQuotas },
+    isRateLimited: false,
     deletedRoles: new Set(),
     base: "",
     create: (name, code, environment) => {
@@ -672,6 +679,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       }
       const { action, name, qualifier, sub } = readPath(request);
       if (action === "Invoke") return answerInvoke(name, request, qualifier);
+      if (standIn.isRateLimited) requireRate(action);
       if (qualifier !== undefined && !request.query.has("Qualifier")) request.query.set("Qualifier", qualifier);
       for (const [key, value] of Object.entries(sub)) request.query.set(key, value);
       const answer = await act(action, name, Object(parseBody(request.body)), request.query);
@@ -715,6 +723,23 @@ const defaults = {
   },
   ...{ role: `arn:aws:iam::${account}:role/stand-in`, architectures: ["arm64"] },
   logging: { LogFormat: "Text" as const },
+};
+
+/** The calls per second that Lambda accepts of an account; all other actions of its control plane share 15. */
+const callRates: Record<string, number> = { GetFunction: 100, GetPolicy: 15, other: 15 };
+
+/** Returns a function that throws if an action is called too often: a token bucket for each rate. */
+const openRateLimits = (): ((action: string) => void) => {
+  const buckets = new Map(Object.entries(callRates).map(([name, rate]) => [name, { rate, tokens: rate, at: 0 }]));
+  return (action) => {
+    const bucket = buckets.get(action) ?? buckets.get("other");
+    if (!bucket) return;
+    const now = performance.now();
+    bucket.tokens = Math.min(bucket.rate, bucket.tokens + ((now - bucket.at) / 1000) * bucket.rate);
+    bucket.at = now;
+    if (bucket.tokens < 1) throw new AwsError(429, "TooManyRequestsException", "Rate exceeded");
+    bucket.tokens -= 1;
+  };
 };
 
 const parseLogging = ({ LogGroup, LogFormat = "Text", SystemLogLevel }: Json): Logging => {

@@ -1,0 +1,210 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { Agent, request } from "node:https";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import type { StackTemplate } from "../../infra/aws/stack.ts";
+import { buildProbeReview } from "../../infra/clusters/probe.ts";
+import { waitUntil } from "../../infra/parity/rule-server.ts";
+import type { StagePackage } from "../../infra/rollout/package.ts";
+import { type Checkout, openCheckout } from "../checkout.ts";
+import { needs } from "../parts.ts";
+import { loadJob } from "../trees.ts";
+import { type Account, openAccount } from "./account.ts";
+
+// A stage of an earlier version, whose functions had a log group each, gets the present stack while API servers call it.
+
+const rules = ["deny-left", "deny-right", "deny-both"];
+const buildRule = (mark: string) => `
+import { rule } from "postern/rule";
+export default rule({
+  summary: "Denies everything.",
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
+  validate() { return "${mark}"; },
+});
+`;
+const buildCases = (mark: string) =>
+  `- name: denies a pod\n  validate: { metadata: { name: a } }\n  refused: ${mark}\n`;
+
+/** Converts a package to the stack that earlier versions made of it. */
+const toOldLayout = (built: StagePackage, stage: string): StagePackage => {
+  const { FunctionsLogGroup, ...resources } = structuredClone(built.template.Resources);
+  const RetentionInDays = FunctionsLogGroup?.Properties?.RetentionInDays;
+  for (const rule of rules) {
+    const id = `DenyDash${rule.slice("deny-".length)}`;
+    const { LoggingConfig, ...properties } = Object(resources[`${id}LambdaFunction`]?.Properties);
+    assert.ok(LoggingConfig, rule);
+    resources[`${id}LambdaFunction`] = {
+      Type: "AWS::Lambda::Function",
+      Properties: properties,
+      DependsOn: `${id}LogGroup`,
+    };
+    const LogGroupName = `/aws/lambda/postern-${stage}-${rule}`;
+    resources[`${id}LogGroup`] = { Type: "AWS::Logs::LogGroup", Properties: { LogGroupName, RetentionInDays } };
+    const { Statement } = Object(resources[`${id}Role`]?.Properties).Policies[0].PolicyDocument;
+    Statement[0].Resource = { "Fn::GetAtt": [`${id}LogGroup`, "Arn"] };
+  }
+  const kept = Object.entries(resources).filter(([, { Type }]) => !/^AWS::CloudWatch::/.test(Type));
+  const comparison = { ComparisonOperator: "GreaterThanThreshold", Threshold: 0, EvaluationPeriods: 5 };
+  const threshold = { ...comparison, TreatMissingData: "notBreaching" };
+  const metric = { Namespace: "Postern", Dimensions: [{ Name: "Stage", Value: stage }], Period: 60, Statistic: "Sum" };
+  const alarms = ["Errors", "Latency", "Throttles"].map((MetricName) => [
+    `${MetricName}Alarm`,
+    { Type: "AWS::CloudWatch::Alarm", Properties: { ...threshold, ...metric, MetricName } },
+  ]);
+  const Resources: StackTemplate["Resources"] = Object.fromEntries([...kept, ...alarms]);
+  return { ...built, template: { ...built.template, Resources } };
+};
+
+describe("a live stage of an earlier version", await needs("moto", "runtime client"), () => {
+  let account: Account;
+  let checkout: Checkout;
+
+  before(async () => {
+    [account, checkout] = await Promise.all([openAccount(), openCheckout()]);
+    account.lambda.updating = 0;
+    for (const mark of ["old", "new"])
+      for (const rule of rules) await checkout.rule(rule, buildRule(mark), buildCases(mark), `trees/${mark}`);
+    Object.assign(process.env, account.actAs("deployer").env);
+  });
+  after(async () => {
+    await account?.stop();
+    await checkout?.remove();
+  });
+
+  const openJob = async (stage: string, mark: string, timeoutSeconds = 3) => {
+    const text = `rules: { ${rules.map((rule) => `${rule}: { timeoutSeconds: ${timeoutSeconds} }`).join(", ")} }`;
+    const { createAwsStageClients } =
+      await checkout.load<typeof import("../../infra/aws/stage.ts")>("infra/aws/stage.ts");
+    return loadJob(checkout.folder, `trees/${mark}`, `${text}\nclusters: { shop: {} }\n`, {
+      stage: createAwsStageClients(stage),
+      clusters: [],
+      ca: account.ca,
+    });
+  };
+  const deploy = async (job: Awaited<ReturnType<typeof openJob>>, isOld = false) => {
+    const { deployStage } =
+      await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
+    const { packageStage } =
+      await checkout.load<typeof import("../../infra/rollout/package.ts")>("infra/rollout/package.ts");
+    const build: typeof packageStage = async (stage, ...others) => {
+      const built = await packageStage(stage, ...others);
+      return isOld ? toOldLayout(built, stage) : built;
+    };
+    return deployStage(job, async () => {}, build);
+  };
+  const readSegment = async (job: Awaited<ReturnType<typeof openJob>>) => {
+    const { readKeyring } =
+      await checkout.load<typeof import("../../infra/rollout/keyring.ts")>("infra/rollout/keyring.ts");
+    return (await readKeyring(job.stage.parameters))?.current.signSegment("shop", 1) ?? "";
+  };
+
+  /** Starts eight clients that ask all rules again and again, and count the answers by their text. */
+  const startClients = (segment: string) => {
+    const agent = new Agent({ keepAlive: true, ca: account.ca });
+    const answers = new Map<string, number>();
+    const body = JSON.stringify(buildProbeReview([]));
+    const ask = (rule: string) =>
+      new Promise<string>((resolve) => {
+        const options = { method: "POST", agent, headers: { "content-type": "application/json" } };
+        const outgoing = request(
+          `${account.baseUrl}/${segment}/${rule}/validate?timeout=3s`,
+          options,
+          async (answer) => {
+            const chunks: Buffer[] = [];
+            for await (const chunk of answer) chunks.push(chunk);
+            const text = String(Buffer.concat(chunks));
+            const found = answer.statusCode === 200 ? JSON.parse(text).response.status?.message : undefined;
+            resolve(found ?? `${answer.statusCode} of ${rule}: ${text}`);
+          },
+        );
+        outgoing.on("error", (error) => resolve(`${rule}: ${error.message}`));
+        outgoing.end(body);
+      });
+    let isOver = false;
+    const clients = Array.from({ length: 8 }, async (_, client) => {
+      for (let count = client; !isOver; count++) {
+        const text = await ask(rules[count % rules.length] ?? "");
+        answers.set(text, (answers.get(text) ?? 0) + 1);
+        await wait(20);
+      }
+    });
+    return {
+      answers,
+      /** Waits until this many more answers have this text. */
+      waitForMore: async (text: string, more = 24) => {
+        const wanted = (answers.get(text) ?? 0) + more;
+        await waitUntil(`${wanted} answers are ${text}`, async () => (answers.get(text) ?? 0) >= wanted);
+      },
+      stop: async () => {
+        isOver = true;
+        await Promise.all(clients);
+        agent.destroy();
+      },
+    };
+  };
+
+  /** Asserts that the role of every version may write to the version's log group, and that the group exists. */
+  const requireWritableLogs = (stage: string) => {
+    const resources = [...(account.cloudformation.stack(`postern-${stage}`)?.resources.values() ?? [])];
+    const groups = [...resources, ...account.cloudformation.retained].filter(
+      ({ type }) => type === "AWS::Logs::LogGroup",
+    );
+    for (const [name, { versions }] of account.lambda.functions) {
+      if (!name.startsWith(`postern-${stage}-`)) continue;
+      for (const { role, logging } of versions.values()) {
+        const group = logging.LogGroup ?? `/aws/lambda/${name}`;
+        assert.ok(
+          groups.some(({ physical }) => physical === group),
+          `${group} exists`,
+        );
+        const found = resources.find(({ physical }) => role.endsWith(`/${physical}`));
+        assert.ok(
+          JSON.stringify(found?.properties.Policies).includes(`log-group:${group}:*`),
+          `${role} writes to ${group}`,
+        );
+      }
+    }
+  };
+  const listOldGroups = (stage: string) =>
+    [...(account.cloudformation.stack(`postern-${stage}`)?.resources.values() ?? [])]
+      .filter(
+        ({ type, physical }) => type === "AWS::Logs::LogGroup" && physical.startsWith(`/aws/lambda/postern-${stage}-`),
+      )
+      .map(({ deletion }) => deletion);
+
+  for (const door of ["http", "url"])
+    it(`gets the new stack without a failed review (${door})`, async () => {
+      const stage = `live-${door}`;
+      const service = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
+      await checkout.write("serverless.yml", service.replace(/door: \w+/, `door: ${door}`));
+      await account.reset();
+      const old = await openJob(stage, "old");
+      await deploy(old, true);
+      assert.deepEqual(listOldGroups(stage), [undefined, undefined, undefined]);
+      requireWritableLogs(stage);
+
+      const clients = startClients(await readSegment(old));
+      try {
+        await clients.waitForMore("old");
+        const fresh = await openJob(stage, "new");
+        assert.match(await deploy(fresh), /is live$/);
+        await clients.waitForMore("new");
+        assert.deepEqual(listOldGroups(stage), ["Retain", "Retain", "Retain"]);
+        requireWritableLogs(stage);
+
+        const { rollBackAll } =
+          await checkout.load<typeof import("../../infra/rollout/rollback.ts")>("infra/rollout/rollback.ts");
+        await rollBackAll(fresh, undefined);
+        await clients.waitForMore("old");
+        assert.match(await deploy(await openJob(stage, "new", 15)), /is live$/);
+        await clients.waitForMore("new");
+        assert.deepEqual([listOldGroups(stage), account.cloudformation.retained.size], [[], rules.length]);
+        requireWritableLogs(stage);
+      } finally {
+        await clients.stop();
+      }
+      assert.deepEqual([...clients.answers.keys()].sort(), ["new", "old"]);
+    });
+});
