@@ -162,6 +162,12 @@ describe("the limits of an account", () => {
       "a CREATE request for pods calls 11 functions at the same time, and the account has 10 concurrent executions that no function reserves: ask AWS for a higher quota",
     ]);
   });
+  it("don't stop a deployment of functions that are all there already", () => {
+    const known = { version: "1" } as RuleChangePlan["known"];
+    const parts = buildChanges(repeat(11)).map((change) => ({ ...change, known }));
+    const few = { ...quotas, concurrency: 10, unreserved: 10 };
+    assert.deepEqual(findExceededLimits({ template: small, parts, warm: [] }, undefined, few), []);
+  });
   it("don't count functions that only mutate, are off, match other requests or reserve concurrency", () => {
     const few = { concurrency: 10, unreserved: 10 };
     const rows = [{ ...matchPods, resources: ["nodes"] }];

@@ -61,6 +61,8 @@ const findConcurrencyLimits = (
     parts.map(({ part }) => part),
     free,
   );
+  // A stage that has too little concurrency already can still be repaired.
+  const isMore = wanted > before || parts.some(({ known }) => known === undefined);
   return [
     ...(wanted > before && free < leastUnreserved
       ? [
@@ -68,7 +70,7 @@ const findConcurrencyLimits = (
         ]
       : []),
     ...findWarmLimits(parts, warm, Math.max(0, free - leastUnreserved)),
-    ...(called.count > free
+    ...(isMore && called.count > free
       ? [
           `a ${called.request} calls ${called.count} functions at the same time, and the account has ${free} concurrent executions that no function reserves: ask AWS for a higher quota`,
         ]
