@@ -8,7 +8,7 @@ import {
   listEntries,
   webhookConfigurationName,
 } from "./cluster-manifests.ts";
-import { chooseFailClosedRules } from "./hardening.ts";
+import { chooseFailClosedRules, type StageCountsReader } from "./hardening.ts";
 import type { Keyring } from "./keyring.ts";
 import type { Release } from "./releases.ts";
 import {
@@ -35,6 +35,7 @@ export const planCluster = async (
   newest: Release | undefined,
   keyring: Keyring | undefined,
   outputs: Record<string, string>,
+  readCounts: StageCountsReader,
 ): Promise<ClusterPlan> => {
   const found = await inspectClusterOfDeployment(targets, name).catch((error: unknown) => {
     if (error instanceof Complaint) return error;
@@ -44,7 +45,14 @@ export const planCluster = async (
     return { cluster: name, hardened: [], differences: [], unknown: found.message, notes: [] };
   const { cluster } = found;
   const endpoints = resolveRuleEndpoints(targets, outputs);
-  const { hardened, notes: open } = await chooseFailClosedRules(targets, [name, cluster], newest, endpoints, outputs);
+  const { hardened, notes: open } = await chooseFailClosedRules(
+    targets,
+    [name, cluster],
+    newest,
+    endpoints,
+    outputs,
+    readCounts,
+  );
   const notes = [...found.notes, ...open];
   const manifests = buildClusterManifests(targets.catalogue, [name, cluster], endpoints, new Set(hardened));
   const plan = { cluster: name, hardened, notes };

@@ -5,7 +5,7 @@ import { type AnsweredReviewFacts, formatLogLine } from "#lib/log-line.ts";
 import { evaluateQuery } from "../../test/aws/insights.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { parseConfig } from "../project/project.ts";
-import { chooseFailClosedRules } from "./hardening.ts";
+import { chooseFailClosedRules, createStageCountsReader } from "./hardening.ts";
 import type { Release } from "./releases.ts";
 
 // Which rules fail closed, by the lines in the logs of a stage. test/aws/fleet.test.ts has the same with real reviews.
@@ -37,7 +37,7 @@ const choose = async ({ reviews = [], access = [], crashes = 0, outputs, since =
     "/aws/http-api/postern-test": access,
   };
   const spans: [Date, Date][] = [];
-  const stage: Parameters<typeof chooseFailClosedRules>[0]["stage"] = {
+  const stage: Parameters<typeof createStageCountsReader>[0]["stage"] = {
     name: "test",
     functions: { getFunctionName: (name) => `postern-test-${name}` },
     logs: {
@@ -59,21 +59,27 @@ const choose = async ({ reviews = [], access = [], crashes = 0, outputs, since =
       },
     },
   };
-  const { clusters } = parseConfig(`rules: { ${rule}: }\nclusters: { prod: }\n`, catalogue);
-  const [cluster] = clusters;
-  assert.ok(cluster);
+  const config = parseConfig(`rules: { ${rule}: }\nclusters: { prod: , dev: }\n`, catalogue);
+  const [cluster, other] = config.clusters;
+  assert.ok(cluster && other);
   const before = {
     ...{ at: "", keyVersion: 1, hardened: [], manifests: [] },
     since: { [rule]: new Date(now - since).toISOString() },
   };
-  const release: Release = { id: 1, at: "", by: "", complete: true, rules: {}, clusters: { prod: before } };
+  const release: Release = {
+    id: 1,
+    at: "",
+    by: "",
+    complete: true,
+    rules: {},
+    clusters: { prod: before, dev: before },
+  };
   const endpoints = { base: () => "https://a.example", stage: "test" };
-  const found = await chooseFailClosedRules({ stage, catalogue, harden: 10 }, cluster, release, endpoints, {
-    BaseUrl: "https://a.example",
-    LossMetric: "any",
-    ...outputs,
-  });
-  return { ...found, spans };
+  const allOutputs = { BaseUrl: "https://a.example", LossMetric: "any", ...outputs };
+  const readCounts = createStageCountsReader({ stage, catalogue, config }, allOutputs);
+  const chooseFor = (one: typeof cluster) =>
+    chooseFailClosedRules({ catalogue, harden: 10 }, one, release, endpoints, allOutputs, readCounts);
+  return { ...(await chooseFor(cluster)), other: await chooseFor(other), spans };
 };
 
 describe("a rule", () => {
@@ -127,6 +133,12 @@ describe("a rule", () => {
       const { hardened, notes } = await choose(written);
       assert.deepEqual([hardened, notes], [[], [note]]);
     });
+
+  it("is counted by cluster, for several clusters with one query of each log", async () => {
+    const { hardened, other, spans } = await choose({ reviews: Array(3).fill({ cluster: "dev" }) });
+    const notes = [`${rule} still fails open: 3 of 10 reviews without a failure`];
+    assert.deepEqual([hardened, other, spans.length], [[rule], { hardened: [], notes }, 2]);
+  });
 
   it("is counted since it has entries in the cluster, but at most for seven days", async () => {
     for (const [since, hours] of [

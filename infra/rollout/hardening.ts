@@ -10,30 +10,24 @@ import { buildClusterManifests, listEntries, type RuleEndpoints } from "./cluste
 import type { Release, ReleasedCluster } from "./releases.ts";
 import type { DeploymentTargets } from "./targets.ts";
 
-/** The parts of a stage from which its reviews are counted. */
-type CountedStage = Pick<AwsStage, "name" | "logs" | "metrics"> & {
-  functions: Pick<StageFunctions, "getFunctionName">;
-};
-
 /** Returns the rules to make fail closed: those that already do, and those with enough reviews without an error. */
 export const chooseFailClosedRules = async (
-  targets: Pick<DeploymentTargets, "catalogue" | "harden"> & { stage: CountedStage },
+  { catalogue, harden }: Pick<DeploymentTargets, "catalogue" | "harden">,
   [name, cluster]: [string, ClusterConfig],
   newest: Release | undefined,
   endpoints: RuleEndpoints,
   outputs: Record<string, string>,
+  readCounts: StageCountsReader,
 ): Promise<{ hardened: string[]; notes: string[] }> => {
-  const { stage, catalogue, harden } = targets;
   const candidates = findHardenable(catalogue, [name, cluster], endpoints);
   if (harden === true) return { hardened: candidates, notes: [] };
   const before = newest?.clusters[name];
   const already = candidates.filter((rule) => before?.hardened.includes(rule));
   if (harden === false) return { hardened: already, notes: [] };
   const others = candidates.filter((rule) => !already.includes(rule));
-  const hasGateway = outputs.BaseUrl !== undefined;
   // The access log of an older version of Postern doesn't show which reviews its gateway loses.
-  const isUncounted = hasGateway && outputs[lostReviewsMetricOutputName] === undefined;
-  const reviews = await readReviews(stage, name, cluster, others, before, hasGateway);
+  const isUncounted = outputs.BaseUrl !== undefined && outputs[lostReviewsMetricOutputName] === undefined;
+  const reviews = await readReviews(readCounts, [name, cluster], others, before);
   const counts = others.map((rule) => {
     const { count, losses } = reviews.get(rule) ?? { count: 0, losses: [] };
     const reasons = isUncounted
@@ -53,8 +47,73 @@ export const chooseFailClosedRules = async (
   return { hardened: candidates.filter((rule) => already.includes(rule) || ready.has(rule)), notes };
 };
 
-const day = 24 * 3_600_000;
+const [minute, day] = [60_000, 24 * 3_600_000];
 const lookBackDays = 7;
+
+/** What CloudWatch has of a stage since a time. */
+interface StageCounts {
+  /** The reviews by cluster, rule and mode, and how many of them failed. */
+  reviews: LogQueryRow[];
+  /** The requests that the gateway answered instead of a function, by route. */
+  losses: LogQueryRow[];
+  /** The values of Lambda's metrics, by rule and metric. */
+  lambda: Record<string, number>;
+}
+
+export type StageCountsReader = (from: Date) => Promise<StageCounts>;
+
+/**
+ * Returns a function that counts the reviews of all clusters since a minute. Clusters whose entries were applied in the
+ * same minute, or more than a week ago, share its queries, which cost money by what they read.
+ */
+export const createStageCountsReader = (
+  {
+    stage,
+    catalogue,
+    config,
+  }: Pick<DeploymentTargets, "catalogue"> & {
+    stage: Pick<AwsStage, "name" | "logs" | "metrics"> & { functions: Pick<StageFunctions, "getFunctionName"> };
+    config: Pick<DeploymentTargets["config"], "groups">;
+  },
+  outputs: Record<string, string>,
+): StageCountsReader => {
+  const names = [...catalogue.filter((listed) => listed.rule.guards), ...config.groups].map(({ name }) => name);
+  const known = new Map<number, Promise<StageCounts>>();
+  const read = async (from: Date): Promise<StageCounts> => {
+    const to = new Date();
+    const [reviews, losses, lambda] = await Promise.all([
+      stage.logs.query(getFunctionsLogGroup(stage.name), buildReviewQuery(names), from, to),
+      outputs.BaseUrl === undefined ? [] : stage.logs.query(getAccessLogGroup(stage.name), lossesByRoute, from, to),
+      stage.metrics.ask(
+        Object.fromEntries(names.flatMap((name) => buildLambdaQuestions(name, stage.functions))),
+        from,
+        to,
+      ),
+    ]);
+    return { reviews, losses, lambda };
+  };
+  return (from) => {
+    const start = Math.floor(from.getTime() / minute) * minute;
+    const counts = known.get(start) ?? read(new Date(start));
+    known.set(start, counts);
+    return counts;
+  };
+};
+
+/** Builds a query of the functions' log; a rule's name has only letters, digits and hyphens. */
+const buildReviewQuery = (rules: string[]) =>
+  `filter ispresent(Cluster) and Rule in [${rules.map((rule) => `"${rule}"`).join(", ")}]
+| stats sum(Reviews) as reviews, sum(Errors) as failed by Cluster, Rule, Mode`;
+
+/** Counts requests that the gateway answered itself: `function` is the function's status, or "-" if it returned none. */
+const lossesByRoute =
+  "filter status like /^(429|5..)$/ and function not like /^5/ | stats count(*) as lost by routeKey";
+
+const buildLambdaQuestions = (rule: string, { getFunctionName }: Pick<StageFunctions, "getFunctionName">) =>
+  ["Errors", "Throttles", "Url5xxCount"].map((metric): [string, CloudWatchMetricQuery] => [
+    `${rule} ${metric}`,
+    { namespace: "AWS/Lambda", metric, dimensions: { FunctionName: getFunctionName(rule) }, stat: "Sum" },
+  ]);
 
 interface ReviewCount {
   /** The number of reviews that a rule answered for API servers, without Postern's own probes. */
@@ -63,62 +122,39 @@ interface ReviewCount {
 }
 
 /**
- * Reads from CloudWatch how many reviews each rule got and how many failed, since a cluster's entries were applied or
- * in the last seven days. The functions' log has the cluster of each review.
- * AWS's metrics (crashes, timeouts, throttling) and the gateway's log don't, so they count for every cluster.
+ * Returns how many reviews each rule got and how many failed, since a cluster's entries were applied or in the last
+ * seven days. The functions' log has the cluster of each review. AWS's metrics (crashes, timeouts, throttling) and the
+ * gateway's log don't, so they count for every cluster.
  */
 const readReviews = async (
-  stage: CountedStage,
-  name: string,
-  cluster: ClusterConfig,
+  readCounts: StageCountsReader,
+  [name, cluster]: [string, ClusterConfig],
   rules: string[],
   before: ReleasedCluster | undefined,
-  hasGateway: boolean,
 ): Promise<Map<string, ReviewCount>> => {
-  const there = rules.filter((rule) => before?.since[rule] !== undefined);
-  if (before === undefined || there.length === 0) return new Map();
   const found = new Map<string, ReviewCount>();
-  for (const [since, some] of Map.groupBy(there, (rule) => before.since[rule] ?? "")) {
-    const [from, to] = [new Date(Math.max(Date.parse(since), Date.now() - lookBackDays * day)), new Date()];
-    const [answered, lost, sums] = await Promise.all([
-      stage.logs.query(getFunctionsLogGroup(stage.name), buildReviewQuery(name), from, to),
-      hasGateway ? stage.logs.query(getAccessLogGroup(stage.name), lossesByRoute, from, to) : [],
-      stage.metrics.ask(buildLambdaQuestions(stage, some), from, to),
-    ]);
-    for (const rule of some) {
-      const mode = cluster.rules.get(rule)?.mode ?? "enforce";
-      const own = answered.filter((row) => row.Rule === rule && row.Mode === mode);
-      // A request that API Gateway refuses before its route is known has the route "-".
-      const ofRoute = lost.filter(({ routeKey = "-" }) => [buildRoute(rule), "-"].includes(routeKey));
-      const losses = Object.entries({
-        failed: sumField(own, "failed"),
-        "ended by a crash or a timeout": sums[`${rule} Errors`] ?? 0,
-        "throttled by Lambda": sums[`${rule} Throttles`] ?? 0,
-        "answered 429 or 5xx by the gateway": sumField(ofRoute, "lost"),
-        "answered 5xx at the function's URL": sums[`${rule} Url5xxCount`] ?? 0,
-      }).flatMap(([words, count]) => (count > 0 ? [`${count} ${words}`] : []));
-      found.set(rule, { count: Math.max(0, sumField(own, "reviews") - (before.probed?.[rule] ?? 0)), losses });
-    }
+  for (const rule of rules) {
+    const since = before?.since[rule];
+    if (since === undefined) continue;
+    const from = new Date(Math.max(Date.parse(since), Date.now() - lookBackDays * day));
+    const { reviews, losses, lambda } = await readCounts(from);
+    const mode = cluster.rules.get(rule)?.mode ?? "enforce";
+    const own = reviews.filter((row) => row.Cluster === name && row.Rule === rule && row.Mode === mode);
+    // A request that API Gateway refuses before its route is known has the route "-".
+    const ofRoute = losses.filter(({ routeKey = "-" }) => [buildRoute(rule), "-"].includes(routeKey));
+    const causes = Object.entries({
+      failed: sumField(own, "failed"),
+      "ended by a crash or a timeout": lambda[`${rule} Errors`] ?? 0,
+      "throttled by Lambda": lambda[`${rule} Throttles`] ?? 0,
+      "answered 429 or 5xx by the gateway": sumField(ofRoute, "lost"),
+      "answered 5xx at the function's URL": lambda[`${rule} Url5xxCount`] ?? 0,
+    });
+    found.set(rule, {
+      count: Math.max(0, sumField(own, "reviews") - (before?.probed?.[rule] ?? 0)),
+      losses: causes.flatMap(([words, count]) => (count > 0 ? [`${count} ${words}`] : [])),
+    });
   }
   return found;
-};
-
-/** Builds a query of the functions' log for one cluster; a cluster's name has only letters, digits and hyphens. */
-const buildReviewQuery = (cluster: string) =>
-  `filter Cluster = "${cluster}" | stats sum(Reviews) as reviews, sum(Errors) as failed by Rule, Mode`;
-
-/** Counts requests that the gateway answered itself: `function` is the function's status, or "-" if it returned none. */
-const lossesByRoute =
-  "filter status like /^(429|5..)$/ and function not like /^5/ | stats count(*) as lost by routeKey";
-
-const buildLambdaQuestions = ({ functions }: CountedStage, rules: string[]): Record<string, CloudWatchMetricQuery> => {
-  const questions = rules.flatMap((rule) =>
-    ["Errors", "Throttles", "Url5xxCount"].map((metric): [string, CloudWatchMetricQuery] => {
-      const dimensions = { FunctionName: functions.getFunctionName(rule) };
-      return [`${rule} ${metric}`, { namespace: "AWS/Lambda", metric, dimensions, stat: "Sum" }];
-    }),
-  );
-  return Object.fromEntries(questions);
 };
 
 const sumField = (rows: LogQueryRow[], field: string) => rows.reduce((sum, row) => sum + Number(row[field] ?? 0), 0);

@@ -4,6 +4,7 @@ import { runInParallel } from "../cli/progress.ts";
 import type { CanaryOptions } from "./canary.ts";
 import { planCluster } from "./cluster-plan.ts";
 import { readFunctionState } from "./disarm.ts";
+import { createStageCountsReader } from "./hardening.ts";
 import type { Keyring } from "./keyring.ts";
 import { findExceededLimits } from "./limits.ts";
 import { packageStage } from "./package.ts";
@@ -60,8 +61,9 @@ export const prepareDeployment = async (
       1,
     );
   const parts = planRuleChanges(built.parts, states, releases.all);
+  const readCounts = createStageCountsReader({ stage, catalogue, config }, outputs);
   const clusters = await runInParallel(maxParallelFunctionChanges, job.clusters, (name) =>
-    planCluster(job, name, releases.all[0], keyring, outputs),
+    planCluster(job, name, releases.all[0], keyring, outputs, readCounts),
   );
   const warm = await planWarmEnvironments(stage.functions, parts, releases.all[0]);
   const elsewhere = [

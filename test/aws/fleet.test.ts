@@ -459,10 +459,12 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         const { planCluster } = await checkout.load<typeof import("../../infra/rollout/cluster-plan.ts")>(
           "infra/rollout/cluster-plan.ts",
         );
+        const { createStageCountsReader } =
+          await checkout.load<typeof import("../../infra/rollout/hardening.ts")>("infra/rollout/hardening.ts");
         const { job } = await openJob(guarded, how);
-        return (
-          await planCluster(job, "east", await readNewestRelease(), undefined, await job.stage.stack.readOutputs())
-        ).notes;
+        const outputs = await job.stage.stack.readOutputs();
+        const readCounts = createStageCountsReader(job, outputs);
+        return (await planCluster(job, "east", await readNewestRelease(), undefined, outputs, readCounts)).notes;
       };
       const open = "keep-notes still fails open: 0 of 1 reviews without a failure";
       const clearCounts = () => {

@@ -52,7 +52,8 @@ const discoverFields = ({ time, line, stream }: LogEvent): Fields => {
   return fields;
 };
 
-const tokenForm = /\s*(?:(\/(?:[^/\\]|\\.)+\/)|("[^"]*")|(\d+(?:\.\d+)?)|(@?[A-Za-z_][\w.]*)|(!=|<=|>=|[=<>(),|*-]))/y;
+const tokenForm =
+  /\s*(?:(\/(?:[^/\\]|\\.)+\/)|("[^"]*")|(\d+(?:\.\d+)?)|(@?[A-Za-z_][\w.]*)|(!=|<=|>=|[=<>(),|*[\]-]))/y;
 
 /** Splits a query into tokens. A slash begins a regular expression: the evaluator knows no division. */
 const tokenize = (query: string): string[] => {
@@ -213,6 +214,12 @@ const parseComparison = (parser: Parser): Expression => {
     if (isNegated) parser.expect("like");
     const form = new RegExp(parser.take(/^\//, "a regular expression").slice(1, -1));
     return (fields) => form.test(String(fields.get(name) ?? "")) !== isNegated;
+  }
+  if (parser.takeIf("in")) {
+    parser.expect("[");
+    const texts = parser.takeList(() => parser.take(/^"/, "a text").slice(1, -1));
+    parser.expect("]");
+    return (fields) => texts.includes(String(fields.get(name)));
   }
   const operator = parser.take(/^[=<>]$/, "an operator that the stand-in knows");
   const text = parser.take(/^["\d]/, "a value");
