@@ -28,16 +28,36 @@ import type { findVariantSettings, SettingsVariants } from "./settings.ts";
 import { mergeWithDefaults } from "./settings.ts";
 import { createUrlKeyVerifier } from "./url-key.ts";
 
-/** The part of postern.yaml for one function, which is bundled with the rule's code. */
-export interface EndpointConfig {
-  rule: string;
-  /** The rule's variants, for clusters without `variants` in `clusters`. */
+/** How a rule treats one cluster's reviews, and the versions of the cluster's URL key that it accepts. */
+export interface ClusterSetup<Settings extends object = object> {
+  keyVersions: readonly number[];
+  mode: EnforcementMode;
+  settings: Settings;
   variants?: SettingsVariants;
-  clusters: Record<
-    string,
-    { keyVersions: readonly number[]; mode: EnforcementMode; settings: object; variants?: SettingsVariants }
-  >;
 }
+
+/** The part of postern.yaml for one function, which is bundled with the rule's code. */
+export interface EndpointConfig<Settings extends object = object> {
+  rule: string;
+  /** The rule's variants, for setups without `variants`. */
+  variants?: SettingsVariants;
+  /**
+   * The setup of every cluster that `clusters` doesn't name: a cluster's signed key proves its name. Without it, as in
+   * bundles of older Postern versions, such clusters are refused.
+   */
+  usual?: ClusterSetup<Settings>;
+  /** The clusters whose setup isn't the usual one. A text is the name of another cluster that has the same setup. */
+  clusters: Record<string, ClusterSetup<Settings> | string>;
+}
+
+/** Returns a cluster's setup; undefined if the function doesn't know the cluster. */
+export const findClusterSetup = <Settings extends object>(
+  { usual, clusters }: EndpointConfig<Settings>,
+  name: string,
+): ClusterSetup<Settings> | undefined => {
+  const own = Object.hasOwn(clusters, name) ? clusters[name] : usual;
+  return typeof own === "string" ? (clusters[own] as ClusterSetup<Settings>) : own;
+};
 
 /** What a rules' endpoint gets from Lambda or the local server that runs it: keys, capabilities and a log. */
 export interface EndpointHostInputs {
@@ -84,9 +104,8 @@ export const createEndpoint = (
   { findVariantSettings, evaluateInTime, createCapabilitiesFromRecord }: OptionalEndpointFunctions = {},
 ) => {
   const defaults = rule.settings ?? {};
-  freezeDeep([defaults, config.clusters]);
-  const findCluster = (name = "") => (Object.hasOwn(config.clusters, name) ? config.clusters[name] : undefined);
-  const verifyKey = createUrlKeyVerifier(host.publicKeys, (cluster) => findCluster(cluster)?.keyVersions ?? []);
+  freezeDeep([defaults, config.usual, config.clusters]);
+  const verifyKey = createUrlKeyVerifier(host.publicKeys, (name) => findClusterSetup(config, name)?.keyVersions ?? []);
 
   /** Reads an event. A load balancer's health check has no key; a direct invocation brings a review. */
   const readEvent = (step: Step): unknown => {
@@ -109,7 +128,7 @@ export const createEndpoint = (
       if (!caller || name !== config.rule || !isPhase(phase)) throw createNotFound();
       Object.assign(turn, caller, { variant, phase });
     }
-    const cluster = findCluster(turn.cluster);
+    const cluster = turn.cluster === undefined ? undefined : findClusterSetup(config, turn.cluster);
     const { mode = "enforce", settings = defaults } = cluster ?? {};
     const own = findVariantSettings?.(config, cluster, turn.variant);
     turn.mode = mode;

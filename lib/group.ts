@@ -1,6 +1,7 @@
 import type { Context } from "aws-lambda";
 import type { EnforcementMode, EvaluateRequest, GroupMemberDecision, RuleDecision } from "./decide.ts";
 import {
+  type ClusterSetup,
   createEndpoint,
   createLambdaHost,
   type EndpointConfig,
@@ -32,8 +33,7 @@ export interface GroupMemberConfig {
 type Memberships = Record<string, GroupMemberConfig>;
 
 /** The config of a group; `alone` holds its members' config for invocations without a cluster. */
-export interface GroupConfig extends EndpointConfig {
-  clusters: Record<string, { keyVersions: readonly number[]; mode: EnforcementMode; settings: Memberships }>;
+export interface GroupConfig extends EndpointConfig<Memberships> {
   alone: Memberships;
 }
 
@@ -71,18 +71,17 @@ const selectMember = (name: string, members: Record<string, Rule>, config: Group
     throw new Failure(400, `${config.rule} has no member "${name}"; it has ${Object.keys(members).join(", ")}`);
   };
   const member = Object.hasOwn(members, name) ? members[name] : undefined;
-  const clusters = Object.entries(config.clusters).flatMap(
-    ([
-      cluster,
-      {
-        keyVersions,
-        settings: { [name]: own },
-      },
-    ]) => (own ? [[cluster, { keyVersions, mode: own.mode, settings: own.settings }]] : []),
-  );
+  const selectSetup = ({ keyVersions, settings }: ClusterSetup<Memberships>): ClusterSetup => {
+    const { mode = "off", settings: own = {} } = (Object.hasOwn(settings, name) ? settings[name] : undefined) ?? {};
+    return { keyVersions, mode, settings: own };
+  };
+  const clusters = Object.entries(config.clusters).map(([cluster, setup]) => [
+    cluster,
+    typeof setup === "string" ? setup : selectSetup(setup),
+  ]);
   return [
     member ?? rule({ summary: "No member.", match: [], mutate: rejectUnknownMember, validate: rejectUnknownMember }),
-    { rule: name, clusters: Object.fromEntries(clusters) },
+    { rule: name, ...(config.usual && { usual: selectSetup(config.usual) }), clusters: Object.fromEntries(clusters) },
   ];
 };
 

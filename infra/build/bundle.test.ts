@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -158,6 +158,46 @@ describe("a bundle", () => {
     assert.match(message, /^could not read namespaces of cluster "local": connect ECONNREFUSED 127.0.0.1:1$/);
   });
 
+  it("has the addresses of clusters in a file of its own, which only a rule that asks a cluster reads", async () => {
+    const asking = await createTelltaleRule("reading", "validate", 'needs: { all: list("namespaces") },');
+    const buildWith = (server: string, name: string) =>
+      bundleRule(asking, { ...buildConfig({}), rule: "reading" }, toOutputPath(name), largeBudget, {
+        local: { server, credentials: { token: "t" } },
+      });
+    const [one, other] = [
+      await buildWith("https://127.0.0.1:1", "here"),
+      await buildWith("https://127.0.0.1:2", "there"),
+    ];
+    assert.deepEqual([one.hash, one.logic, one.bytes], [other.hash, other.logic, other.bytes]);
+    assert.notEqual(one.codeSha256, other.codeSha256);
+    const files = readOwnZip(await readFile(toOutputPath("here/reading.zip"))) ?? {};
+    assert.deepEqual(Object.keys(files), ["index.cjs", "keys.json", "clusters.json"]);
+    await rm(toOutputPath("here/reading/clusters.json"));
+    const { handler } = createRequire(import.meta.url)(toOutputPath("here/reading/index.cjs"));
+    assert.equal((await handler({ phase: "validate", cluster: "local", review }, {})).response.allowed, true);
+    const askingReview = { ...review, request: { ...review.request, object: { ask: true } } };
+    assert.equal((await handler({ phase: "validate", cluster: "local", review: askingReview }, {})).code, 500);
+  });
+
+  it("has the clusters with other key versions than 1 in a file, and the hash of that file in its description", async () => {
+    const { usual, clusters } = { usual: buildConfig({}).clusters.local, clusters: buildConfig({ any: 1 }).clusters };
+    const setup = { keyVersions: [1], mode: "enforce", settings: {} } as const;
+    const bundleWith = async (more: EndpointConfig["clusters"], name: string) => {
+      const config = {
+        ...buildConfig({}),
+        ...(typeof usual === "object" && { usual }),
+        clusters: { ...clusters, ...more },
+      };
+      const { accepts } = await bundleRule(await listed, config, toOutputPath(name), largeBudget);
+      return { accepts, keys: JSON.parse(await readFile(toOutputPath(`${name}/telltale/keys.json`), "utf8")) };
+    };
+    const raised = { b: { ...setup, keyVersions: [1, 2] }, c: { ...setup, keyVersions: [] }, d: "c", e: setup };
+    const [plain, other] = [await bundleWith({}, "keys"), await bundleWith(raised, "raised")];
+    assert.deepEqual([plain.keys, other.keys], [{}, { b: [1, 2], c: [], d: [] }]);
+    assert.notEqual(plain.accepts, other.accepts);
+    assert.equal((await bundleWith({ e: setup }, "usual")).accepts, plain.accepts);
+  });
+
   it("of a rule that evaluates scripts contains CUE if the settings of a cluster use it", async () => {
     const more = 'needs: { all: cue((settings) => settings.any !== "plain") },';
     const rule = await createTelltaleRule("scripted", "validate", more);
@@ -168,7 +208,7 @@ describe("a bundle", () => {
     const archive = await readFile(toOutputPath("scripts/scripted.zip"));
     assert.ok(archive.length < 6e6, `${archive.length}`);
     const files = readOwnZip(archive) ?? {};
-    assert.deepEqual(Object.keys(files), ["index.cjs", "cue-worker.cjs", "cue-glue.cjs", "cue.wasm"]);
+    assert.deepEqual(Object.keys(files), ["index.cjs", "keys.json", "cue-worker.cjs", "cue-glue.cjs", "cue.wasm"]);
     for (const [name, file] of Object.entries(files))
       assert.ok(
         Buffer.from(getInflatedContents(file)).equals(await readFile(toOutputPath(`scripts/scripted/${name}`))),
@@ -184,7 +224,10 @@ describe("a bundle", () => {
 
     const plain = await bundleRule(rule, buildScriptConfig("plain"), toOutputPath("plain"));
     assert.equal(plain.scripts, false);
-    assert.deepEqual(Object.keys(readOwnZip(await readFile(toOutputPath("plain/scripted.zip"))) ?? {}), ["index.cjs"]);
+    assert.deepEqual(Object.keys(readOwnZip(await readFile(toOutputPath("plain/scripted.zip"))) ?? {}), [
+      "index.cjs",
+      "keys.json",
+    ]);
   });
 
   it("starts CUE when it loads if every review needs it", async () => {

@@ -6,7 +6,7 @@ import { parse } from "acorn";
 import { build, type Metafile, type Plugin, transform } from "esbuild";
 import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
 import type { EnforcementMode } from "#lib/decide.ts";
-import type { EndpointConfig } from "#lib/endpoint.ts";
+import { type EndpointConfig, findClusterSetup } from "#lib/endpoint.ts";
 import { type AwsAction, asksCluster, type SecretPlace } from "#lib/needs.ts";
 import type { RecordingBucketSettingsByRule } from "#lib/recording/bucket-handler.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
@@ -35,8 +35,8 @@ export interface RuleBundle {
   actions: AwsAction[];
   /** The S3 places below which the rule's function writes recordings, each as `BUCKET/PREFIX`. */
   records: string[];
-  /** The clusters whose URL keys the function accepts, with their key versions, such as `prod-eu.1`. */
-  accepts: string[];
+  /** The SHA-256 of keys.json in the zip, base64url: which clusters' keys the function accepts. */
+  accepts: string;
   /** The reserved concurrency of the function; undefined if it shares the account's. */
   reserved?: number;
   /** The number of warm environments (provisioned concurrency) of the live version; undefined for none. */
@@ -44,6 +44,8 @@ export interface RuleBundle {
 }
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
+const keysFile = "keys.json";
+const connectionsFile = "clusters.json";
 
 /**
  * Returns the largest allowed size of a bundle in bytes: 20 kB, 60 with needs, 95 with scripts, and 3 more for
@@ -67,7 +69,8 @@ const hasNeeds = ({ rule }: CatalogueRule) => Object.keys(rule.needs ?? {}).leng
 
 /**
  * Writes the bundle of a rule to `<outDir>/<name>/index.cjs`, its part of postern.yaml to `settings.json` beside it,
- * and the zip to `<outDir>/<name>.zip`. The same rule and settings give the same bytes on any machine. The format is
+ * and the zip to `<outDir>/<name>.zip`. The zip has the addresses of clusters in a file of its own, which is read when
+ * the rule first asks a cluster. The same rule and settings give the same bytes on any machine. The format is
  * CommonJS: an ES module that imports a built-in loads far more of Node at every cold start.
  */
 export const bundleRule = async (
@@ -81,8 +84,9 @@ export const bundleRule = async (
   const budget = chosenBudgetBytes ?? computeBudget(listed, places);
   const { name, phases, rule } = listed;
   const rules = listed.members ?? [listed];
+  const hasConnections = hasNeeds(listed) && Object.keys(connections).length > 0;
   const { outputFiles, metafile } = await build({
-    stdin: { contents: buildEntry(listed, config, connections, places), resolveDir: root, sourcefile: "entry.js" },
+    stdin: { contents: buildEntry(listed, config, hasConnections, places), resolveDir: root, sourcefile: "entry.js" },
     absWorkingDir: root,
     bundle: true,
     write: false,
@@ -91,6 +95,7 @@ export const bundleRule = async (
     format: "cjs",
     platform: "node",
     target: "node24",
+    external: [`./${connectionsFile}`],
     minify: true,
     legalComments: "none",
     plugins: [createDecisionOnlyPlugin(rules.map(getRuleFile)), cueBeside],
@@ -101,12 +106,18 @@ export const bundleRule = async (
   });
   const [{ contents } = { contents: new Uint8Array() }] = outputFiles;
   // The budget in bytes limits the code of a bundle; data from postern.yaml in it isn't counted.
-  const configs = [config, ...(hasNeeds(listed) ? [connections] : []), ...(isRecorded(places) ? [places] : [])];
+  const configs = [config, ...(isRecorded(places) ? [places] : [])];
   const code = contents.length - Buffer.byteLength(configs.map((data) => JSON.stringify(data)).join(""));
   if (code > budget) throw new Complaint(describeExcess(describeRule(listed), code, budget, metafile));
 
   const scripts = usesScripts(listed, config);
-  const files = { "index.cjs": contents, ...(scripts && (await readCueRuntimeFiles())) };
+  const keys = formatKeyVersions(config);
+  const files = {
+    "index.cjs": contents,
+    [keysFile]: Buffer.from(keys),
+    ...(hasConnections && { [connectionsFile]: Buffer.from(JSON.stringify(connections)) }),
+    ...(scripts && (await readCueRuntimeFiles())),
+  };
   const archive = zip(files);
   await mkdir(join(outDir, name), { recursive: true });
   for (const [file, content] of Object.entries(files))
@@ -129,10 +140,17 @@ export const bundleRule = async (
     tokens: listTokens(Object.values(connections), listSecrets(listed, config)),
     actions: Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
     records: listWritableBucketPaths(places),
-    accepts: Object.entries(config.clusters).flatMap(([cluster, { keyVersions }]) =>
-      keyVersions.map((version) => `${cluster}.${version}`),
-    ),
+    accepts: createHash("sha256").update(keys).digest("base64url"),
   };
+};
+
+/**
+ * Returns the content of keys.json: the clusters whose URL keys have other accepted versions than 1. The code of a
+ * disarmed version reads it.
+ */
+const formatKeyVersions = (config: EndpointConfig): string => {
+  const all = Object.keys(config.clusters).map((name) => [name, findClusterSetup(config, name)?.keyVersions] as const);
+  return JSON.stringify(Object.fromEntries(all.filter(([, versions]) => versions?.join() !== "1")));
 };
 
 /**
@@ -153,7 +171,7 @@ const removeConfig = (contents: Uint8Array, configs: object[]): string =>
 const buildEntry = (
   listed: CatalogueRule,
   config: EndpointConfig,
-  connections: Record<string, ApiServerConnection>,
+  hasConnections: boolean,
   places: RecordingBucketSettingsByRule,
 ) => {
   const { members = [listed], phases, rule } = listed;
@@ -182,7 +200,7 @@ const buildEntry = (
     : `${importFromLib("endpoint.ts", "createEndpoint")}(rule0`;
   const makeHost = () => {
     const capabilities = asks
-      ? `${importFromLib("cluster/live-capabilities.ts", "createLiveCapabilities")}(${buildJsonParse(connections)})`
+      ? `${importFromLib("cluster/live-capabilities.ts", "createLiveCapabilities")}(${hasConnections ? `() => require("./${connectionsFile}")` : "{}"})`
       : "";
     return `${importFromLib("endpoint.ts", "createLambdaHost")}(${capabilities})`;
   };
@@ -224,13 +242,14 @@ const usesScripts = (listed: CatalogueRule, config: EndpointConfig): boolean =>
 const startsScripts = (listed: CatalogueRule, config: EndpointConfig): boolean =>
   listUsedNeeds(listed, config).some(({ need, settings }) => need.isAwaited?.(settings) ?? false);
 
-const listUsedNeeds = ({ rule, members }: CatalogueRule, { clusters }: EndpointConfig) =>
-  Object.values(clusters).flatMap((cluster) =>
+const listUsedNeeds = ({ rule, members }: CatalogueRule, { usual, clusters }: EndpointConfig) =>
+  [usual, ...Object.values(clusters)].flatMap((setup) => {
+    if (setup === undefined || typeof setup === "string") return [];
     // A group's settings hold the settings and the mode of each member.
-    members
-      ? members.flatMap((member) => listNeedsUnder(member.rule, Reflect.get(cluster.settings, member.name)))
-      : listNeedsUnder(rule, cluster),
-  );
+    return members
+      ? members.flatMap((member) => listNeedsUnder(member.rule, Reflect.get(setup.settings, member.name)))
+      : listNeedsUnder(rule, setup);
+  });
 const listNeedsUnder = ({ needs = {} }: Rule, { mode, settings }: { mode: EnforcementMode; settings: object }) =>
   mode === "off" ? [] : Object.values(needs).map((need) => ({ need, settings }));
 

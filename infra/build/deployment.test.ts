@@ -22,7 +22,7 @@ const sample: RuleBundle = {
   tokens: [],
   actions: [],
   records: [],
-  accepts: ["prod.1", "prod.2"],
+  accepts: "ccc",
 };
 const writeTestDeployment = async (bundle: Partial<RuleBundle> = {}, keys = "key") => {
   const folder = await createTestFolder();
@@ -40,7 +40,7 @@ describe("a function's version", () => {
       writeTestDeployment({ hash: "bbb", codeSha256: "BBB=" }),
       writeTestDeployment({}, "other"),
       writeTestDeployment({ timeoutSeconds: 15 }),
-      writeTestDeployment({ accepts: ["prod.2"] }),
+      writeTestDeployment({ accepts: "ddd" }),
     ]);
     const pairs = all.map(({ Resources }) => [Resources.LimitDashitVersion, Resources.LimitDashitAlias]);
     for (const pair of pairs) assert.deepEqual(pair, pairs[0]);

@@ -84,7 +84,7 @@ export const computeFunctionSettings = (
   environment: {
     POSTERN_KEYS: publicKeys,
     POSTERN_STAGE: stage ?? toPlaceholder("sls:stage"),
-    POSTERN_ACCEPTS: accepts.join(","),
+    POSTERN_CLUSTERS: accepts,
     ...(findShortenedName(name, stage) !== undefined && { POSTERN_RULE: name }),
   },
 });

@@ -100,8 +100,8 @@ describe("entries that depend on objects", () => {
   });
 
   it("don't exist if there are no objects", async () => {
-    const { clusters } = parseConfig("rules: { follower: }", catalogue);
-    assert.deepEqual(listResources(getLocalCluster({ clusters, groups: [] })), []);
+    const config = parseConfig("rules: { follower: }", catalogue);
+    assert.deepEqual(listResources(getLocalCluster({ ...config, groups: [] })), []);
   });
 
   it("and rights also cover the objects in the cluster if the rule reads them", async () => {

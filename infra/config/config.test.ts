@@ -228,10 +228,50 @@ clusters:
         rule: "plain",
         clusters: {
           one: { keyVersions: [1], mode: "enforce", settings: {} },
-          two: { keyVersions: [1], mode: "off", settings: { a: 1 } },
         },
+        usual: { keyVersions: [1], mode: "off", settings: { a: 1 } },
       },
     );
+  });
+
+  describe("has in each rule's bundle", () => {
+    const listed = toCatalogueRule("plain", rule({ summary: "Plain.", match: [], settings: { a: 1 } }));
+    const build = (clusters: string, rules = "plain: { settings: { a: 2 } }", refused: string[] = []) =>
+      buildEndpointConfig(
+        { ...parseConfig(`{ rules: { ${rules} }, clusters: { ${clusters} } }`, [listed]), refused },
+        listed,
+      );
+    const usual = { keyVersions: [1], mode: "enforce", settings: { a: 2 } };
+
+    it("nothing about a cluster with the usual settings, so that adding it changes no function", () => {
+      assert.deepEqual(build("one: "), { rule: "plain", usual, clusters: {} });
+      assert.deepEqual(build("one: , two: { rules: { plain: { timeoutSeconds: 4 } } }"), build("one: "));
+    });
+    it("equal settings of clusters once, in any order of clusters and keys", () => {
+      const three = "three: { rules: { plain: { mode: warn, settings: { a: 3 } } } }";
+      const four = "four: { rules: { plain: { settings: { a: 3 }, mode: warn } } }";
+      const expected = { four: { ...usual, mode: "warn", settings: { a: 3 } }, three: "four" };
+      assert.deepEqual(build(`one: , ${three}, ${four}`).clusters, expected);
+      assert.equal(
+        JSON.stringify(build(`${four}, one: , ${three}`)),
+        JSON.stringify(build(`one: , ${three}, ${four}`)),
+      );
+    });
+    it("clusters whose key has another version, and clusters that are refused", () => {
+      const { clusters } = build("one: { keyVersion: [1, 2] }, two: { keyVersion: 2 }", undefined, ["gone", "lost"]);
+      assert.deepEqual(clusters, {
+        gone: { keyVersions: [], mode: "off", settings: { a: 1 } },
+        lost: "gone",
+        one: { ...usual, keyVersions: [1, 2] },
+        two: { ...usual, keyVersions: [2] },
+      });
+    });
+  });
+
+  it("turns a rule off for clusters without a section that would have to complete its settings", () => {
+    const text = "{ rules: { spares: }, clusters: { one: { rules: { spares: { exempt: { users: [u] } } } } } }";
+    assert.equal(parse(text).rules.get("spares")?.mode, "off");
+    assert.equal(parse("rules: { plain: }").rules.get("plain")?.mode, "enforce");
   });
 
   it("may have a rule without its required exemption if the rule is off", () => {

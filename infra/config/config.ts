@@ -18,7 +18,11 @@ export interface ClusterConfig {
 }
 
 export interface PosternConfig {
+  /** The configs by rule name of the section `rules` for all clusters: those of a cluster that no function knows yet. */
+  rules: Map<string, RuleConfig>;
   clusters: Map<string, ClusterConfig>;
+  /** The clusters that an earlier release had and postern.yaml no longer names: functions refuse their keys. */
+  refused?: readonly string[];
   groups: RuleGroup[];
 }
 

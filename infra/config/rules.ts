@@ -122,7 +122,7 @@ const findKnownRule = (name: string, { catalogue }: CatalogueAndManifestFiles) =
 
 /** Checks a rule's merged config, once all sections of postern.yaml are read. A rule that is off isn't checked. */
 export const checkMergedRuleConfigs = (
-  rules: Map<string, RuleConfigDraft>,
+  rules: ReadonlyMap<string, RuleConfigDraft>,
   known: CatalogueAndManifestFiles,
   complain: ReportMistake,
 ): Map<string, RuleConfig> =>
@@ -136,6 +136,21 @@ export const checkMergedRuleConfigs = (
       if (isOn && rule?.exemptionRequired && result.exempt === undefined)
         complain(place, "must have exempt with namespaces, namespaceLabels, users or groups");
       return [name, result];
+    }),
+  );
+
+/** Returns the configs for all clusters. A rule is off whose config is complete only with what each cluster adds. */
+export const finishGeneralRuleConfigs = (
+  general: ReadonlyMap<string, RuleConfigDraft>,
+  known: CatalogueAndManifestFiles,
+): Map<string, RuleConfig> =>
+  new Map(
+    [...general].flatMap(([name, draft]) => {
+      let isComplete = true;
+      const checked = checkMergedRuleConfigs(new Map([[name, draft]]), known, () => {
+        isComplete = false;
+      });
+      return [...checked].map(([rule, config]) => [rule, isComplete ? config : { ...config, mode: "off" as const }]);
     }),
   );
 

@@ -19,6 +19,7 @@ import {
   clusterRuleShape,
   describeUnknownRuleName,
   dnsLabel,
+  finishGeneralRuleConfigs,
   generalRuleShape,
   type ManifestFilesByConfigPath,
   parseRulesSection,
@@ -56,14 +57,15 @@ export const validateConfig = (
     if (!isKnown) mistakes.push({ path, sentence });
   };
   const known = { catalogue, names: [...catalogue, ...broken].map(({ name }) => name), places };
-  const { rules, clusters, groups } = toMap(settings);
+  const { rules: section, clusters, groups } = toMap(settings);
   const together = readGroups(groups, known, broken, complain);
-  const general = parseRulesSection(rules, ["rules"], new Map(), known, complain);
+  const general = parseRulesSection(section, ["rules"], new Map(), known, complain);
   const named = Object.entries(toMap(clusters ?? { local: {} })).map(
     ([name, value]) => [name, readCluster(name, toMap(value), together, general, known, complain)] as const,
   );
   if (named.length === 0) complain(["clusters"], "must name at least one cluster, or be left out");
-  return { config: { clusters: new Map(named), groups: together }, mistakes };
+  const rules = finishGeneralRuleConfigs(general, known);
+  return { config: { rules, clusters: new Map(named), groups: together }, mistakes };
 };
 
 const readCluster = (

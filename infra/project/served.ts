@@ -1,10 +1,11 @@
 import { isDeepStrictEqual } from "node:util";
-import type { EndpointConfig } from "#lib/endpoint.ts";
+import type { ClusterSetup, EndpointConfig } from "#lib/endpoint.ts";
 import type { GroupConfig, GroupMemberConfig } from "#lib/group.ts";
+import { isMap } from "#lib/json.ts";
 import { getVariants, type Rule, rule, selectPhase } from "#lib/rule.ts";
 import type { SettingsVariants } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import type { ClusterConfig, PosternConfig, RuleConfig, RuleGroup } from "../config/config.ts";
+import type { PosternConfig, RuleConfig, RuleGroup } from "../config/config.ts";
 import { buildRuleWebhookEntry } from "../webhooks/entry.ts";
 
 /** Returns the rules that any cluster names, in any mode; a group takes the place of members that only mutate. */
@@ -21,16 +22,49 @@ export const listServedRulesAndGroups = (
 
 /** Returns a bundle's part of postern.yaml. The rule is off in clusters that don't name it. */
 export const buildEndpointConfig = (config: PosternConfig, { name, rule, members }: CatalogueRule): EndpointConfig => {
-  if (members) return buildGroupEndpointConfig({ name, members }, config.clusters);
+  if (members) return buildGroupEndpointConfig({ name, members }, config);
   const standard = rule.settings ?? {};
   const usual = buildVariants(rule, standard);
-  const clusters = [...config.clusters].map(([cluster, { keyVersions, rules }]) => {
+  const setups = listSetups(config, (rules) => {
     const { mode, settings } = rules.get(name) ?? { mode: "off" as const, settings: standard };
     const variants = buildVariants(rule, settings);
-    return [cluster, { keyVersions, mode, settings, ...(!isDeepStrictEqual(variants, usual) && variants) }] as const;
+    return { mode, settings, ...(!isDeepStrictEqual(variants, usual) && variants) };
   });
-  return { rule: name, ...usual, clusters: Object.fromEntries(clusters) };
+  return { rule: name, ...usual, ...setups };
 };
+
+/**
+ * Returns the usual setup, which is that of postern.yaml's section for all clusters, and the setups of the clusters
+ * that differ from it. Equal ones are stored once. A new cluster without a section of its own changes nothing here.
+ */
+const listSetups = <Settings extends object>(
+  { rules, clusters, refused = [] }: PosternConfig,
+  build: (rules: ReadonlyMap<string, RuleConfig>) => Omit<ClusterSetup<Settings>, "keyVersions">,
+): Pick<EndpointConfig<Settings>, "clusters"> & { usual: ClusterSetup<Settings> } => {
+  const usual = { keyVersions: [1], ...build(rules) };
+  const all = [
+    ...[...clusters].map(([name, own]) => [name, { keyVersions: own.keyVersions, ...build(own.rules) }] as const),
+    ...refused.map((name) => [name, { keyVersions: [], ...build(new Map()) }] as const),
+  ];
+  // In the order of names, so that another order in postern.yaml changes nothing.
+  all.sort(([one], [other]) => (one < other ? -1 : 1));
+  const usualText = formatSorted(usual);
+  const names = new Map<string, string>();
+  const others = all.flatMap(([name, setup]) => {
+    const text = formatSorted(setup);
+    if (text === usualText) return [];
+    const first = names.get(text);
+    if (first === undefined) names.set(text, name);
+    return [[name, first ?? setup] as const];
+  });
+  return { usual, clusters: Object.fromEntries(others) };
+};
+
+/** Returns JSON with the keys of maps in order, so that equal values have equal texts. */
+const formatSorted = (value: unknown): string =>
+  JSON.stringify(value, (_, inner: unknown) =>
+    isMap(inner) ? Object.fromEntries(Object.entries(inner).sort(([one], [other]) => (one < other ? -1 : 1))) : inner,
+  );
 
 const buildVariants = (rule: Rule, settings: object): { variants?: SettingsVariants } => {
   const variants = getVariants(rule, settings)?.map(({ name, settings = {} }) => [name, settings]);
@@ -51,22 +85,17 @@ export const toGroupRule = ({ name, members }: RuleGroup): CatalogueRule => {
 };
 
 /** Returns a group's part of postern.yaml. A member is off in clusters that don't name it. */
-export const buildGroupEndpointConfig = (
-  { name, members }: RuleGroup,
-  clusters: ReadonlyMap<string, ClusterConfig>,
-): GroupConfig => {
+export const buildGroupEndpointConfig = ({ name, members }: RuleGroup, config: PosternConfig): GroupConfig => {
   const mapMembers = (setupOf: (listed: CatalogueRule) => RuleConfig) =>
     Object.fromEntries(members.map((listed) => [listed.name, buildMembership(listed, setupOf(listed))]));
   const buildOffConfig = ({ rule }: CatalogueRule): RuleConfig => ({ mode: "off", settings: rule.settings ?? {} });
   return {
     rule: name,
-    clusters: Object.fromEntries(
-      [...clusters].map(([cluster, { keyVersions, rules }]) => {
-        const settings = mapMembers((listed) => rules.get(listed.name) ?? buildOffConfig(listed));
-        const mode = Object.values(settings).every((member) => member.mode === "off") ? "off" : "enforce";
-        return [cluster, { keyVersions, mode, settings }] as const;
-      }),
-    ),
+    ...listSetups(config, (rules) => {
+      const settings = mapMembers((listed) => rules.get(listed.name) ?? buildOffConfig(listed));
+      const mode = Object.values(settings).every((member) => member.mode === "off") ? "off" : "enforce";
+      return { mode, settings };
+    }),
     alone: mapMembers(({ rule }) => ({ mode: "enforce", settings: rule.settings ?? {} })),
   };
 };

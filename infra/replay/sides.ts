@@ -89,6 +89,9 @@ export const findServingFunctionName = (
   return group?.[0] ?? (configs.has(rule) ? rule : undefined);
 };
 
+/** Reports whether a setup is of a cluster that postern.yaml no longer names: none of its keys is accepted. */
+const isRefused = (setup: unknown): boolean => isDeepStrictEqual(getOwn(setup, "keyVersions"), []);
+
 const modes: unknown[] = ["enforce", "warn", "audit"];
 
 /** Returns the mode and settings of a rule in a version's cluster and variant, or why it isn't evaluated there. */
@@ -99,11 +102,20 @@ export const findRuleModeAndSettings = (
   variant: string | undefined,
 ): ConfiguredRule => {
   const clusters = getOwn(functionConfig, "clusters");
-  const names = isMap(clusters) ? Object.keys(clusters) : [];
-  const cluster = clusterName ?? (names.length === 1 ? names[0] : undefined);
-  if (cluster === undefined) return { fault: `--cluster must say in which cluster it is asked: ${names.join(", ")}` };
-  const found = getOwn(clusters, cluster);
-  if (found === undefined) return { absent: `has no cluster "${cluster}"; it has ${names.join(", ")}` };
+  const general = getOwn(functionConfig, "usual");
+  const all = (isMap(clusters) ? Object.entries(clusters) : []).filter(([, setup]) => !isRefused(setup));
+  const names = all.map(([name]) => name);
+  const isOn = general !== undefined && getOwn(general, "mode") !== "off";
+  const everywhere = names.length === 0 && general !== undefined ? "every cluster" : undefined;
+  const cluster = clusterName ?? everywhere ?? (names.length === 1 && !isOn ? names[0] : undefined);
+  if (cluster === undefined) {
+    const choices = [...names, ...(isOn ? ["or another one"] : [])].join(", ");
+    return { fault: `--cluster must say in which cluster it is asked: ${choices}` };
+  }
+  const named = getOwn(clusters, cluster) ?? general;
+  const found = typeof named === "string" ? getOwn(clusters, named) : named;
+  if (found === undefined || isRefused(found))
+    return { absent: `has no cluster "${cluster}"; it has ${names.join(", ")}` };
   const isGrouped = hasMember(functionConfig, rule);
   const setup = isGrouped ? getOwn(getOwn(found, "settings"), rule) : found;
   const [mode, settings] = [getOwn(setup, "mode"), getOwn(setup, "settings")];

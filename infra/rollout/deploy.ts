@@ -184,7 +184,10 @@ const deployStack = async ({ job, plan }: PreparedDeployment) => {
 /**
  * Returns the release that a deployment writes: the newest one, continued, if it is not complete, or else a new one.
  */
-const buildRelease = ({ job, plan, releases, keyring }: PreparedDeployment, live: Map<string, string>): Release => {
+const buildRelease = (
+  { job, plan, releases, keyring, refused }: PreparedDeployment,
+  live: Map<string, string>,
+): Release => {
   const [newest] = releases.all;
   const rules = plan.parts.map(({ part: { name, logic, config: share, listed } }) => {
     const version = live.get(name) ?? "";
@@ -201,6 +204,8 @@ const buildRelease = ({ job, plan, releases, keyring }: PreparedDeployment, live
     id: isOpen ? newest.id : (newest?.id ?? 0) + 1,
     ...{ at: new Date().toISOString(), by: getPersonOrPipelineName(), complete: false },
     ...(keyring && { keys: toPublicKeys(keyring) }),
+    accepts: Object.fromEntries([...job.config.clusters].map(([name, { keyVersions }]) => [name, keyVersions])),
+    refused,
     rules: Object.fromEntries(rules),
     warm: plan.warm.map(({ rule }) => rule),
     clusters: Object.fromEntries(clusters),

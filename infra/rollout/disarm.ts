@@ -1,4 +1,5 @@
 import { readFile } from "node:fs/promises";
+import { type EndpointConfig, findClusterSetup } from "#lib/endpoint.ts";
 import type { LiveAlias, PublishedVersion, StageFunctions } from "../aws/lambda-functions.ts";
 import { readOwnZip, zip } from "../build/zip.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -70,12 +71,19 @@ export const readFunctionState = async (
   };
 };
 
+/** What releases record about the clusters' keys; `target` is the config of the version to roll back to. */
+export interface RecordedKeyVersions {
+  inUse: Record<string, readonly number[]>;
+  target: EndpointConfig;
+}
+
 /** Points `live` at an earlier version, by default the previous one; ends a canary instead if one runs. */
 export const rollBack = async (
   functions: StageFunctions,
   rule: string,
   to?: string,
   released?: string[],
+  recorded?: RecordedKeyVersions,
 ): Promise<string> => {
   const state = await readFunctionState(functions, rule, released);
   const { live } = state;
@@ -83,7 +91,7 @@ export const rollBack = async (
   const isOnTrial = Object.keys(live.weights).length > 0;
   const wanted = to ?? (isOnTrial ? live.version : state.previous);
   if (wanted === undefined) throw new Complaint(`${rule} has no version before version ${live.version}`, 1);
-  if (to !== undefined || !isOnTrial) requireRollbackTarget(state, wanted, released);
+  if (to !== undefined || !isOnTrial) requireRollbackTarget(state, wanted, released, recorded);
   if (wanted !== live.version || Object.keys(live.weights).length > 0) await functions.moveAlias(rule, wanted, live);
   return wanted;
 };
@@ -93,6 +101,7 @@ export const requireRollbackTarget = (
   { rule, versions, ruleVersion }: FunctionState,
   wanted: string,
   released?: string[],
+  recorded?: RecordedKeyVersions,
 ): void => {
   const target = versions.find(({ version }) => version === wanted);
   if (target === undefined)
@@ -103,17 +112,42 @@ export const requireRollbackTarget = (
     throw new Complaint(`version ${wanted} of ${rule} is a disarmed version, made by postern disarm`);
   if (released && !released.includes(wanted))
     throw new Complaint(`version ${wanted} of ${rule} never went live: it may not have passed its cases`, 1);
-  for (const [what, name] of [
-    ["the keys", "POSTERN_KEYS"],
-    ["the clusters and key versions", "POSTERN_ACCEPTS"],
-  ] as const) {
-    const lacking = splitVariable(ruleVersion, name).filter((entry) => !splitVariable(target, name).includes(entry));
-    if (lacking.length > 0)
-      throw new Complaint(
-        `version ${wanted} of ${rule} doesn't accept ${what} that are in use now; roll back to a version that does`,
-        1,
-      );
-  }
+  const refuse = (what: string) => {
+    throw new Complaint(
+      `version ${wanted} of ${rule} doesn't accept ${what} that are in use now; roll back to a version that does`,
+      1,
+    );
+  };
+  if (!includesVariable(target, ruleVersion, "POSTERN_KEYS")) refuse("the keys");
+  if (!hasKeyVersionsOf(target, ruleVersion, recorded)) refuse("the clusters and key versions");
+};
+
+/**
+ * Reports whether a version accepts all key versions that the live one accepts. Versions of older Postern versions list
+ * them in POSTERN_ACCEPTS. Others have a hash in POSTERN_CLUSTERS; if theirs differ, what releases record decides, and
+ * without a record the answer is no.
+ */
+const hasKeyVersionsOf = (
+  target: PublishedVersion,
+  live: PublishedVersion,
+  recorded?: RecordedKeyVersions,
+): boolean => {
+  const [hash, list] = ["POSTERN_CLUSTERS", "POSTERN_ACCEPTS"] as const;
+  const [wanted, present] = [target.environment[hash], live.environment[hash]];
+  if (wanted === undefined && present === undefined) return includesVariable(target, live, list);
+  if (wanted === present) return true;
+  return (
+    recorded !== undefined &&
+    Object.entries(recorded.inUse).every(([name, versions]) => {
+      const accepted = findClusterSetup(recorded.target, name)?.keyVersions ?? [];
+      return versions.every((version) => accepted.includes(version));
+    })
+  );
+};
+
+const includesVariable = (target: PublishedVersion, live: PublishedVersion, name: string): boolean => {
+  const accepted = splitVariable(target, name);
+  return splitVariable(live, name).every((entry) => accepted.includes(entry));
 };
 
 /** Makes a rule allow every request until a time, by a new Lambda version. Returns this version's number. */

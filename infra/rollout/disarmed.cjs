@@ -3,7 +3,7 @@
 // again after that time.
 const { createPublicKey, verify } = require("node:crypto");
 
-const { DISARMED_UNTIL = "", DISARMED_RULE = "this rule", POSTERN_KEYS = "", POSTERN_ACCEPTS = "" } = process.env;
+const { DISARMED_UNTIL = "", DISARMED_RULE = "this rule", POSTERN_KEYS = "", POSTERN_ACCEPTS } = process.env;
 
 exports.handler = (event, context) => {
   if (!(Date.now() < Date.parse(DISARMED_UNTIL))) return require("./rule.cjs").handler(event, context);
@@ -43,15 +43,21 @@ const hasValidKey = (event) => {
   const segments = String(event?.rawPath ?? event?.path ?? "").split("/");
   const phase = segments.findLastIndex((segment) => segment === "mutate" || segment === "validate");
   const [, cluster, signature] = /^([a-z0-9-]+)\.([\w-]{85}[AQgw])$/.exec(segments[phase - 2] ?? "") ?? [];
-  const versions = POSTERN_ACCEPTS.split(",").flatMap((one) =>
-    one.split(".")[0] === cluster ? one.split(".")[1] : [],
-  );
+  const versions = cluster === undefined ? [] : listKeyVersions(cluster);
   return POSTERN_KEYS.split(",").some((x) =>
     versions.some((version) => {
       const key = createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x }, format: "jwk" });
       return verify(null, Buffer.from(`postern/1 ${cluster} ${version}`), key, Buffer.from(signature, "base64url"));
     }),
   );
+};
+
+/** Returns the versions of a cluster's key that the rule accepts. Older Postern versions list them in a variable. */
+const listKeyVersions = (cluster) => {
+  if (POSTERN_ACCEPTS !== undefined)
+    return POSTERN_ACCEPTS.split(",").flatMap((one) => (one.split(".")[0] === cluster ? one.split(".")[1] : []));
+  const others = require("./keys.json");
+  return Object.hasOwn(others, cluster) ? others[cluster] : [1];
 };
 
 const parseReview = ({ body, isBase64Encoded }) => {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { ClusterSetup } from "#lib/endpoint.ts";
 import { readRows } from "../../test/rows.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import {
@@ -17,7 +18,7 @@ interface Entries {
 }
 interface VersionRow {
   phases: AnsweringLambdaVersion["phases"];
-  own?: Partial<Config["clusters"][string]>;
+  own?: Partial<ClusterSetup>;
   variants?: Config["variants"];
 }
 interface FoundRow {
@@ -70,6 +71,27 @@ describe("entries without a serving function", () => {
       const expected = { entry: "a", phase: "mutate", why: `doesn't know cluster ${name}`, isKey: true };
       assert.deepEqual(findOrphanedEntries(name, buildRecord({ mutating: ["a"] }), versions), [expected]);
     });
+});
+
+describe("entries of a cluster without a section of its own", () => {
+  const usual = { keyVersions: [1], mode: "enforce" as const, settings: {} };
+  const refused = { ...usual, keyVersions: [], mode: "off" as const };
+  const served = new Map<string, AnsweringLambdaVersion>([
+    ["a", { phases: ["mutate"], share: { rule: "a", usual, clusters: { gone: refused, same: "gone" } } }],
+  ]);
+  const find = (cluster: string, keyVersion = 1) =>
+    findOrphanedEntries(cluster, buildRecord({ mutating: ["a"] }, keyVersion), served).map(({ why, isKey }) => [
+      why,
+      isKey,
+    ]);
+
+  it("are answered with the usual setup", () => {
+    assert.deepEqual(find("new"), []);
+    assert.deepEqual(find("new", 2), [["doesn't accept its key of version 2", true]]);
+  });
+  it("are orphans if the cluster is refused", () => {
+    for (const name of ["gone", "same"]) assert.deepEqual(find(name), [[`doesn't know cluster ${name}`, true]]);
+  });
 });
 
 describe("manifests without orphans", () => {

@@ -1,4 +1,4 @@
-import type { EndpointConfig } from "#lib/endpoint.ts";
+import { type EndpointConfig, findClusterSetup } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import { listRulesCalledByEntries } from "../clusters/apply.ts";
@@ -31,9 +31,9 @@ export const findOrphanedEntries = (
     if (version === undefined) return [];
     const entry = variant === undefined ? rule : `${variant}.${rule}`;
     const toOrphan = (why: string, isKey = false) => [{ entry, phase, why, isKey }];
-    const { clusters, variants: usual = {} } = version.share;
-    const own = Object.hasOwn(clusters, cluster) ? clusters[cluster] : undefined;
-    if (own === undefined) return toOrphan(`doesn't know cluster ${cluster}`, true);
+    const { variants: usual = {} } = version.share;
+    const own = findClusterSetup(version.share, cluster);
+    if (own === undefined || own.keyVersions.length === 0) return toOrphan(`doesn't know cluster ${cluster}`, true);
     if (!own.keyVersions.includes(keyVersion)) return toOrphan(`doesn't accept its key of version ${keyVersion}`, true);
     if (own.mode === "off") return [];
     if (!version.phases.includes(phase)) return toOrphan(`doesn't ${phase}`);

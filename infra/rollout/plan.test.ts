@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { EndpointConfig } from "#lib/endpoint.ts";
 import { rule } from "#lib/rule.ts";
 import { readRows } from "../../test/rows.ts";
 import type { StageMetricsReader } from "../aws/metrics.ts";
@@ -16,7 +17,7 @@ import { compareRights, findOffRulesToKeep, planStack } from "./stack-plan.ts";
 
 const pods = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] };
 const denyingRule = rule({ summary: "Says no.", match: [pods], validate: () => "no" });
-const environment = { POSTERN_KEYS: "key", POSTERN_STAGE: "test", POSTERN_ACCEPTS: "local.1" };
+const environment = { POSTERN_KEYS: "key", POSTERN_STAGE: "test", POSTERN_CLUSTERS: "hash" };
 const substance = { codeSha256: "sha", environment, memorySize: 256, timeout: 10 };
 
 interface RuleRow {
@@ -110,7 +111,7 @@ describe("the plan of a rule", () => {
   const name = "a";
   const released = [buildRelease(1, { a: "1" })];
   const planRule = (part: PackagedRule, known: FunctionState | undefined, all = released) => {
-    const [plan, ...more] = planRuleChanges([part], new Map(known ? [[name, known]] : []), all);
+    const [plan, ...more] = planRuleChanges([part], new Map(known ? [[name, known]] : []), all, ["local"]);
     assert.ok(plan && more.length === 0);
     assert.deepEqual([plan.part, plan.known], [part, known]);
     return { changes: plan.changes, settings: plan.settings };
@@ -159,6 +160,7 @@ describe("the plan of a rule", () => {
       ["c", "b", "a"].map((one) => buildPart(one)),
       states,
       [buildRelease(1, { b: "1" })],
+      ["local"],
     );
     assert.deepEqual(
       plans.map(({ part, changes }) => [part.name, changes]),
@@ -176,7 +178,7 @@ describe("the settings that differ", () => {
     const release = buildRelease(1, { a: "1" });
     if (release.rules.a) release.rules.a.share = { rule: "a", clusters: { "prod-eu": buildClusterConfig(before) } };
     const part = buildPart("a", { config: { rule: "a", clusters: { "prod-eu": buildClusterConfig(after) } } });
-    return planRuleChanges([part], new Map([["a", buildState("a")]]), [release])[0]?.settings ?? [];
+    return planRuleChanges([part], new Map([["a", buildState("a")]]), [release], ["prod-eu"])[0]?.settings ?? [];
   };
   for (const { name, before, after, differences } of rows.settings)
     it(`are listed with their paths: ${name}`, () =>
@@ -188,9 +190,34 @@ describe("the settings that differ", () => {
   it("may be a whole cluster, added or removed", () => {
     const release = buildRelease(1, { a: "1" });
     const part = buildPart("a", { config: { rule: "a", clusters: { other: buildClusterConfig({}) } } });
-    const [plan] = planRuleChanges([part], new Map([["a", buildState("a")]]), [release]);
+    const [plan] = planRuleChanges([part], new Map([["a", buildState("a")]]), [release], ["other"]);
     const text = JSON.stringify(buildClusterConfig({}));
     assert.deepEqual(plan?.settings, [`local: ${text} → nothing`, `other: nothing → ${text}`]);
+  });
+});
+
+describe("the changed settings of many clusters", () => {
+  const setup = buildClusterConfig({ minimum: 1 });
+  const listChanges = (before: EndpointConfig, after: EndpointConfig, clusters = ["a", "b", "c", "d"]) => {
+    const release = buildRelease(1, { a: "1" });
+    if (release.rules.a) release.rules.a.share = before;
+    const part = buildPart("a", { config: after });
+    return planRuleChanges([part], new Map([["a", buildState("a")]]), [release], clusters)[0]?.settings;
+  };
+  const old = { rule: "a", clusters: Object.fromEntries(["a", "b", "c", "d"].map((name) => [name, setup])) };
+
+  it("are none if an older version of Postern listed the clusters, and the bundle has a usual setup now", () =>
+    assert.deepEqual(listChanges(old, { rule: "a", usual: setup, clusters: {} }), []));
+  it("are one line, with the names of at most three clusters", () => {
+    const usual = buildClusterConfig({ minimum: 2 });
+    assert.deepEqual(listChanges(old, { rule: "a", usual, clusters: {} }), ["a, b, 2 others.settings.minimum: 1 → 2"]);
+    const after = { rule: "a", usual, clusters: { d: setup } };
+    assert.deepEqual(listChanges(old, after), ["a, b, c.settings.minimum: 1 → 2"]);
+  });
+  it("say which clusters are refused from now on", () => {
+    const gone = { ...setup, keyVersions: [] };
+    const after = { rule: "a", usual: setup, clusters: { d: gone } };
+    assert.deepEqual(listChanges(old, after, ["a", "b", "c"]), ["d.keyVersions: [1] → []"]);
   });
 });
 

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import { type EndpointConfig, findClusterSetup } from "#lib/endpoint.ts";
 import { isMap } from "#lib/json.ts";
 import { hasSameContent, type WarmVersion } from "../aws/lambda-functions.ts";
 import type { StackTemplate } from "../aws/stack.ts";
@@ -65,12 +66,13 @@ export const planRuleChanges = (
   parts: PackagedRule[],
   states: ReadonlyMap<string, FunctionState>,
   all: Release[],
+  clusters: readonly string[],
 ): RuleChangePlan[] =>
   parts.map((part) => {
     const state = states.get(part.name);
     if (state === undefined) return { part, known: state, changes: ["new"], settings: [] };
     const before = all.find(({ rules }) => rules[part.name]?.version === state.ruleVersion.version)?.rules[part.name];
-    const settings = before ? compareSettings(before.share.clusters, part.config.clusters) : [];
+    const settings = before ? compareSetups(before.share, part.config, clusters) : [];
     const isSame = hasSameContent(state.ruleVersion, part.wanted);
     const reasons = [
       ...(before && before.logic !== part.logic ? ["code"] : []),
@@ -85,7 +87,31 @@ export const planRuleChanges = (
     return { part, known: state, changes: [...changes, ...trial], settings };
   });
 
-/** Returns a line for each changed setting, such as `prod-eu.settings.minimum: 2 → 3`. */
+/** Returns a line for each changed setting and the clusters where it changes, such as `a.settings.minimum: 2 → 3`. */
+const compareSetups = (before: EndpointConfig, after: EndpointConfig, clusters: readonly string[]): string[] => {
+  const names = [...new Set([...Object.keys(before.clusters), ...Object.keys(after.clusters), ...clusters])];
+  const compared = new Map<unknown, Map<unknown, string[]>>();
+  // Many clusters have the same setups, which are compared once.
+  const compareOnce = (name: string): string[] => {
+    const [old, fresh] = [findClusterSetup(before, name), findClusterSetup(after, name)];
+    const known = compared.get(old) ?? new Map<unknown, string[]>();
+    const lines = known.get(fresh) ?? compareSettings(old, fresh);
+    compared.set(old, known.set(fresh, lines));
+    return lines;
+  };
+  const where = Map.groupBy(
+    names.flatMap((name) => compareOnce(name).map((line) => ({ name, line }))),
+    ({ line }) => line,
+  );
+  return [...where].map(([line, places]) => {
+    const all = places.map(({ name }) => name);
+    const shown = all.length > 3 ? [...all.slice(0, 2), `${all.length - 2} others`] : all;
+    // A line without a path is about a cluster as a whole.
+    return `${shown.join(", ")}${line.startsWith(":") ? "" : "."}${line}`;
+  });
+};
+
+/** Returns a line for each changed setting, such as `settings.minimum: 2 → 3`. */
 const compareSettings = (before: unknown, after: unknown, path: string[] = []): string[] => {
   if (isDeepStrictEqual(before, after)) return [];
   if (isMap(before) && isMap(after))

@@ -9,7 +9,7 @@ import type { Keyring } from "./keyring.ts";
 import { findExceededLimits } from "./limits.ts";
 import { packageStage } from "./package.ts";
 import { type DeploymentPlan, planRuleChanges, readFunctionStates } from "./plan.ts";
-import { type Release, type ReleaseStore, readReleaseStore } from "./releases.ts";
+import { findRefusedClusters, type Release, type ReleaseStore, readReleaseStore } from "./releases.ts";
 import { compareRights, listStackRules, planStack } from "./stack-plan.ts";
 import { type DeploymentTargets, resolveEksServers } from "./targets.ts";
 import { planWarmEnvironments } from "./warm.ts";
@@ -30,6 +30,8 @@ export interface PreparedDeployment {
   job: DeploymentJob;
   releases: ReleaseStore;
   keyring: Keyring | undefined;
+  /** The clusters whose keys functions refuse, as the release records them. */
+  refused: Record<string, string>;
   plan: DeploymentPlan;
 }
 
@@ -43,13 +45,15 @@ export const prepareDeployment = async (
   build = packageStage,
 ): Promise<PreparedDeployment> => {
   const { stage, catalogue, file } = job;
-  const config = await resolveEksServers(job);
+  const resolved = await resolveEksServers(job);
   const [releases, deployed, outputs] = await Promise.all([
     readReleaseStore(stage.openStageBucket),
     stage.stack.readTemplate(),
     stage.stack.readOutputs(),
   ]);
   const publicKeys = keyring?.publicKeys ?? (await readPublicKeys(job, releases.all[0]));
+  const refused = findRefusedClusters(releases.all[0], resolved, publicKeys);
+  const config = { ...resolved, refused: Object.keys(refused) };
   const built = await build(stage.name, config, catalogue, file, publicKeys);
   const names = built.parts.map(({ name }) => name);
   const states = await readFunctionStates(stage, names, releases.all);
@@ -60,7 +64,7 @@ export const prepareDeployment = async (
       `the stack has a function for ${missing}, but the function was deleted in Lambda; turn the rule off until a later release has removed it from the stack`,
       1,
     );
-  const parts = planRuleChanges(built.parts, states, releases.all);
+  const parts = planRuleChanges(built.parts, states, releases.all, [...config.clusters.keys()]);
   const readCounts = createStageCountsReader({ stage, catalogue, config }, outputs);
   const clusters = await runInParallel(maxParallelFunctionChanges, job.clusters, (name) =>
     planCluster(job, name, releases.all[0], keyring, outputs, readCounts),
@@ -76,7 +80,7 @@ export const prepareDeployment = async (
   const limits = findExceededLimits({ template, parts, warm }, deployed, quotas);
   const notes = [...built.notes, ...(quotas === undefined ? [quotasNote] : [])];
   const plan = { stage: stage.name, stack, template, parts, kept, warm, rights, clusters, limits, notes };
-  return { job, releases, keyring, plan };
+  return { job, releases, keyring, refused, plan };
 };
 
 const quotasNote =

@@ -1,9 +1,10 @@
-import type { EndpointConfig } from "#lib/endpoint.ts";
+import { type EndpointConfig, findClusterSetup } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
 import type { StageBucket } from "../aws/bucket.ts";
 import { createFallbackForErrorNamed } from "../aws/errors.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { DeployedObject } from "../clusters/api.ts";
+import type { PosternConfig } from "../config/config.ts";
 import type { UrlPublicKeys } from "./keyring.ts";
 
 /** What a release records of a rule: live version, hash of its code, config and phases, and versions live before. */
@@ -47,6 +48,13 @@ export interface Release {
   withdrawn?: string[];
   /** The stage's public keys; unknown in releases of older versions of Postern. */
   keys?: UrlPublicKeys;
+  /** The key versions of each cluster in postern.yaml; absent in releases of older versions of Postern. */
+  accepts?: Record<string, readonly number[]>;
+  /**
+   * The clusters that postern.yaml named before, whose keys functions refuse. The values are the public keys, as in
+   * POSTERN_KEYS, of which one may have signed the cluster's URLs.
+   */
+  refused?: Record<string, string>;
   rules: Record<string, ReleasedRule>;
   /** The rules of which a version may have warm environments: recorded before any are started, until all are released. */
   warm?: string[];
@@ -123,6 +131,36 @@ export const listReleasedVersions = (all: Release[], rule: string): string[] => 
 export const findRolledBackVersions = (all: Release[]): Set<string> => {
   const live = new Set(Object.entries(all[0]?.rules ?? {}).map(([rule, { version }]) => `${rule}@${version}`));
   return new Set(all.flatMap(({ withdrawn = [] }) => withdrawn).filter((version) => !live.has(version)));
+};
+
+/** Returns the key versions that a release's functions accept of each cluster in postern.yaml. */
+export const getAcceptedKeyVersions = ({ accepts, rules }: Release): Record<string, readonly number[]> => {
+  if (accepts) return accepts;
+  // In a release of an older version of Postern, the config of each rule names all clusters.
+  const configs = Object.values(rules).map(({ share }) => share);
+  const names = new Set(configs.flatMap(({ clusters }) => Object.keys(clusters)));
+  const find = (name: string) =>
+    configs.flatMap((config) => findClusterSetup(config, name) ?? [])[0]?.keyVersions ?? [];
+  return Object.fromEntries([...names].map((name) => [name, find(name)]));
+};
+
+/**
+ * Returns the clusters whose keys functions refuse: those that an earlier release had and postern.yaml no longer names.
+ * A cluster is left out once none of the keys is accepted that may have signed its URLs.
+ */
+export const findRefusedClusters = (
+  newest: Release | undefined,
+  { clusters }: Pick<PosternConfig, "clusters">,
+  publicKeys: string,
+): Record<string, string> => {
+  if (newest === undefined) return {};
+  const accepted = publicKeys.split(",");
+  const last = Object.keys(getAcceptedKeyVersions(newest)).map(
+    (name) => [name, newest.keys?.accepted ?? publicKeys] as const,
+  );
+  const all = Object.entries({ ...newest.refused, ...Object.fromEntries(last) });
+  const mayCall = (keys: string) => keys.split(",").some((key) => accepted.includes(key));
+  return Object.fromEntries(all.filter(([name, keys]) => !clusters.has(name) && mayCall(keys)));
 };
 
 export const listReleasedClusters = (release: Release | undefined): [string, ReleasedCluster][] =>

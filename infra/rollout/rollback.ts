@@ -10,6 +10,7 @@ import { readKeyring } from "./keyring.ts";
 import { getPersonOrPipelineName, lockStage } from "./lock.ts";
 import { findOrphanedEntries } from "./orphans.ts";
 import {
+  getAcceptedKeyVersions,
   listReleasedClusters,
   listReleasedVersions,
   type Release,
@@ -53,7 +54,8 @@ export const rollBackOne = async (
   const wanted = named ?? (Object.keys(weights).length > 0 ? live : previous);
   const found = wanted === undefined ? undefined : findReleasedRule(all, rule, wanted);
   if (newest && found) requireNoOrphans(newest, new Map([[rule, found]]), `version ${wanted} of ${rule}`);
-  const version = await rollBack(stage.functions, rule, wanted, released);
+  const recorded = newest && found && { inUse: getAcceptedKeyVersions(newest), target: found.share };
+  const version = await rollBack(stage.functions, rule, wanted, released, recorded);
   const last = newest?.rules[rule];
   if (releases && newest && last && found && last.version !== version) {
     const earlier = [...new Set([last.version, ...last.earlier])].filter((candidate) => candidate !== version);
@@ -121,7 +123,12 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
         : requireRollbackRelease(releases.all);
   const states = standing.filter(({ rule }) => Object.hasOwn(target.rules, rule));
   // This checks every rule's version before the alias of any rule is moved.
-  for (const state of states) requireRollbackTarget(state, getReleasedVersion(target, state.rule));
+  const inUse = getAcceptedKeyVersions(newest);
+  for (const state of states) {
+    const share = target.rules[state.rule]?.share;
+    const recorded = share && { inUse, target: share };
+    requireRollbackTarget(state, getReleasedVersion(target, state.rule), undefined, recorded);
+  }
   const lost = Object.values(target.clusters).flatMap(({ manifests }) =>
     listCalledRules(manifests).filter((rule) => !there.includes(rule)),
   );

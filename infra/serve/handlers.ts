@@ -55,7 +55,7 @@ export const createHandler = (
   const { name, rule, members } = listed;
   if (!members) return createEndpointForAnyRule(rule, buildEndpointConfig(config, listed), host, evaluate);
   const rules = Object.fromEntries(members.map(({ name, rule }) => [name, rule]));
-  return createEndpointForAnyGroup(rules, buildGroupEndpointConfig({ name, members }, config.clusters), host, evaluate);
+  return createEndpointForAnyGroup(rules, buildGroupEndpointConfig({ name, members }, config), host, evaluate);
 };
 
 let generation = 0;

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { findClusterSetup } from "#lib/endpoint.ts";
 import type { AdmissionRequest, UserInfo } from "#lib/review.ts";
 import { type RequestMatch, rule } from "#lib/rule.ts";
 import { toCatalogueRule } from "../../test/catalogue-rules.ts";
@@ -286,7 +287,7 @@ describe("a rule with variants", () => {
     const config = buildEndpointConfig(parseConfig(`{ rules: { levels: }, ${clusters} }`, [one]), one);
     const usual = { strict: { limit: 2 }, loose: {}, idle: {} };
     assert.deepEqual(
-      [config.variants, config.clusters.a?.variants, config.clusters.b?.variants],
+      [config.variants, ...["a", "b"].map((name) => findClusterSetup(config, name)?.variants)],
       [usual, undefined, { ...usual, more: {} }],
     );
   });

@@ -130,8 +130,10 @@ describe("a group in postern.yaml", () => {
     const late = { mode: "enforce", settings: { a: 2 }, match: [pods], failsOpen, exempt: {} };
     const buildOffMember = (settings: object) => ({ mode: "off", settings, match: [], failsOpen, exempt: {} });
     const exempt = { users: ["u"], groups: ["g"], namespaces: ["n"] };
+    const usualEarly = { mode: "enforce", settings: {}, match: [pods], failsOpen, exempt };
     assert.deepEqual(buildEndpointConfig(config, group), {
       rule: "both",
+      usual: { keyVersions: [1], mode: "enforce", settings: { early: usualEarly, late } },
       clusters: {
         one: {
           keyVersions: [1],

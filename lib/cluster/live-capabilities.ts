@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { createUnconnectedCapabilities, toAccessAnswer, unavailableLedger } from "../capabilities.ts";
+import { createUnconnectedCapabilities, interceptCalls, toAccessAnswer, unavailableLedger } from "../capabilities.ts";
 import { Failure, getErrorMessage } from "../failure.ts";
 import { freezeDeep, isObject, parseJson } from "../json.ts";
 import { prefixLedger } from "../ledger.ts";
@@ -27,25 +27,42 @@ const page = 500;
 /** Milliseconds to wait before an object that was not found is read again. */
 const rereadPause = 150;
 
+type Connections = Record<string, ApiServerConnection>;
+
 /**
  * Returns the capabilities of each cluster; clusters share no connections, tokens or answers. Without a connection,
- * services outside the cluster can be asked all the same.
+ * services outside the cluster can be asked all the same. A function reads the connections when a cluster is first
+ * asked, so that a cold start doesn't wait for them.
  */
 export const createLiveCapabilities = (
-  connections: Record<string, ApiServerConnection>,
+  connections: Connections | (() => Connections),
   memory = createAnswerCache(),
   ledger = unavailableLedger,
   tell = printMetrics,
   send: typeof sendRequest = sendRequest,
 ): OpenCapabilities => {
-  const servers = new Map(
-    Object.entries(connections).map(([cluster, connection]) => [cluster, createApiServerRequester(connection, send)]),
-  );
+  const servers = new Map<string, AskApiServer | undefined>();
+  const findServer = (cluster: string): AskApiServer | undefined => {
+    if (servers.has(cluster)) return servers.get(cluster);
+    const all = typeof connections === "function" ? connections() : connections;
+    const connection = Object.hasOwn(all, cluster) ? all[cluster] : undefined;
+    const server = connection && createApiServerRequester(connection, send);
+    servers.set(cluster, server);
+    return server;
+  };
   const open = (cluster: string, deadline: number, since?: number): Capabilities => {
     const review = { cluster, memory, deadline, since, started: since ?? Date.now(), isRemembered: false };
-    const ask = servers.get(cluster);
+    const clusterCapabilities = interceptCalls(
+      createUnconnectedCapabilities(cluster),
+      async (verb, args, failUnconnected) => {
+        const ask = findServer(cluster);
+        const own: Partial<Capabilities> = ask ? { ...createReads(review, ask), ...createPosts(review, ask) } : {};
+        const answer = own[verb] as ((...args: readonly unknown[]) => Promise<unknown>) | undefined;
+        return answer ? answer(...args) : failUnconnected();
+      },
+    );
     return {
-      ...(ask ? { ...createReads(review, ask), ...createPosts(review, ask) } : createUnconnectedCapabilities(cluster)),
+      ...clusterCapabilities,
       ...createOutsideServiceCapabilities(review),
       // A CUE script is stopped 100 ms before the review's deadline, so that the error names the script.
       cue: (source, evaluate) => evaluate(source, deadline - 100),

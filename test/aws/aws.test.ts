@@ -142,6 +142,32 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal(await readStatus(probe), 200);
     });
 
+    it("accept the keys that their own code accepts, with the clusters that it refuses in a file", async () => {
+      const { POSTERN_ACCEPTS: _, ...usual } = environment;
+      const clusters = { gone: { keyVersions: [], mode: "off" as const, settings: {} }, raised: "bench" };
+      const bench = { keyVersions: [2], mode: "enforce" as const, settings: {} };
+      const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
+      const config = { rule, usual: { ...bench, keyVersions: [1] }, clusters: { ...clusters, bench } };
+      await bundleRule(listed, config, join(folder, "usual"));
+      service.functions.clear();
+      service.create(name, await readFile(join(folder, "usual", `${rule}.zip`)), usual);
+      const statusOf = async (cluster: string, keyVersion: number) => {
+        const rawPath = `/${signer.segment(cluster, keyVersion)}/${rule}/mutate`;
+        const { payload } = await functions.invoke(rule, "live", { ...buildEvent("mutate"), rawPath });
+        return Object(payload).statusCode;
+      };
+      const listStatuses = async () => {
+        const all = ["new", "gone", "raised", "bench"].flatMap((cluster) =>
+          [1, 2].map((version) => ({ cluster, version })),
+        );
+        return Promise.all(all.map(({ cluster, version }) => statusOf(cluster, version)));
+      };
+      const expected = [200, 404, 404, 404, 404, 200, 404, 200];
+      assert.deepEqual(await listStatuses(), expected);
+      await disarmRule(functions, rule, getNextMinute());
+      assert.deepEqual(await listStatuses(), expected);
+    });
+
     it("allow everything even if their own code doesn't start", async () => {
       deploy(crashing);
       assert.match(String(await askLiveVersion()), /it does not start|the runtime ended/);

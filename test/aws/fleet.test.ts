@@ -732,12 +732,17 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         message,
         /^cluster west still has webhook entries of this stage, but postern.yaml doesn't name it any more: .*--forget west/,
       );
+      const westEntries = await readEntries("west");
+      assert.ok(westEntries.length > 0);
       assert.match(await destroy(narrow, { configsOnly: ["west"] }), /^west has no entries of this stage any more/);
       assert.deepEqual(
         [await listEntryRules("west"), Object.keys((await readNewestRelease()).clusters)],
         [[], ["east"]],
       );
       assert.match((await deploy(buildConfigWithout("west"))).ended, /is live in east$/);
+      for (const { ok, sentence } of await probeEntries(westEntries, { tries: 1 }))
+        assert.deepEqual([ok, /doesn't know this cluster's key/.test(sentence)], [false, true], sentence);
+      assert.deepEqual(Object.keys((await readNewestRelease()).refused ?? {}), ["west"]);
       const { ended } = await deploy(buildConfigWithout("east"), {
         forgotten: ["east"],
         deployer: { kubeconfig },

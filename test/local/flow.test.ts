@@ -93,6 +93,32 @@ const rows = readRows<{
 }>(import.meta.filename);
 const { changed, admitted, refused } = rows.answers;
 
+describe("a cluster's key", () => {
+  const usual = { ...cluster, settings: { label: "usual" } };
+  const refused = { ...cluster, keyVersions: [], mode: "off" } as const;
+  const clusters = { own: cluster, same: "own", gone: refused, lost: "gone", raised: { ...cluster, keyVersions: [2] } };
+  const { handler } = openEndpoint(labelRule, { rule: "judge", usual, clusters });
+  const ask = async (cluster: string, keyVersion = 1) => {
+    const rawPath = `/${signer.segment(cluster, keyVersion)}/judge/mutate`;
+    const reply = (await handler({ ...plain, rawPath }, buildContext())) as Reply;
+    return reply.statusCode === 200
+      ? String(Buffer.from(JSON.parse(reply.body).response.patch, "base64"))
+      : reply.statusCode;
+  };
+
+  it("is enough for the usual setup if the bundle doesn't name the cluster", async () => {
+    for (const name of ["new", "constructor", "a"]) assert.match(String(await ask(name)), /usual/);
+    assert.equal(await ask("new", 2), 404);
+  });
+  it("gets the setup of the cluster, or of the one that has the same", async () => {
+    for (const name of ["own", "same"]) assert.match(String(await ask(name)), /seen/);
+  });
+  it("is refused if its version isn't accepted, or the cluster is refused", async () => {
+    for (const name of ["gone", "lost", "raised"]) assert.equal(await ask(name), 404, name);
+    assert.match(String(await ask("raised", 2)), /seen/);
+  });
+});
+
 describe("a rule with variants", () => {
   const levels = rule<KubernetesObject, { limit: number; unit: string }>({
     summary: "Reports its variant and settings.",

@@ -167,7 +167,11 @@ const openHandlers = (
   openCapabilities: (milliseconds: number) => Capabilities,
   asks: (name: string) => void,
 ): Map<string, LambdaHandler> => {
-  const config: PosternConfig = { clusters: new Map([[clusterName, cluster]]), groups: cluster.groups };
+  const config: PosternConfig = {
+    rules: cluster.rules,
+    clusters: new Map([[clusterName, cluster]]),
+    groups: cluster.groups,
+  };
   return new Map(
     listServedRulesAndGroups(config, catalogue).map((listed) => {
       const own = (_: string, milliseconds: number) =>
