@@ -144,9 +144,10 @@ describe("the functions of a stage", await needs("runtime client"), () => {
 
     it("accept the keys that their own code accepts, with the clusters that it refuses in a file", async () => {
       const { POSTERN_ACCEPTS: _, ...usual } = environment;
-      const clusters = { gone: { keyVersions: [], mode: "off" as const, settings: {} }, raised: "bench" };
-      const bench = { keyVersions: [2], mode: "enforce" as const, settings: {} };
+
       const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
+      const bench = { keyVersions: [2], mode: "enforce" as const, settings: listed.rule.settings ?? {} };
+      const clusters = { gone: { ...bench, keyVersions: [] }, raised: "bench" };
       const config = { rule, usual: { ...bench, keyVersions: [1] }, clusters: { ...clusters, bench } };
       await bundleRule(listed, config, join(folder, "usual"));
       service.functions.clear();

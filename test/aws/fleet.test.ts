@@ -391,8 +391,10 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       ended,
       /^cluster west: its API server doesn't accept the credentials \(401: Unauthorized\); give the AWS identity that deploys an access entry of the EKS cluster prod-west/,
     );
-    const bundle = await readFile(join(checkout.folder, "dist/ask-about-notes/index.cjs"), "utf8");
-    assert.ok(bundle.includes(clusters.west.server));
+    const built = join(checkout.folder, "dist/ask-about-notes");
+    const connections = JSON.parse(await readFile(join(built, "clusters.json"), "utf8"));
+    assert.deepEqual([Object.keys(connections), connections.west.server], [["west"], clusters.west.server]);
+    assert.ok(!(await readFile(join(built, "index.cjs"), "utf8")).includes(clusters.west.server));
     const actions = account.recordedCalls.slice(first).map(({ action }) => action);
     assert.ok(actions.includes("eks:DescribeCluster"));
     assert.deepEqual(

@@ -275,7 +275,7 @@ warn-notes
   is asked about CREATE ConfigMap shop/i recordings/all/test/warn-notes.yaml:1
     - old: denied: notes are out (403 Forbidden), in mode enforce
     + working-tree: denied: notes are out (403 Forbidden), in mode warn
-11 reviews: 2 alike, 5 differ, 1 that neither is asked about, 3 could not be replayed; 1 could not be read
+11 reviews: 3 alike, 5 differ, 3 could not be replayed; 1 could not be read
 `,
     );
     assert.equal(code, 1);
