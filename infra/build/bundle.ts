@@ -86,7 +86,11 @@ export const bundleRule = async (
   const rules = listed.members ?? [listed];
   const hasConnections = hasNeeds(listed) && Object.keys(connections).length > 0;
   const { outputFiles, metafile } = await build({
-    stdin: { contents: buildEntry(listed, config, hasConnections, places), resolveDir: root, sourcefile: "entry.js" },
+    stdin: {
+      contents: buildEntry(listed, startsScripts(listed, config), hasConnections, isRecorded(places)),
+      resolveDir: root,
+      sourcefile: "entry.js",
+    },
     absWorkingDir: root,
     bundle: true,
     write: false,
@@ -104,11 +108,11 @@ export const bundleRule = async (
   }).catch((failure: Error) => {
     throw new Complaint(`${describeRule(listed)} can't be bundled: ${failure.message}`);
   });
-  const [{ contents } = { contents: new Uint8Array() }] = outputFiles;
+  const code = outputFiles[0]?.text ?? "";
   // The budget in bytes limits the code of a bundle; data from postern.yaml in it isn't counted.
-  const configs = [config, ...(isRecorded(places) ? [places] : [])];
-  const code = contents.length - Buffer.byteLength(configs.map((data) => JSON.stringify(data)).join(""));
-  if (code > budget) throw new Complaint(describeExcess(describeRule(listed), code, budget, metafile));
+  const codeBytes = Buffer.byteLength(code.replace(configMark, "").replace(placesMark, ""));
+  if (codeBytes > budget) throw new Complaint(describeExcess(describeRule(listed), codeBytes, budget, metafile));
+  const contents = Buffer.from(insertData(code, config, places));
 
   const scripts = usesScripts(listed, config);
   const keys = formatKeyVersions(config);
@@ -133,7 +137,7 @@ export const bundleRule = async (
     timeoutSeconds: findLongestTimeoutSeconds(rule),
     bytes: contents.length,
     hash: createHash("sha256").update(contents).digest("base64url"),
-    logic: createHash("sha256").update(removeConfig(contents, configs)).digest("base64url"),
+    logic: createHash("sha256").update(code).digest("base64url"),
     codeSha256: createHash("sha256").update(archive).digest("base64"),
     asks: asksCluster(rule),
     scripts,
@@ -154,26 +158,26 @@ const formatKeyVersions = (config: EndpointConfig): string => {
 };
 
 /**
- * Returns a bundle's code without the data from postern.yaml, which is in the code as a string of JSON in quotes of
- * either kind.
+ * The texts in a bundle's code that data from postern.yaml replaces once esbuild has chosen short names. These depend on
+ * all text, and the code without the data must be the same for any data.
  */
-const removeConfig = (contents: Uint8Array, configs: object[]): string =>
-  configs.reduce((code: string, config) => {
-    const text = JSON.stringify(config);
-    return code.replace(text, "").replace(JSON.stringify(text).slice(1, -1), "");
-  }, Buffer.from(contents).toString());
+const [configMark, placesMark] = ["POSTERN CONFIG", "POSTERN PLACES"];
+
+/** Replaces the marks in code by data as JSON, in single quotes, because JSON has many double ones. */
+const insertData = (code: string, config: EndpointConfig, places: RecordingBucketSettingsByRule): string =>
+  code.replace(new RegExp(`"(${configMark}|${placesMark})"`, "g"), (_, mark) => {
+    const text = JSON.stringify(mark === configMark ? config : places);
+    const escaped = text.replace(/[\\'\u2028\u2029]/g, (found) =>
+      found < "~" ? `\\${found}` : `\\u${found.charCodeAt(0).toString(16)}`,
+    );
+    return `'${escaped}'`;
+  });
 
 /**
  * Builds the source of a function's entry module. Its data is parsed from a string: in an object literal,
- * `"__proto__"` would set a prototype. `module.exports` instead of
- * an export avoids esbuild's export helpers.
+ * `"__proto__"` would set a prototype. `module.exports` instead of an export avoids esbuild's export helpers.
  */
-const buildEntry = (
-  listed: CatalogueRule,
-  config: EndpointConfig,
-  hasConnections: boolean,
-  places: RecordingBucketSettingsByRule,
-) => {
+const buildEntry = (listed: CatalogueRule, isScriptStarted: boolean, hasConnections: boolean, isRecorded: boolean) => {
   const { members = [listed], phases, rule } = listed;
   const lines = members.map((member, index) => `import rule${index} from ${toSpecifier(getRuleFile(member))};`);
   /** Adds an import from a file of lib to the entry module, and returns the imported name. */
@@ -205,7 +209,7 @@ const buildEntry = (
     return `${importFromLib("endpoint.ts", "createLambdaHost")}(${capabilities})`;
   };
   const makeHandler = (evaluate: string, host: string) =>
-    `${create}, ${buildJsonParse(config)}, ${evaluate}, ${host}${parts.length > 0 ? `, { ${parts.join(", ")} }` : ""})`;
+    `${create}, JSON.parse("${configMark}"), ${evaluate}, ${host}${parts.length > 0 ? `, { ${parts.join(", ")} }` : ""})`;
   const makeRecorder = () => {
     const [noting, repeating] = asks
       ? [
@@ -215,14 +219,12 @@ const buildEntry = (
       : [];
     const recorder = `{ evaluate: ${evaluate}${asks ? `, answers: { ${noting}, ${repeating} }` : ""} }`;
     const create = `(host, evaluate) => ${makeHandler("evaluate", "host")}`;
-    return `${importFromLib("recording/bucket-handler.ts", "createRecordingHandler")}(${buildJsonParse(places)}, ${makeHost()}, ${recorder}, ${create})`;
+    return `${importFromLib("recording/bucket-handler.ts", "createRecordingHandler")}(JSON.parse("${placesMark}"), ${makeHost()}, ${recorder}, ${create})`;
   };
-  const handler = isRecorded(places) ? makeRecorder() : makeHandler(evaluate, asks ? makeHost() : "undefined");
-  if (startsScripts(listed, config)) lines.push(`${importFromLib("cue/engine.ts", "warmUpCueEngine")}();`);
+  const handler = isRecorded ? makeRecorder() : makeHandler(evaluate, asks ? makeHost() : "undefined");
+  if (isScriptStarted) lines.push(`${importFromLib("cue/engine.ts", "warmUpCueEngine")}();`);
   return [...lines, `module.exports = { handler: ${handler} };`].join("\n");
 };
-
-const buildJsonParse = (value: unknown) => `JSON.parse(${JSON.stringify(JSON.stringify(value))})`;
 
 const listTokens = (connections: ApiServerConnection[], others: SecretPlace[]): SecretPlace[] => {
   const places = connections.flatMap(({ credentials }) =>
