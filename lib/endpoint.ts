@@ -104,7 +104,7 @@ export const createEndpoint = (
   { findVariantSettings, evaluateInTime, createCapabilitiesFromRecord }: OptionalEndpointFunctions = {},
 ) => {
   const defaults = rule.settings ?? {};
-  freezeDeep([defaults, config.usual, config.clusters]);
+  freezeDeep([defaults, config]);
   const verifyKey = createUrlKeyVerifier(host.publicKeys, (name) => findClusterSetup(config, name)?.keyVersions ?? []);
 
   /** Reads an event. A load balancer's health check has no key; a direct invocation brings a review. */
@@ -128,7 +128,7 @@ export const createEndpoint = (
       if (!caller || name !== config.rule || !isPhase(phase)) throw createNotFound();
       Object.assign(turn, caller, { variant, phase });
     }
-    const cluster = turn.cluster === undefined ? undefined : findClusterSetup(config, turn.cluster);
+    const cluster = turn.cluster ? findClusterSetup(config, turn.cluster) : undefined;
     const { mode = "enforce", settings = defaults } = cluster ?? {};
     const own = findVariantSettings?.(config, cluster, turn.variant);
     turn.mode = mode;

@@ -24,9 +24,9 @@ export const createUrlKeyVerifier = (publicKeys: string, listKeyVersions: (clust
 
   return (segment: string): VerifiedUrlKeyOwner | undefined => {
     const before = known.get(segment);
-    if (before !== undefined) return before;
+    if (before) return before;
     const [, cluster, signature] = segmentForm.exec(segment) ?? [];
-    if (cluster === undefined || signature === undefined) return undefined;
+    if (!cluster || !signature) return undefined;
 
     for (const { id, key } of keys)
       for (const version of listKeyVersions(cluster)) {
