@@ -1,3 +1,4 @@
+import { findClusterSetup } from "#lib/endpoint.ts";
 import { matchesRequest } from "#lib/request-match.ts";
 import { type RequestMatch, selectPhase } from "#lib/rule.ts";
 import type { LambdaQuotas } from "../aws/lambda-functions.ts";
@@ -139,9 +140,10 @@ const sumReserved = (template: StackTemplate | undefined): number =>
  */
 const findMostCalled = (parts: PackagedRule[], free: number): { request: string; count: number } => {
   let most = { request: "", count: 0 };
-  for (const cluster of new Set(parts.flatMap(({ config }) => Object.keys(config.clusters)))) {
+  // No cluster has an empty name: it stands for those with the usual setup.
+  for (const cluster of new Set(["", ...parts.flatMap(({ config }) => Object.keys(config.clusters))])) {
     const matches = parts.flatMap(({ listed, config, reserved }) => {
-      const { mode = "off", settings = {} } = config.clusters[cluster] ?? {};
+      const { mode = "off", settings = {} } = findClusterSetup(config, cluster) ?? {};
       const isCalled = mode !== "off" && reserved === undefined && listed.phases.includes("validate");
       const rows = isCalled ? selectPhase<readonly RequestMatch[]>(listed.rule.match, "validate", settings) : undefined;
       return rows ? [rows] : [];
