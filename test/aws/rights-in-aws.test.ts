@@ -44,7 +44,13 @@ const { types, refusedToDeploy, refusedToFunctions } = readRows<{
 }>(import.meta.filename);
 /** Actions that have no narrower resource than *. */
 const resourceless = new Set([
-  ...["lambda:ListFunctions", "cloudwatch:GetMetricData", "logs:GetQueryResults", "ec2:DescribeVolumes"],
+  ...[
+    "lambda:ListFunctions",
+    "lambda:GetAccountSettings",
+    "cloudwatch:GetMetricData",
+    "logs:GetQueryResults",
+    "ec2:DescribeVolumes",
+  ],
   "cloudformation:ValidateTemplate",
   ...Object.values(types).flatMap(({ anywhere = [] }) => anywhere),
 ]);
