@@ -14,13 +14,21 @@ import { isErrorNamed } from "./errors.ts";
 // Each step changes a function's unpublished code or environment, and fails if another command changed it since the
 // last step.
 
-/** The parts of a Lambda version that Postern sets; the stack sets the rest. A published version never changes. */
+/** Where a function writes its log, and the network that it is in. The stack sets both for $LATEST. */
+export interface LambdaPlacement {
+  logGroup: string | undefined;
+  /** The ids of the subnets and security groups, sorted; empty outside a VPC. */
+  network: string[];
+}
+
+/** What makes a Lambda version. A published version never changes. */
 export interface LambdaVersionContent {
   /** The SHA-256 of the zip with the function's code, in base64. */
   codeSha256: string;
   environment: Record<string, string>;
   memorySize: number;
   timeout: number;
+  placement: LambdaPlacement;
 }
 
 /** The Lambda configuration that one update of a function sends. Environment variables not in it are removed. */

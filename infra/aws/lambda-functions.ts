@@ -11,7 +11,12 @@ import { buildFunctionName } from "../catalogue/rule-names.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
 import { createFallbackForErrorNamed, isErrorNamed } from "./errors.ts";
-import { createFunctionUpdater, downloadFunctionCode, type LambdaVersionContent } from "./function-updates.ts";
+import {
+  createFunctionUpdater,
+  downloadFunctionCode,
+  type LambdaPlacement,
+  type LambdaVersionContent,
+} from "./function-updates.ts";
 
 /** The alias that clusters call: its version, and the versions on trial that get a share of the reviews. */
 export interface LiveAlias {
@@ -274,13 +279,20 @@ export const hasSameContent = (left: LambdaVersionContent, right: LambdaVersionC
   left.codeSha256 === right.codeSha256 &&
   left.memorySize === right.memorySize &&
   left.timeout === right.timeout &&
+  isDeepStrictEqual(left.placement, right.placement) &&
   isDeepStrictEqual({ ...left.environment }, { ...right.environment });
 
-const toContent = ({ CodeSha256, Environment, MemorySize, Timeout }: FunctionConfiguration): LambdaVersionContent => ({
-  codeSha256: CodeSha256 ?? "",
-  environment: Environment?.Variables ?? {},
-  memorySize: MemorySize ?? 0,
-  timeout: Timeout ?? 0,
+const toContent = (configuration: FunctionConfiguration): LambdaVersionContent => ({
+  codeSha256: configuration.CodeSha256 ?? "",
+  environment: configuration.Environment?.Variables ?? {},
+  memorySize: configuration.MemorySize ?? 0,
+  timeout: configuration.Timeout ?? 0,
+  placement: toPlacement(configuration),
+});
+
+const toPlacement = ({ LoggingConfig, VpcConfig }: FunctionConfiguration): LambdaPlacement => ({
+  logGroup: LoggingConfig?.LogGroup,
+  network: [...(VpcConfig?.SubnetIds ?? []), ...(VpcConfig?.SecurityGroupIds ?? [])].sort(),
 });
 
 const toWarmVersion = ({

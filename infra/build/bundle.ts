@@ -30,6 +30,8 @@ export interface RuleBundle {
   /** The SHA-256 of the zip with the function's code, in base64, as Lambda's API returns it. */
   codeSha256: string;
   asks: boolean;
+  /** True if the function calls something over the network: a cluster, AWS or another service. */
+  callsOut: boolean;
   scripts: boolean;
   tokens: SecretPlace[];
   actions: AwsAction[];
@@ -62,6 +64,9 @@ const computeRecordingBudget = (listed: CatalogueRule, places: RecordingBucketSe
   !isRecorded(places) ? 0 : hasNeeds(listed) ? 16 : 24;
 
 const runsScripts = ({ rule }: CatalogueRule) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "cue");
+
+/** The needs that a function meets by itself. */
+const localVerbs = new Set<string>(["cue", "count"]);
 
 const isRecorded = (places: RecordingBucketSettingsByRule) => Object.keys(places).length > 0;
 
@@ -140,6 +145,7 @@ export const bundleRule = async (
     logic: createHash("sha256").update(code).digest("base64url"),
     codeSha256: createHash("sha256").update(archive).digest("base64"),
     asks: asksCluster(rule),
+    callsOut: Object.values(rule.needs ?? {}).some(({ verb }) => !localVerbs.has(verb)),
     scripts,
     tokens: listTokens(Object.values(connections), listSecrets(listed, config)),
     actions: Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),

@@ -18,6 +18,7 @@ const sample: RuleBundle = {
   logic: "aaa",
   codeSha256: "AAA=",
   asks: false,
+  callsOut: false,
   scripts: false,
   tokens: [],
   actions: [],
@@ -122,5 +123,24 @@ describe("a function that reads a cluster", () => {
     const { Outputs } = await writeTestDeployment({ asks: true });
     assert.deepEqual(Outputs.LimitDashitRoleArn.Value, { "Fn::GetAtt": ["LimitDashitRole", "Arn"] });
     assert.deepEqual(Object.keys((await writeTestDeployment()).Outputs), ["BaseUrl", "LossMetric", "LogRetention"]);
+  });
+});
+
+describe("a function that calls out", () => {
+  it("is in the stage's VPC, which Lambda may connect to, and the function's code may not", async () => {
+    const { lambda, Resources } = await writeTestDeployment({ callsOut: true });
+    assert.equal(lambda?.vpc, `\${param:vpc}`);
+    const { Statement } = Resources.LimitDashitRole.Properties.Policies.at(-1).PolicyDocument;
+    const [allowed, denied] = Statement;
+    assert.deepEqual([allowed.Effect, denied.Effect], ["Allow", "Deny"]);
+    assert.deepEqual(allowed.Action, denied.Action);
+    assert.equal(allowed.Condition, undefined);
+    assert.match(denied.Condition.ArnLike["lambda:SourceFunctionArn"]["Fn::Sub"], /:function:postern-.*-\*$/);
+  });
+
+  it("is the only kind of function in it", async () => {
+    const { lambda, Resources } = await writeTestDeployment({ records: ["reviews/a/"] });
+    assert.equal(lambda?.vpc, undefined);
+    assert.doesNotMatch(JSON.stringify(Resources), /NetworkInterface/);
   });
 });

@@ -103,7 +103,7 @@ const plan = (bundle: RuleBundle, publicKeys: string, stage?: string): PlannedFu
 });
 
 const buildFunction = (
-  { name, functionName, summary, id, memorySize, timeout, environment, reserved }: PlannedFunction,
+  { name, functionName, summary, id, memorySize, timeout, environment, reserved, callsOut }: PlannedFunction,
   folder: string,
 ): Json => {
   return {
@@ -119,6 +119,8 @@ const buildFunction = (
     ...(reserved !== undefined && { reservedConcurrency: reserved }),
     // osls would make a log group for each function. All write to the one that serverless.yml names.
     disableLogs: true,
+    // Other functions need no network, and would need endpoints in the VPC for their recordings.
+    ...(callsOut && { vpc: toPlaceholder("param:vpc") }),
     package: { artifact: `${folder}/${name}.zip` },
   };
 };
@@ -199,12 +201,36 @@ const buildGroupAlarms = ([first = {}, ...others]: Resources[]): Resources => {
   return first;
 };
 
-/** Returns the IAM policies of a rule's function beside its log's: for tokens, actions in AWS, and recordings. */
-const buildPolicies = ({ tokens, actions, records }: PlannedFunction): Json[] => [
+/** Returns the policies of a function's role beside its log's: for tokens, actions in AWS, recordings and a VPC. */
+const buildPolicies = ({ tokens, actions, records, callsOut }: PlannedFunction): Json[] => [
   ...(tokens.length > 0 ? [buildPolicy("tokens", ...tokens.map(allowReading))] : []),
   // IAM allows AWS actions that describe resources only for Resource "*".
   ...(actions.length > 0 ? [buildPolicy("needs", { Effect: "Allow", Action: actions, Resource: "*" })] : []),
   ...(records.length > 0 ? [buildPolicy("records", ...records.map(allowRecording))] : []),
+  ...(callsOut ? [buildPolicy(networkPolicyName, ...networkStatements)] : []),
+];
+
+/** The name of the policy by which Lambda connects a function to a VPC. */
+export const networkPolicyName = "network";
+const networkActions = [
+  ...["ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DeleteNetworkInterface"],
+  ...["ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses", "ec2:DescribeSubnets"],
+];
+const networkStatements: Json[] = [
+  { Effect: "Allow", Action: networkActions, Resource: "*" },
+  {
+    // Lambda's own calls have no source function: this denies the actions to the function's code alone.
+    Effect: "Deny",
+    Action: networkActions,
+    Resource: "*",
+    Condition: {
+      ArnLike: {
+        "lambda:SourceFunctionArn": {
+          "Fn::Sub": `arn:${toPlaceholder("AWS::Partition")}:lambda:${toPlaceholder("AWS::Region")}:${toPlaceholder("AWS::AccountId")}:function:postern-${toPlaceholder("sls:stage")}-*`,
+        },
+      },
+    },
+  },
 ];
 
 const buildPolicy = (name: string, ...Statement: Json[]): Json => {

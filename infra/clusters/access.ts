@@ -112,10 +112,45 @@ const rethrowAsComplaint =
     throw new Complaint(`${where} ${Object(error).code === undefined ? "" : unread}${toSentence(error)}`);
   };
 
+/** How an EKS cluster's API server calls webhooks, and from where clients reach the API server. */
+export interface EksNetwork {
+  /** AWS_MANAGED, CUSTOMER_ROUTED or another mode of control plane egress. */
+  egress: string;
+  hasPublicEndpoint: boolean;
+  /** The address ranges that the public endpoint admits. */
+  publicRanges: string[];
+}
+
 export const readEksServerAndCa = async (
-  { eks = "", region = "" }: ClusterConnectConfig,
+  connect: ClusterConnectConfig,
   readIdentity: () => Promise<AwsKeys>,
 ): Promise<{ server: string; ca: string }> => {
+  const { eks, region } = connect;
+  const { endpoint, certificateAuthority, status } = await describeEksCluster(connect, readIdentity);
+  const { data } = Object(certificateAuthority);
+  if (typeof endpoint !== "string" || !URL.canParse(endpoint) || typeof data !== "string")
+    throw new Complaint(`the EKS cluster ${eks} in ${region} has no address yet; its status is ${status}`, 3);
+  return { server: new URL(endpoint).origin, ca: Buffer.from(data, "base64").toString() };
+};
+
+export const readEksNetwork = async (
+  connect: ClusterConnectConfig,
+  readIdentity: () => Promise<AwsKeys>,
+): Promise<EksNetwork> => {
+  const { resourcesVpcConfig } = await describeEksCluster(connect, readIdentity);
+  const { controlPlaneEgressMode, endpointPublicAccess, publicAccessCidrs } = Object(resourcesVpcConfig);
+  return {
+    egress: String(controlPlaneEgressMode ?? "AWS_MANAGED"),
+    hasPublicEndpoint: endpointPublicAccess !== false,
+    publicRanges: [publicAccessCidrs ?? []].flat().map(String),
+  };
+};
+
+/** Returns the answer of EKS's DescribeCluster. */
+const describeEksCluster = async (
+  { eks = "", region = "" }: ClusterConnectConfig,
+  readIdentity: () => Promise<AwsKeys>,
+): Promise<Record<string, unknown>> => {
   const base = findEksAddress(region);
   const path = `${base.pathname.replace(/\/$/, "")}/clusters/${encodeURIComponent(eks)}`;
   const headers = signHeaders(
@@ -133,11 +168,7 @@ export const readEksServerAndCa = async (
     const remedy = answer.status === 403 ? "; allow eks:DescribeCluster, or name server and ca in its connect" : "";
     throw new Complaint(`EKS doesn't describe cluster ${eks} in ${region} (${answer.status}): ${why}${remedy}`, 1);
   }
-  const { endpoint, certificateAuthority, status } = Object(cluster);
-  const { data } = Object(certificateAuthority);
-  if (typeof endpoint !== "string" || !URL.canParse(endpoint) || typeof data !== "string")
-    throw new Complaint(`the EKS cluster ${eks} in ${region} has no address yet; its status is ${status}`, 3);
-  return { server: new URL(endpoint).origin, ca: Buffer.from(data, "base64").toString() };
+  return Object(cluster);
 };
 
 /** Returns the URL of the EKS API; the environment variables that replace it are those of the AWS SDKs. */

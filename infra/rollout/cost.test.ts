@@ -84,7 +84,16 @@ describe("the cost of a month", () => {
 describe("the alarms of a stage", async () => {
   const bundle: RuleBundle = {
     ...{ name: "", summary: "Denies it.", phases: ["validate"], timeoutSeconds: 3, bytes: 1, hash: "a", logic: "a" },
-    ...{ codeSha256: "a", asks: false, scripts: false, tokens: [], actions: [], records: [], accepts: "" },
+    ...{
+      codeSha256: "a",
+      asks: false,
+      callsOut: false,
+      scripts: false,
+      tokens: [],
+      actions: [],
+      records: [],
+      accepts: "",
+    },
   };
   const folder = await createTestFolder();
   const names = Array.from({ length: 23 }, (_, index) => `rule-${index}`);

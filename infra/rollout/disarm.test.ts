@@ -44,7 +44,14 @@ const rows: [
 const modified = new Date(0);
 const buildVersion = (version: string, variables: object) => {
   const named = Object.entries(variables).map(([name, value]) => [`POSTERN_${name}`, value]);
-  const content = { codeSha256: "", memorySize: 256, timeout: 10, description: "", modified };
+  const content = {
+    codeSha256: "",
+    placement: { logGroup: undefined, network: [] },
+    memorySize: 256,
+    timeout: 10,
+    description: "",
+    modified,
+  };
   return { ...content, version, environment: { POSTERN_KEYS: "key", ...Object.fromEntries(named) } };
 };
 

@@ -32,6 +32,7 @@ const buildPart = (name: string, sample: SampleRule): PackagedRule => ({
   wanted: {
     zip: new Uint8Array(sample.bytes ?? 1),
     codeSha256: "",
+    placement: { logGroup: undefined, network: [] },
     description: "",
     environment: sample.environment ?? {},
     memorySize: 256,

@@ -1,11 +1,14 @@
 import { readFile } from "node:fs/promises";
 import type { EndpointConfig } from "#lib/endpoint.ts";
+import type { LambdaPlacement } from "../aws/function-updates.ts";
 import type { WantedLambdaVersion } from "../aws/lambda-functions.ts";
 import { packageStack, type StackTemplate } from "../aws/stack.ts";
 import { buildFunctions, distFolder } from "../build/build.ts";
 import type { RuleBundle } from "../build/bundle.ts";
 import { computeFunctionSettings } from "../build/deployment.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
+import { toLogicalId } from "../catalogue/rule-names.ts";
+import { Complaint } from "../cli/complaint.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { buildEndpointConfig, listServedRulesAndGroups } from "../project/served.ts";
 
@@ -47,15 +50,38 @@ export const packageStage = async (
     bundles.map(async (bundle): Promise<PackagedRule> => {
       const listed = served.get(bundle.name) as CatalogueRule;
       const zip = await readFile(`${distFolder}${bundle.name}.zip`);
-      return { ...toPackagedRule(bundle, stage, publicKeys, zip), listed, config: buildEndpointConfig(config, listed) };
+      const placement = readPlacement(template, bundle.name);
+      const packaged = toPackagedRule(bundle, stage, publicKeys, zip, placement);
+      return { ...packaged, listed, config: buildEndpointConfig(config, listed) };
     }),
   );
   return { parts, template, notes };
 };
 
-const toPackagedRule = (bundle: RuleBundle, stage: string, publicKeys: string, zip: Uint8Array) => {
+/** Returns what the template says of a function's log group and network, which a published version keeps, too. */
+const readPlacement = (template: StackTemplate, rule: string): LambdaPlacement => {
+  const { VpcConfig = {}, LoggingConfig } = Object(
+    template.Resources[`${toLogicalId(rule)}LambdaFunction`]?.Properties,
+  );
+  const network: unknown[] = [...(VpcConfig.SubnetIds ?? []), ...(VpcConfig.SecurityGroupIds ?? [])];
+  const unknown = network.find((id) => !/^(subnet|sg)-/.test(String(id)));
+  if (unknown !== undefined)
+    throw new Complaint(
+      `vpc in serverless.yml must have ids such as subnet-0a1b and sg-0a1b, not ${JSON.stringify(unknown)}`,
+    );
+  return { logGroup: LoggingConfig?.LogGroup, network: network.map(String).sort() };
+};
+
+const toPackagedRule = (
+  bundle: RuleBundle,
+  stage: string,
+  publicKeys: string,
+  zip: Uint8Array,
+  placement: LambdaPlacement,
+) => {
   const { name, logic, asks, scripts, warm, reserved, codeSha256, hash } = bundle;
   const description = `${hash.slice(0, 12)} of ${name}`;
-  const wanted = { zip, codeSha256, description, ...computeFunctionSettings(bundle, publicKeys, stage) };
+  const settings = computeFunctionSettings(bundle, publicKeys, stage);
+  const wanted = { zip, codeSha256, description, ...settings, placement };
   return { name, logic, asks, scripts, warm, reserved, wanted };
 };

@@ -18,7 +18,13 @@ import { compareRights, findOffRulesToKeep, planStack } from "./stack-plan.ts";
 const pods = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] };
 const denyingRule = rule({ summary: "Says no.", match: [pods], validate: () => "no" });
 const environment = { POSTERN_KEYS: "key", POSTERN_STAGE: "test", POSTERN_CLUSTERS: "hash" };
-const substance = { codeSha256: "sha", environment, memorySize: 256, timeout: 10 };
+const substance = {
+  codeSha256: "sha",
+  environment,
+  memorySize: 256,
+  timeout: 10,
+  placement: { logGroup: "/logs", network: [] },
+};
 
 interface RuleRow {
   name: string;

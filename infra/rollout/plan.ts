@@ -81,6 +81,8 @@ export const planRuleChanges = (
       ...(state.ruleVersion.memorySize === part.wanted.memorySize && state.ruleVersion.timeout === part.wanted.timeout
         ? []
         : ["sizing"]),
+      ...(state.ruleVersion.placement.logGroup === part.wanted.placement.logGroup ? [] : ["log group"]),
+      ...(isDeepStrictEqual(state.ruleVersion.placement.network, part.wanted.placement.network) ? [] : ["network"]),
     ];
     const changes = isSame ? (before ? [] : ["not tested yet"]) : reasons.length > 0 ? reasons : ["code"];
     const trial = Object.keys(state.live.weights).length > 0 ? ["an abandoned canary"] : [];

@@ -2,6 +2,7 @@ import { requireChangeableStack } from "../aws/stack.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { runInParallel } from "../cli/progress.ts";
 import type { CanaryOptions } from "./canary.ts";
+import { describeClusterNetwork } from "./cluster-network.ts";
 import { planCluster } from "./cluster-plan.ts";
 import { readFunctionState } from "./disarm.ts";
 import { createStageCountsReader } from "./hardening.ts";
@@ -66,9 +67,10 @@ export const prepareDeployment = async (
     );
   const parts = planRuleChanges(built.parts, states, releases.all, [...config.clusters.keys()]);
   const readCounts = createStageCountsReader({ stage, catalogue, config }, outputs);
-  const clusters = await runInParallel(maxParallelFunctionChanges, job.clusters, (name) =>
-    planCluster(job, name, releases.all[0], keyring, outputs, readCounts),
-  );
+  const clusters = await runInParallel(maxParallelFunctionChanges, job.clusters, async (name) => {
+    const planned = await planCluster(job, name, releases.all[0], keyring, outputs, readCounts);
+    return { ...planned, notes: [...planned.notes, ...(await describeClusterNetwork(job, name, built.parts))] };
+  });
   const warm = await planWarmEnvironments(stage.functions, parts, releases.all[0]);
   const elsewhere = [
     ...[...parts, ...warm].map(({ changes }) => changes),

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { StackTemplate } from "../aws/stack.ts";
+import { networkPolicyName } from "../build/deployment.ts";
 import { maxResources } from "../build/limits.ts";
 import { toLogicalId } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -28,11 +29,12 @@ export const readEndpointType = (template: StackTemplate | undefined): "http" | 
 /** Returns the CloudFormation template with all rules to keep. Deleting leftovers alone waits for other changes. */
 export const planStack = (
   stage: string,
-  { template, parts }: StagePackage,
+  { template: packaged, parts }: StagePackage,
   deployed: StackTemplate | undefined,
   all: Release[],
   elsewhere: boolean,
 ): { template: StackTemplate; stack: StackDifferences; kept: string[] } => {
+  const template = removeUnusedNetworkPolicies(packaged, deployed);
   const [before, after] = [readEndpointType(deployed), readEndpointType(template)];
   if (listStackRules(deployed, stage).length > 0 && before !== after)
     throw new Complaint(
@@ -46,6 +48,25 @@ export const planStack = (
   const leftovers = listStackRules(deployed, stage).filter((rule) => !parts.some(({ name }) => name === rule));
   const asItIs = retainLogGroups(copyRuleResources(template, deployed, leftovers), deployed, true);
   return { template: asItIs, stack: compareStacks(deployed, asItIs), kept: leftovers };
+};
+
+/**
+ * Removes the right to connect to a VPC from the roles of functions that never were in one. Of a function that was, older
+ * versions still are, and Lambda deletes their network interfaces in the role's name.
+ */
+const removeUnusedNetworkPolicies = (template: StackTemplate, deployed: StackTemplate | undefined): StackTemplate => {
+  const listPolicies = (role: StackTemplate["Resources"][string] | undefined): { PolicyName: string }[] =>
+    Object(role?.Properties).Policies ?? [];
+  const isNetworkPolicy = ({ PolicyName }: { PolicyName: string }) => PolicyName === networkPolicyName;
+  const resources = Object.entries(template.Resources).map(([id, resource]) => {
+    const served = template.Resources[id.replace(/Role$/, "LambdaFunction")];
+    const [own, before] = [listPolicies(resource), listPolicies(deployed?.Resources[id])];
+    const isUsed = served?.Properties?.VpcConfig !== undefined || before.some(isNetworkPolicy);
+    if (isUsed || !own.some(isNetworkPolicy)) return [id, resource];
+    const Policies = own.filter((policy) => !isNetworkPolicy(policy));
+    return [id, { ...resource, Properties: { ...resource.Properties, Policies } }];
+  });
+  return { ...template, Resources: Object.fromEntries(resources) };
 };
 
 export const compareRights = (
@@ -143,17 +164,23 @@ const retainLogGroups = (template: StackTemplate, deployed?: StackTemplate, agai
 export const listRoleRights = (template: StackTemplate | undefined): string[] =>
   Object.entries(template?.Resources ?? {}).flatMap(([id, { Type, Properties }]) => {
     if (Type !== "AWS::IAM::Role") return [];
-    const policies: { PolicyDocument: { Statement: { Action: string | string[]; Resource: unknown }[] } }[] =
-      Object(Properties).Policies ?? [];
-    return policies.flatMap(({ PolicyDocument: { Statement } }) =>
-      Statement.flatMap(({ Action, Resource }) =>
-        [Action]
-          .flat()
-          .filter((action) => !action.startsWith("logs:"))
-          .map((action) => `${id}: ${action} on ${describeResource(Resource)}`),
-      ),
+    const policies: { PolicyDocument: { Statement: RoleStatement[] } }[] = Object(Properties).Policies ?? [];
+    const statements = policies.flatMap(({ PolicyDocument: { Statement } }) =>
+      Statement.filter(({ Effect }) => Effect !== "Deny"),
+    );
+    return statements.flatMap(({ Action, Resource }) =>
+      [Action]
+        .flat()
+        .filter((action) => !action.startsWith("logs:"))
+        .map((action) => `${id}: ${action} on ${describeResource(Resource)}`),
     );
   });
+
+interface RoleStatement {
+  Effect: "Allow" | "Deny";
+  Action: string | string[];
+  Resource: unknown;
+}
 
 const describeResource = (resource: unknown): string => {
   if (typeof resource === "string") return resource;

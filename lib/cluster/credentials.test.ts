@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
-import { createEksToken, createTokenSource } from "./credentials.ts";
+import { SSM } from "@aws-sdk/client-ssm";
+import { isRegion } from "../service-settings.ts";
+import { createEksToken, createTokenSource, getAwsDomain } from "./credentials.ts";
 import type { sendRequest } from "./https-request.ts";
 
 const identity = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "secret", sessionToken: "session" };
@@ -135,4 +137,19 @@ describe("a token source", () => {
       if (before !== undefined) process.env.AWS_ACCESS_KEY_ID = before;
     }
   });
+});
+
+describe("the domain of AWS's services", () => {
+  const regions = [
+    ...["us-east-1", "eu-central-1", "il-central-1", "mx-central-1", "ap-southeast-7", "sa-west-1"],
+    ...["us-gov-west-1", "us-gov-east-1", "cn-north-1", "cn-northwest-1", "eusc-de-east-1"],
+    ...["us-iso-east-1", "us-iso-west-1", "us-isob-east-1", "us-isob-west-1", "eu-isoe-west-1"],
+    ...["us-isof-south-1", "us-isof-east-1"],
+  ];
+  for (const region of regions)
+    it(`is that of AWS's SDK in ${region}`, () => {
+      const { url } = new SSM({ region }).config.endpointProvider({ Region: region });
+      assert.equal(`ssm.${region}.${getAwsDomain(region)}`, url.host);
+      assert.ok(isRegion(region));
+    });
 });

@@ -132,7 +132,17 @@ const variables = {
   ssm: "AWS_ENDPOINT_URL_SSM",
 };
 
-export const getAwsDomain = (region: string) => (region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com");
+/** Returns the domain of AWS's services in a region; each of AWS's partitions has one. GovCloud has the usual one. */
+export const getAwsDomain = (region: string): string =>
+  domains[/^(cn|eusc|[a-z]+-iso[bef]?)-/.exec(region)?.[1] ?? ""] ?? "amazonaws.com";
+const domains: Record<string, string> = {
+  cn: "amazonaws.com.cn",
+  eusc: "amazonaws.eu",
+  "us-iso": "c2s.ic.gov",
+  "us-isob": "sc2s.sgov.gov",
+  "eu-isoe": "cloud.adc-e.uk",
+  "us-isof": "csp.hci.ic.gov",
+};
 
 /** Returns the AWS access keys in the environment variables; throws if there are none. */
 export const readAwsKeysFromEnvironment = (): AwsKeys => {

@@ -23,6 +23,7 @@ import { openGateways } from "./gateways.ts";
 import { codePath, createLambda, defaultQuotas, type Lambda } from "./lambda.ts";
 import { type Logs, openLogs } from "./logs.ts";
 import { launchMoto, openStorage, type Storage } from "./moto.ts";
+import { findAllowingStatement, placeStatements } from "./rights.ts";
 import { openS3, type S3 } from "./s3.ts";
 
 // An AWS account on this machine, for every client that reads AWS_ENDPOINT_URL. Lambda, CloudFormation, S3's locks and
@@ -47,7 +48,7 @@ export interface Account extends CallRecorder {
   storage: Storage;
   s3: S3;
   /** The answers of eks:DescribeCluster by name; moto answers for other clusters. */
-  clusters: Map<string, { server: string; ca: string }>;
+  clusters: Map<string, { server: string; ca: string; network?: object }>;
   /** The number of confirmed subscriptions of SNS topics, by the topics' ARNs. */
   topics: Map<string, number>;
   /** The base URL of the first stack's gateway, and the CA of its certificate. */
@@ -79,11 +80,17 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
     metrics: cloudwatch,
     logs,
     buildVariables: (name) => actAs(name).env,
+    allowsLambda: (role, action) => {
+      const all = [...cloudformation.stacks.values()].flatMap(({ resources }) => [...resources.values()]);
+      const { Policies } = Object(all.find(({ attributes }) => attributes?.Arn === role)?.properties);
+      const statements = [Policies ?? []].flat().flatMap(({ PolicyDocument }) => placeStatements(PolicyDocument, role));
+      return findAllowingStatement(statements, { action, resource: "*" }) !== undefined;
+    },
   });
   const gateways = await openGateways(certificate, lambda, { metrics: cloudwatch, logs });
   const recorder: CallRecorder = { recordedCalls: [], fault: undefined, allow: undefined };
-  const clusters = new Map<string, { server: string; ca: string }>();
   const topics = new Map<string, number>();
+  const clusters: Account["clusters"] = new Map();
   const s3 = openS3(createMotoService(moto.url, "s3"), recorder);
   const account = Object.assign(recorder, {
     ...{ clusters, topics, s3, lambda, cloudwatch, logs, storage, region },
@@ -201,6 +208,10 @@ const addClusters = (clusters: Account["clusters"], region: string, eks: AwsServ
     if (action !== "eks:DescribeCluster" || !known) return eks.answer(request);
     const cluster = {
       ...{ name, arn: `arn:aws:eks:${region}:123456789012:cluster/${name}`, status: "ACTIVE", endpoint: known.server },
+      resourcesVpcConfig: {
+        ...{ controlPlaneEgressMode: "AWS_MANAGED", endpointPublicAccess: true, endpointPrivateAccess: false },
+        ...{ publicAccessCidrs: ["0.0.0.0/0"], ...known.network },
+      },
       certificateAuthority: { data: Buffer.from(known.ca).toString("base64") },
     };
     return { status: 200, headers: { "content-type": "application/json" }, body: JSON.stringify({ cluster }) };

@@ -11,6 +11,8 @@ export interface RecordedCall {
   name: string;
   /** The access key of the caller. */
   caller: string | undefined;
+  /** The values of condition keys, if the call has any. */
+  context?: Record<string, string>;
 }
 
 /** An error that AWS answers with, or a connection that is cut. */
@@ -70,14 +72,18 @@ export const recordCall = async <T>(recorder: CallRecorder, call: RecordedCall, 
     if (fault) throw new AwsError(fault.status, fault.error, "as the test wants it");
   };
   recorder.recordedCalls.push(call);
-  if (recorder.allow && !recorder.allow(call)) {
-    const sentence = `User: arn:aws:iam::123456789012:user/${call.caller} is not authorized to perform: ${call.action}`;
-    throw new AwsError(403, "AccessDenied", `${sentence} on resource: ${call.name}`);
-  }
+  requireAllowed(recorder, call);
   injectFault("before");
   const answer = await act();
   injectFault("after");
   return answer;
+};
+
+/** Throws if the caller has no right to the call. */
+export const requireAllowed = ({ allow }: CallRecorder, call: RecordedCall): void => {
+  if (!allow || allow(call)) return;
+  const sentence = `User: arn:aws:iam::123456789012:user/${call.caller} is not authorized to perform: ${call.action}`;
+  throw new AwsError(403, "AccessDenied", `${sentence} on resource: ${call.name}`);
 };
 
 /** Matches the access key and the service in a call's signature. */

@@ -224,6 +224,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       zip: code,
       codeSha256: createHash("sha256").update(code).digest("base64"),
       ...{ environment: { ...environment, ...further }, memorySize: 256, timeout: 10, description: "wanted" },
+      placement: { logGroup: `/aws/lambda/${name}`, network: [] },
     });
 
     it("have it published once, without an alias that points at it", async () => {

@@ -7,6 +7,7 @@ import {
   type CallRecorder,
   recordCall,
   refuseInQuery,
+  requireAllowed,
   toXml,
   xmlType,
 } from "./aws-service.ts";
@@ -117,6 +118,10 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
       const call = { service: "lambda", action: `lambda:${action}`, name, caller: "cloudformation" };
       return recordCall(recorder, call, () => lambda.act(action, name, input, query));
     },
+    requireGatewayRight: (action, name, context) =>
+      requireAllowed(recorder, {
+        ...{ service: "apigateway", action: `apigateway:${action}`, name, caller: "cloudformation", context },
+      }),
   });
 
   const findByName = (name: string) =>

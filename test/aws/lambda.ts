@@ -35,6 +35,8 @@ export interface Configuration {
   role: string;
   architectures: string[];
   logging: Logging;
+  /** Empty outside a VPC. */
+  network: { SubnetIds?: string[]; SecurityGroupIds?: string[] };
   revision: string;
   modified: string;
 }
@@ -97,6 +99,8 @@ export interface LambdaOptions {
   readArtefact?: (bucket: string, key: string) => Promise<Buffer | undefined>;
   metrics?: CloudWatch;
   logs?: Logs;
+  /** Reports whether a role allows an action to Lambda itself, which connects functions to a VPC. */
+  allowsLambda?: (role: string, action: string) => boolean;
 }
 
 interface Quotas {
@@ -190,6 +194,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       PackageType: "Zip",
       Environment: { Variables: environment },
       LoggingConfig: { ...rest.logging, LogGroup: getLogGroup(name, configuration) },
+      VpcConfig: { SubnetIds: [], SecurityGroupIds: [], VpcId: "", ...rest.network },
       LastModified: modified,
       RevisionId: revision,
       State: isPending ? "Pending" : "Active",
@@ -274,8 +279,15 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       handler: toText(input.Handler),
       role: toText(input.Role),
       logging: input.LoggingConfig === undefined ? undefined : parseLogging(Object(input.LoggingConfig)),
+      network: input.VpcConfig === undefined ? undefined : parseNetwork(Object(input.VpcConfig)),
     };
     return Object.fromEntries(Object.entries(edit).filter(([, value]) => value !== undefined));
+  };
+  const requireNetworkRights = ({ network, role }: Configuration) => {
+    if (network.SubnetIds === undefined) return;
+    for (const action of ["CreateNetworkInterface", "DescribeNetworkInterfaces", "DeleteNetworkInterface"])
+      if (!(options.allowsLambda?.(role, `ec2:${action}`) ?? true))
+        throw createInvalid(`The provided execution role does not have permissions to call ${action} on EC2`);
   };
   /** Throws unless an alias may point at these versions with these weights. */
   const requireVersions = (name: string, version: string, weights: Record<string, number>) => {
@@ -328,6 +340,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       const code = await readCode(Object(input.Code));
       requireCodeStorage(code);
       const latest = { ...defaults, timeout: 3, ...parseConfiguration(input), code, ...createStamp() };
+      requireNetworkRights(latest);
       if (Array.isArray(input.Architectures)) latest.architectures = input.Architectures.map(String);
       functions.set(name, { ...createRecord(latest), busy: Date.now() + standIn.updating });
       return describeFunction(name, "$LATEST", latest);
@@ -383,7 +396,9 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     },
     UpdateFunctionConfiguration: (name, input) => {
       expect(input.RevisionId, requireIdle(name).latest.revision);
-      return change(name, parseConfiguration(input));
+      const edit = parseConfiguration(input);
+      requireNetworkRights({ ...getFunction(name).latest, ...edit });
+      return change(name, edit);
     },
     PublishVersion: (name, input) => {
       const fn = requireIdle(name);
@@ -721,7 +736,7 @@ const defaults = {
     runtime: "nodejs24.x",
     handler: "index.handler",
   },
-  ...{ role: `arn:aws:iam::${account}:role/stand-in`, architectures: ["arm64"] },
+  ...{ role: `arn:aws:iam::${account}:role/stand-in`, architectures: ["arm64"], network: {} },
   logging: { LogFormat: "Text" as const },
 };
 
@@ -774,6 +789,15 @@ const addFailure = (lines: string[], { milliseconds, fault, errorType }: Report)
   const status = errorType === "Sandbox.Timedout" ? "timeout" : "error";
   const record = { requestId: randomUUID(), status, errorType, metrics: { durationMs: milliseconds } };
   return [...lines, JSON.stringify({ time: new Date().toISOString(), type: "platform.report", record })];
+};
+
+const parseNetwork = ({ SubnetIds = [], SecurityGroupIds = [] }: Json): Configuration["network"] => {
+  const [subnets, groups] = [SubnetIds, SecurityGroupIds].map((ids) => [ids].flat().map(String));
+  if (!subnets || !groups || subnets.length + groups.length === 0) return {};
+  if (subnets.length === 0 || groups.length === 0)
+    throw createInvalid("Both SubnetIds and SecurityGroupIds must be provided, or neither of them.");
+  if (subnets.length > 16 || groups.length > 5) throw createInvalid("VpcConfig takes 16 subnets and 5 security groups");
+  return { SubnetIds: subnets, SecurityGroupIds: groups };
 };
 
 const createRecord = (latest: Configuration): FunctionRecord => {

@@ -89,7 +89,8 @@ describe("a stage on moto", await needs("moto"), () => {
   const findWanted = ({ parts }: StagePackage): WantedLambdaVersion => {
     const found = parts.find(({ name }) => name === rule);
     assert.ok(found);
-    return found.wanted;
+    // moto has no LoggingConfig.
+    return { ...found.wanted, placement: { logGroup: undefined, network: [] } };
   };
   const FunctionName = `postern-${stage}-${rule}`;
   const readAlias = async () => {
@@ -111,11 +112,11 @@ describe("a stage on moto", await needs("moto"), () => {
     it("are listed, each with the version that the stack made", async () => {
       assert.deepEqual(await functions.listRules(), [rule, other]);
       assert.deepEqual(await openStageFunctions("other").listRules(), []);
-      const { codeSha256, environment, memorySize, timeout } = findWanted(first);
+      const { codeSha256, environment, memorySize, timeout, placement } = findWanted(first);
       const [version, ...more] = await functions.listVersions(rule);
       assert.ok(version);
       const { description, modified, ...substance } = version;
-      assert.deepEqual(substance, { version: "1", codeSha256, environment, memorySize, timeout });
+      assert.deepEqual(substance, { version: "1", codeSha256, environment, memorySize, timeout, placement });
       assert.deepEqual([description, more], [catalogue.find(({ name }) => name === rule)?.rule.summary, []]);
       assert.ok(modified >= begun, modified.toISOString());
       assert.deepEqual(await functions.readLatestEnvironment(rule), environment);

@@ -48,6 +48,8 @@ export type LambdaCall = (
 
 interface ResourceServices {
   act: LambdaCall;
+  /** Throws if the caller has no right to an action on a path of API Gateway. */
+  requireGatewayRight(action: string, path: string, context: Record<string, string>): void;
   lambda: Lambda;
   logs: Logs;
   storage: Storage;
@@ -60,6 +62,7 @@ const account = "123456789012";
 
 export const openKinds = ({
   act,
+  requireGatewayRight,
   lambda,
   logs,
   storage,
@@ -277,7 +280,33 @@ export const openKinds = ({
       },
     };
   };
-  return (type) => kinds[type] ?? createDataKind(type);
+  /** Wraps a kind of API Gateway, so that each change needs its right. Only APIs and stages have tags. */
+  const requireRights = (type: string, kind: ResourceKind): ResourceKind => {
+    const what = `${type.replace("AWS::ApiGatewayV2::", "").toLowerCase()}s`;
+    const getPath = ({ ApiId }: Properties) => (what === "apis" ? "/apis" : `/apis/${ApiId}/${what}`);
+    const toContext = (key: "RequestTag" | "ResourceTag", { Tags }: Properties) =>
+      Object.fromEntries(Object.entries(Object(Tags)).map(([name, value]) => [`aws:${key}/${name}`, String(value)]));
+    return {
+      make: async (properties, place) => {
+        requireGatewayRight("POST", getPath(properties), toContext("RequestTag", properties));
+        return kind.make(properties, place);
+      },
+      change: async (physical, before, after, place) => {
+        requireGatewayRight("PATCH", `${getPath(before)}/${physical}`, toContext("ResourceTag", before));
+        if (!isDeepStrictEqual(before.Tags, after.Tags))
+          requireGatewayRight("POST", `/tags/${physical}`, toContext("RequestTag", after));
+        return kind.change(physical, before, after, place);
+      },
+      remove: async (physical, properties) => {
+        requireGatewayRight("DELETE", `${getPath(properties)}/${physical}`, toContext("ResourceTag", properties));
+        await kind.remove(physical, properties);
+      },
+    };
+  };
+  return (type) => {
+    const kind = kinds[type] ?? createDataKind(type);
+    return type.startsWith("AWS::ApiGatewayV2::") ? requireRights(type, kind) : kind;
+  };
 };
 
 /** The property with the name of a resource, which must be unique. */
@@ -289,10 +318,10 @@ export const nameKeys: Record<string, string> = {
 };
 
 const selectConfiguration = ({ Description, Handler, Runtime, Role, MemorySize, Timeout, ...others }: Properties) => {
-  const { Environment, LoggingConfig = { LogFormat: "Text" } } = others;
+  const { Environment, LoggingConfig = { LogFormat: "Text" }, VpcConfig = {} } = others;
   const Variables = Object(Environment).Variables ?? {};
   return {
-    ...{ Handler, Runtime, Role, LoggingConfig, Environment: { Variables } },
+    ...{ Handler, Runtime, Role, LoggingConfig, VpcConfig, Environment: { Variables } },
     ...{ Description: Description ?? "", MemorySize: MemorySize ?? 128, Timeout: Timeout ?? 3 },
   };
 };

@@ -38,10 +38,20 @@ const unused: Record<string, string> = {
 };
 
 const { types, refusedToDeploy, refusedToFunctions } = readRows<{
-  types: Record<string, { on: string[]; actions: string[]; anywhere?: string[] }>;
+  types: Record<string, { on: string[]; actions: string[]; anywhere?: string[]; tagged?: Call[] }>;
   refusedToDeploy: Call[];
   refusedToFunctions: Call[];
 }>(import.meta.filename);
+/** The actions by which Lambda connects a function to a VPC, in the name of the function's role. */
+const networkActions = [
+  ...["ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DeleteNetworkInterface"],
+  ...["ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses", "ec2:DescribeSubnets"],
+];
+/** The actions that Lambda and CloudFormation ask of the caller for a function in a VPC. */
+const callerNetworkActions = [
+  ...["ec2:DescribeSubnets", "ec2:DescribeSecurityGroups", "ec2:DescribeVpcs", "ec2:DescribeNetworkInterfaces"],
+];
+
 /** Actions that have no narrower resource than *. */
 const resourceless = new Set([
   ...[
@@ -52,6 +62,8 @@ const resourceless = new Set([
     "ec2:DescribeVolumes",
   ],
   "cloudformation:ValidateTemplate",
+  ...networkActions,
+  ...callerNetworkActions,
   ...Object.values(types).flatMap(({ anywhere = [] }) => anywhere),
 ]);
 
@@ -71,7 +83,8 @@ describe("the roles for one stage", () => {
       "CodeBuildPolicy",
     ].flatMap(policy)) {
       assert.deepEqual(Object.keys(rest), ["Action"], name);
-      assert.deepEqual(Object.keys(Condition ?? { StringEquals: {} }), ["StringEquals"], name);
+      for (const operator of Object.keys(Condition ?? {}))
+        assert.match(operator, /^(StringEquals(IfExists)?|ArnLike|Null)$/, name);
       for (const action of actions) {
         assert.match(action, /^[a-z0-9]+:[A-Za-z]+$/);
         assert.ok(Resource !== "*" || resourceless.has(action), `${name}: ${action} on *`);
@@ -195,7 +208,7 @@ describe("the roles for one stage", () => {
     const log = buildArn("logs", "log-group:/aws/lambda/postern-test:log-stream:1");
     const oldLog = buildArn("logs", "log-group:/aws/lambda/postern-test-some:log-stream:1");
     const allowed: Call[] = [
-      ...wanted.map((action) => ({ action, resource: "*" })),
+      ...[...wanted, ...networkActions].map((action) => ({ action, resource: "*" })),
       { action: "logs:CreateLogStream", resource: log },
       { action: "logs:PutLogEvents", resource: log },
       { action: "logs:PutLogEvents", resource: oldLog },
@@ -471,23 +484,26 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
       ...cloudFormationContext,
       "iam:PermissionsBoundary": `arn:aws:iam::${accountId}:stack/FunctionsBoundary`,
     };
-    const asked = new Set<string>(["iam:PassRole"]);
-    const requireRight = (type: string, action: string, resource: string) => {
+    const asked = new Set<string>(["iam:PassRole", ...callerNetworkActions]);
+    const requireRight = (type: string, action: string, resource: string, added: Call["context"] = {}) => {
       asked.add(action);
-      assert.ok(findAllowingStatement(deploy, { action, resource, context }), `${type}: ${action} on ${resource}`);
+      const call = { action, resource, context: { ...context, ...added } };
+      assert.ok(findAllowingStatement(deploy, call), `${type}: ${action} on ${resource}`);
       const direct = findAllowingStatement(deploy, { action, resource });
       assert.ok(
         !direct || own.some(({ actions }) => actions.includes(action)) || direct.policy === "PlanPolicy",
         action,
       );
     };
-    for (const [type, { on, actions, anywhere = [] }] of Object.entries(types)) {
+    for (const [type, { on, actions, anywhere = [], tagged = [] }] of Object.entries(types)) {
+      for (const { action, resource, context: added } of tagged) requireRight(type, action, resource, added);
       for (const action of actions) for (const resource of on) requireRight(type, action, resource);
       for (const action of anywhere) requireRight(type, action, "*");
     }
     const passed = { action: "iam:PassRole", context: { "iam:PassedToService": "lambda.amazonaws.com" } };
     for (const resource of types["AWS::IAM::Role"]?.on ?? [])
       assert.ok(findAllowingStatement(deploy, { ...passed, resource }));
+    for (const action of callerNetworkActions) assert.ok(findAllowingStatement(deploy, { action, resource: "*" }));
     const given = access.policy("StackPolicy").flatMap(({ actions }) => actions);
     assert.deepEqual(
       [...new Set(given)].filter((action) => !asked.has(action)),

@@ -5,8 +5,8 @@ import { parse, type ScalarTag } from "yaml";
 import type { RecordedCall } from "./aws-service.ts";
 import { nothing, resolve, type Scope } from "./template.ts";
 
-// The rights of the roles in infra/aws/iam/pipeline.yml. Statements are evaluated by Effect, Action, Resource and the
-// condition StringEquals; `Call` has the values of its keys.
+// The rights of the roles in infra/aws/iam/pipeline.yml. Statements are evaluated by Effect, Action, Resource and
+// Condition; `Call` has the values of the condition's keys.
 export const templateFile = fileURLToPath(new URL("../../infra/aws/iam/pipeline.yml", import.meta.url));
 export const [region, accountId] = ["eu-west-1", "123456789012"];
 
@@ -14,7 +14,7 @@ interface Statement {
   Effect: "Allow" | "Deny";
   Action: string | string[];
   Resource: string | string[];
-  Condition?: { StringEquals: Record<string, string> };
+  Condition?: Record<string, Record<string, string>>;
 }
 /** A statement, with its policy. */
 export interface PlacedStatement extends Statement {
@@ -89,8 +89,7 @@ export const readAccess = async (given: Record<string, string | string[]> = {}) 
     ]);
   const known = new Map(resources);
   const listPolicy = (id: string): PlacedStatement[] => {
-    const { Statement } = Object(known.get(id)?.Properties.PolicyDocument);
-    return Statement.map((statement: Statement) => ({ ...statement, policy: id, actions: [statement.Action].flat() }));
+    return placeStatements(Object(known.get(id)?.Properties.PolicyDocument), id);
   };
   return {
     resources: known,
@@ -126,6 +125,25 @@ const matchesArn = (pattern: string, arn: string): boolean => {
   return wanted.every((part, index) => matchesPattern(part, found[index] ?? ""));
 };
 
+/** Returns the statements of a policy document. */
+export const placeStatements = ({ Statement }: { Statement: Statement[] }, policy: string): PlacedStatement[] =>
+  Statement.map((statement) => ({ ...statement, policy, actions: [statement.Action].flat() }));
+
+/** IAM's condition operators: whether a key's value, undefined if the call has none, is as the condition wants. */
+const operators: Record<string, (value: string | undefined, wanted: string) => boolean> = {
+  StringEquals: (value, wanted) => value === wanted,
+  StringEqualsIfExists: (value, wanted) => value === undefined || value === wanted,
+  ArnLike: (value, wanted) => value !== undefined && matchesArn(wanted, value),
+  Null: (value, wanted) => String(value === undefined) === wanted,
+};
+
+const meetsCondition = (condition: Statement["Condition"], context: Record<string, string>): boolean =>
+  Object.entries(condition ?? {}).every(([operator, wanted]) => {
+    const isMet = operators[operator];
+    assert.ok(isMet, `the stand-in doesn't know the condition ${operator}`);
+    return Object.entries(wanted).every(([key, value]) => isMet(context[key], String(value)));
+  });
+
 /** Returns the statement that allows a call; undefined if there is none, or if another statement denies the call. */
 export const findAllowingStatement = (
   statements: PlacedStatement[],
@@ -135,7 +153,7 @@ export const findAllowingStatement = (
     ({ actions, Resource, Condition }) =>
       actions.some((name) => name.toLowerCase() === action.toLowerCase()) &&
       [Resource].flat().some((pattern) => matchesArn(pattern, resource)) &&
-      Object.entries(Condition?.StringEquals ?? {}).every(([key, value]) => context[key] === value),
+      meetsCondition(Condition, context),
   );
   return matching.some(({ Effect }) => Effect === "Deny") ? undefined : matching[0];
 };
@@ -144,8 +162,8 @@ export const cloudFormationContext = { "aws:CalledViaFirst": "cloudformation.ama
 export const buildArn = (service: string, resource: string) => `arn:aws:${service}:${region}:${accountId}:${resource}`;
 
 /** Returns the calls that IAM would check for a recorded call; all of them must be allowed. */
-export const listIamCalls = ({ service, action, name, caller }: RecordedCall): Call[] => {
-  const context = caller === "cloudformation" ? cloudFormationContext : {};
+export const listIamCalls = ({ service, action, name, caller, context: own }: RecordedCall): Call[] => {
+  const context = { ...own, ...(caller === "cloudformation" && cloudFormationContext) };
   const buildCalls = (...resources: string[]) => resources.map((resource) => ({ action, resource, context }));
   // Every caller may read its own identity.
   if (action === "sts:GetCallerIdentity") return [];
@@ -159,6 +177,7 @@ export const listIamCalls = ({ service, action, name, caller }: RecordedCall): C
   // In policies, a log group's ARN ends in `:*` for all actions except those on tags.
   if (service === "logs") return buildCalls(buildArn("logs", `log-group:${name}:*`));
   if (service === "cloudformation") return buildCalls(buildArn("cloudformation", `stack/${name}/5f1b`));
+  if (service === "apigateway") return buildCalls(`arn:aws:apigateway:${region}::${name}`);
   if (service === "lambda") {
     const arn = buildArn("lambda", `function:${name}`);
     // Postern deletes only versions, never functions.
