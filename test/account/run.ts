@@ -91,7 +91,8 @@ const exercise = async (suite: Suite) => {
   if (await deployBoth(suite)) {
     const { http, url } = suite;
     await countResources(suite);
-    await Promise.all([sendColdAndWarm(suite, http), sendColdAndWarm(suite, url)]);
+    // New accounts run at most ten environments at once.
+    for (const stage of [http, url]) await sendColdAndWarm(suite, stage);
     await Promise.all([measureDelays(suite, http), checkFacts(suite, facts, "deployed")]);
     const quietSince = Date.now();
     const stops = [http, url].map(startQuietTraffic);
@@ -131,7 +132,9 @@ const run = async ({ stage: name, region, budget }: Arguments): Promise<number> 
   }
 
   const stop = new AbortController();
-  for (const signal of ["SIGINT", "SIGTERM"] as const)
+  // Without its terminal, the run has no output, and destroys the stages all the same.
+  process.stdout.on("error", () => {});
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
     process.on(signal, () => {
       say("stopping; the stages are destroyed first");
       stop.abort(new Complaint("the run was stopped", 1));

@@ -302,7 +302,8 @@ export const ringAlarms = (suite: Suite, stage: SuiteStage) =>
 
 /** Sends one review of each kind that fails, and more reviews at once than the routes of the HTTP API let through. */
 const sendFailures = async ({ traffic, endpointType }: SuiteStage) => {
-  for (const action of ["fail", "crash", "slow"] as const) await traffic.send({ action });
+  // After a crash, the next review waits for another start.
+  for (const action of ["fail", "crash", "allow", "slow"] as const) await traffic.send({ action });
   const count = endpointType === "http" ? 20 : 2;
   await Promise.all(Array.from({ length: count }, () => traffic.send({ rule: ordinaryRule })));
 };

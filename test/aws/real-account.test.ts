@@ -72,6 +72,8 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
     assert.equal(found.size, facts.length);
     assert.equal(code, 0, readOutput());
     assert.match(await readReport(), /\| left in the account \| nothing \|/);
+    for (const row of ["suite | cold", "suite | warm", "suite-url | cold", "suite-url | warm"])
+      assert.match(await readReport(), new RegExp(`^\\| ${RegExp.escape(row)} \\| [1-9]\\d* \\| \\d`, "m"));
     assert.deepEqual([listLiveStacks(), account.lambda.functions.size], [[], 0]);
   });
 
