@@ -31,7 +31,7 @@ export const resources: { kind: string; number: number; type?: string }[] = [
   { kind: "function URLs", number: 2, type: "AWS::Lambda::Url" },
   { kind: "log groups", number: 3, type: "AWS::Logs::LogGroup" },
   { kind: "alarms", number: 7, type: "AWS::CloudWatch::Alarm" },
-  { kind: "dashboards", number: 2 },
+  { kind: "dashboards", number: 2, type: "AWS::CloudWatch::Dashboard" },
   { kind: "custom metrics", number: 11 },
   { kind: "parameters in SSM", number: 2 },
 ];

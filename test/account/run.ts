@@ -21,6 +21,7 @@ import {
   lowerLimits,
   measureDelays,
   observeQuiet,
+  readStatus,
   ringAlarms,
   rollBack,
   rotate,
@@ -68,6 +69,7 @@ const deployBoth = async (suite: Suite): Promise<boolean> => {
 const exerciseHttp = async (suite: Suite, endQuiet: () => Promise<unknown>, quietSince: number) => {
   const { http } = suite;
   await deployAgain(suite, http);
+  await readStatus(suite, http);
   await deployVersion(suite, http, "two");
   await observeQuiet(suite, quietSince);
   await endQuiet().catch(() => {});
@@ -83,6 +85,7 @@ const exerciseUrl = async (suite: Suite) => {
   await url.writeVersion("one");
   await disarmAndArm(suite, url);
   await rotate(suite, url);
+  await readStatus(suite, url);
   await ringAlarms(suite, url);
 };
 

@@ -119,6 +119,14 @@ export const deployAgain = (suite: Suite, stage: SuiteStage) =>
     return lastLine(stderr);
   });
 
+/** Lets postern status call every endpoint and look at every alarm; it fails if something is wrong. */
+export const readStatus = (suite: Suite, stage: SuiteStage) =>
+  runStep(suite, `status of ${stage.name}`, async () => {
+    const { stdout } = await stage.mustRun("status");
+    const [, health = "no cluster"] = /^(cluster suite, .*)$/m.exec(stdout) ?? [];
+    return health;
+  });
+
 export const rollBack = (suite: Suite, stage: SuiteStage, word: string) =>
   runStep(suite, `roll back ${stage.name} to version ${word}`, () =>
     runWithReviews(suite, stage, `rollback to ${word}`, async () => {

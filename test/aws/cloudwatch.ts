@@ -124,7 +124,7 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
 
   const actions: Record<string, (input: Record<string, unknown>) => object> = {
     GetMetricData: getMetricData,
-    ListDashboards: () => ({ DashboardEntries: [] }),
+    ListDashboards: (input) => standIn.dashboards.list(input),
     DescribeAlarms: (input) => standIn.alarms.describe(input),
   };
   const standIn: CloudWatch = {

@@ -27,6 +27,7 @@ export interface Dashboards {
   put(name: string, body: string): void;
   delete(name: string): void;
   clear(): void;
+  list(input: Properties): { DashboardEntries: { DashboardName: string }[] };
   /** Reads the lines of a dashboard's widgets between two times, in seconds. */
   readLines(name: string, from: number, to: number): WidgetLine[];
   /** Returns the ARNs of the alarms that a dashboard shows. */
@@ -95,6 +96,10 @@ export const openDashboards = (readMetric: ReadMetric, listMetrics: () => KnownM
       dashboards.delete(name);
     },
     clear: () => dashboards.clear(),
+    list: ({ DashboardNamePrefix = "" }) => {
+      const names = [...dashboards.keys()].filter((name) => name.startsWith(String(DashboardNamePrefix)));
+      return { DashboardEntries: names.map((DashboardName) => ({ DashboardName })) };
+    },
     readLines: (name, from, to) =>
       getWidgets(name).flatMap((widget) => (widget.type === "metric" ? readWidget(widget, from, to) : [])),
     listAlarms: (name) =>
