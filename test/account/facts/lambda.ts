@@ -239,8 +239,9 @@ const concurrencyFacts: Fact[] = [
       await lambda.putProvisionedConcurrencyConfig({ ...which, ProvisionedConcurrentExecutions: 1 });
       try {
         const ended = await poll(suite, 600, 2000, async () => {
-          const { Status, StatusReason } = await lambda.getProvisionedConcurrencyConfig(which);
-          return Status === "IN_PROGRESS" ? undefined : `${Status} ${StatusReason ?? ""}`.trim();
+          const all = await suite.http.aws.functions.listWarmVersions(suiteRule);
+          const status = all.find((warm) => warm.version === version)?.status;
+          return status === "IN_PROGRESS" ? undefined : status;
         });
         const seconds = Math.round((Date.now() - start) / 1000);
         const { Payload } = await invoke(suite, "initialization", version);
