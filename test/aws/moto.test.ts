@@ -203,8 +203,14 @@ const createCheckout = async (): Promise<string> => {
   return folder;
 };
 
-/** Removes what moto can't deploy: aliases, the resources that refer to them, and redundant dependencies. */
-const omitted = ["Lambda::Alias", "Lambda::Permission", "ApiGatewayV2::Integration", "ApiGatewayV2::Route"];
+/** Removes what moto can't deploy: aliases and alarms, the resources that refer to them, and redundant dependencies. */
+const omitted = [
+  "Lambda::Alias",
+  "Lambda::Permission",
+  "ApiGatewayV2::Integration",
+  "ApiGatewayV2::Route",
+  "CloudWatch::Dashboard",
+];
 const reduceTemplate = (template: StackTemplate): StackTemplate => {
   const kept = Object.entries(template.Resources).filter(
     ([, { Type }]) => !omitted.includes(Type.replace(/^AWS::/, "")),
