@@ -2,6 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import type { Phase } from "#lib/rule.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
+import { runInParallel } from "../cli/progress.ts";
 import {
   type ClusterApi,
   type DeployedKind,
@@ -26,6 +27,8 @@ export interface DeployedObjectChange {
   name: string;
 }
 
+/** The number of a cluster's objects that are read or written at once. */
+const atOnce = 5;
 const webhookKinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
 /** The order of creation: roles exist before the entries of the rules that need them. */
 const creationOrder: DeployedKind[] = [
@@ -48,9 +51,10 @@ export const findDifferences = async (
   wanted: readonly object[],
   name: string,
 ): Promise<DeployedObjectDifference[]> => {
-  const found: DeployedObjectDifference[] = [];
   const all = sortObjects(wanted);
-  for (const object of all) found.push(...(await planObject(api, object)).differences);
+  const found = (await runInParallel(atOnce, all, (object) => planObject(api, object))).flatMap(
+    ({ differences }): DeployedObjectDifference[] => differences,
+  );
   for (const live of await listUnwanted(api, all, name)) found.push(...buildUnwantedDifferences(live));
   return found;
 };
@@ -128,12 +132,14 @@ const mergeChanges = (changes: DeployedObjectChange[]): DeployedObjectChange[] =
 };
 
 export const applyRbacObjects = async (api: ClusterApi, wanted: readonly object[]): Promise<DeployedObjectChange[]> => {
-  const changes: DeployedObjectChange[] = [];
-  for (const object of sortObjects(wanted).filter(({ kind }) => !isWebhookKind(kind))) {
-    const change = await applyObject(api, object);
-    if (change) changes.push(change);
-  }
-  return changes;
+  const changes: (DeployedObjectChange | undefined)[] = [];
+  const objects = Map.groupBy(
+    sortObjects(wanted).filter(({ kind }) => !isWebhookKind(kind)),
+    ({ kind }) => kind,
+  );
+  for (const some of objects.values())
+    changes.push(...(await runInParallel(atOnce, some, (object) => applyObject(api, object))));
+  return changes.filter((change) => change !== undefined);
 };
 
 export const deletePosternObjects = async (

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import {
   type HttpsAnswer,
@@ -46,6 +47,7 @@ export const probeEndpoint = async (
   ca?: string,
   review: object = buildProbeReview([]),
   patience: Partial<EndpointProbeLimits> = {},
+  agent: Agent | false = false,
 ): Promise<EndpointProbeResult> => {
   const { tries, pause, timeoutSeconds, spreadingUntil } = { ...defaultLimits, ...patience };
   const body = JSON.stringify(review);
@@ -53,8 +55,8 @@ export const probeEndpoint = async (
   for (let attempt = 1; ; attempt++) {
     const start = performance.now();
     const headers = { "content-type": "application/json", accept: "application/json", "user-agent": "postern" };
-    // Each try opens a new connection: an existing one doesn't check the certificate.
-    const options = { method: "POST", headers, agent: false, ...(ca && { ca }) };
+    // Another try opens a new connection.
+    const options = { method: "POST", headers, agent: attempt === 1 ? agent : false, ...(ca && { ca }) };
     const deadline = Date.now() + timeoutSeconds * 1000;
     const answer = await sendRequest(`${url}?timeout=${timeoutSeconds}s`, options, body, deadline).catch(
       requireUnansweredError,
@@ -79,24 +81,45 @@ export interface WebhookEntryProbe extends EndpointProbeResult {
   entry: string;
 }
 
+/**
+ * The number of endpoints that are probed at once, also if several clusters are updated side by side: a new account
+ * runs only 10 functions at once.
+ */
+const maxParallelProbes = 5;
+let running = 0;
+const waiting: (() => void)[] = [];
+
+const takeTurn = async <T>(act: () => Promise<T>): Promise<T> => {
+  if (running >= maxParallelProbes) await new Promise<void>((resolve) => waiting.push(resolve));
+  else running += 1;
+  try {
+    return await act();
+  } finally {
+    // The turn passes to the next one that waits.
+    const next = waiting.shift();
+    if (next) next();
+    else running -= 1;
+  }
+};
+
 export const probeEntries = async (
   entries: readonly WebhookEntry[],
-  { atOnce = 5, ...patience }: { atOnce?: number } & Partial<EndpointProbeLimits> = {},
+  patience: Partial<EndpointProbeLimits> = {},
 ): Promise<WebhookEntryProbe[]> => {
-  const found: WebhookEntryProbe[] = [];
-  const waiting = entries.entries();
-  const probeNext = async () => {
-    for (const [index, { name, clientConfig, rules, timeoutSeconds }] of waiting) {
-      const { url, caBundle } = clientConfig;
+  // The entries share new connections: a connection from before wouldn't check the present certificate.
+  const agent = new Agent({ keepAlive: true });
+  const probes = entries.map(({ name, clientConfig: { url, caBundle }, rules, timeoutSeconds }) =>
+    takeTurn(async () => {
       const ca = caBundle && Buffer.from(caBundle, "base64").toString();
-      found[index] = {
-        entry: name,
-        ...(await probeEndpoint(url, ca, buildProbeReview(rules), { timeoutSeconds, ...patience })),
-      };
-    }
-  };
-  await Promise.all(Array.from({ length: atOnce }, probeNext));
-  return found;
+      const limits = { timeoutSeconds, ...patience };
+      return { entry: name, ...(await probeEndpoint(url, ca, buildProbeReview(rules), limits, agent)) };
+    }),
+  );
+  try {
+    return await Promise.all(probes);
+  } finally {
+    agent.destroy();
+  }
 };
 
 /**

@@ -16,15 +16,40 @@ export interface RuleEndpoints {
 
 export const stageLabel = "postern.dev/stage";
 
-/** The text that replaces a cluster's URL key in manifests that are stored or shown. */
-const placeholder = "{key}";
+/** The texts that replace a cluster's URL key, or its name and its key, in manifests that are stored or shown. */
+const keyPlaceholder = "{key}";
+const segmentPlaceholder = `{cluster}.${keyPlaceholder}`;
 
 export const webhookConfigurationName = "postern";
 
-/** Returns all objects that a cluster gets, roles first; the URLs have a placeholder for the cluster's key. */
+/**
+ * Returns all objects that a cluster gets, roles first. The URLs have a placeholder for the cluster and its key, so that
+ * clusters with the same rules have equal objects, which a release stores once.
+ */
 export const buildClusterManifests = (
   catalogue: CatalogueRule[],
-  [name, cluster]: [string, ClusterConfig],
+  cluster: ClusterConfig,
+  endpoints: RuleEndpoints,
+  hardened: ReadonlySet<string>,
+): DeployedObject[] => {
+  const known = built.get(catalogue) ?? new Map<string, DeployedObject[]>();
+  built.set(catalogue, known);
+  const { rules, groups, connect } = cluster;
+  const together = groups.map(({ name, members }) => [name, ...members.map((member) => member.name)]);
+  const names = [...rules.keys(), ...groups.map(({ name }) => name)];
+  const addresses = [endpoints.stage, endpoints.ca, names.map(endpoints.base)];
+  const key = JSON.stringify([[...rules], together, Object.keys(connect ?? {}), [...hardened].sort(), addresses]);
+  const manifests = known.get(key) ?? buildManifests(catalogue, cluster, endpoints, hardened);
+  known.set(key, manifests);
+  return manifests;
+};
+
+/** The objects by what they are built from: many clusters have the same, and a fleet's take long to build. */
+const built = new WeakMap<CatalogueRule[], Map<string, DeployedObject[]>>();
+
+const buildManifests = (
+  catalogue: CatalogueRule[],
+  cluster: ClusterConfig,
   { base, ca, stage }: RuleEndpoints,
   hardened: ReadonlySet<string>,
 ): DeployedObject[] =>
@@ -32,7 +57,7 @@ export const buildClusterManifests = (
     ...buildFunctionRbacObjects(catalogue, cluster, webhookConfigurationName),
     ...buildWebhookConfigurations(catalogue, cluster, {
       name: webhookConfigurationName,
-      address: (rule, path) => `${base(rule)}/${name}.${placeholder}/${rule}/${path}`,
+      address: (rule, path) => `${base(rule)}/${segmentPlaceholder}/${rule}/${path}`,
       ca,
       harden: (rule) => hardened.has(rule),
     }),
@@ -45,20 +70,22 @@ const addLabel = (manifest: DeployedObject, stage: string): DeployedObject => {
 };
 
 /** Returns the manifests with a cluster's key in the webhooks' URLs; `segment` is the cluster's name and its key. */
-export const insertKeyIntoUrls = (manifests: DeployedObject[], segment: string): DeployedObject[] => {
-  const [cluster] = segment.split(".");
-  return manifests.map((manifest) =>
+export const insertKeyIntoUrls = (manifests: DeployedObject[], segment: string): DeployedObject[] =>
+  manifests.map((manifest) =>
     Array.isArray(manifest.webhooks)
       ? {
           ...manifest,
           webhooks: manifest.webhooks.map((webhook: WebhookEntry) => {
-            const url = webhook.clientConfig.url.replace(`/${cluster}.${placeholder}/`, `/${segment}/`);
+            const url = webhook.clientConfig.url.replace(`/${segmentPlaceholder}/`, `/${segment}/`);
             return { ...webhook, clientConfig: { ...webhook.clientConfig, url } };
           }),
         }
       : manifest,
   );
-};
+
+/** Returns the manifests with the cluster's name in the webhooks' URLs, and a placeholder for its key. */
+export const insertNameIntoUrls = (manifests: DeployedObject[], cluster: string): DeployedObject[] =>
+  insertKeyIntoUrls(manifests, `${cluster}.${keyPlaceholder}`);
 
 /** Returns the webhook entries of all webhook configurations among these objects. */
 export const listEntries = (manifests: DeployedObject[]): WebhookEntry[] =>

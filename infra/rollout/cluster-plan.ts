@@ -54,7 +54,7 @@ export const planCluster = async (
     readCounts,
   );
   const notes = [...found.notes, ...open];
-  const manifests = buildClusterManifests(targets.catalogue, [name, cluster], endpoints, new Set(hardened));
+  const manifests = buildClusterManifests(targets.catalogue, cluster, endpoints, new Set(hardened));
   const plan = { cluster: name, hardened, notes };
   const keyVersion = getNewestUrlKeyVersion(cluster);
   const signer = keyring?.current.publicKey ?? newest?.keys?.signer;

@@ -11,6 +11,7 @@ import {
   buildClusterManifests,
   dropVariantEntries,
   insertKeyIntoUrls,
+  insertNameIntoUrls,
   listEntries,
   webhookConfigurationName,
 } from "./cluster-manifests.ts";
@@ -25,19 +26,27 @@ import {
   resolveRuleEndpoints,
 } from "./targets.ts";
 
+/** The update of one cluster. */
+interface ClusterUpdate {
+  name: string;
+  /** What the last release records of the cluster. */
+  before: ReleasedCluster | undefined;
+  hardened: string[];
+  keyring: Keyring;
+  /** The outputs of the stack. */
+  outputs: Record<string, string>;
+}
+
 /** Applies a cluster's roles, then its entries, once every endpoint answers at its real address. */
 export const updateCluster = async (
   targets: DeploymentTargets,
-  name: string,
-  before: ReleasedCluster | undefined,
-  hardened: string[],
-  keyring: Keyring,
+  { name, before, hardened, keyring, outputs }: ClusterUpdate,
   record: (recorded: ReleasedCluster) => Promise<void>,
 ): Promise<void> => {
   const { catalogue, progress, stage, write } = targets;
   const { cluster } = await inspectClusterOfDeployment(targets, name);
-  const endpoints = resolveRuleEndpoints(targets, await stage.stack.readOutputs());
-  const manifests = buildClusterManifests(catalogue, [name, cluster], endpoints, new Set(hardened));
+  const endpoints = resolveRuleEndpoints(targets, outputs);
+  const manifests = buildClusterManifests(catalogue, cluster, endpoints, new Set(hardened));
   const keyVersion = getNewestUrlKeyVersion(cluster);
   const wanted = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
   const entries = listEntries(wanted);
@@ -72,7 +81,7 @@ export const updateCluster = async (
       return writeManifests(
         String(write),
         `${name}.entries.yaml`,
-        manifests.filter(({ webhooks }) => webhooks !== undefined),
+        insertNameIntoUrls(manifests, name).filter(({ webhooks }) => webhooks !== undefined),
       );
     const changes = await applyWantedObjectsToCluster(api, wanted, webhookConfigurationName);
     const left = await findDifferences(api, wanted, webhookConfigurationName);

@@ -1,10 +1,11 @@
+import { findClusterSetup } from "#lib/endpoint.ts";
 import type { LiveAlias } from "../aws/lambda-functions.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
 import { probeEntries } from "../clusters/probe.ts";
 import { getRuleNameOfEntry } from "../webhooks/configurations.ts";
 import { type CanaryOutcome, runCanary } from "./canary.ts";
-import { dropVariantEntries, insertKeyIntoUrls, listEntries } from "./cluster-manifests.ts";
+import { dropVariantEntries, insertKeyIntoUrls, listCalledRules, listEntries } from "./cluster-manifests.ts";
 import { maxParallelFunctionChanges, type PreparedDeployment } from "./preparation.ts";
 import type { Release } from "./releases.ts";
 
@@ -95,18 +96,37 @@ const moveBack = async ({ job }: PreparedDeployment, moves: AliasMove[]): Promis
     : `; ${stuck.join(", ")} could not be moved back`;
 };
 
+/**
+ * Returns a function that chooses the clusters in whose name a rule is probed: all if the rule asks the cluster, else
+ * the first of those with the same setup, because the others would get the same answer.
+ */
+const createProbeChoice = ({ plan }: PreparedDeployment, names: readonly string[]) => {
+  const parts = new Map(plan.parts.flatMap(({ part }) => (names.includes(part.name) ? [[part.name, part]] : [])));
+  const seen = new Map(names.map((name) => [name, new Set<unknown>()]));
+  return (rule: string, cluster: string): boolean => {
+    const [part, setups] = [parts.get(rule), seen.get(rule)];
+    if (part === undefined || setups === undefined || part.asks) return true;
+    const setup = findClusterSetup(part.config, cluster);
+    const isNew = !setups.has(setup);
+    setups.add(setup);
+    return isNew;
+  };
+};
+
 /** Probes the moved rules at the addresses that clusters call. If one fails, moves all of them back. */
 const requireAnswers = async (prepared: PreparedDeployment, moves: AliasMove[], clusters: Release["clusters"]) => {
   const { job, keyring } = prepared;
   const back = moves.filter(({ wasReleased, from, to }) => wasReleased && from.version !== to);
   const names = back.map(({ rule }) => rule);
-  const entries = Object.entries(clusters).flatMap(([cluster, { manifests, keyVersion }]) =>
-    keyring === undefined
-      ? []
-      : listEntries(insertKeyIntoUrls(manifests, keyring.current.signSegment(cluster, keyVersion))).filter((webhook) =>
-          names.includes(getRuleNameOfEntry(webhook) ?? ""),
-        ),
-  );
+  const isProbed = createProbeChoice(prepared, names);
+  const entries = Object.entries(clusters).flatMap(([cluster, { manifests, keyVersion }]) => {
+    const chosen = listCalledRules(manifests).filter((rule) => names.includes(rule) && isProbed(rule, cluster));
+    if (keyring === undefined || chosen.length === 0) return [];
+    const segment = keyring.current.signSegment(cluster, keyVersion);
+    return listEntries(insertKeyIntoUrls(manifests, segment)).filter((webhook) =>
+      chosen.includes(getRuleNameOfEntry(webhook) ?? ""),
+    );
+  });
   if (entries.length === 0) return;
   await job.progress.step("endpoints", async () => {
     // It doesn't wait for changes to spread: a bad version must not stay live for that time. For some seconds the

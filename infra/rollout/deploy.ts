@@ -218,12 +218,16 @@ const updateClusters = async (
   goOn: () => Promise<void>,
 ) => {
   if (keyring === undefined) throw new Complaint(`stage ${plan.stage} has no keys`, 3);
-  for (let first = 0; first < job.clusters.length; first += job.wave) {
+  const outputs = await job.stage.stack.readOutputs();
+  const plans = new Map(plan.clusters.map((clusterPlan) => [clusterPlan.cluster, clusterPlan]));
+  // A cluster without differences has its entries already, and its release is recorded.
+  const open = job.clusters.filter((name) => job.write !== undefined || plans.get(name)?.differences.length !== 0);
+  for (let first = 0; first < open.length; first += job.wave) {
     await goOn();
-    const wave = job.clusters.slice(first, first + job.wave);
+    const wave = open.slice(first, first + job.wave);
     await runInParallel(wave.length, wave, async (name) => {
-      const hardened = plan.clusters.find(({ cluster }) => cluster === name)?.hardened ?? [];
-      await updateCluster(job, name, release.clusters[name], hardened, keyring, async (recorded) => {
+      const update = { name, before: release.clusters[name], hardened: plans.get(name)?.hardened ?? [], outputs };
+      await updateCluster(job, { ...update, keyring }, async (recorded) => {
         release.clusters = { ...release.clusters, [name]: recorded };
         await releases.save(release);
       });

@@ -19,7 +19,7 @@ export const chooseFailClosedRules = async (
   outputs: Record<string, string>,
   readCounts: StageCountsReader,
 ): Promise<{ hardened: string[]; notes: string[] }> => {
-  const candidates = findHardenable(catalogue, [name, cluster], endpoints);
+  const candidates = findHardenable(catalogue, cluster, endpoints);
   if (harden === true) return { hardened: candidates, notes: [] };
   const before = newest?.clusters[name];
   const already = candidates.filter((rule) => before?.hardened.includes(rule));
@@ -160,12 +160,8 @@ const readReviews = async (
 const sumField = (rows: LogQueryRow[], field: string) => rows.reduce((sum, row) => sum + Number(row[field] ?? 0), 0);
 
 /** Returns the rules and groups whose failurePolicy hardening changes from Ignore to Fail. */
-const findHardenable = (
-  catalogue: CatalogueRule[],
-  cluster: [string, ClusterConfig],
-  endpoints: RuleEndpoints,
-): string[] => {
-  const names = catalogue.map(({ name }) => name).concat(cluster[1].groups.map(({ name }) => name));
+const findHardenable = (catalogue: CatalogueRule[], cluster: ClusterConfig, endpoints: RuleEndpoints): string[] => {
+  const names = catalogue.map(({ name }) => name).concat(cluster.groups.map(({ name }) => name));
   const readPolicies = (hardened: string[]) =>
     new Map(
       listEntries(buildClusterManifests(catalogue, cluster, endpoints, new Set(hardened))).map((entry) => [

@@ -6,6 +6,7 @@ import { Complaint } from "../cli/complaint.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import type { PosternConfig } from "../config/config.ts";
 import type { UrlPublicKeys } from "./keyring.ts";
+import { createReleaseFormatter, parseRelease } from "./release-format.ts";
 
 /** What a release records of a rule: live version, hash of its code, config and phases, and versions live before. */
 export interface ReleasedRule {
@@ -81,10 +82,10 @@ export const readReleaseStore = async (open: () => Promise<StageBucket | undefin
   const keys = bucket ? await listKeys(bucket).catch(createFallbackForErrorNamed("NoSuchBucket", [])) : [];
   const all = await Promise.all(keys.slice(-maxReleases).map((key) => bucket?.read(key)));
   const known = new Set(keys);
+  const formatRelease = createReleaseFormatter();
   return {
-    // Postern alone writes the release objects in the bucket, so the shape of their JSON is not checked.
     all: all
-      .flatMap((object): Release[] => (object ? [JSON.parse(object.text)] : []))
+      .flatMap((object) => (object ? [parseRelease<Release>(object.text)] : []))
       .sort((object, right) => right.id - object.id),
     save: async (release) => {
       const place = await open();
@@ -92,7 +93,7 @@ export const readReleaseStore = async (open: () => Promise<StageBucket | undefin
       const key = buildKey(release.id);
       const isWritten = await place.write(
         key,
-        JSON.stringify(release),
+        formatRelease(release),
         known.has(key) ? undefined : { IfNoneMatch: "*" },
       );
       if (!isWritten) throw new Complaint(`another command has just created release r${release.id}`, 1);
