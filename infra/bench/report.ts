@@ -1,6 +1,7 @@
 import { formatTable } from "../cli/command.ts";
 import type { CheckMeasurement } from "./checks.ts";
 import type { PodCreateBenchResults } from "./creates.ts";
+import type { FleetMeasurement } from "./fleet.ts";
 import type { BenchResult, RatioSummary } from "./ratios.ts";
 import type { ClusterReadMeasurement } from "./reads.ts";
 
@@ -65,6 +66,27 @@ export const formatCheckMeasurement = ({
     ],
     ["memory at most", formatMegabytes(memory)],
   ]);
+};
+
+/** Returns a table of what commands for a fleet cost, and how it grows from the smallest fleet to the others. */
+export const formatFleetMeasurement = ({ rules, steps, releases }: FleetMeasurement): string => {
+  const rows = steps.map(({ clusters, step, wall, usage }) => {
+    const [first] = steps.filter((other) => other.step === step);
+    const growth = first && usage.seconds / clusters / (first.usage.seconds / first.clusters);
+    return [
+      `${clusters} clusters: ${step}`,
+      growth?.toFixed(2),
+      `${usage.seconds.toFixed(1)} s`,
+      `${wall.toFixed(1)} s`,
+      `${(usage.memory / 1e6).toFixed(0)} MB`,
+    ];
+  });
+  const sizes = releases.map(({ clusters, bytes }) => [
+    `${clusters} clusters: a release`,
+    `${Math.round(bytes / 1e3)} kB`,
+  ]);
+  const heads = ["CPU FOR EACH CLUSTER, OVER THE FIRST", "CPU", "TIME", "MEMORY"];
+  return `${formatTable([[`FLEET, ${rules} rules`, ...heads], ...rows])}\n${formatTable([["STORED", "SIZE"], ...sizes])}`;
 };
 
 const describeRatio = ({ median, p10, p90 }: RatioSummary, bar?: number) =>

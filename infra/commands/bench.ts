@@ -6,6 +6,7 @@ import {
   describeLatency,
   explainBenchTables,
   formatCheckMeasurement,
+  formatFleetMeasurement,
   formatReadMeasurement,
 } from "../bench/report.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
@@ -29,6 +30,8 @@ interface Section {
   rounds: number;
   measure(context: Context): Promise<Measurement>;
   needsServer?: true;
+  /** True if it is measured only with --only, because it takes many minutes. */
+  isLong?: true;
 }
 
 interface Measurement {
@@ -75,6 +78,17 @@ const sections: Record<string, Section> = {
       const { measureCheck } = await import("../bench/checks.ts");
       const results = await measureCheck(folder, rounds);
       return { results, text: formatCheckMeasurement(results) };
+    },
+  },
+  fleet: {
+    rounds: 1,
+    isLong: true,
+    async measure({ folder, leaveOut }) {
+      const { measureFleet } = await import("../bench/fleet.ts");
+      const results = await measureFleet(folder, [10, 50, 200]);
+      if (!("missing" in results)) return { results, text: formatFleetMeasurement(results) };
+      leaveOut(`fleet is left out, for ${results.missing}`);
+      return { results: {}, text: "" };
     },
   },
   reads: {
@@ -155,6 +169,10 @@ export default {
       if (only !== undefined && only !== name) continue;
       if (section.needsServer && missing) {
         leaveOut(`${name} is left out, for ${missing.message}`);
+        continue;
+      }
+      if (section.isLong && only === undefined) {
+        leaveOut(`${name} is left out, because it takes many minutes; --only ${name} measures it`);
         continue;
       }
       const context = { rounds: rounds ?? section.rounds, signer, folder, requireBinaries, leaveOut };

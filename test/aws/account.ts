@@ -68,7 +68,10 @@ export interface Account extends CallRecorder {
   stop(): Promise<void>;
 }
 
-export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
+export const openAccount = async (
+  region = "eu-west-1",
+  { isInProcess }: { isInProcess?: boolean } = {},
+): Promise<Account> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-account-"));
   const [moto, certificate] = await Promise.all([launchMoto(), readOrCreateServerCertificate(folder, "127.0.0.1")]);
   const storage = openStorage(moto.url, region);
@@ -79,6 +82,7 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
     readArtefact: storage.read,
     metrics: cloudwatch,
     logs,
+    isInProcess,
     buildVariables: (name) => actAs(name).env,
     allowsLambda: (role, action) => {
       const all = [...cloudformation.stacks.values()].flatMap(({ resources }) => [...resources.values()]);

@@ -11,6 +11,7 @@ import {
   startServer,
 } from "./aws-service.ts";
 import type { CloudWatch } from "./cloudwatch.ts";
+import { openInProcess } from "./in-process.ts";
 import type { Logs } from "./logs.ts";
 import { openProcesses } from "./processes.ts";
 import { createProvisionedActions, isWarm, type ProvisionedConcurrency, sumProvisioned } from "./provisioned.ts";
@@ -97,6 +98,8 @@ export interface LambdaOptions {
   /** Returns variables to add to a function's environment. */
   buildVariables?: (name: string) => Record<string, string>;
   readArtefact?: (bucket: string, key: string) => Promise<Buffer | undefined>;
+  /** Functions run in this process, instead of in processes under Lambda's runtime client. */
+  isInProcess?: boolean | undefined;
   metrics?: CloudWatch;
   logs?: Logs;
   /** Reports whether a role allows an action to Lambda itself, which connects functions to a VPC. */
@@ -157,7 +160,7 @@ export const parseFunctionName = (text: string): { name: string; qualifier: stri
 export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda> => {
   const { region = "eu-west-1", metrics, readArtefact } = options;
   const buildArn = (name: string) => `arn:aws:lambda:${region}:${account}:function:${name}`;
-  const processes = await openProcesses();
+  const processes = await (options.isInProcess ? openInProcess() : openProcesses());
   const functions = new Map<string, FunctionRecord>();
   /** Code by its hash: GetFunction's locations keep the code that they had when they were returned. */
   const codes = new Map<string, Buffer>();

@@ -131,7 +131,8 @@ const describeCrash = (message: string, { timeout }: Program) =>
     ? { errorType: "Sandbox.Timedout", errorMessage: `Task timed out after ${timeout.toFixed(2)} seconds` }
     : { errorType: "Runtime.ExitError", errorMessage: message };
 
-const unpack = async (code: Buffer, task: string): Promise<string> => {
+/** Writes the files of a zip into a folder, and returns the folder. */
+export const unpack = async (code: Buffer, task: string): Promise<string> => {
   for (const [file, contents] of Object.entries(readOwnZip(code) ?? {})) {
     await mkdir(dirname(join(task, file)), { recursive: true });
     await writeFile(join(task, file), getInflatedContents(contents));

@@ -1,0 +1,43 @@
+// An AWS account and clusters for `postern bench --only fleet`, in a process of its own. It prints how to reach them as
+// a line of JSON, then answers each line of its input, the name of a stage, with the bytes of the stage's releases. It
+// ends with its input.
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { S3 } from "@aws-sdk/client-s3";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
+import { openAccount } from "./account.ts";
+import { openLightClusters } from "./light-clusters.ts";
+import { findMoto } from "./tools.ts";
+
+const write = (value: unknown) => process.stdout.write(`${JSON.stringify(value)}\n`);
+
+const run = async () => {
+  const tool = findMoto();
+  if ("missing" in tool) return write({ missing: tool.missing });
+  const folder = await mkdtemp(join(tmpdir(), "postern-fleet-"));
+  const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+  const [account, clusters] = await Promise.all([
+    openAccount("eu-west-1", { isInProcess: true }),
+    openLightClusters(certificate),
+  ]);
+  Object.assign(process.env, account.env);
+  const s3 = new S3({ forcePathStyle: true });
+  const readReleaseBytes = async (stage: string): Promise<number[]> => {
+    const stack = [...account.cloudformation.stacks.values()].find(({ name }) => name === `postern-${stage}`);
+    const Bucket = stack?.resources.get("ServerlessDeploymentBucket")?.physical;
+    const { Contents = [] } = await s3.listObjectsV2({ Bucket, Prefix: "releases/" });
+    return Contents.map(({ Size = 0 }) => Size);
+  };
+  const lines = createInterface({ input: process.stdin });
+  lines.on("close", async () => {
+    await Promise.all([account.stop(), clusters.stop()]);
+    await rm(folder, { recursive: true, force: true });
+    process.exit();
+  });
+  write({ env: account.env, gatewayCa: account.ca, clusterCa: certificate.ca, server: clusters.url });
+  for await (const line of lines) write(await readReleaseBytes(JSON.parse(line)));
+};
+
+await run();

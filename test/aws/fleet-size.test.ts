@@ -1,0 +1,117 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { measureFleet } from "../../infra/bench/fleet.ts";
+import { formatFleetMeasurement } from "../../infra/bench/report.ts";
+import type { Progress } from "../../infra/cli/progress.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
+import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
+import { needs } from "../parts.ts";
+import { loadJob } from "../trees.ts";
+import { type Account, openAccount } from "./account.ts";
+import { type LightClusters, openLightClusters } from "./light-clusters.ts";
+
+// One stage and many clusters, each a light API server: what a deployment does for each of them, and what only once.
+const rules = ["always-pull-images", "default-toleration-seconds", "minimum-replicas"];
+
+describe("a fleet of many clusters", await needs("moto"), () => {
+  let folder: string;
+  let account: Account;
+  let servers: LightClusters;
+  let checkout: Checkout;
+  let ca: string;
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-fleet-"));
+    const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+    ca = certificate.ca;
+    [account, servers, checkout] = await Promise.all([
+      openAccount("eu-west-1", { isInProcess: true }),
+      openLightClusters(certificate),
+      openCheckout(rules),
+    ]);
+    account.lambda.updating = 0;
+    Object.assign(process.env, account.actAs("deployer").env);
+  });
+  after(async () => {
+    await Promise.all([account?.stop(), servers?.stop(), checkout?.remove()]);
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const listNames = (count: number) => Array.from({ length: count }, (_, index) => `cluster-${index}`);
+  /** Deploys to so many clusters; returns the final sentence and the steps. */
+  const deploy = async (count: number, own = "") => {
+    const clusters = listNames(count).map((name) => [name, { server: servers.url, ca, getToken: () => name }]);
+    await checkout.write("kubeconfig", buildKubeconfig(Object.fromEntries(clusters)));
+    const sections = listNames(count).map((name, index) => `${name}: {${index === 0 ? own : ""}}`);
+    const text = `rules: { ${rules.map((name) => `${name}: `).join(", ")} }\nclusters: { ${sections.join(", ")} }\n`;
+    const steps: string[] = [];
+    const progress: Progress = {
+      say: (line) => void steps.push(line),
+      step: async (name, act) => {
+        steps.push(name);
+        await act(() => {});
+      },
+    };
+    const job = await loadJob(checkout.folder, "functions", text, { progress, wave: 5, ca: account.ca });
+    const { deployStage } =
+      await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
+    const ended = await deployStage(job, async () => {}).catch((error: Error) => error.message);
+    const sizes: number[] = [];
+    const bucket = await job.stage.openStageBucket();
+    for await (const { bytes } of bucket?.list("releases/") ?? []) sizes.push(bytes);
+    return { ended, steps, bytes: sizes.at(-1) ?? 0 };
+  };
+  const countVersions = () => [...account.lambda.functions.values()].map(({ published }) => published);
+  const listUpdated = (steps: string[]) =>
+    steps.flatMap((step) => /^cluster (\S+): entries$/.exec(step)?.[1] ?? []).sort();
+
+  let first: Awaited<ReturnType<typeof deploy>>;
+
+  it("is deployed in waves", async () => {
+    first = await deploy(20);
+    assert.match(first.ended, /^release r1 is live in cluster-0, /);
+    assert.deepEqual(listUpdated(first.steps), listNames(20).sort());
+  });
+
+  it("gets a new cluster without a new version of any function, and without a change of the others", async () => {
+    const versions = countVersions();
+    const { ended, steps, bytes } = await deploy(21);
+    assert.match(ended, /^release r2 is live in cluster-0, .*, cluster-20$/);
+    assert.deepEqual(countVersions(), versions);
+    assert.deepEqual(
+      [...new Set(steps)].filter((step) => !step.startsWith("cluster ")),
+      [],
+    );
+    assert.deepEqual(listUpdated(steps), ["cluster-20"]);
+    assert.ok(bytes > 1000 && bytes - first.bytes < 1000, `${first.bytes} and ${bytes} bytes`);
+  });
+
+  it("has changed rules probed once for all clusters with the same setup", async () => {
+    const asked: string[] = [];
+    const { invoke } = account.lambda;
+    account.lambda.invoke = (name, ...rest) => {
+      asked.push(name);
+      return invoke(name, ...rest);
+    };
+    const { ended, steps } = await deploy(
+      21,
+      " rules: { default-toleration-seconds: { settings: { notReadySeconds: 9 } } } ",
+    );
+    account.lambda.invoke = invoke;
+    assert.match(ended, /^release r3 is live/);
+    assert.deepEqual(listUpdated(steps), []);
+    // The first cluster has a setup of its own now, and the others share one.
+    assert.deepEqual(asked, Array(2).fill("postern-test-default-toleration-seconds"));
+  });
+
+  it("is measured by postern bench", async () => {
+    const measured = await measureFleet(folder, [2]);
+    assert.ok("steps" in measured, JSON.stringify(measured));
+    assert.deepEqual([measured.rules, measured.steps.length], [60, 4]);
+    for (const { wall, usage } of measured.steps) assert.ok(wall > 0 && usage.seconds > 0 && usage.memory > 0);
+    assert.match(formatFleetMeasurement(measured), /^FLEET, 60 rules .*\n2 clusters: a plan of a new stage +1\.00 /);
+  });
+});

@@ -1,0 +1,62 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import fs from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Processes, type Program, unpack } from "./processes.ts";
+
+// Runs functions in this process, for stages of many functions that are asked often. A crash or an endless loop of a
+// function is one of this process, so only tests of well-behaved rules use it.
+
+type Handler = (event: unknown, context: object) => Promise<unknown>;
+
+export const openInProcess = async (): Promise<Processes> => {
+  const folder = await mkdtemp(join(tmpdir(), "postern-lambda-"));
+  const loaded = new WeakMap<object, Promise<Handler>>();
+  const log = new AsyncLocalStorage<string[]>();
+  /** Node's fs, with the standard output of a function instead of this process's. */
+  const filesAndLog = {
+    ...fs,
+    writeSync: (target: number, text: string) => {
+      if (target === 1) log.getStore()?.push(text.trimEnd());
+    },
+  };
+
+  const load = async ({ code, hash, environment }: Program): Promise<Handler> => {
+    const task = await unpack(code, join(folder, Buffer.from(hash, "base64").toString("hex")));
+    const file = join(task, "index.cjs");
+    const requireReal = createRequire(file);
+    const requireOwn = (name: string) => (name === "node:fs" ? filesAndLog : requireReal(name));
+    const own = Object.create(process, { env: { value: { ...environment, LAMBDA_TASK_ROOT: task } } });
+    const module: { exports: { handler?: Handler } } = { exports: {} };
+    const wrap = new Function("module", "exports", "require", "process", "__dirname", fs.readFileSync(file, "utf8"));
+    wrap(module, module.exports, requireOwn, own, task);
+    if (module.exports.handler === undefined) throw new Error("index.handler is undefined or not exported");
+    return module.exports.handler;
+  };
+
+  return {
+    run: async (version, program, event) => {
+      const lines: string[] = [];
+      const start = performance.now();
+      const known = loaded.get(version) ?? load(program);
+      loaded.set(version, known);
+      const { AWS_LAMBDA_FUNCTION_NAME: functionName, AWS_LAMBDA_FUNCTION_VERSION: functionVersion } =
+        program.environment;
+      const end = Date.now() + program.timeout * 1000;
+      const context = { functionName, functionVersion, getRemainingTimeInMillis: () => end - Date.now() };
+      const result = await log.run(lines, async () => {
+        try {
+          const handler = await known;
+          return { payload: await handler(event, context), fault: undefined };
+        } catch (error) {
+          const { name, message } = error as Error;
+          return { payload: { errorType: name, errorMessage: message }, fault: "Unhandled" };
+        }
+      });
+      return { ...result, lines, milliseconds: performance.now() - start };
+    },
+    stop: () => rm(folder, { recursive: true, force: true }),
+  };
+};

@@ -1,0 +1,110 @@
+import { randomUUID } from "node:crypto";
+import type { IncomingMessage } from "node:http";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { isMap, parseJson } from "#lib/json.ts";
+import type { ServerCertificate } from "../../infra/keys/keys.ts";
+
+// Many small API servers in one: what a deployment asks of a cluster, and empty lists for everything else. A request's
+// bearer token is the name of its cluster.
+
+export interface LightClusters {
+  url: string;
+  stop(): Promise<void>;
+}
+
+interface StoredObject {
+  apiVersion: string;
+  kind: string;
+  metadata: { name: string; resourceVersion: string; uid: string; [field: string]: unknown };
+  [field: string]: unknown;
+}
+
+interface Answer {
+  code: number;
+  body: object;
+}
+
+export const openLightClusters = async (certificate: ServerCertificate): Promise<LightClusters> => {
+  /** The objects of each cluster by their path. */
+  const clusters = new Map<string, Map<string, StoredObject>>();
+  let revision = 0;
+
+  const store = (objects: Map<string, StoredObject>, path: string, object: StoredObject, isDryRun: boolean): Answer => {
+    const before = objects.get(path);
+    const isSame = before !== undefined && hasSameContent(before, object);
+    const { uid = randomUUID(), resourceVersion } = before?.metadata ?? {};
+    const metadata = { ...object.metadata, uid, resourceVersion: isSame ? String(resourceVersion) : `${++revision}` };
+    const stored = { ...object, metadata };
+    if (!isDryRun) objects.set(path, stored);
+    return { code: before ? 200 : 201, body: stored };
+  };
+
+  const answer = (objects: Map<string, StoredObject>, { method, url = "" }: IncomingMessage, text: string): Answer => {
+    const { pathname: path, searchParams: query } = new URL(url, "https://cluster");
+    const content = parseJson(text);
+    const before = objects.get(path);
+    const isDryRun = query.has("dryRun");
+    switch (method) {
+      case "GET":
+        if (before) return { code: 200, body: before };
+        return isCollection(path) ? listObjects(objects, path) : buildMissing(path);
+      case "PATCH":
+        return store(objects, path, content as StoredObject, isDryRun);
+      case "PUT": {
+        if (!before) return buildMissing(path);
+        const wanted = (content as StoredObject).metadata.resourceVersion;
+        if (wanted !== undefined && wanted !== before.metadata.resourceVersion)
+          return buildStatus(409, "Conflict", path, "the object has been modified");
+        return store(objects, path, content as StoredObject, isDryRun);
+      }
+      case "DELETE":
+        return objects.delete(path) ? buildStatus(200, "Success", path, "deleted") : buildMissing(path);
+      default:
+        return { code: 201, body: { ...(isMap(content) && content), status: { allowed: true } } };
+    }
+  };
+
+  const server = createServer({ cert: certificate.cert, key: certificate.key }, (request, response) => {
+    const chunks: Buffer[] = [];
+    request.on("data", (chunk) => chunks.push(chunk));
+    request.on("end", () => {
+      const name = String(request.headers.authorization).replace(/^Bearer /, "");
+      const objects = clusters.get(name) ?? new Map<string, StoredObject>();
+      clusters.set(name, objects);
+      const { code, body } = answer(objects, request, Buffer.concat(chunks).toString());
+      response.writeHead(code, { "content-type": "application/json" }).end(JSON.stringify(body));
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return {
+    url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    stop: async () => {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+};
+
+/** Reports whether a path is of a list: a resource of the cluster or of a namespace, without a name. */
+const isCollection = (path: string): boolean => {
+  const rest = path.replace(/^\/(api|apis\/[^/]+)\/[^/]+\//, "").split("/");
+  return rest.length === 1 || (rest[0] === "namespaces" && rest.length === 3);
+};
+
+const listObjects = (objects: Map<string, StoredObject>, path: string): Answer => {
+  const items = [...objects].flatMap(([place, object]) => (place.startsWith(`${path}/`) ? [object] : []));
+  return { code: 200, body: { kind: "List", apiVersion: "v1", metadata: {}, items } };
+};
+
+const buildStatus = (code: number, reason: string, path: string, message: string): Answer => {
+  const status = { kind: "Status", apiVersion: "v1", reason, message, code, details: { name: path.split("/").at(-1) } };
+  return { code, body: { ...status, metadata: {}, status: code < 300 ? "Success" : "Failure" } };
+};
+
+const buildMissing = (path: string) => buildStatus(404, "NotFound", path, `${path} not found`);
+
+const hasSameContent = (one: StoredObject, other: StoredObject): boolean =>
+  [one, other]
+    .map(({ metadata: { resourceVersion: _, uid: __, ...metadata }, ...rest }) => JSON.stringify({ ...rest, metadata }))
+    .every((text, _, all) => text === all[0]);
