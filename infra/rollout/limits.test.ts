@@ -94,6 +94,17 @@ describe("the limits of a stack", () => {
   });
 });
 
+describe("the limits of a role", () => {
+  it("are 10,240 characters of policies", () => {
+    const measure = (length: number) => {
+      const PolicyDocument = { Statement: "a".repeat(length - '{"Statement":""}'.length) };
+      return find(build(1, "AWS::IAM::Role", { Policies: [{ PolicyDocument }] }));
+    };
+    assert.deepEqual(measure(10_240), []);
+    assert.match(measure(10_241)[0] ?? "", /^the policies of \w+ have about 10241 characters, and IAM accepts 10240: /);
+  });
+});
+
 describe("the limits of a function", () => {
   it("are 4096 bytes of environment, as JSON", () => {
     const measure = (length: number) => find(small, [{ environment: { A: "a".repeat(length) } }]);

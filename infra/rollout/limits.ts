@@ -12,6 +12,8 @@ import type { DeploymentPlan, RuleChangePlan, WarmRulePlan } from "./plan.ts";
 const maxIntegrations = 300;
 const maxOutputs = 200;
 const maxTemplateBytes = 1_000_000;
+/** The most characters of all inline policies of an IAM role. */
+const maxPolicyCharacters = 10_240;
 /** The concurrency that Lambda keeps for the functions of an account that reserve none. */
 const leastUnreserved = 100;
 
@@ -48,8 +50,22 @@ const findStackLimits = (template: StackTemplate): string[] => {
     ...(integrations > maxIntegrations
       ? [`the HTTP API would have ${integrations} integrations, and API Gateway accepts ${maxIntegrations}: ${remedy}`]
       : []),
+    ...findLargeRoles(template),
   ];
 };
+
+/** A role has a statement for each cluster whose token its rule reads, or whose reviews it records. */
+const findLargeRoles = ({ Resources }: StackTemplate): string[] =>
+  Object.entries(Resources).flatMap(([id, { Type, Properties }]) => {
+    if (Type !== "AWS::IAM::Role") return [];
+    const policies: { PolicyDocument: object }[] = Object(Properties).Policies ?? [];
+    const length = policies.reduce((sum, { PolicyDocument }) => sum + JSON.stringify(PolicyDocument).length, 0);
+    return length > maxPolicyCharacters
+      ? [
+          `the policies of ${id} have about ${length} characters, and IAM accepts ${maxPolicyCharacters}: let clusters share a token or a bucket, or deploy some of the clusters as another stage`,
+        ]
+      : [];
+  });
 
 const findConcurrencyLimits = (
   { template, parts, warm }: LimitedPlan,
