@@ -126,7 +126,7 @@ describe("the limits of an account", await needs("moto", "runtime client"), () =
   });
 
   it("of 15 calls per second are kept by a deployment of many rules", async () => {
-    const names = listNames(24);
+    const names = listNames(12);
     await checkout.write("postern.yaml", buildConfig(names));
     account.lambda.isRateLimited = true;
     const { code, stderr } = await deploy("test");

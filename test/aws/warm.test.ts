@@ -219,10 +219,16 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
       /nothing was moved, because Lambda could not start 3 warm environments of version \d+ of stamp-notes: FUNCTION_ERROR_INIT_FAILURE$/,
     );
     account.lambda.warmFailure = undefined;
+    await assert.rejects(deploy("{ warm: 999 }"), /^Error: the rules have 1002 warm environments until/);
+    // A plan doesn't know the warm environments of functions that aren't Postern's.
+    account.lambda.create("other", zip({ "index.cjs": Buffer.from("") }), {});
+    const half = { ProvisionedConcurrentExecutions: 500 };
+    await account.lambda.act("PutProvisionedConcurrencyConfig", "other", half, { Qualifier: "1" });
     await assert.rejects(
-      deploy("{ warm: 999 }"),
-      /Lambda refuses 999 warm environments for version \d+ of stamp-notes: .*minimum value of \[100\]/,
+      deploy("{ warm: 500 }"),
+      /Lambda refuses 500 warm environments for version \d+ of stamp-notes: .*minimum value of \[100\]/,
     );
+    account.lambda.functions.delete("other");
     assert.deepEqual([getLive(), listWarm()], [before, { [before]: 3 }]);
   });
 
