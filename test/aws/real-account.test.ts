@@ -60,7 +60,12 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
   const listLiveStacks = () =>
     [...account.cloudformation.stacks.values()].filter(({ status }) => status !== "DELETE_COMPLETE");
 
-  it("sees every fact and leaves nothing", async () => {
+  // An account as it should be, and one with planted differences: each takes minutes, so an even seed chooses the first.
+  const isPlanted = Number(process.env.POSTERN_SEED) % 2 === 1;
+  const leaveOut = () => {};
+  const [itAsIs, itPlanted] = isPlanted ? [leaveOut, it] : [it, leaveOut];
+
+  itAsIs("sees every fact and leaves nothing", async () => {
     const { ended, readOutput } = start("--stage", "suite", "--budget", "5");
     const code = await ended;
     const found = await readFacts();
@@ -77,7 +82,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
     assert.deepEqual([listLiveStacks(), account.lambda.functions.size], [[], 0]);
   });
 
-  it("reports what differs, and what could not be destroyed", async () => {
+  itPlanted("reports what differs, and what could not be destroyed", async () => {
     const { lambda, s3 } = account;
     const [answerLambda, answerS3] = [lambda.answer, s3.answer];
     // This Lambda publishes any code.
@@ -112,7 +117,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
     assert.match(report, /^- function postern-planted-do-as-annotated$/m);
   });
 
-  it("destroys everything with --destroy", async () => {
+  itPlanted("destroys everything with --destroy", async () => {
     const { ended, readOutput } = start("--stage", "planted", "--destroy");
     assert.equal(await ended, 0, readOutput());
     assert.deepEqual([listLiveStacks(), account.lambda.functions.size], [[], 0]);
