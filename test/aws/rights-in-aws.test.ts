@@ -381,7 +381,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     assert.ok(read.length > 0);
     for (const [bucket = "", name = ""] of read) {
       const document = String(await account.storage.read(bucket, name));
-      assert.ok(document.includes("/local.{key}/") && !document.includes(key) && !document.includes("PRIVATE"));
+      assert.ok(document.includes("/{cluster}.{key}/") && !document.includes(key) && !document.includes("PRIVATE"));
     }
   });
 
