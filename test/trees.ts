@@ -23,6 +23,15 @@ export interface TreeDeployment {
   mark: string;
 }
 
+/** Returns a progress that adds the name of each step, and what is said, to `steps`. */
+export const recordProgress = (steps: string[]): Progress => ({
+  say: (line) => void steps.push(line),
+  step: async (name, act) => {
+    steps.push(name);
+    await act(() => {});
+  },
+});
+
 const quiet: Progress = { say: () => {}, step: async (_, act) => void (await act(() => {})) };
 const loadFrom = <T>(folder: string, path: string): Promise<T> => import(pathToFileURL(join(folder, path)).href);
 const getPackageFile = ({ folder, name }: TreeDeployment) => join(folder, "trees", `${name}.json`);

@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { createTestFolder } from "../../test/folders.ts";
+import { countAlarmMetrics } from "../rollout/cost.ts";
 import type { RuleBundle } from "./bundle.ts";
 import { writeServerlessIncludes } from "./deployment.ts";
 
@@ -124,6 +125,28 @@ describe("a function that reads a cluster", () => {
     assert.deepEqual(Outputs.LimitDashitRoleArn.Value, { "Fn::GetAtt": ["LimitDashitRole", "Arn"] });
     assert.deepEqual(Object.keys((await writeTestDeployment()).Outputs), ["BaseUrl", "LossMetric", "LogRetention"]);
   });
+});
+
+describe("the alarms of a stage", async () => {
+  const folder = await createTestFolder();
+  const names = Array.from({ length: 23 }, (_, index) => `rule-${index}`);
+  await writeServerlessIncludes(
+    names.map((name) => ({ ...sample, name })),
+    "key",
+    folder,
+  );
+  for (const type of ["http", "url"] as const)
+    it(`watch as many metrics as a plan says are paid for, with the endpoint type ${type}`, async () => {
+      const { Resources } = JSON.parse(await readFile(join(folder, `${type}.json`), "utf8"));
+      const alarms = Object.values<{ Type: string; Properties: { Metrics?: { MetricStat?: object }[] } }>(
+        Resources,
+      ).filter(({ Type }) => Type === "AWS::CloudWatch::Alarm");
+      const watched = alarms.map(({ Properties: { Metrics } }) => Metrics?.filter((one) => one.MetricStat).length ?? 1);
+      assert.equal(
+        watched.reduce((all, count) => all + count, 0),
+        countAlarmMetrics(names.length, type),
+      );
+    });
 });
 
 describe("a function that calls out", () => {

@@ -1,19 +1,14 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { join } from "node:path";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { asksCluster } from "#lib/needs.ts";
-import { createTestFolder } from "../../test/folders.ts";
-import type { RuleBundle } from "../build/bundle.ts";
-import { writeServerlessIncludes } from "../build/deployment.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { defaultConfigFile } from "../config/config.ts";
 import { readConfig } from "../project/project.ts";
 import { listServedRulesAndGroups } from "../project/served.ts";
 import {
   buildCostTable,
-  countAlarmMetrics,
   estimateDollarsPerMillionCalls,
   estimateMonths,
   type MonthlyCost,
@@ -79,41 +74,6 @@ describe("the cost of a month", () => {
 
   it("has 2.16 dollars for an environment of 256 MB that is warm for thirty days", () =>
     assert.equal(find(estimateMonths([{ ...small, warm: 1 }]), 1e6, "url")["warm environments"]?.toFixed(2), "2.16"));
-});
-
-describe("the alarms of a stage", async () => {
-  const bundle: RuleBundle = {
-    ...{ name: "", summary: "Denies it.", phases: ["validate"], timeoutSeconds: 3, bytes: 1, hash: "a", logic: "a" },
-    ...{
-      codeSha256: "a",
-      asks: false,
-      callsOut: false,
-      scripts: false,
-      tokens: [],
-      actions: [],
-      records: [],
-      accepts: "",
-    },
-  };
-  const folder = await createTestFolder();
-  const names = Array.from({ length: 23 }, (_, index) => `rule-${index}`);
-  await writeServerlessIncludes(
-    names.map((name) => ({ ...bundle, name })),
-    "key",
-    folder,
-  );
-  for (const type of ["http", "url"] as const)
-    it(`watch as many metrics as are paid for, with the endpoint type ${type}`, async () => {
-      const { Resources } = JSON.parse(await readFile(join(folder, `${type}.json`), "utf8"));
-      const alarms = Object.values<{ Type: string; Properties: { Metrics?: { MetricStat?: object }[] } }>(
-        Resources,
-      ).filter(({ Type }) => Type === "AWS::CloudWatch::Alarm");
-      const watched = alarms.map(({ Properties: { Metrics } }) => Metrics?.filter((one) => one.MetricStat).length ?? 1);
-      assert.equal(
-        watched.reduce((all, count) => all + count, 0),
-        countAlarmMetrics(names.length, type),
-      );
-    });
 });
 
 describe("docs/costs.md", async () => {

@@ -1,4 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
+import { getFunctionsLogGroup } from "../../infra/aws/log-queries.ts";
 import { toSentence } from "../../infra/cli/complaint.ts";
 import { formatCount } from "../../infra/cli/progress.ts";
 import { listStackResources, readAlarms, readMinutes, sumMetric } from "./aws.ts";
@@ -259,9 +260,13 @@ export const measureDelays = (suite: Suite, stage: SuiteStage) =>
     return `in metrics ${format(metricDelay)}, in the log ${format(logDelay)}`;
   });
 
-/** Asks the log of a stage's functions. */
-export const readLogRows = ({ aws, name }: SuiteStage, query: string, since: number) =>
-  aws.logs.query(`/aws/lambda/postern-${name}`, query, new Date(since - 60_000), new Date(Date.now() + 60_000));
+/** Asks the log of a stage's functions, or another log group of the stage. */
+export const readLogRows = (
+  { aws, name }: SuiteStage,
+  query: string,
+  since: number,
+  logGroup = getFunctionsLogGroup(name),
+) => aws.logs.query(logGroup, query, new Date(since - 60_000), new Date(Date.now() + 60_000));
 
 /** Sends the first reviews at the same time, so that each needs an environment of its own; then one after another. */
 export const sendColdAndWarm = (suite: Suite, stage: SuiteStage) =>

@@ -5,11 +5,10 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { measureFleet } from "../../infra/bench/fleet.ts";
 import { formatFleetMeasurement } from "../../infra/bench/report.ts";
-import type { Progress } from "../../infra/cli/progress.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
-import { loadJob } from "../trees.ts";
+import { loadJob, recordProgress } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 import { type LightClusters, openLightClusters } from "./light-clusters.ts";
 
@@ -48,13 +47,7 @@ describe("a fleet of many clusters", await needs("moto"), () => {
     const sections = listNames(count).map((name, index) => `${name}: {${index === 0 ? own : ""}}`);
     const text = `rules: { ${rules.map((name) => `${name}: `).join(", ")} }\nclusters: { ${sections.join(", ")} }\n`;
     const steps: string[] = [];
-    const progress: Progress = {
-      say: (line) => void steps.push(line),
-      step: async (name, act) => {
-        steps.push(name);
-        await act(() => {});
-      },
-    };
+    const progress = recordProgress(steps);
     const job = await loadJob(checkout.folder, "functions", text, { progress, wave: 5, ca: account.ca });
     const { deployStage } =
       await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");

@@ -14,7 +14,7 @@ import type { DeploymentJob } from "../../infra/rollout/preparation.ts";
 import type { WebhookEntry } from "../../infra/webhooks/configurations.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
-import { loadJob } from "../trees.ts";
+import { loadJob, recordProgress } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 
 // One stage and two clusters, each with a real API server: which entries each cluster gets, when, and in which order.
@@ -136,13 +136,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const { createAwsStageClients: openStage } =
       await checkout.load<typeof import("../../infra/aws/stage.ts")>("infra/aws/stage.ts");
     const steps: string[] = [];
-    const progress: Progress = {
-      say: (line) => void steps.push(line),
-      step: async (name, act) => {
-        steps.push(name);
-        await act(() => {});
-      },
-    };
+    const progress = recordProgress(steps);
     const opened = { stage: openStage(stage), ca: account.ca, progress, ...how };
     const job = await loadJob(checkout.folder, tree, text, opened);
     return { job, steps };

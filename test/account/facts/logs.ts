@@ -1,3 +1,4 @@
+import { getAccessLogGroup } from "../../../infra/aws/log-queries.ts";
 import { sumMetric } from "../aws.ts";
 import { poll, readKeySegment, readLogRows } from "../steps.ts";
 import { notSeen, type Suite } from "../suite.ts";
@@ -109,8 +110,8 @@ const accessFacts: Fact[] = [
   },
 ];
 
-const readAccessRows = ({ aws, name }: Suite["http"], query: string, since: number) =>
-  aws.logs.query(`/aws/http-api/postern-${name}`, query, new Date(since - 60_000), new Date(Date.now() + 60_000));
+const readAccessRows = (stage: Suite["http"], query: string, since: number) =>
+  readLogRows(stage, query, since, getAccessLogGroup(stage.name));
 
 /** Reads a metric until it has a value, at most five minutes. */
 const awaitSum = async (suite: Suite, question: Omit<Parameters<typeof sumMetric>[1], "since">) =>
@@ -120,6 +121,17 @@ const awaitSum = async (suite: Suite, question: Omit<Parameters<typeof sumMetric
     5000,
     async () => (await sumMetric(suite.clients, { ...question, since: suite.start })) || undefined,
   )) ?? 0;
+
+/** Returns the fact that Lambda counts something in a metric by function. */
+const buildFunctionMetricFact = (id: string, rule: string, metric: "Errors" | "Throttles"): Fact => ({
+  id,
+  when: "afterwards",
+  check: async (suite) => {
+    const dimensions = { FunctionName: suite.url.aws.functions.getFunctionName(rule) };
+    const sum = await awaitSum(suite, { namespace: "AWS/Lambda", metric, dimensions, stat: "Sum" });
+    return observe(sum > 0, `${sum} ${metric.toLowerCase()}`);
+  },
+});
 
 const metricFacts: Fact[] = [
   {
@@ -157,16 +169,7 @@ const metricFacts: Fact[] = [
       );
     },
   },
-  {
-    id: "lambda-errors-metric",
-    when: "afterwards",
-    check: async (suite) => {
-      const FunctionName = suite.url.aws.functions.getFunctionName(suiteRule);
-      const dimensions = { FunctionName };
-      const sum = await awaitSum(suite, { namespace: "AWS/Lambda", metric: "Errors", dimensions, stat: "Sum" });
-      return observe(sum > 0, `${sum} errors`);
-    },
-  },
+  buildFunctionMetricFact("lambda-errors-metric", suiteRule, "Errors"),
   {
     id: "lambda-version-metric",
     when: "afterwards",
@@ -178,16 +181,7 @@ const metricFacts: Fact[] = [
       return observe(sum > 0, `${sum} errors of version ${ExecutedVersion}`);
     },
   },
-  {
-    id: "lambda-throttles-metric",
-    when: "afterwards",
-    check: async (suite) => {
-      const FunctionName = suite.url.aws.functions.getFunctionName(ordinaryRule);
-      const dimensions = { FunctionName };
-      const sum = await awaitSum(suite, { namespace: "AWS/Lambda", metric: "Throttles", dimensions, stat: "Sum" });
-      return observe(sum > 0, `${sum} throttles`);
-    },
-  },
+  buildFunctionMetricFact("lambda-throttles-metric", ordinaryRule, "Throttles"),
   {
     id: "lost-metric",
     when: "afterwards",
