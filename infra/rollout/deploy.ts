@@ -63,7 +63,10 @@ const completeRelease = async ({ job, releases }: PreparedDeployment): Promise<s
   return `nothing to do: release r${newest?.id ?? 0} is live`;
 };
 
-/** Deploys in this order: stack, versions, warm environments, aliases, clusters. A failure leaves everything after that step unchanged. */
+/**
+ * Deploys in this order: stack, versions, warm environments, aliases, clusters. A failure leaves everything after that
+ * step unchanged.
+ */
 export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Promise<string> => {
   const { job, plan, releases } = prepared;
   if (plan.limits.length > 0) throw new Complaint(plan.limits.join("\n"), 1);
@@ -92,12 +95,13 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
   });
   const release = { ...buildRelease(prepared, live), id: draft.id, clusters: draft.clusters };
   await releases.save(release);
-  if (stuck.length > 0) await releaseOldWarmEnvironments(prepared, live);
-  if (stuck.length > 0)
+  if (stuck.length > 0) {
+    await releaseOldWarmEnvironments(prepared, live);
     throw new Complaint(
       `the webhook entries in clusters were not changed, because the new versions of these rules did not pass the canary: ${stuck.join(", ")}`,
       1,
     );
+  }
   await updateClusters(prepared, release, goOn);
   const wasOpen = releases.all[0]?.complete === false;
   const warm = await releaseOldWarmEnvironments(prepared, live);
