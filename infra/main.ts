@@ -1,11 +1,14 @@
 import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { describeParseError, type ParsedArguments, parseArguments } from "./cli/arguments.ts";
 import { type Command, formatTable, type ParsedOptions } from "./cli/command.ts";
 import { Complaint, toSentence } from "./cli/complaint.ts";
 import { formatDidYouMean } from "./cli/did-you-mean.ts";
+import { moduleExtension, packageRoot } from "./cli/roots.ts";
 import { sanitizeTerminalText } from "./cli/terminal.ts";
 
-const folder = new URL("commands/", import.meta.url);
+const folder = join(packageRoot, "infra/commands");
 
 export const runCommandLine = async (words: string[]): Promise<void> => {
   // The process ends when standard output is closed, with the exit code that is set by then.
@@ -28,8 +31,8 @@ export const runPostern = async (words: readonly string[]): Promise<number> => {
 
 const runVerb = async ([verb, ...rest]: readonly string[]): Promise<number> => {
   const verbs = (await readdir(folder))
-    .filter((file) => file.endsWith(".ts"))
-    .map((file) => file.slice(0, -".ts".length))
+    .filter((file) => file.endsWith(moduleExtension))
+    .map((file) => file.slice(0, -moduleExtension.length))
     .sort();
   if (verb === "--version") {
     process.stdout.write(`postern ${await readVersion()}\n`);
@@ -65,10 +68,10 @@ const runVerb = async ([verb, ...rest]: readonly string[]): Promise<number> => {
 };
 
 const readVersion = async (): Promise<string> =>
-  JSON.parse(await readFile(new URL("../package.json", import.meta.url), "utf8")).version;
+  JSON.parse(await readFile(join(packageRoot, "package.json"), "utf8")).version;
 
 const loadCommand = async (verb: string): Promise<Command> =>
-  (await import(new URL(`${verb}.ts`, folder).href)).default;
+  (await import(pathToFileURL(join(folder, `${verb}${moduleExtension}`)).href)).default;
 
 const parseVerbArguments = (verb: string, command: Command, args: string[]): ParsedArguments => {
   try {

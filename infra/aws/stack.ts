@@ -3,7 +3,6 @@ import { readFile, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import {
   CloudFormation,
@@ -12,6 +11,7 @@ import {
   waitUntilStackDeleteComplete,
 } from "@aws-sdk/client-cloudformation";
 import { Complaint } from "../cli/complaint.ts";
+import { projectRoot } from "../cli/roots.ts";
 import type { StageLockGuard } from "./guard.ts";
 
 export interface StackTemplate {
@@ -39,8 +39,7 @@ export interface StageStack {
 
 /** The logical id in CloudFormation that osls gives the deployment bucket; its policy's id begins with it. */
 const bucketId = "ServerlessDeploymentBucket";
-const root = fileURLToPath(new URL("../../", import.meta.url));
-const packaged = join(root, ".serverless");
+const packaged = join(projectRoot, ".serverless");
 const { resolve } = createRequire(import.meta.url);
 const osls = resolve("osls/bin/serverless.js");
 /** The template of the stack with only a bucket, which osls would create before the first deployment. */
@@ -56,7 +55,7 @@ const runOsls = async (verb: string, stage: string, more: string[] = [], signal?
   // osls reads the region only from the environment; a region in an AWS profile would be ignored.
   const AWS_REGION = await new CloudFormation().config.region();
   const env = { ...process.env, AWS_REGION, NO_COLOR: "1" };
-  const options = { cwd: root, env, maxBuffer: 64 * 1024 * 1024, signal, killSignal: "SIGKILL" as const };
+  const options = { cwd: projectRoot, env, maxBuffer: 64 * 1024 * 1024, signal, killSignal: "SIGKILL" as const };
   await run(process.execPath, words, options).catch((error) => {
     signal?.throwIfAborted();
     const lines = `${error.stdout}\n${error.stderr}`.split("\n").map((line) => line.trim());

@@ -3,9 +3,9 @@
 // cluster.
 import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
+import { projectRoot } from "../cli/roots.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { listRulesAskingCluster, readClusterConnections } from "../config/connections.ts";
 import { listRecordingBucketSettings } from "../config/record-section.ts";
@@ -16,7 +16,7 @@ import { readCueRuntimeFiles } from "./cue.ts";
 import { writeServerlessIncludes } from "./deployment.ts";
 import { getInflatedContents } from "./zip.ts";
 
-export const distFolder = fileURLToPath(new URL("../../dist/", import.meta.url));
+export const distFolder = join(projectRoot, "dist/");
 
 export interface BuildResult {
   bundles: RuleBundle[];

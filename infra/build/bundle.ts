@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join, relative } from "node:path";
-import { fileURLToPath } from "node:url";
 import { parse } from "acorn";
 import { build, type Metafile, type Plugin, transform } from "esbuild";
 import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
@@ -12,6 +11,7 @@ import type { RecordingBucketSettingsByRule } from "#lib/recording/bucket-handle
 import type { Phase, Rule } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
+import { moduleExtension, packageRoot } from "../cli/roots.ts";
 import { listWritableBucketPaths } from "../config/record-section.ts";
 import { findLongestTimeoutSeconds } from "../webhooks/entry.ts";
 import { cueFilesModuleSource, readCueRuntimeFiles } from "./cue.ts";
@@ -45,7 +45,6 @@ export interface RuleBundle {
   warm?: number;
 }
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
 const keysFile = "keys.json";
 const connectionsFile = "clusters.json";
 
@@ -93,10 +92,10 @@ export const bundleRule = async (
   const { outputFiles, metafile } = await build({
     stdin: {
       contents: buildEntry(listed, startsScripts(listed, config), hasConnections, isRecorded(places)),
-      resolveDir: root,
+      resolveDir: packageRoot,
       sourcefile: "entry.js",
     },
-    absWorkingDir: root,
+    absWorkingDir: packageRoot,
     bundle: true,
     write: false,
     metafile: true,
@@ -188,7 +187,9 @@ const buildEntry = (listed: CatalogueRule, isScriptStarted: boolean, hasConnecti
   const lines = members.map((member, index) => `import rule${index} from ${toSpecifier(getRuleFile(member))};`);
   /** Adds an import from a file of lib to the entry module, and returns the imported name. */
   const importFromLib = (file: string, name: string) => {
-    lines.push(`import { ${name} } from ${toSpecifier(join(root, "lib", file))};`);
+    lines.push(
+      `import { ${name} } from ${toSpecifier(join(packageRoot, "lib", file.replace(/\.ts$/, moduleExtension)))};`,
+    );
     return name;
   };
   const asks = hasNeeds(listed);
@@ -264,13 +265,13 @@ const listNeedsUnder = ({ needs = {} }: Rule, { mode, settings }: { mode: Enforc
 const getRuleFile = ({ folder }: CatalogueRule) => join(folder, "rule.ts");
 const describeRule = ({ name, members }: CatalogueRule) => (members ? `the group ${name}` : `functions/${name}`);
 
-const toSpecifier = (file: string) => JSON.stringify(`./${relative(root, file)}`.replaceAll("\\", "/"));
+const toSpecifier = (file: string) => JSON.stringify(`./${relative(packageRoot, file)}`.replaceAll("\\", "/"));
 
 /** Replaces the module that finds CUE's files: in Lambda, they are in the same folder as the bundle. */
 const cueBeside: Plugin = {
   name: "cue-beside",
   setup({ onLoad }) {
-    onLoad({ filter: /[\\/]lib[\\/]cue[\\/]cue-files\.ts$/ }, () => ({ contents: cueFilesModuleSource }));
+    onLoad({ filter: /[\\/]lib[\\/]cue[\\/]cue-files\.[jt]s$/ }, () => ({ contents: cueFilesModuleSource }));
   },
 };
 
@@ -311,7 +312,7 @@ const entryFields = new Set([
 const createDecisionOnlyPlugin = (files: string[]): Plugin => ({
   name: "decision-only",
   setup({ onLoad }) {
-    onLoad({ filter: /[\\/]rule\.ts$/ }, async ({ path }) => {
+    onLoad({ filter: /[\\/]rule\.[jt]s$/ }, async ({ path }) => {
       if (!files.includes(path)) return undefined;
       const { code } = await transform(await readFile(path, "utf8"), { loader: "ts", target: "node24" });
       const { body } = parse(code, { ecmaVersion: "latest", sourceType: "module" });

@@ -1,6 +1,7 @@
-import { fileURLToPath } from "node:url";
+import { join } from "node:path";
 import { build } from "esbuild";
 import { readCueWasmPackage } from "#lib/cue/cue-files.ts";
+import { moduleExtension, packageRoot } from "../cli/roots.ts";
 import type { ZipFiles } from "./zip.ts";
 
 const names = { worker: "cue-worker.cjs", wasm: "cue.wasm", glue: "cue-glue.cjs" };
@@ -24,7 +25,7 @@ let made: Promise<ZipFiles> | undefined;
 const createCueFiles = async (): Promise<ZipFiles> => {
   const { wasm, glue } = await readCueWasmPackage();
   const { outputFiles } = await build({
-    entryPoints: [fileURLToPath(new URL("../../lib/cue/worker.ts", import.meta.url))],
+    entryPoints: [join(packageRoot, `lib/cue/worker${moduleExtension}`)],
     bundle: true,
     write: false,
     outfile: names.worker,

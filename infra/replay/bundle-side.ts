@@ -1,9 +1,9 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { runInNewContext } from "node:vm";
 import type { Phase } from "#lib/rule.ts";
+import { moduleExtension } from "../cli/roots.ts";
 import type { FunctionProcessReply, FunctionProcessRequest } from "./function-process.ts";
 import type { ReplayFoldersAndProcesses } from "./scratch.ts";
 import { findServingFunctionName, type ReplayableVersion } from "./sides.ts";
@@ -90,7 +90,7 @@ const openFunctionProcess = (folder: string, scratch: ReplayFoldersAndProcesses)
 
   const start = (): ChildProcess => {
     const { PATH, TZ, LANG } = process.env;
-    const started = fork(fileURLToPath(new URL("function-process.ts", import.meta.url)), [folder], {
+    const started = fork(join(import.meta.dirname, `function-process${moduleExtension}`), [folder], {
       execArgv: [],
       // The environment has no credentials: the code of a version must not be able to use them.
       env: { ...(PATH && { PATH }), ...(TZ && { TZ }), ...(LANG && { LANG }) },

@@ -1,14 +1,15 @@
 import { globSync } from "node:fs";
 import { join, relative, sep } from "node:path";
 import { run } from "node:test";
-import { fileURLToPath, pathToFileURL } from "node:url";
+import { pathToFileURL } from "node:url";
 import { stripVTControlCharacters } from "node:util";
 import { readCaseLineNumbers, readCases } from "../catalogue/cases.ts";
 import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
+import { moduleExtension, projectRoot } from "../cli/roots.ts";
 import type { TestResult } from "./results.ts";
 
-const root = fileURLToPath(new URL("../../", import.meta.url));
-const shared = join(root, "infra/testing/catalogue.test.ts");
+const root = projectRoot;
+const shared = join(import.meta.dirname, `catalogue.test${moduleExtension}`);
 
 /** The rules to test: the rules of these names, or all rules if there are no names. */
 interface RuleSelection {

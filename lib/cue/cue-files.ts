@@ -1,5 +1,5 @@
 import { access, mkdir, readdir, readFile, rename, writeFile } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { inflateRawSync } from "node:zlib";
 
@@ -19,9 +19,10 @@ export interface DeflatedFile {
 }
 
 const packageFolder = dirname(fileURLToPath(import.meta.resolve("cue-wasm")));
-const cacheFolder = fileURLToPath(new URL("../../node_modules/.cache/postern", import.meta.url));
+/** In the folder node_modules that has cue-wasm. */
+const cacheFolder = join(packageFolder.slice(0, packageFolder.lastIndexOf("cue-wasm")), ".cache/postern");
 const programPattern = /^cue\.wasm\.full\.inline-.*\.js$/;
-const worker = fileURLToPath(new URL("worker.ts", import.meta.url));
+const worker = join(import.meta.dirname, `worker${extname(import.meta.filename)}`);
 
 export const readCueWasmPackage = async (): Promise<{ wasm: DeflatedFile; glue: Uint8Array }> => {
   const text = await readFile(await findPackageFile(programPattern), "latin1");
