@@ -3,6 +3,7 @@ import { findBenchControllerRuntimeWebhook } from "../infra/bench/controller-run
 import { findBuiltKinitirasEngine } from "../infra/bench/kinitiras.ts";
 import { requireBinaries } from "../infra/parity/control-plane/binaries.ts";
 import { findPodSecurityEvaluator } from "../infra/parity/pod-security/evaluator.ts";
+import { findActionlint } from "./actionlint/actionlint.ts";
 import { findCfnLint, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
 
 const getMissingTool = (tool: Tool) => ("missing" in tool ? tool.missing : undefined);
@@ -13,6 +14,7 @@ const explainIfMissing = async (find: () => Promise<unknown>, sentence: string) 
  * The parts that suites need besides `npm ci`. Each function returns the reason why a part can't be used, or undefined.
  */
 const parts = {
+  actionlint: () => explainIfMissing(findActionlint, "actionlint is not here: npm run cluster builds it"),
   "API server": () => requireBinaries().then(() => undefined, getMessage),
   "cfn-lint": () => getMissingTool(findCfnLint()),
   git: () => (spawnSync("git", ["--version"]).status === 0 ? undefined : "git is not installed"),

@@ -194,7 +194,9 @@ describe("the pipelines", () => {
 
   // The owner of an action can move a tag, and so change the code that runs with a pipeline's rights.
   it("pin every action at GitHub to a commit, with its version in a comment", async () => {
-    const texts = await Promise.all(["github", "manifests/github"].map(readPipelineText));
+    const texts = await Promise.all(
+      ["github", "manifests/github", "../../.github/workflows/release"].map(readPipelineText),
+    );
     const versions = new Map<string, string>();
     for (const line of texts.flatMap((text) => text.match(/^.*\buses:.*$/gm) ?? [])) {
       const [, action = "", version = ""] =
