@@ -1,20 +1,39 @@
 // Runs the Node that Lambda runs: `node infra/node.js --test`. One of two files that any Node from 20 on can read.
 import { spawn } from "node:child_process";
 import { existsSync, realpathSync } from "node:fs";
+import { createRequire } from "node:module";
 import { constants } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const { arch, argv, execPath, platform, report, stderr, versions } = process;
+const { arch, argv, cwd, execPath, platform, report, stderr, versions } = process;
+const nodePackage = `node-${platform === "win32" ? "win" : platform}-${arch}`;
 
-/** Returns the path of the Node that npm installed with the project, else of the running Node if it is new enough. */
-export const findLambdaNode = () => {
-  const name = `node-${platform === "win32" ? "win" : platform}-${arch}`;
-  const file = `../node_modules/${name}/bin/node${platform === "win32" ? ".exe" : ""}`;
-  const installed = fileURLToPath(new URL(file, import.meta.url));
+/** Returns the path of the Node that npm installed in this checkout or project, if there is one. */
+const findInstalledNode = () => {
   // npm's packages of Node for Linux need glibc.
-  const runs = platform !== "linux" || report.getReport().header.glibcVersionRuntime !== undefined;
-  if (runs && existsSync(installed)) return realpathSync(installed);
-  return Number(versions.node.split(".")[0]) >= 24 ? execPath : undefined;
+  if (platform === "linux" && report.getReport().header.glibcVersionRuntime === undefined) return undefined;
+  for (const from of [import.meta.url, join(cwd(), "package.json")])
+    try {
+      const folder = createRequire(from).resolve(`${nodePackage}/package.json`);
+      const file = join(folder, `../bin/node${platform === "win32" ? ".exe" : ""}`);
+      if (existsSync(file)) return realpathSync(file);
+    } catch {
+      // It isn't installed there.
+    }
+  return undefined;
+};
+
+/** The program: TypeScript in a checkout, JavaScript in the installed package. */
+export const mainFile = ["main.ts", "main.js"]
+  .map((name) => fileURLToPath(new URL(name, import.meta.url)))
+  .find(existsSync);
+
+/** Returns the path of the Node to run: in a checkout the Node that npm installed with it, else any that is new enough. */
+export const findLambdaNode = () => {
+  const isNewEnough = Number(versions.node.split(".")[0]) >= 24;
+  if (isNewEnough && mainFile?.endsWith(".js")) return execPath;
+  return findInstalledNode() ?? (isNewEnough ? execPath : undefined);
 };
 
 /** Runs Node with these arguments. It gets the signals of this process, and sets the exit code. */
@@ -22,7 +41,7 @@ export const runNode = (args, stdio = "inherit") => {
   const node = findLambdaNode();
   if (node === undefined) {
     stderr.write(
-      `Postern needs Node 24 here, and this is ${versions.node}: run npm ci first, or install Node 24 where npm has none (Apple silicon, musl).\n`,
+      `Postern needs Node 24, and this is Node ${versions.node}: install Node 24, or, if npm has it for this machine, run npm install --save-dev ${nodePackage}@24\n`,
     );
     process.exitCode = 2;
     return;

@@ -1,4 +1,4 @@
-import { CloudWatch, type MetricAlarm, paginateDescribeAlarms } from "@aws-sdk/client-cloudwatch";
+import { CloudWatch, type MetricAlarm, paginateDescribeAlarms } from "#aws/client-cloudwatch";
 import { getAwsDomain } from "#lib/cluster/credentials.ts";
 import { type AwsKeys, signHeaders } from "#lib/cluster/signature.ts";
 

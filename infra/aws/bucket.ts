@@ -1,4 +1,4 @@
-import { GetObjectCommand, paginateListObjectsV2, S3 } from "@aws-sdk/client-s3";
+import { GetObjectCommand, paginateListObjectsV2, S3 } from "#aws/client-s3";
 import { isErrorNamed } from "./errors.ts";
 
 /** An S3 object's key, size and date, as a listing gives them. */

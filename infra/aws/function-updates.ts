@@ -7,7 +7,7 @@ import {
   waitUntilFunctionActiveV2,
   waitUntilFunctionUpdatedV2,
   waitUntilPublishedVersionActive,
-} from "@aws-sdk/client-lambda";
+} from "#aws/client-lambda";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { isErrorNamed } from "./errors.ts";
 

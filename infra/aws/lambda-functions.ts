@@ -6,7 +6,7 @@ import {
   paginateListFunctions,
   paginateListProvisionedConcurrencyConfigs,
   paginateListVersionsByFunction,
-} from "@aws-sdk/client-lambda";
+} from "#aws/client-lambda";
 import { buildFunctionName } from "../catalogue/rule-names.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";

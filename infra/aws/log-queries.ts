@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { CloudWatchLogs } from "@aws-sdk/client-cloudwatch-logs";
+import { CloudWatchLogs } from "#aws/client-cloudwatch-logs";
 import { Complaint } from "../cli/complaint.ts";
 import { createFallbackForErrorNamed } from "./errors.ts";
 

@@ -1,4 +1,4 @@
-import { CloudWatch, type MetricDataQuery, paginateGetMetricData } from "@aws-sdk/client-cloudwatch";
+import { CloudWatch, type MetricDataQuery, paginateGetMetricData } from "#aws/client-cloudwatch";
 
 /** A query for one CloudWatch metric. */
 export interface CloudWatchMetricQuery {

@@ -1,4 +1,4 @@
-import { SSM } from "@aws-sdk/client-ssm";
+import { SSM } from "#aws/client-ssm";
 import { createFallbackForErrorNamed } from "./errors.ts";
 
 export interface StageParameterStore {

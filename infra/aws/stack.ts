@@ -1,5 +1,6 @@
 import { execFile } from "node:child_process";
-import { readFile, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { copyFile, readFile, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
@@ -9,9 +10,9 @@ import {
   paginateListStackResources,
   waitUntilStackCreateComplete,
   waitUntilStackDeleteComplete,
-} from "@aws-sdk/client-cloudformation";
+} from "#aws/client-cloudformation";
 import { Complaint } from "../cli/complaint.ts";
-import { projectRoot } from "../cli/roots.ts";
+import { packageRoot, projectRoot } from "../cli/roots.ts";
 import type { StageLockGuard } from "./guard.ts";
 
 export interface StackTemplate {
@@ -40,18 +41,35 @@ export interface StageStack {
 /** The logical id in CloudFormation that osls gives the deployment bucket; its policy's id begins with it. */
 const bucketId = "ServerlessDeploymentBucket";
 const packaged = join(projectRoot, ".serverless");
-const { resolve } = createRequire(import.meta.url);
-const osls = resolve("osls/bin/serverless.js");
 /** The template of the stack with only a bucket, which osls would create before the first deployment. */
-const coreTemplate = resolve("osls/lib/plugins/aws/package/lib/core-cloudformation-template.json");
+const coreTemplate = "lib/plugins/aws/package/lib/core-cloudformation-template.json";
+/** The copy of the package's serverless.yml for a project without one: osls reads it only from the project's folder. */
+const copiedConfig = ".serverless.yml";
 /** Ends osls when this process ends in any way: this process holds the other end of its standard input. */
 const endWithUs = `data:text/javascript,${encodeURIComponent(
   'process.stdin.once("close", () => process.exit(1)).resume().unref()',
 )}`;
 const run = promisify(execFile);
 
+/** Returns the path of a file of osls, which is installed only where stages are deployed. */
+const findOslsFile = (path: string): string => {
+  try {
+    return createRequire(join(packageRoot, "package.json")).resolve(`osls/${path}`);
+  } catch {
+    throw new Complaint("this command needs osls, which is not installed: npm install --save-dev osls installs it");
+  }
+};
+
+/** Returns the options that name osls' configuration: the project's own serverless.yml, else a copy of Postern's. */
+const chooseServerlessConfig = async (): Promise<string[]> => {
+  if (existsSync(join(projectRoot, "serverless.yml"))) return [];
+  await copyFile(join(packageRoot, "serverless.yml"), join(projectRoot, copiedConfig));
+  return ["--config", copiedConfig];
+};
+
 const runOsls = async (verb: string, stage: string, more: string[] = [], signal?: AbortSignal) => {
-  const words = ["--import", endWithUs, osls, verb, "--stage", stage, ...more];
+  const program = ["--import", endWithUs, findOslsFile("bin/serverless.js")];
+  const words = [...program, verb, "--stage", stage, ...more, ...(await chooseServerlessConfig())];
   // osls reads the region only from the environment; a region in an AWS profile would be ignored.
   const AWS_REGION = await new CloudFormation().config.region();
   const env = { ...process.env, AWS_REGION, NO_COLOR: "1" };
@@ -110,7 +128,7 @@ export const openStack = (
     },
     findBucket: findBucket,
     createBucket: async () => {
-      const TemplateBody = await readFile(coreTemplate, "utf8");
+      const TemplateBody = await readFile(findOslsFile(coreTemplate), "utf8");
       const Tags = [{ Key: "STAGE", Value: stage }];
       await client.createStack({ StackName, TemplateBody, Tags }).catch((error) => {
         if (error.name !== "AlreadyExistsException") throw error;

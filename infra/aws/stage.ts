@@ -1,5 +1,5 @@
-import { CloudFormation } from "@aws-sdk/client-cloudformation";
-import { SSM } from "@aws-sdk/client-ssm";
+import { CloudFormation } from "#aws/client-cloudformation";
+import { SSM } from "#aws/client-ssm";
 import type { AwsKeys } from "#lib/cluster/signature.ts";
 import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";

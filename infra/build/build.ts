@@ -1,5 +1,5 @@
 // Start here. buildFunctions makes a bundle and a zip of every rule that postern.yaml names (bundle.ts, zip.ts), and
-// writes what serverless.yml includes (deployment.ts). client.ts makes the npm package. Nothing here calls AWS or a
+// writes what serverless.yml includes (deployment.ts). Nothing here calls AWS or a
 // cluster.
 import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -108,7 +108,7 @@ const needsLedger = (listed: CatalogueRule) => has(listed, "ledger");
 
 /** Deletes what an earlier build made for rules that are no longer named. */
 const deleteStaleBundles = async (names: string[]) => {
-  const kept = [...names, "client"];
+  const kept = [...names, "packages"];
   for (const entry of await readdir(distFolder, { withFileTypes: true }))
     if ((entry.isDirectory() || entry.name.endsWith(".zip")) && !kept.includes(entry.name.replace(/\.zip$/, "")))
       await rm(`${distFolder}${entry.name}`, { recursive: true });

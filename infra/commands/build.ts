@@ -1,7 +1,6 @@
 import { dirname, join } from "node:path";
 import { buildDirectInvocationBundles, buildFunctions } from "../build/build.ts";
 import type { RuleBundle } from "../build/bundle.ts";
-import { buildClientPackage } from "../build/client.ts";
 import { computeFunctionSettings } from "../build/deployment.ts";
 import { findExcessResources, findLargeEnvironments } from "../build/limits.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
@@ -15,7 +14,7 @@ import { createRuleConfiguredPredicate, readProject, reportBroken } from "../pro
 import { rulesOption } from "./shared/options.ts";
 
 export default {
-  summary: "Builds a bundle of every rule that is on in dist/, for npx osls package, and the client package.",
+  summary: "Builds a bundle of every rule that is on in dist/, for npx osls package.",
   options: {
     config: commonCommandOptions.config,
     to: {
@@ -60,7 +59,6 @@ const buildAll = async (config: PosternConfig, catalogue: CatalogueRule[], file:
   const functions = bundles.map((bundle) => ({ name: bundle.name, ...computeFunctionSettings(bundle, publicKey) }));
   const limits = [...findExcessResources(resources), ...findLargeEnvironments(functions)];
   if (limits.length > 0) throw new Complaint(limits.join("\n"), 1);
-  await buildClientPackage();
   for (const note of notes) process.stderr.write(`${note}\n`);
   return bundles;
 };

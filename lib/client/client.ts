@@ -1,4 +1,4 @@
-// The client package applies policies and rules to a program's writes to Kubernetes before they are sent. README.md is
+// The client (`postern/client`) applies policies and rules to a program's writes to Kubernetes before they are sent. README.md is
 // for its users. interception.ts handles a request (target.ts parses its URL, request-body.ts its body); write.ts and
 // patch-requests.ts find the object that would be stored; chain.ts evaluates the rules in order; responses.ts builds
 // the response; program-capabilities.ts reads the cluster with the program's own credentials. Nothing else in lib

@@ -24,7 +24,7 @@ export interface ClientNodeObservable<T> {
   pipe<U>(next: (value: T) => U | PromiseLike<U>): ClientNodeObservable<U>;
 }
 
-/** The part of @kubernetes/client-node's interface HttpLibrary that the client package uses. */
+/** The part of @kubernetes/client-node's interface HttpLibrary that the client uses. */
 export interface HttpLibrary {
   send(request: ClientNodeRequestContext): ClientNodeObservable<ClientNodeResponse>;
 }

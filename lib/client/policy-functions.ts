@@ -1,4 +1,4 @@
-// The entry file of the client package's export `./policies` (infra/build/client.ts).
+// The entry file of `postern/client/policies`.
 export { evaluateCue as cue } from "../cue/engine.ts";
 export { applyPolicies } from "../policy/override.ts";
 export { parsePolicies } from "../policy/policy-documents.ts";

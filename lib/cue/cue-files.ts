@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { access, mkdir, readdir, readFile, rename, writeFile } from "node:fs/promises";
 import { basename, dirname, extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -18,11 +19,15 @@ export interface DeflatedFile {
   size: number;
 }
 
-const packageFolder = dirname(fileURLToPath(import.meta.resolve("cue-wasm")));
-/** In the folder node_modules that has cue-wasm. */
-const cacheFolder = join(packageFolder.slice(0, packageFolder.lastIndexOf("cue-wasm")), ".cache/postern");
+const workerFile = `worker${extname(import.meta.url ?? "")}`;
 const programPattern = /^cue\.wasm\.full\.inline-.*\.js$/;
-const worker = join(import.meta.dirname, `worker${extname(import.meta.filename)}`);
+/** Returns the folders of this file and of cue-wasm. Not constants: in a program's bundle, only scripts need them. */
+const findFolders = () => {
+  const { dirname: own, resolve } = import.meta;
+  if (own === undefined || !existsSync(join(own, workerFile)))
+    throw new Error("a program whose policies have scripts must not bundle postern (--external:postern in esbuild)");
+  return { own, cueWasm: dirname(fileURLToPath(resolve("cue-wasm"))) };
+};
 
 export const readCueWasmPackage = async (): Promise<{ wasm: DeflatedFile; glue: Uint8Array }> => {
   const text = await readFile(await findPackageFile(programPattern), "latin1");
@@ -39,6 +44,7 @@ export const readCueWasmPackage = async (): Promise<{ wasm: DeflatedFile; glue: 
 };
 
 const findPackageFile = async (name: RegExp): Promise<string> => {
+  const packageFolder = findFolders().cueWasm;
   const found = (await readdir(packageFolder)).filter((file) => name.test(file)).sort();
   if (found[0] === undefined) throw new Error(`cue-wasm has no file such as ${name.source}`);
   return join(packageFolder, found[0]);
@@ -49,6 +55,9 @@ const findPackageFile = async (name: RegExp): Promise<string> => {
  * infra/build/cue.ts replaces this function.
  */
 export const locateOrUnpackCueFiles = async (): Promise<CueRuntimePaths> => {
+  const { own, cueWasm } = findFolders();
+  // In the folder node_modules that has cue-wasm.
+  const cacheFolder = join(cueWasm.slice(0, cueWasm.lastIndexOf("cue-wasm")), ".cache/postern");
   const folder = join(cacheFolder, basename(await findPackageFile(programPattern), ".js"));
   const files = { wasm: join(folder, "cue.wasm"), glue: join(folder, "cue-glue.cjs") };
   const isThere = await Promise.all(Object.values(files).map((file) => access(file))).catch(() => undefined);
@@ -58,7 +67,7 @@ export const locateOrUnpackCueFiles = async (): Promise<CueRuntimePaths> => {
     await writeAtomically(files.wasm, inflateRawSync(wasm.deflated));
     await writeAtomically(files.glue, glue);
   }
-  return { worker, ...files };
+  return { worker: join(own, workerFile), ...files };
 };
 
 /** Writes a file atomically, because several processes may unpack at once. */

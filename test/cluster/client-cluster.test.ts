@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { copyFile, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
@@ -25,40 +24,27 @@ import { build } from "esbuild";
 import { parseAllDocuments } from "yaml";
 import type * as client from "#lib/client/client.ts";
 import type { Rule } from "#lib/rule.ts";
-import { buildClientPackage } from "../../infra/build/client.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { createTestFolder } from "../folders.ts";
+import { installPackage } from "../package.ts";
 import { needs } from "../parts.ts";
 
-// Tests the installed client package, in a project without Postern's sources and with a real API server.
+// Tests the client of the installed package, in a project without Postern's sources and with a real API server.
 const run = promisify(execFile);
-const folders: string[] = [];
-const createFolder = async () => {
-  const folder = await mkdtemp(join(tmpdir(), "postern-client-"));
-  folders.push(folder);
-  return folder;
-};
-let project: string;
+const project = await createTestFolder();
 
 before(async () => {
-  project = await createFolder();
-  const built = join(await createFolder(), "client");
-  await buildClientPackage(built);
   await writeFile(join(project, "package.json"), '{"name":"project","private":true,"type":"module"}');
-  await run("npm", ["install", "--offline", "--no-audit", "--no-fund", built], { cwd: project });
+  await installPackage(project);
 });
-after(async () => {
-  for (const folder of folders) await rm(folder, { recursive: true, force: true });
-});
-
-const importInstalled = (path: string) =>
-  import(pathToFileURL(join(project, "node_modules/postern-client", path)).href);
+const importInstalled = (path: string) => import(pathToFileURL(join(project, "node_modules/postern", path)).href);
 
 /** A program that prints a pod after a policy with a script and a rule have changed it. */
 const program = `
-    import { guard } from "postern-client";
-    import { parsePolicies } from "postern-client/policies";
-    import pulls from "postern-client/rules/always-pull-images";
+    import { guard } from "postern/client";
+    import { parsePolicies } from "postern/client/policies";
+    import pulls from "postern/rules/always-pull-images";
     const write = async () => {
       const cue = 'object: _\\npatches: [{ op: "add", path: "/metadata/labels/of", value: object.metadata.name }]';
       const { policies } = parsePolicies([{
@@ -86,7 +72,7 @@ describe("the client's package", () => {
     assert.deepEqual(metadata, { name: "x", labels: { of: "x" } });
     assert.equal(spec?.containers[0]?.imagePullPolicy, "Always");
   };
-  const bundle = (format: "esm" | "cjs", outfile: string) =>
+  const bundle = (format: "esm" | "cjs", outfile: string, more: { external?: string[] } = {}) =>
     build({
       absWorkingDir: project,
       entryPoints: ["program.js"],
@@ -95,6 +81,7 @@ describe("the client's package", () => {
       bundle: true,
       platform: "node",
       logLevel: "silent",
+      ...more,
     });
 
   it("works in a separate project, with policies that have scripts", async () =>
@@ -104,25 +91,24 @@ describe("the client's package", () => {
     ["esm", "bundle.mjs"],
     ["cjs", "bundle.cjs"],
   ] as const)
-    it(`works in a bundle (${format}) with CUE's files beside it`, async () => {
-      const folder = await createFolder();
-      await bundle(format, join(folder, file));
-      const { code, message } = await runProgram(folder, file);
+    it(`works in a bundle (${format}), but for scripts`, async () => {
+      await bundle(format, join(project, file));
+      const { code, message } = await runProgram(project, file);
       assert.equal(code, 500);
-      assert.match(
-        message,
-        /CUE can't be started: cue-worker\.cjs, cue\.wasm and cue-glue\.cjs of postern-client must be in \/\S+$/,
-      );
+      assert.match(message, /CUE can't be started: a program whose policies have scripts must not bundle postern/);
 
-      const home = join(project, "node_modules/postern-client");
-      for (const name of await readdir(home))
-        if (/^cue/.test(name)) await copyFile(join(home, name), join(folder, name));
-      requireChanges(await runProgram(folder, file));
+      await writeFile(
+        join(project, "program.js"),
+        program.replace(/cue }/, 'plaintext: [{ op: "add", path: "/metadata/labels", value: { of: "x" } }] }'),
+      );
+      await bundle(format, join(project, file));
+      await writeFile(join(project, "program.js"), program);
+      requireChanges(await runProgram(project, file));
     });
 
-  it("works in a bundle next to the installed package", async () => {
-    await bundle("cjs", join(project, "bundle.cjs"));
-    requireChanges(await runProgram(project, "bundle.cjs"));
+  it("works in a bundle without it, with scripts", async () => {
+    await bundle("esm", join(project, "bundle.mjs"), { external: ["postern"] });
+    requireChanges(await runProgram(project, "bundle.mjs"));
   });
 
   it("has complete types, which find errors in programs", async () => {
@@ -137,8 +123,8 @@ describe("the client's package", () => {
     };
     await writeFile(join(project, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["program.ts"] }));
     const buildTypedProgram = (failurePolicy: string) => `
-      import { type Guard, guard, readClusterPolicies } from "postern-client";
-      import pulls from "postern-client/rules/always-pull-images";
+      import { type Guard, guard, readClusterPolicies } from "postern/client";
+      import pulls from "postern/rules/always-pull-images";
       const options: Guard = { policies: readClusterPolicies, rules: { pulls: { rule: pulls, mode: "warn" } }, failurePolicy: "${failurePolicy}" };
       export const guarded: typeof fetch = guard(fetch, options);`;
     const tsc = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", import.meta.url));
@@ -159,7 +145,7 @@ const toLibraryPromise = <T>(answer: Promise<T>) => ({ toPromise: () => answer }
 
 describe("the client's README", () => {
   it("shows programs that load", async () => {
-    const readme = await readFile(join(project, "node_modules/postern-client/README.md"), "utf8");
+    const readme = await readFile(join(project, "node_modules/postern/lib/client/README.md"), "utf8");
     const programs = [...readme.matchAll(/```js\n(.*?)```/gs)].map(([, program = ""]) => program);
     assert.equal(programs.length, 2);
     const kubeconfig = join(project, "kubeconfig");
@@ -185,7 +171,7 @@ const nowhere = {
 
 /** A program that creates a ConfigMap by fetch, and prints the code and the text of the answer. */
 const fetching = `
-  import { guard, readClusterPolicies } from "postern-client";
+  import { guard, readClusterPolicies } from "postern/client";
   const { SERVER, TOKEN } = process.env;
   const headers = { authorization: "Bearer " + TOKEN, "content-type": "application/json" };
   const body = JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", metadata: { generateName: "a-" } });
@@ -261,8 +247,8 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
       contexts: [{ name: "x", cluster: "c", user: "u" }],
       currentContext: "x",
     });
-    postern = await importInstalled("index.js");
-    const pulls: { default: Rule } = await importInstalled("rules/always-pull-images.js");
+    postern = await importInstalled("lib/client/client.js");
+    const pulls: { default: Rule } = await importInstalled("functions/always-pull-images/rule.js");
     guarded = postern.guardConfig(config, {
       policies: postern.readClusterPolicies,
       rules: { "always-pull-images": { rule: pulls.default } },
@@ -310,7 +296,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     assert.ok(outcomes.includes("policy-override mutate 2"), outcomes.join("; "));
   });
   it("replace a Namespace's finalizers, whose subresource can't be read", async () => {
-    const admits: { default: Rule } = await importInstalled("rules/always-admit.js");
+    const admits: { default: Rule } = await importInstalled("functions/always-admit/rule.js");
     const own = postern.guardConfig(config, { rules: { "always-admit": { rule: admits.default } } });
     const namespace = await plain.createNamespace({ body: { metadata: { name: "finalized" } } });
     const body = { ...namespace, spec: { finalizers: ["example.com/own"] } };

@@ -1,0 +1,59 @@
+import { glob, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { build } from "esbuild";
+import { packageRoot } from "../cli/roots.ts";
+
+/** A package whose code is bundled into the package postern. */
+export interface BundledPackage {
+  name: string;
+  version: string;
+  license: string;
+}
+
+/**
+ * Bundles the AWS clients that infra imports as `#aws/NAME` into a folder, without what infra doesn't call: 1 MB,
+ * where the installed packages have 50. LICENSES there has the licence of each bundled package.
+ */
+export const bundleAwsClients = async (folder: string): Promise<BundledPackage[]> => {
+  const names = await listAwsClients();
+  const { metafile } = await build({
+    absWorkingDir: packageRoot,
+    entryPoints: names.map((name) => ({ in: `@aws-sdk/${name}`, out: name })),
+    outdir: folder,
+    bundle: true,
+    splitting: true,
+    minify: true,
+    metafile: true,
+    format: "esm",
+    platform: "node",
+    target: "node24",
+    legalComments: "none",
+    logLevel: "warning",
+    // Some files of the SDK are CommonJS and require modules of Node.
+    banner: { js: 'import{createRequire}from"node:module";const require=createRequire(import.meta.url);' },
+  });
+  const folders = Object.keys(metafile.inputs).flatMap(
+    (file) => /^.*node_modules\/(@[^/]+\/)?[^/]+/.exec(file)?.[0] ?? [],
+  );
+  const packages = await Promise.all([...new Set(folders)].sort().map(readPackage));
+  const byText = Map.groupBy(packages, ({ text }) => text);
+  const licenses = [...byText].map(
+    ([text, sharing]) => `${sharing.map(({ name, version }) => `${name} ${version}`).join(", ")}\n\n${text}`,
+  );
+  await writeFile(join(folder, "LICENSES"), licenses.join("\n"));
+  return packages.map(({ name, version, license }) => ({ name, version, license }));
+};
+
+const listAwsClients = async (): Promise<string[]> => {
+  const names = new Set<string>();
+  for await (const file of glob("infra/**/*.ts", { cwd: packageRoot }))
+    for (const [, name = ""] of (await readFile(join(packageRoot, file), "utf8")).matchAll(/"#aws\/([\w-]+)"/g))
+      names.add(name);
+  return [...names].sort();
+};
+
+const readPackage = async (path: string): Promise<BundledPackage & { text: string }> => {
+  const { name, version, license } = JSON.parse(await readFile(join(packageRoot, path, "package.json"), "utf8"));
+  const text = await readFile(join(packageRoot, path, "LICENSE"), "utf8").catch(() => "");
+  return { name, version, license, text: text || `${license}\n` };
+};

@@ -1,0 +1,104 @@
+// Makes the npm packages in dist/packages/. `npm run pack` runs this file. The package postern has the compiled files
+// of lib, infra and functions; package-manifest.ts makes its package.json.
+import { execFile } from "node:child_process";
+import { cp, glob, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { dirname, join, relative, sep } from "node:path";
+import { promisify } from "node:util";
+import { packageRoot } from "../cli/roots.ts";
+import { bundleAwsClients } from "./aws-clients.ts";
+import { buildPackageManifest } from "./package-manifest.ts";
+
+const run = promisify(execFile);
+
+/** What only this checkout has: comparisons with a real API server, measurements, and what makes the packages. */
+const checkoutOnly = [
+  "infra/parity",
+  "infra/bench",
+  "infra/package",
+  "infra/commands/parity.ts",
+  "infra/commands/bench.ts",
+];
+/** Templates of rules, which stay TypeScript. */
+const templates = "infra/commands/new";
+const texts = ["LICENSE", "README.md", "CHANGELOG.md", "serverless.yml"];
+
+/** Writes the packages as `NAME-VERSION.tgz` into a folder. Returns their paths. */
+export const packPackages = async (folder: string): Promise<string[]> => {
+  await mkdir(folder, { recursive: true });
+  const draft = await mkdtemp(join(folder, ".draft-"));
+  try {
+    await writePackage(draft);
+    return [await packFolder(draft, folder)];
+  } finally {
+    await rm(draft, { recursive: true, force: true });
+  }
+};
+
+/** Writes the files of the package postern into an empty folder. */
+const writePackage = async (folder: string): Promise<void> => {
+  const manifest = JSON.parse(await readFile(join(packageRoot, "package.json"), "utf8"));
+  await Promise.all([compile(folder), copyData(folder), bundleAwsClients(join(folder, "infra/aws/clients"))]);
+  // The compiler has written the package.json of this checkout, which infra imports.
+  await writeFile(join(folder, "package.json"), `${JSON.stringify(buildPackageManifest(manifest), null, 2)}\n`);
+};
+
+const packFolder = async (folder: string, to: string): Promise<string> => {
+  const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", to], { cwd: folder });
+  return join(to, JSON.parse(stdout)[0].filename);
+};
+
+const isCheckoutOnly = (file: string) => checkoutOnly.some((path) => file === path || file.startsWith(`${path}/`));
+const isTest = (file: string) => /\.test\.(ts|yaml)$/.test(file) && file !== sharedTest;
+/** Runs the cases of a project's rules, so it is in the package. */
+const sharedTest = "infra/testing/catalogue.test.ts";
+
+const compile = async (outDir: string): Promise<void> => {
+  const files = (await listFiles()).filter((file) => file.endsWith(".ts") && !file.startsWith(`${templates}/`));
+  const config = {
+    extends: join(packageRoot, "tsconfig.json"),
+    compilerOptions: {
+      noEmit: false,
+      declaration: true,
+      rewriteRelativeImportExtensions: true,
+      rootDir: packageRoot,
+      outDir,
+      typeRoots: [join(packageRoot, "node_modules/@types")],
+    },
+    include: [],
+    files: files.map((file) => join(packageRoot, file)),
+  };
+  const file = join(outDir, "tsconfig.json");
+  await writeFile(file, JSON.stringify(config));
+  const compiler = join(packageRoot, "node_modules/typescript/bin/tsc");
+  // The compiler reports imports of "#lib/FILE.ts", because it can't know that package.json maps them to .js. It writes
+  // all files even so; `npm run check` finds real errors.
+  await run(process.execPath, [compiler, "-p", file]).catch(({ code, stdout }) => {
+    const faults = String(stdout)
+      .split("\n")
+      .filter((line) => line !== "" && !line.includes("TS2877"));
+    if (code === undefined || faults.length > 0) throw new Error(`the package does not compile: ${faults[0]}`);
+  });
+  await rm(file);
+};
+
+const copyData = async (folder: string): Promise<void> => {
+  const files = (await listFiles()).filter((file) => !file.endsWith(".ts") || file.startsWith(`${templates}/`));
+  for (const file of [...files, ...texts]) {
+    await mkdir(dirname(join(folder, file)), { recursive: true });
+    await cp(join(packageRoot, file), join(folder, file));
+  }
+};
+
+/** Returns the files of lib, infra and functions that belong into the package. */
+const listFiles = async (): Promise<string[]> => {
+  const files: string[] = [];
+  for await (const entry of glob("{lib,infra,functions}/**", { cwd: packageRoot, withFileTypes: true }))
+    if (entry.isFile()) files.push(relative(packageRoot, join(entry.parentPath, entry.name)).split(sep).join("/"));
+  return files.filter((file) => !isCheckoutOnly(file) && !isTest(file)).sort();
+};
+
+if (import.meta.main) {
+  const folder = join(packageRoot, "dist/packages");
+  await rm(folder, { recursive: true, force: true });
+  for (const file of await packPackages(folder)) process.stdout.write(`${file}\n`);
+}

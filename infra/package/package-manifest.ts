@@ -1,0 +1,25 @@
+interface PackageManifest {
+  [member: string]: unknown;
+  exports: Record<string, string>;
+  imports: Record<string, string>;
+}
+
+/** Returns the package.json of the published package, which has compiled files, from the one of this checkout. */
+export const buildPackageManifest = (manifest: PackageManifest): PackageManifest => {
+  const {
+    private: _private,
+    scripts: _scripts,
+    devDependencies: _devDependencies,
+    optionalDependencies: _optionalDependencies,
+    ...published
+  } = manifest;
+  const mapValues = (paths: Record<string, string>, change: (path: string) => string) =>
+    Object.fromEntries(Object.entries(paths).map(([name, path]) => [name, change(path)]));
+  return {
+    ...published,
+    engines: { node: ">=24" },
+    exports: mapValues(manifest.exports, (path) => path.replace(/\.ts$/, ".js")),
+    // Sources import "#lib/rule.ts" in the package, too.
+    imports: { "#lib/*.ts": "./lib/*.js", "#infra/*.ts": "./infra/*.js", "#aws/*": "./infra/aws/clients/*.js" },
+  };
+};
