@@ -13,10 +13,11 @@ import type { Phase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { benchPolicyCases, normalizeObjectForComparison, type PolicyCase } from "../infra/bench/example-policies.ts";
 import { applyOutcomePatch } from "../infra/catalogue/case-differences.ts";
-import { catalogueFolder, readRule } from "../infra/catalogue/registry.ts";
+import { readRule } from "../infra/catalogue/registry.ts";
+import { functionsFolder } from "../infra/catalogue/sources.ts";
 
 const [override, validate, admission] = await Promise.all(
-  ["policy-override", "policy-validate", "policy-admission"].map((name) => readRule(join(catalogueFolder, name), name)),
+  ["policy-override", "policy-validate", "policy-admission"].map((name) => readRule(join(functionsFolder, name), name)),
 );
 
 /** Creates capabilities with the objects of a case and the answers of its host `mock`. */

@@ -62,7 +62,7 @@ export const loadJob = async (
   const { createAwsStageClients: openStage } = await load<typeof import("../infra/aws/stage.ts")>("infra/aws/stage.ts");
   const registry = await load<typeof import("../infra/catalogue/registry.ts")>("infra/catalogue/registry.ts");
   const { parseConfig } = await load<typeof import("../infra/project/project.ts")>("infra/project/project.ts");
-  const catalogue = await registry.readCatalogue(join(folder, tree));
+  const catalogue = await registry.readCatalogue([{ name: tree, folder: join(folder, tree) }]);
   const config = parseConfig(text, catalogue);
   return {
     stage: openStage("test"),

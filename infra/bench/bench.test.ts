@@ -5,7 +5,8 @@ import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { decodeReview } from "#lib/review.ts";
 import { createTestFolder } from "../../test/folders.ts";
 import { buildReview, evaluateCase } from "../catalogue/cases.ts";
-import { catalogueFolder, readRule } from "../catalogue/registry.ts";
+import { readRule } from "../catalogue/registry.ts";
+import { functionsFolder } from "../catalogue/sources.ts";
 import { readOrCreateUrlSigner } from "../keys/keys.ts";
 import { compareColdStartsWithEmptyHandler, compareCueColdStartsWithCueWasm } from "./cold-starts.ts";
 import { measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
@@ -36,7 +37,7 @@ describe("bench", () => {
     });
 
   const findFirstCase = async (name: string) => {
-    const listed = await readRule(join(catalogueFolder, name), name);
+    const listed = await readRule(join(functionsFolder, name), name);
     const { entry } = (await findClusterAskingCase(listed)) ?? {};
     assert.ok(entry);
     return { listed, entry };
@@ -58,7 +59,7 @@ describe("bench", () => {
   it("measures cold starts of rules and of a single read, each with an answer", async () => {
     const folder = await createTestFolder();
     const names = ["always-admit", "namespace-exists"];
-    const rules = names.map((name) => readRule(join(catalogueFolder, name), name));
+    const rules = names.map((name) => readRule(join(functionsFolder, name), name));
     const starts = await compareColdStartsWithEmptyHandler(
       await Promise.all(rules),
       await readOrCreateUrlSigner(folder),

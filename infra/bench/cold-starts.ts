@@ -8,7 +8,8 @@ import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import type { AdmissionReview } from "#lib/review.ts";
 import { bundleRule } from "../build/bundle.ts";
 import { getCasePhase } from "../catalogue/cases.ts";
-import { type CatalogueRule, catalogueFolder, readRule } from "../catalogue/registry.ts";
+import { type CatalogueRule, readRule } from "../catalogue/registry.ts";
+import { functionsFolder } from "../catalogue/sources.ts";
 import { readOrCreateServerCertificate, type WebhookUrlSigner } from "../keys/keys.ts";
 import { benchCluster, buildBenchEndpointConfig } from "./handlers.ts";
 import { type BenchResult, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
@@ -177,7 +178,7 @@ export const compareCueColdStartsWithCueWasm = async (
   rounds: number,
 ): Promise<number[]> => {
   const name = "policy-validate";
-  const listed = await readRule(join(catalogueFolder, name), name);
+  const listed = await readRule(join(functionsFolder, name), name);
   const share = buildBenchEndpointConfig(listed, { policies: [policy], inCluster: false });
   await bundleRule(listed, share, folder, Number.POSITIVE_INFINITY);
   const event = buildHttpApiEvent(`/${signer.signSegment(benchCluster, 1)}/${name}/validate`, buildPodReview(5_000));

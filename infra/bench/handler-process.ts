@@ -3,7 +3,8 @@ import { join } from "node:path";
 import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
-import { catalogueFolder, readRule } from "../catalogue/registry.ts";
+import { readRule } from "../catalogue/registry.ts";
+import { functionsFolder } from "../catalogue/sources.ts";
 import { type BenchHandlerProcessInput, buildBenchEndpointConfig } from "./handlers.ts";
 import { measureMilliseconds, measureRatiosInTurn } from "./ratios.ts";
 import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
@@ -14,7 +15,7 @@ import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
  */
 const measure = async (assignment: BenchHandlerProcessInput): Promise<number[]> => {
   const { rule: name, phase, journal, bytes, publicKey, segment, rounds } = assignment;
-  const listed = await readRule(join(catalogueFolder, name), name);
+  const listed = await readRule(join(functionsFolder, name), name);
   // An endpoint without a host runs as in Lambda and writes its log line to standard output.
   const host = journal
     ? undefined

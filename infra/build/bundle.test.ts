@@ -9,7 +9,6 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { GroupConfig } from "#lib/group.ts";
-import { rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { createTestFolder } from "../../test/folders.ts";
 import { buildPodReview } from "../../test/requests.ts";
@@ -87,8 +86,7 @@ describe("a bundle", () => {
 
   it("of a group evaluates each member, and may have 3 KB more for each", async () => {
     const members = await Promise.all(["scribe", "notary"].map((name) => createTelltaleRule(name, "mutate")));
-    const groupRule = rule({ summary: "Both.", match: [], mutate() {} });
-    const group: CatalogueRule = { name: "together", folder: "", phases: ["mutate"], rule: groupRule, members };
+    const group = toGroupRule({ name: "together", members });
     const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
     const settings = Object.fromEntries(
       members.map(({ name }) => [
@@ -127,7 +125,7 @@ describe("a bundle", () => {
     await assert.rejects(bundleRule(await listed, config, toOutputPath("over"), code - 1), {
       name: "Error",
       message: new RegExp(
-        `^functions/telltale has a bundle of ${code} bytes without its settings, over its budget of ${code - 1}; the largest inputs are (\\S+ \\(\\d+\\)(, )?){3}$`,
+        `^${RegExp.escape((await listed).place)} has a bundle of ${code} bytes without its settings, over its budget of ${code - 1}; the largest inputs are (\\S+ \\(\\d+\\)(, )?){3}$`,
       ),
     });
   });

@@ -110,12 +110,12 @@ export const bundleRule = async (
     logLevel: "silent",
     logOverride: { "commonjs-variable-in-esm": "silent" },
   }).catch((failure: Error) => {
-    throw new Complaint(`${describeRule(listed)} can't be bundled: ${failure.message}`);
+    throw new Complaint(`${listed.place} can't be bundled: ${failure.message}`);
   });
   const code = outputFiles[0]?.text ?? "";
   // The budget in bytes limits the code of a bundle; data from postern.yaml in it isn't counted.
   const codeBytes = Buffer.byteLength(code.replace(configMark, "").replace(placesMark, ""));
-  if (codeBytes > budget) throw new Complaint(describeExcess(describeRule(listed), codeBytes, budget, metafile));
+  if (codeBytes > budget) throw new Complaint(describeExcess(listed.place, codeBytes, budget, metafile));
   const contents = Buffer.from(insertData(code, config, places));
 
   const scripts = usesScripts(listed, config);
@@ -262,8 +262,7 @@ const listUsedNeeds = ({ rule, members }: CatalogueRule, { usual, clusters }: En
 const listNeedsUnder = ({ needs = {} }: Rule, { mode, settings }: { mode: EnforcementMode; settings: object }) =>
   mode === "off" ? [] : Object.values(needs).map((need) => ({ need, settings }));
 
-const getRuleFile = ({ folder }: CatalogueRule) => join(folder, "rule.ts");
-const describeRule = ({ name, members }: CatalogueRule) => (members ? `the group ${name}` : `functions/${name}`);
+const getRuleFile = ({ folder, file }: CatalogueRule) => join(folder, file);
 
 const toSpecifier = (file: string) => JSON.stringify(`./${relative(packageRoot, file)}`.replaceAll("\\", "/"));
 

@@ -25,8 +25,8 @@ import { applyVariant, type CatalogueRule } from "./registry.ts";
 
 const outcomes = ["becomes", "admitted", "refused"];
 
-export const readCases = async ({ name, folder, phases }: CatalogueRule): Promise<Case[]> =>
-  parseCases(await readFile(join(folder, "cases.yaml"), "utf8"), `functions/${name}/cases.yaml`, phases);
+export const readCases = async ({ place, folder, phases }: CatalogueRule): Promise<Case[]> =>
+  parseCases(await readFile(join(folder, "cases.yaml"), "utf8"), `${place}/cases.yaml`, phases);
 
 /** Returns the line of cases.yaml at which each case begins, in the order of `readCases`. */
 export const readCaseLineNumbers = async ({ folder }: Pick<CatalogueRule, "folder">): Promise<number[]> => {
@@ -90,7 +90,7 @@ export const applyCaseSettingsAndVariant = (rule: Rule, { settings, variant }: C
   applyVariant(rule, mergeWithDefaults(rule.settings ?? {}, settings), variant);
 
 /** Returns the review that the API server would send for a case. */
-export const buildReview = ({ name, rule }: CatalogueRule, entry: Case): AdmissionReview => {
+export const buildReview = ({ place, rule }: CatalogueRule, entry: Case): AdmissionReview => {
   if (entry.request) return restoreReview({ ...entry, request: entry.request });
   const phase = getCasePhase(entry);
   const operation = getCaseOperation(entry);
@@ -111,8 +111,7 @@ export const buildReview = ({ name, rule }: CatalogueRule, entry: Case): Admissi
     resolveWildcard(match?.apiVersions[0], own.version),
   ];
   const kind = object?.kind ?? kindsByResource[path];
-  if (kind === undefined)
-    throw new Complaint(`functions/${name}/cases.yaml: "${entry.name}" must say the kind of its object`);
+  if (kind === undefined) throw new Complaint(`${place}/cases.yaml: "${entry.name}" must say the kind of its object`);
   const gvk = { group, version: version || "v1", kind };
   const gvr = { group, version: version || "v1", resource };
   const metadata = object?.metadata ?? {};

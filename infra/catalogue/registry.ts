@@ -1,16 +1,22 @@
 import { existsSync } from "node:fs";
-import { readdir, readFile, writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { dirname, join, relative, resolve } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
+import { pathToFileURL } from "node:url";
 import { getVariants, listPhases, type Phase, type Rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { requireValidRuleName } from "./rule-names.ts";
+import {
+  functionsFolder,
+  listRuleFolders,
+  projectSource,
+  type RuleFolder,
+  type RuleSource,
+  toRuleFolder,
+} from "./sources.ts";
 
-/** A rule, or a group in the form of a rule. The name of a rule's folder is its name. */
-export interface CatalogueRule {
-  name: string;
-  folder: string;
+/** A rule, or a group in the form of a rule. */
+export interface CatalogueRule extends RuleFolder {
   phases: Phase[];
   rule: Rule;
   /** The members of a group; absent for a rule. A group has no folder. */
@@ -18,33 +24,32 @@ export interface CatalogueRule {
 }
 
 /** A folder whose rule can't be loaded. */
-export interface BrokenRule {
-  name: string;
+export interface BrokenRule extends RuleFolder {
   /** A sentence on why the rule can't be loaded, with the file and, if known, the line. */
   sentence: string;
 }
-
-export const catalogueFolder = fileURLToPath(new URL("../../functions/", import.meta.url));
 
 /** The position of webhooks in kube-apiserver's plugin chain, for rules without `order`. */
 const defaultOrder = 37;
 
 /** Returns all rules, in the order of the compiled-in plugins. Throws if a rule can't be loaded. */
-export const readCatalogue = async (catalogue = catalogueFolder): Promise<CatalogueRule[]> => {
-  const { rules, broken } = await readCatalogueWithBroken(catalogue);
+export const readCatalogue = async (sources: readonly RuleSource[] = [projectSource]): Promise<CatalogueRule[]> => {
+  const { rules, broken } = await loadRules(await listRuleFolders(sources));
   if (broken.length > 0) throw new Complaint(broken.map(({ sentence }) => sentence).join("\n"));
   return rules;
 };
 
-export const readCatalogueWithBroken = async (
-  catalogue = catalogueFolder,
+/** Loads the rules of these folders; returns them in the order of the compiled-in plugins. */
+export const loadRules = async (
+  folders: readonly RuleFolder[],
 ): Promise<{ rules: CatalogueRule[]; broken: BrokenRule[] }> => {
   const broken: BrokenRule[] = [];
   const found = await Promise.all(
-    (await readRuleNames(catalogue)).map((name) =>
-      readRule(join(catalogue, name), name).catch((error) => {
+    folders.map((place) =>
+      loadRule(place).catch((error) => {
         if (!(error instanceof Complaint)) throw error;
-        broken.push({ name, sentence: error.message });
+        const sentence = place.source === projectSource.name ? error.message : `${place.source}: ${error.message}`;
+        broken.push({ ...place, sentence });
         return [];
       }),
     ),
@@ -56,11 +61,6 @@ export const readCatalogueWithBroken = async (
   };
 };
 
-export const readRuleNames = async (catalogue = catalogueFolder): Promise<string[]> => {
-  const entries = await readdir(catalogue, { withFileTypes: true });
-  return entries.flatMap((entry) => (entry.isDirectory() ? [entry.name] : [])).sort();
-};
-
 /** Returns a sentence on the use of a port if its upstream plugin is on by default anyway; otherwise undefined. */
 export const describeUseOfDefaultOnPort = ({ upstreamPlugin }: Rule): string | undefined =>
   upstreamPlugin?.worthwhile ??
@@ -69,27 +69,30 @@ export const describeUseOfDefaultOnPort = ({ upstreamPlugin }: Rule): string | u
 
 const getOrder = ({ rule }: CatalogueRule) => rule.order ?? defaultOrder;
 
-export const readRule = async (folder: string, name: string): Promise<CatalogueRule> => {
-  const ruleFolder = `functions/${name}`;
-  requireValidRuleName(name);
-  for (const file of ["rule.ts", "cases.yaml", "README.md"])
-    if (!existsSync(join(folder, file))) throw new Complaint(`${ruleFolder} has no ${file}`);
+/** Returns the rule in a folder, which need not be in a catalogue. */
+export const readRule = (folder: string, name: string): Promise<CatalogueRule> => loadRule(toRuleFolder(folder, name));
 
-  const rule = requireRule(await importRule(join(folder, "rule.ts"), ruleFolder), `${ruleFolder}/rule.ts`);
-  return { name, folder, phases: listPhases(rule), rule };
+const loadRule = async (ruleFolder: RuleFolder): Promise<CatalogueRule> => {
+  const { name, folder, place, file } = ruleFolder;
+  requireValidRuleName(name, place);
+  for (const needed of [file, "cases.yaml", "README.md"])
+    if (!existsSync(join(folder, needed))) throw new Complaint(`${place} has no ${needed}`);
+
+  const rule = requireRule(await importRule(join(folder, file), `${place}/${file}`), `${place}/${file}`);
+  return { ...ruleFolder, phases: listPhases(rule), rule };
 };
 
-const importRule = async (file: string, ruleFolder: string): Promise<unknown> => {
+const importRule = async (file: string, place: string): Promise<unknown> => {
   try {
     return (await import(pathToFileURL(file).href)).default;
   } catch (error) {
     const line = findErrorLine(error, dirname(file));
     const sentence = (await findSyntaxError(file)) ?? `${toSentence(error)}${line && ` (${line})`}`;
-    throw new Complaint(`${ruleFolder}/rule.ts does not load: ${sentence}`);
+    throw new Complaint(`${place} does not load: ${sentence}`);
   }
 };
 
-/** Returns where in a rule's folder an error was thrown: `line 3` of rule.ts, or `helpers.ts line 3`. */
+/** Returns where in a rule's folder an error was thrown: `line 3` of the rule's file, or `helpers.ts line 3`. */
 const findErrorLine = (error: unknown, folder: string): string => {
   const stack = error instanceof Error ? (error.stack ?? "") : "";
   const [, ...frames] = stack.split(`${pathToFileURL(folder).href}/`);
@@ -98,7 +101,7 @@ const findErrorLine = (error: unknown, folder: string): string => {
 };
 
 const formatLine = (file: string, line: number | string): string =>
-  `${file === "rule.ts" ? "" : `${file} `}line ${line}`;
+  `${/^rule\.[jt]s$/.test(file) ? "" : `${file} `}line ${line}`;
 
 /** Returns esbuild's error for a file that can't be parsed, because Node's error has no line. */
 const findSyntaxError = async (file: string): Promise<string | undefined> => {
@@ -144,7 +147,7 @@ export const applyVariant = (rule: Rule, settings: object, variant: string | und
   return { rule: { ...ruleWithoutVariants, ...differences }, settings: mergeWithDefaults(settings, own) };
 };
 
-const file = join(catalogueFolder, "README.md");
+const file = join(functionsFolder, "README.md");
 const [begin, end] = ["<!-- The list is written by npm run fix. -->", "<!-- End of the list. -->"];
 
 /** Returns functions/README.md as it is, and with a current list; the text around the list stays. */
@@ -161,6 +164,9 @@ export const buildCatalogueReadme = async (
   return { present, wanted: `${before}${begin}\n\n${list}\n\n${end}${after ?? "\n"}` };
 };
 
-/** Updates the list of rules in functions/README.md. */
-export const updateRuleListInReadme = async (catalogue: CatalogueRule[]): Promise<void> =>
-  writeFile(file, (await buildCatalogueReadme(catalogue)).wanted);
+/** Updates the list of rules in functions/README.md if this page has one, as that of Postern's own catalogue. */
+export const updateRuleListInReadme = async (catalogue: CatalogueRule[]): Promise<void> => {
+  if (!existsSync(file)) return;
+  const { present, wanted } = await buildCatalogueReadme(catalogue);
+  if (present.includes(begin)) await writeFile(file, wanted);
+};

@@ -5,10 +5,10 @@ import { formatDidYouMean, normalizeRuleName } from "../cli/did-you-mean.ts";
 /** The name of a rule or a group becomes part of a path, of a Lambda's name and of a webhook entry's name. */
 export const isRuleName = (name: string) => /^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/.test(name);
 
-export const requireValidRuleName = (name: string): void => {
+export const requireValidRuleName = (name: string, place = `functions/${name}`): void => {
   if (isRuleName(name)) return;
   throw new Complaint(
-    `functions/${name} is no name for a rule: lower-case letters, digits and hyphens, at most 42, a letter first`,
+    `${place} is no name for a rule: lower-case letters, digits and hyphens, at most 42, a letter first`,
   );
 };
 

@@ -28,10 +28,10 @@ export default {
 
   async run({ options }) {
     const file = options.text("config") ?? defaultConfigFile;
-    const { catalogue, broken, config } = await readProject(file);
+    const chosen = readListOption(options, "rules");
+    const { catalogue, broken, names, config } = await readProject(file, chosen);
     const to = options.text("to");
-    const names = [...catalogue, ...broken].map(({ name }) => name);
-    const rules = readListOption(options, "rules").map((text) => findRuleByNameOrPlugin(text, names) ?? text);
+    const rules = chosen.map((text) => findRuleByNameOrPlugin(text, names) ?? text);
     if (to === undefined && rules.length > 0) throw new Complaint("--rules needs --to");
     for (const name of rules.filter((name) => !names.includes(name)))
       process.stderr.write(`${describeUnknownRule(name, names)}; it gets no bundle\n`);

@@ -94,12 +94,12 @@ export default {
     const isLive = options.flag("live");
     checkOptions(options, words);
     const file = options.text("config") ?? defaultConfigFile;
-    const { catalogue, broken, config } = await readProject(file);
-    const [name, clusterConfig] = chooseCluster(config, options.text("cluster"));
     const only = readListOption(options, "rules");
+    const { catalogue, broken, names, config } = await readProject(file, only);
+    const [name, clusterConfig] = chooseCluster(config, options.text("cluster"));
     const cluster: [string, ClusterConfig] = [
       name,
-      only.length === 0 ? clusterConfig : restrictClusterToRules(clusterConfig, only, catalogue, broken),
+      only.length === 0 ? clusterConfig : restrictClusterToRules(clusterConfig, only, catalogue, names),
     ];
     const lost = broken.filter((rule) => createRuleEnabledPredicate(cluster[1])(rule.name));
     reportBroken(broken, () => false);

@@ -19,15 +19,13 @@ export default {
   },
 
   async run({ options, words: [text, ...rest] }) {
-    const file = options.text("policy");
-    if (file !== undefined && text === undefined) return explainPolicies(file, options.text("output") === "json");
-    if (text === undefined || file !== undefined || rest.length > 0)
+    const policy = options.text("policy");
+    if (policy !== undefined && text === undefined) return explainPolicies(policy, options.text("output") === "json");
+    if (text === undefined || policy !== undefined || rest.length > 0)
       throw new Complaint("postern explain takes the name of one rule, or --policy FILE");
-    const { catalogue, broken, config } = await readProject(options.text("config") ?? defaultConfigFile);
-    const [name = ""] = resolveRuleNames(
-      [text],
-      [...catalogue, ...broken].map((rule) => rule.name),
-    );
+    const file = options.text("config") ?? defaultConfigFile;
+    const { catalogue, broken, names, config } = await readProject(file, [text]);
+    const [name = ""] = resolveRuleNames([text], names);
     reportBroken(broken, (rule) => rule === name);
     const listed = catalogue.find((rule) => rule.name === name) as CatalogueRule;
     const { clusters, groups } = config;
@@ -37,7 +35,7 @@ export default {
     if (options.text("output") === "json") writeOutput(`${JSON.stringify(explanation, null, 2)}\n`);
     else
       writeOutput(
-        `${name}\n\n${listed.rule.summary} functions/${name}/README.md says why.\n\n${stringify(explanation, { lineWidth: 0, aliasDuplicateObjects: false })}`,
+        `${name}\n\n${listed.rule.summary} ${listed.place}/README.md says why.\n\n${stringify(explanation, { lineWidth: 0, aliasDuplicateObjects: false })}`,
       );
   },
 } satisfies Command;
@@ -91,6 +89,7 @@ const buildExplanation = ({ phases, rule, ...listed }: CatalogueRule) => {
     }),
     ...(worthwhile && { worthwhile }),
     defaults: settings,
+    from: listed.source,
   };
 };
 

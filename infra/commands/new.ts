@@ -1,8 +1,9 @@
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { isMap, parseDocument } from "yaml";
-import { catalogueFolder, readCatalogueWithBroken, readRule, updateRuleListInReadme } from "../catalogue/registry.ts";
+import { loadRules, readRule, updateRuleListInReadme } from "../catalogue/registry.ts";
 import { requireValidRuleName } from "../catalogue/rule-names.ts";
+import { functionsFolder, listRuleFolders, projectSource } from "../catalogue/sources.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { defaultConfigFile } from "../config/config.ts";
@@ -21,12 +22,12 @@ export default {
 
   async run({ options, words: [name = ""] }) {
     requireValidRuleName(name);
-    const folder = join(catalogueFolder, name);
+    const folder = join(functionsFolder, name);
     const file = options.text("config") ?? defaultConfigFile;
     const mutates = options.flag("mutate") || /^(default|add)-/.test(name);
     await createRuleFolder(folder, name, new URL(mutates ? "new/mutate/" : "new/validate/", import.meta.url));
     await turnOnRule(file, name);
-    const { rules, broken } = await readCatalogueWithBroken();
+    const { rules, broken } = await loadRules(await listRuleFolders([projectSource]));
     // A rule that can't be loaded would be missing in the list of rules, so the list isn't written.
     reportBroken(broken, () => false);
     if (broken.length === 0) await updateRuleListInReadme(rules);
@@ -37,6 +38,7 @@ export default {
 } satisfies Command;
 
 const createRuleFolder = async (folder: string, name: string, from: URL) => {
+  await mkdir(functionsFolder, { recursive: true });
   await mkdir(folder).catch((error) => {
     throw new Complaint(
       error.code === "EEXIST"

@@ -1,13 +1,14 @@
 import { randomInt } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { catalogueFolder, readCatalogueWithBroken } from "../catalogue/registry.ts";
 import { resolveRuleNames } from "../catalogue/rule-names.ts";
+import { functionsFolder } from "../catalogue/sources.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { chooseCluster } from "../config/config.ts";
 import type { PortParityResult } from "../parity/parity.ts";
 import { readConfig, reportBroken } from "../project/project.ts";
+import { readAllRules } from "../project/rules.ts";
 
 export default {
   summary: "Compares ports with their upstream plugins on real API servers, and runs the cases of every rule there.",
@@ -45,16 +46,13 @@ export default {
       buildParityTableRow: buildRow,
       insertParityReport: insertReport,
     } = await import("../parity/report.ts");
-    const { rules: catalogue, broken } = await readCatalogueWithBroken();
-    const wanted = resolveRuleNames(
-      words,
-      [...catalogue, ...broken].map(({ name }) => name),
-    );
+    const { catalogue, broken, names } = await readAllRules();
+    const wanted = resolveRuleNames(words, names);
     const isChosen = (name: string) => wanted.length === 0 || wanted.includes(name);
     reportBroken(broken, isChosen);
     const file = options.text("config");
     const cluster =
-      file === undefined ? undefined : chooseCluster(await readConfig(file, catalogue, broken), undefined)[1];
+      file === undefined ? undefined : chooseCluster(await readConfig(file, catalogue, names), undefined)[1];
     const binaries = await requireBinaries();
     const { version } = binaries;
 
@@ -80,7 +78,7 @@ export default {
         : describeCases(cases) + describeParity(found, repeating),
     );
     if (options.flag("write")) {
-      const page = join(catalogueFolder, "README.md");
+      const page = join(functionsFolder, "README.md");
       await writeFile(page, insertReport(await readFile(page, "utf8"), { found, cases, version, seed }));
     }
     return found.some(({ unexplained }) => unexplained > 0) || !areAsExpected(cases) ? 1 : 0;

@@ -1,13 +1,13 @@
 import { once } from "node:events";
 import { resolve } from "node:path";
 import { type AwsStage, runInStage } from "../aws/stage.ts";
-import { readRuleNames } from "../catalogue/registry.ts";
 import { findRuleByNameOrPlugin, isRuleName } from "../catalogue/rule-names.ts";
 import { createPainter, isColoured } from "../check/reports/format.ts";
 import { type Command, commonCommandOptions, type ParsedOptions } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { formatDidYouMean } from "../cli/did-you-mean.ts";
 import { readListOption, stageOption } from "../cli/options.ts";
+import { readRuleNames } from "../project/rules.ts";
 import { readRecordings } from "../replay/recordings.ts";
 import { type ReplayedRecordingResult, replayAll } from "../replay/replay.ts";
 import {

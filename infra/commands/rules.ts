@@ -14,7 +14,7 @@ export default {
 
   async run({ options }) {
     if (options.flag("write")) return updateRuleListInReadme(await readCatalogue());
-    const { catalogue, broken, config } = await readProject(options.text("config") ?? defaultConfigFile);
+    const { catalogue, broken, config } = await readProject(options.text("config") ?? defaultConfigFile, "all");
     const { clusters } = config;
     const getModes = (name: string): Record<string, string> => {
       const modes = [...clusters].flatMap(([cluster, { rules }]) =>
@@ -23,8 +23,12 @@ export default {
       return Object.fromEntries(modes);
     };
     const rules = [
-      ...catalogue.map(({ name, phases, rule }) => ({ name, phases, summary: rule.summary, modes: getModes(name) })),
-      ...broken.map(({ name, sentence }) => ({ name, phases: [], broken: sentence, modes: getModes(name) })),
+      ...catalogue.map(({ name, source, phases, rule }) => {
+        return { name, from: source, phases, summary: rule.summary, modes: getModes(name) };
+      }),
+      ...broken.map(({ name, source, sentence }) => {
+        return { name, from: source, phases: [], broken: sentence, modes: getModes(name) };
+      }),
     ];
     if (options.text("output") === "json") return writeOutput(`${JSON.stringify(rules, null, 2)}\n`);
     const formatModes = (modes: Record<string, string>) => {
@@ -33,11 +37,14 @@ export default {
         ? (entries[0]?.[1] ?? "-")
         : entries.map((entry) => entry.join(": ")).join(", ") || "-";
     };
+    // A project with rules of its own and of catalogues has a column that tells them apart.
+    const hasSources = new Set(rules.map(({ from }) => from)).size > 1;
     writeOutput(
       formatTable([
-        ["RULE", "PHASE", "MODE", "WHAT IT DOES"],
-        ...rules.map(({ name, phases, modes, ...rule }) => [
+        ["RULE", ...(hasSources ? ["FROM"] : []), "PHASE", "MODE", "WHAT IT DOES"],
+        ...rules.map(({ name, from, phases, modes, ...rule }) => [
           name,
+          ...(hasSources ? [from] : []),
           phases.join(", ") || "-",
           formatModes(modes),
           toOneLine("broken" in rule ? rule.broken : rule.summary),

@@ -1,13 +1,12 @@
 import type { WarmVersion } from "../aws/lambda-functions.ts";
 import { type AwsStage, runInStage } from "../aws/stage.ts";
-import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { clusterAccessOptions, stageOption } from "../cli/options.ts";
 import { createProgressPrinter, formatCount, runInParallel } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import { defaultConfigFile } from "../config/config.ts";
-import { readConfig } from "../project/project.ts";
+import { readProject, reportBroken } from "../project/project.ts";
 import { type AlarmHealth, checkStageAlarms } from "../rollout/alarm-health.ts";
 import { type LiveRuleState, readRuleState } from "../rollout/disarm.ts";
 import { type ClusterHealth, probeClusterHealth } from "../rollout/health.ts";
@@ -29,8 +28,11 @@ export default {
   async run({ options }) {
     const file = options.text("config") ?? defaultConfigFile;
     // Most of the status can be shown even if postern.yaml can't be read.
-    const read = await readCatalogue()
-      .then(async (catalogue) => ({ catalogue, config: await readConfig(file, catalogue) }))
+    const read = await readProject(file)
+      .then((project) => {
+        reportBroken(project.broken, () => true);
+        return project;
+      })
       .catch((error) => {
         process.stderr.write(`${toSentence(error)}\n`);
         return undefined;

@@ -1,9 +1,9 @@
-import { readCatalogueWithBroken } from "../catalogue/registry.ts";
 import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { chooseCluster, defaultConfigFile } from "../config/config.ts";
 import { readConfig, reportBroken } from "../project/project.ts";
+import { readAllRules } from "../project/rules.ts";
 import { formatJunit, formatTestResult, formatTestSummary, type TestResult, toExitCode } from "../testing/results.ts";
 
 export default {
@@ -37,13 +37,10 @@ export default {
     const [idle] = ["config", "cluster"].filter((name) => options.text(name) !== undefined);
     if (idle !== undefined)
       throw new Complaint(`--${idle} can only be used with --policy: tests of rules don't use it`);
-    const { rules: catalogue, broken } = await readCatalogueWithBroken();
-    const names = resolveRuleNames(
-      words,
-      [...catalogue, ...broken].map(({ name }) => name),
-    );
+    const rules = await readAllRules();
+    const chosen = resolveRuleNames(words, rules.names);
     const { runTests } = await import("../testing/runs.ts");
-    return reportResults(runTests({ catalogue, broken, names }), options, "test");
+    return reportResults(runTests(rules, chosen), options, "test");
   },
 } satisfies Command;
 
@@ -100,13 +97,13 @@ const testPolicies = async (places: string[], files: string[], options: ParsedOp
     else writeOutput(faults.map(formatExplanation).join("\n"));
     return 1;
   }
-  const { rules: catalogue, broken } = await readCatalogueWithBroken();
+  const { catalogue, broken, names } = await readAllRules();
   reportBroken(broken, () => false);
   const [config, cluster] = [options.text("config"), options.text("cluster")];
   const setups =
     config === undefined && cluster === undefined
       ? undefined
-      : chooseCluster(await readConfig(config ?? defaultConfigFile, catalogue, broken), cluster)[1].rules;
+      : chooseCluster(await readConfig(config ?? defaultConfigFile, catalogue, names), cluster)[1].rules;
   const rules = policyCases.findRulesForPolicies(catalogue, documents, setups);
   const cases = await Promise.all(
     files.map(async (file) =>

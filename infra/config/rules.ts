@@ -22,10 +22,10 @@ import { type RecordSection, readRecordConfig, recordSectionShape } from "./reco
 /** The manifest files for settings, by their path in postern.yaml, or the reason why a path has none. */
 export type ManifestFilesByConfigPath = ReadonlyMap<string, ManifestFile[] | string>;
 
-/** The rules of the checkout, and the manifest files for their settings. */
+/** The rules that postern.yaml may name, and the manifest files for their settings. */
 export interface CatalogueAndManifestFiles {
   catalogue: CatalogueRule[];
-  /** The names of all rules, including rules that can't be loaded. */
+  /** The names of all rules, including rules that are not loaded or can't be. */
   names: readonly string[];
   places: ManifestFilesByConfigPath;
 }

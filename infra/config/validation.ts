@@ -1,7 +1,7 @@
 // Checks postern.yaml against the catalogue. rules.ts checks the parts about rules.
 import { isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
 import type { SettingsMistake } from "#lib/settings.ts";
-import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { findRuleByNameOrPlugin, isRuleName } from "../catalogue/rule-names.ts";
 import { allowNull, anyShape, createMapShape, findMisfits, textListShape } from "../cli/shape.ts";
 import type {
@@ -21,7 +21,6 @@ import {
   dnsLabel,
   finishGeneralRuleConfigs,
   generalRuleShape,
-  type ManifestFilesByConfigPath,
   parseRulesSection,
   type RuleConfigDraft,
 } from "./rules.ts";
@@ -36,6 +35,7 @@ const clusterShape = createMapShape({
 });
 const configShape = allowNull(
   createMapShape({
+    catalogues: textListShape,
     rules: allowNull(createMapShape({}, generalRuleShape)),
     clusters: allowNull(createMapShape({}, allowNull(clusterShape))),
     groups: allowNull(createMapShape({}, allowNull(textListShape))),
@@ -45,9 +45,7 @@ const configShape = allowNull(
 /** Returns the config and all mistakes in postern.yaml. The settings of rules that can't be loaded aren't read. */
 export const validateConfig = (
   settings: unknown,
-  catalogue: CatalogueRule[],
-  places: ManifestFilesByConfigPath,
-  broken: readonly BrokenRule[],
+  known: CatalogueAndManifestFiles,
 ): { config: PosternConfig; mistakes: SettingsMistake[] } => {
   const mistakes = findMisfits(settings, configShape).map(({ path, expected, known }): SettingsMistake => {
     return { path, sentence: known ? `is unknown; ${expected} is expected` : `must be ${expected}` };
@@ -56,9 +54,8 @@ export const validateConfig = (
     const isKnown = mistakes.some((mistake) => mistake.sentence === sentence && mistake.path.join() === path.join());
     if (!isKnown) mistakes.push({ path, sentence });
   };
-  const known = { catalogue, names: [...catalogue, ...broken].map(({ name }) => name), places };
   const { rules: section, clusters, groups } = toMap(settings);
-  const together = readGroups(groups, known, broken, complain);
+  const together = readGroups(groups, known, complain);
   const general = parseRulesSection(section, ["rules"], new Map(), known, complain);
   const named = Object.entries(toMap(clusters ?? { local: {} })).map(
     ([name, value]) => [name, readCluster(name, toMap(value), together, general, known, complain)] as const,
@@ -107,11 +104,13 @@ const readKeyVersions = (value: unknown, path: ConfigPath, complain: ReportMista
 const readGroups = (
   value: unknown,
   { catalogue, names }: CatalogueAndManifestFiles,
-  broken: readonly BrokenRule[],
   complain: ReportMistake,
 ): RuleGroup[] => {
   const taken = new Map<string, string>();
-  const isBroken = (text: string) => broken.some(({ name }) => name === findRuleByNameOrPlugin(text, names));
+  const isBroken = (text: string) => {
+    const found = findRuleByNameOrPlugin(text, names);
+    return found !== undefined && !catalogue.some(({ name }) => name === found);
+  };
   return Object.entries(toMap(value)).flatMap(([name, members]) => {
     const path = ["groups", name];
     if (!isRuleName(name)) complain(path, "is no name for a group: lower-case letters, digits and hyphens, at most 42");

@@ -3,7 +3,8 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { readRows } from "../../test/rows.ts";
-import { buildCatalogueReadme, catalogueFolder, readCatalogue } from "../catalogue/registry.ts";
+import { buildCatalogueReadme, readCatalogue } from "../catalogue/registry.ts";
+import { functionsFolder } from "../catalogue/sources.ts";
 import type { RuleCaseResults } from "./cases/cases.ts";
 import type { PortParityResult } from "./parity.ts";
 import { listPluginPorts } from "./plugins.ts";
@@ -63,7 +64,7 @@ describe("the report in the catalogue", () => {
   });
 
   it("exists for every port without unexplained differences, and npm run fix keeps it", async () => {
-    const present = await readFile(join(catalogueFolder, "README.md"), "utf8");
+    const present = await readFile(join(functionsFolder, "README.md"), "utf8");
     const catalogue = await readCatalogue();
     const { wanted } = await buildCatalogueReadme(catalogue.slice(1));
     const [report] =

@@ -7,6 +7,7 @@ import type { AnsweredReviewFacts } from "#lib/log-line.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import { listPhases, type Phase, type Rule } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../catalogue/registry.ts";
+import { functionsFolder, toRuleFolder } from "../catalogue/sources.ts";
 import { chooseCluster } from "../config/config.ts";
 import { readOrCreateServerCertificate, type ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/project.ts";
@@ -18,10 +19,9 @@ import { getCollectionPath, getObjectApiPath, type TestClusterClient } from "./c
 import type { ConfigurationUseDetector } from "./scripted-endpoints.ts";
 import { createTestSigner } from "./test-key.ts";
 
-/** Returns a catalogue rule, without a folder, for a rule that exists only in a test. */
+/** Returns a rule as the catalogue has it, for a rule that exists only in a test. */
 export const buildTestRule = (name: string, rule: Rule): CatalogueRule => ({
-  name,
-  folder: "",
+  ...toRuleFolder(join(functionsFolder, name), name),
   phases: listPhases(rule),
   rule,
 });

@@ -1,9 +1,7 @@
-import { readFile } from "node:fs/promises";
 import { basename, dirname } from "node:path";
-import { type Document, isMap, isNode, isSeq, LineCounter, parseDocument } from "yaml";
 import type { SettingsMistake } from "#lib/settings.ts";
 import { readManifestFiles } from "../apiserver/manifest-cluster.ts";
-import { type BrokenRule, type CatalogueRule, readCatalogueWithBroken } from "../catalogue/registry.ts";
+import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
 import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
@@ -11,18 +9,20 @@ import { resolveConfigPath } from "../config/connections.ts";
 import type { ManifestFilesByConfigPath } from "../config/rules.ts";
 import { validateConfig } from "../config/validation.ts";
 import { listSharedEntryConflicts } from "../webhooks/groups.ts";
+import { type ConfigDocument, parseConfigDocument } from "./config-document.ts";
+import { loadProjectRules, type ProjectRules, readConfigText, type WantedRules } from "./rules.ts";
 
-/** The checkout's rules, the rules that can't be loaded, and postern.yaml. */
-export interface RulesAndConfig {
-  catalogue: CatalogueRule[];
-  broken: readonly BrokenRule[];
-  config: PosternConfig;
-}
-
-/** Reads the rules and postern.yaml. */
-export const readProject = async (configFile: string): Promise<RulesAndConfig> => {
-  const { rules: catalogue, broken } = await readCatalogueWithBroken();
-  return { catalogue, broken, config: await readConfig(configFile, catalogue, broken) };
+/**
+ * Reads postern.yaml, and loads the rules that it names and wanted ones. Loading all rules would take longer than most
+ * commands need.
+ */
+export const readProject = async (
+  file: string,
+  wanted: WantedRules = [],
+): Promise<ProjectRules & { config: PosternConfig }> => {
+  const document = parseConfigDocument(await readConfigText(file), basename(file));
+  const rules = await loadProjectRules(document, wanted);
+  return { ...rules, config: await readConfigDocument(document, file, rules.catalogue, rules.names) };
 };
 
 /** Writes the errors of rules that can't be loaded to stderr; throws if one of these rules is needed. */
@@ -48,35 +48,46 @@ export const createRuleEnabledPredicate =
   (rule: string): boolean =>
     (rules.get(rule)?.mode ?? "off") !== "off";
 
-/** Throws one Complaint with all mistakes and their lines. Settings of rules that can't be loaded aren't read. */
+/** Reads postern.yaml with these rules. Throws one Complaint with all mistakes and their lines. */
 export const readConfig = async (
   file: string,
   catalogue: CatalogueRule[],
-  broken: readonly BrokenRule[] = [],
+  names?: readonly string[],
+): Promise<PosternConfig> =>
+  readConfigDocument(parseConfigDocument(await readConfigText(file), basename(file)), file, catalogue, names);
+
+const readConfigDocument = async (
+  document: ConfigDocument,
+  file: string,
+  catalogue: CatalogueRule[],
+  names?: readonly string[],
 ): Promise<PosternConfig> => {
-  const name = basename(file);
-  const text = await readFile(file, "utf8").catch((error) => {
-    throw new Complaint(`${name} can't be read: ${toSentence(error)}`);
-  });
-  const found = listSettingPaths(text, catalogue).map(async (place) => {
+  const found = listSettingPaths(document.value, catalogue).map(async (place) => {
     const files = await readManifestFiles(resolveConfigPath(place, dirname(file))).catch(toSentence);
     return [place, files] as const;
   });
-  return parseConfig(text, catalogue, name, new Map(await Promise.all(found)), broken);
+  return validateDocument(document, catalogue, new Map(await Promise.all(found)), names);
 };
 
-/** Returns the manifest files and folders in postern.yaml, for settings of these rules and for manifest clusters. */
-export const listConfigManifestPaths = async (file: string, catalogue: CatalogueRule[]): Promise<string[]> => {
-  const text = await readFile(file, "utf8");
-  const { clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
-  const standing = Object.values(Object(clusters)).map((cluster) => Object(Object(cluster).connect).manifests);
-  const all = [...listSettingPaths(text, catalogue), ...standing.filter((path) => typeof path === "string")];
-  return [...new Set(all.map((place) => resolveConfigPath(place, dirname(file))))];
+/**
+ * Returns the manifest files and folders in postern.yaml, for settings of rules and for manifest clusters. They are not
+ * complete if one of the rules can't be loaded.
+ */
+export const listConfigManifestPaths = async (file: string): Promise<{ paths: string[]; isComplete: boolean }> => {
+  const document = parseConfigDocument(await readConfigText(file), basename(file));
+  const { catalogue, broken } = await loadProjectRules(document, []);
+  const { value } = document;
+  const standing = Object.values(Object(Object(value).clusters)).map(
+    (cluster) => Object(Object(cluster).connect).manifests,
+  );
+  const all = [...listSettingPaths(value, catalogue), ...standing.filter((path) => typeof path === "string")];
+  const paths = [...new Set(all.map((place) => resolveConfigPath(place, dirname(file))))];
+  return { paths, isComplete: broken.length === 0 };
 };
 
 /** Returns the paths of manifests in the settings of these rules. Ignores mistakes, which parseConfig reports. */
-const listSettingPaths = (text: string, catalogue: CatalogueRule[]): string[] => {
-  const { rules, clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
+const listSettingPaths = (value: unknown, catalogue: CatalogueRule[]): string[] => {
+  const { rules, clusters } = Object(value);
   const all = [rules, ...Object.values(Object(clusters)).map((cluster) => Object(cluster).rules)];
   const settings = catalogue.flatMap(({ name, rule }) =>
     Object.keys(rule.manifests ?? {}).flatMap((key) =>
@@ -90,35 +101,19 @@ const listSettingPaths = (text: string, catalogue: CatalogueRule[]): string[] =>
   return [...new Set(settings.flat().filter((setting) => typeof setting === "string"))];
 };
 
-export const parseConfig = (
-  text: string,
+export const parseConfig = (text: string, catalogue: CatalogueRule[], names?: readonly string[]): PosternConfig =>
+  validateDocument(parseConfigDocument(text, "postern.yaml"), catalogue, new Map(), names);
+
+const validateDocument = (
+  document: ConfigDocument,
   catalogue: CatalogueRule[],
-  name = "postern.yaml",
-  places: ManifestFilesByConfigPath = new Map(),
-  broken: readonly BrokenRule[] = [],
+  places: ManifestFilesByConfigPath,
+  names: readonly string[] = catalogue.map(({ name }) => name),
 ): PosternConfig => {
-  const lines = new LineCounter();
-  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
-  const [fault] = document.errors;
-  if (fault) throw new Complaint(`${name}:${lines.linePos(fault.pos[0]).line} is no YAML: ${fault.message}`);
-  const value = toPlainValue(document, name);
-  // An interrupted save leaves an empty postern.yaml, which must not turn all rules off.
-  if (value === null)
-    throw new Complaint(`${name} is empty; it must name the rules that are on, or say "rules: {}" if none is`);
-  const { config, mistakes } = validateConfig(value, catalogue, places, broken);
+  const { config, mistakes } = validateConfig(document.value, { catalogue, names, places });
   // Groups in postern.yaml are checked only if each rule's section is valid by itself.
-  const found = mistakes.length > 0 ? mistakes : findGroupMistakes(config);
-  if (found.length === 0) return config;
-  throw new Complaint(
-    found
-      .map((mistake) => ({ ...mistake, offset: findOffset(mistake.path, document) }))
-      .sort((left, right) => left.offset - right.offset)
-      .map(({ path, sentence, offset }) => {
-        const place = `${name}:${lines.linePos(offset).line}`;
-        return [place, ...(path.length > 0 ? [path.join(".")] : []), sentence].join(" ");
-      })
-      .join("\n"),
-  );
+  document.complain(mistakes.length > 0 ? mistakes : findGroupMistakes(config));
+  return config;
 };
 
 const findGroupMistakes = ({ clusters, groups }: PosternConfig): SettingsMistake[] =>
@@ -131,33 +126,3 @@ const findGroupMistakes = ({ clusters, groups }: PosternConfig): SettingsMistake
     ];
     return sentences.map((sentence) => ({ path: ["groups", group.name], sentence }));
   });
-
-/**
- * Returns the character offset of a path in the YAML of postern.yaml, or of the path's nearest parent that exists.
- */
-const findOffset = (path: SettingsMistake["path"], { contents }: Document): number => {
-  let node: unknown = contents;
-  let offset = 0;
-  const startOf = (place: unknown) => (isNode(place) ? (place.range?.[0] ?? offset) : offset);
-  for (const key of path) {
-    if (isSeq(node)) {
-      node = node.items[Number(key)];
-      offset = startOf(node);
-      continue;
-    }
-    const pair = isMap(node) ? node.items.find((item) => String(item.key) === String(key)) : undefined;
-    if (pair === undefined) break;
-    offset = startOf(pair.key);
-    node = pair.value;
-  }
-  return offset;
-};
-
-/** Returns a YAML document as a plain value; throws a Complaint if an alias is undefined or expands to too much. */
-const toPlainValue = (document: Document, name: string): unknown => {
-  try {
-    return document.toJS();
-  } catch (error) {
-    throw new Complaint(`${name} is no YAML: ${toSentence(error)}`);
-  }
-};

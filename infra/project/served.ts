@@ -81,7 +81,8 @@ export const toGroupRule = ({ name, members }: RuleGroup): CatalogueRule => {
   );
   const summary = `Does at once what ${members.map(({ name }) => name).join(", ")} would do one after the other.`;
   const face: Rule = rule({ summary, needs, match: [], mutate() {} });
-  return { name, folder: "", phases: ["mutate"], rule: face, members };
+  const place = { folder: "", place: `the group ${name}`, source: "groups", file: "" };
+  return { name, ...place, phases: ["mutate"], rule: face, members };
 };
 
 /** Returns a group's part of postern.yaml. A member is off in clusters that don't name it. */

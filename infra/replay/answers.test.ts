@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Case } from "#lib/recording/recording.ts";
 import { buildReviewResponse, type ReviewOutcome } from "#lib/review.ts";
+import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { readRows } from "../../test/rows.ts";
 import { buildReview } from "../catalogue/cases.ts";
 import { listDifferingAspects, parseReplayedReviewOutcome, readRecordedAnswer } from "./answers.ts";
@@ -12,7 +13,7 @@ const changing: Case = {
   mutate: note,
   becomes: { ...note, data: { a: "1", b: "2" } } as typeof note,
 };
-const listed = { name: "notes", folder: "", phases: [], rule: { summary: "Notes.", match: [] } };
+const listed = toCatalogueRule("notes", { summary: "Notes.", match: [] });
 const review = buildReview(listed, changing);
 
 /** Returns the answer of a function. */

@@ -1,8 +1,9 @@
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview } from "#lib/review.ts";
 import { buildReview, restoreReview } from "../catalogue/cases.ts";
-import { type CatalogueRule, readCatalogue } from "../catalogue/registry.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toSentence } from "../cli/complaint.ts";
+import { type ProjectRules, readAllRules } from "../project/rules.ts";
 import { type DecisionAspect, listDifferingAspects, type ReplayedReviewOutcome } from "./answers.ts";
 import type { ReplayRecording, UnreadableRecording } from "./recordings.ts";
 import type { ReplaySide, ReviewToReplay } from "./sides.ts";
@@ -123,11 +124,12 @@ const compareAnswers = (
 const restoreCaseReview = async (entry: Case, rule: string): Promise<AdmissionReview> =>
   entry.request ? restoreReview({ ...entry, request: entry.request }) : buildReview(await findListedRule(rule), entry);
 
-let catalogue: Promise<CatalogueRule[]> | undefined;
+let rules: Promise<ProjectRules> | undefined;
 
 const findListedRule = async (name: string): Promise<CatalogueRule> => {
-  catalogue ??= readCatalogue();
-  const found = (await catalogue).find((listed) => listed.name === name);
+  rules ??= readAllRules();
+  const { catalogue } = await rules;
+  const found = catalogue.find((listed) => listed.name === name);
   if (found) return found;
   throw new Error(`there is no rule "${name}" here that would say what it leaves open of its request`);
 };

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { RequestMatch, Rule } from "#lib/rule.ts";
+import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import type { LambdaQuotas } from "../aws/lambda-functions.ts";
 import type { StackTemplate } from "../aws/stack.ts";
 import { findExceededLimits } from "./limits.ts";
@@ -28,7 +29,7 @@ interface SampleRule {
 }
 const buildPart = (name: string, sample: SampleRule): PackagedRule => ({
   name,
-  listed: { name, folder: "", phases: sample.phases ?? ["validate"], rule: sample.rule ?? buildRule() },
+  listed: { ...toCatalogueRule(name, sample.rule ?? buildRule()), phases: sample.phases ?? ["validate"] },
   wanted: {
     zip: new Uint8Array(sample.bytes ?? 1),
     codeSha256: "",

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { EndpointConfig } from "#lib/endpoint.ts";
 import { rule } from "#lib/rule.ts";
+import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { readRows } from "../../test/rows.ts";
 import type { StageMetricsReader } from "../aws/metrics.ts";
 import type { StackTemplate } from "../aws/stack.ts";
@@ -77,7 +78,7 @@ const buildClusterConfig = (settings: object, mode: "enforce" | "warn" = "enforc
 const buildPart = (name: string, more: Partial<PackagedRule> = {}): PackagedRule => ({
   ...{
     name,
-    listed: { name, folder: "", phases: ["validate"], rule: denyingRule },
+    listed: toCatalogueRule(name, denyingRule),
     asks: false,
     scripts: false,
     logic: "logic",

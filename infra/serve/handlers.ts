@@ -6,13 +6,10 @@ import { pathToFileURL } from "node:url";
 import { createEndpointForAnyGroup, createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import type { EvaluateRequest } from "#lib/decide.ts";
 import type { EndpointHostInputs } from "#lib/endpoint.ts";
-import {
-  type BrokenRule,
-  type CatalogueRule,
-  catalogueFolder,
-  readCatalogueWithBroken,
-} from "../catalogue/registry.ts";
+import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
+import { functionsFolder, listRuleFolders, projectSource } from "../catalogue/sources.ts";
 import { Complaint } from "../cli/complaint.ts";
+import { projectRoot } from "../cli/roots.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { createRuleConfiguredPredicate, listConfigManifestPaths, readProject } from "../project/project.ts";
 import { buildEndpointConfig, buildGroupEndpointConfig, listServedRulesAndGroups } from "../project/served.ts";
@@ -65,7 +62,7 @@ let generation = 0;
  * Rules are then imported again. Once the promise resolves, no change is missed.
  */
 export const watchRulesAndConfig = async (file: string, handleChange: () => Promise<void>): Promise<() => void> => {
-  const rules = pathToFileURL(catalogueFolder).href;
+  const rules = pathToFileURL(functionsFolder).href;
   const hooks = registerHooks({
     resolve(specifier, context, next) {
       const found = next(specifier, context);
@@ -93,21 +90,18 @@ export const watchRulesAndConfig = async (file: string, handleChange: () => Prom
   };
   // Folders are watched, because editors replace files; singly, because a recursive watch misses replaced files.
   const open = async () => {
-    const folders = (await readdir(catalogueFolder, { withFileTypes: true })).filter((entry) => entry.isDirectory());
+    const ruleFolders = (await listRuleFolders([projectSource])).map(({ folder }) => folder);
     // The former manifests of a rule are still watched while the rule can't be loaded.
-    places = await readCatalogueWithBroken()
-      .then(async ({ rules, broken }) => {
-        const named = await listConfigManifestPaths(file, rules);
-        return broken.length === 0 ? named : [...new Set([...places, ...named])];
-      })
+    places = await listConfigManifestPaths(file)
+      .then(({ paths, isComplete }) => (isComplete ? paths : [...new Set([...places, ...paths])]))
       .catch(() => places);
     const below = (await Promise.all(places.map(listFolders))).flat();
     close();
     watchers = [
       watch(dirname(resolve(file)), (_, name) => name === basename(file) && scheduleReload()),
-      ...[catalogueFolder, ...folders.map(({ name }) => join(catalogueFolder, name))].map((folder) =>
-        watch(folder, scheduleReload),
-      ),
+      // The project's folder is watched, too, because functions/ may be created later.
+      ...watchFolder(projectRoot, (_, name) => name === basename(functionsFolder) && scheduleReload()),
+      ...[functionsFolder, ...ruleFolders].flatMap((folder) => watchFolder(folder, scheduleReload)),
       ...below.flatMap((folder) => watchFolder(folder, scheduleReload)),
       // The parent folder is watched, too: a deleted folder or file of manifests may be created again.
       ...places.flatMap((place) =>

@@ -27,21 +27,17 @@ import {
   readCaseLineNumbers,
   readCases,
 } from "../catalogue/cases.ts";
-import {
-  buildCatalogueReadme,
-  type CatalogueRule,
-  describeUseOfDefaultOnPort,
-  readCatalogueWithBroken,
-} from "../catalogue/registry.ts";
+import { buildCatalogueReadme, type CatalogueRule, describeUseOfDefaultOnPort } from "../catalogue/registry.ts";
 import { type FixSuggestion, suggestFix } from "../check/evaluation/suggestions.ts";
 import { parseConfig } from "../project/project.ts";
+import { readAllRules } from "../project/rules.ts";
 import { listServedRulesAndGroups } from "../project/served.ts";
 import { createHandler } from "../serve/handlers.ts";
 import { evaluateMatchCondition } from "./cel-condition.ts";
 
 // Tests the cases of every rule, and properties that all rules must have. POSTERN_RULES chooses some rules.
 const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
-const { rules, broken } = await readCatalogueWithBroken();
+const { catalogue: rules, broken } = await readAllRules();
 const isChosen = ({ name }: { name: string }) => only.length === 0 || only.includes(name);
 const catalogue = rules.filter(isChosen);
 
@@ -73,7 +69,7 @@ for (const listed of catalogue) {
       it(entry.name, async () => {
         const lines = formatCaseDiff(entry, await evaluateFrozen(listed, entry));
         if (lines.length > 0)
-          fail(`functions/${listed.name}/cases.yaml:${(await readCaseLineNumbers(listed))[index]}`, ...lines);
+          fail(`${listed.place}/cases.yaml:${(await readCaseLineNumbers(listed))[index]}`, ...lines);
       });
     }
     describe("has the properties of every rule: it", () => testLaws(listed, cases));

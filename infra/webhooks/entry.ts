@@ -51,7 +51,7 @@ export const buildRuleWebhookEntries = (
   const unfit = names.find((name, index) => !isVariantName(name) || names.indexOf(name) < index);
   if (unfit !== undefined)
     throw new Complaint(
-      `functions/${listed.name}/rule.ts has a variant "${unfit}"; each needs a name of its own of lower-case letters, digits and hyphens, and not mutate or validate`,
+      `${listed.place}/${listed.file} has a variant "${unfit}"; each needs a name of its own of lower-case letters, digits and hyphens, and not mutate or validate`,
     );
   return names.flatMap((variant) => {
     const { rule, settings } = applyVariant(listed.rule, setup.settings, variant);
@@ -72,7 +72,7 @@ const isPhase = (name: string) => name === "mutate" || name === "validate";
 const vitalNamespaces = ["kube-system", "kube-node-lease"];
 
 export const buildRuleWebhookEntry = (
-  { name, rule }: CatalogueRule,
+  { name, place, file, rule }: CatalogueRule,
   phase: Phase,
   setup: RuleConfig,
   harden: boolean,
@@ -80,7 +80,7 @@ export const buildRuleWebhookEntry = (
   const { settings } = setup;
   const match = selectPhase(rule.match, phase, settings) ?? [];
   if (match.length === 0)
-    throw new Complaint(`functions/${name}/rule.ts has a ${phase} function, but its match selects no requests for it`);
+    throw new Complaint(`${place}/${file} has a ${phase} function, but its match selects no requests for it`);
   const failurePolicy = chooseFailurePolicy(setup, harden && rule.guards === true);
   return {
     match,

@@ -45,7 +45,7 @@ describe("a stage on moto", await needs("moto"), () => {
     const settings = JSON.stringify({ lambda: { use_docker: false } });
     await fetch(`${moto.url}/moto-api/config`, { method: "POST", body: settings });
     folder = await createCheckout();
-    catalogue = await readCatalogue(join(folder, "functions"));
+    catalogue = await readCatalogue([{ name: "copy", folder: join(folder, "functions") }]);
     [stack, functions] = [(await loadModules()).openStack(stage), openStageFunctions(stage, undefined, 5)];
     assert.deepEqual(
       [await stack.readTemplate(), await stack.readOutputs(), await stack.findBucket()],

@@ -5,7 +5,7 @@ import type { HookCallResult, HookTraceStep, ReviewToSend } from "#infra/apiserv
 import type { Capabilities, ResourceType } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { getVariants, selectPhase } from "#lib/rule.ts";
-import { applyVariant, type BrokenRule, type CatalogueRule } from "../../catalogue/registry.ts";
+import { applyVariant, type CatalogueRule } from "../../catalogue/registry.ts";
 import { resolveRuleNames } from "../../catalogue/rule-names.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { findRulesInspectingCluster, inspectClusterForSettings } from "../../clusters/inspection.ts";
@@ -49,14 +49,13 @@ const here = "https://rules.postern.invalid";
  */
 export const restrictClusterToRules = (
   cluster: ClusterConfig,
-  names: readonly string[],
+  chosenNames: readonly string[],
   catalogue: CatalogueRule[],
-  broken: readonly BrokenRule[] = [],
+  names: readonly string[],
 ): ClusterConfig => {
-  const known = [...catalogue, ...broken].map(({ name }) => name);
-  const chosen = names.flatMap((name) => {
+  const chosen = chosenNames.flatMap((name) => {
     const members = cluster.groups.find((group) => group.name === name)?.members.map((member) => member.name);
-    return members ?? resolveRuleNames([name], known);
+    return members ?? resolveRuleNames([name], names);
   });
   const rules = chosen.map((name) => {
     const rule = catalogue.find((listed) => listed.name === name)?.rule;

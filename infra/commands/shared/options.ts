@@ -1,18 +1,19 @@
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { catalogueFolder, readCatalogue, readRuleNames } from "../../catalogue/registry.ts";
 import { findRuleByNameOrPlugin } from "../../catalogue/rule-names.ts";
+import { functionsFolder } from "../../catalogue/sources.ts";
 import type { CommandOption, ParsedOptions } from "../../cli/command.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatDidYouMean } from "../../cli/did-you-mean.ts";
 import { isNoFile, parseBaseUrl, readOptionFile } from "../../cli/options.ts";
 import { chooseCluster, defaultConfigFile, type PosternConfig } from "../../config/config.ts";
 import { isExpired, parseCertificates, readOrCreateUrlSigner, type WebhookUrlSigner } from "../../keys/keys.ts";
-import { readConfig } from "../../project/project.ts";
+import { readProject, reportBroken } from "../../project/project.ts";
+import { readRuleNames } from "../../project/rules.ts";
 
 /** Reports whether a word is the name of a rule or may be a misspelt one: it has such a form and isn't a file. */
 const isRuleName = (word: string): boolean =>
-  /^[A-Za-z][A-Za-z0-9-]*$/.test(word) && (existsSync(join(catalogueFolder, word)) || isNoFile(word));
+  /^[A-Za-z][A-Za-z0-9-]*$/.test(word) && (existsSync(join(functionsFolder, word)) || isNoFile(word));
 
 /** An option that names rules; `readList` reads it. */
 export const rulesOption = {
@@ -43,8 +44,8 @@ export const listChosenClusters = (config: PosternConfig, options: ParsedOptions
 /** Reads the rules and postern.yaml for a verb that changes a stage; `--cluster` chooses one of the clusters. */
 export const readDeploymentConfig = async (options: ParsedOptions) => {
   const file = options.text("config") ?? defaultConfigFile;
-  const catalogue = await readCatalogue();
-  const config = await readConfig(file, catalogue);
+  const { catalogue, broken, config } = await readProject(file);
+  reportBroken(broken, () => true);
   return { file, catalogue, config, clusters: listChosenClusters(config, options) };
 };
 

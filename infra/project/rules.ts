@@ -1,0 +1,92 @@
+// Finds the rules of a project: postern.yaml names catalogues and rules, and is read for that before it is validated.
+import { readFile } from "node:fs/promises";
+import { basename } from "node:path";
+import { toList, toMap } from "#lib/json.ts";
+import type { SettingsMistake } from "#lib/settings.ts";
+import { type BrokenRule, type CatalogueRule, loadRules } from "../catalogue/registry.ts";
+import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
+import {
+  listRuleFolders,
+  posternCatalogue,
+  projectSource,
+  type RuleSource,
+  resolveCatalogue,
+} from "../catalogue/sources.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
+import { defaultConfigFile } from "../config/config.ts";
+import { type ConfigDocument, parseConfigDocument } from "./config-document.ts";
+
+/** The rules that a command needs. */
+export interface ProjectRules {
+  /** The loaded rules, in the order of the compiled-in plugins. */
+  catalogue: CatalogueRule[];
+  /** Rules that were to be loaded and can't be. */
+  broken: readonly BrokenRule[];
+  /** The names of all rules, whether or not they are loaded. */
+  names: readonly string[];
+}
+
+/** The rules to load besides those that postern.yaml names: some of these names, or all. */
+export type WantedRules = readonly string[] | "all";
+
+export const readConfigText = (file: string): Promise<string> =>
+  readFile(file, "utf8").catch((error) => {
+    throw new Complaint(`${basename(file)} can't be read: ${toSentence(error)}`);
+  });
+
+/** Loads the rules that a postern.yaml names, and wanted ones. */
+export const loadProjectRules = async (document: ConfigDocument, wanted: WantedRules): Promise<ProjectRules> => {
+  const { sources, mistakes } = await listSources(document.value);
+  document.complain(mistakes);
+  const folders = await listRuleFolders(sources);
+  const names = folders.map(({ name }) => name);
+  const texts = wanted === "all" ? names : [...wanted, ...listRuleTexts(document.value)];
+  const chosen = new Set(texts.map((text) => findRuleByNameOrPlugin(text, names)));
+  const { rules, broken } = await loadRules(folders.filter(({ name }) => chosen.has(name)));
+  return { catalogue: rules, broken, names };
+};
+
+/** Loads all rules of the project. Its postern.yaml is read only for the catalogues, and may be missing. */
+export const readAllRules = async (): Promise<ProjectRules> =>
+  loadProjectRules(await readDefaultConfigDocument(), "all");
+
+/** Returns the names of all rules that can be found, even if postern.yaml or a catalogue can't be read. */
+export const readRuleNames = async (): Promise<string[]> => {
+  const value = await readDefaultConfigDocument().then(
+    (document) => document.value,
+    () => undefined,
+  );
+  const { sources } = await listSources(value);
+  return (await listRuleFolders(sources)).map(({ name }) => name);
+};
+
+const readDefaultConfigDocument = async (): Promise<ConfigDocument> => {
+  const text = await readFile(defaultConfigFile, "utf8").catch(() => "{}");
+  return parseConfigDocument(text, basename(defaultConfigFile));
+};
+
+/** Returns the catalogues and the project's functions/. The form of `catalogues` is checked with all of postern.yaml. */
+const listSources = async (value: unknown): Promise<{ sources: RuleSource[]; mistakes: SettingsMistake[] }> => {
+  const { catalogues } = toMap(value);
+  const specifiers = Array.isArray(catalogues) ? catalogues : [posternCatalogue];
+  const mistakes: SettingsMistake[] = [];
+  const found = await Promise.all(
+    specifiers.map(async (specifier, index) => {
+      if (typeof specifier !== "string") return [];
+      return resolveCatalogue(specifier).catch((error) => {
+        if (!(error instanceof Complaint)) throw error;
+        mistakes.push({ path: ["catalogues", index], sentence: error.message });
+        return [];
+      });
+    }),
+  );
+  return { sources: [...found.flat(), projectSource], mistakes };
+};
+
+/** Returns the texts that name rules in a postern.yaml; mistakes in its form are found later. */
+const listRuleTexts = (value: unknown): string[] => {
+  const { rules, clusters, groups } = toMap(value);
+  const sections = [rules, ...Object.values(toMap(clusters)).map((cluster) => toMap(cluster).rules)];
+  const members = Object.values(toMap(groups)).flatMap(toList);
+  return [...sections.flatMap((section) => Object.keys(toMap(section))), ...members.map(String)];
+};
