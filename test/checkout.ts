@@ -27,6 +27,9 @@ export interface Checkout {
 }
 
 const root = fileURLToPath(new URL("..", import.meta.url));
+const cache = join(root, "node_modules/.cache/postern");
+/** Variables for a program with an environment of its own: the folder where Node and osls keep what they compiled. */
+export const cacheVariables = { NODE_COMPILE_CACHE: cache, SLS_SCHEMA_CACHE_BASE_DIR: cache };
 
 /** Opens a checkout with these rules of the catalogue, and no others. */
 export const openCheckout = async (rules: string[] = []): Promise<Checkout> => {
@@ -35,8 +38,10 @@ export const openCheckout = async (rules: string[] = []): Promise<Checkout> => {
     await cp(join(root, path), join(folder, path), { recursive: true });
   await symlink(join(root, "node_modules"), join(folder, "node_modules"));
   await mkdir(join(folder, "functions"), { recursive: true });
-  /** The command line runs many times and shares a compile cache. */
-  const compiled = process.env.NODE_COMPILE_CACHE ?? join(folder, ".compiled");
+  // All checkouts share a compile cache: in a portable one, the name of a module is its path from the cache's folder.
+  await mkdir(cache, { recursive: true });
+  const compiled = join(folder, ".compiled");
+  await symlink(cache, compiled);
   const write = async (path: string, text: string) => {
     const file = join(folder, path);
     await mkdir(dirname(file), { recursive: true });
@@ -53,7 +58,8 @@ export const openCheckout = async (rules: string[] = []): Promise<Checkout> => {
     },
     load: (path) => import(pathToFileURL(join(folder, path)).href),
     postern: (env, ...words) => {
-      const all = { PATH: process.env.PATH ?? "", HOME: folder, CI: "true", NODE_COMPILE_CACHE: compiled, ...env };
+      const own = { PATH: process.env.PATH ?? "", HOME: folder, CI: "true", ...cacheVariables };
+      const all = { ...own, NODE_COMPILE_CACHE: compiled, NODE_COMPILE_CACHE_PORTABLE: "1", ...env };
       return runProgram([join(folder, "infra/main.ts"), ...words], { cwd: folder, env: all });
     },
     remove: () => rm(folder, { recursive: true, force: true }),

@@ -20,6 +20,7 @@ import { zip } from "../../infra/build/zip.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { buildProbeReview } from "../../infra/clusters/probe.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
+import { cacheVariables } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { type Account, openAccount } from "./account.ts";
@@ -825,7 +826,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await writeServerlessIncludes(bundles, signer.publicKey, join(folder, "dist"));
     };
     const deploy = (...words: string[]) => {
-      const env = { PATH: process.env.PATH, HOME: folder, NO_COLOR: "1", ...account.env };
+      const env = { PATH: process.env.PATH, HOME: folder, NO_COLOR: "1", ...cacheVariables, ...account.env };
       return run(process.execPath, [osls, ...words, "--stage", "test"], { cwd: folder, env });
     };
     const readVerdict = async (base: string, rule: string) => {

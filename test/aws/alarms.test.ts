@@ -14,7 +14,7 @@ import { writeServerlessIncludes } from "../../infra/build/deployment.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import type { AlarmHealth } from "../../infra/rollout/alarm-health.ts";
-import { runProgram } from "../checkout.ts";
+import { cacheVariables, runProgram } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { buildPodReview } from "../requests.ts";
 import { readRows } from "../rows.ts";
@@ -216,7 +216,7 @@ for (const type of ["http", "url"] as const)
       account.topics.set(unread, 0).set(read, 1);
       await writeFile(join(folder, "serverless.yml"), service.replace("alarmTopics: []", `alarmTopics: [${topics}]`));
       await buildPackage(folder);
-      const env = { PATH: process.env.PATH, HOME: folder, NO_COLOR: "1", ...account.env };
+      const env = { PATH: process.env.PATH, HOME: folder, NO_COLOR: "1", ...cacheVariables, ...account.env };
       await run(process.execPath, [osls, "deploy", "--stage", "test", `--param=door=${type}`], { cwd: folder, env });
       for (const fn of account.lambda.functions.values())
         for (const version of fn.versions.values()) version.timeout = 2;
@@ -267,7 +267,7 @@ for (const type of ["http", "url"] as const)
     };
 
     const readStatus = async () => {
-      const env = { PATH: process.env.PATH, HOME: folder, ...account.env };
+      const env = { PATH: process.env.PATH, HOME: folder, ...cacheVariables, ...account.env };
       const words = [join(root, "infra/main.ts"), "status", "--stage", "test", "-o", "json"];
       const { code, stdout, stderr } = await runProgram(words, { env });
       const { alarms }: { alarms?: AlarmHealth[] } = JSON.parse(stdout);
@@ -321,7 +321,7 @@ for (const type of ["http", "url"] as const)
         const { code, shown = [] } = await readStatus();
         assert.deepEqual([code, shown.length], [0, 6]);
         const words = [join(root, "infra/main.ts"), "status", "--stage", "test"];
-        const env = { PATH: process.env.PATH, HOME: folder, ...account.env };
+        const env = { PATH: process.env.PATH, HOME: folder, ...cacheVariables, ...account.env };
         const { stdout } = await runProgram(words, { env });
         assert.match(stdout, /^no alarm can ring: alarmTopics in serverless.yml names no SNS topic$/m);
         const last = account.lambda.functions.get("postern-test-note-11");

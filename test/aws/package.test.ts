@@ -12,6 +12,7 @@ import { bundleRule, type RuleBundle } from "../../infra/build/bundle.ts";
 import { writeServerlessIncludes } from "../../infra/build/deployment.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { readOrCreateUrlSigner } from "../../infra/keys/keys.ts";
+import { cacheVariables } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { matchesPattern } from "./cloudwatch.ts";
 import { lint } from "./tools.ts";
@@ -81,7 +82,7 @@ const osls = createRequire(import.meta.url).resolve("osls/bin/serverless.js");
 
 const pack = async (folder: string, ...options: string[]): Promise<Packaged> => {
   const aws = { AWS_ACCESS_KEY_ID: "x", AWS_SECRET_ACCESS_KEY: "x", AWS_REGION: "eu-west-1" };
-  const env = { PATH: process.env.PATH, HOME: folder, ...aws };
+  const env = { PATH: process.env.PATH, HOME: folder, ...cacheVariables, ...aws };
   await run(process.execPath, [osls, "package", ...options], { cwd: folder, env });
   const read = (file: string) => readFile(join(folder, ".serverless", file), "utf8");
   const state = await read("serverless-state.json");
@@ -157,13 +158,17 @@ describe("a package of 60 rules", () => {
 
   it("uses the region of the AWS profile if the environment has none", async () => {
     const [folder = ""] = folders;
-    for (const file of ["infra/aws/stack.ts", "infra/cli/complaint.ts"]) await cp(join(root, file), join(folder, file));
+    for (const file of ["infra/aws/stack.ts", "infra/cli/complaint.ts", "infra/cli/roots.ts"])
+      await cp(join(root, file), join(folder, file));
     const config = join(folder, "config");
     await writeFile(config, "[default]\nregion = eu-north-1\n");
     const aws = { AWS_ACCESS_KEY_ID: "x", AWS_SECRET_ACCESS_KEY: "x", AWS_CONFIG_FILE: config };
     const program = 'import { packageStack } from "./infra/aws/stack.ts"; await packageStack("prod");';
     const words = ["--input-type=module", "--eval", program];
-    await run(process.execPath, words, { cwd: folder, env: { PATH: process.env.PATH, HOME: folder, ...aws } });
+    await run(process.execPath, words, {
+      cwd: folder,
+      env: { PATH: process.env.PATH, HOME: folder, ...cacheVariables, ...aws },
+    });
     const state = await readFile(join(folder, ".serverless/serverless-state.json"), "utf8");
     assert.equal(JSON.parse(state).service.provider.region, "eu-north-1");
   });

@@ -9,6 +9,7 @@ import { SSM } from "@aws-sdk/client-ssm";
 import { parseJson } from "#lib/json.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { facts } from "../account/facts/facts.ts";
+import { cacheVariables } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 
@@ -37,10 +38,10 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
 
   /** Starts the suite; its output ends up in `lines`. */
   const start = (...words: string[]) => {
-    const env = { PATH: process.env.PATH, HOME: folder, ...account.actAs("tester").env };
+    const env = { PATH: process.env.PATH, HOME: folder, ...cacheVariables, ...account.actAs("tester").env };
     const child = spawn(process.execPath, [program, "--region", "eu-west-1", ...words], {
       cwd: folder,
-      env: { ...env, NODE_EXTRA_CA_CERTS: join(folder, "ca.pem"), NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE },
+      env: { ...env, NODE_EXTRA_CA_CERTS: join(folder, "ca.pem") },
     });
     let output = "";
     for (const stream of [child.stdout, child.stderr])

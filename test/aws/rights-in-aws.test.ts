@@ -9,7 +9,7 @@ import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { lockTermMilliseconds } from "../../infra/rollout/lock.ts";
-import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
+import { buildKubeconfig, type Checkout, cacheVariables, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { type Account, openAccount } from "./account.ts";
@@ -318,7 +318,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
       const { PATH = "" } = process.env;
       const child = spawn(process.execPath, words, {
         cwd: checkout.folder,
-        env: { ...account.actAs("DeployRole").env, PATH, HOME: checkout.folder, CI: "true" },
+        env: { ...account.actAs("DeployRole").env, PATH, HOME: checkout.folder, CI: "true", ...cacheVariables },
         stdio: "ignore",
       });
       account.fault = (call, when) => {
