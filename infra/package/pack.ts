@@ -6,7 +6,7 @@ import { dirname, join, relative, sep } from "node:path";
 import { promisify } from "node:util";
 import { packageRoot } from "../cli/roots.ts";
 import { bundleAwsClients } from "./aws-clients.ts";
-import { buildPackageManifest } from "./package-manifest.ts";
+import { buildCreatePackageManifest, buildPackageManifest } from "./package-manifest.ts";
 
 const run = promisify(execFile);
 
@@ -15,6 +15,7 @@ const checkoutOnly = [
   "infra/parity",
   "infra/bench",
   "infra/package",
+  "infra/create",
   "infra/commands/parity.ts",
   "infra/commands/bench.ts",
 ];
@@ -25,13 +26,33 @@ const texts = ["LICENSE", "README.md", "CHANGELOG.md", "serverless.yml"];
 /** Writes the packages as `NAME-VERSION.tgz` into a folder. Returns their paths. */
 export const packPackages = async (folder: string): Promise<string[]> => {
   await mkdir(folder, { recursive: true });
-  const draft = await mkdtemp(join(folder, ".draft-"));
-  try {
-    await writePackage(draft);
-    return [await packFolder(draft, folder)];
-  } finally {
-    await rm(draft, { recursive: true, force: true });
-  }
+  return Promise.all(
+    [writePackage, writeCreatePackage].map(async (writeFiles) => {
+      const draft = await mkdtemp(join(folder, ".draft-"));
+      try {
+        await writeFiles(draft);
+        return await packFolder(draft, folder);
+      } finally {
+        await rm(draft, { recursive: true, force: true });
+      }
+    }),
+  );
+};
+
+/** Writes the files of the package create-postern into an empty folder. */
+const writeCreatePackage = async (folder: string): Promise<void> => {
+  const manifest = JSON.parse(await readFile(join(packageRoot, "package.json"), "utf8"));
+  await writeFile(join(folder, "package.json"), `${JSON.stringify(buildCreatePackageManifest(manifest), null, 2)}\n`);
+  for (const [file, from] of Object.entries(createPackageFiles))
+    await cp(join(packageRoot, from), join(folder, file), { recursive: true });
+  await adaptPipelines(folder, ["template/github.yml"]);
+};
+
+const createPackageFiles = {
+  LICENSE: "LICENSE",
+  "create.js": "infra/create/create.js",
+  "template/rule": `${templates}/validate`,
+  "template/github.yml": "infra/pipelines/github.yml",
 };
 
 /** Writes the files of the package postern into an empty folder. */
@@ -86,6 +107,18 @@ const copyData = async (folder: string): Promise<void> => {
   for (const file of [...files, ...texts]) {
     await mkdir(dirname(join(folder, file)), { recursive: true });
     await cp(join(packageRoot, file), join(folder, file));
+  }
+  await adaptPipelines(
+    folder,
+    files.filter((file) => /^infra\/pipelines\/.*\.yml$/.test(file)),
+  );
+};
+
+/** Makes pipelines find Postern's files in a project that has the package installed. */
+const adaptPipelines = async (folder: string, files: string[]): Promise<void> => {
+  for (const file of files) {
+    const text = await readFile(join(folder, file), "utf8");
+    await writeFile(join(folder, file), text.replaceAll(/\binfra\//g, "node_modules/postern/infra/"));
   }
 };
 

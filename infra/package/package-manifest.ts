@@ -1,11 +1,15 @@
 interface PackageManifest {
   [member: string]: unknown;
+  version: string;
+  license: string;
   exports: Record<string, string>;
   imports: Record<string, string>;
+  dependencies: Record<string, string>;
+  devDependencies: Record<string, string>;
 }
 
 /** Returns the package.json of the published package, which has compiled files, from the one of this checkout. */
-export const buildPackageManifest = (manifest: PackageManifest): PackageManifest => {
+export const buildPackageManifest = (manifest: PackageManifest): Partial<PackageManifest> => {
   const {
     private: _private,
     scripts: _scripts,
@@ -23,3 +27,17 @@ export const buildPackageManifest = (manifest: PackageManifest): PackageManifest
     imports: { "#lib/*.ts": "./lib/*.js", "#infra/*.ts": "./infra/*.js", "#aws/*": "./infra/aws/clients/*.js" },
   };
 };
+
+/** Returns the package.json of create-postern. `config.dependencies` are what a new project needs beside postern. */
+export const buildCreatePackageManifest = ({ version, license, dependencies, devDependencies }: PackageManifest) => ({
+  name: "create-postern",
+  version,
+  description: "Makes a project of Kubernetes admission rules: npm create postern my-rules",
+  license,
+  type: "module",
+  bin: { "create-postern": "create.js" },
+  engines: { node: ">=20" },
+  config: {
+    dependencies: { "kubernetes-types": dependencies["kubernetes-types"], osls: devDependencies.osls },
+  },
+});

@@ -11,6 +11,8 @@
 set -uo pipefail
 
 postern="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
+# The folder with postern.yaml: a checkout of Postern, or the project that has the package installed.
+project="${postern%/node_modules/postern}"
 folder=postern-check
 
 if [ -z "${MANIFESTS:-}" ] && [ ! -d k8s ]; then
@@ -23,7 +25,7 @@ mkdir -p "$folder"
 rm -f "$folder"/check.*
 status=0
 # npx would run in Postern's folder, but the paths in reports must be relative to this checkout.
-node "$postern/infra/postern.js" check "${MANIFESTS:-k8s}" --config "$postern/postern.yaml" \
+node "$postern/infra/postern.js" check "${MANIFESTS:-k8s}" --config "$project/postern.yaml" \
   ${CLUSTER:+--cluster "$CLUSTER"} "$@" -o text -o json="$folder/check.json" -o sarif="$folder/check.sarif" \
   -o junit="$folder/check.xml" -o github="$folder/check.github" >"$folder/check.txt" 2>&1 || status=$?
 

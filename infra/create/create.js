@@ -1,0 +1,84 @@
+#!/usr/bin/env node
+// The package create-postern: `npm create postern FOLDER` makes a project with one rule. Any Node from 20 on can read this
+// file. The folder template/ of the package has the rule that `postern new` makes, and the pipeline for GitHub.
+import { cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { basename, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const { argv, cwd, stderr, stdout } = process;
+const rule = "require-owner-label";
+const template = fileURLToPath(new URL("template/", import.meta.url));
+
+/** Returns the files of a new project that aren't in the template, by path. */
+const buildFiles = ({ name, version, dependencies }) => ({
+  "package.json": toJson({
+    name,
+    private: true,
+    type: "module",
+    engines: { node: ">=24" },
+    scripts: { start: "postern serve", test: "postern test" },
+    // postern deploys with osls; rules import the types of Kubernetes objects from kubernetes-types.
+    devDependencies: { postern: version, ...dependencies },
+  }),
+  "postern.yaml": `# yaml-language-server: $schema=./node_modules/postern/schemas/postern.schema.json
+# The rules that are on, with their modes, exemptions and settings: those of functions/, and all that npx postern rules
+# lists. npx postern explain RULE shows one.
+rules:
+  ${rule}:
+`,
+  "tsconfig.json": toJson({
+    compilerOptions: {
+      target: "esnext",
+      module: "nodenext",
+      strict: true,
+      noEmit: true,
+      allowImportingTsExtensions: true,
+      erasableSyntaxOnly: true,
+      verbatimModuleSyntax: true,
+      skipLibCheck: true,
+    },
+    include: ["functions"],
+  }),
+  ".gitignore": ["node_modules/", "dist/", ".serverless*", ".postern/", "postern-check/", "/recordings/", ""].join(
+    "\n",
+  ),
+});
+
+const toJson = (value) => `${JSON.stringify(value, null, 2)}\n`;
+
+/** Makes a project in a folder, which may be there but must be empty. */
+const createProject = async (folder) => {
+  const { version, config } = JSON.parse(await readFile(new URL("package.json", import.meta.url), "utf8"));
+  await mkdir(folder, { recursive: true });
+  if ((await readdir(folder)).some((file) => file !== ".git")) throw new Error("it is not empty");
+  const name = basename(folder)
+    .toLowerCase()
+    .replace(/^[._]+|[^a-z0-9._-]/g, "-");
+  await cp(join(template, "rule"), join(folder, "functions", rule), { recursive: true });
+  const page = join(folder, "functions", rule, "README.md");
+  await writeFile(page, (await readFile(page, "utf8")).replace("NAME", rule));
+  await cp(join(template, "github.yml"), join(folder, ".github/workflows/postern.yml"));
+  for (const [file, text] of Object.entries(buildFiles({ name, version, dependencies: config.dependencies })))
+    await writeFile(join(folder, file), text);
+};
+
+const [word, ...rest] = argv.slice(2);
+if (word === undefined || word.startsWith("-") || rest.length > 0) {
+  stderr.write("npm create postern takes one word, the folder of the new project: npm create postern my-rules\n");
+  process.exitCode = 2;
+} else {
+  try {
+    await createProject(resolve(cwd(), word));
+    stdout.write(`Made a project with one rule, functions/${rule}, in ${word}. Go on with:
+
+  cd ${word}
+  npm install
+  npm test
+
+npm start then serves the rule, and npx postern new NAME makes another one.
+`);
+  } catch (error) {
+    stderr.write(`${word} can't become a project: ${error.message}\n`);
+    process.exitCode = 1;
+  }
+}
