@@ -136,7 +136,7 @@ describe("a newcomer", () => {
     const rule = join(copy, "functions/require-newcomers-label/rule.ts");
     const first = await readFile(rule, "utf8");
     const [, shown] =
-      /This is its\n`rule.ts`, whole:\n\n```ts\n(.*?)```/s.exec(await readFile(join(here, "README.md"), "utf8")) ?? [];
+      /rule\.ts`, whole:\n\n```ts\n(.*?)```/s.exec(await readFile(join(here, "README.md"), "utf8")) ?? [];
     assert.equal(first, shown, "the README has the same rule");
 
     await writeFile(rule, first.replace("must have a label", "lacks the label"));
