@@ -22,7 +22,7 @@ import { buildPodRequest } from "./requests.ts";
 import { readRows } from "./rows.ts";
 import { runVerb } from "./verb.ts";
 
-// Tests suggestions for refused objects. catalogue.test.ts tests that rules admit the edits of their suggestions.
+// Tests suggestions for refused objects. rule-tests.ts tests that rules admit the edits of their suggestions.
 
 const buildRequest = (object: KubernetesObject, oldObject: KubernetesObject | null = null) =>
   buildPodRequest({

@@ -2,9 +2,7 @@ import assert from "node:assert/strict";
 import { beforeEach, describe, it } from "node:test";
 import type { Capabilities } from "postern/needs";
 import type { AdmissionRequest } from "postern/review";
-import { createRecordedCapabilities, openRule } from "postern/test";
-import { buildPodRequest } from "../../test/requests.ts";
-import { readRows } from "../../test/rows.ts";
+import { createRecordedCapabilities, openRule, readRows } from "postern/test";
 import { buildPodUrl, isAddressInAllowedNetworks, parseNetwork } from "./pod-address.ts";
 
 type AddressRow = { ip: string; network: string; expected: boolean };
@@ -53,8 +51,17 @@ describe("deletion-guard", () => {
   /** Returns the outcome of the clean-up for a refusal, or whether the pod is deleted or kept. */
   const deletePod = async (capabilities: Capabilities, more: Partial<AdmissionRequest> = {}) => {
     const userInfo = { username: "jane", groups: ["developers"] };
-    const target = { name: "a", namespace: "shop", object: undefined, oldObject: buildPod() };
-    const request = buildPodRequest({ uid: "review", operation: "DELETE", userInfo, ...target, ...more });
+    const request: AdmissionRequest = {
+      uid: "review",
+      kind: { group: "", version: "v1", kind: "Pod" },
+      resource: { group: "", version: "v1", resource: "pods" },
+      name: "a",
+      namespace: "shop",
+      operation: "DELETE",
+      userInfo,
+      oldObject: buildPod(),
+      ...more,
+    };
     const now = new Date(1_800_000_000_000 + seconds * 1000);
     const { outcome } = await decide("validate", request, { settings, now, capabilities });
     return outcome.allowed ? "deleted" : (outcome.audit?.["clean-up"] ?? "kept");

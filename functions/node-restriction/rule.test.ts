@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AdmissionRequest, Operation } from "postern/review";
-import { evaluateMatchCondition, openRule } from "postern/test";
-import { readRows } from "../../test/rows.ts";
+import { evaluateMatchCondition, openRule, readRows } from "postern/test";
 import { isKubeletCondition, skipOrdinaryHeartbeatConditions } from "./webhook-entries.ts";
 
 const rows = readRows<Record<string, string[]>>(import.meta.filename);

@@ -69,9 +69,7 @@ const packFolder = async (folder: string, to: string): Promise<string> => {
 };
 
 const isCheckoutOnly = (file: string) => checkoutOnly.some((path) => file === path || file.startsWith(`${path}/`));
-const isTest = (file: string) => /\.test\.(ts|yaml)$/.test(file) && file !== sharedTest;
-/** Runs the cases of a project's rules, so it is in the package. */
-const sharedTest = "infra/testing/catalogue.test.ts";
+const isTest = (file: string) => /\.test\.(ts|yaml)$/.test(file);
 
 const compile = async (outDir: string): Promise<void> => {
   const files = (await listFiles()).filter((file) => file.endsWith(".ts") && !file.startsWith(`${templates}/`));

@@ -15,9 +15,9 @@ import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
 // The module `postern/test`: what a rule's own test needs beside the rule.
 export { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 export type { MetricCount } from "#lib/metrics.ts";
-export { mergeWithDefaults as mergeSettings } from "#lib/settings.ts";
 export { applyOutcomePatch } from "../catalogue/case-differences.ts";
 export { evaluateMatchCondition } from "./cel-condition.ts";
+export { readRows } from "./rows.ts";
 export { type Case, createRecordedCapabilities, type RuleDecision };
 
 /** The input of a tested rule besides the request. By default: the rule's settings, no answers, and the time 1970. */

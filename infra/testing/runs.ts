@@ -10,7 +10,7 @@ import { moduleExtension, projectRoot } from "../cli/roots.ts";
 import type { ProjectRules } from "../project/rules.ts";
 import type { TestResult } from "./results.ts";
 
-const shared = join(import.meta.dirname, `catalogue.test${moduleExtension}`);
+const shared = join(import.meta.dirname, `rule-tests${moduleExtension}`);
 
 /**
  * Runs the cases of rules, the tests common to all rules and the rules' own tests, each file in its own process. Without

@@ -13,6 +13,7 @@ import {
   openScriptedWebhookEndpoints,
   type TestEndpointScript,
 } from "../../infra/parity/scripted-endpoints.ts";
+import { createRandom } from "../../infra/testing/random.ts";
 import { needs } from "../parts.ts";
 import {
   type Call,
@@ -22,7 +23,6 @@ import {
   type ObservedWrite,
   predict,
 } from "./dispatcher/prediction.ts";
-import { createRandom } from "./dispatcher/random.ts";
 import { createSet, type ScriptedSet } from "./dispatcher/sets.ts";
 import { createWrite, listFixtureCalls, listObjectCalls } from "./dispatcher/writes.ts";
 

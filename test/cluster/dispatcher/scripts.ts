@@ -1,7 +1,7 @@
 import { isMap } from "#lib/json.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
-import type { Random } from "./random.ts";
+import type { Random } from "../../../infra/testing/random.ts";
 import { vocabulary } from "./vocabulary.ts";
 
 /** A hook's response as a pure function of the request. */

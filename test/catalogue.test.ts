@@ -1,0 +1,60 @@
+import "../infra/testing/rule-tests.ts";
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Context } from "aws-lambda";
+import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
+import type { Phase } from "#lib/rule.ts";
+import { buildCatalogueReadme, readCatalogue } from "../infra/catalogue/registry.ts";
+import { parseConfig } from "../infra/project/project.ts";
+import { listServedRulesAndGroups } from "../infra/project/served.ts";
+import { createHandler } from "../infra/serve/handlers.ts";
+import { buildPodReview } from "./requests.ts";
+
+// Tests Postern's own catalogue: the tests of every rule, and more.
+const catalogue = await readCatalogue();
+
+it("lists every rule in functions/README.md; npm run fix writes it", async () => {
+  const { present, wanted } = await buildCatalogueReadme(catalogue);
+  assert.equal(present, wanted);
+});
+
+// A call can have about 120,000 arguments, so no code may spread all elements of an object's list into a call.
+const large: [rule: string, phase: Phase, says: string][] = [
+  ["service-account", "mutate", "150002 changes"],
+  ["allowed-registries", "validate", "Forbidden"],
+  ["pod-defaults", "mutate", "150001 changes"],
+];
+describe("a pod with 150,000 containers", () => {
+  const config = parseConfig(
+    `rules:
+  service-account:
+  always-pull-images:
+  default-toleration-seconds:
+  allowed-registries: { settings: { registries: [registry.example.com] } }
+groups:
+  pod-defaults: [always-pull-images, default-toleration-seconds]`,
+    catalogue,
+  );
+  const metadata = { name: "default", namespace: "default" };
+  const needs = { objects: [{ apiVersion: "v1", kind: "ServiceAccount", metadata }] };
+  const containers = Array.from({ length: 150_000 }, (_, index) => ({ name: `c${index}`, image: "app" }));
+  const pod = { apiVersion: "v1", kind: "Pod", metadata: { namespace: "default" }, spec: { containers } };
+  const review = buildPodReview({ namespace: "default", userInfo: {}, object: pod });
+  for (const [name, phase, says] of large)
+    it(`gets an answer from ${name}`, async () => {
+      const listed = listServedRulesAndGroups(config, catalogue).find(
+        (one) => one.name === name && one.phases.includes(phase),
+      );
+      assert.ok(listed);
+      const handler = createHandler(config, listed, {
+        publicKeys: "",
+        openCapabilities: createUnconnectedCapabilities,
+        writeLogLine: () => {},
+      });
+      const context = { getRemainingTimeInMillis: () => 600_000 } as Context;
+      const answer = await handler({ phase, cluster: "local", review, needs }, context);
+      const { patch = "", status } = Object(Object(answer).response);
+      const changes = patch && `${JSON.parse(Buffer.from(patch, "base64").toString()).length} changes`;
+      assert.equal(changes || (status ?? Object(answer)).reason, says, JSON.stringify(answer).slice(0, 200));
+    });
+});

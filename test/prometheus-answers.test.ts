@@ -1,0 +1,40 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { Failure } from "#lib/failure.ts";
+import { parsePrometheusUsage } from "../functions/initial-resources/usage-history.ts";
+
+describe("an answer of Prometheus to the rule initial-resources", () => {
+  const odd = fc.dictionary(
+    fc.constantFrom("metric", "is", "value", "toString", "valueOf", "__proto__"),
+    fc.jsonValue(),
+  );
+  const any = fc.oneof(fc.constant(null), fc.jsonValue(), odd);
+  const toBody = (result: unknown) => JSON.stringify({ status: "success", data: { resultType: "vector", result } });
+
+  it("gives finite numbers for any series", () => {
+    const metric = fc.oneof(fc.record({ is: fc.constantFrom("usage", "samples") }), any);
+    const value = fc.oneof(fc.tuple(fc.double(), fc.oneof(fc.double().map(String), any)), any);
+    const series = fc.array(fc.oneof(fc.record({ metric, value }), any), { maxLength: 5 });
+    fc.assert(
+      fc.property(series, (result) => {
+        for (const number of Object.values(parsePrometheusUsage({ status: 200, body: toBody(result) })))
+          assert.ok(Number.isFinite(number) && number >= 0);
+      }),
+      { numRuns: 1000 },
+    );
+  });
+  it("is a Failure if it is anything else", () => {
+    const answer = fc.record({ status: fc.oneof(fc.constant("success"), any), data: any, error: any });
+    const body = fc.oneof(
+      fc.oneof(answer, any).map((value) => JSON.stringify(value)),
+      fc.string(),
+    );
+    fc.assert(
+      fc.property(fc.constantFrom(200, 400, 503), body, (status, body) =>
+        assert.throws(() => parsePrometheusUsage({ status, body }), Failure),
+      ),
+      { numRuns: 1000 },
+    );
+  });
+});

@@ -1,0 +1,32 @@
+import assert from "node:assert/strict";
+import { existsSync, globSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { dirname, join, relative, sep } from "node:path";
+import { describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const functions = fileURLToPath(new URL("../functions", import.meta.url));
+const files = globSync("*/**/*.ts", { cwd: functions }).map((file) => file.split(sep).join("/"));
+
+/** Reports whether a file of a rule can import this in a user's project, which has the package postern. */
+const isInProject = (file: string, specifier: string): boolean => {
+  if (specifier.startsWith("node:") || specifier.startsWith("kubernetes-types/")) return true;
+  if (specifier.startsWith("postern/")) return existsSync(fileURLToPath(import.meta.resolve(specifier)));
+  const [rule] = file.split("/");
+  const target = relative(join(functions, String(rule)), join(functions, dirname(file), specifier));
+  return specifier.startsWith(".") && !target.startsWith("..") && existsSync(join(functions, String(rule), target));
+};
+
+describe("a rule's folder", () => {
+  it("can be copied into a project: it imports its own files, postern/…, node: and kubernetes-types", async () => {
+    assert.ok(files.length > 100);
+    const strange = await Promise.all(
+      files.map(async (file) => {
+        const text = await readFile(join(functions, file), "utf8");
+        const specifiers = [...text.matchAll(/\b(?:from|import)\s*\(?\s*"([^"]+)"/g)].map(([, found = ""]) => found);
+        return specifiers.filter((specifier) => !isInProject(file, specifier)).map((found) => `${file}: ${found}`);
+      }),
+    );
+    assert.deepEqual(strange.flat(), []);
+  });
+});
