@@ -3,18 +3,12 @@ import { join } from "node:path";
 import { build } from "esbuild";
 import { packageRoot } from "../cli/roots.ts";
 
-/** A package whose code is bundled into the package postern. */
-export interface BundledPackage {
-  name: string;
-  version: string;
-  license: string;
-}
-
 /**
  * Bundles the AWS clients that infra imports as `#aws/NAME` into a folder, without what infra doesn't call: 1 MB,
- * where the installed packages have 50. LICENSES there has the licence of each bundled package.
+ * where the installed packages have 50. LICENSES there has the licence of each bundled package. Returns
+ * the paths of these packages, as in package-lock.json.
  */
-export const bundleAwsClients = async (folder: string): Promise<BundledPackage[]> => {
+export const bundleAwsClients = async (folder: string): Promise<string[]> => {
   const names = await listAwsClients();
   const { metafile } = await build({
     absWorkingDir: packageRoot,
@@ -32,16 +26,18 @@ export const bundleAwsClients = async (folder: string): Promise<BundledPackage[]
     // Some files of the SDK are CommonJS and require modules of Node.
     banner: { js: 'import{createRequire}from"node:module";const require=createRequire(import.meta.url);' },
   });
+  // A link to another node_modules gives paths that begin outside of this folder.
   const folders = Object.keys(metafile.inputs).flatMap(
-    (file) => /^.*node_modules\/(@[^/]+\/)?[^/]+/.exec(file)?.[0] ?? [],
+    (file) => /node_modules\/(.*node_modules\/)?(@[^/]+\/)?[^/]+/.exec(file)?.[0] ?? [],
   );
-  const packages = await Promise.all([...new Set(folders)].sort().map(readPackage));
+  const paths = [...new Set(folders)].sort();
+  const packages = await Promise.all(paths.map(readPackage));
   const byText = Map.groupBy(packages, ({ text }) => text);
   const licenses = [...byText].map(
     ([text, sharing]) => `${sharing.map(({ name, version }) => `${name} ${version}`).join(", ")}\n\n${text}`,
   );
   await writeFile(join(folder, "LICENSES"), licenses.join("\n"));
-  return packages.map(({ name, version, license }) => ({ name, version, license }));
+  return paths;
 };
 
 const listAwsClients = async (): Promise<string[]> => {
@@ -52,8 +48,8 @@ const listAwsClients = async (): Promise<string[]> => {
   return [...names].sort();
 };
 
-const readPackage = async (path: string): Promise<BundledPackage & { text: string }> => {
+const readPackage = async (path: string) => {
   const { name, version, license } = JSON.parse(await readFile(join(packageRoot, path, "package.json"), "utf8"));
   const text = await readFile(join(packageRoot, path, "LICENSE"), "utf8").catch(() => "");
-  return { name, version, license, text: text || `${license}\n` };
+  return { name, version, text: text || `${license}\n` };
 };

@@ -29,11 +29,18 @@ export const buildPackageManifest = (manifest: PackageManifest): Partial<Package
 };
 
 /** Returns the package.json of create-postern. `config.dependencies` are what a new project needs beside postern. */
-export const buildCreatePackageManifest = ({ version, license, dependencies, devDependencies }: PackageManifest) => ({
+export const buildCreatePackageManifest = ({
+  version,
+  license,
+  repository,
+  dependencies,
+  devDependencies,
+}: PackageManifest) => ({
   name: "create-postern",
   version,
   description: "Makes a project of Kubernetes admission rules: npm create postern my-rules",
   license,
+  repository,
   type: "module",
   bin: { "create-postern": "create.js" },
   engines: { node: ">=20" },

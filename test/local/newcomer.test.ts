@@ -93,7 +93,8 @@ describe("a newcomer", () => {
     assert.match(stdout, /^always-pull-images +mutate, validate +enforce/m);
     assert.match((await runPostern("--help")).stdout, /^manifests +Prints/m);
     assert.match((await runPostern("explain", "always-pull-images")).stdout, /CREATE, UPDATE of pods/);
-    assert.equal((await runPostern("--version")).stdout, "postern 0.1.0\n");
+    const { version } = JSON.parse(await readFile(join(copy, "package.json"), "utf8"));
+    assert.equal((await runPostern("--version")).stdout, `postern ${version}\n`);
     const help = await runPostern("check", "--help");
     assert.match(help.stdout, /--rules RULE….*\n/);
     assert.match(

@@ -69,14 +69,12 @@ describe("the workflow of a release", async () => {
   };
 
   const provenance = "--provenance --access public";
-  it("names the repository in both packages, and packs the tag's version", async () => {
-    const repository = "repository.type=git repository.url=git+https://github.com/a/b.git";
+  it("names the repository, and packs the tag's version", async () => {
     assert.deepEqual(await runJob("pack"), {
       code: 0,
       calls: [
         "npm ci",
-        `npm pkg set --prefix . ${repository}`,
-        `npm pkg set --prefix infra/create ${repository}`,
+        "npm pkg set repository.type=git repository.url=git+https://github.com/a/b.git",
         "npm run release -- --tag v0.2.0",
       ],
     });

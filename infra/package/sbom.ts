@@ -1,0 +1,138 @@
+import { hash } from "node:crypto";
+
+/** What a package.json says about the packages that npm installs with it. */
+interface Dependencies {
+  dependencies?: Record<string, string>;
+  optionalDependencies?: Record<string, string>;
+  peerDependencies?: Record<string, string>;
+  peerDependenciesMeta?: Record<string, { optional?: boolean }>;
+}
+
+/** The `packages` of package-lock.json, by paths such as `node_modules/a/node_modules/b`. */
+export type LockedPackages = Record<string, Dependencies & { version: string; license?: string; integrity?: string }>;
+
+export interface SbomSource {
+  /** The package.json of the packed package. */
+  manifest: Dependencies & { name: string; version: string; description: string; license: string };
+  locked: LockedPackages;
+  /** The paths of the packages whose code is bundled into the packed package. */
+  bundled: readonly string[];
+  /** The day of the release, such as 2026-11-23. */
+  date: string;
+}
+
+/**
+ * Returns a software bill of materials (CycloneDX 1.6): the packages that are bundled, and those that npm installs with
+ * the package, in the versions of package-lock.json. Equal sources give an equal document.
+ */
+export const buildSbom = ({ manifest, locked, bundled, date }: SbomSource): object => {
+  const installed = collectInstalled(manifest, locked, listAllNames);
+  const required = collectInstalled(manifest, locked, listRequiredNames);
+  const all = new Set([...bundled, ...installed]);
+  const listDependencies = (path: string, source?: Dependencies) => [
+    ...new Set(findAll(locked, path, listAllNames(source)).filter((found) => all.has(found))),
+  ];
+  const toRefs = (paths: string[]) => [...new Set(paths.map((path) => getPackageUrl(locked, path)))].sort();
+
+  // Copies of one version at several paths are one component.
+  const copies = [...Map.groupBy([...all].sort(), (path) => getPackageUrl(locked, path))];
+  const used = new Set([...bundled].flatMap((path) => listDependencies(path, locked[path])));
+  const direct = [...listDependencies("", manifest), ...bundled.filter((path) => !used.has(path))];
+  const { name, version, description, license } = manifest;
+  const ref = `pkg:npm/${name}@${version}`;
+  const content = {
+    metadata: {
+      timestamp: `${date}T00:00:00Z`,
+      component: { type: "application", "bom-ref": ref, name, version, description, purl: ref, ...toLicenses(license) },
+    },
+    components: copies.map(([purl, paths]) => ({
+      ...describePackage(locked, purl, paths[0] ?? ""),
+      scope: paths.some((path) => bundled.includes(path) || required.has(path)) ? "required" : "optional",
+      // The name is of CycloneDX's list of properties for npm.
+      properties: paths.some((path) => bundled.includes(path))
+        ? [{ name: "cdx:npm:package:bundled", value: "true" }]
+        : [],
+    })),
+    dependencies: [
+      { ref, dependsOn: toRefs(direct) },
+      ...copies.map(([purl, paths]) => ({
+        ref: purl,
+        dependsOn: toRefs(paths.flatMap((path) => listDependencies(path, locked[path]))),
+      })),
+    ],
+  };
+  return {
+    $schema: "http://cyclonedx.org/schema/bom-1.6.schema.json",
+    bomFormat: "CycloneDX",
+    specVersion: "1.6",
+    serialNumber: `urn:uuid:${computeUuid(JSON.stringify(content))}`,
+    version: 1,
+    ...content,
+  };
+};
+
+/** npm installs no optional peer of a package. */
+const listRequiredNames = ({ dependencies, peerDependencies, peerDependenciesMeta }: Dependencies = {}): string[] => [
+  ...Object.keys(dependencies ?? {}),
+  ...Object.keys(peerDependencies ?? {}).filter((name) => !peerDependenciesMeta?.[name]?.optional),
+];
+
+const listAllNames = (source: Dependencies = {}): string[] => [
+  ...listRequiredNames(source),
+  ...Object.keys(source.optionalDependencies ?? {}),
+];
+
+/** Returns the paths of the packages that npm installs with a package, as far as this function lists their names. */
+const collectInstalled = (
+  manifest: Dependencies,
+  locked: LockedPackages,
+  listNames: (source?: Dependencies) => string[],
+): Set<string> => {
+  const found = new Set(findAll(locked, "", listNames(manifest)));
+  // The loop also visits the paths that are added while it runs.
+  for (const path of found) for (const next of findAll(locked, path, listNames(locked[path]))) found.add(next);
+  return found;
+};
+
+/** Returns the paths at which a package finds these packages: Node looks into each node_modules from there upwards. */
+const findAll = (locked: LockedPackages, from: string, names: readonly string[]): string[] =>
+  names.flatMap((name) => {
+    for (let folder = from; ; folder = folder.slice(0, Math.max(folder.lastIndexOf("node_modules/") - 1, 0))) {
+      const path = `${folder}${folder && "/"}node_modules/${name}`;
+      if (locked[path] !== undefined) return [path];
+      if (folder === "") return [];
+    }
+  });
+
+const getPackageName = (path: string): string => path.slice(path.lastIndexOf("node_modules/") + "node_modules/".length);
+
+const getPackageUrl = (locked: LockedPackages, path: string): string =>
+  `pkg:npm/${getPackageName(path).replace("@", "%40")}@${locked[path]?.version}`;
+
+const describePackage = (locked: LockedPackages, purl: string, path: string) => {
+  const { version, license, integrity = "" } = locked[path] ?? {};
+  const [, digest] = /^sha512-(.*)$/.exec(integrity) ?? [];
+  return {
+    type: "library",
+    "bom-ref": purl,
+    name: getPackageName(path),
+    version,
+    purl,
+    ...(digest !== undefined && {
+      hashes: [{ alg: "SHA-512", content: Buffer.from(digest, "base64").toString("hex") }],
+    }),
+    ...toLicenses(license),
+  };
+};
+
+/** Returns the member `licenses` for one SPDX identifier or expression; none for a package that states no license. */
+const toLicenses = (license: string | undefined) => {
+  if (license === undefined) return {};
+  return { licenses: [/ /.test(license) ? { expression: license } : { license: { id: license } }] };
+};
+
+/** Returns a UUID of version 8, which is made from a digest. */
+const computeUuid = (text: string): string => {
+  const digest = hash("sha256", text);
+  return digest.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$/, "$1-$2-8$3-8$4-$5");
+};
