@@ -19,6 +19,8 @@ export const bundleAwsClients = async (folder: string): Promise<string[]> => {
     minify: true,
     metafile: true,
     format: "esm",
+    // The other files of the clients, CommonJS, would have a default export alone.
+    mainFields: ["module", "main"],
     platform: "node",
     target: "node24",
     legalComments: "none",
