@@ -1,4 +1,3 @@
-import middy from "@middy/core";
 import type { Context } from "aws-lambda";
 import { createStartMeter } from "./cold-start.ts";
 import type { evaluateInTime } from "./deadline.ts";
@@ -77,7 +76,7 @@ export interface OptionalEndpointFunctions {
   createCapabilitiesFromRecord?: typeof createCapabilitiesFromRecord;
 }
 
-/** The state of one review: each middleware adds what the next ones and the log line need. */
+/** The state of one review: each step adds what the next ones and the log line need. */
 interface Turn extends AnsweredReviewFacts {
   readonly started: number;
   call?: ApiServerHttpRequest;
@@ -87,8 +86,6 @@ interface Turn extends AnsweredReviewFacts {
   now?: Date;
   outcome?: ReviewOutcome;
 }
-
-type Step = middy.Request<Turn, unknown, Error, Context>;
 
 const longestBody = 6 * 1024 * 1024;
 
@@ -107,21 +104,17 @@ export const createEndpoint = (
   freezeDeep([defaults, config]);
   const verifyKey = createUrlKeyVerifier(host.publicKeys, (name) => findClusterSetup(config, name)?.keyVersions ?? []);
 
-  /** Reads an event. A load balancer's health check has no key; a direct invocation brings a review. */
-  const readEvent = (step: Step): unknown => {
-    const event: unknown = step.event;
-    const turn = createTurn(config.rule, step.context);
-    step.event = turn;
-    if (isDirectInvocation(event)) return takeDirect(rule, turn, event, createCapabilitiesFromRecord);
-    turn.call = readLambdaEvent(event);
-    return turn.call.userAgent.startsWith("ELB-HealthChecker/") ? turn.call.answer(200, "") : undefined;
+  /** Reads an event: a direct invocation brings a review, any other event is a call. */
+  const readEvent = (turn: Turn, event: unknown): void => {
+    if (isDirectInvocation(event)) takeDirect(rule, turn, event, createCapabilitiesFromRecord);
+    else turn.call = readLambdaEvent(event);
   };
 
   /**
    * Checks the key, rule, phase and variant in a call's path. A wrong key and an unknown rule, phase or variant get
    * the same answer, a 404.
    */
-  const checkCall = ({ event: turn }: Step) => {
+  const checkCall = (turn: Turn) => {
     if (turn.call) {
       const [segment = "", name, phase, variant] = readPath(turn.call.path);
       const caller = verifyKey(segment);
@@ -151,23 +144,28 @@ export const createEndpoint = (
     return decision instanceof Promise ? decision.then(conclude) : conclude(decision);
   };
 
-  const writeLog = ({ event: turn }: Step) => {
+  const writeLog = (turn: Turn) => {
     if (!turn.outcome && !turn.error) return;
     turn.milliseconds = Math.round((readClock() - turn.started) * 1000) / 1000;
     host.writeLogLine(turn);
   };
 
-  const chain = middy<Turn, unknown, Error, Context>({
-    timeoutEarlyInMillis: 0,
-    requestEnd: writeLog as (step: middy.Request) => void,
-  })
-    .use({ before: readEvent, onError: answerFailure })
-    .use({ before: checkCall })
-    .use({ before: decodeBody })
-    .use({ after: encodeAnswer })
-    .handler(evaluateReview);
-  // Node 24 refuses handlers with a third parameter; middy's has two.
-  return chain as unknown as (event: unknown, context: Context) => Promise<unknown>;
+  return async (event: unknown, context: Context): Promise<unknown> => {
+    const turn = createTurn(config.rule, context);
+    try {
+      readEvent(turn, event);
+      // A load balancer's health check has no key.
+      if (turn.call?.userAgent.startsWith("ELB-HealthChecker/")) return turn.call.answer(200, "");
+      checkCall(turn);
+      decodeBody(turn);
+      await evaluateReview(turn, context);
+      return encodeAnswer(turn);
+    } catch (error) {
+      return answerFailure(turn, error);
+    } finally {
+      writeLog(turn);
+    }
+  };
 };
 
 /** Returns the key, the rule, the phase and perhaps the variant: the end of a path, which a proxy may have prefixed. */
@@ -192,7 +190,7 @@ const takeDirect = (
   turn: Turn,
   event: DirectInvocation,
   readAnswers: typeof createCapabilitiesFromRecord | undefined,
-): undefined => {
+): void => {
   const { phase, variant, cluster, settings, needs, now } = event;
   if (!isPhase(phase)) throw new Failure(400, "phase must be mutate or validate");
   turn.review = requireValidReview(event.review);
@@ -208,7 +206,7 @@ const takeDirect = (
   if (cluster && typeof cluster === "string") Object.assign(turn, { cluster, key: "direct" });
 };
 
-const decodeBody = ({ event: turn }: Step) => {
+const decodeBody = (turn: Turn) => {
   const { call } = turn;
   if (!call) return;
   if (call.method !== "POST") throw new Failure(405, `${call.method} is not answered here; a review is sent by POST`);
@@ -220,17 +218,16 @@ const decodeBody = ({ event: turn }: Step) => {
   turn.review = decodeReview(body);
 };
 
-const encodeAnswer = (step: Step) => {
-  const { call, review, outcome } = step.event as Required<Turn>;
-  step.response = call ? call.answer(200, encodeReviewResponse(review, outcome)) : buildReviewResponse(review, outcome);
+const encodeAnswer = (turn: Turn): unknown => {
+  const { call, review, outcome } = turn as Required<Turn>;
+  return call ? call.answer(200, encodeReviewResponse(review, outcome)) : buildReviewResponse(review, outcome);
 };
 
-const answerFailure = (step: Step) => {
-  const turn = step.event;
-  const failure = toFailure(step.error);
+const answerFailure = (turn: Turn, error: unknown): unknown => {
+  const failure = toFailure(error);
   const status = toFailureStatus(failure.code, failure.message);
   Object.assign(turn, { code: failure.code, error: failure });
-  step.response = turn.call ? turn.call.answer(failure.code, JSON.stringify(status)) : status;
+  return turn.call ? turn.call.answer(failure.code, JSON.stringify(status)) : status;
 };
 
 const isPhase = (segment: unknown): segment is Phase => segment === "mutate" || segment === "validate";
