@@ -87,7 +87,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   const standing = [...state, ...manifests].filter(({ object }) => isUnevaluatedByCheck(object));
   const missing = new Set<string>();
   const evaluations = evaluateManifestsInOrder(all, {
-    ...createWebhookEnvironment(rules, webhooks, cluster[0], hosts),
+    ...(await createWebhookEnvironment(rules, webhooks, cluster[0], hosts, standing.length > 0)),
     kinds,
     existing,
     unevaluated: createUnevaluatedPolicyMatcher(

@@ -6,12 +6,10 @@ import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readListOption } from "../cli/options.ts";
 import { createProgressPrinter } from "../cli/progress.ts";
-import { readClusterCredentials } from "../clusters/access.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
 import { prepareManifestCheck } from "./check.ts";
 import { noFindings, type ObjectCheckResult, type ObjectEvaluation } from "./evaluation/evaluation.ts";
-import { prepareClusterCheck } from "./live/cluster-check.ts";
 import { formatManifestFault, type ManifestFault } from "./manifests/manifests.ts";
 import type { PolicyReportVersion } from "./reports/policyreport.ts";
 import type { InputReadFailure } from "./reports/report.ts";
@@ -66,6 +64,11 @@ export const startFileCheck = async (request: CheckRequest, signal: AbortSignal)
 
 export const startClusterCheck = async (request: CheckRequest, signal: AbortSignal): Promise<StartedCheck> => {
   const { options, file, cluster } = request;
+  // A check of files doesn't need the modules that call an API server.
+  const [{ prepareClusterCheck }, { readClusterCredentials }] = await Promise.all([
+    import("./live/cluster-check.ts"),
+    import("../clusters/access.ts"),
+  ]);
   const { run, ...audit } = await prepareClusterCheck(
     {
       ...readOptions(request),

@@ -11,7 +11,8 @@ import { listRulesAskingCluster } from "../config/connections.ts";
 import { parseConfig, readConfig } from "../project/project.ts";
 import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
 import { buildFunctionRbacObjects } from "../webhooks/rbac.ts";
-import { createInspectedCluster, inspectClusterForSettings } from "./inspection.ts";
+import { createInspectedCluster } from "./inspected-cluster.ts";
+import { inspectClusterForSettings } from "./inspection.ts";
 
 // The rule of these tests has entries and rights that depend on objects: in files that postern.yaml names, or in the
 // cluster.

@@ -11,7 +11,7 @@ import { readListOption } from "../cli/options.ts";
 import { defaultConfigFile, type PosternConfig } from "../config/config.ts";
 import { readOrCreateUrlSigner } from "../keys/keys.ts";
 import { createRuleConfiguredPredicate, readProject, reportBroken } from "../project/project.ts";
-import { rulesOption } from "./shared/options.ts";
+import { rulesOption } from "./shared/rules-option.ts";
 
 export default {
   summary: "Builds a bundle of every rule that is on in dist/, for npx osls package.",

@@ -1,11 +1,10 @@
 import type { BrokenRule } from "../catalogue/registry.ts";
 import type { ObjectEvaluation } from "../check/evaluation/evaluation.ts";
 import { restrictClusterToRules } from "../check/evaluation/rules.ts";
-import { type ManifestFix, toFix, writeFixes } from "../check/fixes/fix.ts";
+import type { ManifestFix } from "../check/fixes/fix.ts";
 import { addToSummary, createSummary } from "../check/reports/format.ts";
-import { checkReportFormats, createCheckReport } from "../check/reports/forms.ts";
+import { checkReportFormats, createCheckReport, policyReportGroupsHelp } from "../check/reports/forms.ts";
 import { openReportWriter, parseOutputOptions } from "../check/reports/outputs.ts";
-import { policyReportGroupsHelp } from "../check/reports/policyreport.ts";
 import { defaultObjectsPerClusterListPage, startClusterCheck, startFileCheck } from "../check/subjects.ts";
 import { type Command, commonCommandOptions, type ParsedOptions } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -14,7 +13,7 @@ import { clearLine } from "../cli/progress.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { type ClusterConfig, chooseCluster, defaultConfigFile } from "../config/config.ts";
 import { createRuleEnabledPredicate, readProject, reportBroken } from "../project/project.ts";
-import { rulesOption } from "./shared/options.ts";
+import { rulesOption } from "./shared/rules-option.ts";
 
 export default {
   summary:
@@ -111,6 +110,7 @@ export default {
 
     const summary = createSummary();
     const fixes: ManifestFix[] = [];
+    const fixing = options.flag("fix") ? await import("../check/fixes/fix.ts") : undefined;
     const isWatched = isLive && process.stdout.isTTY === true;
     const outlets = await openReportWriter(
       outputs,
@@ -127,7 +127,7 @@ export default {
         const evaluation = markBrokenRules(found, lost);
         addToSummary(summary, evaluation.checked);
         await outlets.add(evaluation);
-        const fix = options.flag("fix") ? toFix(evaluation) : undefined;
+        const fix = fixing?.toFix(evaluation);
         if (fix) fixes.push(fix);
       });
       summary.faults = source.unread.length;
@@ -145,7 +145,7 @@ export default {
     } finally {
       forget();
     }
-    if (options.flag("fix")) await writeFixes(fixes);
+    await fixing?.writeFixes(fixes);
     if (summary.denied > 0) return 1;
     return summary.undecided + summary.faults + lost.length > 0 ? 3 : 0;
   },

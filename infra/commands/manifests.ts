@@ -6,7 +6,8 @@ import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } f
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { clusterAccessOptions, parseBaseUrl, readOptionFile, stageOption } from "../cli/options.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
-import { findRulesInspectingCluster, inspectClusterForSettings, openInspectedCluster } from "../clusters/inspection.ts";
+import { openInspectedCluster } from "../clusters/inspected-cluster.ts";
+import { findRulesInspectingCluster, inspectClusterForSettings } from "../clusters/inspection.ts";
 import { type ClusterConfig, chooseCluster, defaultConfigFile } from "../config/config.ts";
 import { describeMissingConnectSetting, listRulesAskingCluster } from "../config/connections.ts";
 import { createRuleEnabledPredicate, readProject, reportBroken } from "../project/project.ts";

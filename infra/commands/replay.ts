@@ -20,7 +20,7 @@ import {
 } from "../replay/report.ts";
 import { createReplayFoldersAndProcesses, type ReplayFoldersAndProcesses } from "../replay/scratch.ts";
 import { openReplaySide } from "../replay/versions.ts";
-import { rulesOption } from "./shared/options.ts";
+import { rulesOption } from "./shared/rules-option.ts";
 
 export default {
   summary: "Sends recorded reviews to two versions of the rules, and prints the reviews with different responses.",

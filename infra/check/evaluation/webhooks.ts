@@ -1,25 +1,27 @@
-import { request } from "node:https";
 import { isIP } from "node:net";
-import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
 import {
   type DefaultedWebhookEntry,
   parseWebhookConfigurations,
   type WebhookEntriesByPhase,
 } from "#infra/apiserver/admission/hooks.ts";
 import { getHookUrl, parseWebhookHttpAnswer } from "#infra/apiserver/admission/http.ts";
-import type { HookCallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
+import type { CelEvaluator, HookCallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import type { ObjectEvaluationEnvironment } from "./evaluation.ts";
 import type { CallableRules } from "./rules.ts";
 
-/** Returns a cluster's webhooks: its rules' and the foreign ones in manifests, called only at `callableHosts`. */
-export const createWebhookEnvironment = (
+/**
+ * Returns a cluster's webhooks: its rules' and the foreign ones in manifests, called only at `callableHosts`.
+ * `hasPolicies`: matchConditions of admission policies are evaluated, too.
+ */
+export const createWebhookEnvironment = async (
   rules: CallableRules,
   foreignConfigurations: readonly Manifest[],
   cluster: string,
   callableHosts: readonly string[],
-): Pick<ObjectEvaluationEnvironment, "hooks" | "call" | "cel" | "getHookName" | "findSuggestion"> => {
+  hasPolicies: boolean,
+): Promise<Pick<ObjectEvaluationEnvironment, "hooks" | "call" | "cel" | "getHookName" | "findSuggestion">> => {
   const hooks = extendTimeouts(
     parseWebhookConfigurations([...rules.configurations, ...foreignConfigurations.map(({ object }) => object)]),
     rules,
@@ -28,18 +30,30 @@ export const createWebhookEnvironment = (
   return {
     hooks,
     call: (hook, review) => rules.call(hook, review) ?? callForeignWebhook(hook, review, callableHosts),
-    cel: {
-      compile: (expression) => {
-        const evaluate = celEvaluator.compile(expression);
-        if (!rules.isSavingCondition(expression)) return evaluate;
-        return (variables) => {
-          const evaluated = evaluate(variables);
-          return "unsupported" in evaluated ? { holds: true } : evaluated;
-        };
-      },
-    },
+    cel: await createConditionEvaluator(hooks, rules, hasPolicies),
     getHookName: (hook, message) => rules.findRuleName(hook, message) ?? hook,
     findSuggestion: rules.findSuggestion,
+  };
+};
+
+/** Returns the evaluator of matchConditions. CEL is loaded only if something may have such conditions. */
+const createConditionEvaluator = async (
+  { mutating, validating }: WebhookEntriesByPhase,
+  rules: CallableRules,
+  hasPolicies: boolean,
+): Promise<CelEvaluator> => {
+  if (!hasPolicies && ![...mutating, ...validating].some(({ matchConditions }) => matchConditions.length > 0))
+    return { compile: (expression) => () => ({ unsupported: `${expression} is not a matchCondition` }) };
+  const { celEvaluator } = await import("#infra/apiserver/admission/cel/conditions.ts");
+  return {
+    compile: (expression) => {
+      const evaluate = celEvaluator.compile(expression);
+      if (!rules.isSavingCondition(expression)) return evaluate;
+      return (variables) => {
+        const evaluated = evaluate(variables);
+        return "unsupported" in evaluated ? { holds: true } : evaluated;
+      };
+    },
   };
 };
 
@@ -113,6 +127,8 @@ interface WebhookResponse {
 
 const sendReview = (url: URL, text: string, seconds: number, caBundle: string | undefined): Promise<WebhookResponse> =>
   new Promise((resolve, reject) => {
+    // Most checks send nothing, and loading this module takes as long as starting Node.
+    const { request } = process.getBuiltinModule("node:https");
     const headers = {
       "content-type": "application/json",
       accept: "application/json, */*",

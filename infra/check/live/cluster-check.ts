@@ -77,7 +77,7 @@ export const prepareClusterCheck = async (
     await prepareLiveCheckCapabilities(name, connection, hosts),
   );
   for (const sentence of rules.notes) note(sentence);
-  const webhooks = createWebhookEnvironment(rules, foreign, name, hosts);
+  const webhooks = await createWebhookEnvironment(rules, foreign, name, hosts, true);
   const hooks = [...webhooks.hooks.mutating, ...webhooks.hooks.validating];
   const kinds = await readClusterKindIndex(found, hooks, read);
   const namespaces = openNamespaceCache(read, describeAnswer);

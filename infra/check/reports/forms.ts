@@ -1,12 +1,12 @@
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { createPainter, createTextReport, isColoured } from "./format.ts";
-import { createGithubReport } from "./github.ts";
-import { createJsonReport } from "./json-report.ts";
-import { createJunitReport } from "./junit.ts";
 import type { ReportOutput } from "./outputs.ts";
-import { createPolicyReport, type PolicyReportVersion } from "./policyreport.ts";
+import type { PolicyReportVersion } from "./policyreport.ts";
 import type { CheckReportWriter } from "./report.ts";
-import { createSarifReport } from "./sarif.ts";
+
+/** The API groups of PolicyReports that `check` supports, with the repositories of their CRDs, for help texts. */
+export const policyReportGroupsHelp =
+  "openreports.io (github.com/openreports/reports-api) or wgpolicyk8s.io (github.com/kubernetes-sigs/wg-policy-prototypes, policy-report/crd/v1alpha2)";
 
 interface ReportContext {
   isLive: boolean;
@@ -17,14 +17,25 @@ interface ReportContext {
   reportVersion: PolicyReportVersion | undefined;
 }
 
-const reports: Record<string, (output: ReportOutput, purpose: ReportContext) => CheckReportWriter> = {
-  text: ({ file }, { isLive }) =>
+type ReportCreator = (output: ReportOutput, purpose: ReportContext) => Promise<CheckReportWriter>;
+
+const createJson: ReportCreator = async () => (await import("./json-report.ts")).createJsonReport();
+
+/** The reports by format. Each format's module is loaded only for its report. */
+const reports: Record<string, ReportCreator> = {
+  text: async ({ file }, { isLive }) =>
     createTextReport(createPainter(file === undefined && isColoured(process.stdout, process.env)), !isLive),
-  json: createJsonReport,
-  junit: () => createJunitReport(),
-  sarif: (_, { catalogue }) => createSarifReport(catalogue.map(({ name, rule: { summary } }) => ({ name, summary }))),
-  github: createGithubReport,
-  policyreport: (_, { isLive, reportVersion }) => createPolicyReport({ passes: !isLive, apiVersion: reportVersion }),
+  json: createJson,
+  junit: async () => (await import("./junit.ts")).createJunitReport(),
+  sarif: async (_, { catalogue }) => {
+    const { createSarifReport } = await import("./sarif.ts");
+    return createSarifReport(catalogue.map(({ name, rule: { summary } }) => ({ name, summary })));
+  },
+  github: async () => (await import("./github.ts")).createGithubReport(),
+  policyreport: async (_, { isLive, reportVersion }) => {
+    const { createPolicyReport } = await import("./policyreport.ts");
+    return createPolicyReport({ passes: !isLive, apiVersion: reportVersion });
+  },
 };
 /** The report formats of `postern check`: the values of `--output`. */
 export const checkReportFormats = Object.keys(reports);
@@ -33,5 +44,5 @@ export const checkReportFormats = Object.keys(reports);
  * Creates the report of `check` in the form of `--output`. If a cluster is checked, some forms leave out objects
  * without findings.
  */
-export const createCheckReport = (output: ReportOutput, purpose: ReportContext): CheckReportWriter =>
-  (reports[output.form] ?? createJsonReport)(output, purpose);
+export const createCheckReport: ReportCreator = (output, purpose) =>
+  (reports[output.form] ?? createJson)(output, purpose);

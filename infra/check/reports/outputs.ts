@@ -60,7 +60,7 @@ export interface AllReportsWriter {
 /** Opens the reports of these outputs; `prepareWrite` is called before each write to standard output. */
 export const openReportWriter = async (
   outputs: readonly ReportOutput[],
-  reportOf: (output: ReportOutput) => CheckReportWriter,
+  reportOf: (output: ReportOutput) => Promise<CheckReportWriter>,
   prepareWrite: () => void,
 ): Promise<AllReportsWriter> => {
   const open: { report: CheckReportWriter; sink: Sink }[] = [];
@@ -70,7 +70,7 @@ export const openReportWriter = async (
   try {
     for (const output of outputs) {
       const sink = output.file === undefined ? openStdoutSink(prepareWrite) : await openFileSink(output.file);
-      open.push({ report: reportOf(output), sink });
+      open.push({ report: await reportOf(output), sink });
     }
   } catch (error) {
     await abandon();

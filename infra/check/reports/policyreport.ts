@@ -43,10 +43,6 @@ const kinds: Record<PolicyReportVersion, [string, string]> = {
   "wgpolicyk8s.io/v1alpha2": ["PolicyReport", "ClusterPolicyReport"],
 };
 
-/** The API groups of PolicyReports that `check` supports, with the repositories of their CRDs, for help texts. */
-export const policyReportGroupsHelp =
-  "openreports.io (github.com/openreports/reports-api) or wgpolicyk8s.io (github.com/kubernetes-sigs/wg-policy-prototypes, policy-report/crd/v1alpha2)";
-
 /** Returns the newest API version of PolicyReports that a cluster serves; undefined if it serves none. */
 export const findPolicyReportVersion = (
   served: readonly { kind: { group: string; version: string; kind: string } }[],

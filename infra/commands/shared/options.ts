@@ -1,27 +1,13 @@
-import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { findRuleByNameOrPlugin } from "../../catalogue/rule-names.ts";
-import { functionsFolder } from "../../catalogue/sources.ts";
-import type { CommandOption, ParsedOptions } from "../../cli/command.ts";
+import type { ParsedOptions } from "../../cli/command.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatDidYouMean } from "../../cli/did-you-mean.ts";
-import { isNoFile, parseBaseUrl, readOptionFile } from "../../cli/options.ts";
+import { parseBaseUrl, readOptionFile } from "../../cli/options.ts";
 import { chooseCluster, defaultConfigFile, type PosternConfig } from "../../config/config.ts";
 import { isExpired, parseCertificates, readOrCreateUrlSigner, type WebhookUrlSigner } from "../../keys/keys.ts";
 import { readProject, reportBroken } from "../../project/project.ts";
 import { readRuleNames } from "../../project/rules.ts";
-
-/** Reports whether a word is the name of a rule or may be a misspelt one: it has such a form and isn't a file. */
-const isRuleName = (word: string): boolean =>
-  /^[A-Za-z][A-Za-z0-9-]*$/.test(word) && (existsSync(join(functionsFolder, word)) || isNoFile(word));
-
-/** An option that names rules; `readList` reads it. */
-export const rulesOption = {
-  type: "string",
-  multiple: true,
-  value: "RULE",
-  isValue: (word) => word.split(",").every(isRuleName),
-} satisfies Omit<CommandOption, "says">;
 
 /**
  * Returns the rule that a word names. An unknown name is returned as it is: a stage may have functions of rules that
