@@ -1,5 +1,5 @@
 import { globSync } from "node:fs";
-import { extname, join, relative, sep } from "node:path";
+import { basename, extname, join, relative, sep } from "node:path";
 import { run } from "node:test";
 import { pathToFileURL } from "node:url";
 import { stripVTControlCharacters } from "node:util";
@@ -48,7 +48,8 @@ export async function* runTests(
     const isSuite = data.details.type === "suite";
     if (isSuite && (failure === undefined || Object(failure).failureType === "subtestsFailed")) continue;
 
-    const isShared = file === shared;
+    // Node's compile cache may give a file the path that it had in another checkout.
+    const isShared = basename(file) === basename(shared);
     const isOfFile = ({ name, folder }: RuleFolder) =>
       isShared && path.length > 1 ? name === path[0] : file.startsWith(join(folder, sep));
     const brokenRule = lost.find(isOfFile);

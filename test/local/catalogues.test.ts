@@ -11,11 +11,6 @@ import { readRows } from "../rows.ts";
 const here = fileURLToPath(new URL("../..", import.meta.url));
 let project: Checkout;
 
-// Node takes compiled TypeScript from its cache by content alone, with the path of the file that was compiled first.
-// `postern test` needs the true path, so this project has a cache of its own.
-const runPostern = (...words: string[]) =>
-  project.postern({ NODE_COMPILE_CACHE: join(project.folder, ".compiled") }, ...words);
-
 const requiresLabel = (label: string) => `
 import { rule } from "postern/rule";
 export default rule({
@@ -82,24 +77,24 @@ describe("a project with catalogues", () => {
   for (const { name, config, words, code = 0, prints } of readRows<CatalogueRow[]>(import.meta.filename))
     it(name, async () => {
       await project.write("postern.yaml", config);
-      const ended = await runPostern(...words);
+      const ended = await project.postern({}, ...words);
       assert.equal(ended.code, code, ended.stderr);
       assert.match(code === 2 ? ended.stderr : ended.stdout, new RegExp(prints));
     });
 
   it("gets a new rule in its own functions/, even if a catalogue has one of this name", async () => {
     await project.write("postern.yaml", "catalogues: [acme-rules]\n");
-    const { code, stderr } = await runPostern("new", "require-team");
+    const { code, stderr } = await project.postern({}, "new", "require-team");
     assert.deepEqual([code, stderr], [0, ""]);
     assert.match(readFileSync(join(project.folder, "postern.yaml"), "utf8"), /^rules:\n {2}require-team:\n$/m);
-    assert.match((await runPostern("explain", "require-team")).stdout, /^from: functions\/$/m);
+    assert.match((await project.postern({}, "explain", "require-team")).stdout, /^from: functions\/$/m);
     assert.ok(!(await readdir(join(project.folder, "functions"))).includes("README.md"), "it has no list of rules");
     await rm(join(project.folder, "functions/require-team"), { recursive: true });
   });
 
   it("is built with a rule of a catalogue in it", async () => {
     await project.write("postern.yaml", "catalogues: [acme-rules]\nrules: { require-team: }\n");
-    const built = await runPostern("build", "--to", join(project.folder, "built"));
+    const built = await project.postern({}, "build", "--to", join(project.folder, "built"));
     assert.deepEqual([built.code, built.stderr], [0, ""]);
     const code = await readFile(join(project.folder, "built/require-team/index.cjs"), "utf8");
     assert.ok(code.includes("must have team"));
