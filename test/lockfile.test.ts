@@ -7,7 +7,7 @@ interface Locked {
   optionalDependencies?: Record<string, string>;
 }
 
-for (const file of ["package-lock.json", "test/runtime/package-lock.json"])
+for (const file of ["package-lock.json", "test/runtime/package-lock.json", "test/registry/package-lock.json"])
   describe(file, async () => {
     const text = await readFile(new URL(`../${file}`, import.meta.url), "utf8");
     const { packages }: { packages: Record<string, Locked> } = JSON.parse(text);

@@ -5,6 +5,7 @@ import { requireBinaries } from "../infra/parity/control-plane/binaries.ts";
 import { findPodSecurityEvaluator } from "../infra/parity/pod-security/evaluator.ts";
 import { findActionlint } from "./actionlint/actionlint.ts";
 import { findCfnLint, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
+import { findMissingRegistry } from "./registry/registry.ts";
 
 const getMissingTool = (tool: Tool) => ("missing" in tool ? tool.missing : undefined);
 const explainIfMissing = async (find: () => Promise<unknown>, sentence: string) =>
@@ -31,6 +32,7 @@ const parts = {
       findPodSecurityEvaluator,
       "upstream's Pod Security evaluator is not here: npm run cluster builds it",
     ),
+  registry: findMissingRegistry,
   "runtime client": findMissingRuntimeClient,
 };
 

@@ -5,7 +5,9 @@ import { cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const { argv, cwd, stderr, stdout } = process;
+const { argv, cwd, env, stderr, stdout } = process;
+/** The package manager that runs this: npm, pnpm or yarn. */
+const manager = env.npm_config_user_agent?.split("/")[0] ?? "npm";
 const rule = "require-owner-label";
 const template = fileURLToPath(new URL("template/", import.meta.url));
 
@@ -44,6 +46,14 @@ rules:
   ),
 });
 
+/** The files that only one package manager reads. */
+const managerFiles = {
+  // Packages work without their install scripts, and pnpm fails unless it is told to leave them out.
+  pnpm: { "pnpm-workspace.yaml": "allowBuilds:\n  es5-ext: false\n  esbuild: false\n" },
+  // Without a lock file, Yarn takes the folder for a part of a project above it.
+  yarn: { ".yarnrc.yml": "nodeLinker: node-modules\nenableScripts: false\n", "yarn.lock": "" },
+};
+
 const toJson = (value) => `${JSON.stringify(value, null, 2)}\n`;
 
 /** Makes a project in a folder, which may be there but must be empty. */
@@ -58,8 +68,8 @@ const createProject = async (folder) => {
   const page = join(folder, "functions", rule, "README.md");
   await writeFile(page, (await readFile(page, "utf8")).replace("NAME", rule));
   await cp(join(template, "github.yml"), join(folder, ".github/workflows/postern.yml"));
-  for (const [file, text] of Object.entries(buildFiles({ name, version, dependencies: config.dependencies })))
-    await writeFile(join(folder, file), text);
+  const files = { ...buildFiles({ name, version, dependencies: config.dependencies }), ...managerFiles[manager] };
+  for (const [file, text] of Object.entries(files)) await writeFile(join(folder, file), text);
 };
 
 const [word, ...rest] = argv.slice(2);
@@ -72,10 +82,10 @@ if (word === undefined || word.startsWith("-") || rest.length > 0) {
     stdout.write(`Made a project with one rule, functions/${rule}, in ${word}. Go on with:
 
   cd ${word}
-  npm install
-  npm test
+  ${manager} install
+  ${manager} test
 
-npm start then serves the rule, and npx postern new NAME makes another one.
+${manager} start then serves the rule, and npx postern new NAME makes another one.
 `);
   } catch (error) {
     stderr.write(`${word} can't become a project: ${error.message}\n`);

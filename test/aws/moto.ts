@@ -1,5 +1,4 @@
-import { setTimeout as wait } from "node:timers/promises";
-import { findFreePort, startProgram } from "../../infra/parity/control-plane/process.ts";
+import { findFreePort, startProgram, waitForAnswer } from "../../infra/parity/control-plane/process.ts";
 import { findMoto } from "./tools.ts";
 
 /** A running moto server. */
@@ -18,15 +17,7 @@ export const launchMoto = async (): Promise<Moto> => {
   if ("missing" in tool) throw new Error(tool.missing);
   const [command = "", ...words] = tool.command;
   const server = startProgram(command, [...words, "-H", "127.0.0.1", "-p", `${port}`]);
-  let over = false;
-  server.ended.then(() => {
-    over = true;
-  });
-  const isRunning = () => fetch(`${url}/moto-api/`).then(Boolean, () => false);
-  while (!(await isRunning())) {
-    if (over) throw new Error(`${command} ended: ${server.tail()}`);
-    await wait(100);
-  }
+  await waitForAnswer(`${url}/moto-api/`, server);
   const reset = async () => void (await fetch(`${url}/moto-api/reset`, { method: "POST" }));
   return { url, reset, stop: server.stop };
 };

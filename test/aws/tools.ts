@@ -6,8 +6,10 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { cacheFolder } from "../../infra/parity/control-plane/go-programs.ts";
+import { findMissingRegistry } from "../registry/registry.ts";
 
-// The tools that replace AWS in tests: moto and cfn-lint (Python), and Lambda's own runtime client (Node). Only the
+// The tools that replace AWS in tests: moto and cfn-lint (Python), Lambda's own runtime client (Node), and a
+// registry with package managers (Node). Only the
 // versions that requirements.txt and package-lock.json pin are used. `npm run aws` installs them.
 
 const resolvePath = (path: string) => fileURLToPath(new URL(path, import.meta.url));
@@ -90,14 +92,16 @@ const installPython = async (): Promise<void> => {
   await writeFile(getMarkerFile(), "");
 };
 
-/** Compiles the client for a minute, with the headers of the project's own Node. */
-const installRuntimeClient = async (): Promise<void> => {
-  if (findMissingRuntimeClient() === undefined) return;
-  const kept = buildCachePath("runtime", "../../package-lock.json", "../runtime/package-lock.json");
-  const modules = resolvePath("../runtime/node_modules");
+/**
+ * Installs the packages of test/NAME, with copies in the cache. Lambda's runtime client compiles for a minute, with the
+ * headers of the project's own Node; the registry's packages run no scripts.
+ */
+const installPackages = async (name: "runtime" | "registry", ignoresScripts: boolean): Promise<void> => {
+  const kept = buildCachePath(name, "../../package-lock.json", `../${name}/package-lock.json`);
+  const modules = resolvePath(`../${name}/node_modules`);
   if (!existsSync(kept)) {
     const env = { ...process.env, npm_config_nodedir: dirname(dirname(process.execPath)) };
-    await run("npm", ["ci", "--ignore-scripts=false"], { cwd: resolvePath("../runtime"), env });
+    await run("npm", ["ci", `--ignore-scripts=${ignoresScripts}`], { cwd: resolvePath(`../${name}`), env });
     await cp(modules, `${kept}.${process.pid}`, { recursive: true, verbatimSymlinks: true });
     await rename(`${kept}.${process.pid}`, kept);
   }
@@ -108,6 +112,9 @@ const installRuntimeClient = async (): Promise<void> => {
 if (import.meta.main) {
   await mkdir(cacheFolder, { recursive: true });
   await installPython();
-  await installRuntimeClient();
-  process.stdout.write(`moto and cfn-lint are at ${getVenvFolder()}, Lambda's runtime client at ${runtimeClient}\n`);
+  if (findMissingRuntimeClient() !== undefined) await installPackages("runtime", false);
+  if (findMissingRegistry() !== undefined) await installPackages("registry", true);
+  process.stdout.write(
+    `moto and cfn-lint are at ${getVenvFolder()}, Lambda's runtime client and the registry in test/\n`,
+  );
 }

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:net";
+import { setTimeout as wait } from "node:timers/promises";
 
 /** A child program, such as etcd, that runs beside this process and is killed when this process ends. */
 export interface RunningProgram {
@@ -36,6 +37,18 @@ export const startProgram = (program: string, args: string[], env: Record<string
       await ended;
     },
   };
+};
+
+/** Waits until a program that serves this URL answers; throws if the program ends. */
+export const waitForAnswer = async (url: string, { ended, tail }: RunningProgram): Promise<void> => {
+  let isOver = false;
+  ended.then(() => {
+    isOver = true;
+  });
+  while (!(await fetch(url).then(Boolean, () => false))) {
+    if (isOver) throw new Error(`the program that should serve ${url} ended: ${tail()}`);
+    await wait(100);
+  }
 };
 
 /**
