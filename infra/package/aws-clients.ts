@@ -4,8 +4,9 @@ import { build } from "esbuild";
 import { packageRoot } from "../cli/roots.ts";
 
 /**
- * Bundles the AWS clients that infra imports as `#aws/NAME` into a folder: 1 MB, where the installed packages have 50.
- * LICENSES there has the licence of each bundled package.
+ * Bundles the AWS clients that infra imports as `#aws/NAME` into a folder, without what infra doesn't call: 1 MB,
+ * where the installed packages have 50. LICENSES there has the licence of each bundled package. Returns
+ * the paths of these packages, as in package-lock.json.
  */
 export const bundleAwsClients = async (folder: string): Promise<string[]> => {
   const names = await listAwsClients();
@@ -21,7 +22,6 @@ export const bundleAwsClients = async (folder: string): Promise<string[]> => {
     // The other files of the clients, CommonJS, would have a default export alone.
     mainFields: ["module", "main"],
     platform: "node",
-    mainFields: ["module", "main"],
     target: "node24",
     legalComments: "none",
     logLevel: "warning",
