@@ -5,7 +5,7 @@ import { defaultConfigFile } from "../config/config.ts";
 import { readProject } from "../project/project.ts";
 
 export default {
-  summary: "Lists the rules of the catalogue, and the mode of each in each cluster.",
+  summary: "Lists the rules, where they come from, and the mode of each in each cluster.",
   options: {
     config: commonCommandOptions.config,
     output: commonCommandOptions.output,
