@@ -48,7 +48,7 @@ rules:
 
 /** The files that only one package manager reads. */
 const managerFiles = {
-  // Packages work without their install scripts, and pnpm fails unless it is told to leave them out.
+  // Packages work without their install scripts, and pnpm fails unless its settings leave them out.
   pnpm: { "pnpm-workspace.yaml": "allowBuilds:\n  es5-ext: false\n  esbuild: false\n" },
   // Without a lock file, Yarn takes the folder for a part of a project above it.
   yarn: { ".yarnrc.yml": "nodeLinker: node-modules\nenableScripts: false\n", "yarn.lock": "" },
@@ -58,9 +58,9 @@ const toJson = (value) => `${JSON.stringify(value, null, 2)}\n`;
 
 /** Makes a project in a folder, which may be there but must be empty. */
 const createProject = async (folder) => {
-  const { version, config } = JSON.parse(await readFile(new URL("package.json", import.meta.url), "utf8"));
   await mkdir(folder, { recursive: true });
   if ((await readdir(folder)).some((file) => file !== ".git")) throw new Error("it is not empty");
+  const { version, config } = JSON.parse(await readFile(new URL("package.json", import.meta.url), "utf8"));
   const name = basename(folder)
     .toLowerCase()
     .replace(/^[._]+|[^a-z0-9._-]/g, "-");

@@ -1,0 +1,34 @@
+import assert from "node:assert/strict";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { runProgram } from "../checkout.ts";
+import { createTestFolder } from "../folders.ts";
+
+const program = fileURLToPath(new URL("../../infra/create/create.js", import.meta.url));
+const usage = "npm create postern takes one word, the folder of the new project: npm create postern my-rules\n";
+
+describe("npm create postern", async () => {
+  const folder = await createTestFolder();
+  before(async () => {
+    await mkdir(join(folder, "full"));
+    await writeFile(join(folder, "full/page.md"), "");
+    await writeFile(join(folder, "file"), "");
+  });
+
+  for (const [says, words, code, stderr] of [
+    ["a missing folder", [], 2, usage],
+    ["an option", ["--yes"], 2, usage],
+    ["two folders", ["one", "two"], 2, usage],
+    ["a folder that is not empty", ["full"], 1, "full can't become a project: it is not empty\n"],
+    ["a file", ["file"], 1, /^file can't become a project: EEXIST/],
+  ] as const)
+    it(`refuses ${says}, and writes nothing`, async () => {
+      const ended = await runProgram([program, ...words], { cwd: folder, env: {} });
+      assert.equal(ended.code, code);
+      if (typeof stderr === "string") assert.equal(ended.stderr, stderr);
+      else assert.match(ended.stderr, stderr);
+      assert.deepEqual((await readdir(folder, { recursive: true })).sort(), ["file", "full", join("full", "page.md")]);
+    });
+});
