@@ -1,24 +1,15 @@
-import { once } from "node:events";
 import { resolve } from "node:path";
 import { type AwsStage, runInStage } from "../aws/stage.ts";
 import { findRuleByNameOrPlugin, isRuleName } from "../catalogue/rule-names.ts";
-import { createPainter, isColoured } from "../check/reports/format.ts";
 import { type Command, commonCommandOptions, type ParsedOptions } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { formatDidYouMean } from "../cli/did-you-mean.ts";
 import { readListOption, stageOption } from "../cli/options.ts";
 import { readRuleNames } from "../project/rules.ts";
+import { writeReplayJson, writeReplayText } from "../replay/output.ts";
 import { readRecordings } from "../replay/recordings.ts";
-import { type ReplayedRecordingResult, replayAll } from "../replay/replay.ts";
-import {
-  computeResultHunks,
-  countResult,
-  createCounts,
-  formatReplayResult,
-  formatReplaySummary,
-  type ReplayCounts,
-} from "../replay/report.ts";
-import { createReplayFoldersAndProcesses, type ReplayFoldersAndProcesses } from "../replay/scratch.ts";
+import { replayAll } from "../replay/replay.ts";
+import { type ReplayFoldersAndProcesses, runWithScratch } from "../replay/scratch.ts";
 import { openReplaySide } from "../replay/versions.ts";
 import { rulesOption } from "./shared/rules-option.ts";
 
@@ -60,27 +51,13 @@ export default {
   async run({ options, words }) {
     if (words.length === 0)
       throw new Complaint("postern replay takes files or folders of recordings, or - for standard input");
-    const scratch = createReplayFoldersAndProcesses();
-    const createExit = (code: number) => () => {
-      scratch.remove();
-      process.exit(code);
-    };
-    // Exits with 3 if standard output is closed early: without a verdict, the exit code must not be 0.
-    const [exitOnSignal, exitWithoutReader] = [createExit(130), createExit(3)];
-    for (const signal of signals) process.once(signal, exitOnSignal);
-    process.stdout.prependListener("error", exitWithoutReader);
-    try {
-      if (options.text("stage") === undefined) return await run(words, options, scratch, undefined);
-      return await runInStage(options, (stage) => run(words, options, scratch, stage));
-    } finally {
-      for (const signal of signals) process.off(signal, exitOnSignal);
-      process.stdout.off("error", exitWithoutReader);
-      scratch.remove();
-    }
+    return runWithScratch((scratch) =>
+      options.text("stage") === undefined
+        ? run(words, options, scratch, undefined)
+        : runInStage(options, (stage) => run(words, options, scratch, stage)),
+    );
   },
 } satisfies Command;
-
-const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
 
 const run = async (
   words: string[],
@@ -112,8 +89,8 @@ const run = async (
   const results = replayAll(readRecordings(words), terms);
   const names = [sides[0].name, sides[1].name] as const;
   const counts = await (options.text("output") === "json"
-    ? writeJson(results, names)
-    : writeText(results, names, options.number("most") ?? 0));
+    ? writeReplayJson(results, names)
+    : writeReplayText(results, names, options.number("most") ?? 0));
   if (Object.values(counts).every((count) => count === 0)) {
     const meant = rules.filter((rule) => !known.includes(rule)).map((rule) => formatDidYouMean(rule, known));
     const lacking = rules.length > 0 ? `has no reviews of ${rules.join(", ")}` : "has no recordings";
@@ -121,80 +98,4 @@ const run = async (
   }
   if (counts.differs > 0) return 1;
   return counts.unplayed + counts.unreadable > 0 ? 3 : 0;
-};
-
-/** Prints a replay's results rule by rule: at most `most`, and each reason for a missing answer only once. */
-const writeText = async (
-  results: AsyncIterable<ReplayedRecordingResult>,
-  names: readonly [string, string],
-  most: number,
-): Promise<ReplayCounts> => {
-  const paint = createPainter(isColoured(process.stdout, process.env));
-  const counts = createCounts();
-  let [rule, shown, more, unread] = ["", 0, 0, 0];
-  const reasons = new Set<string>();
-  const turn = async (next: string) => {
-    if (more > 0) await writeToOutput(`  and ${more} more of ${rule}\n`);
-    [rule, shown, more] = [next, 0, 0];
-    reasons.clear();
-  };
-  for await (const result of results) {
-    countResult(counts, result);
-    if (result.state === "unreadable") {
-      if (unread++ < most) process.stderr.write(formatReplayResult(result, names, createPainter(false)));
-      continue;
-    }
-    const text = formatReplayResult(result, names, paint);
-    if (text === "") continue;
-    if (result.rule !== rule) await turn(result.rule);
-    const reason = getFaults(result);
-    if (shown === most || reasons.has(reason)) more++;
-    else {
-      if (reason !== "") reasons.add(reason);
-      if (shown++ === 0) await writeToOutput(`${paint("bold", rule)}\n`);
-      await writeToOutput(text);
-    }
-  }
-  await turn("");
-  if (Object.values(counts).some((count) => count > 0)) await writeToOutput(formatReplaySummary(counts));
-  return counts;
-};
-
-const getFaults = ({ answers }: Exclude<ReplayedRecordingResult, { state: "unreadable" }>): string =>
-  answers.map((answer) => ("fault" in answer ? answer.fault : "absent" in answer ? answer.absent : "")).join("");
-
-/**
- * Prints the results of a replay as one JSON document, with a line for each review whose answers differ or that can't
- * be replayed.
- */
-const writeJson = async (
-  results: AsyncIterable<ReplayedRecordingResult>,
-  names: readonly [string, string],
-): Promise<ReplayCounts> => {
-  const counts = createCounts();
-  await writeToOutput(`{"against":${JSON.stringify(names[0])},"with":${JSON.stringify(names[1])},"reviews":[`);
-  let separator = "\n";
-  for await (const result of results) {
-    countResult(counts, result);
-    if (result.state === "alike" || result.state === "neither") continue;
-    const base =
-      result.state === "unreadable"
-        ? result
-        : { ...result, answers: dropObjects(result), difference: computeResultHunks(result) };
-    await writeToOutput(`${separator}${JSON.stringify(base)}`);
-    separator = ",\n";
-  }
-  await writeToOutput(`\n],"summary":${JSON.stringify(counts)}}\n`);
-  return counts;
-};
-
-/**
- * Returns the compared answers without whole objects: the diff shows how these differ, and hides values of Secrets.
- */
-const dropObjects = ({ answers }: Exclude<ReplayedRecordingResult, { state: "unreadable" }>) =>
-  answers.map((answer) => ("made" in answer ? { ...answer, made: { ...answer.made, object: undefined } } : answer));
-
-/** Writes to standard output, and waits while its reader is slow. */
-const writeToOutput = async (text: string): Promise<void> => {
-  if (!process.stdout.write(text)) await once(process.stdout, "drain");
 };

@@ -50,7 +50,7 @@ export const openBundledVersion = async (
 export const hasPosternBundles = async (folder: string): Promise<boolean> => (await readRuleConfigs(folder)).size > 0;
 
 /** Returns the functions in a folder of bundles, each with its part of postern.yaml; undefined if that is unknown. */
-const readRuleConfigs = async (folder: string): Promise<Map<string, unknown>> => {
+export const readRuleConfigs = async (folder: string): Promise<Map<string, unknown>> => {
   const configs = new Map<string, unknown>();
   for (const entry of await readdir(folder, { withFileTypes: true }).catch(() => [])) {
     const place = join(folder, entry.name);

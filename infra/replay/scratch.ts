@@ -10,17 +10,17 @@ export interface ProcessResult {
   stderr: string;
 }
 
-/** The temporary folders and child processes of one replay. */
+/** The temporary folders and child processes of one command that asks other versions. */
 export interface ReplayFoldersAndProcesses {
   folder(): Promise<string>;
   /** Registers a child process, which `remove` will kill. */
   trackChild(child: ChildProcess): void;
   run(program: string, words: string[], place: { cwd: string; env?: NodeJS.ProcessEnv }): Promise<ProcessResult>;
-  /** Kills a replay's child processes and deletes its folders. Synchronous: this process may exit right after it. */
+  /** Kills the child processes and deletes the folders. Synchronous: this process may exit right after it. */
   remove(): void;
 }
 
-export const createReplayFoldersAndProcesses = (): ReplayFoldersAndProcesses => {
+const createReplayFoldersAndProcesses = (): ReplayFoldersAndProcesses => {
   const folders: string[] = [];
   const children = new Set<ChildProcess>();
   const trackChild = (child: ChildProcess) => {
@@ -48,4 +48,26 @@ export const createReplayFoldersAndProcesses = (): ReplayFoldersAndProcesses => 
       for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
     },
   };
+};
+
+const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
+
+/** Runs a command with temporary folders and child processes, and removes them at its end or when a signal ends it. */
+export const runWithScratch = async (act: (scratch: ReplayFoldersAndProcesses) => Promise<number>): Promise<number> => {
+  const scratch = createReplayFoldersAndProcesses();
+  const createExit = (code: number) => () => {
+    scratch.remove();
+    process.exit(code);
+  };
+  // Exits with 3 if standard output is closed early: without a verdict, the exit code must not be 0.
+  const [exitOnSignal, exitWithoutReader] = [createExit(130), createExit(3)];
+  for (const signal of signals) process.once(signal, exitOnSignal);
+  process.stdout.prependListener("error", exitWithoutReader);
+  try {
+    return await act(scratch);
+  } finally {
+    for (const signal of signals) process.off(signal, exitOnSignal);
+    process.stdout.off("error", exitWithoutReader);
+    scratch.remove();
+  }
 };

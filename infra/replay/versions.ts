@@ -1,16 +1,16 @@
 import { existsSync, statSync } from "node:fs";
 import { cp, readFile, rm, symlink } from "node:fs/promises";
 import { basename, isAbsolute, join, relative, resolve, sep } from "node:path";
-import { fileURLToPath } from "node:url";
+import { isDeepStrictEqual } from "node:util";
+import { parseJson } from "#lib/json.ts";
 import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
+import { packageRoot, projectRoot } from "../cli/roots.ts";
+import { truncateText } from "../cli/terminal.ts";
 import { hasPosternBundles, openBundledVersion } from "./bundle-side.ts";
 import { openReleasedVersion } from "./released-side.ts";
 import type { ProcessResult, ReplayFoldersAndProcesses } from "./scratch.ts";
 import { createReplaySideOfVersion, type ReplaySide, recordedSide } from "./sides.ts";
-
-/** The folder of this checkout of Postern. */
-export const checkoutRoot = fileURLToPath(new URL("../../", import.meta.url));
 
 /** The rules to build from a checkout (if empty, all that are on), and the postern.yaml (if absent, its own). */
 export interface CheckoutBuildRequest {
@@ -18,28 +18,37 @@ export interface CheckoutBuildRequest {
   config?: string | undefined;
 }
 
-const command = join("infra", "postern.js");
+/** Reports whether a folder is a checkout of Postern, or a project that uses the package postern. */
+export const isPosternProject = (folder: string): boolean => existsSync(join(folder, "postern.yaml"));
 
-/** Reports whether a folder is a checkout of Postern, by its file infra/postern.js. */
-export const isPosternCheckout = (folder: string): boolean => existsSync(join(folder, command));
+/** Returns the path of the command line of the Postern that a folder has. */
+const findCommand = (folder: string, name: string): string => {
+  if (folder === projectRoot) return join(packageRoot, "infra/postern.js");
+  const command = ["infra/postern.js", "node_modules/postern/infra/postern.js"]
+    .map((file) => join(folder, file))
+    .find(existsSync);
+  if (command === undefined)
+    throw new Complaint(`${name} can't be built: the package postern is not installed in it`, 3);
+  return command;
+};
 
 /** Returns the hash of the commit that a name stands for; undefined if git knows none. */
 export const findCommit = async (name: string, scratch: ReplayFoldersAndProcesses): Promise<string | undefined> => {
   const words = ["rev-parse", "--verify", "--quiet", "--end-of-options", `${name}^{commit}`];
-  const { code, stdout } = await scratch.run("git", words, { cwd: checkoutRoot });
+  const { code, stdout } = await scratch.run("git", words, { cwd: projectRoot });
   return code === 0 ? stdout.trim() : undefined;
 };
 
 /** Returns at most ten branches and tags, those with the newest commits first, for messages. */
 export const listRecentGitRefs = async (scratch: ReplayFoldersAndProcesses): Promise<string[]> => {
   const words = ["for-each-ref", "--format=%(refname:short)", "--count=10", "--sort=-creatordate"];
-  const { code, stdout } = await scratch.run("git", [...words, "refs/heads", "refs/tags"], { cwd: checkoutRoot });
+  const { code, stdout } = await scratch.run("git", [...words, "refs/heads", "refs/tags"], { cwd: projectRoot });
   return code === 0 ? stdout.split("\n").filter(Boolean) : [];
 };
 
 /** Reports whether this git checkout is shallow, that is, has only a part of the history. */
 export const isShallowCheckout = async (scratch: ReplayFoldersAndProcesses): Promise<boolean> => {
-  const { code, stdout } = await scratch.run("git", ["rev-parse", "--is-shallow-repository"], { cwd: checkoutRoot });
+  const { code, stdout } = await scratch.run("git", ["rev-parse", "--is-shallow-repository"], { cwd: projectRoot });
   return code === 0 && stdout.trim() === "true";
 };
 
@@ -55,13 +64,13 @@ export const buildBundlesOfCommit = async (
   const archive = join(folder, "archive.tar");
   const place = join(folder, "tree");
   const steps: [string, string[], string][] = [
-    ["git", ["archive", "--format=tar", "--prefix=tree/", `--output=${archive}`, commit], checkoutRoot],
+    ["git", ["archive", "--format=tar", "--prefix=tree/", `--output=${archive}`, commit], projectRoot],
     ["tar", ["-xf", archive], folder],
   ];
   for (const [program, words, cwd] of steps)
     requireSuccess(await scratch.run(program, words, { cwd }), `${name} can't be unpacked`);
-  if (!isPosternCheckout(place)) throw new Complaint(`${name} can't be built: it has no ${command}`, 3);
-  await installPackages(place, checkoutRoot, name, scratch, say);
+  if (!isPosternProject(place)) throw new Complaint(`${name} can't be built: it has no postern.yaml`, 3);
+  await installPackages(place, projectRoot, name, scratch, say);
   return buildIn(place, name, wish, scratch, true);
 };
 
@@ -79,17 +88,22 @@ export const buildBundlesOfCheckout = async (
   const [built, out] = [await hasFolderOption(folder, name, scratch), await scratch.folder()];
   if (built) return buildIn(folder, name, wish, scratch, false);
   const place = join(out, "tree");
-  const isLeft = (path: string) =>
-    basename(path) === "node_modules" || (left.has(basename(path)) && !relative(folder, path).includes(sep));
-  await cp(folder, place, { recursive: true, filter: (path) => !isLeft(path) });
+  await copyProject(folder, place);
   await installPackages(place, folder, name, scratch, say);
   return buildIn(place, name, wish, scratch, true);
 };
 
-/** Entries at the top of a checkout that aren't copied: a build doesn't read them, or writes them itself. */
-const left = new Set([".git", "dist", ".serverless", ".postern"]);
+/** Entries at the top of a project that aren't copied: a build doesn't read them, or writes them itself. */
+const left = new Set([".git", "dist", ".serverless", ".postern", "recordings"]);
 
-/** Links the packages of `from` if its lock file is the same; else installs them. */
+/** Copies a checkout or project into a folder, without its packages. */
+export const copyProject = async (folder: string, place: string): Promise<void> => {
+  const isLeft = (path: string) =>
+    basename(path) === "node_modules" || (left.has(basename(path)) && !relative(folder, path).includes(sep));
+  await cp(folder, place, { recursive: true, filter: (path) => !isLeft(path) });
+};
+
+/** Links the packages of `from` if its lock files are the same; else installs them. */
 const installPackages = async (
   place: string,
   from: string,
@@ -99,21 +113,44 @@ const installPackages = async (
 ): Promise<void> => {
   // A checked-out commit may contain node_modules, or a link to it, which is removed first.
   await rm(join(place, "node_modules"), { recursive: true, force: true });
-  const [wanted, present] = await Promise.all([place, from].map(readLockFile));
-  if (wanted === present && existsSync(join(from, "node_modules"))) {
+  const [wanted, present] = await Promise.all([place, from].map(readLockFiles));
+  if (isDeepStrictEqual(wanted, present) && existsSync(join(from, "node_modules"))) {
     await symlink(join(from, "node_modules"), join(place, "node_modules"), "dir");
     return;
   }
+  if (wanted?.[0] === undefined)
+    throw new Complaint(
+      `${name} can't be built: its lock file differs from the one here, and only npm's package-lock.json can be installed; check it out into a folder, install its packages there, and name the folder`,
+      3,
+    );
   say(`${name} wants other packages than are here: npm ci`);
-  const words = ["ci", "--no-audit", "--no-fund"];
-  requireSuccess(await scratch.run("npm", words, { cwd: place }), `the packages of ${name} can't be installed`);
+  await runNpm(["ci"], place, `the packages of ${name} can't be installed`, scratch);
 };
 
-const readLockFile = (folder: string) => readFile(join(folder, "package-lock.json"), "utf8").catch(() => undefined);
+/** Runs npm in a folder. If it fails, throws a Complaint with npm's own sentence. */
+export const runNpm = async (
+  words: readonly string[],
+  cwd: string,
+  failure: string,
+  scratch: ReplayFoldersAndProcesses,
+): Promise<void> => {
+  const { code, stdout, stderr } = await scratch.run("npm", [...words, "--no-audit", "--no-fund", "--json"], { cwd });
+  if (code === 0) return;
+  const { summary, detail } = Object(Object(parseJson(stdout)).error);
+  throw new Complaint(`${failure}: ${truncateText(toSentence(summary || detail || stderr), 500)}`, 3);
+};
+
+const readLockFiles = (folder: string): Promise<(string | undefined)[]> =>
+  Promise.all(
+    ["package-lock.json", "pnpm-lock.yaml", "yarn.lock"].map((file) =>
+      readFile(join(folder, file), "utf8").catch(() => undefined),
+    ),
+  );
 
 /** Reports whether `postern build` of this version has the option --to; older builds write into the checkout. */
 const hasFolderOption = async (place: string, name: string, scratch: ReplayFoldersAndProcesses): Promise<boolean> => {
-  const result = await scratch.run(process.execPath, [command, "build", "--help"], createEnvironment(place));
+  const words = [findCommand(place, name), "build", "--help"];
+  const result = await scratch.run(process.execPath, words, createEnvironment(place));
   return requireSuccess(result, `${name} can't be built`).stdout.includes("--to ");
 };
 
@@ -132,14 +169,14 @@ const buildIn = async (
     ...(config === undefined ? [] : ["--config", config]),
   ];
   requireSuccess(
-    await scratch.run(process.execPath, [command, "build", ...words], createEnvironment(place)),
+    await scratch.run(process.execPath, [findCommand(place, name), "build", ...words], createEnvironment(place)),
     `${name} can't be built`,
   );
   return out;
 };
 
-/** Removes AWS credentials and NODE_OPTIONS from the environment: a build doesn't need them. */
-const createEnvironment = (cwd: string) => {
+/** Removes AWS credentials and NODE_OPTIONS from the environment: another version of Postern doesn't need them. */
+export const createEnvironment = (cwd: string) => {
   const env = Object.entries(process.env).filter(([key]) => !/^(AWS_|NODE_OPTIONS$)/.test(key));
   return { cwd, env: Object.fromEntries(env) };
 };
@@ -170,14 +207,14 @@ export const openReplaySide = async (text: string, means: ReplaySideOptions): Pr
   const openBundleSide = async (folder: string) =>
     createReplaySideOfVersion(await openBundledVersion(text, folder, milliseconds, scratch));
   if (text === "working-tree")
-    return openBundleSide(await buildBundlesOfCheckout(checkoutRoot, text, wish, scratch, say));
+    return openBundleSide(await buildBundlesOfCheckout(projectRoot, text, wish, scratch, say));
   // A postern.yaml that the user names applies to the working tree only; other versions have their own.
   const own = { rules: wish.rules };
   const isPath = isAbsolute(text) || /^\.\.?(\/|$)/.test(text);
   const commit = isPath ? undefined : await findCommit(text, scratch);
   if (commit !== undefined) return openBundleSide(await buildBundlesOfCommit(commit, text, own, scratch, say));
   const folder = resolve(text);
-  if (isPosternCheckout(folder)) return openBundleSide(await buildBundlesOfCheckout(folder, text, own, scratch, say));
+  if (isPosternProject(folder)) return openBundleSide(await buildBundlesOfCheckout(folder, text, own, scratch, say));
   if (await hasPosternBundles(folder)) return openBundleSide(folder);
   throw await createUnknownVersionComplaint(text, folder, means);
 };
@@ -189,7 +226,7 @@ const createUnknownVersionComplaint = async (
 ): Promise<Complaint> => {
   if (statSync(folder, { throwIfNoEntry: false })?.isDirectory())
     return new Complaint(
-      `${text} is no version to replay: the folder is neither a checkout of Postern nor the output of postern build`,
+      `${text} is no version to replay: the folder has no postern.yaml, and is not the output of postern build`,
     );
   if (!stage && isReleased(text)) return new Complaint(`${text} is a release; --stage must name its stage`);
   const names = await listRecentGitRefs(scratch);

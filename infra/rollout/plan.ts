@@ -1,10 +1,9 @@
 import { isDeepStrictEqual } from "node:util";
-import { type EndpointConfig, findClusterSetup } from "#lib/endpoint.ts";
-import { isMap } from "#lib/json.ts";
 import { hasSameContent, type WarmVersion } from "../aws/lambda-functions.ts";
 import type { StackTemplate } from "../aws/stack.ts";
 import type { AwsStage } from "../aws/stage.ts";
 import { runInParallel } from "../cli/progress.ts";
+import { compareSetups } from "../project/setup-differences.ts";
 import type { ClusterPlan } from "./cluster-plan.ts";
 import { type FunctionState, readFunctionState } from "./disarm.ts";
 import type { PackagedRule } from "./package.ts";
@@ -88,45 +87,6 @@ export const planRuleChanges = (
     const trial = Object.keys(state.live.weights).length > 0 ? ["an abandoned canary"] : [];
     return { part, known: state, changes: [...changes, ...trial], settings };
   });
-
-/** Returns a line for each changed setting and the clusters where it changes, such as `a.settings.minimum: 2 → 3`. */
-const compareSetups = (before: EndpointConfig, after: EndpointConfig, clusters: readonly string[]): string[] => {
-  const names = [...new Set([...Object.keys(before.clusters), ...Object.keys(after.clusters), ...clusters])];
-  const compared = new Map<unknown, Map<unknown, string[]>>();
-  // Many clusters have the same setups, which are compared once.
-  const compareOnce = (name: string): string[] => {
-    const [old, fresh] = [findClusterSetup(before, name), findClusterSetup(after, name)];
-    const known = compared.get(old) ?? new Map<unknown, string[]>();
-    const lines = known.get(fresh) ?? compareSettings(old, fresh);
-    compared.set(old, known.set(fresh, lines));
-    return lines;
-  };
-  const where = Map.groupBy(
-    names.flatMap((name) => compareOnce(name).map((line) => ({ name, line }))),
-    ({ line }) => line,
-  );
-  return [...where].map(([line, places]) => {
-    const all = places.map(({ name }) => name);
-    const shown = all.length > 3 ? [...all.slice(0, 2), `${all.length - 2} others`] : all;
-    // A line without a path is about a cluster as a whole.
-    return `${shown.join(", ")}${line.startsWith(":") ? "" : "."}${line}`;
-  });
-};
-
-/** Returns a line for each changed setting, such as `settings.minimum: 2 → 3`. */
-const compareSettings = (before: unknown, after: unknown, path: string[] = []): string[] => {
-  if (isDeepStrictEqual(before, after)) return [];
-  if (isMap(before) && isMap(after))
-    return [...new Set([...Object.keys(before), ...Object.keys(after)])].flatMap((key) =>
-      compareSettings(Reflect.get(before, key), Reflect.get(after, key), [...path, key]),
-    );
-  return [`${path.join(".")}: ${formatSetting(before)} → ${formatSetting(after)}`];
-};
-
-const formatSetting = (value: unknown): string => {
-  const text = JSON.stringify(value) ?? "nothing";
-  return text.length > 60 ? `${text.slice(0, 57)}…` : text;
-};
 
 /** Reports whether a deployment would change nothing, neither in AWS nor in clusters. */
 export const changesNothing = ({ stack, parts, warm, clusters }: DeploymentPlan): boolean =>

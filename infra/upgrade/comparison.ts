@@ -1,0 +1,99 @@
+import { isDeepStrictEqual } from "node:util";
+import type { EndpointConfig } from "#lib/endpoint.ts";
+import { listRuleFolders, projectSource } from "../catalogue/sources.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { compareManifests } from "../clusters/drift.ts";
+import { compareSetups } from "../project/setup-differences.ts";
+import { readRuleConfigs } from "../replay/bundle-side.ts";
+import type { ReplayFoldersAndProcesses } from "../replay/scratch.ts";
+import type { TestResult } from "../testing/results.ts";
+import { buildEntries, buildProject, listCatalogueNames, type PosternVersion, runCases } from "./versions.ts";
+
+/** The installed version and the new one. */
+export type VersionPair = readonly [PosternVersion, PosternVersion];
+
+/** What the new version changes about a project, except its answers to recorded reviews. */
+export interface UpgradeDifferences {
+  from: string;
+  to: string;
+  /** The sentences with which the new version refuses to build the project; absent if it builds it. */
+  refusal?: string;
+  /** The rules of the catalogue that are in one version only. `replaced` are new ones that the project replaces. */
+  catalogue: { added: string[]; removed: string[]; replaced: string[] };
+  settings: { rule: string; changes: string[] }[];
+  entries: { cluster: string; differences: string[] }[];
+  /** The cases of the project's own rules, as far as their results differ. */
+  cases: { before: string; after: TestResult }[];
+  /** The folders of both versions' bundles; absent if the new version refuses to build the project. */
+  bundles?: [string, string];
+}
+
+export const compareVersions = async (
+  versions: VersionPair,
+  clusters: readonly string[],
+  scratch: ReplayFoldersAndProcesses,
+): Promise<UpgradeDifferences> => {
+  const [installed, wanted] = versions;
+  const own = (await listRuleFolders([projectSource])).map(({ name }) => name);
+  // The versions build one after the other, because each build uses both processors.
+  const before = await buildProject(installed, scratch);
+  if ("refusal" in before)
+    throw new Complaint(
+      `postern ${installed.version}, which is installed, can't build this project: ${before.refusal}`,
+      3,
+    );
+  const after = await buildProject(wanted, scratch);
+  const base = {
+    from: installed.version,
+    to: wanted.version,
+    catalogue: await compareCatalogues(versions, own),
+    cases: own.length > 0 ? await compareCases(versions, own) : [],
+  };
+  if ("refusal" in after) return { ...base, refusal: after.refusal, settings: [], entries: [] };
+  const bundles: [string, string] = [before.answer, after.answer];
+  const entries = await Promise.all(
+    clusters.map(async (cluster) => ({ cluster, differences: await compareEntries(versions, cluster) })),
+  );
+  return { ...base, settings: await compareSettings(bundles, clusters), entries, bundles };
+};
+
+const compareCatalogues = async ([installed, wanted]: VersionPair, own: readonly string[]) => {
+  const [before, after] = [await listCatalogueNames(installed), await listCatalogueNames(wanted)];
+  const added = after.filter((name) => !before.includes(name));
+  return {
+    added: added.filter((name) => !own.includes(name)),
+    removed: before.filter((name) => !after.includes(name)),
+    replaced: added.filter((name) => own.includes(name)),
+  };
+};
+
+const compareSettings = async ([before, after]: [string, string], clusters: readonly string[]) => {
+  const [configs, others] = [await readRuleConfigs(before), await readRuleConfigs(after)];
+  // Both versions wrote these settings from the same postern.yaml.
+  return [...configs].flatMap(([rule, config]) => {
+    const changes = compareSetups(config as EndpointConfig, (others.get(rule) ?? config) as EndpointConfig, clusters);
+    return changes.length > 0 ? [{ rule, changes }] : [];
+  });
+};
+
+const compareEntries = async ([installed, wanted]: VersionPair, cluster: string): Promise<string[]> => {
+  const [before, after] = [await buildEntries(installed, cluster), await buildEntries(wanted, cluster)];
+  if ("answer" in before && "answer" in after)
+    return compareManifests(before.answer, after.answer).map(({ sentence }) => sentence);
+  if (isDeepStrictEqual(before, after)) return [];
+  return [[before, installed] as const, [after, wanted] as const].flatMap(([entries, { version }]) =>
+    "refusal" in entries ? [`postern ${version} makes no entries: ${entries.refusal}`] : [],
+  );
+};
+
+const compareCases = async ([installed, wanted]: VersionPair, rules: readonly string[]) => {
+  const [before, after] = [await runCases(installed, rules), await runCases(wanted, rules)];
+  // A result without a rule is that of a file with tests, whose path differs between the versions.
+  const getKey = ({ rule, name }: TestResult) => (rule === undefined ? "" : `${rule}: ${name}`);
+  const results = new Map(before.map((one) => [getKey(one), one.result]));
+  return after.flatMap((one) => {
+    // A version may have more tests for every rule, which concern the project only if they fail.
+    const result = results.get(getKey(one)) ?? (one.result === "passed" ? one.result : "absent");
+    return result === one.result ? [] : [{ before: result, after: one }];
+  });
+};

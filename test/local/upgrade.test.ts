@@ -1,0 +1,169 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { cp, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { packPackages } from "../../infra/package/pack.ts";
+import { type ProgramOutput, runProgram } from "../checkout.ts";
+import { createTestFolder } from "../folders.ts";
+import { type NpmRegistry, startNpmRegistry } from "../npm-registry.ts";
+import { needs } from "../parts.ts";
+import { readRows } from "../rows.ts";
+
+// A user's project, in which npm has installed Postern 0.1.0 from a registry on this machine. The registry also has
+// later versions.
+const run = promisify(execFile);
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const folder = await createTestFolder();
+const project = join(folder, "project");
+const withGit = await needs("git");
+const env = { PATH: process.env.PATH ?? "", HOME: folder, CI: "true" };
+let registry: NpmRegistry;
+
+interface Rows {
+  /** The files of the project. */
+  files: Record<string, string>;
+  /** The changes of each version since 0.1.0, by file: the words to replace, and the words instead of them. */
+  versions: Record<string, Record<string, [before: string, after: string]>>;
+  /** The folders of rules that a version removes from the catalogue, or adds as copies of another rule. */
+  removed: Record<string, string[]>;
+  added: Record<string, string[]>;
+  upgrades: { it: string; words: string; code: number; prints?: string; complains?: string }[];
+}
+const rows = readRows<Rows>(import.meta.filename);
+
+const install = (...words: string[]) =>
+  run("npm", ["install", "--ignore-scripts", "--no-audit", "--no-fund", ...words], { cwd: project, env });
+
+const edit = async (file: string, change: (text: string) => string) => {
+  const text = await readFile(file, "utf8");
+  const changed = change(text);
+  assert.notEqual(changed, text, file);
+  await writeFile(file, changed);
+};
+
+/** Writes the content of each version's package into a folder of its own. Returns the folders. */
+const writeVersions = async (): Promise<string[]> => {
+  const packed = await packPackages(folder);
+  const first = join(folder, "0.1.0");
+  await mkdir(first);
+  const [file = ""] = packed.filter((path) => /[\\/]postern-[^\\/]*$/.test(path));
+  await run("tar", ["-xzf", file, "--strip-components=1", "-C", first]);
+  const later = Object.entries(rows.versions).map(async ([version, changes]) => {
+    const place = join(folder, version);
+    await cp(first, place, { recursive: true });
+    await edit(join(place, "package.json"), (text) => text.replace('"0.1.0"', `"${version}"`));
+    for (const [path, [before, after]] of Object.entries(changes))
+      await edit(join(place, path), (text) => text.replaceAll(before, after));
+    for (const rule of rows.removed[version] ?? []) await rm(join(place, "functions", rule), { recursive: true });
+    for (const rule of rows.added[version] ?? [])
+      await cp(join(place, "functions/always-deny"), join(place, "functions", rule), { recursive: true });
+    return place;
+  });
+  // A packed version that is not in the registry.
+  await run("tar", ["-czf", join(folder, "packed.tgz"), "-C", folder, "0.1.0"]);
+  return [first, ...(await Promise.all(later))];
+};
+
+before(async () => {
+  registry = await startNpmRegistry(await writeVersions());
+  for (const [path, text] of Object.entries(rows.files)) {
+    await mkdir(dirname(join(project, path)), { recursive: true });
+    await writeFile(join(project, path), text);
+  }
+  await writeFile(join(project, ".npmrc"), `registry=${registry.url}\ncache=${join(folder, "cache")}\n`);
+  await install();
+});
+
+after(() => registry.close());
+
+const runPostern = (...words: string[]): Promise<ProgramOutput> =>
+  runProgram(["node_modules/postern/infra/postern.js", ...words], { cwd: project, env });
+
+/** Returns the hashes of the project's files by path, except those in the compile cache. */
+const hashProject = async (): Promise<Record<string, string>> => {
+  const entries = await readdir(project, { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+  const hashes = files
+    .filter((file) => !file.startsWith(join(project, "node_modules/.cache")))
+    .map(async (file) => [
+      file,
+      createHash("sha256")
+        .update(await readFile(file))
+        .digest("hex"),
+    ]);
+  return Object.fromEntries(await Promise.all(hashes));
+};
+
+describe("postern upgrade", () => {
+  for (const { it: title, words, code, prints, complains } of rows.upgrades)
+    it(title, async () => {
+      const before = await hashProject();
+      const ended = await runPostern("upgrade", ...words.replaceAll("FOLDER", folder).split(" ").filter(Boolean));
+      const complaint = ended.stderr.replace(/^installs .*\n/, "").trim();
+      assert.deepEqual(
+        { code: ended.code, prints: ended.stdout.trim(), complains: complaint.replaceAll(registry.url, "REGISTRY") },
+        { code, prints: prints?.trim() ?? "", complains: complains ?? "" },
+      );
+      assert.deepEqual(await hashProject(), before);
+    });
+
+  it("prints JSON", async () => {
+    const { code, stdout } = await runPostern("upgrade", "--check", "0.2.0", "-o", "json");
+    const { answers, cases, ...found } = JSON.parse(stdout);
+    const rule = "minimum-replicas";
+    assert.equal(code, 1);
+    assert.deepEqual(found.catalogue, {
+      added: ["require-team"],
+      removed: ["always-admit"],
+      replaced: ["require-owner"],
+    });
+    assert.deepEqual(found.settings, [{ rule, changes: ["prod.settings.minimum: 2 → 3"] }]);
+    assert.deepEqual(
+      found.entries.map((entry: { cluster: string; differences: string[] }) => [
+        entry.cluster,
+        entry.differences.length,
+      ]),
+      [
+        ["prod", 1],
+        ["test", 0],
+      ],
+    );
+    assert.deepEqual(
+      [cases[0].before, cases[0].after.rule, cases[0].after.result],
+      ["passed", "require-owner", "failed"],
+    );
+    assert.deepEqual([answers.summary.alike, answers.summary.differs], [1, 1]);
+  });
+
+  it("says in a checkout how to compare", async () => {
+    const { code, stderr } = await runProgram([join(root, "infra/postern.js"), "upgrade", "--check", "0.2.0"], { env });
+    assert.equal(code, 2);
+    assert.match(stderr, /^this is a checkout of Postern, which git upgrades; .*\n$/);
+  });
+});
+
+describe("postern replay in a project", withGit, () => {
+  it("compares the working tree with a commit that has another version of Postern", async () => {
+    const runGit = (...words: string[]) =>
+      run("git", ["-c", "user.name=a", "-c", "user.email=a@example.com", ...words], { cwd: project, env });
+    await runGit("init", "--quiet");
+    await runGit("add", ".npmrc", "functions", "package.json", "package-lock.json", "postern.yaml");
+    await runGit("commit", "--quiet", "--message", "first");
+    await install("postern@0.2.0");
+    const { code, stdout } = await runPostern("replay", "recordings", "--against", "HEAD");
+    assert.equal(
+      stdout,
+      `minimum-replicas
+  admits CREATE of Deployment shop/api recordings/prod/minimum-replicas.yaml:1
+    - HEAD: allowed
+    + working-tree: denied: spec.replicas must be at least 3, not 2 (403 Forbidden)
+2 reviews: 1 alike, 1 differs
+`,
+    );
+    assert.equal(code, 1);
+  });
+});

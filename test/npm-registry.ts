@@ -1,0 +1,55 @@
+import { execFile } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { basename, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { close, listen } from "./listen.ts";
+
+const run = promisify(execFile);
+const root = fileURLToPath(new URL("..", import.meta.url));
+
+/** A registry on this machine, without a network. */
+export interface NpmRegistry {
+  url: string;
+  close(): Promise<void>;
+}
+
+/** Starts a registry with the packages that this checkout has installed, and with others, in folders. */
+export const startNpmRegistry = async (folders: readonly string[]): Promise<NpmRegistry> => {
+  const { packages } = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8"));
+  const readManifest = (folder: string) => JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  const locked = Object.entries<object>(packages).filter(([path]) => path !== "");
+  const manifests = [
+    ...locked.map(([path, entry]) => {
+      const folder = join(root, path);
+      // A package for another platform is only described, in the lock file.
+      const manifest = existsSync(folder)
+        ? readManifest(folder)
+        : { name: path.split("node_modules/").at(-1), ...entry };
+      return { folder, ...manifest };
+    }),
+    ...folders.map((folder) => ({ folder, ...readManifest(folder) })),
+  ];
+  const byName = Map.groupBy(manifests, ({ name }) => name);
+  const describePackage = (name: string, url: string) => {
+    const versions = (byName.get(name) ?? []).map(({ folder: _, ...manifest }) => {
+      return [manifest.version, { ...manifest, dist: { tarball: `${url}/${name}/-/${manifest.version}.tgz` } }];
+    });
+    return { name, "dist-tags": { latest: versions.at(-1)?.[0] }, versions: Object.fromEntries(versions) };
+  };
+  const pack = (folder: string) =>
+    run("tar", ["-czf", "-", "--exclude", "*/node_modules", "-C", dirname(folder), basename(folder)], {
+      encoding: "buffer",
+      maxBuffer: 2 ** 28,
+    });
+  const server = createServer(async ({ url = "", headers: { host } }, response) => {
+    const [, name = "", version] = /^\/(.+?)(?:\/-\/(.+)\.tgz)?$/.exec(decodeURIComponent(url)) ?? [];
+    const all = byName.get(name);
+    if (all === undefined) response.writeHead(404).end("{}");
+    else if (version === undefined) response.end(JSON.stringify(describePackage(name, `http://${host}`)));
+    else response.end((await pack(all.find((manifest) => manifest.version === version)?.folder)).stdout);
+  });
+  const port = await listen(server);
+  return { url: `http://127.0.0.1:${port}`, close: () => close(server) };
+};
