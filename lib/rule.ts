@@ -1,6 +1,7 @@
 import type { Answers, Capabilities, Needs } from "./needs.ts";
 import type { LabelSelector } from "./objects/selection.ts";
 import type { AdmissionRequest, KubernetesObject, Operation, Status } from "./review.ts";
+import type { SettingChoices } from "./settings.ts";
 
 /** The requests that concern a rule, as in a webhook entry's `rules`. */
 export interface RequestMatch {
@@ -121,6 +122,8 @@ export interface RuleDefinition<Object, Settings extends object, N extends Needs
   upstreamPlugin?: UpstreamPlugin<Settings>;
   /** The rule's default settings, which are also the shape that its settings in postern.yaml are checked against. */
   settings?: Settings;
+  /** The values that settings may have, by their path, such as `mode` or `limits.type`. */
+  choices?: SettingChoices;
   /** Reads settings that hold objects: in postern.yaml they may be files or folders of manifests. */
   manifests?: { readonly [Setting in keyof Settings]?: (documents: readonly unknown[]) => ParsedManifests };
   /** Returns settings extended by objects of the cluster. Only `match` and rights of `needs` use them. */

@@ -21,18 +21,49 @@ export const mergeWithDefaults = (defaults: object, settings: unknown): object =
 };
 
 /** Fields of kube-apiserver's configuration files that settings may contain, but that mean nothing here. */
-const header = new Set(["apiVersion", "kind"]);
+export const settingsHeader = ["apiVersion", "kind"];
 
+/** The values that settings may have, by their path, such as `defaults.enforce`. A list's elements have its path. */
+export type SettingChoices = Readonly<Record<string, readonly string[]>>;
+
+/** Compares settings with the defaults of a rule, and with its choices. */
 export const findSettingsMistakes = (
   defaults: object,
   settings: unknown,
-  path: (string | number)[] = [],
+  choices: SettingChoices = {},
 ): SettingsMistake[] => {
+  const mistakes = compareMaps(defaults, settings, []);
+  if (mistakes.length > 0) return mistakes;
+  return Object.entries(choices).flatMap(([place, words]) =>
+    listValues(settings, place.split("."), []).flatMap(({ path, value }) => {
+      const sentence = `must be one of ${words.map((word) => word || '""').join(", ")}, not ${JSON.stringify(value)}`;
+      return words.some((word) => word === value) ? [] : [{ path, sentence }];
+    }),
+  );
+};
+
+/** Returns the values at a path, through the elements of lists. */
+const listValues = (
+  value: unknown,
+  [key, ...rest]: readonly string[],
+  path: (string | number)[],
+): { path: (string | number)[]; value: unknown }[] => {
+  if (Array.isArray(value))
+    return value.flatMap((element, index) => {
+      const at = [...path, index];
+      if (key !== undefined) return isMap(element) ? listValues(element, [key, ...rest], at) : [];
+      return [{ path: at, value: element }];
+    });
+  if (key === undefined) return [{ path, value }];
+  return isMap(value) && Object.hasOwn(value, key) ? listValues(value[key], rest, [...path, key]) : [];
+};
+
+const compareMaps = (defaults: object, settings: unknown, path: (string | number)[]): SettingsMistake[] => {
   if (!isMap(settings)) return [{ path, sentence: `must be a map, not ${describeType(settings)}` }];
   const known = Object.keys(defaults);
   return Object.entries(settings).flatMap(([key, value]) => {
     const at = [...path, key];
-    if (path.length === 0 && header.has(key)) return [];
+    if (path.length === 0 && settingsHeader.includes(key)) return [];
     if (!Object.hasOwn(defaults, key))
       return [
         {
@@ -54,7 +85,7 @@ const compareValues = (example: unknown, value: unknown, path: (string | number)
     const [element] = example;
     return element === undefined ? [] : value.flatMap((item, index) => compareValues(element, item, [...path, index]));
   }
-  return isMap(example) && Object.keys(example).length > 0 ? findSettingsMistakes(example, value, path) : [];
+  return isMap(example) && Object.keys(example).length > 0 ? compareMaps(example, value, path) : [];
 };
 
 const describeType = (value: unknown): string => {

@@ -20,6 +20,7 @@ export default rule({
   matchConditions: { "is-not-a-dry-run": "request.?dryRun.orValue(false) != true" },
   sideEffects: "NoneOnDryRun",
   settings,
+  choices: { "limits.type": eventLimitTypes },
   checkSettings({ limits }) {
     if (limits.length === 0) return "must have at least one limit";
     for (const [index, limit] of limits.entries()) {

@@ -34,8 +34,7 @@ export default rule({
   }),
   settings,
   checkSettings({ minimum, namespaces, namespaceLabels }) {
-    if (!Number.isInteger(minimum) || minimum < 1)
-      return `must have a whole number of at least 1 as minimum, not ${minimum}`;
+    if (minimum < 1) return `must have a whole number of at least 1 as minimum, not ${minimum}`;
     const [noName] = namespaces.filter((name: unknown) => typeof name !== "string" || !namespaceName.test(name));
     if (noName !== undefined) return `must list names of namespaces under namespaces, not ${JSON.stringify(noName)}`;
     const [key] = Object.keys(namespaceLabels).filter((key) => typeof namespaceLabels[key] !== "string");

@@ -23,7 +23,12 @@ import {
   podSecurityModes,
 } from "./policy.ts";
 import { getNamespaceLabelsOfEntry } from "./selections.ts";
-import { defaultPodSecuritySettings, findSettingsFault, type PodSecuritySettings } from "./settings.ts";
+import {
+  defaultPodSecuritySettings,
+  findSettingsFault,
+  type PodSecuritySettings,
+  podSecurityLevelChoices,
+} from "./settings.ts";
 import { listOffences } from "./standards.ts";
 import { fixPod, suggestLabelCorrection } from "./suggestion.ts";
 import { buildPodSecurityVariants, podSecurityMatches } from "./variants.ts";
@@ -42,6 +47,7 @@ export default rule({
   variants: buildPodSecurityVariants,
   guards: true,
   settings: defaultPodSecuritySettings,
+  choices: podSecurityLevelChoices,
   checkSettings: findSettingsFault,
   needs: {
     // The namespace is read without the cache: a pod that outdated labels admit would stay.

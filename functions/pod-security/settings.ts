@@ -1,4 +1,4 @@
-import { isLevel, isVersion, type PodSecurityLabel, podSecurityLevels, podSecurityModes } from "./policy.ts";
+import { isVersion, type PodSecurityLabel, podSecurityLevels, podSecurityModes } from "./policy.ts";
 
 /** The rule's settings: the configuration of the plugin PodSecurity, and Postern's own `namesExistingPods`. */
 export interface PodSecuritySettings {
@@ -21,6 +21,11 @@ export const defaultPodSecuritySettings: PodSecuritySettings = {
   namesExistingPods: false,
 };
 
+/** The settings with a level. An empty text counts as absent. */
+export const podSecurityLevelChoices = Object.fromEntries(
+  podSecurityModes.map((mode) => [`defaults.${mode}`, [...podSecurityLevels, ""]]),
+);
+
 const label = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const isSubdomain = (text: string) => text.length <= 253 && text.split(".").every((part) => label.test(part));
 
@@ -33,9 +38,7 @@ const exemptionRules: Record<keyof PodSecuritySettings["exemptions"], { is(text:
 /** Describes what is wrong with the rule's settings; undefined if nothing. An empty text in `defaults` is valid. */
 export const findSettingsFault = ({ defaults, exemptions }: PodSecuritySettings): string | undefined => {
   for (const mode of podSecurityModes) {
-    const [level, version] = [defaults[mode], defaults[`${mode}-version`]];
-    if (level !== "" && !isLevel(level))
-      return `must have one of ${podSecurityLevels.join(", ")} as defaults.${mode}, not ${JSON.stringify(level)}`;
+    const version = defaults[`${mode}-version`];
     if (version !== "" && !isVersion(version))
       return `must have latest or v1.x as defaults.${mode}-version, not ${JSON.stringify(version)}`;
   }

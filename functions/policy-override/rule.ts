@@ -15,6 +15,7 @@ import {
   createPolicyMatch,
   createWebhookRulesInspection,
   findSettingsFault,
+  policySettingChoices,
 } from "postern/policy/webhook-rules";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
@@ -29,6 +30,7 @@ export default rule({
   // The rule has side effects, because kinitiras policies may send POST requests to other services.
   sideEffects: "NoneOnDryRun",
   settings: policySettings,
+  choices: policySettingChoices,
   manifests: { policies: createManifestReader("OverridePolicy", "ClusterOverridePolicy") },
   inspectForSettings: createWebhookRulesInspection(overridePolicyResources, "CREATE", "UPDATE"),
   checkSettings: findSettingsFault,

@@ -16,6 +16,7 @@ import {
   createPolicyMatch,
   createWebhookRulesInspection,
   findSettingsFault,
+  policySettingChoices,
 } from "postern/policy/webhook-rules";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
@@ -29,6 +30,7 @@ export default rule({
   // The rule has side effects except in dry runs: policies may send POST requests to other services.
   sideEffects: "NoneOnDryRun",
   settings: policySettings,
+  choices: policySettingChoices,
   manifests: { policies: createManifestReader("ClusterValidatePolicy") },
   inspectForSettings: createWebhookRulesInspection(validatePolicyResources, "CREATE", "UPDATE", "DELETE"),
   checkSettings: findSettingsFault,

@@ -11,19 +11,9 @@ import { type AdmissionRequest, type AdmissionReview, type Operation, requireVal
 import { type Phase, type Rule, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import {
-  createEnumShape,
-  flagShape,
-  type InputShape,
-  mapShape,
-  numberShape,
-  textListShape,
-  textMapShape,
-  textShape,
-} from "../cli/shape.ts";
+import { findMisfits, type ShapeMismatch } from "../cli/shape.ts";
+import { caseShape, outcomes } from "./case-shape.ts";
 import { applyVariant, type CatalogueRule } from "./registry.ts";
-
-const outcomes = ["becomes", "admitted", "refused"];
 
 export const readCases = async ({ place, folder, phases }: CatalogueRule): Promise<Case[]> =>
   parseCases(await readFile(join(folder, "cases.yaml"), "utf8"), `${place}/cases.yaml`, phases);
@@ -37,17 +27,12 @@ export const readCaseLineNumbers = async ({ folder }: Pick<CatalogueRule, "folde
   );
 };
 
-/** Parses the cases of a file. Throws if a case has a phase not in `phases`, or outcome `fails` without `more`. */
-export const parseCases = (
-  text: string,
-  file: string,
-  phases: readonly Phase[],
-  ...extraOutcomes: "fails"[]
-): Case[] => {
+/** Parses the cases of a file. Throws if a case has a phase not in `phases`, or doesn't have the shape. */
+export const parseCases = (text: string, file: string, phases: readonly Phase[], shape = caseShape): Case[] => {
   const document = parseDocument(text);
   if (document.errors[0]) throw new Complaint(`${file}: ${document.errors[0].message.split("\n")[0]}`);
-  const possible = [...outcomes, ...extraOutcomes];
-  const isKnown = (key: string) => Object.hasOwn(caseMembers, key) && (key !== "fails" || extraOutcomes.length > 0);
+  const { properties = {} } = shape;
+  const possible = outcomes.filter((key) => Object.hasOwn(properties, key));
   const cases = resolveAliases(document, file);
   if (!Array.isArray(cases) || cases.length === 0)
     throw new Complaint(`${file} must be a list of cases, with at least one`);
@@ -55,7 +40,7 @@ export const parseCases = (
     if (typeof entry?.name !== "string")
       throw new Complaint(`${file}: every case has a name, a sentence that completes "it …"`);
     const createComplaint = (sentence: string) => new Complaint(`${file}: "${entry.name}" ${sentence}`);
-    const unknown = Object.keys(entry).find((key) => !isKnown(key));
+    const unknown = Object.keys(entry).find((key) => !Object.hasOwn(properties, key));
     if (unknown !== undefined) throw createComplaint(`has an unknown member ${unknown}`);
     const phase = getCasePhase(entry);
     if (!phases.includes(phase)) throw createComplaint(`has ${phase}, a phase that the rule does not have`);
@@ -64,9 +49,16 @@ export const parseCases = (
     if (expected.length !== 1) throw createComplaint(`must say one of ${joinWithAnd(possible)}`);
     if ("validate" in entry && "becomes" in entry)
       throw createComplaint("can't have an expected object: a validating phase changes nothing");
+    const [misfit] = findMisfits(entry, shape);
+    if (misfit) throw createComplaint(describeMisfit(misfit));
   }
   return cases;
 };
+
+const describeMisfit = ({ path, expected, known }: ShapeMismatch) =>
+  known
+    ? `has an unknown ${path.join(".")}; ${known.join(", ")} are known`
+    : `must have ${expected} as ${path.join(".")}`;
 
 /** Allows any number of aliases: many cases share an object, and the file is the user's own. */
 const resolveAliases = (document: Document, file: string): unknown => {
@@ -200,35 +192,4 @@ export const buildInvocationEvent = (listed: CatalogueRule, entry: Case): object
     needs,
     now,
   };
-};
-
-/** The expected type of each member of a case. */
-export const caseMembers: Record<keyof Case, InputShape> = {
-  name: textShape,
-  mutate: mapShape,
-  validate: mapShape,
-  oldObject: mapShape,
-  operation: createEnumShape("CREATE, UPDATE, DELETE or CONNECT", "CREATE", "UPDATE", "DELETE", "CONNECT"),
-  request: mapShape,
-  resource: textShape,
-  namespace: textShape,
-  user: mapShape,
-  dryRun: flagShape,
-  variant: textShape,
-  settings: mapShape,
-  needs: mapShape,
-  now: {
-    expected: "a time, for instance 2026-01-01T00:00:00Z",
-    isFit: (value) => typeof value === "string" && !Number.isNaN(Date.parse(value)),
-  },
-  becomes: mapShape,
-  admitted: createEnumShape("true", true),
-  refused: textShape,
-  fails: textShape,
-  code: numberShape,
-  reason: { expected: "a text or null", isFit: (value) => value === null || typeof value === "string" },
-  details: mapShape,
-  warnings: textListShape,
-  audit: textMapShape,
-  recorded: mapShape,
 };

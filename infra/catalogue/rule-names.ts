@@ -3,7 +3,8 @@ import { Complaint } from "../cli/complaint.ts";
 import { formatDidYouMean, normalizeRuleName } from "../cli/did-you-mean.ts";
 
 /** The name of a rule or a group becomes part of a path, of a Lambda's name and of a webhook entry's name. */
-export const isRuleName = (name: string) => /^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/.test(name);
+export const ruleNamePattern = /^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/;
+export const isRuleName = (name: string) => ruleNamePattern.test(name);
 
 export const requireValidRuleName = (name: string, place = `functions/${name}`): void => {
   if (isRuleName(name)) return;

@@ -1,15 +1,34 @@
-// Shapes of values in input files. A misfit names the path and what was expected there; the caller adds the file and
-// the line.
+// Shapes of values in input files, in the keywords of JSON Schema: editors check files by the same data as commands. A
+// misfit names the path and what was expected there; the caller adds the file and the line.
 import { isMap } from "#lib/json.ts";
 
-export interface InputShape {
-  expected: string;
-  isFit(value: unknown): boolean;
-  /** The shapes of a map's members, all of which are optional. */
-  members?: Record<string, InputShape>;
-  /** The shape of a map's members that `members` doesn't name; without it, such members are mistakes. */
-  others?: InputShape | undefined;
+type JsonType = keyof typeof typeChecks;
+
+/** The keywords of JSON Schema that `isFit` knows, and what only this program knows about a value. */
+export interface JsonSchema {
+  type?: JsonType | readonly JsonType[];
+  enum?: readonly unknown[];
+  pattern?: string;
+  minLength?: number;
+  minimum?: number;
+  exclusiveMinimum?: number;
+  maximum?: number;
+  items?: JsonSchema;
+  properties?: Readonly<Record<string, JsonSchema>>;
+  required?: readonly string[];
+  /** The schema of members that `properties` doesn't name; false if there are none. */
+  additionalProperties?: JsonSchema | false;
+  description?: string;
+  default?: unknown;
+  /** What a message says is expected. Without it, a misfit is reported as one of the value that this one is in. */
+  expected?: string;
+  /** A condition that no keyword can express, so that editors don't know it. */
+  isFit?(value: unknown): boolean;
+  /** What other code checks with sentences of its own, in keywords for editors. */
+  checkedElsewhere?: Readonly<Record<string, unknown>>;
 }
+
+export type InputShape = JsonSchema & { expected: string };
 
 export interface ShapeMismatch {
   path: string[];
@@ -18,54 +37,118 @@ export interface ShapeMismatch {
   known?: string[];
 }
 
-const isString = (value: unknown) => typeof value === "string";
-
-export const textShape: InputShape = { expected: "a text", isFit: isString };
-export const mapShape: InputShape = { expected: "a map", isFit: isMap };
-export const numberShape: InputShape = { expected: "a number", isFit: (value) => typeof value === "number" };
-export const flagShape: InputShape = { expected: "true or false", isFit: (value) => typeof value === "boolean" };
-export const textListShape: InputShape = {
-  expected: "a list of texts",
-  isFit: (value) => Array.isArray(value) && value.every(isString),
+const typeChecks = {
+  string: (value: unknown) => typeof value === "string",
+  number: (value: unknown) => typeof value === "number",
+  integer: Number.isSafeInteger,
+  boolean: (value: unknown) => typeof value === "boolean",
+  null: (value: unknown) => value === null,
+  array: Array.isArray,
+  object: isMap,
 };
+
+export const textShape: InputShape = { expected: "a text", type: "string" };
+export const mapShape: InputShape = { expected: "a map", type: "object" };
+export const numberShape: InputShape = { expected: "a number", type: "number" };
+export const flagShape: InputShape = { expected: "true or false", type: "boolean" };
+export const textListShape: InputShape = { expected: "a list of texts", type: "array", items: { type: "string" } };
 export const textMapShape: InputShape = {
   expected: "a map of texts",
-  isFit: (value) => isMap(value) && Object.values(value).every(isString),
+  type: "object",
+  additionalProperties: { type: "string" },
+};
+export const anyShape: InputShape = { expected: "anything" };
+
+/** Returns the shape of a list whose elements are maps with at least these members. */
+export const createMapListShape = (expected: string, members: Record<string, JsonSchema> = {}): InputShape => {
+  return { expected, type: "array", items: createMapSchema(members) };
 };
 
-export const createMapListShape = (expected: string, isFit: (map: Record<string, unknown>) => boolean): InputShape => ({
-  expected,
-  isFit: (value) => Array.isArray(value) && value.every((element) => isMap(element) && isFit(element)),
-});
+/** Returns the schema of a map with at least these members. */
+export const createMapSchema = (members: Record<string, JsonSchema>): JsonSchema => {
+  return { type: "object", properties: members, required: Object.keys(members) };
+};
 
-export const createEnumShape = (expected: string, ...words: unknown[]): InputShape => ({
-  expected,
-  isFit: (value) => words.includes(value),
-});
+export const createEnumShape = (expected: string, ...words: unknown[]): InputShape => ({ expected, enum: words });
 
-export const anyShape: InputShape = { expected: "anything", isFit: () => true };
-
-export const createMapShape = (members: Record<string, InputShape>, others?: InputShape): InputShape => ({
-  ...mapShape,
-  members,
-  others,
-});
+/** Returns the shape of a map with these optional members. Without `others`, further members are mistakes. */
+export const createMapShape = (members: Record<string, InputShape>, others?: InputShape): InputShape => {
+  return { ...mapShape, properties: members, additionalProperties: others ?? false };
+};
 
 /** Returns a shape that also accepts null. */
-export const allowNull = (inner: InputShape): InputShape => ({
-  ...inner,
-  isFit: (value) => value === null || inner.isFit(value),
-});
+export const allowNull = ({ type = [], ...inner }: InputShape): InputShape => {
+  return { ...inner, type: [type, "null" as const].flat() };
+};
+
+/** Reports whether a value fits a schema, as JSON Schema defines its keywords. */
+export const isFit = (schema: JsonSchema, value: unknown): boolean => {
+  const { type, enum: words, isFit: isFurtherFit = () => true } = schema;
+  if (type !== undefined && ![type].flat().some((name) => typeChecks[name](value))) return false;
+  if (words !== undefined && !words.includes(value)) return false;
+  return areContentsFit(schema, value) && isFurtherFit(value);
+};
+
+const areContentsFit = (schema: JsonSchema, value: unknown): boolean => {
+  if (typeof value === "string") {
+    const { pattern, minLength = 0 } = schema;
+    return value.length >= minLength && (pattern === undefined || new RegExp(pattern).test(value));
+  }
+  if (typeof value === "number") {
+    const { minimum = value, exclusiveMinimum: bound, maximum = value } = schema;
+    return !(value < minimum || value > maximum) && (bound === undefined || value > bound);
+  }
+  if (Array.isArray(value)) return value.every((element) => isFit(schema.items ?? {}, element));
+  if (!isMap(value)) return true;
+  const { required = [] } = schema;
+  if (!required.every((key) => Object.hasOwn(value, key))) return false;
+  return Object.entries(value).every(([key, member]) => {
+    const inner = findMemberSchema(schema, key);
+    return inner !== false && (inner === undefined || isFit(inner, member));
+  });
+};
+
+const findMemberSchema = ({ properties = {}, additionalProperties }: JsonSchema, key: string) =>
+  Object.hasOwn(properties, key) ? properties[key] : additionalProperties;
 
 /** Returns each place where a value read from a file doesn't have the wanted shape, in the order of the file. */
 export const findMisfits = (value: unknown, wanted: InputShape, path: string[] = []): ShapeMismatch[] => {
-  const { expected, isFit, members, others } = wanted;
-  if (!isFit(value)) return [{ path, expected }];
-  if (members === undefined || !isMap(value)) return [];
-  const known = Object.keys(members);
-  return Object.entries(value).flatMap(([key, member]) => {
-    const inner = Object.hasOwn(members, key) ? members[key] : others;
-    if (inner) return findMisfits(member, inner, [...path, key]);
-    return [{ path: [...path, key], expected: `one of ${known.join(", ")}`, known }];
+  if (isFit(wanted, value)) return [];
+  const known = Object.keys(wanted.properties ?? {});
+  const found = Object.entries(isMap(value) ? value : {}).flatMap(([key, member]): ShapeMismatch[] => {
+    const inner = findMemberSchema(wanted, key);
+    const at = [...path, key];
+    if (inner === false) return [{ path: at, expected: `one of ${known.join(", ")}`, known }];
+    return inner?.expected === undefined ? [] : findMisfits(member, { ...inner, expected: inner.expected }, at);
   });
+  return found.length > 0 ? found : [{ path, expected: wanted.expected }];
+};
+
+/** Returns a shape as the JSON Schema for editors, without members that no value fits. */
+export const toJsonSchema = (shape: JsonSchema): Record<string, unknown> => {
+  const {
+    expected,
+    isFit: _,
+    checkedElsewhere,
+    properties,
+    items,
+    additionalProperties,
+    ...keywords
+  } = shape as Partial<InputShape>;
+  const members = Object.entries(properties ?? {}).filter(([, member]) => member.enum?.length !== 0);
+  const isLeaf = properties === undefined && additionalProperties === undefined;
+  return {
+    ...keywords,
+    ...(expected !== undefined &&
+      isLeaf &&
+      Object.keys(keywords).length > 0 && { errorMessage: `must be ${expected}` }),
+    ...(items && { items: toJsonSchema(items) }),
+    ...(properties && {
+      properties: Object.fromEntries(members.map(([name, member]) => [name, toJsonSchema(member)])),
+    }),
+    ...(additionalProperties !== undefined && {
+      additionalProperties: additionalProperties && toJsonSchema(additionalProperties),
+    }),
+    ...checkedElsewhere,
+  };
 };

@@ -1,5 +1,5 @@
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { isMap, parseDocument } from "yaml";
 import { loadRules, readRule, updateRuleListInReadme } from "../catalogue/registry.ts";
 import { requireValidRuleName } from "../catalogue/rule-names.ts";
@@ -7,7 +7,9 @@ import { functionsFolder, listRuleFolders, projectSource } from "../catalogue/so
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { defaultConfigFile } from "../config/config.ts";
+import { addSchemaLine, writeSchemas } from "../config/schemas.ts";
 import { reportBroken } from "../project/project.ts";
+import { readAllRules } from "../project/rules.ts";
 
 export default {
   summary: "Creates a rule: a folder that passes all checks, and a line in postern.yaml that turns it on.",
@@ -27,6 +29,7 @@ export default {
     const mutates = options.flag("mutate") || /^(default|add)-/.test(name);
     await createRuleFolder(folder, name, new URL(mutates ? "new/mutate/" : "new/validate/", import.meta.url));
     await turnOnRule(file, name);
+    await writeSchemas(dirname(file), await readAllRules());
     const { rules, broken } = await loadRules(await listRuleFolders([projectSource]));
     // A rule that can't be loaded would be missing in the list of rules, so the list isn't written.
     reportBroken(broken, () => false);
@@ -57,9 +60,9 @@ const createRuleFolder = async (folder: string, name: string, from: URL) => {
   });
 };
 
-/** Adds a line for the rule to postern.yaml; all other text stays as it is. */
+/** Adds a line for the rule and the line for editors to postern.yaml; all other text stays as it is. */
 const turnOnRule = async (file: string, name: string) => {
-  const text = await readFile(file, "utf8");
+  const text = addSchemaLine(await readFile(file, "utf8"));
   const rules = parseDocument(text).get("rules");
   if (isMap(rules) && !rules.flow && rules.range) {
     const [start, , end] = rules.range;

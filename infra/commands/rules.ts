@@ -1,20 +1,30 @@
+import { dirname } from "node:path";
 import { readCatalogue, updateRuleListInReadme } from "../catalogue/registry.ts";
 import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { defaultConfigFile } from "../config/config.ts";
+import { writeSchemas } from "../config/schemas.ts";
 import { readProject } from "../project/project.ts";
+import { readAllRules } from "../project/rules.ts";
 
 export default {
   summary: "Lists the rules, where they come from, and the mode of each in each cluster.",
   options: {
     config: commonCommandOptions.config,
     output: commonCommandOptions.output,
-    write: { type: "boolean", says: "write the list to functions/README.md instead, as npm run fix does" },
+    write: {
+      type: "boolean",
+      says: "write the list to functions/README.md, and the schemas for editors to .postern, as npm run fix does",
+    },
   },
 
   async run({ options }) {
-    if (options.flag("write")) return updateRuleListInReadme(await readCatalogue());
-    const { catalogue, broken, config } = await readProject(options.text("config") ?? defaultConfigFile, "all");
+    const file = options.text("config") ?? defaultConfigFile;
+    if (options.flag("write")) {
+      await writeSchemas(dirname(file), await readAllRules());
+      return updateRuleListInReadme(await readCatalogue());
+    }
+    const { catalogue, broken, config } = await readProject(file, "all");
     const { clusters } = config;
     const getModes = (name: string): Record<string, string> => {
       const modes = [...clusters].flatMap(([cluster, { rules }]) =>

@@ -14,24 +14,35 @@ import { toSentence } from "../cli/complaint.ts";
 import { createMapShape, type InputShape } from "../cli/shape.ts";
 import type { ClusterConfig, ClusterConnectConfig, PosternConfig } from "./config.ts";
 
-const nonEmptyText: InputShape = { expected: "a text", isFit: (value) => typeof value === "string" && value !== "" };
+const describeText = (description: string): InputShape => {
+  return { expected: "a text", type: "string", minLength: 1, description };
+};
 
-export const connectShape = createMapShape({
-  eks: nonEmptyText,
-  region: nonEmptyText,
-  server: nonEmptyText,
-  ca: nonEmptyText,
-  tokenSecret: nonEmptyText,
-  tokenParameter: nonEmptyText,
-  kubeconfig: nonEmptyText,
-  context: nonEmptyText,
-  manifests: nonEmptyText,
-} satisfies Record<keyof ClusterConnectConfig, InputShape>);
+/** The members of `connect` of which a cluster has exactly one. */
+const credentialMembers = ["eks", "tokenSecret", "tokenParameter", "kubeconfig", "manifests"] as const;
+
+export const connectShape: InputShape = {
+  ...createMapShape({
+    eks: describeText("the name of the EKS cluster; rules read it with the role of their function"),
+    region: describeText("the region of the EKS cluster or of the token, unless an ARN has it"),
+    server: describeText("the address of the cluster's API server, for instance https://203.0.113.7:6443"),
+    ca: describeText("the CA certificates of the API server: PEM, or a file with PEM"),
+    tokenSecret: describeText("the secret in Secrets Manager that contains a token, by name or ARN"),
+    tokenParameter: describeText("the SSM parameter that contains a token"),
+    kubeconfig: describeText("a kubeconfig, on this machine only"),
+    context: describeText("the context of the kubeconfig; by default its current context"),
+    manifests: describeText("a folder of manifests that rules read instead of a cluster, on this machine only"),
+  } satisfies Record<keyof ClusterConnectConfig, InputShape>),
+  description: "how rules read the cluster",
+  checkedElsewhere: {
+    oneOf: [...credentialMembers.map((member) => ({ type: "object", required: [member] })), { type: "null" }],
+  },
+};
 
 /** Returns the fault of a `connect` setting in words that continue its name; undefined if it is valid. */
 export const findConnectFault = (connect: ClusterConnectConfig): string | undefined => {
   const { eks, region, server, ca, kubeconfig, context, tokenSecret, tokenParameter, manifests } = connect;
-  const ways = [eks, tokenSecret, tokenParameter, kubeconfig, manifests].filter((way) => way !== undefined);
+  const ways = credentialMembers.filter((member) => connect[member] !== undefined);
   if (ways.length !== 1) return "must have one of eks, tokenSecret, tokenParameter, kubeconfig and manifests";
   if (manifests !== undefined)
     return (region ?? server ?? ca ?? context) ? "is a folder of manifests; nothing else can be set" : undefined;

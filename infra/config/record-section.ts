@@ -1,4 +1,4 @@
-import { isMap, toList } from "#lib/json.ts";
+import { toList } from "#lib/json.ts";
 import { parseReferencePath } from "#lib/policy/values/paths.ts";
 import type { RecordingBucketSettingsByRule } from "#lib/recording/bucket-handler.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
@@ -21,23 +21,41 @@ const listOfPaths = "a list of paths such as spec.containers.args";
 /** The shape of a `record` section in postern.yaml, which says where reviews are recorded. */
 export const recordSectionShape: InputShape = {
   expected: "a map with a bucket, or off",
-  isFit: (value) => isMap(value) || value === "off",
-  members: {
+  description: "where the rule's function records reviews",
+  default: "off",
+  type: ["object", "string"],
+  pattern: "^off$",
+  properties: {
     bucket: {
       expected: "the name of a bucket in S3",
-      isFit: (value) => typeof value === "string" && /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(value),
+      description: "the bucket in S3 that gets the recordings",
+      type: "string",
+      pattern: "^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$",
     },
     // The prefix becomes part of a URL and of an IAM policy.
     prefix: {
       expected: "a prefix of object names, for instance recordings/",
-      isFit: (value) => typeof value === "string" && /^([A-Za-z0-9][A-Za-z0-9._=-]{0,62}\/?){0,5}$/.test(value),
+      description: "the prefix of the recordings' names",
+      default: defaults.prefix,
+      type: "string",
+      pattern: "^([A-Za-z0-9][A-Za-z0-9._=-]{0,62}/?){0,5}$",
     },
     share: {
       expected: "a number above 0 and at most 1: 0.01 is one review in a hundred",
-      isFit: (value) => typeof value === "number" && value > 0 && value <= 1,
+      description: "the fraction of reviews that is recorded",
+      default: defaults.share,
+      type: "number",
+      exclusiveMinimum: 0,
+      maximum: 1,
     },
-    keep: { expected: listOfPaths, isFit: Array.isArray },
+    keep: {
+      expected: listOfPaths,
+      description: "the paths of fields whose texts recordings keep; in all other fields, free text is redacted",
+      type: "array",
+    },
   },
+  additionalProperties: false,
+  checkedElsewhere: { required: ["bucket"], patternErrorMessage: "must be a map with a bucket, or off" },
 };
 
 /** Adds defaults to the section `record`, and reports a missing bucket and paths that can't be parsed. */

@@ -40,34 +40,75 @@ type RuleSection = Pick<RuleConfig, "failurePolicy" | "timeoutSeconds" | "reserv
 
 type ExemptSection = Omit<RuleExemptions, "namespaceLabels"> & { namespaceLabels?: Record<string, string> | null };
 
-const ruleMembers = {
-  mode: createEnumShape("one of enforce, warn, audit, off", "enforce", "warn", "audit", "off"),
-  failurePolicy: createEnumShape("Fail or Ignore", "Fail", "Ignore"),
+export const dnsLabel = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
+const labelKey = /^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?$/;
+const labelValue = /^([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?$/;
+
+const ruleMembers: Record<string, InputShape> = {
+  mode: {
+    ...createEnumShape("one of enforce, warn, audit, off", "enforce", "warn", "audit", "off"),
+    description:
+      "`warn` turns a denial into a warning and sends no patch; `audit` writes both into the audit log instead; `off` has no entry",
+    default: "enforce",
+  },
+  failurePolicy: {
+    ...createEnumShape("Fail or Ignore", "Fail", "Ignore"),
+    description:
+      "`Ignore` or `Fail`: the API server's reaction to a call without a valid answer; in `warn` and `audit` it is always `Ignore`",
+    default: "Ignore",
+  },
   timeoutSeconds: {
     expected: "a whole number from 1 to 30",
-    isFit: (value: unknown) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= 30,
+    description: "how long the API server waits, 1 to 30",
+    type: "integer",
+    minimum: 1,
+    maximum: 30,
   },
-  exempt: allowNull(
-    createMapShape({
-      namespaces: textListShape,
-      namespaceLabels: allowNull(mapShape),
-      users: textListShape,
-      groups: textListShape,
-    }),
-  ),
+  exempt: {
+    ...allowNull(
+      createMapShape({
+        namespaces: {
+          ...textListShape,
+          description: "the namespaces, by name",
+          checkedElsewhere: { items: { type: "string", pattern: dnsLabel.source } },
+        },
+        namespaceLabels: {
+          ...allowNull(mapShape),
+          description: "the labels of namespaces",
+          checkedElsewhere: {
+            propertyNames: { pattern: labelKey.source },
+            additionalProperties: { type: "string", pattern: labelValue.source },
+          },
+        },
+        users: { ...textListShape, description: "the users, by name" },
+        groups: { ...textListShape, description: "the groups of users, by name" },
+      }),
+    ),
+    description:
+      "requests that are never sent to the rule: one match in `namespaces`, `namespaceLabels`, `users` or `groups` is enough",
+  },
   record: recordSectionShape,
-  settings: anyShape,
+  settings: {
+    ...anyShape,
+    description: "merged with the rule's defaults; the README of each rule lists them",
+  },
 };
-const countShape: InputShape = {
-  expected: "a whole number from 1",
-  isFit: (value) => Number.isSafeInteger(value) && Number(value) >= 1,
+const createCountShape = (description: string): InputShape => {
+  return { expected: "a whole number from 1", description, type: "integer", minimum: 1 };
 };
-const onlyGeneralShape: InputShape = {
-  expected: "in the general rules section, because a rule's function serves all clusters",
-  isFit: () => false,
-};
+const onlyGeneralShape = createEnumShape("in the general rules section, because a rule's function serves all clusters");
 
-export const generalRuleShape = allowNull(createMapShape({ ...ruleMembers, reserved: countShape, warm: countShape }));
+export const generalRuleShape = allowNull(
+  createMapShape({
+    ...ruleMembers,
+    reserved: createCountShape(
+      "the number of reviews that the rule's function may answer at the same time, from 1; no other function takes from it. Only in the general `rules`, because a function serves all clusters",
+    ),
+    warm: createCountShape(
+      "the number of execution environments, from 1, that Lambda keeps started for the rule, so that reviews don't wait for a cold start; they cost money all the time. Only in the general `rules`",
+    ),
+  }),
+);
 export const clusterRuleShape = allowNull(
   createMapShape({ ...ruleMembers, reserved: onlyGeneralShape, warm: onlyGeneralShape }),
 );
@@ -81,10 +122,6 @@ export interface RuleConfigDraft extends Omit<RuleConfig, "record"> {
   /** True if a rule's settings don't have the shape of its defaults; postern.yaml's further checks skip them then. */
   wrong: boolean;
 }
-
-export const dnsLabel = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
-const labelKey = /^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?$/;
-const labelValue = /^([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?$/;
 
 export const parseRulesSection = (
   value: unknown,
@@ -165,7 +202,7 @@ const readRule = (
   const { settings, exempt, record, ...fields } = section;
   const settingsPath = [...path, "settings"];
   const own = rule && fillManifestSettings(rule, settings, settingsPath, places, complain);
-  const wrong = own == null ? [] : findSettingsMistakes(rule?.settings ?? {}, own, []);
+  const wrong = own == null ? [] : findSettingsMistakes(rule?.settings ?? {}, own, rule?.choices);
   for (const mistake of wrong) complain([...settingsPath, ...mistake.path], mistake.sentence);
   return {
     mode: "enforce",

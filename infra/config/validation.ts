@@ -2,8 +2,16 @@
 import { isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
 import type { SettingsMistake } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import { findRuleByNameOrPlugin, isRuleName } from "../catalogue/rule-names.ts";
-import { allowNull, anyShape, createMapShape, findMisfits, textListShape } from "../cli/shape.ts";
+import { findRuleByNameOrPlugin, isRuleName, ruleNamePattern } from "../catalogue/rule-names.ts";
+import {
+  allowNull,
+  anyShape,
+  createMapShape,
+  findMisfits,
+  type InputShape,
+  isFit,
+  textListShape,
+} from "../cli/shape.ts";
 import type {
   ClusterConfig,
   ClusterConnectConfig,
@@ -28,19 +36,49 @@ import {
 /** Reports whether a text may be a cluster's name: a DNS label, because the name becomes part of a URL path. */
 export const isClusterName = (name: string): boolean => dnsLabel.test(name);
 
-const clusterShape = createMapShape({
-  rules: allowNull(createMapShape({}, clusterRuleShape)),
-  keyVersion: anyShape,
-  connect: allowNull(connectShape),
-});
-const configShape = allowNull(
-  createMapShape({
-    catalogues: textListShape,
-    rules: allowNull(createMapShape({}, generalRuleShape)),
-    clusters: allowNull(createMapShape({}, allowNull(clusterShape))),
-    groups: allowNull(createMapShape({}, allowNull(textListShape))),
-  }),
-);
+const keyVersion = { type: "integer", minimum: 1 };
+const keyVersionKeywords = {
+  description: "raised to replace the cluster's key: a number, or two (`[1, 2]`) while both are accepted",
+  default: 1,
+  checkedElsewhere: {
+    anyOf: [keyVersion, { type: "array", items: keyVersion, minItems: 1, maxItems: 2 }, { type: "null" }],
+  },
+};
+
+/**
+ * Returns the shape of postern.yaml. The arguments are the shapes of the general rules and of a cluster's rules, and
+ * keywords for editors about the members of groups.
+ */
+export const createConfigShape = (
+  generalRules = createMapShape({}, generalRuleShape),
+  clusterRules = createMapShape({}, clusterRuleShape),
+  members: object = { type: "string" },
+): InputShape => {
+  const clusterShape = createMapShape({
+    rules: { ...allowNull(clusterRules), description: "the differences from the general rules in this cluster" },
+    keyVersion: { ...anyShape, ...keyVersionKeywords },
+    connect: allowNull(connectShape),
+  });
+  return createMapShape({
+    catalogues: { ...textListShape, description: "the catalogues that rules come from, besides functions/" },
+    rules: { ...allowNull(generalRules), description: "the rules that are on, in all clusters" },
+    clusters: {
+      ...allowNull(createMapShape({}, allowNull(clusterShape))),
+      description: "the clusters; without them there is one, called local",
+      checkedElsewhere: { minProperties: 1, propertyNames: { pattern: dnsLabel.source } },
+    },
+    groups: {
+      ...allowNull(createMapShape({}, allowNull(textListShape))),
+      description: "rules that share one webhook entry and one function, by the name of the group",
+      checkedElsewhere: {
+        propertyNames: { pattern: ruleNamePattern.source },
+        additionalProperties: { type: "array", items: members, minItems: 1 },
+      },
+    },
+  });
+};
+
+const configShape = createConfigShape();
 
 /** Returns the config and all mistakes in postern.yaml. The settings of rules that can't be loaded aren't read. */
 export const validateConfig = (
@@ -76,8 +114,7 @@ const readCluster = (
   const path = ["clusters", name];
   if (!isClusterName(name))
     complain(path, "is no name for a cluster: lower-case letters, digits and hyphens, at most 63");
-  const isFit = isMap(connect) && findMisfits(connect, connectShape).length === 0;
-  const unfit = isFit ? findConnectFault(connect as ClusterConnectConfig) : undefined;
+  const unfit = isMap(connect) && isFit(connectShape, connect) ? findConnectFault(connect) : undefined;
   if (unfit !== undefined) complain([...path, "connect"], unfit);
   return {
     ...(isMap(connect) && { connect: connect as ClusterConnectConfig }),
@@ -131,7 +168,7 @@ const readGroups = (
 };
 
 /** Returns why a rule can't be in a group. `otherGroup` is the group that has it already. */
-const findGroupFault = ({ phases, rule }: CatalogueRule, otherGroup: string | undefined): string | undefined => {
+export const findGroupFault = ({ phases, rule }: CatalogueRule, otherGroup: string | undefined): string | undefined => {
   if (otherGroup !== undefined) return `is in ${otherGroup} already`;
   if (!phases.includes("mutate")) return "only validates; groups are for rules that mutate";
   if (rule.variants) return "has several entries, and a group has one";

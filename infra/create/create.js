@@ -22,7 +22,7 @@ const buildFiles = ({ name, version, dependencies }) => ({
     // postern deploys with osls; rules import the types of Kubernetes objects from kubernetes-types.
     devDependencies: { postern: version, ...dependencies },
   }),
-  "postern.yaml": `# yaml-language-server: $schema=./node_modules/postern/schemas/postern.schema.json
+  "postern.yaml": `# yaml-language-server: $schema=.postern/postern.schema.json
 # The rules that are on, with their modes, exemptions and settings: those of functions/, and all that npx postern rules
 # lists. npx postern explain RULE shows one.
 rules:

@@ -1,6 +1,5 @@
 import { readFile } from "node:fs/promises";
 import { toFailure } from "#lib/failure.ts";
-import { isMap } from "#lib/json.ts";
 import type { RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview } from "#lib/review.ts";
@@ -8,14 +7,15 @@ import { findSettingsMistakes, mergeWithDefaults } from "#lib/settings.ts";
 import { createRecordedCluster, findServedResource, listServedResources } from "../apiserver/kinds/served.ts";
 import { requireKubernetesObjects } from "../apiserver/manifest-cluster.ts";
 import { describeCaseDifferences } from "../catalogue/case-differences.ts";
-import { buildReview, caseMembers, evaluateCase, getCasePhase, parseCases } from "../catalogue/cases.ts";
+import { caseMembers } from "../catalogue/case-shape.ts";
+import { buildReview, evaluateCase, getCasePhase, parseCases } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import {
   createEnumShape,
   createMapListShape,
+  createMapSchema,
   createMapShape,
-  findMisfits,
   flagShape,
   type InputShape,
   mapShape,
@@ -57,12 +57,12 @@ export const readPolicyCases = async (
   const text = await readFile(file, "utf8").catch((error) => {
     throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
   });
-  return parseCases(text, file, ["mutate", "validate"], "fails").map((entry) => {
+  return parseCases(text, file, ["mutate", "validate"], caseShape).map((entry) => {
     const createComplaint = (sentence: string) => new Complaint(`${file}: "${entry.name}" ${sentence}`);
     const underTest = rules.find(({ listed }) => listed.phases.includes(getCasePhase(entry)));
     if (underTest === undefined)
       throw createComplaint(`says ${getCasePhase(entry)}, which no rule does that reads such policies`);
-    const unfit = findCaseFault(entry) ?? findCaseSettingsFault(underTest, entry.settings);
+    const unfit = findCaseSettingsFault(underTest, entry.settings);
     if (unfit !== undefined) throw createComplaint(unfit);
     const objects = entry.needs?.objects;
     if (objects === undefined) return [underTest, entry];
@@ -114,20 +114,17 @@ const buildCaseReview = (listed: CatalogueRule, entry: Case): AdmissionReview =>
 
 const objectShape: InputShape = {
   expected: "an object with apiVersion and kind",
-  isFit: (value) =>
-    isMap(value) && textShape.isFit(value.apiVersion) && textShape.isFit(value.kind) && isMap(value.metadata ?? {}),
+  type: "object",
+  properties: { apiVersion: textShape, kind: textShape, metadata: { type: ["object", "null"] } },
+  required: ["apiVersion", "kind"],
 };
 const answersShape = createMapListShape(
   "a list of requests, such as { url }, each with an answer: { status, body }, the body a text",
-  ({ answer }) => isMap(answer) && numberShape.isFit(answer.status) && textShape.isFit(answer.body),
+  { answer: createMapSchema({ status: numberShape, body: textShape }) },
 );
-const servedShape = createMapListShape(
-  "",
-  ({ resource, kind, namespaced }) => textShape.isFit(resource) && textShape.isFit(kind) && flagShape.isFit(namespaced),
-);
-const mapsShape = createMapListShape("a list of maps", () => true);
+const mapsShape = createMapListShape("a list of maps");
 const needsShape: Record<keyof RecordedCapabilityAnswers, InputShape> = {
-  objects: { expected: "a list of objects", isFit: Array.isArray },
+  objects: { expected: "a list of objects", type: "array" },
   http: answersShape,
   https: answersShape,
   aws: answersShape,
@@ -136,7 +133,11 @@ const needsShape: Record<keyof RecordedCapabilityAnswers, InputShape> = {
   reads: mapsShape,
   discovery: {
     expected: "a map from versions such as apps/v1 to lists of { resource, kind, namespaced }",
-    isFit: (value) => isMap(value) && Object.values(value).every(servedShape.isFit),
+    type: "object",
+    additionalProperties: {
+      type: "array",
+      items: createMapSchema({ resource: textShape, kind: textShape, namespaced: flagShape }),
+    },
   },
   ledger: mapShape,
   plurals: mapShape,
@@ -154,19 +155,11 @@ const caseShape = createMapShape({
   audit: mapShape,
 });
 
-const findCaseFault = (entry: Case): string | undefined => {
-  const [misfit] = findMisfits(entry, caseShape);
-  if (misfit === undefined) return undefined;
-  const place = misfit.path.join(".");
-  if (misfit.known) return `has an unknown ${place}; ${misfit.known.join(", ")} are known`;
-  return `must have ${misfit.expected} as ${place}`;
-};
-
 const findCaseSettingsFault = (
   { listed: { rule }, held }: RuleWithTestedPolicies,
   expected: object | undefined,
 ): string | undefined => {
-  const [mistake] = findSettingsMistakes(rule.settings ?? {}, expected ?? {});
+  const [mistake] = findSettingsMistakes(rule.settings ?? {}, expected ?? {}, rule.choices);
   if (mistake) return `settings.${mistake.path.join(".")} ${mistake.sentence}`;
   const twice = held.find((key) => Object.hasOwn(expected ?? {}, key));
   if (twice !== undefined) return `can't have settings.${twice}: they are those that are tested`;

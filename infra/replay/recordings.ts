@@ -5,8 +5,8 @@ import { basename, join, normalize } from "node:path";
 import { isSeq, LineCounter, parseDocument } from "yaml";
 import { isDeeper, isMap, parseJson } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import { caseMembers } from "../catalogue/cases.ts";
-import { isRuleName } from "../catalogue/rule-names.ts";
+import { caseMembers } from "../catalogue/case-shape.ts";
+import { ruleNamePattern } from "../catalogue/rule-names.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import {
   anyShape,
@@ -134,29 +134,38 @@ const parseWrittenCases = (lines: readonly NumberedLine[]): Found[] => {
   });
 };
 
-const objects = createMapListShape("a list of objects with names", ({ apiVersion, kind, metadata }) => {
-  const isAbsentOr = ({ isFit }: InputShape, value: unknown) => value === undefined || isFit(value);
-  if (!isMap(metadata) || !isAbsentOr(textShape, apiVersion) || !isAbsentOr(textShape, kind)) return false;
-  const { name, namespace, labels } = metadata;
-  return textShape.isFit(name) && isAbsentOr(textShape, namespace) && isAbsentOr(textMapShape, labels);
-});
-const answers = createMapListShape("a list of questions with answers", ({ answer }) => isMap(answer));
+const objects: InputShape = {
+  expected: "a list of objects with names",
+  type: "array",
+  items: {
+    type: "object",
+    properties: {
+      apiVersion: textShape,
+      kind: textShape,
+      metadata: {
+        type: "object",
+        properties: { name: textShape, namespace: textShape, labels: textMapShape },
+        required: ["name"],
+      },
+    },
+    required: ["metadata"],
+  },
+};
+const answers = createMapListShape("a list of questions with answers", { answer: mapShape });
 const needs = {
   objects,
   https: answers,
   http: answers,
   aws: answers,
-  may: createMapListShape("a list of questions that say whether it is allowed", ({ allowed }) =>
-    flagShape.isFit(allowed),
-  ),
-  refused: createMapListShape("a list of names with a status", ({ status }) => isMap(status)),
-  reads: createMapListShape("a list of maps", () => true),
+  may: createMapListShape("a list of questions that say whether it is allowed", { allowed: flagShape }),
+  refused: createMapListShape("a list of names with a status", { status: mapShape }),
+  reads: createMapListShape("a list of maps"),
   discovery: mapShape,
   ledger: mapShape,
   plurals: textMapShape,
 };
 const origin = {
-  rule: { expected: "the name of a rule", isFit: (value: unknown) => typeof value === "string" && isRuleName(value) },
+  rule: { expected: "the name of a rule", type: "string" as const, pattern: ruleNamePattern.source },
   cluster: textShape,
 };
 /** The shape of a recorded case. Unknown members are allowed: another version of Postern may have written these. */

@@ -23,7 +23,9 @@ import {
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { defaultConfigFile, type PosternConfig, type RuleConfig } from "../config/config.ts";
 import { readClusterConnections } from "../config/connections.ts";
+import { writeSchemas } from "../config/schemas.ts";
 import { readOrCreateServerCertificate, readOrCreateUrlSigner, type WebhookUrlSigner } from "../keys/keys.ts";
+import { readAllRules } from "../project/rules.ts";
 import { openImitatedApiGateway } from "./gateway.ts";
 import { createServedRuleHandlers, type LoadedHandlers, watchRulesAndConfig } from "./handlers.ts";
 
@@ -98,6 +100,7 @@ export const serveRules = async (
     return opened;
   };
   const opened = await open();
+  let schemas = updateSchemas(file);
   const gateway = await openImitatedApiGateway(await readOrCreateServerCertificate(state, host), host, port);
   const updateGateway = ({ config: { clusters }, handlers }: LoadedHandlers) =>
     gateway.serve(
@@ -112,6 +115,7 @@ export const serveRules = async (
       const fresh = await open();
       updateGateway(fresh);
       writeOutput(`${formatTime()} reloaded: ${fresh.served.map(({ name }) => name).join(", ")}\n`);
+      schemas = schemas.then(() => updateSchemas(file));
     } catch (error) {
       const sentence = error instanceof Complaint ? error.message : toSentence(error);
       writeOutput(`${formatTime()} not reloaded, serving as before: ${sentence}\n`);
@@ -127,7 +131,14 @@ export const serveRules = async (
   writeOutput(`${formatTime()} shutting down: answering open requests\n`);
   stopWatching();
   await gateway.close();
+  await schemas;
 };
+
+/** Updates the schemas for editors. They follow from all rules, also from rules that are off. */
+const updateSchemas = async (file: string) =>
+  readAllRules()
+    .then((rules) => writeSchemas(dirname(file), rules))
+    .catch((error) => writeOutput(`the schemas for editors are not written: ${toSentence(error)}\n`));
 
 const needsScripts = ({ name, rule }: CatalogueRule, { clusters }: PosternConfig): boolean =>
   [...clusters.values()].some(({ rules }) => {

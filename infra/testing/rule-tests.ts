@@ -11,8 +11,8 @@ import type { Capabilities, ReadOptions } from "#lib/needs.ts";
 import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview, KubernetesObject } from "#lib/review.ts";
-import { selectPhase } from "#lib/rule.ts";
-import { mergeWithDefaults } from "#lib/settings.ts";
+import { type Rule, selectPhase } from "#lib/rule.ts";
+import { findSettingsMistakes, mergeWithDefaults } from "#lib/settings.ts";
 import { applyOutcomePatch, formatCaseDiff } from "../catalogue/case-differences.ts";
 import {
   applyCaseSettingsAndVariant,
@@ -66,11 +66,19 @@ for (const listed of catalogue) {
     describe("has the properties of every rule: it", () => testLaws(listed, cases));
     for (const { settings, refused } of checks)
       it(`${refused === undefined ? "accepts" : "refuses"} the settings ${JSON.stringify(settings)}`, () =>
-        assert.equal(listed.rule.checkSettings?.(mergeWithDefaults(listed.rule.settings ?? {}, settings)), refused));
+        assert.equal(findSettingsFault(listed.rule, settings), refused));
   });
 }
 
-/** Returns settings and the sentence that `checkSettings` refuses them with, from the optional file settings.yaml. */
+/** Returns what is wrong with settings, as postern.yaml's checks do: by the types, the choices and `checkSettings`. */
+function findSettingsFault({ settings: defaults = {}, choices, checkSettings }: Rule, settings: object) {
+  const [mistake] = findSettingsMistakes(defaults, settings, choices);
+  return mistake
+    ? `${mistake.path.join(".")} ${mistake.sentence}`
+    : checkSettings?.(mergeWithDefaults(defaults, settings));
+}
+
+/** Returns settings and the sentence that refuses them, from the optional file settings.yaml. */
 async function readSettingsCases({ folder }: CatalogueRule): Promise<{ settings: object; refused?: string }[]> {
   const file = join(folder, "settings.yaml");
   return existsSync(file) ? parse(await readFile(file, "utf8"), { merge: true, maxAliasCount: -1 }) : [];

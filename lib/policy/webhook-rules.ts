@@ -208,7 +208,11 @@ export const createManifestReader =
 
 const isTextList = (value: unknown): value is string[] =>
   Array.isArray(value) && value.length > 0 && value.every((element) => typeof element === "string");
-const knownOperations = ["CREATE", "UPDATE", "DELETE", "CONNECT", "*"];
+/** The choices of a policy rule's settings. */
+export const policySettingChoices = {
+  "intercept.operations": ["CREATE", "UPDATE", "DELETE", "CONNECT", "*"],
+  "intercept.scope": ["*", "Cluster", "Namespaced"],
+};
 
 /** Returns the first fault of a policy rule's settings in a sentence; their types were checked before. */
 export const findSettingsFault = ({
@@ -227,8 +231,10 @@ export const findSettingsFault = ({
       [apiGroups, apiVersions, resources, own ?? ["*"]].every(isTextList) && Object.keys(others).length === 0;
     return (
       !isFit ||
-      !toList(own ?? []).every((operation) => knownOperations.includes(String(operation))) ||
-      ![undefined, "*", "Cluster", "Namespaced"].includes(scope as undefined)
+      !toList(own ?? []).every((operation) =>
+        policySettingChoices["intercept.operations"].includes(String(operation)),
+      ) ||
+      (scope !== undefined && !policySettingChoices["intercept.scope"].includes(String(scope)))
     );
   });
   if (odd >= 0)

@@ -10,6 +10,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { parseAllDocuments, parse as parseYaml } from "yaml";
+import { schemaLine } from "../../infra/config/schemas.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { type ProgramOutput, runProgram } from "../checkout.ts";
 import { createTestFolder } from "../folders.ts";
@@ -145,7 +146,7 @@ describe("a newcomer", () => {
     assert.equal(failed.code, 1);
     const difference = [
       "failed  refuses a pod without it",
-      "        functions/require-newcomers-label/cases.yaml:4",
+      "        functions/require-newcomers-label/cases.yaml:5",
       "        the case says (-), the rule does (+):",
       '        - refused: "metadata.labels must have a label \\"owner\\""',
       '        + refused: "metadata.labels lacks the label \\"owner\\""',
@@ -163,14 +164,14 @@ describe("a newcomer", () => {
     assert.deepEqual(place, {
       rule: "require-newcomers-label",
       file,
-      line: 4,
+      line: 5,
       name: "refuses a pod without it",
       result: "failed",
     });
     assert.equal(because.length, 5);
     assert.match(
       xml.stdout,
-      /^<\?xml[\s\S]* tests="8" failures="3" errors="0" [\s\S]*<failure message="functions\/require-newcomers-label\/cases.yaml:4" /,
+      /^<\?xml[\s\S]* tests="8" failures="3" errors="0" [\s\S]*<failure message="functions\/require-newcomers-label\/cases.yaml:5" /,
     );
     assert.deepEqual([json.code, xml.code], [1, 1]);
     await writeFile(rule, first);
@@ -323,7 +324,7 @@ describe("a newcomer", () => {
     it(`has a new rule turned on ${name}`, async () => {
       await writeFile(join(copy, "other.yaml"), before);
       assert.equal((await runPostern("new", "forbid-newcomers-thing", "--config", "other.yaml")).stderr, "");
-      assert.equal(await readFile(join(copy, "other.yaml"), "utf8"), wanted);
+      assert.equal(await readFile(join(copy, "other.yaml"), "utf8"), `${schemaLine}\n${wanted}`);
       await rm(join(copy, "functions/forbid-newcomers-thing"), { recursive: true });
     });
 
@@ -337,7 +338,7 @@ describe("a newcomer", () => {
     }
     assert.equal(
       await readFile(join(copy, "other.yaml"), "utf8"),
-      "rules:\n  forbid-newcomers-one:\n  forbid-newcomers-two:\n",
+      `${schemaLine}\nrules:\n  forbid-newcomers-one:\n  forbid-newcomers-two:\n`,
     );
     for (const name of ["forbid-newcomers-one", "forbid-newcomers-two"])
       await rm(join(copy, "functions", name), { recursive: true });

@@ -1,0 +1,17 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { CatalogueRule } from "./registry.ts";
+
+/** Returns what the table of settings in a rule's README says about each setting, by its path, such as `spare.resources`. */
+export const readSettingDescriptions = async ({
+  folder,
+}: Pick<CatalogueRule, "folder">): Promise<Map<string, string>> =>
+  parseSettingDescriptions(await readFile(join(folder, "README.md"), "utf8").catch(() => ""));
+
+const parseSettingDescriptions = (readme: string): Map<string, string> => {
+  const tables = readme.match(/^\| *setting *\|.*\n(?:\|.*(?:\n|$))*/gm) ?? [];
+  const rows = tables.flatMap((table) => [...table.matchAll(/^\| *`([^`]+)` *\|(?:\\.|[^|\\])*\|(.*)\| *$/gm)]);
+  return new Map(
+    rows.map(([, path = "", meaning = ""]) => [path, meaning.trim().replaceAll("\\|", "|").replace(/:$/, "")]),
+  );
+};

@@ -1,0 +1,92 @@
+// The JSON Schemas of postern.yaml and cases.yaml, by which editors complete and check these files.
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { casesShape } from "../catalogue/case-shape.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import { readSettingDescriptions } from "../catalogue/setting-descriptions.ts";
+import { createMapShape, type InputShape, toJsonSchema } from "../cli/shape.ts";
+import { clusterRuleShape, generalRuleShape } from "./rules.ts";
+import { buildSettingsSchema } from "./settings-schema.ts";
+import { createConfigShape, findGroupFault } from "./validation.ts";
+
+const dialect = { $schema: "http://json-schema.org/draft-07/schema#" };
+
+/** Writes the schemas to `.postern` in the folder of postern.yaml, if they have changed. */
+export const writeSchemas = async (
+  projectFolder: string,
+  { catalogue, names }: { catalogue: readonly CatalogueRule[]; names: readonly string[] },
+): Promise<void> => {
+  const folder = join(projectFolder, ".postern");
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  const schemas = {
+    "postern.schema.json": await buildConfigSchema(catalogue, names),
+    "cases.schema.json": casesSchema,
+  };
+  for (const [name, schema] of Object.entries(schemas)) {
+    const [file, text] = [join(folder, name), `${JSON.stringify(schema, null, 2)}\n`];
+    if ((await readFile(file, "utf8").catch(() => undefined)) !== text) await writeFile(file, text);
+  }
+};
+
+/** The first line of a postern.yaml, from which editors know its schema. */
+export const schemaLine = "# yaml-language-server: $schema=.postern/postern.schema.json";
+
+/** Returns the text of a postern.yaml with the line that names a schema, which may be another one. */
+export const addSchemaLine = (text: string): string =>
+  /^# yaml-language-server:/m.test(text) ? text : `${schemaLine}\n${text}`;
+
+export const casesSchema = { ...dialect, ...toJsonSchema(casesShape) };
+
+/** Returns the schema of postern.yaml, with the settings of these rules. Rules that can't be loaded have any settings. */
+export const buildConfigSchema = async (
+  catalogue: readonly CatalogueRule[],
+  names: readonly string[],
+): Promise<Record<string, unknown>> => {
+  const settings = catalogue.map(
+    async (listed) => [listed.name, buildSettingsSchema(listed.rule, await readSettingDescriptions(listed))] as const,
+  );
+  const lost = names.filter((name) => !catalogue.some((listed) => listed.name === name));
+  const definitions: Record<string, unknown> = Object.fromEntries(await Promise.all(settings));
+  const buildRulesShape = (section: string, shape: InputShape): InputShape => {
+    const { properties, ...keywords } = toJsonSchema(shape);
+    definitions[section] = { properties };
+    const members = Object.keys(Object(properties));
+    const common = members.map((member) => [member, { $ref: `#/definitions/${section}/properties/${member}` }]);
+    for (const { name, rule } of catalogue) {
+      const all = { ...Object.fromEntries(common), settings: { $ref: `#/definitions/${name}` } };
+      definitions[`${section}.${name}`] = { description: rule.summary, ...keywords, properties: all };
+    }
+    for (const name of lost)
+      definitions[`${section}.${name}`] = { ...keywords, properties: Object.fromEntries(common) };
+    const all = [...catalogue.map(({ name }) => name), ...lost].map(
+      (name) => [name, { $ref: `#/definitions/${section}.${name}` }] as const,
+    );
+    return {
+      ...createMapShape({}),
+      checkedElsewhere: {
+        properties: Object.fromEntries(all),
+        patternProperties: Object.fromEntries(all.map(([name, schema]) => [`^${buildPluginPattern(name)}$`, schema])),
+      },
+    };
+  };
+  const groupable = [
+    ...catalogue.filter((listed) => !findGroupFault(listed, undefined)).map(({ name }) => name),
+    ...lost,
+  ];
+  const members = {
+    anyOf: [{ enum: groupable }, { type: "string", pattern: `^(${groupable.map(buildPluginPattern).join("|")})$` }],
+  };
+  const shape = createConfigShape(
+    buildRulesShape("generalRule", generalRuleShape),
+    buildRulesShape("clusterRule", clusterRuleShape),
+    members,
+  );
+  return { ...dialect, ...toJsonSchema(shape), definitions };
+};
+
+/** Returns the pattern of the other names of a rule: `AlwaysPullImages`, with any capitals after the first. */
+const buildPluginPattern = (name: string): string =>
+  name.replaceAll("-", "").replace(/./g, (letter, index) => {
+    const capital = letter.toUpperCase();
+    return index === 0 ? capital : `[${capital}${letter}]`;
+  });

@@ -1,0 +1,62 @@
+import { isMap } from "#lib/json.ts";
+import type { Rule } from "#lib/rule.ts";
+import { settingsHeader } from "#lib/settings.ts";
+
+type Keywords = Record<string, unknown>;
+
+/** Returns the JSON Schema of a rule's settings: what `findSettingsMistakes` checks, with defaults and descriptions. */
+export const buildSettingsSchema = (
+  { settings = {}, choices = {}, manifests = {} }: Pick<Rule, "settings" | "choices" | "manifests">,
+  descriptions: ReadonlyMap<string, string>,
+): Keywords => {
+  const describe = (example: unknown, path: string): Keywords => {
+    const description = descriptions.get(path);
+    return {
+      ...(description && { description }),
+      ...describeValue(example, path),
+      ...(example != null && !hasMembers(example) && { default: example }),
+    };
+  };
+
+  const describeValue = (example: unknown, path: string): Keywords => {
+    const words = choices[path];
+    if (hasMembers(example)) return describeMembers(example, path);
+    if (Array.isArray(example)) {
+      const [element] = example;
+      return { type: "array", items: element === undefined ? describeUnknown(path) : describeValue(element, path) };
+    }
+    if (typeof example === "object" || example === undefined) return describeUnknown(path, isMap(example));
+    const type = typeof example === "number" && Number.isInteger(example) ? "integer" : typeof example;
+    return { type, ...(words && { enum: words }) };
+  };
+
+  const describeMembers = (examples: object, path: string): Keywords => {
+    const members = Object.entries(examples).map(([key, example]) => [key, describe(example, join(path, key))]);
+    return { type: "object", properties: Object.fromEntries(members), additionalProperties: false };
+  };
+
+  /** Describes a value without an example in the defaults, such as an element of a list that is empty by default. */
+  const describeUnknown = (path: string, isMapExpected = false): Keywords => {
+    const words = choices[path];
+    if (words) return { anyOf: [{ enum: words }, { type: "array", items: { enum: words } }] };
+    const names = Object.keys(choices).flatMap((place) =>
+      place.startsWith(`${path}.`) ? [place.slice(path.length + 1).split(".")[0] ?? ""] : [],
+    );
+    const members = names.map((name) => [name, describeUnknown(join(path, name))]);
+    return {
+      ...(isMapExpected && { type: "object" }),
+      ...(members.length > 0 && { properties: Object.fromEntries(members) }),
+    };
+  };
+
+  const own = describeMembers(settings, "");
+  const properties = own.properties as Record<string, Keywords>;
+  for (const key of settingsHeader) properties[key] ??= {};
+  // A setting with objects may name one file or folder of manifests.
+  for (const key of Object.keys(manifests)) properties[key] = { ...properties[key], type: ["array", "string"] };
+  return { ...own, type: ["object", "null"] };
+};
+
+const hasMembers = (value: unknown): value is object => isMap(value) && Object.keys(value).length > 0;
+
+const join = (path: string, key: string) => (path === "" ? key : `${path}.${key}`);
