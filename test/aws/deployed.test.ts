@@ -14,7 +14,7 @@ import { needs } from "../parts.ts";
 import { loadJob } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// One stage from its first deployment to its deletion, with a real API server and clients that write without a pause.
+// One stage from its first deployment to its deletion, with a real API server and clients that write all the time.
 /**
  * Returns the source of a rule that stamps notes and refuses notes without a stamp; each version differs in its
  * arguments.
@@ -113,7 +113,10 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   };
   const getLiveAlias = () => account.lambda.functions.get(fn)?.aliases.get("live");
 
-  /** Creates notes with several clients, without a pause, while `act` runs. */
+  /**
+   * Creates notes with several clients, all the time while `act` runs. Their short pauses leave the cores to `act`, and to
+   * the other test files.
+   */
   const writeMeanwhile = async (act: () => Promise<unknown>, clients = 8): Promise<WriteCounts> => {
     const tally: WriteCounts = { created: 0, stamps: {}, failures: [] };
     let isOver = false;
@@ -130,7 +133,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
           const stamp = String(Object(answer.body.data).stamp);
           tally.stamps[stamp] = (tally.stamps[stamp] ?? 0) + 1;
         } else tally.failures.push(String(answer.body.message));
-        await wait(5);
+        await wait(100);
       }
       close();
     });

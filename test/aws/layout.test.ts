@@ -127,7 +127,7 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
       for (let count = client; !isOver; count++) {
         const text = await ask(rules[count % rules.length] ?? "");
         answers.set(text, (answers.get(text) ?? 0) + 1);
-        await wait(20);
+        await wait(100);
       }
     });
     return {
