@@ -43,8 +43,8 @@ const skipped: Skipped[] = [];
 const events = run({
   cwd,
   files,
-  // One more than there are cores: suites also wait for servers.
-  concurrency: Math.min(3, availableParallelism() + 1),
+  // More than there are cores: suites also wait, for servers and for time to pass.
+  concurrency: Math.min(4, 2 * availableParallelism()),
   execArgv: ["--import", new URL("seed.ts", import.meta.url).href],
 });
 events.on("test:pass", ({ name, skip }) => {

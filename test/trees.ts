@@ -1,4 +1,4 @@
-import { readFile, writeFile } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Progress } from "../infra/cli/progress.ts";
@@ -7,6 +7,9 @@ import type { DeploymentJob } from "../infra/rollout/preparation.ts";
 
 // Deploys a catalogue and a postern.yaml of a checkout to the stage `test`, in this process or in one that a test
 // kills.
+
+/** Builds the bundles and the template of a stage, as packageStage does. */
+export type StagePackager = typeof import("../infra/rollout/package.ts").packageStage;
 
 /** The input of a deployment, which another process gets as JSON. */
 export interface TreeDeployment {
@@ -85,6 +88,36 @@ export const openTreeJob = async (
   const text = `rules: { stamp-notes: ${ruleConfig} }\nclusters: { shop: {} }`;
   const stage = await openStageAs(folder, caller);
   return loadJob(folder, `trees/${name}`, text, { stage, ca, deployer: { kubeconfig } });
+};
+
+/**
+ * Returns a function that packages the stages of a checkout as a deployment does, except that osls, which needs a second
+ * each time, runs only for what it hasn't packaged before.
+ */
+export const createPackager = async (folder: string): Promise<StagePackager> => {
+  const { packageStage } = await loadFrom<typeof import("../infra/rollout/package.ts")>(
+    folder,
+    "infra/rollout/package.ts",
+  );
+  const { packageStack } = await loadFrom<typeof import("../infra/aws/stack.ts")>(folder, "infra/aws/stack.ts");
+  const read = (file: string) => readFile(join(folder, file), "utf8");
+  const stateFile = ".serverless/serverless-state.json";
+  const made = new Map<string, { template: string; state: string }>();
+  const pack: typeof packageStack = async (stage) => {
+    const inputs = ["serverless.yml", "dist/functions.json", "dist/http.json", "dist/url.json"].map(read);
+    const key = JSON.stringify([stage, ...(await Promise.all(inputs))]);
+    const known = made.get(key);
+    if (known === undefined) {
+      const template = await packageStack(stage);
+      made.set(key, { template: JSON.stringify(template), state: await read(stateFile) });
+      return template;
+    }
+    // osls deletes the folder when it has deployed.
+    await mkdir(join(folder, ".serverless"), { recursive: true });
+    await writeFile(join(folder, stateFile), known.state);
+    return JSON.parse(known.template);
+  };
+  return (stage, config, catalogue, file, publicKeys) => packageStage(stage, config, catalogue, file, publicKeys, pack);
 };
 
 /** Returns a function that reads the stored package of a tree, because building it again takes time. */

@@ -26,8 +26,8 @@ import { releaseOldWarmEnvironments, startWarmEnvironments } from "./warm.ts";
 const keptVersions = 4;
 
 /** Returns what would be deployed. It neither reads the key that signs URLs nor asks clusters for their entries. */
-export const planDeployment = async (job: DeploymentJob): Promise<DeploymentPlan> => {
-  const { plan } = await prepareDeployment(job, undefined);
+export const planDeployment = async (job: DeploymentJob, build = packageStage): Promise<DeploymentPlan> => {
+  const { plan } = await prepareDeployment(job, undefined, build);
   return { ...plan, notes: [...plan.notes, ...(job.clusters.length > 0 ? [comparisonNote] : [])] };
 };
 

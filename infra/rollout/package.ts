@@ -42,9 +42,10 @@ export const packageStage = async (
   catalogue: CatalogueRule[],
   file: string,
   publicKeys: string,
+  pack = packageStack,
 ): Promise<StagePackage> => {
   const { bundles, notes } = await buildFunctions(config, catalogue, file, publicKeys, stage);
-  const template = await packageStack(stage);
+  const template = await pack(stage);
   const served = new Map(listServedRulesAndGroups(config, catalogue).map((listed) => [listed.name, listed]));
   const parts = await Promise.all(
     bundles.map(async (bundle): Promise<PackagedRule> => {

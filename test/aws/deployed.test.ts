@@ -11,7 +11,7 @@ import { waitUntil } from "../../infra/parity/rule-server.ts";
 import type { CanaryOptions } from "../../infra/rollout/canary.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
-import { loadJob } from "../trees.ts";
+import { createPackager, loadJob, type StagePackager } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 
 // One stage from its first deployment to its deletion, with a real API server and clients that write all the time.
@@ -64,12 +64,14 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   let account: Account;
   let cluster: TestCluster;
   let checkout: Checkout;
+  let packageStage: StagePackager;
   let options: string[];
   const fn = "postern-test-stamp-notes";
 
   before(async () => {
     const binaries = await requireBinaries();
     [account, cluster, checkout] = await Promise.all([openAccount(), bootCluster(binaries), openCheckout()]);
+    packageStage = await createPackager(checkout.folder);
     await release(buildRule(), buildCases());
     await checkout.write("postern.yaml", buildConfig("Fail"));
     const kubeconfig = await checkout.write("kubeconfig", buildKubeconfig({ shop: cluster }));
@@ -98,7 +100,9 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     const { deployStage: deploy } =
       await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
     const { output, job } = await openJob();
-    const ended = await deploy({ ...job, canary: watch }, async () => {}).catch((error: Error) => error.message);
+    const ended = await deploy({ ...job, canary: watch }, async () => {}, packageStage).catch(
+      (error: Error) => error.message,
+    );
     return [...output, ended].join("\n");
   };
   const openJob = async () => {

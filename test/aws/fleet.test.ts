@@ -14,7 +14,7 @@ import type { DeploymentJob } from "../../infra/rollout/preparation.ts";
 import type { WebhookEntry } from "../../infra/webhooks/configurations.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
-import { loadJob, recordProgress } from "../trees.ts";
+import { createPackager, loadJob, recordProgress, type StagePackager } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 
 // One stage and two clusters, each with a real API server: which entries each cluster gets, when, and in which order.
@@ -94,6 +94,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
   let account: Account;
   let clusters: Record<Name, TestCluster>;
   let checkout: Checkout;
+  let packageStage: StagePackager;
   let kubeconfig: string;
 
   before(async () => {
@@ -105,6 +106,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       bootCluster(binaries),
     ]);
     [account, checkout, clusters] = [opened, place, { east, west }];
+    packageStage = await createPackager(checkout.folder);
     account.lambda.updating = 0;
     for (const [name, [rule, cases]] of Object.entries(catalogue)) await checkout.rule(name, rule, cases);
     for (const [tree, rules] of Object.entries(trees))
@@ -147,7 +149,8 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
     const { job, steps } = await openJob(config, how);
     const plans: DeploymentPlan[] = [];
-    const ended = await deploy(job, async (plan) => void plans.push(plan)).catch((error: Error) => error.message);
+    const show = async (plan: DeploymentPlan) => void plans.push(plan);
+    const ended = await deploy(job, show, packageStage).catch((error: Error) => error.message);
     return { ended, steps, notes: plans.flatMap(({ clusters }) => clusters.flatMap(({ notes }) => notes)) };
   };
   const rollBackAll = async (config: FleetConfig, how: Partial<DeploymentJob> = {}) => {
@@ -417,7 +420,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     };
     const planClusters = async (config: FleetConfig, how: Partial<DeploymentJob>) => {
       const { job } = await openJob(config, how);
-      return (await (await load.deploy()).planDeployment(job)).clusters;
+      return (await (await load.deploy()).planDeployment(job, packageStage)).clusters;
     };
     const destroy = async (config: FleetConfig, more: object = {}) => {
       const { job } = await openJob(config);

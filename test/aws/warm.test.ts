@@ -7,7 +7,7 @@ import type { Progress } from "../../infra/cli/progress.ts";
 import type { CanaryOptions } from "../../infra/rollout/canary.ts";
 import { type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
-import { loadJob } from "../trees.ts";
+import { createPackager, loadJob, type StagePackager } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 import { type LambdaService, startLambda } from "./lambda.ts";
 
@@ -115,11 +115,13 @@ describe("the stand-in for provisioned concurrency", await needs("runtime client
 describe("a rule with warm environments", await needs("moto", "runtime client"), () => {
   let account: Account;
   let checkout: Checkout;
+  let packageStage: StagePackager;
   let trees = 0;
   const output: string[] = [];
 
   before(async () => {
     [account, checkout] = await Promise.all([openAccount(), openCheckout()]);
+    packageStage = await createPackager(checkout.folder);
     Object.assign(process.env, account.actAs("deployer").env);
   });
   after(async () => {
@@ -150,11 +152,11 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
   const loadDeployment = () => checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
   const deploy = async (config: string, canary?: CanaryOptions) => {
     const { deployStage } = await loadDeployment();
-    return deployStage({ ...(await openJob(config)), canary }, async () => {});
+    return deployStage({ ...(await openJob(config)), canary }, async () => {}, packageStage);
   };
   const plan = async (config: string) => {
     const { planDeployment } = await loadDeployment();
-    return (await planDeployment(await openJob(config))).warm.flatMap(({ changes }) => changes);
+    return (await planDeployment(await openJob(config), packageStage)).warm.flatMap(({ changes }) => changes);
   };
   const runPostern = (...words: string[]) => checkout.postern(account.actAs("tester").env, ...words);
   const getFunction = () => {
