@@ -44,7 +44,7 @@ export const installVersion = async (wanted: string, scratch: ReplayFoldersAndPr
   await copyProject(projectRoot, copy);
   const isPath = isAbsolute(wanted) || /^\.\.?([\\/]|$)|^[^:]+\.tgz$/.test(wanted);
   const specifier = `postern@${isPath ? `file:${resolve(wanted)}` : wanted}`;
-  const words = ["install", specifier, "--prefix", copy, "--install-links", "--ignore-scripts"];
+  const words = ["install", specifier, "--prefix", copy, "--install-links", "--ignore-scripts", "--fetch-retries=1"];
   await runNpm(words, copy, `postern@${wanted} can't be installed`, scratch);
   const folder = join(copy, "node_modules/postern");
   if (!existsSync(join(folder, "infra/main.js")))
