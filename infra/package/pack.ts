@@ -21,7 +21,7 @@ const checkoutOnly = [
 ];
 /** Templates of rules, which stay TypeScript. */
 const templates = "infra/commands/new";
-const texts = ["LICENSE", "README.md", "CHANGELOG.md", "serverless.yml"];
+const texts = ["LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "docs", "serverless.yml"];
 
 /** Writes the packages as `NAME-VERSION.tgz` into a folder. Returns their paths. */
 export const packPackages = async (folder: string): Promise<string[]> => {
@@ -104,7 +104,7 @@ const copyData = async (folder: string): Promise<void> => {
   const files = (await listFiles()).filter((file) => !file.endsWith(".ts") || file.startsWith(`${templates}/`));
   for (const file of [...files, ...texts]) {
     await mkdir(dirname(join(folder, file)), { recursive: true });
-    await cp(join(packageRoot, file), join(folder, file));
+    await cp(join(packageRoot, file), join(folder, file), { recursive: true });
   }
   await adaptPipelines(
     folder,
