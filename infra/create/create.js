@@ -21,6 +21,7 @@ const buildFiles = ({ name, version, dependencies }) => ({
     scripts: { start: "postern serve", test: "postern test" },
     // postern deploys with osls; rules import the types of Kubernetes objects from kubernetes-types.
     devDependencies: { postern: version, ...dependencies },
+    allowScripts,
   }),
   "postern.yaml": `# yaml-language-server: $schema=.postern/postern.schema.json
 # The rules that are on, with their modes, exemptions and settings: those of functions/, and all that npx postern rules
@@ -46,10 +47,12 @@ rules:
   ),
 });
 
+/** The packages with install scripts, which aren't needed. npm warns unless a project refuses them; pnpm fails. */
+const allowScripts = { "es5-ext": false, esbuild: false };
+
 /** The files that only one package manager reads. */
 const managerFiles = {
-  // Packages work without their install scripts, and pnpm fails unless its settings leave them out.
-  pnpm: { "pnpm-workspace.yaml": "allowBuilds:\n  es5-ext: false\n  esbuild: false\n" },
+  pnpm: { "pnpm-workspace.yaml": `allowBuilds: ${JSON.stringify(allowScripts)}\n` },
   // Without a lock file, Yarn takes the folder for a part of a project above it.
   yarn: { ".yarnrc.yml": "nodeLinker: node-modules\nenableScripts: false\n", "yarn.lock": "" },
 };
