@@ -1,6 +1,6 @@
 import { existsSync, statSync } from "node:fs";
 import { cp, readFile, rm, symlink } from "node:fs/promises";
-import { basename, isAbsolute, join, relative, resolve, sep } from "node:path";
+import { basename, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { parseJson } from "#lib/json.ts";
 import type { AwsStage } from "../aws/stage.ts";
@@ -115,7 +115,7 @@ const installPackages = async (
   await rm(join(place, "node_modules"), { recursive: true, force: true });
   const [wanted, present] = await Promise.all([place, from].map(readLockFiles));
   if (isDeepStrictEqual(wanted, present) && existsSync(join(from, "node_modules"))) {
-    await symlink(join(from, "node_modules"), join(place, "node_modules"), "dir");
+    await symlink(join(from, "node_modules"), join(place, "node_modules"), "junction");
     return;
   }
   if (wanted?.[0] === undefined)
@@ -127,6 +127,12 @@ const installPackages = async (
   await runNpm(["ci"], place, `the packages of ${name} can't be installed`, scratch);
 };
 
+/** The program npm with its first arguments. Windows can't start npm.cmd without a shell, so Node runs its own npm there. */
+const [npm = "npm", ...npmWords] =
+  process.platform === "win32"
+    ? [process.execPath, join(dirname(process.execPath), "node_modules/npm/bin/npm-cli.js")]
+    : ["npm"];
+
 /** Runs npm in a folder. If it fails, throws a Complaint with npm's own sentence. */
 export const runNpm = async (
   words: readonly string[],
@@ -134,7 +140,8 @@ export const runNpm = async (
   failure: string,
   scratch: ReplayFoldersAndProcesses,
 ): Promise<void> => {
-  const { code, stdout, stderr } = await scratch.run("npm", [...words, "--no-audit", "--no-fund", "--json"], { cwd });
+  const all = [...npmWords, ...words, "--no-audit", "--no-fund", "--json"];
+  const { code, stdout, stderr } = await scratch.run(npm, all, { cwd });
   if (code === 0) return;
   const { summary, detail } = Object(Object(parseJson(stdout)).error);
   throw new Complaint(`${failure}: ${truncateText(toSentence(summary || detail || stderr), 500)}`, 3);
