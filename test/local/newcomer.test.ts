@@ -67,11 +67,15 @@ const serve = async (...words: string[]) => {
   return { waitFor, stop, ended, printed: () => printed };
 };
 
-/** Sends a review of the fixture's pod, over TLS with the CA that the gateway made. */
+/** Returns the text that a command of the README writes to a file. */
+const readShownFile = async (name: string): Promise<string> => {
+  const [, text] = (await readFile(join(here, "README.md"), "utf8")).split(`cat > ${name} <<'END'\n`);
+  return text?.split("END\n")[0] ?? assert.fail(`the README writes no ${name}`);
+};
+
+/** Sends the README's review, over TLS with the CA that the gateway made. */
 const sendReview = async (url: string): Promise<{ code: number; body: string }> => {
-  const [ca, body] = await Promise.all(
-    [".postern/ca.crt", "test/fixtures/pod-review.json"].map((file) => readFile(join(copy, file))),
-  );
+  const [ca, body] = await Promise.all([readFile(join(copy, ".postern/ca.crt")), readShownFile("review.json")]);
   return new Promise((resolve, reject) => {
     const options = { method: "POST", ca, headers: { "content-type": "application/json" } };
     const sent = httpsRequest(url, options, async (response) => {
