@@ -51,12 +51,12 @@ const findTool = (name: string, installed: string[], onPath: string[], version: 
 
 export const findCfnLint = (): Tool => findTool("cfn-lint", ["cfn-lint"], ["cfn-lint"], ["cfn-lint", "--version"]);
 
-/** Throws an error with the problems that cfn-lint finds in a template. */
-export const lint = async (template: string): Promise<void> => {
+/** Throws an error with the problems that cfn-lint finds in templates. */
+export const lint = async (...templates: string[]): Promise<void> => {
   const tool = findCfnLint();
   if ("missing" in tool) throw new Error(tool.missing);
   const [program = "", ...words] = tool.command;
-  await run(program, [...words, template]);
+  await run(program, [...words, ...templates]);
 };
 
 const motoVersion = "import importlib.metadata as m; print(m.version('moto'))";
