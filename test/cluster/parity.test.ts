@@ -66,7 +66,7 @@ describe("postern parity", () => {
 describe("on a real API server", { ...apiserver, concurrency: 2 }, () => {
   const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
   /** Each seed generates other requests. `npx postern parity --requests 1000` sends more. */
-  const requests = 60;
+  const requests = 40;
   const isMissing = ({ rule: { upstreamPlugin } }: (typeof ports)[number]) =>
     plugins?.all.includes(upstreamPlugin.plugin)
       ? false
