@@ -1,5 +1,7 @@
 import type { RequestOptions } from "node:https";
 import type { ConnectionOptions } from "node:tls";
+import { evaluateCue } from "./cue/engine.ts";
+import { parseJson } from "./json.ts";
 import type {
   LimitRange,
   Namespace,
@@ -9,13 +11,11 @@ import type {
   Pod,
   Secret,
   ServiceAccount,
-} from "kubernetes-types/core/v1.d.ts";
-import type { IngressClass } from "kubernetes-types/networking/v1.d.ts";
-import type { RuntimeClass } from "kubernetes-types/node/v1.d.ts";
-import type { PriorityClass } from "kubernetes-types/scheduling/v1.d.ts";
-import type { StorageClass } from "kubernetes-types/storage/v1.d.ts";
-import { evaluateCue } from "./cue/engine.ts";
-import { parseJson } from "./json.ts";
+} from "./kubernetes/core/v1.ts";
+import type { IngressClass } from "./kubernetes/networking/v1.ts";
+import type { RuntimeClass } from "./kubernetes/node/v1.ts";
+import type { PriorityClass } from "./kubernetes/scheduling/v1.ts";
+import type { StorageClass } from "./kubernetes/storage/v1.ts";
 import type { Ledger } from "./ledger.ts";
 import type { MetricCount } from "./metrics.ts";
 import type { LabelSelector } from "./objects/selection.ts";

@@ -1,4 +1,4 @@
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Pod } from "postern/kubernetes/core/v1";
 import { formatImage, parseImage } from "postern/objects/image";
 import { listContainers, listContainersInCel, listImageVolumes } from "postern/objects/pod";
 import { rule } from "postern/rule";

@@ -1,4 +1,4 @@
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Pod } from "postern/kubernetes/core/v1";
 import { listContainers, listContainersInCel, listImageVolumes } from "postern/objects/pod";
 import { forbidden, formatFieldError, joinErrors } from "postern/refusals";
 import type { AdmissionRequest } from "postern/review";

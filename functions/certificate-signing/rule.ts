@@ -1,5 +1,5 @@
-import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
 import { isSame } from "postern/json";
+import type { CertificateSigningRequest } from "postern/kubernetes/certificates/v1";
 import { buildSignerConditions, buildSignerExpression } from "postern/objects/signer-conditions";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";

@@ -1,4 +1,4 @@
-import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
+import type { CertificateSigningRequest } from "postern/kubernetes/certificates/v1";
 import { parseCertificateSubject } from "postern/objects/certificate-request";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";

@@ -1,4 +1,4 @@
-import type { Ingress } from "kubernetes-types/networking/v1.d.ts";
+import type { Ingress } from "postern/kubernetes/networking/v1";
 import { list } from "postern/needs";
 import { findDefaultClass } from "postern/objects/default-class";
 import { rule } from "postern/rule";

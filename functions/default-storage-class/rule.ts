@@ -1,4 +1,4 @@
-import type { PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
+import type { PersistentVolumeClaim } from "postern/kubernetes/core/v1";
 import { list } from "postern/needs";
 import { findDefaultClass } from "postern/objects/default-class";
 import { rule } from "postern/rule";

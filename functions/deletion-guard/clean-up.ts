@@ -1,5 +1,5 @@
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { Failure } from "postern/failure";
+import type { Pod } from "postern/kubernetes/core/v1";
 import type { Ledger } from "postern/ledger";
 import type { HttpsRequest, HttpsResponse } from "postern/needs";
 import { buildPodUrl } from "./pod-address.ts";

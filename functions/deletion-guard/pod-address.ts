@@ -1,4 +1,4 @@
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Pod } from "postern/kubernetes/core/v1";
 import { type AddressRange, isInRange, parseRange } from "postern/objects/network";
 
 /** The prefix of IPv4 addresses that are written as IPv6 addresses: ::ffff:0:0/96. */

@@ -1,4 +1,4 @@
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Pod } from "postern/kubernetes/core/v1";
 import type { AdmissionRequest } from "postern/review";
 
 export interface DeletionGuardSettings {

@@ -1,4 +1,4 @@
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Pod } from "postern/kubernetes/core/v1";
 import { get, http, ledger } from "postern/needs";
 import { rule } from "postern/rule";
 import { askPodWhetherFinished, startCleanUp } from "./clean-up.ts";

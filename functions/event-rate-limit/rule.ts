@@ -1,4 +1,4 @@
-import type { Event } from "kubernetes-types/core/v1.d.ts";
+import type { Event } from "postern/kubernetes/core/v1";
 import { ledger } from "postern/needs";
 import { joinErrors, tooMany } from "postern/refusals";
 import { rule } from "postern/rule";

@@ -1,4 +1,4 @@
-import type { Event, EventSource, ObjectReference } from "kubernetes-types/core/v1.d.ts";
+import type { Event, EventSource, ObjectReference } from "postern/kubernetes/core/v1";
 import type { AdmissionRequest } from "postern/review";
 
 export const eventLimitTypes = ["Server", "Namespace", "User", "SourceAndObject"] as const;

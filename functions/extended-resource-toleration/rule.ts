@@ -1,4 +1,4 @@
-import type { Pod, Toleration } from "kubernetes-types/core/v1.d.ts";
+import type { Pod, Toleration } from "postern/kubernetes/core/v1";
 import { listContainers, listContainersInCel } from "postern/objects/pod";
 import { rule } from "postern/rule";
 

@@ -1,6 +1,6 @@
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { Failure } from "postern/failure";
 import { isMap } from "postern/json";
+import type { Pod } from "postern/kubernetes/core/v1";
 import { type HttpsResponse, parseAnswer } from "postern/needs";
 import { listContainers } from "postern/objects/pod";
 import type { AdmissionRequest } from "postern/review";

@@ -1,5 +1,5 @@
-import type { Container, Pod } from "kubernetes-types/core/v1.d.ts";
 import { Failure } from "postern/failure";
+import type { Container, Pod } from "postern/kubernetes/core/v1";
 import { https } from "postern/needs";
 import { listContainers, listContainersInCel } from "postern/objects/pod";
 import type { PodWithResources } from "postern/objects/resources";

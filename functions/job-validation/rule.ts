@@ -1,5 +1,5 @@
-import type { Job } from "kubernetes-types/batch/v1.d.ts";
-import type { OwnerReference } from "kubernetes-types/meta/v1.d.ts";
+import type { Job } from "postern/kubernetes/batch/v1";
+import type { OwnerReference } from "postern/kubernetes/meta/v1";
 import { discovery, get, list, type ResourceType } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";

@@ -1,4 +1,4 @@
-import type { LimitRangeItem, PersistentVolumeClaim, Pod } from "kubernetes-types/core/v1.d.ts";
+import type { LimitRangeItem, PersistentVolumeClaim, Pod } from "postern/kubernetes/core/v1";
 import { listContainers } from "postern/objects/pod";
 import {
   formatQuantity,

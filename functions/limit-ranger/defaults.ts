@@ -1,4 +1,4 @@
-import type { Container, LimitRange, Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Container, LimitRange, Pod } from "postern/kubernetes/core/v1";
 
 type Amounts = Record<string, string>;
 

@@ -1,4 +1,4 @@
-import type { PersistentVolumeClaim, Pod } from "kubernetes-types/core/v1.d.ts";
+import type { PersistentVolumeClaim, Pod } from "postern/kubernetes/core/v1";
 import { list } from "postern/needs";
 import { forbidden, joinErrors } from "postern/refusals";
 import type { AdmissionRequest } from "postern/review";

@@ -1,4 +1,4 @@
-import type { LimitRangeItem, PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
+import type { LimitRangeItem, PersistentVolumeClaim } from "postern/kubernetes/core/v1";
 import { listContainers } from "postern/objects/pod";
 import {
   canonicalizeQuantity,

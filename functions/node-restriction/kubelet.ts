@@ -1,4 +1,4 @@
-import type { CSIDriver } from "kubernetes-types/storage/v1.d.ts";
+import type { CSIDriver } from "postern/kubernetes/storage/v1";
 import { type Answers, accessReview, get } from "postern/needs";
 import { quoteAsGo } from "postern/objects/go-quoted";
 import type { AdmissionRequest, Status, UserInfo } from "postern/review";

@@ -1,5 +1,5 @@
-import type { Node } from "kubernetes-types/core/v1.d.ts";
 import { isSame } from "postern/json";
+import type { Node } from "postern/kubernetes/core/v1";
 import { type KubeletOffence, type KubeletRequestContext, quoteText } from "./kubelet.ts";
 
 /** Returns why a kubelet may not send this request about a Node; undefined if it may. */

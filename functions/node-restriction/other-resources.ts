@@ -1,6 +1,6 @@
-import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
-import type { PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
 import { getOwn, isSame } from "postern/json";
+import type { CertificateSigningRequest } from "postern/kubernetes/certificates/v1";
+import type { PersistentVolumeClaim } from "postern/kubernetes/core/v1";
 import { parseCertificateSubject } from "postern/objects/certificate-request";
 import type { KubernetesObject } from "postern/review";
 import { type KubeletOffence, type KubeletRequestContext, nodeUserPrefix, quoteText } from "./kubelet.ts";

@@ -1,4 +1,4 @@
-import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
+import type { Pod, Volume } from "postern/kubernetes/core/v1";
 import { isSourceless, listContainers } from "postern/objects/pod";
 import { listSecrets } from "postern/objects/secret";
 import { quoteText } from "./kubelet.ts";

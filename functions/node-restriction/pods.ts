@@ -1,5 +1,5 @@
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { isSame } from "postern/json";
+import type { Pod } from "postern/kubernetes/core/v1";
 import { isMirrorPod } from "postern/objects/pod";
 import { notFound } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";

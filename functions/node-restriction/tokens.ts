@@ -1,4 +1,4 @@
-import type { PersistentVolume, Pod, Volume } from "kubernetes-types/core/v1.d.ts";
+import type { PersistentVolume, Pod, Volume } from "postern/kubernetes/core/v1";
 import { joinErrors, notFound } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { type KubeletOffence, type KubeletRequestContext, quoteText } from "./kubelet.ts";

@@ -1,4 +1,4 @@
-import type { OwnerReference } from "kubernetes-types/meta/v1.d.ts";
+import type { OwnerReference } from "postern/kubernetes/meta/v1";
 import { type AccessAnswer, type AccessQuestion, accessReview, discovery, type ServedResource } from "postern/needs";
 import { splitApiVersion } from "postern/objects/api-version";
 import { forbidden } from "postern/refusals";

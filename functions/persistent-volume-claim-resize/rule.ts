@@ -1,4 +1,4 @@
-import type { PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
+import type { PersistentVolumeClaim } from "postern/kubernetes/core/v1";
 import { get } from "postern/needs";
 import { compareQuantities } from "postern/objects/quantity";
 import { forbidden } from "postern/refusals";

@@ -1,4 +1,4 @@
-import type { NodeSelectorTerm, PersistentVolume } from "kubernetes-types/core/v1.d.ts";
+import type { NodeSelectorTerm, PersistentVolume } from "postern/kubernetes/core/v1";
 import { aws } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";

@@ -1,4 +1,4 @@
-import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Namespace, Pod } from "postern/kubernetes/core/v1";
 import { get } from "postern/needs";
 import { findConflict, type Labels } from "postern/objects/label";
 import { describeNamespaceCreation } from "postern/objects/namespace";

@@ -1,4 +1,4 @@
-import type { Node, Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Node, Pod } from "postern/kubernetes/core/v1";
 import { get } from "postern/needs";
 import {
   compareQuantities,

@@ -1,4 +1,4 @@
-import type { Capabilities } from "kubernetes-types/core/v1.d.ts";
+import type { Capabilities } from "postern/kubernetes/core/v1";
 import { quoteAsGo } from "postern/objects/go-quoted";
 import { describeInvalid, formatGoSlice, type PodSecurityPolicyOffences } from "./offence.ts";
 import type { PodSecurityPolicyObject } from "./policy.ts";

@@ -1,4 +1,4 @@
-import type { Pod, SecurityContext } from "kubernetes-types/core/v1.d.ts";
+import type { Pod, SecurityContext } from "postern/kubernetes/core/v1";
 import { fillContainerCapabilities } from "./capabilities.ts";
 import {
   type AnyContainer,

@@ -1,4 +1,4 @@
-import type { Container, EphemeralContainer, Pod, SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
+import type { Container, EphemeralContainer, Pod, SELinuxOptions } from "postern/kubernetes/core/v1";
 import { quoteAsGo } from "postern/objects/go-quoted";
 import { describeInvalid, formatGoSlice, type PodSecurityPolicyOffences, printIdRangesAsGo } from "./offence.ts";
 import { isWithinRanges, type PodGroupIdRule, type PodSecurityPolicyObject } from "./policy.ts";

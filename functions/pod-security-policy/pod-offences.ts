@@ -1,4 +1,4 @@
-import type { Pod, Sysctl } from "kubernetes-types/core/v1.d.ts";
+import type { Pod, Sysctl } from "postern/kubernetes/core/v1";
 import { quoteAsGo } from "postern/objects/go-quoted";
 import { listContainers } from "postern/objects/pod";
 import { listCapabilityOffences } from "./capabilities.ts";

@@ -1,4 +1,4 @@
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Pod } from "postern/kubernetes/core/v1";
 import type { AccessAnswer, AccessQuestion } from "postern/needs";
 import type { AdmissionRequest, UserInfo } from "postern/review";
 import { addPolicyDefaults } from "./defaults.ts";

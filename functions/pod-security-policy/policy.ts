@@ -1,4 +1,4 @@
-import type { SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
+import type { SELinuxOptions } from "postern/kubernetes/core/v1";
 
 /** A range of user or group ids from `min` to `max`, both included. */
 export interface IdRange {

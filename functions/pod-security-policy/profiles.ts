@@ -1,4 +1,4 @@
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Pod } from "postern/kubernetes/core/v1";
 import { quoteAsGo } from "postern/objects/go-quoted";
 import type { AnyContainer } from "./identity.ts";
 import { describeForbidden, type PodSecurityPolicyOffences } from "./offence.ts";

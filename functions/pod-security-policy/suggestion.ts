@@ -1,4 +1,4 @@
-import type { Pod, SecurityContext } from "kubernetes-types/core/v1.d.ts";
+import type { Pod, SecurityContext } from "postern/kubernetes/core/v1";
 import { listContainers } from "postern/objects/pod";
 import { addPolicyDefaults } from "./defaults.ts";
 import { listPodOffences } from "./pod-offences.ts";

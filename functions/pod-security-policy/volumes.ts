@@ -1,4 +1,4 @@
-import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
+import type { Pod, Volume } from "postern/kubernetes/core/v1";
 import { quoteAsGo } from "postern/objects/go-quoted";
 import { isSourceless, listContainers } from "postern/objects/pod";
 import { describeInvalid, type PodSecurityPolicyOffences } from "./offence.ts";

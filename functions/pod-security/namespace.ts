@@ -1,4 +1,4 @@
-import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Namespace, Pod } from "postern/kubernetes/core/v1";
 import { invalid } from "postern/refusals";
 import type { AdmissionRequest } from "postern/review";
 import type { Verdict } from "postern/rule";

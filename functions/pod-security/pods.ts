@@ -1,4 +1,4 @@
-import type { EphemeralContainer, Pod, PodTemplateSpec } from "kubernetes-types/core/v1.d.ts";
+import type { EphemeralContainer, Pod, PodTemplateSpec } from "postern/kubernetes/core/v1";
 import { listContainers } from "postern/objects/pod";
 import type { PodSubject } from "./checks/check-builders.ts";
 import type { PodSecuritySettings } from "./settings.ts";

@@ -1,4 +1,4 @@
-import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Namespace, Pod } from "postern/kubernetes/core/v1";
 import { get, list } from "postern/needs";
 import { describeNamespaceCreation } from "postern/objects/namespace";
 import { type FieldError, forbidden, formatFieldError, joinErrors, notFound } from "postern/refusals";

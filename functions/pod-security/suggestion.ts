@@ -1,4 +1,4 @@
-import type { Container, Namespace, Pod, PodSpec } from "kubernetes-types/core/v1.d.ts";
+import type { Container, Namespace, Pod, PodSpec } from "postern/kubernetes/core/v1";
 import type { ImageVolume } from "postern/objects/pod";
 import { type AnyContext, getContext, type PodSecurityViolation } from "./checks/check-builders.ts";
 import { toSubject } from "./pods.ts";

@@ -1,4 +1,4 @@
-import type { Namespace, Toleration } from "kubernetes-types/core/v1.d.ts";
+import type { Namespace, Toleration } from "postern/kubernetes/core/v1";
 import { get } from "postern/needs";
 import { describeNamespaceCreation } from "postern/objects/namespace";
 import { listContainers } from "postern/objects/pod";

@@ -1,4 +1,4 @@
-import type { Toleration } from "kubernetes-types/core/v1.d.ts";
+import type { Toleration } from "postern/kubernetes/core/v1";
 import { findKeyFaults, findValueFaults } from "postern/objects/label";
 
 /** Parses a JSON list of tolerations; an empty text and null are empty lists. Returns undefined if it is invalid. */

@@ -1,4 +1,4 @@
-import type { Node } from "kubernetes-types/core/v1.d.ts";
+import type { Node } from "postern/kubernetes/core/v1";
 import { get } from "postern/needs";
 import type { AdmissionRequest, KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";

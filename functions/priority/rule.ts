@@ -1,5 +1,5 @@
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import type { PriorityClass } from "kubernetes-types/scheduling/v1.d.ts";
+import type { Pod } from "postern/kubernetes/core/v1";
+import type { PriorityClass } from "postern/kubernetes/scheduling/v1";
 import { get, list } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
@@ -94,4 +94,4 @@ export default rule({
 
 /** Returns the default PriorityClass. Concurrent requests can create several; the lowest value counts. */
 const findDefault = (classes: readonly PriorityClass[]): PriorityClass | undefined =>
-  classes.filter(({ globalDefault }) => globalDefault).sort((left, right) => left.value - right.value)[0];
+  classes.filter(({ globalDefault }) => globalDefault).sort((left, right) => (left.value ?? 0) - (right.value ?? 0))[0];

@@ -1,4 +1,4 @@
-import type { Pod, ServiceAccount } from "kubernetes-types/core/v1.d.ts";
+import type { Pod, ServiceAccount } from "postern/kubernetes/core/v1";
 import { get } from "postern/needs";
 import { isMirrorPod } from "postern/objects/pod";
 import { listSecrets } from "postern/objects/secret";

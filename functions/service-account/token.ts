@@ -1,4 +1,4 @@
-import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
+import type { Pod, Volume } from "postern/kubernetes/core/v1";
 import { listContainers } from "postern/objects/pod";
 
 const mountPath = "/var/run/secrets/kubernetes.io/serviceaccount";

@@ -1,4 +1,4 @@
-import type { Node } from "kubernetes-types/core/v1.d.ts";
+import type { Node } from "postern/kubernetes/core/v1";
 import { rule } from "postern/rule";
 
 const notReady = { key: "node.kubernetes.io/not-ready", effect: "NoSchedule" };

@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { stringify } from "yaml";
+import type { Pod } from "#lib/kubernetes/core/v1.ts";
 import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
 import {
   measurePodCreateRoutes,

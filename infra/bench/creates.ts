@@ -1,4 +1,4 @@
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Pod } from "#lib/kubernetes/core/v1.ts";
 import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
 import type { TestClusterResponse } from "../parity/control-plane/client.ts";
 import { bootCluster } from "../parity/control-plane/cluster.ts";

@@ -1,9 +1,9 @@
 import type { Context } from "aws-lambda";
-import type { LimitRange, Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
-import type { StorageClass } from "kubernetes-types/storage/v1.d.ts";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
+import type { LimitRange, Namespace, Pod } from "#lib/kubernetes/core/v1.ts";
+import type { StorageClass } from "#lib/kubernetes/storage/v1.ts";
 import { get, list } from "#lib/needs.ts";
 import { type Rule, rule } from "#lib/rule.ts";
 import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";

@@ -19,7 +19,7 @@ const buildFiles = ({ name, version, dependencies }) => ({
     type: "module",
     engines: { node: ">=24" },
     scripts: { start: "postern serve", test: "postern test" },
-    // postern deploys with osls; rules import the types of Kubernetes objects from kubernetes-types.
+    // postern deploys with osls.
     devDependencies: { postern: version, ...dependencies },
     allowScripts,
   }),

@@ -29,13 +29,7 @@ export const buildPackageManifest = (manifest: PackageManifest): Partial<Package
 };
 
 /** Returns the package.json of create-postern. `config.dependencies` are what a new project needs beside postern. */
-export const buildCreatePackageManifest = ({
-  version,
-  license,
-  repository,
-  dependencies,
-  devDependencies,
-}: PackageManifest) => ({
+export const buildCreatePackageManifest = ({ version, license, repository, devDependencies }: PackageManifest) => ({
   name: "create-postern",
   version,
   description: "Makes a project of Kubernetes admission rules: npm create postern my-rules",
@@ -44,7 +38,5 @@ export const buildCreatePackageManifest = ({
   type: "module",
   bin: { "create-postern": "create.js" },
   engines: { node: ">=20" },
-  config: {
-    dependencies: { "kubernetes-types": dependencies["kubernetes-types"], osls: devDependencies.osls },
-  },
+  config: { dependencies: { osls: devDependencies.osls } },
 });

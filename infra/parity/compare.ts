@@ -1,4 +1,4 @@
-import type { Toleration } from "kubernetes-types/core/v1.d.ts";
+import type { Toleration } from "#lib/kubernetes/core/v1.ts";
 import { mergeTolerations } from "#lib/objects/toleration.ts";
 import { findOldIndexesOfLines } from "../diff/alignment.ts";
 import type { RequestWithAnswer } from "./sequence-sender.ts";

@@ -1,5 +1,5 @@
-import type { Affinity, Toleration } from "kubernetes-types/core/v1.d.ts";
 import { unescapeJsonPointerStep } from "#lib/json.ts";
+import type { Affinity, Toleration } from "#lib/kubernetes/core/v1.ts";
 import { originOversellResources } from "#lib/policy/overriders/origins.ts";
 import { templateOversellFactors } from "#lib/policy/overriders/resources.ts";
 import {

@@ -1,4 +1,4 @@
-import type { ObjectMeta } from "kubernetes-types/meta/v1.d.ts";
+import type { ObjectMeta } from "../kubernetes/meta/v1.ts";
 
 interface Class {
   metadata?: ObjectMeta;

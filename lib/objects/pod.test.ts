@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { createDraft } from "#lib/patch.ts";
+import type { Pod } from "../kubernetes/core/v1.ts";
 import { type ImageVolume, listContainers, listImageVolumes } from "./pod.ts";
 
 const volumes: ImageVolume[] = [{ name: "v" }, { name: "w", image: { reference: "w" } }];

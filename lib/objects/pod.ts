@@ -1,4 +1,4 @@
-import type { Container, EphemeralContainer, Pod, Volume } from "kubernetes-types/core/v1.d.ts";
+import type { Container, EphemeralContainer, Pod, Volume } from "../kubernetes/core/v1.ts";
 
 /** A container, and its path in the pod, such as `spec.initContainers[0]`. */
 export interface ContainerWithPath {

@@ -1,4 +1,4 @@
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Pod } from "../kubernetes/core/v1.ts";
 import { forbidden } from "../refusals.ts";
 import type { AdmissionRequest, Status } from "../review.ts";
 import { listContainers } from "./pod.ts";

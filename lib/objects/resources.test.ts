@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Container } from "kubernetes-types/core/v1.d.ts";
+import type { Container } from "../kubernetes/core/v1.ts";
 import { formatQuantity } from "./quantity.ts";
 import { addAmounts, computePodAmounts, parseAmounts, type QuantityByResource } from "./resources.ts";
 

@@ -1,4 +1,4 @@
-import type { Container, Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Container, Pod } from "../kubernetes/core/v1.ts";
 import { addQuantities, compareQuantities, type Quantity, requireQuantity } from "./quantity.ts";
 
 export interface ResourceRequirements {

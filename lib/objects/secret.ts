@@ -1,4 +1,4 @@
-import type { Container, EphemeralContainer, Pod, Volume } from "kubernetes-types/core/v1.d.ts";
+import type { Container, EphemeralContainer, Pod, Volume } from "../kubernetes/core/v1.ts";
 import { listContainers } from "./pod.ts";
 
 /** Returns the names of all secrets that a pod refers to. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import type { Toleration } from "kubernetes-types/core/v1.d.ts";
+import type { Toleration } from "../kubernetes/core/v1.ts";
 import { areTolerationsCovered, mergeTolerations } from "./toleration.ts";
 
 const exists = { key: "k", operator: "Exists" };

@@ -1,4 +1,4 @@
-import type { Toleration } from "kubernetes-types/core/v1.d.ts";
+import type { Toleration } from "../kubernetes/core/v1.ts";
 
 /** Merges two lists of tolerations, without those that another one covers; of equal ones the first stays. */
 export const mergeTolerations = (first: readonly Toleration[], second: readonly Toleration[]): Toleration[] => {

@@ -1,9 +1,4 @@
-import type {
-  Affinity,
-  ResourceRequirements,
-  Toleration,
-  TopologySpreadConstraint,
-} from "kubernetes-types/core/v1.d.ts";
+import type { Affinity, ResourceRequirements, Toleration, TopologySpreadConstraint } from "../kubernetes/core/v1.ts";
 import type { LabelSelector } from "../objects/selection.ts";
 import type { KubernetesObject, Operation } from "../review.ts";
 

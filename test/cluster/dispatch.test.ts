@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Pod } from "#lib/kubernetes/core/v1.ts";
 import type { AnsweredReviewFacts } from "#lib/log-line.ts";
 import { get } from "#lib/needs.ts";
 import { type Phase, type Rule, rule } from "#lib/rule.ts";

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import fc from "fast-check";
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Pod } from "#lib/kubernetes/core/v1.ts";
 import type { AnsweredReviewFacts } from "#lib/log-line.ts";
 import { rule, selectPhase } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Pod } from "#lib/kubernetes/core/v1.ts";
 import { toSubject } from "../../functions/pod-security/pods.ts";
 import type { PodSecurityLevel, PodSecurityVersion } from "../../functions/pod-security/policy.ts";
 import { listOffences } from "../../functions/pod-security/standards.ts";

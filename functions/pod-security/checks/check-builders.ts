@@ -1,4 +1,4 @@
-import type { Container, PodSecurityContext, PodSpec, SecurityContext } from "kubernetes-types/core/v1.d.ts";
+import type { Container, PodSecurityContext, PodSpec, SecurityContext } from "postern/kubernetes/core/v1";
 
 /** The parts of a pod or pod template that Pod Security checks read. */
 export interface PodSubject {

@@ -1,4 +1,4 @@
-import type { SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
+import type { SELinuxOptions } from "postern/kubernetes/core/v1";
 import { quoteAsGo } from "postern/objects/go-quoted";
 import {
   type AnyContext,

@@ -1,5 +1,5 @@
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { JsonMap } from "#lib/json.ts";
+import type { Pod } from "#lib/kubernetes/core/v1.ts";
 import { parseImage } from "#lib/objects/image.ts";
 import { computePeakUse, parseAmounts, type QuantityByResource } from "#lib/objects/resources.ts";
 import { formatRoundedResourceAmount } from "./scalars.ts";

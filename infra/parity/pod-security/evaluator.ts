@@ -3,7 +3,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Pod } from "#lib/kubernetes/core/v1.ts";
 import {
   type CachedGoProgram,
   findGoProgram,

@@ -1,5 +1,5 @@
-import type { Affinity, Toleration } from "kubernetes-types/core/v1.d.ts";
 import { isMap } from "../../json.ts";
+import type { Affinity, Toleration } from "../../kubernetes/core/v1.ts";
 import { quoteAsGo } from "../../objects/go-quoted.ts";
 import { findKeyFaults, findValueFaults } from "../../objects/label.ts";
 import { parseQuantity } from "../../objects/quantity.ts";

@@ -1,4 +1,4 @@
-import type { Toleration } from "kubernetes-types/core/v1.d.ts";
+import type { Toleration } from "../../kubernetes/core/v1.ts";
 import type { OverrideTemplate } from "../types.ts";
 import {
   podScriptCueInputs,
