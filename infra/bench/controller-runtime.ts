@@ -22,7 +22,4 @@ const webhook: GoProgram = {
  */
 export const findBenchControllerRuntimeWebhook = () => findGoProgram(webhook);
 
-if (import.meta.main) {
-  const { version, program } = await findOrBuildGoProgram(webhook);
-  process.stdout.write(`A webhook of controller-runtime ${version} is at ${program}\n`);
-}
+export const buildBenchControllerRuntimeWebhook = () => findOrBuildGoProgram(webhook);

@@ -7,6 +7,7 @@ import { type Command, commonCommandOptions, writeOutput } from "../cli/command.
 import { Complaint } from "../cli/complaint.ts";
 import { chooseCluster } from "../config/config.ts";
 import type { PortParityResult } from "../parity/parity.ts";
+import type { MinorParityResults } from "../parity/report.ts";
 import { readConfig, reportBroken } from "../project/project.ts";
 import { readAllRules } from "../project/rules.ts";
 
@@ -14,6 +15,11 @@ export default {
   summary: "Compares ports with their upstream plugins on real API servers, and runs the cases of every rule there.",
   usage: "[RULE…]",
   options: {
+    minor: {
+      type: "string",
+      value: "MINOR,…",
+      says: "compare with these minors of Kubernetes, such as 1.33,1.37 (default: the newest)",
+    },
     seed: { type: "string", value: "N", says: "repeat the requests of this seed (default: a random seed)" },
     requests: { type: "string", value: "N", default: "2000", says: "the number of generated requests for each port" },
     config: {
@@ -33,7 +39,7 @@ export default {
     if (seed >= 2 ** 31) throw new Complaint("--seed must be below 2147483648");
 
     // These modules are loaded here, because `postern` without a verb loads this file, too.
-    const { listPlugins, requireBinaries } = await import("../parity/control-plane/binaries.ts");
+    const { listPlugins, newestMinor, requireBinaries } = await import("../parity/control-plane/binaries.ts");
     const { checkAllCases } = await import("../parity/cases/cases.ts");
     const { measureParity } = await import("../parity/parity.ts");
     const { listPluginPorts: listPorts } = await import("../parity/plugins.ts");
@@ -46,6 +52,7 @@ export default {
       buildParityTableRow: buildRow,
       insertParityReport: insertReport,
     } = await import("../parity/report.ts");
+    const minors = options.text("minor")?.split(",") ?? [newestMinor];
     const { catalogue, broken, names } = await readAllRules();
     const wanted = resolveRuleNames(words, names);
     const isChosen = (name: string) => wanted.length === 0 || wanted.includes(name);
@@ -53,34 +60,36 @@ export default {
     const file = options.text("config");
     const cluster =
       file === undefined ? undefined : chooseCluster(await readConfig(file, catalogue, names), undefined)[1];
-    const binaries = await requireBinaries();
-    const { version } = binaries;
+    const every = await Promise.all(minors.map(async (minor) => ({ minor, binaries: await requireBinaries(minor) })));
 
     const rules = catalogue.filter(({ name }) => isChosen(name));
-    const { all } = await listPlugins(binaries);
-    const ports = listPorts(rules).filter(({ rule }) => all.includes(rule.upstreamPlugin.plugin));
-    const longest = Math.max(...ports.map(({ name }) => name.length));
-    const printRow = (cells: (string | number)[]) => json || writeOutput(`${alignRow(cells, longest)}\n`);
-    if (!json) writeOutput(`Kubernetes ${version}${ports.length > 0 ? `, seed ${seed}\n` : ""}\n`);
-    if (ports.length > 0) printRow(headings);
-    const found: PortParityResult[] = [];
-    for (const port of ports) {
-      const settings = cluster?.rules.get(port.name)?.settings;
-      const parity = await measureParity(port, binaries, { requests, seed, ...(settings && { settings }) });
-      printRow(buildRow(parity));
-      found.push(parity);
+    const longest = Math.max(...rules.map(({ name }) => name.length));
+    const print = (text: string) => json || writeOutput(text);
+    const runs: MinorParityResults[] = [];
+    for (const { minor, binaries } of every) {
+      const { version } = binaries;
+      const { all } = await listPlugins(binaries);
+      const ports = listPorts(rules).filter(({ rule }) => all.includes(rule.upstreamPlugin.plugin));
+      print(`Kubernetes ${version}${ports.length > 0 ? `, seed ${seed}\n\n${alignRow(headings, longest)}` : ""}\n`);
+      const found: PortParityResult[] = [];
+      for (const port of ports) {
+        const settings = cluster?.rules.get(port.name)?.settings;
+        const parity = await measureParity(port, binaries, { requests, seed, ...(settings && { settings }) });
+        print(`${alignRow(buildRow(parity), longest)}\n`);
+        found.push(parity);
+      }
+      const cases = await checkAllCases(binaries, rules);
+      const repeating = `--minor ${minor} --seed ${seed} --requests ${requests}${file === undefined ? "" : ` --config ${file}`}`;
+      print(describeCases(cases) + describeParity(found, repeating));
+      runs.push({ kubernetes: version, rules: found, cases });
     }
-    const cases = await checkAllCases(binaries, rules);
-    const repeating = `--seed ${seed} --requests ${requests}${file === undefined ? "" : ` --config ${file}`}`;
-    writeOutput(
-      json
-        ? `${JSON.stringify({ kubernetes: version, seed, rules: found, cases }, null, 2)}\n`
-        : describeCases(cases) + describeParity(found, repeating),
-    );
+    if (json) writeOutput(`${JSON.stringify({ seed, minors: runs }, null, 2)}\n`);
     if (options.flag("write")) {
       const page = join(functionsFolder, "README.md");
-      await writeFile(page, insertReport(await readFile(page, "utf8"), { found, cases, version, seed }));
+      await writeFile(page, insertReport(await readFile(page, "utf8"), { runs, requests, seed }));
     }
-    return found.some(({ unexplained }) => unexplained > 0) || !areAsExpected(cases) ? 1 : 0;
+    return runs.every(({ rules, cases }) => rules.every(({ unexplained }) => unexplained === 0) && areAsExpected(cases))
+      ? 0
+      : 1;
   },
 } satisfies Command;

@@ -34,11 +34,16 @@ export interface ComparableServerAnswer {
   code: number;
   warnings: string[];
   body: unknown;
+  /** The audit annotations that admission adds, by their names. The prefix is a plugin's or a webhook's. */
+  audit?: Record<string, string>;
 }
 
 /** Replaces what differs by chance in an answer, such as names, uids, times and orders. */
-export const toComparable = ({ answer, name }: RequestWithAnswer, sequence: string): ComparableServerAnswer => {
-  const said = JSON.stringify(answer.body, (key, value) =>
+export const toComparable = (
+  { answer, name, audit = {} }: RequestWithAnswer,
+  sequence: string,
+): ComparableServerAnswer => {
+  const said = JSON.stringify([answer.body, selectAuditAnnotations(audit)], (key, value) =>
     Object.hasOwn(serverFields, key) && value !== undefined && !comparedValues.has(value) ? "?" : value,
   );
   const plain = replaceNames(said.replace(/admission webhook \\"[^"]+\\" denied the request: /g, ""), name, sequence)
@@ -48,9 +53,26 @@ export const toComparable = ({ answer, name }: RequestWithAnswer, sequence: stri
     .replaceAll(/\bkube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}\b/g, "kube-api-access-?")
     // Go's diffs use a different space character in half of all processes, so that programs don't parse them.
     .replaceAll("\u00a0", " ");
-  const body = Object.values(orderings).reduce((body, arrange) => arrange(body), JSON.parse(plain));
-  return { code: answer.code, warnings: answer.warnings.map((text) => replaceNames(text, name, sequence)), body };
+  const [parsed, comparableAudit] = JSON.parse(plain);
+  const body = Object.values(orderings).reduce((body, arrange) => arrange(body), parsed);
+  const warnings = answer.warnings.map((text) => replaceNames(text, name, sequence));
+  return {
+    code: answer.code,
+    warnings,
+    body,
+    ...(Object.keys(comparableAudit).length > 0 && { audit: comparableAudit }),
+  };
 };
+
+/** Returns audit annotations by their names, without those that the API server adds about authorization and webhooks. */
+const selectAuditAnnotations = (audit: Record<string, string>) =>
+  Object.fromEntries(
+    Object.entries(audit)
+      .filter(
+        ([key]) => !/^authorization\.k8s\.io|^apiserver\.latency\.k8s\.io|webhook\.admission\.k8s\.io\//.test(key),
+      )
+      .map(([key, value]) => [key.slice(key.indexOf("/") + 1), value]),
+  );
 
 type Body = Record<string, unknown>;
 
@@ -411,7 +433,9 @@ export const comparePluginAndPortAnswers = (
   actual: ComparableServerAnswer,
 ): ParityComparisonResult => {
   if (isSame(wanted, actual)) return { verdict: "equal" };
-  const known = knownDifferences.find(({ rules, explains }) => rules.includes(rule) && explains(wanted, actual));
+  const known =
+    isSame(wanted.audit, actual.audit) &&
+    knownDifferences.find(({ rules, explains }) => rules.includes(rule) && explains(wanted, actual));
   return known ? { verdict: "known", reason: known.reason } : { verdict: "different" };
 };
 

@@ -258,9 +258,18 @@ interface NamedSequence {
   name: string;
 }
 
-/** Sends all sequences to one server, some in parallel, and deletes the remaining objects. */
-const sendAndClear = async (numbered: NamedSequence[], { as }: TestCluster): Promise<RequestWithAnswer[][]> => {
+/** Sends all sequences to one server, some in parallel, reads the audit log, and deletes the remaining objects. */
+const sendAndClear = async (
+  numbered: NamedSequence[],
+  { as, readAuditAnnotations }: TestCluster,
+): Promise<RequestWithAnswer[][]> => {
   const { played, remains } = await sendAll(numbered, as);
+  const logged = played.flat().flatMap((turn) => {
+    const { auditId } = turn.answer;
+    return auditId === undefined || turn.call.method === "GET" ? [] : [{ turn, auditId }];
+  });
+  const annotations = await readAuditAnnotations(logged.map(({ auditId }) => auditId));
+  for (const { turn, auditId } of logged) turn.audit = annotations.get(auditId) ?? {};
   for (const path of remains) await deleteWithFinalizers(path, as);
   return played;
 };

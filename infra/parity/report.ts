@@ -29,12 +29,20 @@ export const buildParityTableRow = ({
   equal,
   sumCounts(known),
   unexplained,
-  calls.made,
-  calls.acted,
-  calls.withoutConditions,
-  // The percentage of calls of the rule that its matchConditions save.
-  calls.withoutConditions > 0 ? `${Math.round(100 * (1 - calls.made / calls.withoutConditions))}%` : "-",
+  ...buildCallCells({ calls }),
 ];
+
+/** Returns the numbers of calls, and the percentage of calls that matchConditions save. */
+const buildCallCells = ({ calls }: Partial<PortParityResult> = {}): (string | number)[] => {
+  if (!calls) return ["-", "-", "-", "-"];
+  const { made, acted, withoutConditions } = calls;
+  return [
+    made,
+    acted,
+    withoutConditions,
+    withoutConditions > 0 ? `${Math.round(100 * (1 - made / withoutConditions))}%` : "-",
+  ];
+};
 
 /** Aligns one row of the parity table below its headings. Rows are printed singly, because all take minutes. */
 export const alignParityTableRow = (cells: (string | number)[], longestName: number): string =>
@@ -127,32 +135,49 @@ export const areAsExpected = (results: RuleCaseResults[]): boolean =>
 
 const [begin, end] = ["<!-- Written by npx postern parity --write. -->", "<!-- End of parity. -->"];
 
+/** The results of all ports and cases with one minor of Kubernetes. The fields are part of the JSON output. */
+export interface MinorParityResults {
+  /** The version of kube-apiserver, such as v1.37.2. */
+  kubernetes: string;
+  rules: PortParityResult[];
+  cases: RuleCaseResults[];
+}
+
 /**
- * Returns the text of functions/README.md with this parity report, which replaces an earlier one or goes to the end.
+ * Returns the text of functions/README.md with this parity report, which replaces an earlier one or goes to the end. The
+ * numbers of calls and of cases are those of the last minor.
  */
 export const insertParityReport = (
   page: string,
-  {
-    found,
-    cases,
-    version,
-    seed,
-  }: { found: PortParityResult[]; cases: RuleCaseResults[]; version: string; seed: number },
+  { runs, requests, seed }: { runs: MinorParityResults[]; requests: number; seed: number },
 ): string => {
   const [before = "", rest] = page.split(begin);
   const after = rest?.split(end)[1] ?? "\n";
+  // The rules of the newest minor have their order there, and those that only older minors have come last.
+  const found = runs.toReversed().flatMap(({ rules }) => rules);
   const reasons = listReasons(found).map((reason) => {
-    const rules = found.filter(({ known }) => reason in known).map(({ rule }) => rule);
-    return `- ${reason} (${rules.join(", ")})`;
+    const rules = new Set(found.filter(({ known }) => reason in known).map(({ rule }) => rule));
+    return `- ${reason} (${[...rules].join(", ")})`;
   });
+  const versions = runs.map(({ kubernetes }) => kubernetes);
+  const newest = runs.at(-1);
+  const rows = [...new Set(found.map(({ rule }) => rule))].map((name) => [
+    name,
+    ...runs.map(({ rules }) => {
+      const result = rules.find(({ rule }) => rule === name);
+      return result ? [result.equal, sumCounts(result.known), result.unexplained].join(" / ") : "-";
+    }),
+    ...buildCallCells(newest?.rules.find(({ rule }) => rule === name)),
+  ]);
+  const cases = newest?.cases ?? [];
   const parts = [
     before.trimEnd(),
     begin,
     "## Parity",
-    `The same generated requests were sent to kube-apiserver ${version} with the compiled-in plugin, and to one without it\nthat calls the rule (seed ${seed}). The last columns show how often the rule was called, how often it refused or\nchanged something, how often it was called without its matchConditions, and the share of calls that these save.`,
-    toMarkdown(columns, found.map(buildParityTableRow)),
+    `The same ${requests} generated requests for each rule were sent to kube-apiserver with the compiled-in plugin, and to one\nwithout it that calls the rule (seed ${seed}). A cell has the numbers of equal answers, of answers with a known\ndifference, and of answers with an unexplained one; "-" means that this minor has no such plugin. Status, object,\nmessage, details, warnings and audit annotations are compared. The last columns are about ${versions.at(-1)}: how often\nthe rule was called, how often it refused or changed something, how often it was called without its matchConditions, and\nthe share of calls that these save.`,
+    toMarkdown(["rule", ...versions, ...columns], rows),
     ...(reasons.length > 0 ? [`Known differences:\n\n${reasons.join("\n")}`] : []),
-    `The cases of every rule, sent to the same API server: how many have the outcome that they state, how many no API\nserver can receive, how many the compiled-in plugin answers alike (of those with its settings), and how many recorded\noutcomes of a removed plugin are unchanged.`,
+    `The cases of every rule, sent to kube-apiserver ${versions.at(-1)}: how many have the outcome that they state, how many no\nAPI server can receive, how many the compiled-in plugin answers alike (of those with its settings), and how many recorded\noutcomes of a removed plugin are unchanged.`,
     toMarkdown(caseHeadings, cases.map(buildCaseRow)),
     ...listExceptions(cases),
     `${end}${after}`,
@@ -160,17 +185,7 @@ export const insertParityReport = (
   return parts.join("\n\n");
 };
 
-const columns = [
-  "rule",
-  "requests",
-  "equal",
-  "known differences",
-  "unexplained",
-  "calls",
-  "acted",
-  "calls without conditions",
-  "saved",
-];
+const columns = ["calls", "acted", "calls without conditions", "saved"];
 
 const toMarkdown = (headings: string[], rows: (string | number)[][]) =>
   [headings, headings.map((_, at) => (at === 0 ? "---" : "---:")), ...rows]

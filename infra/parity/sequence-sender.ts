@@ -20,6 +20,8 @@ export type GetClient = (user: RequestUser) => TestClusterClient;
 export interface RequestWithAnswer {
   call: TestClusterRequest & { user: RequestUser };
   answer: TestClusterResponse;
+  /** The audit annotations of the request. */
+  audit?: Record<string, string>;
   /** The name of the sequence's object after this request. With generateName, each server generates another name. */
   name: string;
 }

@@ -57,7 +57,7 @@ export const bootParityServerPair = async (
   place: PairResources,
   latePlugin?: TestClusterOptions["late"],
 ): Promise<ParityServerPair> => {
-  const { plugin, defaultOn, settings } = port.rule.upstreamPlugin;
+  const { plugin, settings } = port.rule.upstreamPlugin;
   const config = comparisonConfigs[plugin] ?? {};
   const standard = mergeWithDefaults(
     settings ?? {},
@@ -69,6 +69,7 @@ export const bootParityServerPair = async (
   const wishes = {
     store: await getPreparedStore(binaries),
     flags: [...flags, ...(config.flags ?? [])],
+    audit: true,
     users: { [reader]: [buildKubernetesGroupName(reader, port.name)] },
     ...(config.rbac && { rbac: true }),
   };
@@ -83,7 +84,7 @@ export const bootParityServerPair = async (
       flags: [...wishes.flags, ...configuration],
       ...(latePlugin ? { late: latePlugin } : { enable: [plugin] }),
     },
-    { ...wishes, disable: [...others, ...(defaultOn ? [plugin] : [])] },
+    { ...wishes, disable: [...others, ...(plugins.defaultOn.includes(plugin) ? [plugin] : [])] },
   ]);
   for (const { stop } of clusters) place.stack.defer(stop);
   const [upstream, ours] = clusters as [TestCluster, TestCluster];
@@ -106,27 +107,32 @@ const grantRights = async (port: PluginPort, { admin }: TestCluster) => {
 
 /** Returns a folder with the etcd data of a cluster that has the surroundings. Made once, with every plugin off. */
 const getPreparedStore = (binaries: ControlPlaneBinaries): Promise<string> => {
-  preparedStore ??= (async () => {
-    const folder = await mkdtemp(join(tmpdir(), "postern-store-"));
-    process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
-    const { all, defaultOn: disable } = await listPlugins(binaries);
-    const hasGroups = all.includes("PodGroupProtection");
-    const cluster = await bootCluster(binaries, {
-      flags: [...flags, ...(hasGroups ? apiserverFlagsForParityObjects : [])],
-      disable,
-    });
-    try {
-      await createParityTestObjects(cluster.admin, hasGroups);
-      await cluster.keep(join(folder, "store"));
-    } catch (error) {
-      await cluster.stop();
-      throw error;
-    }
-    return join(folder, "store");
-  })();
-  return preparedStore;
+  const { version } = binaries;
+  const existing = preparedStores.get(version);
+  const store = existing ?? createPreparedStore(binaries);
+  if (!existing) preparedStores.set(version, store);
+  return store;
 };
-let preparedStore: Promise<string> | undefined;
+const preparedStores = new Map<string, Promise<string>>();
+
+const createPreparedStore = async (binaries: ControlPlaneBinaries): Promise<string> => {
+  const folder = await mkdtemp(join(tmpdir(), "postern-store-"));
+  process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+  const { all, defaultOn: disable } = await listPlugins(binaries);
+  const hasGroups = all.includes("PodGroupProtection");
+  const cluster = await bootCluster(binaries, {
+    flags: [...flags, ...(hasGroups ? apiserverFlagsForParityObjects : [])],
+    disable,
+  });
+  try {
+    await createParityTestObjects(cluster.admin, hasGroups);
+    await cluster.keep(join(folder, "store"));
+  } catch (error) {
+    await cluster.stop();
+    throw error;
+  }
+  return join(folder, "store");
+};
 
 /** Writes the configuration file of an admission plugin, and returns kube-apiserver's flag that names the file. */
 const writeConfiguration = async (

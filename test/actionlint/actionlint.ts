@@ -19,7 +19,4 @@ const actionlint: GoProgram = {
 /** Returns the linter for workflows of GitHub Actions, if it was built before. */
 export const findActionlint = () => findGoProgram(actionlint);
 
-if (import.meta.main) {
-  const { version, program } = await findOrBuildGoProgram(actionlint);
-  process.stdout.write(`actionlint ${version} is at ${program}\n`);
-}
+export const buildActionlint = () => findOrBuildGoProgram(actionlint);

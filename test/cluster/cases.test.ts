@@ -12,7 +12,7 @@ import {
 } from "../../infra/parity/rule-server.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
-import { chooseHalf } from "./halves.ts";
+import { chooseHalf } from "./choices.ts";
 
 // Sends the cases of half the rules to a real API server, and those of ports to API servers with the compiled-in plugins.
 // parity.test.ts asks the other half.

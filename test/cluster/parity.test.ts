@@ -11,7 +11,7 @@ import { measureParity } from "../../infra/parity/parity.ts";
 import { listPluginPorts } from "../../infra/parity/plugins.ts";
 import { runProgram } from "../checkout.ts";
 import { needs } from "../parts.ts";
-import { chooseHalf } from "./halves.ts";
+import { chooseHalf } from "./choices.ts";
 
 // Compares half the ports with their plugins, by generated requests; cases.test.ts has the cases of the other half.
 const binaries = await requireBinaries().catch(() => undefined);
@@ -34,8 +34,8 @@ describe("postern parity", () => {
   };
 
   it("exits with 3 if the API server is missing", async () => {
-    const { code, stdout, stderr } = await runParity([], { KUBEBUILDER_ASSETS: folder });
-    assert.match(stderr, /^kube-apiserver and etcd v[\d.]+ are not here: npm run cluster builds them\n$/);
+    const { code, stdout, stderr } = await runParity([], { XDG_CACHE_HOME: folder });
+    assert.match(stderr, /^kube-apiserver 1\.\d+ is not here: npm run cluster builds it\n$/);
     assert.deepEqual([code, stdout], [3, ""]);
   });
 

@@ -1,49 +1,60 @@
-import { readFile } from "node:fs/promises";
+import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Complaint } from "../../cli/complaint.ts";
-import { cacheFolder, fillCache, hasFiles, runCommand } from "./go-programs.ts";
+import { findGoProgram, findOrBuildGoProgram, type GoProgram, runCommand } from "./go-programs.ts";
 
-/** The binaries of kube-apiserver and of etcd, which stores its objects. */
+/** The binaries of one minor of Kubernetes. etcd stores the API server's objects. */
 export interface ControlPlaneBinaries {
   version: string;
   apiserver: string;
+  controllerManager: string;
   etcd: string;
 }
 
-/** The folder of go.mod: this one for the newest version, a folder such as 1.35 for an older one. */
-const sourceFolder = fileURLToPath(new URL(`./${process.env.POSTERN_KUBERNETES ?? ""}`, import.meta.url));
+const here = fileURLToPath(new URL("./", import.meta.url));
 
-/** Returns the Kubernetes version in go.mod, such as v1.36.3. */
-const readVersion = async (): Promise<string> => {
-  const text = await readFile(join(sourceFolder, "go.mod"), "utf8").catch(() => "");
-  const [, version] = /k8s\.io\/kubernetes (v[\d.]+)/.exec(text) ?? [];
-  if (version === undefined) throw new Error(`${sourceFolder} has no go.mod that names a version of k8s.io/kubernetes`);
-  return version;
+/** The minors of Kubernetes that can be built, the oldest first: each has a folder here with its go.mod. */
+export const minors: readonly string[] = readdirSync(here)
+  .filter((name) => /^\d+\.\d+$/.test(name))
+  .sort((one, other) => Number(one.split(".")[1]) - Number(other.split(".")[1]));
+
+export const newestMinor = "1.36";
+
+/** Returns the program of kube-apiserver in a minor, with the others of its control plane. */
+const toGoProgram = (minor: string): GoProgram => {
+  if (!minors.includes(minor)) throw new Complaint(`there is no Kubernetes ${minor} here, only ${minors.join(", ")}`);
+  const sources = join(here, minor);
+  return {
+    sources,
+    module: "k8s.io/kubernetes",
+    name: "kubernetes",
+    files: ["kube-apiserver", "kube-controller-manager", "etcd"],
+    build: async (folder, version) => {
+      const [gitMajor, gitMinor] = minor.split(".");
+      const stamp = Object.entries({ gitVersion: `v${version}`, gitMajor, gitMinor });
+      const flags = stamp.map(([key, value]) => `-X k8s.io/component-base/version.${key}=${value}`).join(" ");
+      const build = (name: string, from: string) =>
+        runCommand(sources, "go", "build", "-ldflags", `-s -w ${flags}`, "-o", join(folder, name), from);
+      await build("etcd", "go.etcd.io/etcd/server/v3");
+      for (const name of ["kube-apiserver", "kube-controller-manager"])
+        await build(name, `k8s.io/kubernetes/cmd/${name}`);
+    },
+  };
 };
 
-const getCacheFolder = (version: string) => join(cacheFolder, `kubernetes-${version}`);
-
-/**
- * Returns kube-apiserver and etcd from the folder that KUBEBUILDER_ASSETS names, or else those that were built
- * before. Throws a
- * sentence if they are missing or not of the version that go.mod names.
- */
-export const requireBinaries = async (): Promise<ControlPlaneBinaries> => {
-  const version = await readVersion();
-  const { KUBEBUILDER_ASSETS: given } = process.env;
-  const folder = given ?? getCacheFolder(version);
-  const binaries = { version, apiserver: join(folder, "kube-apiserver"), etcd: join(folder, "etcd") };
-  if (!(await hasFiles(folder, ["kube-apiserver", "etcd"])))
-    throw new Complaint(`kube-apiserver and etcd ${version} are not here: npm run cluster builds them`, 3);
-  if (given === undefined) return binaries;
-  const found = (await runCommand(folder, binaries.apiserver, "--version")).trim().replace(/^Kubernetes /, "");
-  if (found === version) return binaries;
-  throw new Complaint(
-    `KUBEBUILDER_ASSETS has kube-apiserver ${found}, and ${version} is wanted: unset it, and npm run cluster builds that`,
-    3,
-  );
+/** Returns the binaries of a minor that were built before. Throws a sentence if they are missing. */
+export const requireBinaries = async (minor: string = newestMinor): Promise<ControlPlaneBinaries> => {
+  const found = await findGoProgram(toGoProgram(minor));
+  const command = minor === newestMinor ? "npm run cluster" : `npm run cluster -- --minor ${minor}`;
+  if (!found) throw new Complaint(`kube-apiserver ${minor} is not here: ${command} builds it`, 3);
+  const { version, program, folder } = found;
+  const [controllerManager, etcd] = [join(folder, "kube-controller-manager"), join(folder, "etcd")];
+  return { version: `v${version}`, apiserver: program, controllerManager, etcd };
 };
+
+/** Builds the binaries of a minor by its go.mod and go.sum; this takes minutes, but only once for each version. */
+export const buildBinaries = (minor: string) => findOrBuildGoProgram(toGoProgram(minor));
 
 /** The plugins that call webhooks. */
 export const webhookPlugins = ["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"];
@@ -52,29 +63,8 @@ export const webhookPlugins = ["MutatingAdmissionWebhook", "ValidatingAdmissionW
 export const listPlugins = async ({
   apiserver,
 }: ControlPlaneBinaries): Promise<{ all: string[]; defaultOn: string[] }> => {
-  const help = await runCommand(sourceFolder, apiserver, "--help");
+  const help = await runCommand(here, apiserver, "--help");
   const [, defaultOn = "", all = ""] =
     /default enabled ones \(([^)]*)\)\. Comma-delimited list of admission plugins: ([^.]*)\./.exec(help) ?? [];
   return { all: all.split(", "), defaultOn: defaultOn.split(", ") };
 };
-
-/** Builds kube-apiserver and etcd by go.mod and go.sum; this takes minutes, but only once for each version. */
-export const buildBinaries = async (): Promise<ControlPlaneBinaries> => {
-  const version = await readVersion();
-  const folder = getCacheFolder(version);
-  const [, major = "", minor = ""] = /^v(\d+)\.(\d+)/.exec(version) ?? [];
-  const stamp = { gitVersion: version, gitMajor: major, gitMinor: minor };
-  const flags = Object.entries(stamp).map(([key, value]) => `-X k8s.io/component-base/version.${key}=${value}`);
-  await fillCache(folder, async (draft) => {
-    await runCommand(sourceFolder, "go", "build", "-o", join(draft, "etcd"), "go.etcd.io/etcd/server/v3");
-    const linking = ["-ldflags", `-s -w ${flags.join(" ")}`];
-    const server = "k8s.io/kubernetes/cmd/kube-apiserver";
-    await runCommand(sourceFolder, "go", "build", ...linking, "-o", join(draft, "kube-apiserver"), server);
-  });
-  return { version, apiserver: join(folder, "kube-apiserver"), etcd: join(folder, "etcd") };
-};
-
-if (import.meta.main) {
-  const { version, apiserver } = await requireBinaries().catch(buildBinaries);
-  process.stdout.write(`kube-apiserver ${version} is at ${apiserver}\n`);
-}

@@ -9,6 +9,8 @@ export interface TestClusterResponse {
   /** The parsed body of the API server's response: the object, or the Status of a refusal. */
   body: Record<string, unknown>;
   warnings: string[];
+  /** The key of the request in the audit log. */
+  auditId?: string;
 }
 
 export interface TestClusterRequest {
@@ -47,7 +49,8 @@ export const createTokenClient = (
         const warnings = found.flatMap((header) =>
           [...header.matchAll(/299 - "((?:[^"\\]|\\.)*)"/g)].map(([, said = ""]) => said.replace(/\\(.)/g, "$1")),
         );
-        resolve({ code: response.statusCode ?? 0, body: parseBody(text), warnings });
+        const auditId = String(response.headers["audit-id"]);
+        resolve({ code: response.statusCode ?? 0, body: parseBody(text), warnings, auditId });
       });
       sent.on("timeout", () => sent.destroy(new Error(`${method} ${path} was not answered`)));
       sent.on("error", reject);

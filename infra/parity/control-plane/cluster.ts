@@ -1,5 +1,5 @@
 import { generateKeyPairSync, randomBytes } from "node:crypto";
-import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { cp, mkdtemp, open, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
@@ -22,6 +22,8 @@ export interface TestClusterOptions {
   flags?: string[];
   /** A folder with the etcd data from which the test cluster starts, written by another cluster's `keep`. */
   store?: string;
+  /** Whether the API server writes an audit log, which `readAuditAnnotations` reads. */
+  audit?: boolean;
   /** Whether RBAC decides what users may do. Without it every user has every right. */
   rbac?: boolean;
   /** The users of the test cluster beside its admin: each user's name with the names of its groups. */
@@ -39,6 +41,10 @@ export interface TestCluster {
   ca: string;
   /** Returns the token of a user. */
   getToken(user: string): string;
+  /**
+   * Returns the audit annotations of requests that were answered, by their audit id. Requests that only read have none.
+   */
+  readAuditAnnotations(auditIds: Iterable<string>): Promise<Map<string, Record<string, string>>>;
   /** Restarts the API server with its data; `renewed` users get other tokens. */
   restart(renewed?: string[]): Promise<void>;
   /** Stops the test cluster and copies its data to a folder, from which another cluster can boot (option `store`). */
@@ -70,7 +76,9 @@ export const bootCluster = async (
     "--unsafe-no-fsync",
     "--log-level=error",
   ]);
-  const start = (late: string[] = []) => startServer(apiserver, buildServerFlags(folder, store, port, options, late));
+  const auditLog = options.audit ? await openAuditLog(folder) : undefined;
+  const start = (late: string[] = []) =>
+    startServer(apiserver, [...buildServerFlags(folder, store, port, options, late), ...(auditLog?.flags ?? [])]);
 
   let server = start();
   const url = `https://127.0.0.1:${port}`;
@@ -87,6 +95,7 @@ export const bootCluster = async (
     for (const { close } of Object.values(clients)) close();
     await server.stop();
     await keeper.stop();
+    await auditLog?.close();
   };
   const stop = async () => {
     await end();
@@ -114,9 +123,43 @@ export const bootCluster = async (
     admin: clients.admin.client,
     as,
     getToken,
+    readAuditAnnotations: async (ids) => (await auditLog?.readAnnotations(ids)) ?? new Map(),
     restart: (renewed) => restart(renewed),
     keep,
     stop,
+  };
+};
+
+/** Makes an audit policy and a log in this folder. Requests that only read are not logged. */
+const openAuditLog = async (folder: string) => {
+  const [policy, file] = [join(folder, "audit.yaml"), join(folder, "audit.log")];
+  const rules = [{ level: "None", verbs: ["get", "list", "watch"] }, { level: "Metadata" }];
+  const omitStages = ["RequestReceived", "ResponseStarted"];
+  await writeFile(policy, JSON.stringify({ apiVersion: "audit.k8s.io/v1", kind: "Policy", omitStages, rules }));
+  const log = await open(file, "a+");
+  const found = new Map<string, Record<string, string>>();
+  let read = 0;
+  const readNewLines = async () => {
+    const { size } = await log.stat();
+    const { buffer } = await log.read({ buffer: Buffer.alloc(size - read), position: read });
+    const end = buffer.lastIndexOf("\n") + 1;
+    read += end;
+    for (const line of buffer.toString("utf8", 0, end).split("\n").filter(Boolean)) {
+      const { auditID, annotations = {} } = JSON.parse(line);
+      found.set(auditID, annotations);
+    }
+  };
+  return {
+    flags: [`--audit-policy-file=${policy}`, `--audit-log-path=${file}`],
+    close: () => log.close(),
+    readAnnotations: async (auditIds: Iterable<string>) => {
+      const wanted = [...auditIds];
+      for (const end = Date.now() + 60_000; !wanted.every((id) => found.has(id)); await wait(10)) {
+        if (Date.now() > end) throw new Error("the audit log of kube-apiserver is incomplete");
+        await readNewLines();
+      }
+      return found;
+    },
   };
 };
 

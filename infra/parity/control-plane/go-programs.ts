@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import { access, mkdir, readFile, rename, rm } from "node:fs/promises";
+import { access, mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -16,8 +16,8 @@ export interface GoProgram {
   name: string;
   /** The files that a Go program's build leaves in the cache; the first one is the program. */
   files: [program: string, ...others: string[]];
-  /** Builds the program, and writes its files into a folder. */
-  build(folder: string): Promise<unknown>;
+  /** Builds the program in its version, and writes its files into a folder. */
+  build(folder: string, version: string): Promise<unknown>;
 }
 
 /** A Go program that was built, and its folder in the cache. */
@@ -35,8 +35,8 @@ export const runCommand = async (cwd: string, file: string, ...args: string[]): 
 
 /** Returns a Go program's version and its folder in the cache; the folder's name contains a digest of the sources. */
 const locateProgram = async ({ sources, module, name }: Pick<GoProgram, "sources" | "module" | "name">) => {
-  const files = ["go.mod", "go.sum", "main.go"].map((file) => readFile(join(sources, file), "utf8"));
-  const texts = await Promise.all(files);
+  const files = (await readdir(sources)).filter((file) => /^go\.(mod|sum)$|\.go$/.test(file)).sort();
+  const texts = await Promise.all(files.map((file) => readFile(join(sources, file), "utf8")));
   const [, version] = new RegExp(`${module} v([\\d.]+)`).exec(texts.join("\n")) ?? [];
   if (version === undefined) throw new Error(`${sources}go.mod names no version of ${module}`);
   const digest = createHash("sha256").update(texts.join("\0")).digest("hex").slice(0, 12);
@@ -44,7 +44,7 @@ const locateProgram = async ({ sources, module, name }: Pick<GoProgram, "sources
 };
 
 /** Reports whether a folder has all these files. */
-export const hasFiles = (folder: string, files: readonly string[]): Promise<boolean> =>
+const hasFiles = (folder: string, files: readonly string[]): Promise<boolean> =>
   Promise.all(files.map((file) => access(join(folder, file)))).then(
     () => true,
     () => false,
@@ -60,15 +60,12 @@ export const findGoProgram = async ({ files, ...program }: GoProgram): Promise<C
 export const findOrBuildGoProgram = async (program: GoProgram): Promise<CachedGoProgram> => {
   const found = await findGoProgram(program);
   if (found) return found;
-  await fillCache((await locateProgram(program)).folder, program.build);
-  return findOrBuildGoProgram(program);
-};
-
-/** Fills a folder of the cache. `build` fills a draft, which is renamed when it is complete. */
-export const fillCache = async (folder: string, build: (draft: string) => Promise<unknown>): Promise<void> => {
+  const { version, folder } = await locateProgram(program);
+  // A draft is renamed when it is complete, so that an interrupted build leaves nothing behind that looks complete.
   const draft = `${folder}.${process.pid}`;
   await mkdir(draft, { recursive: true });
-  await build(draft);
+  await program.build(draft, version);
   await rm(folder, { recursive: true, force: true });
   await rename(draft, folder);
+  return findOrBuildGoProgram(program);
 };

@@ -58,6 +58,8 @@ const evaluator: GoProgram = {
  */
 export const findPodSecurityEvaluator = () => findGoProgram(evaluator);
 
+export const buildPodSecurityEvaluator = () => findOrBuildGoProgram(evaluator);
+
 /** Returns upstream's test pods for Pod Security: for each level and version some that pass and some that fail. */
 export const readUpstreamTestPods = async ({ folder }: CachedGoProgram): Promise<UpstreamPodSecurityTestPod[]> =>
   parse(await readFile(join(folder, "corpus.jsonl"), "utf8"));
@@ -77,8 +79,3 @@ const parse = (lines: string) =>
     .split("\n")
     .filter((line) => line !== "")
     .map((line) => JSON.parse(line));
-
-if (import.meta.main) {
-  const { version, program } = await findOrBuildGoProgram(evaluator);
-  process.stdout.write(`The evaluator of pod-security-admission ${version} is at ${program}\n`);
-}

@@ -1,3 +1,5 @@
+import { minors, newestMinor } from "../../infra/parity/control-plane/binaries.ts";
+
 /** The seed of this run, which test/run.ts sets and prints. */
 const seed = Number(process.env.POSTERN_SEED ?? 0);
 
@@ -7,3 +9,9 @@ const seed = Number(process.env.POSTERN_SEED ?? 0);
  */
 export const chooseHalf = <Listed extends { name: string }>(rules: readonly Listed[], half: 0 | 1): Listed[] =>
   rules.filter(({ name }) => ([...name].reduce((sum, letter) => sum + letter.charCodeAt(0), seed) + half) % 2 === 0);
+
+/** Returns the minor that this run compares beside the newest: the one of POSTERN_KUBERNETES, or one by the seed. */
+export const chooseOtherMinor = (): string => {
+  const older = minors.filter((minor) => minor !== newestMinor);
+  return process.env.POSTERN_KUBERNETES ?? older[seed % older.length] ?? newestMinor;
+};

@@ -1,0 +1,20 @@
+import { parseArgs } from "node:util";
+import { buildBenchControllerRuntimeWebhook } from "../../infra/bench/controller-runtime.ts";
+import { buildBinaries, newestMinor } from "../../infra/parity/control-plane/binaries.ts";
+import { buildPodSecurityEvaluator } from "../../infra/parity/pod-security/evaluator.ts";
+import { buildActionlint } from "../actionlint/actionlint.ts";
+import { chooseOtherMinor } from "./choices.ts";
+
+// Builds what tests with an API server need, unless it was built before. `--minor 1.33,1.34` builds only the control
+// planes of these minors; without it, a run with a seed also needs the minor that its seed chooses.
+const { minor } = parseArgs({ options: { minor: { type: "string" } } }).values;
+const minors = minor?.split(",") ?? [newestMinor, ...(process.env.POSTERN_SEED ? [chooseOtherMinor()] : [])];
+const builds = [
+  ...minors.map((one) => () => buildBinaries(one)),
+  ...(minor === undefined ? [buildBenchControllerRuntimeWebhook, buildPodSecurityEvaluator, buildActionlint] : []),
+];
+for (const build of builds) {
+  const start = Date.now();
+  const { program, version } = await build();
+  process.stdout.write(`${version} after ${Math.round((Date.now() - start) / 1000)} s: ${program}\n`);
+}
