@@ -4,6 +4,7 @@ import type { Capabilities } from "./needs.ts";
 import type { createDraft } from "./patch.ts";
 import type { AdmissionRequest, KubernetesObject, Patch, ReviewOutcome, Status } from "./review.ts";
 import type { Phase, Rule, Verdict } from "./rule.ts";
+import type { mergeSince } from "./since.ts";
 
 /** What becomes of a rule's verdict: it applies, or becomes a warning or an audit annotation; "off" gives none. */
 export type EnforcementMode = "enforce" | "warn" | "audit" | "off";
@@ -14,6 +15,8 @@ export interface RuleEvaluationContext {
   name: string;
   mode: EnforcementMode;
   settings: object;
+  /** The cluster's minor version of Kubernetes, such as `1.35`; undefined for the newest. */
+  kubernetes?: string | undefined;
   variant?: string | undefined;
   now: Date;
   capabilities?: Capabilities | undefined;
@@ -46,11 +49,15 @@ export interface GroupMemberDecision {
 
 /**
  * Returns the function that evaluates rules. A bundle passes only the parts that its rule uses: `createDraft` if it
- * mutates, `bindNeeds` if it has needs.
+ * mutates, `bindNeeds` if it has needs, `mergeSince` if it has `since`.
  */
-export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNeeds): EvaluateRequest => {
+export const createEvaluate = (
+  draft?: typeof createDraft,
+  bind?: typeof bindNeeds,
+  merge?: typeof mergeSince,
+): EvaluateRequest => {
   const evaluate: EvaluateRequest = (rule, phase, request, context) => {
-    const { name, mode, capabilities, ...rest } = context;
+    const { name, mode, capabilities, kubernetes, ...rest } = context;
     const decide = rule[phase];
     if (decide === undefined || mode === "off") return nothing;
 
@@ -61,6 +68,7 @@ export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNee
     const verdict = decide.call(rule, value, {
       ...(rule.needs && capabilities && bind?.(rule.needs, capabilities, name)),
       ...rest,
+      ...(rule.since && merge && { upstream: merge(rule.since, kubernetes) }),
       request,
       oldObject: (request.oldObject ?? null) as KubernetesObject | null,
     });

@@ -32,6 +32,8 @@ export interface ClusterSetup<Settings extends object = object> {
   keyVersions: readonly number[];
   mode: EnforcementMode;
   settings: Settings;
+  /** The cluster's minor version of Kubernetes; only for rules with `since`. Absent: the newest. */
+  kubernetes?: string;
   variants?: SettingsVariants;
 }
 
@@ -82,6 +84,7 @@ interface Turn extends AnsweredReviewFacts {
   call?: ApiServerHttpRequest;
   review?: AdmissionReview;
   settings?: unknown;
+  kubernetes?: string | undefined;
   capabilities?: Capabilities | undefined;
   now?: Date;
   outcome?: ReviewOutcome;
@@ -125,6 +128,7 @@ export const createEndpoint = (
     const { mode = "enforce", settings = defaults } = cluster ?? {};
     const own = findVariantSettings?.(config, cluster, turn.variant);
     turn.mode = mode;
+    turn.kubernetes ??= cluster?.kubernetes;
     const usual = turn.settings === undefined ? settings : mergeWithDefaults(defaults, turn.settings);
     turn.settings = own ? freezeDeep(mergeWithDefaults(usual, own)) : usual;
     turn.now ??= new Date();
@@ -134,11 +138,11 @@ export const createEndpoint = (
   };
 
   const evaluateReview = (turn: Turn, context: Context): unknown => {
-    const { phase, mode, review, settings, variant, now } = turn as Required<Turn> & { settings: object };
+    const { phase, mode, review, settings, kubernetes, variant, now } = turn as Required<Turn> & { settings: object };
     const { request } = review;
     turn.request = request;
     const decide = (capabilities?: Capabilities) =>
-      evaluate(rule, phase, request, { name: config.rule, mode, settings, variant, now, capabilities });
+      evaluate(rule, phase, request, { name: config.rule, mode, settings, kubernetes, variant, now, capabilities });
     const decision = evaluateInTime ? evaluateInTime(rule, turn, host, context, decide) : decide();
     const conclude = (result: RuleDecision) => Object.assign(turn, result);
     return decision instanceof Promise ? decision.then(conclude) : conclude(decision);
@@ -191,12 +195,13 @@ const takeDirect = (
   event: DirectInvocation,
   readAnswers: typeof createCapabilitiesFromRecord | undefined,
 ): void => {
-  const { phase, variant, cluster, settings, needs, now } = event;
+  const { phase, variant, cluster, settings, kubernetes, needs, now } = event;
   if (!isPhase(phase)) throw new Failure(400, "phase must be mutate or validate");
   turn.review = requireValidReview(event.review);
   turn.phase = phase;
   turn.variant = variant as string | undefined;
   turn.settings = settings;
+  if (kubernetes !== undefined) turn.kubernetes = String(kubernetes);
   // An event with settings must bring the answers, too: the function's rights fit only the function's settings.
   turn.capabilities = readAnswers?.(rule, settings === undefined ? needs : (needs ?? {}));
   if (now !== undefined) turn.now = new Date(String(now));

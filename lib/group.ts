@@ -71,9 +71,9 @@ const selectMember = (name: string, members: Record<string, Rule>, config: Group
     throw new Failure(400, `${config.rule} has no member "${name}"; it has ${Object.keys(members).join(", ")}`);
   };
   const member = Object.hasOwn(members, name) ? members[name] : undefined;
-  const selectSetup = ({ keyVersions, settings }: ClusterSetup<Memberships>): ClusterSetup => {
+  const selectSetup = ({ keyVersions, settings, kubernetes }: ClusterSetup<Memberships>): ClusterSetup => {
     const { mode = "off", settings: own = {} } = (Object.hasOwn(settings, name) ? settings[name] : undefined) ?? {};
-    return { keyVersions, mode, settings: own };
+    return { keyVersions, mode, settings: own, ...(kubernetes !== undefined && { kubernetes }) };
   };
   const clusters = Object.entries(config.clusters).map(([cluster, setup]) => [
     cluster,

@@ -27,6 +27,8 @@ export interface DirectInvocation {
   cluster?: unknown;
   review: unknown;
   settings?: unknown;
+  /** The minor version of Kubernetes, instead of the cluster's. */
+  kubernetes?: unknown;
   needs?: unknown;
   now?: unknown;
 }

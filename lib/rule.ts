@@ -2,6 +2,7 @@ import type { Answers, Capabilities, Needs } from "./needs.ts";
 import type { LabelSelector } from "./objects/selection.ts";
 import type { AdmissionRequest, KubernetesObject, Operation, Status } from "./review.ts";
 import type { SettingChoices } from "./settings.ts";
+import type { Since } from "./since.ts";
 
 /** The requests that concern a rule, as in a webhook entry's `rules`. */
 export interface RequestMatch {
@@ -32,13 +33,15 @@ export type Verdict = void | string | { refuse?: string | Status; warnings?: str
 export type SuggestResult = void | string;
 
 /** The second argument of a rule: all it may know besides the object. */
-export type RuleContext<Object, Settings, N extends Needs> = {
+export type RuleContext<Object, Settings, N extends Needs, Upstream extends object = object> = {
   request: AdmissionRequest;
   oldObject: Object | null;
   settings: Settings;
   variant?: string | undefined;
   now: Date;
-} & Answers<N>;
+} & Answers<N> &
+  /** The entries of the rule's `since` that apply to the cluster's minor version of Kubernetes, merged. */
+  ([keyof Upstream] extends [never] ? unknown : { upstream: Readonly<Upstream> });
 
 export interface WebhookEntryFields<Settings> {
   match: OfSettings<PerPhase<readonly RequestMatch[]>, Settings>;
@@ -113,7 +116,8 @@ export interface SettingsAfterInspection<Settings> {
 /** The questions that a cluster inspection may ask; a manifest cluster may have no discovery. */
 export type InspectedCluster = Pick<Capabilities, "list"> & Partial<Pick<Capabilities, "discover">>;
 
-export interface RuleDefinition<Object, Settings extends object, N extends Needs> extends WebhookEntryFields<Settings> {
+export interface RuleDefinition<Object, Settings extends object, N extends Needs, Upstream extends object = object>
+  extends WebhookEntryFields<Settings> {
   /** The rule's summary for the catalogue: one sentence. */
   summary: string;
   /** The place among kube-apiserver's admission plugins, 1 to 41. Default: 37, that of webhooks, sorted by name. */
@@ -137,15 +141,21 @@ export interface RuleDefinition<Object, Settings extends object, N extends Needs
    * variants.
    */
   variants?: OfSettings<readonly RuleVariant<Settings>[], Settings>;
+  /**
+   * What differs between minor versions of Kubernetes, as data: the values of the oldest version, and under each later
+   * one the members that it changed, in ascending order. `upstream` of the context has those of the cluster's version,
+   * or of the newest if it is not known.
+   */
+  since?: Since<Partial<Upstream>> & { readonly "1.0": Upstream };
   /** The questions that the rule may ask; its rights follow from them. */
   needs?: N;
-  mutate?(object: Object, context: RuleContext<Object, Settings, N>): Verdict | Promise<Verdict>;
-  validate?(object: Object, context: RuleContext<Object, Settings, N>): Verdict | Promise<Verdict>;
+  mutate?(object: Object, context: RuleContext<Object, Settings, N, Upstream>): Verdict | Promise<Verdict>;
+  validate?(object: Object, context: RuleContext<Object, Settings, N, Upstream>): Verdict | Promise<Verdict>;
   /**
    * Edits a draft to what the author of a refused object could write instead; or returns advice in a sentence without
    * its full stop, if no edit would do. Only `postern check` calls it, and tries an edit before it shows it.
    */
-  suggest?(object: Object, context: RuleContext<Object, Settings, N>): SuggestResult | Promise<SuggestResult>;
+  suggest?(object: Object, context: RuleContext<Object, Settings, N, Upstream>): SuggestResult | Promise<SuggestResult>;
 }
 
 /** Any rule, whatever its object and settings. */
@@ -156,8 +166,9 @@ export const rule = <
   Object = KubernetesObject,
   Settings extends object = object,
   N extends Needs = Record<never, never>,
+  Upstream extends object = Record<never, never>,
 >(
-  definition: RuleDefinition<Object, Settings, N>,
+  definition: RuleDefinition<Object, Settings, N, Upstream>,
   // The cast is safe: methods take their arguments bivariantly, and `match` gives the object the right kind.
 ): Rule => definition as unknown as Rule;
 

@@ -85,6 +85,7 @@ const sendCase = async (listed: CatalogueRule, entry: Case) => {
   const variants = getVariants(rule, mergeWithDefaults(rule.settings ?? {}, entry.settings))?.map(deleteSelectors);
   const options: Guard = {
     server,
+    ...(entry.kubernetes && { kubernetes: entry.kubernetes }),
     rules: {
       [listed.name]: {
         // A case tests one phase. The timeout is long enough for a busy machine.

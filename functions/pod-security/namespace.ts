@@ -23,6 +23,7 @@ interface NamespaceContext {
   request: AdmissionRequest;
   oldObject: Namespace | null;
   settings: PodSecuritySettings;
+  upstream: { newest: string };
   pods(namespace: string): Promise<Pod[]>;
 }
 
@@ -86,14 +87,14 @@ export const maximumCheckedPods = 500;
 const warnOfExistingPods = async (
   name: string,
   demand: PodSecurityLevelAndVersion,
-  { settings, pods }: NamespaceContext,
+  { settings, upstream, pods }: NamespaceContext,
 ): Promise<Verdict> => {
   const all = await pods(name).catch(() => undefined);
   if (all === undefined) return { warnings: ["failed to list pods while checking new PodSecurity enforce level"] };
 
   const checked = all.slice(0, maximumCheckedPods).filter((pod) => !hasExemptRuntimeClass(pod, settings));
   const violating = Map.groupBy(checked, (pod) =>
-    listOffences(toSubject(pod), demand)
+    listOffences(toSubject(pod), demand, upstream.newest)
       .map(({ reason }) => reason)
       .join(", "),
   );

@@ -29,7 +29,7 @@ import {
   type PodSecuritySettings,
   podSecurityLevelChoices,
 } from "./settings.ts";
-import { listOffences } from "./standards.ts";
+import { listOffences, newestStandards } from "./standards.ts";
 import { fixPod, suggestLabelCorrection } from "./suggestion.ts";
 import { buildPodSecurityVariants, podSecurityMatches } from "./variants.ts";
 
@@ -49,6 +49,7 @@ export default rule({
   settings: defaultPodSecuritySettings,
   choices: podSecurityLevelChoices,
   checkSettings: findSettingsFault,
+  since: newestStandards,
   needs: {
     // The namespace is read without the cache: a pod that outdated labels admit would stay.
     current: get("namespaces", { maxAge: 0 }),
@@ -58,7 +59,7 @@ export default rule({
   },
 
   validate(object: Pod & Namespace & PodTemplateHolder, context): Verdict | Promise<Verdict> {
-    const { request, oldObject, settings, variant = "", current, recent } = context;
+    const { request, oldObject, settings, upstream, variant = "", current, recent } = context;
     if (request.resource.resource === "namespaces") return checkPodSecurityNamespace(object, context);
     const isPod = request.resource.resource === "pods";
     if (isPod && oldObject && !changesContainersOrImages(object, oldObject)) return undefined;
@@ -69,13 +70,19 @@ export default rule({
     const defaults = getDefaultPolicy(settings);
     // The name of the webhook entry implies the namespace's labels, so the namespace needn't be read.
     const labels = getNamespaceLabelsOfEntry(variant);
-    if (labels) return evaluatePod(subject, parseNamespacePolicy(labels, defaults).policy, [], request);
+    if (labels)
+      return evaluatePod(
+        subject,
+        { policy: parseNamespacePolicy(labels, defaults).policy, faults: [] },
+        request,
+        upstream,
+      );
 
     const name = request.namespace ?? "";
     return (isPod ? current : recent)(name).then((namespace): Verdict => {
       if (namespace) {
-        const { policy, faults } = parseNamespacePolicy(namespace.metadata?.labels ?? {}, defaults);
-        return evaluatePod(subject, policy, faults, request);
+        const parsed = parseNamespacePolicy(namespace.metadata?.labels ?? {}, defaults);
+        return evaluatePod(subject, parsed, request, upstream);
       }
       const refusal = notFound({ group: "", resource: "namespaces" }, name);
       const error = `failed to lookup namespace "${name}": ${refusal.message}`;
@@ -83,7 +90,7 @@ export default rule({
     });
   },
 
-  async suggest(object: Pod & Namespace, { request, settings, variant = "", current }) {
+  async suggest(object: Pod & Namespace, { request, settings, upstream, variant = "", current }) {
     const defaults = getDefaultPolicy(settings);
     if (request.resource.resource === "namespaces") return suggestLabelCorrection(object, defaults);
     // Nothing is suggested for an update: the fields that Pod Security checks can't be changed in an existing pod.
@@ -91,7 +98,8 @@ export default rule({
     const namespace = getNamespaceLabelsOfEntry(variant) ? undefined : await current(request.namespace ?? "");
     const labels = getNamespaceLabelsOfEntry(variant) ?? (namespace && (namespace.metadata?.labels ?? {}));
     if (!labels) return describeNamespaceCreation(request.namespace);
-    fixPod(object, listOffences(toSubject(object), parseNamespacePolicy(labels, defaults).policy.enforce));
+    const { enforce } = parseNamespacePolicy(labels, defaults).policy;
+    fixPod(object, listOffences(toSubject(object), enforce, upstream.newest));
   },
 });
 
@@ -100,16 +108,16 @@ const isExempt = ({ namespace = "", userInfo }: AdmissionRequest, { exemptions }
 
 const evaluatePod = (
   subject: PodSubject,
-  policy: NamespacePolicy,
-  faults: readonly FieldError[],
+  { policy, faults }: { policy: NamespacePolicy; faults: readonly FieldError[] },
   request: AdmissionRequest,
+  { newest }: { newest: string },
 ): Verdict => {
   const isPod = request.resource.resource === "pods";
   if (faults.length === 0 && arePodSecurityModesPrivileged(policy, isPod ? podSecurityModes : ["audit", "warn"]))
     return undefined;
 
   const describeViolation = (mode: PodSecurityMode): string | undefined => {
-    const offences = listOffences(subject, policy[mode]);
+    const offences = listOffences(subject, policy[mode], newest);
     if (offences.length === 0) return undefined;
     const described = offences.map(({ reason, detail }) => (detail === "" ? reason : `${reason} (${detail})`));
     return `PodSecurity "${formatLevelAndVersion(policy[mode])}": ${described.join(", ")}`;

@@ -1,3 +1,4 @@
+import { type Since, selectSince } from "postern/since";
 import type {
   PodSecurityCheck,
   PodSecurityCheckFunction,
@@ -32,38 +33,44 @@ const checks: readonly PodSecurityCheck[] = [
   contexts.seccompProfileRestricted,
 ];
 
-/**
- * The minor version of Kubernetes in which a Pod Security check last changed; later versions have the same checks.
- */
-const newest = Math.max(...checks.flatMap(({ since }) => Object.keys(since).map(getMinor)));
+/** For the rule's `since`: the newest version of the standards that each minor version of Kubernetes knows. */
+export const newestStandards: Since<{ newest: string }> & { readonly "1.0": { newest: string } } = {
+  "1.0": { newest: "1.0" },
+  ...Object.fromEntries(
+    [...new Set(checks.flatMap(({ since }) => Object.keys(since)))]
+      .sort((one, other) => one.localeCompare(other, "en", { numeric: true }))
+      .map((version) => [version, { newest: version }]),
+  ),
+};
 
-/** Returns how a pod violates a level of the Pod Security Standards, as of a version. */
+/**
+ * Returns how a pod violates a level of the Pod Security Standards, as of a version: the one that is asked for, but at
+ * most `newest`.
+ */
 export const listOffences = (
   subject: PodSubject,
   { level, version }: PodSecurityLevelAndVersion,
-): PodSecurityViolation[] =>
-  getChecks(level, version === "latest" ? newest : Math.min(getMinor(version.slice(1)), newest)).flatMap(
-    (check) => check(subject) ?? [],
-  );
+  newest?: string,
+): PodSecurityViolation[] => {
+  const asked = version === "latest" ? undefined : version.slice(1);
+  const [asOf = ""] = Object.keys(selectSince(selectSince(newestStandards, newest), asked)).slice(-1);
+  return getChecks(level, asOf).flatMap((check) => check(subject) ?? []);
+};
 
-const getChecks = (level: PodSecurityLevelAndVersion["level"], minor: number): PodSecurityCheckFunction[] => {
-  const key = `${level} ${minor}`;
-  const checks = known.get(key) ?? selectChecks(level, minor);
+const getChecks = (level: PodSecurityLevelAndVersion["level"], asOf: string): PodSecurityCheckFunction[] => {
+  const key = `${level} ${asOf}`;
+  const checks = known.get(key) ?? selectChecks(level, asOf);
   known.set(key, checks);
   return checks;
 };
 const known = new Map<string, PodSecurityCheckFunction[]>();
 
-const selectChecks = (level: PodSecurityLevelAndVersion["level"], minor: number): PodSecurityCheckFunction[] => {
+const selectChecks = (level: PodSecurityLevelAndVersion["level"], asOf: string): PodSecurityCheckFunction[] => {
   if (level === "privileged") return [];
   const applicable = checks.flatMap((check) => {
-    const found = Object.entries(check.since).findLast(([version]) => getMinor(version) <= minor);
-    return found && (check.level === "baseline" || level === "restricted") ? [{ check, run: found[1] }] : [];
+    const run = Object.values(selectSince(check.since, asOf)).at(-1);
+    return run && (check.level === "baseline" || level === "restricted") ? [{ check, run }] : [];
   });
   const replaced = applicable.map(({ check }) => check.insteadOf);
   return applicable.filter(({ check }) => !replaced.includes(check)).map(({ run }) => run);
 };
-
-function getMinor(version: string) {
-  return Number(version.slice(2));
-}

@@ -84,6 +84,23 @@ describe("a bundle", () => {
       assert.ok(!first?.includes(place), place);
   });
 
+  it("of a rule with data by minor versions of Kubernetes serves clusters of all", async () => {
+    const since = 'since: { "1.0": { word: "old" }, "1.35": { word: "new" } },';
+    const telling = await createTelltaleRule("since", "validate", since);
+    const source = await readFile(join(telling.folder, "rule.ts"), "utf8");
+    await writeFile(
+      join(telling.folder, "rule.ts"),
+      source.replace("(object, { settings, all })", "(object, { upstream: settings, all })"),
+    );
+    const usual = { keyVersions: [1], mode: "enforce" as const, settings: {} };
+    const config = { rule: "since", usual, clusters: { older: { ...usual, kubernetes: "1.34" } } };
+    await bundleRule(telling, config, toOutputPath("minors"));
+    const { handler } = createRequire(import.meta.url)(toOutputPath("minors/since/index.cjs"));
+    const ask = async (cluster: string) =>
+      (await handler({ phase: "validate", cluster, review }, {})).response.auditAnnotations.settings;
+    assert.deepEqual([await ask("older"), await ask("any")], ['{"word":"old"}', '{"word":"new"}']);
+  });
+
   it("of a group evaluates each member, and may have 3 KB more for each", async () => {
     const members = await Promise.all(["scribe", "notary"].map((name) => createTelltaleRule(name, "mutate")));
     const group = toGroupRule({ name: "together", members });

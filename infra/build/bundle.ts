@@ -194,8 +194,9 @@ const buildEntry = (listed: CatalogueRule, isScriptStarted: boolean, hasConnecti
   };
   const asks = hasNeeds(listed);
   const draft = phases.includes("mutate") ? importFromLib("patch.ts", "createDraft") : "undefined";
-  const bind = asks ? [importFromLib("capabilities.ts", "bindNeeds")] : [];
-  const evaluate = `${importFromLib("decide.ts", "createEvaluate")}(${[draft, ...bind].join(", ")})`;
+  const bind = asks ? importFromLib("capabilities.ts", "bindNeeds") : "undefined";
+  const merge = members.some(({ rule }) => rule.since) ? importFromLib("since.ts", "mergeSince") : "undefined";
+  const evaluate = `${importFromLib("decide.ts", "createEvaluate")}(${[draft, bind, merge].join(", ")})`;
   const parts = [
     ...(rule.variants ? [importFromLib("settings.ts", "findVariantSettings")] : []),
     ...(asks

@@ -8,6 +8,7 @@ import {
   flagShape,
   type InputShape,
   mapShape,
+  minorShape,
   numberShape,
   textListShape,
   textMapShape,
@@ -55,6 +56,10 @@ export const caseMembers: Record<keyof Case, InputShape> = {
   dryRun: { ...flagShape, description: "whether the request is a dry run", default: false },
   variant: { ...textShape, description: "the name of the rule's entry that is called, if it has several" },
   settings: { ...mapShape, description: "the settings that differ from the rule's defaults" },
+  kubernetes: {
+    ...minorShape,
+    description: "the cluster's minor version of Kubernetes; by default the newest. Only for rules that have `since`",
+  },
   needs: { ...createMapShape(needsShape), description: "what the rule's questions are answered with" },
   now: {
     expected: "a time, for instance 2026-01-01T00:00:00Z",

@@ -174,6 +174,7 @@ export const evaluateCase = async (
     name,
     mode: "enforce",
     settings: freezeDeep(applyCaseSettingsAndVariant(rule, entry).settings),
+    kubernetes: entry.kubernetes,
     variant: entry.variant,
     now: new Date(entry.now ?? "2026-01-01T00:00:00Z"),
     capabilities,
@@ -182,11 +183,12 @@ export const evaluateCase = async (
 /** Returns an event for direct invocation of a function, with the case's settings, answers and time. */
 export const buildInvocationEvent = (listed: CatalogueRule, entry: Case): object => {
   const { version, request } = buildReview(listed, entry);
-  const { variant, needs = {}, now = "2026-01-01T00:00:00Z" } = entry;
+  const { variant, kubernetes, needs = {}, now = "2026-01-01T00:00:00Z" } = entry;
   const review = { kind: "AdmissionReview", apiVersion: `admission.k8s.io/${version}`, request };
   return {
     phase: getCasePhase(entry),
     variant,
+    kubernetes,
     review,
     settings: applyCaseSettingsAndVariant(listed.rule, entry).settings,
     needs,

@@ -133,6 +133,14 @@ const requireRule = (value: unknown, file: string): Rule => {
     throw new Complaint(`${file}: order is a position among kube-apiserver's compiled-in plugins, from 1 to 41`);
   if (rule.timeoutSeconds !== undefined && !(rule.timeoutSeconds >= 1 && rule.timeoutSeconds <= 30))
     throw new Complaint(`${file}: timeoutSeconds must be from 1 to 30`);
+  const minors = Object.keys(rule.since ?? { "1.0": {} });
+  const isAscending = minors.every(
+    (minor, index) => index === 0 || Number(minor.slice(2)) > Number(minors[index - 1]?.slice(2)),
+  );
+  if (minors[0] !== "1.0" || !minors.every((minor) => /^1\.\d+$/.test(minor)) || !isAscending)
+    throw new Complaint(
+      `${file}: since must list minor versions of Kubernetes in ascending order, beginning with "1.0"`,
+    );
   return rule;
 };
 

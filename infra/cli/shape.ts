@@ -59,6 +59,13 @@ export const textMapShape: InputShape = {
 };
 export const anyShape: InputShape = { expected: "anything" };
 
+/** The shape of a minor version of Kubernetes, from the oldest that Postern supports. */
+export const minorShape: InputShape = {
+  expected: 'a minor version in quotes, from "1.33" on, for instance "1.35"',
+  type: "string",
+  pattern: "^1\\.(3[3-9]|[4-9][0-9]|[1-9][0-9]{2})$",
+};
+
 /** Returns the shape of a list whose elements are maps with at least these members. */
 export const createMapListShape = (expected: string, members: Record<string, JsonSchema> = {}): InputShape => {
   return { expected, type: "array", items: createMapSchema(members) };

@@ -5,7 +5,7 @@ import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { readRows } from "../../test/rows.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { parseConfig, readConfig } from "../project/project.ts";
-import { buildEndpointConfig, listServedRulesAndGroups } from "../project/served.ts";
+import { buildEndpointConfig, listServedRulesAndGroups, toGroupRule } from "../project/served.ts";
 import { type ClusterConfig, chooseCluster } from "./config.ts";
 import { listRecordingBucketSettings, listWritableBucketPaths } from "./record-section.ts";
 
@@ -256,6 +256,19 @@ clusters:
         JSON.stringify(build(`${four}, one: , ${three}`)),
         JSON.stringify(build(`one: , ${three}, ${four}`)),
       );
+    });
+    it("the minor version of Kubernetes if the rule behaves otherwise in the newest", () => {
+      const match = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] }];
+      const differing = toCatalogueRule("plain", rule({ ...listed.rule, match, since: { "1.0": {}, "1.36": {} } }));
+      const clusters =
+        "old: { kubernetes: '1.35' }, new: { kubernetes: '1.36' }, off: { kubernetes: '1.35', rules: { plain: { mode: off } } }";
+      const config = parseConfig(`{ rules: { plain: { settings: { a: 2 } } }, clusters: { ${clusters} } }`, [listed]);
+      const off = { ...usual, mode: "off" };
+      assert.deepEqual(buildEndpointConfig(config, differing).clusters, { off, old: { ...usual, kubernetes: "1.35" } });
+      assert.deepEqual(buildEndpointConfig(config, listed).clusters, { off });
+      const group = toGroupRule({ name: "all", members: [differing] });
+      const { old } = buildEndpointConfig(config, group).clusters;
+      assert.equal(Object(old).kubernetes, "1.35");
     });
     it("clusters whose key has another version, and clusters that are refused", () => {
       const { clusters } = build("one: { keyVersion: [1, 2] }, two: { keyVersion: 2 }", undefined, ["gone", "lost"]);

@@ -15,6 +15,8 @@ export interface ClusterConfig {
   rules: Map<string, RuleConfig>;
   /** The groups of rules, the same in every cluster, because the clusters share Lambda functions. */
   groups: RuleGroup[];
+  /** The minor version of Kubernetes, such as `1.35`: postern.yaml's or, in a deployment, the one found in the cluster. */
+  kubernetes?: string;
   connect?: ClusterConnectConfig;
 }
 

@@ -10,6 +10,7 @@ import {
   findMisfits,
   type InputShape,
   isFit,
+  minorShape,
   textListShape,
 } from "../cli/shape.ts";
 import type {
@@ -57,6 +58,11 @@ export const createConfigShape = (
   const clusterShape = createMapShape({
     rules: { ...allowNull(clusterRules), description: "the differences from the general rules in this cluster" },
     keyVersion: { ...anyShape, ...keyVersionKeywords },
+    kubernetes: {
+      ...minorShape,
+      description:
+        "the cluster's minor version of Kubernetes; by default `postern deploy` asks the cluster, and other commands take the newest",
+    },
     connect: allowNull(connectShape),
   });
   return createMapShape({
@@ -105,7 +111,7 @@ export const validateConfig = (
 
 const readCluster = (
   name: string,
-  { rules, keyVersion, connect }: JsonMap,
+  { rules, keyVersion, kubernetes, connect }: JsonMap,
   groups: RuleGroup[],
   general: ReadonlyMap<string, RuleConfigDraft>,
   known: CatalogueAndManifestFiles,
@@ -117,6 +123,7 @@ const readCluster = (
   const unfit = isMap(connect) && isFit(connectShape, connect) ? findConnectFault(connect) : undefined;
   if (unfit !== undefined) complain([...path, "connect"], unfit);
   return {
+    ...(typeof kubernetes === "string" && { kubernetes }),
     ...(isMap(connect) && { connect: connect as ClusterConnectConfig }),
     keyVersions: readKeyVersions(keyVersion, [...path, "keyVersion"], complain),
     rules: checkMergedRuleConfigs(

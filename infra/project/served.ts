@@ -4,8 +4,9 @@ import type { GroupConfig, GroupMemberConfig } from "#lib/group.ts";
 import { isMap } from "#lib/json.ts";
 import { getVariants, type Rule, rule, selectPhase } from "#lib/rule.ts";
 import type { SettingsVariants } from "#lib/settings.ts";
+import { selectSince } from "#lib/since.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import type { PosternConfig, RuleConfig, RuleGroup } from "../config/config.ts";
+import type { ClusterConfig, PosternConfig, RuleConfig, RuleGroup } from "../config/config.ts";
 import { buildRuleWebhookEntry } from "../webhooks/entry.ts";
 
 /** Returns the rules that any cluster names, in any mode; a group takes the place of members that only mutate. */
@@ -21,11 +22,12 @@ export const listServedRulesAndGroups = (
   });
 
 /** Returns a bundle's part of postern.yaml. The rule is off in clusters that don't name it. */
-export const buildEndpointConfig = (config: PosternConfig, { name, rule, members }: CatalogueRule): EndpointConfig => {
+export const buildEndpointConfig = (config: PosternConfig, listed: CatalogueRule): EndpointConfig => {
+  const { name, rule, members } = listed;
   if (members) return buildGroupEndpointConfig({ name, members }, config);
   const standard = rule.settings ?? {};
   const usual = buildVariants(rule, standard);
-  const setups = listSetups(config, (rules) => {
+  const setups = listSetups(config, [listed], (rules) => {
     const { mode, settings } = rules.get(name) ?? { mode: "off" as const, settings: standard };
     const variants = buildVariants(rule, settings);
     return { mode, settings, ...(!isDeepStrictEqual(variants, usual) && variants) };
@@ -39,11 +41,17 @@ export const buildEndpointConfig = (config: PosternConfig, { name, rule, members
  */
 const listSetups = <Settings extends object>(
   { rules, clusters, refused = [] }: PosternConfig,
+  served: readonly CatalogueRule[],
   build: (rules: ReadonlyMap<string, RuleConfig>) => Omit<ClusterSetup<Settings>, "keyVersions">,
 ): Pick<EndpointConfig<Settings>, "clusters"> & { usual: ClusterSetup<Settings> } => {
   const usual = { keyVersions: [1], ...build(rules) };
+  const buildSetup = ({ keyVersions, rules, kubernetes }: ClusterConfig): ClusterSetup<Settings> => {
+    const setup = { keyVersions, ...build(rules) };
+    const isOlder = setup.mode !== "off" && kubernetes !== undefined && differsFromNewest(served, kubernetes);
+    return isOlder ? { ...setup, kubernetes } : setup;
+  };
   const all = [
-    ...[...clusters].map(([name, own]) => [name, { keyVersions: own.keyVersions, ...build(own.rules) }] as const),
+    ...[...clusters].map(([name, own]) => [name, buildSetup(own)] as const),
     ...refused.map((name) => [name, { keyVersions: [], ...build(new Map()) }] as const),
   ];
   // In the order of names, so that another order in postern.yaml changes nothing.
@@ -59,6 +67,12 @@ const listSetups = <Settings extends object>(
   });
   return { usual, clusters: Object.fromEntries(others) };
 };
+
+/** Reports whether a rule behaves otherwise in a cluster of this minor version than in the newest. */
+export const differsFromNewest = (rules: readonly CatalogueRule[], kubernetes: string): boolean =>
+  rules.some(
+    ({ rule: { since = {} } }) => Object.keys(selectSince(since, kubernetes)).length < Object.keys(since).length,
+  );
 
 /** Returns JSON with the keys of maps in order, so that equal values have equal texts. */
 const formatSorted = (value: unknown): string =>
@@ -92,7 +106,7 @@ export const buildGroupEndpointConfig = ({ name, members }: RuleGroup, config: P
   const buildOffConfig = ({ rule }: CatalogueRule): RuleConfig => ({ mode: "off", settings: rule.settings ?? {} });
   return {
     rule: name,
-    ...listSetups(config, (rules) => {
+    ...listSetups(config, members, (rules) => {
       const settings = mapMembers((listed) => rules.get(listed.name) ?? buildOffConfig(listed));
       const mode = Object.values(settings).every((member) => member.mode === "off") ? "off" : "enforce";
       return { mode, settings };

@@ -50,11 +50,16 @@ export const createReplaySideOfVersion = (version: ReplayableVersion): ReplaySid
     if (!("config" in part)) return part;
     // A case that states settings is evaluated with them, even if the rule is off.
     const standing: ConfiguredRule = asRecorded
-      ? { mode: "enforce", settings: entry.settings ?? {} }
+      ? { mode: "enforce", settings: entry.settings ?? {}, kubernetes: entry.kubernetes }
       : findRuleModeAndSettings(part.config, rule, cluster, entry.variant);
     if (!("settings" in standing)) return standing;
     const member = hasMember(part.config, rule) ? rule : undefined;
-    const result = await version.invoke(part, { ...buildReplayEvent(request), settings: standing.settings, member });
+    const result = await version.invoke(part, {
+      ...buildReplayEvent(request),
+      settings: standing.settings,
+      kubernetes: standing.kubernetes,
+      member,
+    });
     if (!("answer" in result)) return result;
     const answer = parseReplayedReviewOutcome(result.answer, entry, review.request.uid);
     return "made" in answer && !asRecorded ? { ...answer, mode: standing.mode } : answer;
@@ -75,7 +80,10 @@ const buildReplayEvent = ({ entry, review }: ReviewToReplay): object => {
   };
 };
 
-type ConfiguredRule = { mode: EnforcementMode; settings: object } | { absent: string } | { fault: string };
+type ConfiguredRule =
+  | { mode: EnforcementMode; settings: object; kubernetes?: unknown }
+  | { absent: string }
+  | { fault: string };
 
 const hasMember = (config: unknown, rule: string): boolean => getOwn(getOwn(config, "alone"), rule) !== undefined;
 
@@ -94,7 +102,7 @@ const isRefused = (setup: unknown): boolean => isDeepStrictEqual(getOwn(setup, "
 
 const modes: unknown[] = ["enforce", "warn", "audit"];
 
-/** Returns the mode and settings of a rule in a version's cluster and variant, or why it isn't evaluated there. */
+/** Returns the mode, settings and minor version of Kubernetes of a rule in a version's cluster and variant, or why it isn't evaluated there. */
 export const findRuleModeAndSettings = (
   functionConfig: unknown,
   rule: string,
@@ -122,7 +130,8 @@ export const findRuleModeAndSettings = (
   if (mode === "off" || getOwn(found, "mode") === "off") return { absent: `has it off in ${cluster}` };
   if (!modes.includes(mode) || !isMap(settings)) return { fault: `its settings in ${cluster} can't be read` };
   // The cast is safe: `modes.includes(mode)` was checked above.
-  const standing = { mode: mode as EnforcementMode, settings };
+  const kubernetes = getOwn(found, "kubernetes");
+  const standing = { mode: mode as EnforcementMode, settings, ...(kubernetes !== undefined && { kubernetes }) };
   if (variant === undefined) return standing;
 
   const usual = getOwn(getOwn(functionConfig, "variants"), variant);

@@ -282,7 +282,8 @@ async function findSuggestion(listed: CatalogueRule, entry: Case): Promise<FixSu
     ledger: failOnAction,
   };
   const now = new Date(entry.now ?? "2026-01-01T00:00:00Z");
-  const context = { name: listed.name, settings: freezeReview(settings), variant: entry.variant, now, capabilities };
+  const { kubernetes, variant } = entry;
+  const context = { name: listed.name, settings: freezeReview(settings), kubernetes, variant, now, capabilities };
   return suggestFix(rule, getCasePhase(entry), request, context);
 }
 

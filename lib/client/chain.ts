@@ -26,6 +26,7 @@ export interface GuardOutcome {
 export interface RuleChainContext {
   entries: readonly RuleAsWebhookEntry[];
   failurePolicy: "Fail" | "Ignore";
+  kubernetes: string | undefined;
   now(): Date;
   capabilities(milliseconds: number): Capabilities;
   report(outcome: GuardOutcome): void;
@@ -98,9 +99,10 @@ const evaluateEntry = async (
   let failure: Failure | undefined;
   try {
     if (!(await isSelectedBy(entry, request, context))) return { patch: [], warnings: [] };
+    const { kubernetes } = context;
     const now = context.now();
     const evaluation = evaluateRule(rule, phase, request, {
-      ...{ name, mode, settings, variant, now },
+      ...{ name, mode, settings, kubernetes, variant, now },
       capabilities: rule.needs && context.capabilities(milliseconds),
     });
     decision = await (evaluation instanceof Promise ? rejectWhenLate(evaluation, milliseconds) : evaluation);

@@ -32,6 +32,8 @@ export interface Guard {
    * server's.
    */
   server?: string | URL;
+  /** The cluster's minor version of Kubernetes, such as `1.35`; by default the newest. */
+  kubernetes?: string;
   /** The user in the requests that rules see; by default a user without name or groups. */
   user?: UserInfo;
   /** What happens to a write that a rule in mode enforce can't evaluate. By default Fail: the write gets an error. */
@@ -44,12 +46,22 @@ export interface Guard {
 }
 
 const createContext = (guard: Guard): GuardContext => {
-  const { policies, references, rules = {}, server, user = {}, failurePolicy = "Fail", capabilities } = guard;
+  const {
+    policies,
+    references,
+    rules = {},
+    server,
+    kubernetes,
+    user = {},
+    failurePolicy = "Fail",
+    capabilities,
+  } = guard;
   if (server !== undefined && !URL.canParse(String(server)))
     throw new Error("server must be a URL such as https://host:6443");
   return {
     entries: createGuardEntries({ ...(policies && createPolicyRules(policies, references)), ...rules }),
     server: server === undefined ? undefined : new URL(server),
+    kubernetes,
     user,
     failurePolicy,
     capabilities,

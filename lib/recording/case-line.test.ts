@@ -175,6 +175,27 @@ describe("a recording", () => {
     assert.deepEqual([made.validate, made.oldObject], [object, object]);
   });
 
+  it("has the cluster's minor version of Kubernetes if the rule has data by it", async () => {
+    const plain = rule({ summary: "Does nothing.", match: [], validate() {} });
+    const differing = rule({
+      summary: "Refuses since 1.36.",
+      match: [],
+      since: { "1.0": { refusal: "" }, "1.36": { refusal: "no" } },
+      validate: (_, { upstream }) => upstream.refusal || undefined,
+    });
+    const request = requestWith({ object: { metadata: { name: "web" } } });
+    const context = { ...base, settings: {}, kubernetes: "1.35" };
+    const decision = { outcome: { allowed: true }, refused: false, operations: 0 };
+    for (const [recorded, expected] of [
+      [plain, undefined],
+      [differing, "1.35"],
+    ] as const) {
+      const evaluation = { rule: recorded, phase: "validate" as const, request, context, decision };
+      const made = JSON.parse((await formatRecording(evaluation, origin, allOptionalRecorderFunctions)).slice(2));
+      assert.deepEqual([made.kubernetes, made.admitted], [expected, true]);
+    }
+  });
+
   it("works for a rule whose copies fail on views", async () => {
     const copying = rule({
       summary: "Copies.",

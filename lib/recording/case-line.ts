@@ -47,7 +47,7 @@ const createRecording = async (
   keep: readonly UnredactedPath[],
 ): Promise<Recording> => {
   const { rule, phase, request, context, decision } = evaluation;
-  const { variant, now, mode } = context;
+  const { variant, now, mode, kubernetes } = context;
   // Some rules copy their arguments in ways that views don't support; they are traced without views, so nothing counts
   // as read. Errors of `repeatEvaluationToTrackReads` may quote free text and are dropped. Errors below quote only
   // redacted text.
@@ -68,6 +68,7 @@ const createRecording = async (
     ...redacted,
     ...(variant !== undefined && { variant }),
     ...(Object.keys(settings).length > 0 && { settings }),
+    ...(rule.since && kubernetes !== undefined && { kubernetes }),
     now: now.toISOString(),
   };
   const rest = restoreRequest(input);

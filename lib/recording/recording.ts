@@ -34,6 +34,8 @@ export interface Case {
   variant?: string;
   /** The settings that differ from the rule's defaults. */
   settings?: object;
+  /** The cluster's minor version of Kubernetes, such as `1.35`; the newest if absent. */
+  kubernetes?: string;
   needs?: RecordedCapabilityAnswers;
   now?: string;
 

@@ -1,4 +1,5 @@
 import type { Container, PodSecurityContext, PodSpec, SecurityContext } from "postern/kubernetes/core/v1";
+import type { Since } from "postern/since";
 
 /** The parts of a pod or pod template that Pod Security checks read. */
 export interface PodSubject {
@@ -22,7 +23,7 @@ export interface PodSecurityCheck {
   /**
    * The variants of this check, each under the Kubernetes version from which the variant applies, in ascending order.
    */
-  since: Readonly<Record<`1.${number}`, PodSecurityCheckFunction>>;
+  since: Since<PodSecurityCheckFunction>;
   /** The baseline check that this restricted check replaces, from the first version in `since` on. */
   insteadOf?: PodSecurityCheck;
 }

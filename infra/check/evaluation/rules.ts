@@ -131,7 +131,7 @@ export const createCallableClusterRules = async (
     if (!rule?.suggest || !setup || !request || !webhook) return undefined;
     const { variant } = parseRuleUrl(webhook.clientConfig.url);
     const { rule: variantRule, settings } = applyVariant(rule, setup.settings, variant);
-    const evaluationContext = { name, settings, variant, now: new Date() };
+    const evaluationContext = { name, settings, kubernetes: cluster.kubernetes, variant, now: new Date() };
     const { found, unsupported } = await runWithAnswers(async () =>
       suggestFix(
         variantRule,

@@ -1,0 +1,89 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Context } from "aws-lambda";
+import { buildPodRequest, buildPodReview } from "../test/requests.ts";
+import { createEndpointForAnyGroup, createEndpointForAnyRule } from "./complete-endpoint.ts";
+import { evaluateRule } from "./evaluation.ts";
+import { rule } from "./rule.ts";
+import { selectSince } from "./since.ts";
+
+/** Writes what it knows about its cluster into an audit annotation. */
+const knowing = rule({
+  summary: "Tells what it knows.",
+  match: [],
+  since: { "1.0": { word: "old", names: ["a"] }, "1.34": { word: "new" }, "1.37": { names: ["a", "b"] } },
+  mutate: (_, { upstream: { word, names } }) => ({ audit: { knows: `${word} ${names.join()}` } }),
+});
+const host = { publicKeys: "", writeLogLine() {} };
+const setup = { keyVersions: [1], mode: "enforce" as const, settings: {} };
+const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
+const membership = { mode: "enforce" as const, settings: {}, match, failsOpen: false, exempt: {} };
+
+describe("data by the minor version of Kubernetes", () => {
+  const rows: [minor: string | undefined, knows: string][] = [
+    ["1.30", "old a"],
+    ["1.33", "old a"],
+    ["1.34", "new a"],
+    ["1.36", "new a"],
+    ["1.37", "new a,b"],
+    ["1.100", "new a,b"],
+    [undefined, "new a,b"],
+  ];
+  const decide = async (kubernetes: string | undefined) => {
+    const context = { name: "knowing", mode: "enforce" as const, settings: {}, kubernetes, now: new Date(0) };
+    return (await evaluateRule(knowing, "mutate", buildPodRequest({ object: {} }), context)).outcome.audit?.knows;
+  };
+  for (const [minor, knows] of rows)
+    it(`has each member's last change before ${minor ?? "the newest version"}`, async () =>
+      assert.equal(await decide(minor), knows));
+
+  it("is never chosen for what is no minor version", () => {
+    for (const minor of ["", "1", "1.x", "v1.34", "1.34.2", "35+"])
+      assert.throws(() => selectSince({ "1.0": 1 }, minor), {
+        message: `"${minor}" is no minor version of Kubernetes, such as 1.35`,
+      });
+  });
+
+  const clusters = { older: { ...setup, kubernetes: "1.33" }, same: "older" };
+  const together = { knowing: membership };
+  const endpoints = {
+    rule: createEndpointForAnyRule(knowing, { rule: "knowing", usual: setup, clusters }, host),
+    group: createEndpointForAnyGroup(
+      { knowing },
+      {
+        rule: "all",
+        usual: { ...setup, settings: together },
+        clusters: { older: { ...clusters.older, settings: together }, same: "older" },
+        alone: together,
+      },
+      host,
+    ),
+  };
+  const events: [name: string, endpoint: keyof typeof endpoints, event: object, knows: string][] = [
+    ["is that of the cluster", "rule", { cluster: "older" }, "old a"],
+    ["is that of a cluster with the same setup", "rule", { cluster: "same" }, "old a"],
+    ["is the newest for another cluster", "rule", { cluster: "other" }, "new a,b"],
+    ["is that of a direct invocation", "rule", { kubernetes: "1.35" }, "new a"],
+    [
+      "is that of a direct invocation before the cluster's",
+      "rule",
+      { cluster: "older", kubernetes: "1.37" },
+      "new a,b",
+    ],
+    ["is that of the cluster for the members of a group", "group", { cluster: "older" }, "old a"],
+    ["is that of a direct invocation of a group", "group", { kubernetes: "1.35" }, "new a"],
+    ["is that of the cluster for one member of a group", "group", { cluster: "older", member: "knowing" }, "old a"],
+  ];
+  for (const [name, endpoint, event, knows] of events)
+    it(name, async () => {
+      const review = buildPodReview({ object: {} });
+      const { response } = Object(await endpoints[endpoint]({ phase: "mutate", review, ...event }, {} as Context));
+      assert.deepEqual(Object.values(response.auditAnnotations), [knows]);
+    });
+
+  it("is refused in one sentence if a direct invocation names no minor version", async () => {
+    const event = { phase: "mutate", review: buildPodReview({ object: {} }), kubernetes: "35" };
+    const { code, message } = Object(await endpoints.rule(event, {} as Context));
+    assert.deepEqual([code, message], [400, '"35" is no minor version of Kubernetes, such as 1.35']);
+  });
+});

@@ -1,0 +1,22 @@
+import { Failure } from "./failure.ts";
+
+/** A minor version of Kubernetes, such as `1.35`. */
+export type KubernetesMinor = `1.${number}`;
+
+/** Values, each under the minor version of Kubernetes from which it applies, in ascending order. */
+export type Since<T> = Readonly<Record<KubernetesMinor, T>>;
+
+/** Returns the entries for a minor version: its own and those of older versions. Without a version, returns all. */
+export const selectSince = <T>(since: Since<T>, minor?: string): Since<T> => {
+  const newest = minor === undefined ? Number.POSITIVE_INFINITY : parseMinor(minor);
+  return Object.fromEntries(Object.entries(since).filter(([version]) => parseMinor(version) <= newest));
+};
+
+/** Returns a rule's data for a minor version: each entry of its `since` changes members of the entries before. */
+export const mergeSince = (since: Since<object>, minor?: string): object =>
+  Object.assign({}, ...Object.values(selectSince(since, minor)));
+
+const parseMinor = (version: string): number => {
+  if (!/^1\.\d+$/.test(version)) throw new Failure(400, `"${version}" is no minor version of Kubernetes, such as 1.35`);
+  return Number(version.slice(2));
+};
