@@ -1,13 +1,8 @@
 import { isSame } from "postern/json";
+import type { ClusterTrustBundle } from "postern/kubernetes/certificates/v1";
 import { buildSignerConditions, buildSignerExpression } from "postern/objects/signer-conditions";
 import { forbidden } from "postern/refusals";
-import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
-
-/** A ClusterTrustBundle, a type that kubernetes-types doesn't have yet. */
-interface ClusterTrustBundle extends KubernetesObject {
-  spec?: { signerName?: string; trustBundle?: string };
-}
 
 export default rule({
   summary: "Requires permission to attest for the signer when a signer's trust bundle is written.",
@@ -38,7 +33,7 @@ export default rule({
 });
 
 /** Returns a ClusterTrustBundle without the fields that the garbage collector and storage migration change. */
-const pickAttestedFields = ({ metadata, ...bundle }: ClusterTrustBundle) => {
-  const { ownerReferences: _, finalizers: __, selfLink: ___, managedFields: ____, ...rest } = Object(metadata);
+const pickAttestedFields = ({ metadata = {}, ...bundle }: ClusterTrustBundle) => {
+  const { ownerReferences: _, finalizers: __, selfLink: ___, managedFields: ____, ...rest } = metadata;
   return { ...bundle, metadata: rest };
 };

@@ -9,7 +9,7 @@ export interface DefaultResourceSettings {
 }
 
 /** The requests and limits of a container or of a whole pod. */
-export interface RequestsAndLimits {
+interface RequestsAndLimits {
   requests?: QuantityTextByResource;
   limits?: QuantityTextByResource;
 }

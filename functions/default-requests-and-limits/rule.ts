@@ -1,15 +1,7 @@
 import type { Pod } from "postern/kubernetes/core/v1";
 import { listContainers, listContainersInCel } from "postern/objects/pod";
 import { rule } from "postern/rule";
-import {
-  type DefaultResourceSettings,
-  findSettingsFault,
-  type RequestsAndLimits,
-  selectMissingDefaults,
-} from "./amounts.ts";
-
-/** A pod with pod-level resources, which kubernetes-types doesn't have yet. */
-type SharingPod = Pod & { spec?: { resources?: RequestsAndLimits } };
+import { type DefaultResourceSettings, findSettingsFault, selectMissingDefaults } from "./amounts.ts";
 
 const settings: DefaultResourceSettings = { requests: {}, limits: {}, initContainers: true };
 
@@ -24,7 +16,7 @@ export default rule({
   settings,
   checkSettings: findSettingsFault,
 
-  mutate(pod: SharingPod, { settings }) {
+  mutate(pod: Pod, { settings }) {
     const init = listContainers(pod, ["initContainers"]).filter(
       ({ container }) => settings.initContainers || container.restartPolicy === "Always",
     );

@@ -2,7 +2,6 @@ import { Failure } from "postern/failure";
 import type { Container, Pod } from "postern/kubernetes/core/v1";
 import { https } from "postern/needs";
 import { listContainers, listContainersInCel } from "postern/objects/pod";
-import type { PodWithResources } from "postern/objects/resources";
 import { rule } from "postern/rule";
 import { findServiceFault, findTokenPlace } from "postern/service-settings";
 import { type InitialResourcesSettings, queryUsage, type ResourceName, usageHistorySettings } from "./usage-history.ts";
@@ -66,7 +65,7 @@ export default rule({
 
 const resources = ["cpu", "memory"] as const;
 
-const listIncompleteContainers = (pod: PodWithResources) =>
+const listIncompleteContainers = (pod: Pod) =>
   listContainers(pod, ["initContainers", "containers"]).flatMap(({ container, path }) => {
     const missing = listMissingResources(container, pod);
     const kind = path.startsWith("spec.initContainers") ? "init container" : "container";
@@ -88,10 +87,7 @@ const queryUsages = async (
   return new Map(await Promise.all(queries));
 };
 
-const listMissingResources = (
-  { resources: own }: Pick<Container, "resources">,
-  { spec }: PodWithResources,
-): ResourceName[] =>
+const listMissingResources = ({ resources: own }: Pick<Container, "resources">, { spec }: Pod): ResourceName[] =>
   resources.filter((resource) =>
     [own, spec?.resources].every(
       (stated) => !(resource in (stated?.requests ?? {})) && !(resource in (stated?.limits ?? {})),

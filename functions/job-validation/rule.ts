@@ -5,12 +5,11 @@ import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
-/** A PodGroup of scheduling.k8s.io, a type that kubernetes-types doesn't have yet. */
+/** A PodGroup of scheduling.k8s.io/v1alpha2, a version that Kubernetes 1.37 no longer has. */
 interface PodGroup extends KubernetesObject {
   metadata?: KubernetesObject["metadata"] & { ownerReferences?: OwnerReference[] };
   spec?: { schedulingPolicy?: { gang?: object } };
 }
-type GroupedJob = Job & { spec?: { template?: { spec?: { schedulingGroup?: { podGroupName?: string } } } } };
 
 const podGroups: ResourceType = { group: "scheduling.k8s.io", version: "v1alpha2", resource: "podgroups" };
 
@@ -33,7 +32,7 @@ export default rule({
     groups: list(podGroups),
   },
 
-  async validate(job: GroupedJob, { request, oldObject, served, group, groups }) {
+  async validate(job: Job, { request, oldObject, served, group, groups }) {
     if (!oldObject || getParallelism(job) === getParallelism(oldObject)) return;
     // Pod groups are alpha; most clusters don't serve them.
     const kinds = (await served(`${podGroups.group}/${podGroups.version}`)) ?? [];
@@ -55,7 +54,7 @@ export default rule({
       };
   },
 
-  suggest({ spec }: GroupedJob, { oldObject }) {
+  suggest({ spec }: Job, { oldObject }) {
     const before = oldObject?.spec?.parallelism;
     if (spec && before !== undefined) spec.parallelism = before;
     else delete spec?.parallelism;

@@ -1,4 +1,4 @@
-import type { LimitRangeItem, PersistentVolumeClaim } from "postern/kubernetes/core/v1";
+import type { LimitRangeItem, PersistentVolumeClaim, Pod, ResourceRequirements } from "postern/kubernetes/core/v1";
 import { listContainers } from "postern/objects/pod";
 import {
   canonicalizeQuantity,
@@ -7,11 +7,10 @@ import {
   type Quantity,
   requireQuantity,
 } from "postern/objects/quantity";
-import type { PodWithResources, ResourceRequirements } from "postern/objects/resources";
 import { listLimitOffencesOfPod } from "./bounds.ts";
 
 /** Edits a pod so that it is within the bounds of LimitRanges, or returns advice if no single edit does that. */
-export const fitPodOrAdvise = (pod: PodWithResources, allBounds: readonly LimitRangeItem[]): string | undefined => {
+export const fitPodOrAdvise = (pod: Pod, allBounds: readonly LimitRangeItem[]): string | undefined => {
   const containers = listContainers(pod, ["containers", "initContainers"]).map(({ container }) => container);
   for (const bounds of allBounds.filter(({ type }) => type === "Container"))
     for (const container of containers) fitResources(container, bounds);

@@ -2,7 +2,7 @@ import type { Pod } from "postern/kubernetes/core/v1";
 import { get } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { listRequiredFeatures, type NodeWithFeatures } from "./features.ts";
+import { listRequiredFeatures } from "./features.ts";
 
 const buildInitContainers = (pod: "object" | "oldObject") => `${pod}.?spec.?initContainers.orValue([])`;
 const buildComparison = (renderField: (pod: "object" | "oldObject") => string) =>
@@ -35,7 +35,7 @@ export default rule({
     const required = listRequiredFeatures(oldObject, pod);
     if (required.length === 0) return;
 
-    const assigned: NodeWithFeatures | undefined = await node(name);
+    const assigned = await node(name);
     if (!assigned) return { refuse: forbidden(request, `node "${name}" not found`) };
     const missing = required.filter((feature) => !assigned.status?.declaredFeatures?.includes(feature)).join(", ");
     if (missing !== "")

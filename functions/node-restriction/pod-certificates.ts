@@ -1,21 +1,11 @@
+import type { PodCertificateRequestSpec } from "postern/kubernetes/certificates/v1";
 import { isMirrorPod } from "postern/objects/pod";
 import type { KubernetesObject } from "postern/review";
 import { buildForbidden, type KubeletOffence, type KubeletRequestContext, quoteText } from "./kubelet.ts";
 
-export interface PodCertificateRequest extends KubernetesObject {
-  spec?: {
-    nodeName?: string;
-    nodeUID?: string;
-    podName?: string;
-    podUID?: string;
-    serviceAccountName?: string;
-    serviceAccountUID?: string;
-  };
-}
-
 /** Checks a request for a pod's certificate. Refusals omit the real UIDs: a forged review could ask for them. */
 export const checkPodCertificateRequest = async (
-  { spec = {} }: PodCertificateRequest,
+  { spec = {} }: KubernetesObject & { spec?: Partial<PodCertificateRequestSpec> },
   { node, request, settings, nodes, pods, accounts }: KubeletRequestContext,
 ): Promise<KubeletOffence> => {
   if (!settings.podCertificateRequest) return "PodCertificateRequest feature gate is disabled";

@@ -60,12 +60,6 @@ const checkEviction = async (
   if (pod.spec?.nodeName !== node) return `node ${node} can only evict pods with spec.nodeName set to itself`;
 };
 
-/** The fields of a pod's status about claims; kubernetes-types doesn't have extendedResourceClaimStatus yet. */
-interface PodClaimStatus {
-  resourceClaimStatuses?: { name?: string; resourceClaimName?: string }[];
-  extendedResourceClaimStatus?: { resourceClaimName?: string; requestMappings?: object[] };
-}
-
 const checkStatus = (pod: Pod, { node, request, oldObject }: KubeletRequestContext): KubeletOffence => {
   if (request.operation !== "UPDATE") return `unexpected operation ${quoteText(request.operation)}`;
   const subject = `node ${quoteText(node)}`;
@@ -75,7 +69,7 @@ const checkStatus = (pod: Pod, { node, request, oldObject }: KubeletRequestConte
   if (!isSame(pod.metadata?.labels ?? {}, oldPod.metadata?.labels ?? {}))
     return `${subject} cannot update labels through pod status`;
 
-  const [claims, oldClaims] = [pod, oldPod].map(({ status }): PodClaimStatus => status ?? {});
+  const [claims, oldClaims] = [pod.status, oldPod.status];
   if (!isSame(claims?.resourceClaimStatuses ?? [], oldClaims?.resourceClaimStatuses ?? []))
     return `${subject} cannot update resource claim statues`;
   if (!isSame(claims?.extendedResourceClaimStatus ?? null, oldClaims?.extendedResourceClaimStatus ?? null))

@@ -3,7 +3,7 @@ import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
-/** The kind PodGroup, for which kubernetes-types has no type yet. */
+/** A PodGroup of scheduling.k8s.io/v1alpha2, a version that Kubernetes 1.37 no longer has. */
 interface PodGroup extends KubernetesObject {
   spec?: { podGroupTemplateRef?: { workload?: { workloadName?: string; podGroupTemplateName?: string } } };
 }

@@ -1,5 +1,4 @@
-import type { Container, Namespace, Pod, PodSpec } from "postern/kubernetes/core/v1";
-import type { ImageVolume } from "postern/objects/pod";
+import type { Container, Namespace, Pod, PodSpec, Volume } from "postern/kubernetes/core/v1";
 import { type AnyContext, getContext, type PodSecurityViolation } from "./checks/check-builders.ts";
 import { toSubject } from "./pods.ts";
 import { type NamespacePolicy, parseNamespacePolicy, podSecurityLevels } from "./policy.ts";
@@ -131,9 +130,8 @@ const deleteAnnotations = ({ metadata }: Pod, prefix: string, detail: string) =>
 };
 
 /** Replaces a forbidden volume by a PersistentVolumeClaim: mounts stay valid; the pod waits until it exists. */
-const replaceVolumes = (spec: PodSpec, isForbidden: (volume: ImageVolume) => boolean) => {
-  const volumes: ImageVolume[] = spec.volumes ?? [];
-  spec.volumes = volumes.map((volume) =>
+const replaceVolumes = (spec: PodSpec, isForbidden: (volume: Volume) => boolean) => {
+  spec.volumes = (spec.volumes ?? []).map((volume) =>
     isForbidden(volume) ? { name: volume.name, persistentVolumeClaim: { claimName: volume.name } } : volume,
   );
 };

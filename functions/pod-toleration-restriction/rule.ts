@@ -1,9 +1,8 @@
-import type { Namespace, Toleration } from "postern/kubernetes/core/v1";
+import type { Namespace, Pod, Toleration } from "postern/kubernetes/core/v1";
 import { get } from "postern/needs";
 import { describeNamespaceCreation } from "postern/objects/namespace";
 import { listContainers } from "postern/objects/pod";
 import { parseQuantity } from "postern/objects/quantity";
-import type { PodWithResources } from "postern/objects/resources";
 import { areTolerationsCovered, mergeTolerations } from "postern/objects/toleration";
 import { notFound } from "postern/refusals";
 import type { AdmissionRequest, Status } from "postern/review";
@@ -38,7 +37,7 @@ export default rule({
     recent: get("namespaces"),
   },
 
-  async mutate(pod: PodWithResources, { current: namespaces, ...rest }) {
+  async mutate(pod: Pod, { current: namespaces, ...rest }) {
     const { spec } = pod;
     if (!spec) return;
     const context = { ...rest, namespaces };
@@ -51,11 +50,11 @@ export default rule({
     return checkTolerations(pod, context);
   },
 
-  async validate(pod: PodWithResources, { recent: namespaces, ...rest }) {
+  async validate(pod: Pod, { recent: namespaces, ...rest }) {
     return checkTolerations(pod, { ...rest, namespaces });
   },
 
-  async suggest({ spec }: PodWithResources, { current: namespaces, ...rest }) {
+  async suggest({ spec }: Pod, { current: namespaces, ...rest }) {
     const context = { ...rest, namespaces };
     const { request, settings } = context;
     if (!(await namespaces(request.namespace ?? ""))) return describeNamespaceCreation(request.namespace);
@@ -75,7 +74,7 @@ interface TolerationContext {
   namespaces(name: string): Promise<Namespace | undefined>;
 }
 
-const checkTolerations = async ({ spec }: PodWithResources, context: TolerationContext) => {
+const checkTolerations = async ({ spec }: Pod, context: TolerationContext) => {
   const tolerations = spec?.tolerations ?? [];
   if (tolerations.length === 0) return;
   const { refuse, tolerations: namespaceWhitelist } = await readAnnotation("tolerationsWhitelist", context);
@@ -113,7 +112,7 @@ const memoryPressure: Toleration = {
 };
 
 /** Reports whether a pod's QoS class is BestEffort. A status.qosClass counts, although any caller can send it. */
-const isBestEffort = (pod: PodWithResources) => {
+const isBestEffort = (pod: Pod) => {
   const { spec, status } = pod;
   if (status?.qosClass) return status.qosClass === "BestEffort";
   const stated = spec?.resources

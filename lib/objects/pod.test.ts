@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createDraft } from "#lib/patch.ts";
-import type { Pod } from "../kubernetes/core/v1.ts";
-import { type ImageVolume, listContainers, listImageVolumes } from "./pod.ts";
+import type { Pod, Volume } from "../kubernetes/core/v1.ts";
+import { listContainers, listImageVolumes } from "./pod.ts";
 
-const volumes: ImageVolume[] = [{ name: "v" }, { name: "w", image: { reference: "w" } }];
+const volumes: Volume[] = [{ name: "v" }, { name: "w", image: { reference: "w" } }];
 const pod: Pod = {
   spec: {
     containers: [{ name: "c" }, { name: "d" }],

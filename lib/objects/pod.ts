@@ -6,11 +6,6 @@ export interface ContainerWithPath {
   path: string;
 }
 
-/** A volume that may be an image, a field that kubernetes-types doesn't have yet. */
-export interface ImageVolume extends Volume {
-  image?: { reference?: string; pullPolicy?: string };
-}
-
 const kinds = ["initContainers", "containers", "ephemeralContainers"] as const;
 
 /** Returns a pod's containers, or those of some kinds: first init containers, then regular, then ephemeral ones. */
@@ -32,9 +27,7 @@ export const listContainersInCel = (
 
 /** Returns the images that a pod mounts, with paths such as `spec.volumes[0].image`. */
 export const listImageVolumes = ({ spec }: Pod) =>
-  (spec?.volumes ?? []).flatMap(({ image }: ImageVolume, index) =>
-    image ? [{ image, path: `spec.volumes[${index}].image` }] : [],
-  );
+  (spec?.volumes ?? []).flatMap(({ image }, index) => (image ? [{ image, path: `spec.volumes[${index}].image` }] : []));
 
 /** Reports whether a volume has no source; the API server gives it an empty directory. */
 export const isSourceless = (volume: Volume): boolean => Object.keys(volume).every((key) => key === "name");

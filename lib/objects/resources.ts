@@ -1,14 +1,6 @@
 import type { Container, Pod } from "../kubernetes/core/v1.ts";
 import { addQuantities, compareQuantities, type Quantity, requireQuantity } from "./quantity.ts";
 
-export interface ResourceRequirements {
-  requests?: Record<string, string>;
-  limits?: Record<string, string>;
-}
-
-/** A pod with resources for all its containers together; newer than kubernetes-types. */
-export type PodWithResources = Pod & { spec?: { resources?: ResourceRequirements } };
-
 export type QuantityByResource = ReadonlyMap<string, Quantity>;
 
 export const parseAmounts = (stated: Record<string, string> = {}): QuantityByResource =>
@@ -54,8 +46,8 @@ export const computePeakUse = (
 
 /** Returns a pod's requests or limits, without overhead. Amounts set for the whole pod replace its containers' sum. */
 export const computePodAmounts = (
-  pod: PodWithResources,
-  kind: keyof ResourceRequirements,
+  pod: Pod,
+  kind: "requests" | "limits",
   isShared = (resource: string) => resource === "cpu" || resource === "memory" || resource.startsWith("hugepages-"),
 ): QuantityByResource => {
   const shared = [...parseAmounts(pod.spec?.resources?.[kind])].filter(([resource]) => isShared(resource));
