@@ -65,24 +65,34 @@ export interface AccessQuestion {
 /** A Secrets Manager secret or an SSM parameter, each with its region. */
 export type SecretPlace = { secret: string; region: string } | { parameter: string; region: string };
 
+/** Where a token or a private key is stored: in AWS, or in a file of this machine, which no function on Lambda has. */
+export type CredentialPlace = SecretPlace | { file: string };
+
 export interface HttpsRequest {
   url: string;
   method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   headers?: Record<string, string>;
   body?: string | Uint8Array;
-  /** The secret or parameter in AWS that holds the token to send as `Authorization: Bearer`. */
-  bearer?: SecretPlace;
+  /** The place of the token to send as `Authorization: Bearer`. */
+  bearer?: CredentialPlace;
   /** The user name for `Authorization: Basic`. With it, `bearer` names a password instead of a token. */
   username?: string;
   /** The CA of the server's certificate, as PEM; only where Node's own roots don't suffice. */
   ca?: string;
+  /** The name that the server's certificate must have, if it isn't the URL's host. */
+  serverName?: string;
+  /** The client certificate, as PEM or by its place, and the place of its private key. */
+  client?: { certificate: string | CredentialPlace; key: CredentialPlace };
   /** The number of tries while a later answer may be better, of a request that is safe to repeat. Default: 1. */
   tries?: number;
-  /** Milliseconds before the second try; each further pause is half as long again. */
+  /**
+   * Milliseconds before the second try; each further pause is half as long again. A random part of up to a fifth is
+   * added, and a longer `Retry-After` of the answer counts instead.
+   */
   pause?: number;
   /** Returns for how many seconds an answer may be reused for the same request. Without it, answers aren't kept. */
   keep?(answer: HttpsResponse): number;
-  /** Uses a kept answer even if a refusal requires fresh ones: for tokens, on which no verdict depends. */
+  /** Uses a kept answer even for a refusal, which otherwise follows only from fresh answers. */
   isLasting?: boolean;
   /** The time limit of the request in milliseconds, if it is shorter than the time that the review has left. */
   milliseconds?: number;
@@ -175,7 +185,7 @@ export interface Need<Answer> {
   /** Returns further kinds that a rule's need reads under these settings: by name, as lists, and by discovery. */
   kinds?(settings: object): ResourceType[];
   readonly action?: AwsAction;
-  secrets?(settings: object): SecretPlace[];
+  secrets?(settings: object): CredentialPlace[];
   /** Reports whether the need is used under these settings; true by default. */
   isUsed?(settings: object): boolean;
   /** Reports whether every review uses the need under these settings; a slow need is then started early. */
@@ -262,12 +272,12 @@ export const reader = <Settings>(listKinds: (settings: Settings) => ResourceType
   bind: ({ get, list, discover }) => ({ get, list, discover }),
 });
 
-/** Calls an HTTPS service outside the cluster; `bearer` returns where its token is stored, if it has one. */
+/** Calls an HTTPS service outside the cluster; `getPlaces` returns where its token and its client key are stored. */
 export const https = <Settings>(
-  bearer?: (settings: Settings) => SecretPlace | undefined,
+  getPlaces?: (settings: Settings) => CredentialPlace | CredentialPlace[] | undefined,
 ): Need<(request: HttpsRequest) => Promise<HttpsResponse>> => ({
   verb: "https",
-  ...(bearer && { secrets: (settings) => [bearer(settings as Settings) ?? []].flat() }),
+  ...(getPlaces && { secrets: (settings) => [getPlaces(settings as Settings) ?? []].flat() }),
   bind: (capabilities) => (request) => capabilities.https(request),
 });
 

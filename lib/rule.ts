@@ -130,6 +130,11 @@ export interface RuleDefinition<Object, Settings extends object, N extends Needs
   choices?: SettingChoices;
   /** Reads settings that hold objects: in postern.yaml they may be files or folders of manifests. */
   manifests?: { readonly [Setting in keyof Settings]?: (documents: readonly unknown[]) => ParsedManifests };
+  /**
+   * Settings that name a kubeconfig of a service, by their path such as `imagePolicy.kubeConfigFile`, each with the
+   * setting that postern.yaml's reader fills from the file.
+   */
+  kubeconfigs?: Readonly<Record<string, string>>;
   /** Returns settings extended by objects of the cluster. Only `match` and rights of `needs` use them. */
   inspectForSettings?(settings: Settings, cluster: InspectedCluster): Promise<SettingsAfterInspection<Settings>>;
   /** Returns what is wrong with settings of the right shape, in a sentence. */

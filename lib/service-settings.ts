@@ -1,4 +1,4 @@
-import type { SecretPlace } from "./needs.ts";
+import type { CredentialPlace, SecretPlace } from "./needs.ts";
 
 export const tokenSettings = { tokenSecret: "", tokenParameter: "", region: "" };
 
@@ -12,6 +12,13 @@ export const findTokenPlace = ({
   if (place === "") return undefined;
   const own = place.startsWith("arn:") ? (place.split(":")[3] ?? "") : region;
   return tokenSecret ? { secret: place, region: own } : { parameter: place, region: own };
+};
+
+/** Returns the place that an ARN of a secret or a parameter names; any other text is the path of a file. */
+export const parseCredentialPlace = (text: string): CredentialPlace => {
+  const [, service, region = ""] = /^arn:[^:]+:(secretsmanager|ssm):([^:]+):/.exec(text) ?? [];
+  if (service === undefined) return { file: text };
+  return service === "ssm" ? { parameter: text, region } : { secret: text, region };
 };
 
 /** Reports whether a text has the form of an AWS region; the region becomes part of a host name. */

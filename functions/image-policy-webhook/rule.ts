@@ -2,13 +2,13 @@ import type { Pod } from "postern/kubernetes/core/v1";
 import { type HttpsResponse, https } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { findServiceFault, findTokenPlace, serviceSettings } from "postern/service-settings";
+import { backendSettings, buildConnection, findBackendFault, listCredentialPlaces } from "./backend.ts";
 import { formatImageReview, parseImageReviewAnswer, toUnreachableServiceOutcome } from "./image-review.ts";
 
-/** The settings of kube-apiserver's plugin, and `backend`, which the plugin reads from a kubeconfig file. */
+/** The settings of kube-apiserver's plugin, and `backend`, which a kubeconfig fills. */
 const settings = {
   imagePolicy: { kubeConfigFile: "", allowTTL: 0, denyTTL: 0, retryBackoff: 0, defaultAllow: false },
-  backend: serviceSettings,
+  backend: backendSettings,
 };
 
 /**
@@ -27,32 +27,34 @@ export default rule({
   guards: true,
   timeoutSeconds,
   settings,
+  kubeconfigs: { "imagePolicy.kubeConfigFile": "backend" },
   checkSettings({ imagePolicy, backend }) {
-    const unfit = findServiceFault(backend, "the backend");
+    const unfit = findBackendFault(backend);
     if (unfit !== undefined) return unfit;
     for (const [key, most] of Object.entries({ allowTTL: 1800, denyTTL: 1800, retryBackoff: 300_000 } as const)) {
       const value = Reflect.get(imagePolicy, key);
       if (value < -1 || value > most) return `must have -1, 0 or a number up to ${most} as ${key}, not ${value}`;
     }
   },
-  needs: { images: https(({ backend }: typeof settings) => findTokenPlace(backend)) },
+  needs: { images: https(({ backend }: typeof settings) => listCredentialPlaces(backend)) },
 
   async validate(pod: Pod, { request, settings: { imagePolicy, backend }, images }) {
     const url = new URL(backend.url);
     url.searchParams.set("timeout", `${timeoutSeconds}s`);
-    const bearer = findTokenPlace(backend);
-    const allowed = getNumberOrDefault(imagePolicy.allowTTL, 300);
     const answer = await images({
       url: url.href,
       method: "POST",
       headers: { accept: "application/json", "content-type": "application/json" },
       body: formatImageReview(pod, request),
-      ...(backend.ca && { ca: backend.ca }),
-      ...(bearer && { bearer }),
+      ...buildConnection(backend),
       tries: 5,
       pause: getNumberOrDefault(imagePolicy.retryBackoff, 500),
-      // Only approvals of images are cached: a denial of one request must not refuse another request.
-      keep: (response: HttpsResponse) => (parseImageReviewAnswer(response).allowed ? allowed : 0),
+      keep: (response: HttpsResponse) => {
+        const { allowed, fault } = parseImageReviewAnswer(response);
+        if (fault !== undefined) return 0;
+        return allowed ? getNumberOrDefault(imagePolicy.allowTTL, 300) : getNumberOrDefault(imagePolicy.denyTTL, 30);
+      },
+      isLasting: true,
     }).then(parseImageReviewAnswer, toUnreachableServiceOutcome);
 
     if (answer.fault !== undefined)

@@ -285,7 +285,7 @@ describe("a bundle", () => {
     ]);
   });
 
-  it("of a rule with a token names the token's secret or parameter, for each cluster where the rule is on", async () => {
+  it("of a rule with a token or a client key names its secret or parameter, for each cluster where the rule is on", async () => {
     const image = await readRule(
       fileURLToPath(new URL("../../functions/image-policy-webhook", import.meta.url)),
       "images",
@@ -296,18 +296,26 @@ describe("a bundle", () => {
       return { keyVersions: [1], mode, settings: buildSettings(more) };
     };
     const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:images-AbCdEf";
+    const clientArn = "arn:aws:ssm:eu-west-1:123456789012:parameter/client";
     const clusters = {
       one: buildCluster({ tokenSecret: arn }),
       two: buildCluster({ tokenParameter: "/images", region: "us-east-1" }),
       same: buildCluster({ tokenSecret: arn, region: "us-east-1" }),
       without: buildCluster({}),
+      withClient: buildCluster({ clientCertificate: "-----BEGIN CERTIFICATE-----", clientKey: clientArn }),
       off: buildCluster({ tokenSecret: "other", region: "us-east-1" }, "off"),
     };
     const { tokens } = await bundleRule(image, { rule: "images", clusters }, toOutputPath("images"));
     assert.deepEqual(tokens, [
       { secret: arn, region: "eu-west-1" },
       { parameter: "/images", region: "us-east-1" },
+      { parameter: clientArn, region: "eu-west-1" },
     ]);
+    const here = { local: buildCluster({ tokenFile: "/run/token" }) };
+    await assert.rejects(bundleRule(image, { rule: "images", clusters: here }, toOutputPath("images")), {
+      message:
+        "images needs /run/token, which functions on Lambda don't have; store its content in Secrets Manager or SSM, and name the ARN instead",
+    });
   });
 
   it("of a group has the rights of each member that is on", async () => {

@@ -241,8 +241,16 @@ const listTokens = (connections: ApiServerConnection[], others: SecretPlace[]): 
   return [...new Map([...places, ...others].map((place) => [JSON.stringify(place), place])).values()];
 };
 
+/** Returns where the secrets of a function are in AWS; throws if one is in a file, which Lambda doesn't have. */
 const listSecrets = (listed: CatalogueRule, config: EndpointConfig): SecretPlace[] =>
-  listUsedNeeds(listed, config).flatMap(({ need, settings }) => need.secrets?.(settings) ?? []);
+  listUsedNeeds(listed, config).flatMap(({ need, settings }) =>
+    (need.secrets?.(settings) ?? []).map((place) => {
+      if (!("file" in place)) return place;
+      throw new Complaint(
+        `${listed.name} needs ${place.file}, which functions on Lambda don't have; store its content in Secrets Manager or SSM, and name the ARN instead`,
+      );
+    }),
+  );
 
 /** Reports whether any cluster's settings use CUE, so that the zip must include it. */
 const usesScripts = (listed: CatalogueRule, config: EndpointConfig): boolean =>
@@ -300,6 +308,7 @@ const entryFields = new Set([
     "variants",
     "everywhere",
     "manifests",
+    "kubeconfigs",
     "reinvocationPolicy",
     "inspectForSettings",
     "suggest",

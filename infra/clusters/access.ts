@@ -6,7 +6,8 @@ import type { StageLockGuard } from "../aws/guard.ts";
 import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ClusterConnectConfig } from "../config/config.ts";
-import { readCertificatesFromPemOrFile, readKubeconfig, resolveConfigPath } from "../config/connections.ts";
+import { resolveConfigPath } from "../config/connections.ts";
+import { readCertificatesFromPemOrFile, readKubeconfig } from "../config/kubeconfig.ts";
 import { type ClusterApi, type ClusterConnection, createClusterApi } from "./api.ts";
 
 export interface ClusterCredentialOptions {

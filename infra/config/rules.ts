@@ -22,12 +22,16 @@ import { type RecordSection, readRecordConfig, recordSectionShape } from "./reco
 /** The manifest files for settings, by their path in postern.yaml, or the reason why a path has none. */
 export type ManifestFilesByConfigPath = ReadonlyMap<string, ManifestFile[] | string>;
 
-/** The rules that postern.yaml may name, and the manifest files for their settings. */
+/** The settings of services from their kubeconfigs, by the kubeconfig's path in postern.yaml, or why there are none. */
+export type ServicesByConfigPath = ReadonlyMap<string, Record<string, string> | string>;
+
+/** The rules that postern.yaml may name, and the files for their settings. */
 export interface CatalogueAndManifestFiles {
   catalogue: CatalogueRule[];
   /** The names of all rules, including rules that are not loaded or can't be. */
   names: readonly string[];
   places: ManifestFilesByConfigPath;
+  services: ServicesByConfigPath;
 }
 
 /** A rule's section in postern.yaml, once it has the shape of `generalRuleShape` or `clusterRuleShape`. */
@@ -141,10 +145,7 @@ export const parseRulesSection = (
     }
     if (seen.has(name)) complain(here, `is ${name}, which is listed here already`);
     seen.add(name);
-    rules.set(
-      name,
-      readRule(findKnownRule(name, known), toMap(section), here, general.get(name), known.places, complain),
-    );
+    rules.set(name, readRule(findKnownRule(name, known), toMap(section), here, general.get(name), known, complain));
   }
   return rules;
 };
@@ -196,7 +197,7 @@ const readRule = (
   section: RuleSection,
   path: ConfigPath,
   before: RuleConfigDraft | undefined,
-  places: ManifestFilesByConfigPath,
+  { places, services }: CatalogueAndManifestFiles,
   complain: ReportMistake,
 ): RuleConfigDraft => {
   const { settings, exempt, record, ...fields } = section;
@@ -204,6 +205,7 @@ const readRule = (
   const own = rule && fillManifestSettings(rule, settings, settingsPath, places, complain);
   const wrong = own == null ? [] : findSettingsMistakes(rule?.settings ?? {}, own, rule?.choices);
   for (const mistake of wrong) complain([...settingsPath, ...mistake.path], mistake.sentence);
+  const merged = mergeWithDefaults(before?.settings ?? rule?.settings ?? {}, own);
   return {
     mode: "enforce",
     ...before,
@@ -211,7 +213,7 @@ const readRule = (
     ...(exempt !== undefined && { exempt: readExempt(toMap(exempt), [...path, "exempt"], complain) }),
     ...(record === "off" && { record }),
     ...(isMap(record) && { record: readRecordConfig(record, [...path, "record"], complain) }),
-    settings: mergeWithDefaults(before?.settings ?? rule?.settings ?? {}, own),
+    settings: rule && isMap(own) ? fillServiceSettings(rule, own, merged, settingsPath, services, complain) : merged,
     place: path,
     settingsPlace: settings === undefined ? before?.settingsPlace : settingsPath,
     wrong: before?.wrong === true || wrong.length > 0,
@@ -229,6 +231,33 @@ const readExempt = (section: ExemptSection, path: ConfigPath, complain: ReportMi
       complain([...path, "namespaces", index], `must be the name of a namespace, not "${namespace}"`);
   return { ...exempt, ...(namespaceLabels !== undefined && { namespaceLabels: labels as Record<string, string> }) };
 };
+
+/** Fills the settings of services from the kubeconfigs that `own`, the settings of one section, names. */
+const fillServiceSettings = (
+  { kubeconfigs = {}, settings = {} }: Rule,
+  own: object,
+  merged: object,
+  path: ConfigPath,
+  services: ServicesByConfigPath,
+  complain: ReportMistake,
+): object => {
+  let filled = merged;
+  for (const [place, service] of Object.entries(kubeconfigs)) {
+    const file = getSetting(merged, place);
+    if (typeof file !== "string" || file === "") continue;
+    if (Object.hasOwn(own, service))
+      complain([...path, service], `must be left out, because ${place} names a kubeconfig`);
+    if (getSetting(own, place) === undefined) continue;
+    const found = services.get(file) ?? `${file} is not read here`;
+    if (typeof found === "string") complain([...path, ...place.split(".")], found);
+    else filled = { ...filled, [service]: { ...Reflect.get(settings, service), ...found } };
+  }
+  return filled;
+};
+
+/** Returns the setting at a path such as `imagePolicy.kubeConfigFile`; undefined if there is none. */
+export const getSetting = (settings: unknown, path: string): unknown =>
+  path.split(".").reduce((holder, key) => Object(holder)[key], settings);
 
 const fillManifestSettings = (
   { manifests = {} }: Rule,

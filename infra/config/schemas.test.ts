@@ -36,7 +36,7 @@ const isRefused = (check: () => unknown): boolean => {
   }
 };
 const checkConfig = (text: string) => {
-  const known = { catalogue, names, places: new Map([["policies/", []]]) };
+  const known = { catalogue, names, places: new Map([["policies/", []]]), services: new Map() };
   const [mistake] = validateConfig(parseYaml(text), known).mistakes;
   if (mistake) throw new Complaint(`${mistake.path.join(".")} ${mistake.sentence}`);
 };

@@ -28,11 +28,12 @@ export const generateAuthorityCertificate = async (key: string): Promise<string>
   return `${certificate.toString("pem")}\n`;
 };
 
-/** Makes a server certificate that this authority signs, valid for a year. */
-export const generateServerCertificate = async (
+/** Makes a certificate of a server or a client that this authority signs, valid for a year. */
+export const generateCertificate = async (
   ca: string,
   caKey: string,
   names: string[],
+  purpose: "serverAuth" | "clientAuth" = "serverAuth",
 ): Promise<{ certificate: string; key: string }> => {
   const issuer = new x509.X509Certificate(ca);
   const { privateKey: signingKey } = await importKeyPair(caKey);
@@ -48,7 +49,7 @@ export const generateServerCertificate = async (
     extensions: [
       new x509.BasicConstraintsExtension(false, undefined, true),
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
-      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
+      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage[purpose]]),
       new x509.SubjectAlternativeNameExtension(names.map((value) => ({ type: isIP(value) ? "ip" : "dns", value }))),
       await x509.AuthorityKeyIdentifierExtension.create(issuer),
     ],

@@ -59,7 +59,7 @@ export const readOrCreateServerCertificate = async (folder: string, host: string
   );
   if (cert && key && isUsable(cert, key, ca, names)) return { ca, cert, key };
 
-  const fresh = await (await loadGenerator()).generateServerCertificate(ca, caKey, names);
+  const fresh = await (await loadGenerator()).generateCertificate(ca, caKey, names);
   await replaceFile(folder, "server.crt", fresh.certificate);
   await replaceFile(folder, "server.key", fresh.key);
   return { ca, cert: fresh.certificate, key: fresh.key };

@@ -98,12 +98,7 @@ export const measureParity = async (
   const isLate = refusingPlugins.has(upstreamPlugin.plugin);
   const fill = (as: GetClient) => sendAll(numbered.filter(isKept).map(toCreation), as);
   const late = isLate ? { enable: [upstreamPlugin.plugin], fill } : undefined;
-  const { upstream, ours, world, ...standard } = await bootParityServerPair(
-    port,
-    binaries,
-    { folder, certificate, stack },
-    late,
-  );
+  const { upstream, ours, world, ...standard } = await bootParityServerPair(port, binaries, { folder, stack }, late);
 
   const settings = mergeWithDefaults(standard.settings, options.settings);
   const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);

@@ -16,26 +16,34 @@ interface ReviewBody {
 export type TestEndpointScript = (
   review: ReviewBody,
   path: string,
-) => { code?: number; type?: string; body: string } | undefined;
+) => { code?: number; type?: string; headers?: Record<string, string>; body: string } | undefined;
 
 /**
  * Opens webhook endpoints for tests. Each one answers by its own script, and is called at the first segment of a
  * path. A further endpoint serves the
- * entries of `announcer`, which show the configurations in use.
+ * entries of `announcer`, which show the configurations in use. With `clientCa`, clients need a certificate of that CA.
  */
 export const openScriptedWebhookEndpoints = async (
   certificate: ServerCertificate,
   scripts: Record<string, TestEndpointScript> = {},
+  clientCa?: string,
 ) => {
-  const server = createServer({ cert: certificate.cert, key: certificate.key }, async (request, response) => {
-    let text = "";
-    for await (const chunk of request) text += chunk;
-    const { pathname } = new URL(request.url ?? "", "https://localhost");
-    const [, name = "", ...rest] = pathname.split("/");
-    const script = name === announcerPath ? answerWord : scripts[name];
-    const said = script?.(JSON.parse(text), rest.join("/"));
-    if (said) response.writeHead(said.code ?? 200, { "content-type": said.type ?? "application/json" }).end(said.body);
-  });
+  const { cert, key } = certificate;
+  const server = createServer(
+    { cert, key, ...(clientCa && { ca: clientCa, requestCert: true }) },
+    async (request, response) => {
+      let text = "";
+      for await (const chunk of request) text += chunk;
+      const { pathname } = new URL(request.url ?? "", "https://localhost");
+      const [, name = "", ...rest] = pathname.split("/");
+      const script = name === announcerPath ? answerWord : scripts[name];
+      const said = script?.(JSON.parse(text), rest.join("/"));
+      if (said) {
+        const headers = { "content-type": said.type ?? "application/json", ...said.headers };
+        response.writeHead(said.code ?? 200, headers).end(said.body);
+      }
+    },
+  );
   // Idle connections stay open for long: a client gets no answer if it reuses one that is being closed.
   server.keepAliveTimeout = 600_000;
   await once(server.listen(0, "127.0.0.1"), "listening");

@@ -6,21 +6,20 @@ import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import type { ServerCertificate } from "../keys/keys.ts";
+import { readServiceKubeconfig } from "../config/kubeconfig.ts";
 import { parseConfig } from "../project/project.ts";
 import { buildFunctionRbacObjects, buildKubernetesGroupName } from "../webhooks/rbac.ts";
 import { type ControlPlaneBinaries, listPlugins, webhookPlugins } from "./control-plane/binaries.ts";
 import { getCollectionPath } from "./control-plane/client.ts";
 import { bootCluster, bootClusters, type TestCluster, type TestClusterOptions } from "./control-plane/cluster.ts";
-import { breakGlassAnnotation } from "./generators/scenarios.ts";
 import { createParityTestObjects } from "./generators/surroundings.ts";
+import { answerAboutImages, openImageBackend } from "./image-backend.ts";
 import {
   apiserverFlagsForParityObjects,
   comparisonConfigs,
   type PluginPort,
   type PortComparisonConfig,
 } from "./plugins.ts";
-import { openScriptedWebhookEndpoints, type TestEndpointScript } from "./scripted-endpoints.ts";
 
 /** A server with the compiled-in plugin and one without it that can call the port. All else is equal. */
 export interface ParityServerPair {
@@ -32,10 +31,9 @@ export interface ParityServerPair {
   world(): (cluster: string, milliseconds: number) => Capabilities;
 }
 
-/** A folder for the pair's files, its certificate, and the stack of servers and files to dispose of in the end. */
+/** A folder for the pair's files, and the stack of servers and files to dispose of in the end. */
 interface PairResources {
   folder: string;
-  certificate: ServerCertificate;
   stack: AsyncDisposableStack;
 }
 
@@ -59,9 +57,11 @@ export const bootParityServerPair = async (
 ): Promise<ParityServerPair> => {
   const { plugin, settings } = port.rule.upstreamPlugin;
   const config = comparisonConfigs[plugin] ?? {};
+  const backend =
+    config.imageBackend && (await openImageBackend(place.folder, place.stack, { images: answerAboutImages }));
   const standard = mergeWithDefaults(
     settings ?? {},
-    mergeWithDefaults(config.settings ?? {}, config.imageBackend && (await openBackend(place))),
+    mergeWithDefaults(config.settings ?? {}, backend && { backend: await readServiceKubeconfig(backend.images) }),
   );
   const plugins = await listPlugins(binaries);
   const staying = [plugin, ...webhookPlugins, ...(config.keptPlugins ?? [])];
@@ -76,7 +76,9 @@ export const bootParityServerPair = async (
   // The plugin's configuration leaves out settings that only the rule has, because plugins don't accept them.
   const own = Object.keys(settings ?? {});
   const taken = Object.fromEntries(Object.entries(standard).filter(([key]) => !own.includes(key)));
-  const configuration = await writeConfiguration(plugin, config, taken, place);
+  // The plugin gets the service by a kubeconfig, and the rule by the settings that postern.yaml's reader makes of it.
+  const named = mergeWithDefaults(taken, backend && { imagePolicy: { kubeConfigFile: backend.images } });
+  const configuration = await writeConfiguration(plugin, config, named, place.folder);
   const clusters = await bootClusters(binaries, [
     {
       ...wishes,
@@ -139,7 +141,7 @@ const writeConfiguration = async (
   name: string,
   { configuration }: PortComparisonConfig,
   settings: object,
-  { folder }: PairResources,
+  folder: string,
 ) => {
   if (!configuration) return [];
   const file = join(folder, "admission.json");
@@ -147,42 +149,4 @@ const writeConfiguration = async (
   const body = { apiVersion: "apiserver.config.k8s.io/v1", kind: "AdmissionConfiguration", plugins };
   await writeFile(file, JSON.stringify(body));
   return [`--admission-control-config-file=${file}`];
-};
-
-/**
- * Opens the backend that decides about images by their names. The plugin gets its address by a file, the port by
- * settings.
- */
-const openBackend = async ({ certificate, folder, stack }: PairResources) => {
-  const { url, stop } = await openScriptedWebhookEndpoints(certificate, { images: answerAboutImages });
-  stack.defer(stop);
-  const kubeConfigFile = join(folder, "backend.json");
-  const cluster = {
-    server: `${url}/images`,
-    "certificate-authority-data": Buffer.from(certificate.ca).toString("base64"),
-  };
-  const body = {
-    apiVersion: "v1",
-    kind: "Config",
-    "current-context": "backend",
-    clusters: [{ name: "backend", cluster }],
-    users: [{ name: "backend", user: {} }],
-    contexts: [{ name: "backend", context: { cluster: "backend", user: "backend" } }],
-  };
-  await writeFile(kubeConfigFile, JSON.stringify(body));
-  return { imagePolicy: { kubeConfigFile }, backend: { url: `${url}/images`, ca: certificate.ca } };
-};
-
-/** Answers an ImageReview as the tests' image backend does; for some images, the answer is invalid on purpose. */
-const answerAboutImages: TestEndpointScript = (review) => {
-  const { containers, annotations } = Object(Object(review).spec);
-  const asked: string[] = [containers].flat().map((one) => String(Object(one).image));
-  const has = (part: string) => asked.some((image) => image.includes(part));
-  const answer = (status: object) => ({ body: JSON.stringify({ ...Object(review), status }) });
-  if (Object(annotations)[breakGlassAnnotation] !== undefined) return answer({ allowed: true });
-  if (has("@sha256")) return { code: 404, body: "nothing here" };
-  if (has("fpga")) return { body: "no JSON" };
-  if (has(":latest")) return answer({ allowed: false, reason: "latest is no version" });
-  if (has(":5000/")) return answer({ allowed: false });
-  return answer({ allowed: true, auditAnnotations: { judged: "yes" } });
 };

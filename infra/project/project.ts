@@ -6,7 +6,8 @@ import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
-import type { ManifestFilesByConfigPath } from "../config/rules.ts";
+import { readServiceKubeconfig } from "../config/kubeconfig.ts";
+import { type CatalogueAndManifestFiles, getSetting } from "../config/rules.ts";
 import { validateConfig } from "../config/validation.ts";
 import { listSharedEntryConflicts } from "../webhooks/groups.ts";
 import { type ConfigDocument, parseConfigDocument } from "./config-document.ts";
@@ -62,16 +63,24 @@ const readConfigDocument = async (
   catalogue: CatalogueRule[],
   names?: readonly string[],
 ): Promise<PosternConfig> => {
-  const found = listSettingPaths(document.value, catalogue).map(async (place) => {
-    const files = await readManifestFiles(resolveConfigPath(place, dirname(file))).catch(toSentence);
-    return [place, files] as const;
-  });
-  return validateDocument(document, catalogue, new Map(await Promise.all(found)), names);
+  const readAll = async <T>(member: SettingFileMember, read: (path: string) => Promise<T>) =>
+    new Map(
+      await Promise.all(
+        listSettingPaths(document.value, catalogue, member).map(
+          async (place) => [place, await read(resolveConfigPath(place, dirname(file))).catch(toSentence)] as const,
+        ),
+      ),
+    );
+  const files = {
+    places: await readAll("manifests", (path) => readManifestFiles(path)),
+    services: await readAll("kubeconfigs", readServiceKubeconfig),
+  };
+  return validateDocument(document, catalogue, files, names);
 };
 
 /**
- * Returns the manifest files and folders in postern.yaml, for settings of rules and for manifest clusters. They are not
- * complete if one of the rules can't be loaded.
+ * Returns the files and folders in postern.yaml, for settings of rules and for manifest clusters. They are not complete
+ * if one of the rules can't be loaded.
  */
 export const listConfigManifestPaths = async (file: string): Promise<{ paths: string[]; isComplete: boolean }> => {
   const document = parseConfigDocument(await readConfigText(file), basename(file));
@@ -80,21 +89,28 @@ export const listConfigManifestPaths = async (file: string): Promise<{ paths: st
   const standing = Object.values(Object(Object(value).clusters)).map(
     (cluster) => Object(Object(cluster).connect).manifests,
   );
-  const all = [...listSettingPaths(value, catalogue), ...standing.filter((path) => typeof path === "string")];
+  const all = [
+    ...listSettingPaths(value, catalogue, "manifests"),
+    ...listSettingPaths(value, catalogue, "kubeconfigs"),
+    ...standing.filter((path) => typeof path === "string"),
+  ];
   const paths = [...new Set(all.map((place) => resolveConfigPath(place, dirname(file))))];
   return { paths, isComplete: broken.length === 0 };
 };
 
-/** Returns the paths of manifests in the settings of these rules. Ignores mistakes, which parseConfig reports. */
-const listSettingPaths = (value: unknown, catalogue: CatalogueRule[]): string[] => {
+/** The members of a rule whose keys are settings that name files. */
+type SettingFileMember = "manifests" | "kubeconfigs";
+
+/** Returns the paths of files in the settings of these rules. Ignores mistakes, which parseConfig reports. */
+const listSettingPaths = (value: unknown, catalogue: CatalogueRule[], member: SettingFileMember): string[] => {
   const { rules, clusters } = Object(value);
   const all = [rules, ...Object.values(Object(clusters)).map((cluster) => Object(cluster).rules)];
   const settings = catalogue.flatMap(({ name, rule }) =>
-    Object.keys(rule.manifests ?? {}).flatMap((key) =>
+    Object.keys(rule[member] ?? {}).flatMap((key) =>
       all
         .flatMap((section) => Object.entries(Object(section)))
         .map(([ruleText, config]) =>
-          findRuleByNameOrPlugin(ruleText, [name]) ? Object(Object(config).settings)[key] : undefined,
+          findRuleByNameOrPlugin(ruleText, [name]) ? getSetting(Object(config).settings, key) : undefined,
         ),
     ),
   );
@@ -102,15 +118,16 @@ const listSettingPaths = (value: unknown, catalogue: CatalogueRule[]): string[] 
 };
 
 export const parseConfig = (text: string, catalogue: CatalogueRule[], names?: readonly string[]): PosternConfig =>
-  validateDocument(parseConfigDocument(text, "postern.yaml"), catalogue, new Map(), names);
+  validateDocument(parseConfigDocument(text, "postern.yaml"), catalogue, noFiles, names);
+const noFiles = { places: new Map(), services: new Map() };
 
 const validateDocument = (
   document: ConfigDocument,
   catalogue: CatalogueRule[],
-  places: ManifestFilesByConfigPath,
+  files: Pick<CatalogueAndManifestFiles, "places" | "services">,
   names: readonly string[] = catalogue.map(({ name }) => name),
 ): PosternConfig => {
-  const { config, mistakes } = validateConfig(document.value, { catalogue, names, places });
+  const { config, mistakes } = validateConfig(document.value, { catalogue, names, ...files });
   // Groups in postern.yaml are checked only if each rule's section is valid by itself.
   document.complain(mistakes.length > 0 ? mistakes : findGroupMistakes(config));
   return config;

@@ -113,9 +113,17 @@ describe("a token source", () => {
       { status: 400, body: { __type: "com.amazon#AccessDeniedException", message: "details" } },
       /^Error: the secret postern could not be read: secretsmanager answers 400, AccessDeniedException$/,
     ],
-    ["is empty", { body: { SecretString: " " } }, /^Error: the secret postern holds no token$/],
-    ["is JSON", { body: { SecretString: '{\n"token": "t"\n}' } }, /^Error: the secret postern holds no token$/],
-    ["is binary", { body: { SecretBinary: "AA==" } }, /^Error: the secret postern holds no token$/],
+    ["is empty", { body: { SecretString: " " } }, /^Error: the secret postern holds neither a token nor a key in PEM$/],
+    [
+      "is JSON",
+      { body: { SecretString: '{\n"token": "t"\n}' } },
+      /^Error: the secret postern holds neither a token nor a key in PEM$/,
+    ],
+    [
+      "is binary",
+      { body: { SecretBinary: "AA==" } },
+      /^Error: the secret postern holds neither a token nor a key in PEM$/,
+    ],
   ];
   for (const [name, answer, sentence] of wrong)
     it(`fails for a secret that ${name}, and reads it again at the next call`, async () => {

@@ -1,4 +1,4 @@
-import type { SecretPlace } from "../needs.ts";
+import type { CredentialPlace, SecretPlace } from "../needs.ts";
 import { sendRequest } from "./https-request.ts";
 import { type AwsKeys, presignUrl, signHeaders } from "./signature.ts";
 
@@ -25,7 +25,7 @@ interface CredentialSources {
 
 /** Returns a source of tokens, which renews a token before it ends and after a server refused it. */
 export const createTokenSource = (
-  credentials: ClusterCredentialSource,
+  credentials: ClusterCredentialSource | CredentialPlace,
   sources: CredentialSources = { identity: readAwsKeysFromEnvironment, ask: sendRequest },
 ) => {
   let current: Promise<Token> | undefined;
@@ -56,7 +56,7 @@ export const createTokenSource = (
 };
 
 const fetchToken = async (
-  credentials: Exclude<ClusterCredentialSource, { cert: string }>,
+  credentials: Exclude<ClusterCredentialSource, { cert: string }> | CredentialPlace,
   { identity, ask }: CredentialSources,
   deadline: number,
 ): Promise<Token> => {
@@ -64,7 +64,11 @@ const fetchToken = async (
   // EKS accepts a token for 15 minutes.
   if ("eks" in credentials)
     return { value: createEksToken(credentials, identity(), new Date()), until: Date.now() + 10 * minute };
-  return { value: await readStoredToken(credentials, identity(), ask, deadline), until: Date.now() + 5 * minute };
+  const value =
+    "file" in credentials
+      ? (await process.getBuiltinModule("node:fs/promises").readFile(credentials.file, "utf8")).trim()
+      : await readStoredToken(credentials, identity(), ask, deadline);
+  return { value, until: Date.now() + 5 * minute };
 };
 
 /** Returns a token for EKS: a presigned request that the cluster sends to STS to learn the function's role. */
@@ -110,7 +114,8 @@ const readStoredToken = async (
     throw new Error(`${where} could not be read: ${service} answers ${status}${describeAwsFault(text)}`);
   const { SecretString, Parameter } = JSON.parse(text);
   const value: unknown = isSecret ? SecretString : Parameter?.Value;
-  if (typeof value !== "string" || !isHeaderSafeToken(value.trim())) throw new Error(`${where} holds no token`);
+  if (typeof value !== "string" || !(isHeaderSafeToken(value.trim()) || value.includes("-----BEGIN ")))
+    throw new Error(`${where} holds neither a token nor a key in PEM`);
   return value.trim();
 };
 

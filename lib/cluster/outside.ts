@@ -1,6 +1,7 @@
+import type { RequestOptions } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import { Failure, getErrorMessage } from "../failure.ts";
-import type { AwsAction, AwsRequest, Capabilities, HttpsRequest, HttpsResponse } from "../needs.ts";
+import type { AwsAction, AwsRequest, Capabilities, CredentialPlace, HttpsRequest, HttpsResponse } from "../needs.ts";
 import { type AnswerCache, askThroughSharedCache } from "./answer-cache.ts";
 import { createTokenSource, getAwsServiceUrl, readAwsKeysFromEnvironment } from "./credentials.ts";
 import { awaitUntil, type HttpsAnswer, requireUnansweredError, sendRequest, UnansweredError } from "./https-request.ts";
@@ -69,25 +70,45 @@ export const createOutsideServiceCapabilities = (
   };
 };
 
-/** Sends a request with the token that it names. After a 401, reads the token again: it may have been replaced. */
+/**
+ * Sends a request with the token and the client certificate that it names. After a 401, reads the token again: it may
+ * have been replaced.
+ */
 const askAuthorized = async (
-  { bearer, username, ...request }: HttpsRequest,
+  { bearer, username, client, ...request }: HttpsRequest,
   deadline: number,
 ): Promise<HttpsResponse> => {
-  if (bearer === undefined) return ask(request, deadline);
-  const place = JSON.stringify(bearer);
-  const { token, refused } = tokenSources.get(place) ?? createTokenSource(bearer);
-  tokenSources.set(place, { token, refused });
+  const own = client && {
+    cert:
+      typeof client.certificate === "string"
+        ? client.certificate
+        : await readCredential(client.certificate, deadline, "its client certificate"),
+    key: await readCredential(client.key, deadline, "the key of its client certificate"),
+  };
+  if (bearer === undefined) return ask(request, deadline, own);
   for (let isAgain = false; ; isAgain = true) {
-    const value = await awaitUntil(deadline, token(Date.now() + longestWait)).catch((error: Error) => {
-      throw error instanceof UnansweredError ? error : new Error("its token could not be read", { cause: error });
-    });
-    const authorization = username === undefined ? `Bearer ${value}` : buildBasicAuthorization(username, String(value));
+    const value = await readCredential(bearer, deadline, "its token");
+    const authorization = username === undefined ? `Bearer ${value}` : buildBasicAuthorization(username, value);
     const headers = { ...request.headers, authorization };
-    const answer = await ask({ ...request, headers }, deadline);
+    const answer = await ask({ ...request, headers }, deadline, own);
     if (answer.status !== 401 || isAgain) return answer;
-    await refused(String(value));
+    await getTokenSource(bearer).refused(value);
   }
+};
+
+const readCredential = async (place: CredentialPlace, deadline: number, what: string): Promise<string> => {
+  const reading = awaitUntil(deadline, getTokenSource(place).token(Date.now() + longestWait));
+  const value = await reading.catch((error: Error) => {
+    throw error instanceof UnansweredError ? error : new Error(`${what} could not be read`, { cause: error });
+  });
+  return String(value);
+};
+
+const getTokenSource = (place: CredentialPlace) => {
+  const key = JSON.stringify(place);
+  const source = tokenSources.get(key) ?? createTokenSource(place);
+  tokenSources.set(key, source);
+  return source;
 };
 
 export const buildBasicAuthorization = (username: string, password: string): string =>
@@ -99,14 +120,39 @@ const longestWait = 10_000;
 const tokenSources = new Map<string, ReturnType<typeof createTokenSource>>();
 
 /** Sends a request, again while that may help. Returns the last answer, even if a later try is cut off. */
-const ask = async (request: HttpsRequest, deadline: number): Promise<HttpsResponse> => {
-  const { url, method = "GET", headers = {}, body, ca, connect, most, isWhole, tries = 1, pause = 0 } = request;
-  const options = { method, headers, ...(ca && { ca }), ...connect };
+const ask = async (
+  request: HttpsRequest,
+  deadline: number,
+  client?: Pick<RequestOptions, "cert" | "key">,
+): Promise<HttpsResponse> => {
+  const {
+    url,
+    method = "GET",
+    headers = {},
+    body,
+    ca,
+    serverName,
+    connect,
+    most,
+    isWhole,
+    tries = 1,
+    pause = 0,
+  } = request;
+  const options = {
+    method,
+    headers,
+    ...(ca && { ca }),
+    ...(serverName && { servername: serverName }),
+    ...client,
+    ...connect,
+  };
   let last: HttpsAnswer | undefined;
   for (let attempt = 1, delay = pause; ; attempt++, delay *= 1.5) {
     const answer = await sendRequest(url, options, body, deadline, most).catch(requireUnansweredError);
     if (!(answer instanceof UnansweredError)) last = answer;
-    if (attempt < tries && mayBeBetter(answer) && Date.now() + delay < deadline) await wait(delay);
+    const retryAfter = answer instanceof UnansweredError ? 0 : (answer.retryAfter ?? 0) * 1000;
+    const longer = Math.max(delay * (1 + Math.random() / 5), retryAfter);
+    if (attempt < tries && mayBeBetter(answer) && Date.now() + longer < deadline) await wait(longer);
     else if (last === undefined || (answer instanceof UnansweredError && Date.now() < deadline)) throw answer;
     else {
       const { status, body, headers, trailers } = last;

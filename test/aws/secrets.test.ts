@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import type { SecretPlace } from "#lib/needs.ts";
+import { generateCertificate } from "../../infra/keys/certificates.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
@@ -83,6 +84,21 @@ describe("a service that requires a token", await needs("moto"), () => {
       await createLiveCapabilities({})("prod", 20_000).https({ ...service, bearer, username: "ann" });
       assert.equal(authorizations.splice(0)[0], `Basic ${Buffer.from("ann:second").toString("base64")}`);
     }
+  });
+
+  it("gets the client certificate whose key is in the same secret", async () => {
+    const { ca, cert, key } = await readOrCreateServerCertificate(folder, "127.0.0.1");
+    const client = await generateCertificate(ca, await readFile(join(folder, "ca.key"), "utf8"), ["a"], "clientAuth");
+    const guarded = createServer({ ca, cert, key, requestCert: true }, (_, response) => response.end());
+    const url = `https://127.0.0.1:${await listen(guarded)}/`;
+    await tell("secretsmanager.CreateSecret", {
+      ...{ Name: "client", ClientRequestToken: randomUUID() },
+      SecretString: `${client.certificate}${client.key}`,
+    });
+    const place = { secret: "client", region };
+    const { https } = createLiveCapabilities({})("prod", 20_000);
+    assert.equal((await https({ url, ca, client: { certificate: place, key: place } })).status, 200);
+    await close(guarded);
   });
 
   it("is called only twice if no token is accepted", async () => {

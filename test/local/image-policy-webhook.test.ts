@@ -1,13 +1,19 @@
 import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import type { RequestListener } from "node:http";
 import { createServer } from "node:https";
 import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
-import { setTimeout as wait } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { stringify } from "yaml";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import imagePolicyWebhook from "../../functions/image-policy-webhook/rule.ts";
+import { readRule } from "../../infra/catalogue/registry.ts";
+import { generateCertificate } from "../../infra/keys/certificates.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
+import { readConfig } from "../../infra/project/project.ts";
 import { createTestFolder } from "../folders.ts";
 import { close, listen } from "../listen.ts";
 import { buildPodRequest } from "../requests.ts";
@@ -20,27 +26,41 @@ describe("image-policy-webhook", () => {
   const received: object[] = [];
   /** The next replies; the last one repeats. */
   let replies: Reply[] = [];
-  const server = createServer(async (request, response) => {
+  const answer: RequestListener = async (request, response) => {
     let body = "";
     for await (const chunk of request) body += chunk;
     const { method, url, headers } = request;
-    received.push({ method, url, type: headers["content-type"], body });
+    const { authorization } = headers;
+    received.push({ method, url, type: headers["content-type"], ...(authorization && { authorization }), body });
     const reply = replies.length > 1 ? replies.shift() : replies[0];
     if (reply === undefined || reply === "silence") return;
     if (reply === "reset") request.socket.destroy();
     else response.writeHead(reply.status, reply.headers).end(reply.body);
-  });
+  };
+  const server = createServer(answer);
+  /** A server that requires a client certificate of its own CA. */
+  const guarded = createServer({ requestCert: true }, answer);
   const approval = { status: 200, body: '{"status": {"allowed": true}}' };
   const denial = { status: 200, body: '{"status": {"allowed": false, "reason": "unsigned"}}' };
   const failure = { status: 500, body: "" };
 
   let backend: { url: string; ca: string };
   let otherCa: string;
+  let guardedUrl: string;
+  const readFrom = (name: string) => readFile(join(folder, name), "utf8");
   let getCapabilities: ReturnType<typeof createLiveCapabilities>;
   before(async () => {
     const { ca, cert, key } = await readOrCreateServerCertificate(join(folder, "own"), "127.0.0.1");
     otherCa = (await readOrCreateServerCertificate(join(folder, "other"), "127.0.0.1")).ca;
     server.setSecureContext({ key, cert });
+    guarded.setSecureContext({ key, cert, ca });
+    guardedUrl = `https://127.0.0.1:${await listen(guarded)}/policy`;
+    for (const issuer of ["own", "other"]) {
+      const [own, caKey] = [await readFrom(`${issuer}/ca.crt`), await readFrom(`${issuer}/ca.key`)];
+      const client = await generateCertificate(own, caKey, ["client"], "clientAuth");
+      await writeFile(join(folder, `${issuer}.crt`), client.certificate);
+      await writeFile(join(folder, `${issuer}.key`), client.key);
+    }
     backend = { url: `https://127.0.0.1:${await listen(server)}/policy`, ca };
   });
   beforeEach(() => {
@@ -48,7 +68,7 @@ describe("image-policy-webhook", () => {
     getCapabilities = createLiveCapabilities({});
   });
   after(async () => {
-    await close(server);
+    await Promise.all([server, guarded].map(close));
   });
 
   const buildRequest = (image: string) =>
@@ -136,28 +156,41 @@ describe("image-policy-webhook", () => {
     });
   });
 
-  it("reuses approvals for allowTTL, and never reuses denials", async () => {
-    replies = [approval];
-    const settings = { imagePolicy: { allowTTL: 3 } };
-    await evaluatePod("ok:1", settings);
-    replies = [denial];
-    assert.deepEqual(await evaluatePod("ok:1", settings), {});
-    assert.match(String(await evaluatePod("ok:2", settings)), /unsigned/);
-    replies = [approval];
-    assert.deepEqual(await evaluatePod("ok:2", settings), {});
-    assert.equal(received.length, 3);
+  for (const [setting, seconds, kept, other] of [
+    ["allowTTL", 0, approval, denial],
+    ["allowTTL", 3, approval, denial],
+    ["denyTTL", 0, denial, approval],
+    ["denyTTL", 3, denial, approval],
+  ] as const)
+    it(`reuses an answer for as long as ${setting}: ${seconds} says`, async (test) => {
+      test.mock.timers.enable({ apis: ["Date"], now: Date.now() });
+      const settings = { imagePolicy: { [setting]: seconds } };
+      replies = [kept];
+      const first = await evaluatePod("a:1", settings);
+      replies = [other];
+      assert.notDeepEqual(await evaluatePod("a:2", settings), first);
+      const usual = { allowTTL: 300, denyTTL: 30 }[setting];
+      test.mock.timers.setTime(Date.now() + 1000 * (seconds || usual) - 1);
+      assert.deepEqual(await evaluatePod("a:1", settings), first);
+      assert.equal(received.length, 2);
+      test.mock.timers.setTime(Date.now() + 1);
+      assert.notDeepEqual(await evaluatePod("a:1", settings), first);
+      assert.equal(received.length, 3);
+    });
 
-    await wait(3100);
-    replies = [denial];
-    assert.match(String(await evaluatePod("ok:1", settings)), /unsigned/);
+  it("reuses no answer if allowTTL and denyTTL are -1", async () => {
+    const settings = { imagePolicy: { allowTTL: -1, denyTTL: -1 } };
+    for (const reply of [approval, approval, denial, denial]) {
+      replies = [reply];
+      await evaluatePod("ok:1", settings);
+    }
+    assert.equal(received.length, 4);
   });
 
-  it("reuses no approval if allowTTL is -1", async () => {
-    replies = [approval];
-    const settings = { imagePolicy: { allowTTL: -1 } };
-    await evaluatePod("ok:1", settings);
-    await evaluatePod("ok:1", settings);
-    assert.equal(received.length, 2);
+  it("does not retry if Retry-After is longer than the review lasts", async () => {
+    replies = [{ status: 503, body: "", headers: { "retry-after": "600" } }, approval];
+    assert.equal(await evaluatePod("ok:1", quickRetries), `${forbidden}the image policy webhook backend answers 503`);
+    assert.equal(received.length, 1);
   });
 
   it("calls the service again after an invalid answer", async () => {
@@ -166,6 +199,64 @@ describe("image-policy-webhook", () => {
     assert.deepEqual(await evaluatePod("ok:1", settings), { "failed-open": "true" });
     replies = [denial];
     assert.match(String(await evaluatePod("ok:1", settings)), /unsigned/);
+  });
+
+  describe("with a kubeconfig", () => {
+    /** Evaluates a pod with the settings of a postern.yaml that names a kubeconfig; returns the settings, too. */
+    const evaluateWith = async (user: object, cluster: object = {}) => {
+      const kubeconfig = {
+        "current-context": "images",
+        contexts: [{ name: "images", context: { cluster: "images", user: "postern" } }],
+        clusters: [
+          { name: "images", cluster: { server: guardedUrl, "certificate-authority": "own/ca.crt", ...cluster } },
+        ],
+        users: [{ name: "postern", user }],
+      };
+      await writeFile(join(folder, "images.kubeconfig"), stringify(kubeconfig));
+      const file = join(folder, "postern.yaml");
+      const settings = { imagePolicy: { kubeConfigFile: "images.kubeconfig", retryBackoff: 1 } };
+      await writeFile(file, stringify({ rules: { ImagePolicyWebhook: { settings } } }));
+      const listed = await readRule(
+        fileURLToPath(new URL("../../functions/image-policy-webhook", import.meta.url)),
+        "image-policy-webhook",
+      );
+      const { rules } = await readConfig(file, [listed]);
+      const known = rules.get("image-policy-webhook")?.settings ?? {};
+      return { said: await evaluatePod("ok:1", known), known };
+    };
+    const own = { "client-certificate": "own.crt", "client-key": "own.key" };
+
+    it("shows the service its client certificate and its token", async () => {
+      replies = [approval];
+      await writeFile(join(folder, "token"), "t0ken\n");
+      const { said, known } = await evaluateWith({ ...own, tokenFile: "token" });
+      assert.deepEqual(said, {});
+      assert.partialDeepStrictEqual(received, [{ authorization: "Bearer t0ken" }]);
+      assert.doesNotMatch(JSON.stringify(known), /t0ken|PRIVATE KEY/);
+    });
+
+    it("takes certificates from the kubeconfig, and the server's name", async () => {
+      replies = [approval];
+      const data = Buffer.from(await readFrom("own.crt")).toString("base64");
+      const user = { "client-certificate-data": data, "client-key": "own.key" };
+      assert.deepEqual((await evaluateWith(user, { "tls-server-name": "localhost" })).said, {});
+      assert.match(
+        String((await evaluateWith(own, { "tls-server-name": "images.example" })).said),
+        /could not ask 127\.0\.0\.1:\d+: .*images\.example/,
+      );
+    });
+
+    it("is refused by the service without its client certificate", async () => {
+      replies = [approval];
+      const other = { "client-certificate": "other.crt", "client-key": "other.key" };
+      for (const user of [{}, other])
+        assert.match(String((await evaluateWith(user)).said), /^pods "a" is forbidden: could not ask 127\.0\.0\.1/);
+      assert.match(
+        String((await evaluateWith({ ...own, "client-key": "none.key" })).said),
+        /the key of its client certificate could not be read$/,
+      );
+      assert.deepEqual(received, []);
+    });
   });
 
   it("sends nothing to a service with another certificate or an unreachable service", async () => {

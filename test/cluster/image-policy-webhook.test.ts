@@ -1,0 +1,161 @@
+import assert from "node:assert/strict";
+import { mkdtempDisposable, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { readServiceKubeconfig } from "../../infra/config/kubeconfig.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { bootClusters, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { openImageBackend } from "../../infra/parity/image-backend.ts";
+import { applyConfigurations, extendWebhookTimeoutsForTests, serveTestRules } from "../../infra/parity/rule-server.ts";
+import { openScriptedWebhookEndpoints, type TestEndpointScript } from "../../infra/parity/scripted-endpoints.ts";
+import { needs } from "../parts.ts";
+
+// The plugin and the rule ask a backend that requires a client certificate. It must get equally many calls from both.
+const catalogue = (await readCatalogue()).filter(({ name }) => name === "image-policy-webhook");
+const variants = {
+  approvals: { allowTTL: 1800, denyTTL: 1, retryBackoff: 1 },
+  denials: { allowTTL: 1, denyTTL: 1800, retryBackoff: -1, defaultAllow: true },
+} as const;
+type Variant = keyof typeof variants;
+
+/** The answers to the calls for an image; the last one repeats. */
+const answers: Record<string, ReturnType<TestEndpointScript>[]> = {
+  approved: [{ body: '{"status": {"allowed": true}}' }],
+  denied: [{ body: '{"status": {"allowed": false, "reason": "unsigned"}}' }],
+  "approved-later": [{ code: 500, body: "" }, { code: 504, body: "" }, { body: '{"status": {"allowed": true}}' }],
+  "denied-later": [{ code: 429, body: "" }, { body: '{"status": {"allowed": false}}' }],
+  "approved-after-a-second": [
+    { code: 503, headers: { "retry-after": "1" }, body: "" },
+    { body: '{"status": {"allowed": true}}' },
+  ],
+  failing: [{ code: 500, body: "" }],
+  closed: [{ code: 503, body: "" }],
+  unknown: [{ body: '{"kind": "Status", "apiVersion": "v1", "status": "Failure"}' }],
+};
+/** The calls that two pods with one image cause, the second one after more than a second. */
+const calls: Record<Variant, Record<keyof typeof answers, number>> = {
+  approvals: {
+    approved: 1,
+    denied: 2,
+    "approved-later": 3,
+    "denied-later": 3,
+    "approved-after-a-second": 2,
+    failing: 10,
+    closed: 2,
+    unknown: 2,
+  },
+  denials: {
+    approved: 2,
+    denied: 1,
+    "approved-later": 4,
+    "denied-later": 2,
+    "approved-after-a-second": 3,
+    failing: 10,
+    closed: 2,
+    unknown: 2,
+  },
+};
+
+describe("image-policy-webhook beside its plugin", await needs("API server"), () => {
+  const stack = new AsyncDisposableStack();
+  const received: string[] = [];
+  let upstream: Record<Variant, TestCluster>;
+  let ours: Record<Variant, TestCluster>;
+
+  /** Answers by the image and by the number of calls that its variant got for it. */
+  const createScript =
+    (side: string): TestEndpointScript =>
+    (review) => {
+      const [image = ""] = Object(Object(review).spec).containers.map((one: { image: string }) => one.image);
+      const call = `${side} ${image}`;
+      const replies = answers[image.split("/")[1]?.split(":")[0] ?? ""] ?? [];
+      const count = received.filter((one) => one === call).length;
+      received.push(call);
+      return replies[Math.min(count, replies.length - 1)];
+    };
+
+  /** Returns the options of a cluster with the plugin. */
+  const configurePlugin = async (variant: Variant, folder: string, kubeConfigFile: string) => {
+    const configuration = { imagePolicy: { ...variants[variant], kubeConfigFile } };
+    const body = {
+      apiVersion: "apiserver.config.k8s.io/v1",
+      kind: "AdmissionConfiguration",
+      plugins: [{ name: "ImagePolicyWebhook", configuration }],
+    };
+    const file = join(folder, `${variant}.json`);
+    await writeFile(file, JSON.stringify(body));
+    const flags = [`--admission-control-config-file=${file}`];
+    return { disable: ["ServiceAccount"], enable: ["ImagePolicyWebhook"], flags };
+  };
+
+  before(async () => {
+    const { path: folder } = stack.use(await mkdtempDisposable(join(tmpdir(), "postern-images-")));
+    const scripts = { upstream: createScript("upstream"), ours: createScript("ours") };
+    const kubeconfigs = await openImageBackend(folder, stack, scripts);
+    const clusters = await bootClusters(await requireBinaries(), [
+      await configurePlugin("approvals", folder, kubeconfigs.upstream),
+      await configurePlugin("denials", folder, kubeconfigs.upstream),
+      { disable: ["ServiceAccount"] },
+      { disable: ["ServiceAccount"] },
+    ]);
+    for (const { stop } of clusters) stack.defer(stop);
+    const [first, second, third, fourth] = clusters as [TestCluster, TestCluster, TestCluster, TestCluster];
+    upstream = { approvals: first, denials: second };
+    ours = { approvals: third, denials: fourth };
+
+    const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+    const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
+    stack.defer(stop);
+    const backend = await readServiceKubeconfig(kubeconfigs.ours);
+    for (const [name, imagePolicy] of Object.entries(variants)) {
+      const settings = { imagePolicy, backend };
+      const yaml = JSON.stringify({ rules: { "image-policy-webhook": { settings } } });
+      const served = await serveTestRules(catalogue, yaml, {
+        certificate,
+        openCapabilities: createLiveCapabilities({}),
+      });
+      stack.defer(served.stop);
+      const { admin } = ours[name as Variant];
+      await applyConfigurations(admin, extendWebhookTimeoutsForTests(served.manifests()), announcer);
+    }
+  });
+  after(() => stack.disposeAsync());
+
+  /** Creates a pod for each answer; returns the API server's answers. A denial by a webhook begins with its name. */
+  const createPods = ({ admin }: TestCluster, variant: Variant) =>
+    Promise.all(
+      Object.keys(answers).map(async (name) => {
+        const spec = { containers: [{ name: "c", image: `${variant}/${name}:1` }] };
+        const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "a" }, spec };
+        const path = "/api/v1/namespaces/default/pods?dryRun=All";
+        const { code, body } = await admin({ method: "POST", path, body: pod });
+        const message = String(body.message).replace(/^admission webhook "\S+" denied the request: /, "");
+        // The rule refuses with a text of its own if the backend gives no usable answer.
+        return { name, code, ...(isUsable(name) && { message }) };
+      }),
+    );
+  const isUsable = (name: string) => !["failing", "closed", "unknown"].includes(name);
+  const createPodsTwice = async (cluster: TestCluster, variant: Variant) => {
+    const first = await createPods(cluster, variant);
+    await wait(1500);
+    return [first, await createPods(cluster, variant)];
+  };
+
+  for (const variant of ["approvals", "denials"] as const)
+    it(`reuses ${variant} and retries as the plugin does`, async () => {
+      const [wanted, actual] = await Promise.all(
+        [upstream, ours].map((clusters) => createPodsTwice(clusters[variant], variant)),
+      );
+      assert.deepEqual(actual, wanted);
+      for (const side of ["upstream", "ours"])
+        for (const [name, count] of Object.entries(calls[variant])) {
+          const call = `${side} ${variant}/${name}:1`;
+          assert.equal(received.filter((one) => one === call).length, count, call);
+        }
+    });
+});
