@@ -5,6 +5,7 @@ import { requireBinaries } from "../infra/parity/control-plane/binaries.ts";
 import { findPodSecurityEvaluator } from "../infra/parity/pod-security/evaluator.ts";
 import { findActionlint } from "./actionlint/actionlint.ts";
 import { findCfnLint, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
+import { chooseOtherMinor } from "./cluster/choices.ts";
 import { findMissingRegistry } from "./registry/registry.ts";
 
 const getMissingTool = (tool: Tool) => ("missing" in tool ? tool.missing : undefined);
@@ -17,6 +18,7 @@ const explainIfMissing = async (find: () => Promise<unknown>, sentence: string) 
 const parts = {
   actionlint: () => explainIfMissing(findActionlint, "actionlint is not here: npm run cluster builds it"),
   "API server": () => requireBinaries().then(() => undefined, getMessage),
+  "older API server": () => requireBinaries(chooseOtherMinor()).then(() => undefined, getMessage),
   "cfn-lint": () => getMissingTool(findCfnLint()),
   git: () => (spawnSync("git", ["--version"]).status === 0 ? undefined : "git is not installed"),
   "Go webhook": () =>

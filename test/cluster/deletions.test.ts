@@ -11,6 +11,7 @@ import {
   createTestWebhookConfigurations,
   extendWebhookTimeoutsForTests,
   serveCatalogueForTests,
+  waitUntil,
   waitUntilWebhooksCalled,
 } from "../../infra/parity/rule-server.ts";
 import { listen } from "../listen.ts";
@@ -32,10 +33,14 @@ describe("pods that have to clean up, on a real API server", await needs("API se
   const getPodsPath = (namespace: string) => `/api/v1/namespaces/${namespace}/pods`;
   const pods = getPodsPath("default");
   const contentType = "application/merge-patch+json";
-  const createPod = async (name: string, labels: object, namespace = "default") => {
+  const createPod = async (name: string, labels: object, namespace = "default", ownerReferences: object[] = []) => {
     const path = getPodsPath(namespace);
     const spec = { nodeName: "n1", containers: [{ name: "c", image: "c" }] };
-    const { code, body } = await send({ method: "POST", path, body: { metadata: { name, labels }, spec } });
+    const { code, body } = await send({
+      method: "POST",
+      path,
+      body: { metadata: { name, labels, ownerReferences }, spec },
+    });
     assert.equal(code, 201, String(body.message));
     const status = { phase: "Running", podIP: "127.0.0.1", podIPs: [{ ip: "127.0.0.1" }] };
     await send({ method: "PATCH", path: `${path}/${name}/status`, body: { status }, contentType });
@@ -53,7 +58,7 @@ describe("pods that have to clean up, on a real API server", await needs("API se
     const binaries = await requireBinaries();
     const port = await listen(workload);
     stops.push(async () => workload.close());
-    cluster = await bootCluster(binaries, { flags: [], disable: ["ServiceAccount"] });
+    cluster = await bootCluster(binaries, { controllers: ["garbage-collector-controller"] });
     stops.push(cluster.stop);
     const { server, ca, getToken } = cluster;
     const connections = { local: { server, ca, credentials: { token: getToken("admin") } } };
@@ -98,6 +103,26 @@ describe("pods that have to clean up, on a real API server", await needs("API se
     assert.equal(code, 403);
     assert.deepEqual(calls.splice(0), ["POST /default/b"]);
     assert.equal((await readPod("b")).code, 200);
+  });
+  it("are deleted by the garbage collector after their owner, once they have finished", async () => {
+    const path = "/apis/apps/v1/namespaces/default/replicasets";
+    const labels = { app: "owned" };
+    const template = { metadata: { labels }, spec: { containers: [{ name: "c", image: "c" }] } };
+    const body = { metadata: { name: "owner" }, spec: { replicas: 1, selector: { matchLabels: labels }, template } };
+    const owner = await send({ method: "POST", path, body });
+    const { uid } = Object(owner.body.metadata);
+    const reference = { apiVersion: "apps/v1", kind: "ReplicaSet", name: "owner", uid };
+    await createPod("owned", { ...labels, ...guarded }, "default", [reference]);
+    await send({ method: "DELETE", path: `${path}/owner?propagationPolicy=Background` });
+    await waitUntil("the garbage collector's deletion is not refused", async () => calls.length > 0);
+    assert.deepEqual(calls.splice(0), ["POST /default/owned"]);
+    assert.equal(Object((await readPod("owned")).body.metadata).deletionTimestamp, undefined);
+    const metadata = { annotations: { "deletion-guard.postern.dev/finished": "true" } };
+    await send({ method: "PATCH", path: `${pods}/owned`, body: { metadata }, contentType });
+    await waitUntil("the garbage collector does not delete the pod", async () => {
+      const { body } = await readPod("owned");
+      return Object(body.metadata).deletionTimestamp !== undefined;
+    });
   });
   it("are deleted with their namespace", async () => {
     await send({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name: "shop" } } });

@@ -6,17 +6,15 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
-import { listPlugins, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { listPlugins, newestMinor, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { measureParity } from "../../infra/parity/parity.ts";
 import { listPluginPorts } from "../../infra/parity/plugins.ts";
 import { runProgram } from "../checkout.ts";
 import { needs } from "../parts.ts";
-import { chooseHalf } from "./choices.ts";
+import { chooseHalf, chooseOtherMinor } from "./choices.ts";
 
-// Compares half the ports with their plugins, by generated requests; cases.test.ts has the cases of the other half.
-const binaries = await requireBinaries().catch(() => undefined);
-const plugins = binaries && (await listPlugins(binaries));
-
+// Compares half the ports with their plugins, by generated requests: on the newest minor of Kubernetes and on another one
+// in turn. cases.test.ts has the cases of the other half. `npx postern parity --minor 1.33,1.37` compares all on each.
 const apiserver = await needs("API server");
 const ports = listPluginPorts(await readCatalogue());
 
@@ -63,39 +61,46 @@ describe("postern parity", () => {
   });
 });
 
-describe("on a real API server", { ...apiserver, concurrency: 2 }, () => {
-  const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
-  /** Each seed generates other requests. `npx postern parity --requests 1000` sends more. */
-  const requests = 40;
-  const isMissing = ({ rule: { upstreamPlugin } }: (typeof ports)[number]) =>
-    plugins?.all.includes(upstreamPlugin.plugin)
-      ? false
-      : `${upstreamPlugin.plugin} is not in Kubernetes ${binaries?.version}`;
-  const ask = async (port: (typeof ports)[number], requests: number) => {
-    const binaries = await requireBinaries();
-    return measureParity(port, binaries, { requests, seed });
-  };
+const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
+/** Each seed generates other requests. `npx postern parity --requests 1000` sends more. */
+const requests = 40;
+const half = chooseHalf(ports, 1);
 
-  for (const port of chooseHalf(ports, 1))
-    it(`${port.name} answers as ${port.rule.upstreamPlugin.plugin} does`, {
-      skip: isMissing(port),
-    }, async (context) => {
-      context.diagnostic(`POSTERN_SEED=${seed} repeats this run`);
-      const { unexplained, failedConditions, differences, equal, known } = await ask(port, requests);
-      const details = differences.map(({ calls, diff }) => `${calls.join("\n")}\n${diff}`).join("\n\n");
-      assert.deepEqual(failedConditions, {});
-      assert.equal(unexplained, 0, `POSTERN_SEED=${seed} repeats this run\n${details}`);
-      assert.equal(
-        Object.values(known).reduce((sum, count) => sum + count, equal),
-        requests,
-      );
-    });
+for (const [minor, part, turn] of [
+  [newestMinor, "API server", 0],
+  [chooseOtherMinor(), "older API server", 1],
+] as const)
+  describe(`with Kubernetes ${minor}`, { ...(await needs(part)), concurrency: 2 }, async () => {
+    const plugins = await requireBinaries(minor).then(listPlugins, () => undefined);
 
+    for (const port of half.filter((_, index) => (index + seed) % 2 === turn)) {
+      const { plugin } = port.rule.upstreamPlugin;
+      const skip = plugins?.all.includes(plugin) ? false : `Kubernetes ${minor} has no ${plugin}`;
+      it(`${port.name} answers as ${plugin} does`, { skip }, async (context) => {
+        context.diagnostic(`POSTERN_SEED=${seed} repeats this run`);
+        const result = await measureParity(port, await requireBinaries(minor), { requests, seed });
+        const { unexplained, failedConditions, differences, equal, known } = result;
+        const details = differences.map(({ calls, diff }) => `${calls.join("\n")}\n${diff}`).join("\n\n");
+        assert.deepEqual(failedConditions, {});
+        assert.equal(unexplained, 0, `POSTERN_SEED=${seed} repeats this run\n${details}`);
+        assert.equal(
+          Object.values(known).reduce((sum, count) => sum + count, equal),
+          requests,
+        );
+      });
+    }
+  });
+
+describe("with matchConditions", apiserver, () => {
   it("counts a failed condition as an unexplained difference", async () => {
     const port = ports.find(({ name }) => name === "deny-service-external-ips");
     assert.ok(port);
     const matchConditions = { fails: 'object.metadata.nobody == "a"' };
-    const { unexplained, failedConditions } = await ask({ ...port, rule: { ...port.rule, matchConditions } }, 20);
+    const { unexplained, failedConditions } = await measureParity(
+      { ...port, rule: { ...port.rule, matchConditions } },
+      await requireBinaries(),
+      { requests: 20, seed },
+    );
     const [[webhook, count = 0] = []] = Object.entries(failedConditions);
     assert.equal(webhook, "deny-service-external-ips.postern.dev");
     assert.ok(count > 0 && unexplained > count);

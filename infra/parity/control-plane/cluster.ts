@@ -24,13 +24,15 @@ export interface TestClusterOptions {
   store?: string;
   /** Whether the API server writes an audit log, which `readAuditAnnotations` reads. */
   audit?: boolean;
+  /** The controllers that kube-controller-manager runs, such as garbage-collector-controller; it has all rights. */
+  controllers?: string[];
   /** Whether RBAC decides what users may do. Without it every user has every right. */
   rbac?: boolean;
   /** The users of the test cluster beside its admin: each user's name with the names of its groups. */
   users?: Record<string, string[]>;
 }
 
-/** An API server with etcd. Nothing else runs: no controller, no scheduler, no node. */
+/** An API server with etcd. Nothing else runs, except the `controllers` that are asked for: no scheduler, no node. */
 export interface TestCluster {
   server: string;
   /** A client with all rights. */
@@ -56,7 +58,7 @@ const users = { admin: ["system:masters"], jane: ["developers"], "system:node:n1
 
 /** Boots a cluster in seconds, with its own ports, data and certificates; `stop` deletes everything. */
 export const bootCluster = async (
-  { apiserver, etcd }: ControlPlaneBinaries,
+  { apiserver, controllerManager, etcd }: ControlPlaneBinaries,
   options: TestClusterOptions = {},
 ): Promise<TestCluster> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-cluster-"));
@@ -91,8 +93,10 @@ export const bootCluster = async (
     server = start(late);
     await waitUntilReady(clients.admin.client, server);
   };
+  let manager: RunningProgram | undefined;
   const end = async () => {
     for (const { close } of Object.values(clients)) close();
+    await manager?.stop();
     await server.stop();
     await keeper.stop();
     await auditLog?.close();
@@ -112,6 +116,11 @@ export const bootCluster = async (
       await options.late.fill((user) => clients[user].client);
       await restart();
     }
+    if (options.controllers) {
+      const kubeconfig = await writeAdminKubeconfig(folder, { server: url, ca, token: getToken("admin") });
+      const controllers = `--controllers=${options.controllers.join(",")}`;
+      manager = startServer(controllerManager, [kubeconfig, controllers, "--leader-elect=false", "--secure-port=0"]);
+    }
   } catch (error) {
     await stop();
     throw error;
@@ -128,6 +137,25 @@ export const bootCluster = async (
     keep,
     stop,
   };
+};
+
+/** Writes a kubeconfig, and returns the flag that names it. */
+const writeAdminKubeconfig = async (
+  folder: string,
+  { server, ca, token }: Record<"server" | "ca" | "token", string>,
+) => {
+  const file = join(folder, "kubeconfig.json");
+  const cluster = { server, "certificate-authority-data": Buffer.from(ca).toString("base64") };
+  const config = {
+    apiVersion: "v1",
+    kind: "Config",
+    "current-context": "test",
+    clusters: [{ name: "test", cluster }],
+    users: [{ name: "test", user: { token } }],
+    contexts: [{ name: "test", context: { cluster: "test", user: "test" } }],
+  };
+  await writeFile(file, JSON.stringify(config), { mode: 0o600 });
+  return `--kubeconfig=${file}`;
 };
 
 /** Makes an audit policy and a log in this folder. Requests that only read are not logged. */
@@ -211,7 +239,7 @@ export const bootClusters = async (
 };
 
 /**
- * Starts etcd or kube-apiserver with rare garbage collection as long as it uses less memory than this: it boots with a
+ * Starts a program of the control plane with rare garbage collection as long as it uses less memory than this: it boots with a
  * third less work.
  */
 const startServer = (program: string, args: string[]) =>
