@@ -17,9 +17,10 @@ import {
 import type { ControlPlaneBinaries } from "./control-plane/binaries.ts";
 import type { TestCluster } from "./control-plane/cluster.ts";
 import { scenarioGenerators } from "./generators/scenarios.ts";
+import { toServedVersions } from "./generators/served-versions.ts";
 import { buildSequences } from "./generators/sequences.ts";
 import { competingWebhookAnnotation, type RequestSequence } from "./generators/steps.ts";
-import { comparisonConfigs, type PluginPort, type PortComparisonConfig } from "./plugins.ts";
+import { getComparisonConfig, type PluginPort, type PortComparisonConfig } from "./plugins.ts";
 import {
   applyConfigurations,
   buildTestRule,
@@ -93,7 +94,11 @@ export const measureParity = async (
   await using stack = new AsyncDisposableStack();
   const { path: folder } = stack.use(await mkdtempDisposable(join(tmpdir(), "postern-parity-")));
   const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-  const sequence = buildSequences(listMatches(port), buildTopics(comparisonConfigs[upstreamPlugin.plugin] ?? {}));
+  const { minor } = binaries;
+  const topics = buildTopics(getComparisonConfig(upstreamPlugin.plugin, minor));
+  const sequence = buildSequences(listMatches(port), topics)
+    .map((sequence) => toServedVersions(sequence, minor))
+    .filter((sequence) => sequence !== undefined);
   const numbered = sample(sequence, options).map((sequence, index) => ({ sequence, name: `s${index}` }));
   const isLate = refusingPlugins.has(upstreamPlugin.plugin);
   const fill = (as: GetClient) => sendAll(numbered.filter(isKept).map(toCreation), as);

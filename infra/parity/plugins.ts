@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 import type { Rule, UpstreamPlugin } from "#lib/rule.ts";
+import { mergeSince, type Since } from "#lib/since.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ScenarioName } from "./generators/scenarios.ts";
 
@@ -38,13 +39,22 @@ export interface PortComparisonConfig {
   imageBackend?: true;
 }
 
-/** The plugins that are compared, each with what the comparison needs, by the plugin's name. */
-export const comparisonConfigs: Record<string, PortComparisonConfig> = parse(
+/** What the comparisons need, by the plugin's name; `since` has the members that differ from a minor of Kubernetes on. */
+export const comparisonConfigs: Record<string, PortComparisonConfig & { since?: Since<PortComparisonConfig> }> = parse(
   readFileSync(new URL("plugins.yaml", import.meta.url), "utf8"),
 );
 
-/** The kube-apiserver flags that enable the APIs of all objects of the generated surroundings. */
-export const apiserverFlagsForParityObjects: readonly string[] = [
-  "PodGroupProtection",
-  "ClusterTrustBundleAttest",
-].flatMap((plugin) => comparisonConfigs[plugin]?.flags ?? []);
+/** Returns what the comparison of a plugin needs in a minor of Kubernetes. */
+export const getComparisonConfig = (plugin: string, minor: string): PortComparisonConfig => {
+  const { since, ...config } = comparisonConfigs[plugin] ?? {};
+  return mergeSince({ "1.0": config, ...since }, minor);
+};
+
+/**
+ * Returns kube-apiserver's flags that enable the APIs of all objects in comparisons. The flags of a plugin whose rule
+ * needs other settings with them are left out.
+ */
+export const listParityObjectFlags = (minor: string): string[] => {
+  const configs = Object.keys(comparisonConfigs).map((plugin) => getComparisonConfig(plugin, minor));
+  return [...new Set(configs.flatMap(({ flags, settings }) => (settings || !flags ? [] : flags)))];
+};

@@ -33,7 +33,8 @@ export const sendSequence = async (
   as: GetClient,
 ): Promise<{ turns: RequestWithAnswer[]; remains: string[] }> => {
   const { kind, namespace = name, standing, generateName, prefix: start = "", steps } = sequence;
-  const { apiVersion, namespaced, kind: kindName } = { ...parityGeneratedKinds, ...handWrittenOnlyKinds }[kind];
+  const { namespaced, kind: kindName, ...usual } = { ...parityGeneratedKinds, ...handWrittenOnlyKinds }[kind];
+  const { apiVersion = usual.apiVersion } = sequence;
   const home = `/api/v1/namespaces/${namespace}`;
   const collection = `${toApiPath(apiVersion)}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}`;
   const turns: RequestWithAnswer[] = [];

@@ -15,8 +15,8 @@ import { bootCluster, bootClusters, type TestCluster, type TestClusterOptions } 
 import { createParityTestObjects } from "./generators/surroundings.ts";
 import { answerAboutImages, openImageBackend } from "./image-backend.ts";
 import {
-  apiserverFlagsForParityObjects,
-  comparisonConfigs,
+  getComparisonConfig,
+  listParityObjectFlags,
   type PluginPort,
   type PortComparisonConfig,
 } from "./plugins.ts";
@@ -56,7 +56,7 @@ export const bootParityServerPair = async (
   latePlugin?: TestClusterOptions["late"],
 ): Promise<ParityServerPair> => {
   const { plugin, settings } = port.rule.upstreamPlugin;
-  const config = comparisonConfigs[plugin] ?? {};
+  const config = getComparisonConfig(plugin, binaries.minor);
   const backend =
     config.imageBackend && (await openImageBackend(place.folder, place.stack, { images: answerAboutImages }));
   const standard = mergeWithDefaults(
@@ -109,10 +109,10 @@ const grantRights = async (port: PluginPort, { admin }: TestCluster) => {
 
 /** Returns a folder with the etcd data of a cluster that has the surroundings. Made once, with every plugin off. */
 const getPreparedStore = (binaries: ControlPlaneBinaries): Promise<string> => {
-  const { version } = binaries;
-  const existing = preparedStores.get(version);
+  const { minor } = binaries;
+  const existing = preparedStores.get(minor);
   const store = existing ?? createPreparedStore(binaries);
-  if (!existing) preparedStores.set(version, store);
+  if (!existing) preparedStores.set(minor, store);
   return store;
 };
 const preparedStores = new Map<string, Promise<string>>();
@@ -120,14 +120,13 @@ const preparedStores = new Map<string, Promise<string>>();
 const createPreparedStore = async (binaries: ControlPlaneBinaries): Promise<string> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-store-"));
   process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
-  const { all, defaultOn: disable } = await listPlugins(binaries);
-  const hasGroups = all.includes("PodGroupProtection");
+  const { defaultOn: disable } = await listPlugins(binaries);
   const cluster = await bootCluster(binaries, {
-    flags: [...flags, ...(hasGroups ? apiserverFlagsForParityObjects : [])],
+    flags: [...flags, ...listParityObjectFlags(binaries.minor)],
     disable,
   });
   try {
-    await createParityTestObjects(cluster.admin, hasGroups);
+    await createParityTestObjects(cluster.admin, binaries.minor);
     await cluster.keep(join(folder, "store"));
   } catch (error) {
     await cluster.stop();

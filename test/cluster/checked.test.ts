@@ -16,6 +16,7 @@ import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { formatAnswerDiff } from "../../infra/parity/compare.ts";
 import { listPlugins, requireBinaries, webhookPlugins } from "../../infra/parity/control-plane/binaries.ts";
 import type { TestClusterClient, TestClusterResponse } from "../../infra/parity/control-plane/client.ts";
+import { listParityObjectFlags } from "../../infra/parity/plugins.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { createObjectGenerators } from "../../infra/parity/generators/object-generators.ts";
 import { type GeneratedKind, parityGeneratedKinds } from "../../infra/parity/generators/steps.ts";
@@ -64,10 +65,11 @@ describe("the verdict of check", await needs("API server"), () => {
     const scripted = await openScriptedWebhookEndpoints(certificate, { witness: createObserver(seen) });
     const { defaultOn } = await listPlugins(binaries);
     const disable = defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));
-    cluster = await bootCluster(binaries, { disable, users: { reader: ["system:masters"] } });
+    const flags = listParityObjectFlags(binaries.minor);
+    cluster = await bootCluster(binaries, { disable, flags, users: { reader: ["system:masters"] } });
     stops.push(scripted.stop, cluster.stop);
     admin = cluster.admin;
-    await createParityTestObjects(admin, false);
+    await createParityTestObjects(admin, binaries.minor);
     const { server, ca, getToken } = cluster;
     const openCapabilities = createLiveCapabilities(
       { local: { server, ca, credentials: { token: getToken("reader") } } },

@@ -136,7 +136,7 @@ const applyResponsePatch = (
   try {
     operations = parsePatchOperations(patch);
   } catch (error) {
-    return failHook(`received findUndecodable patch in webhook response: ${getErrorMessage(error)}`);
+    return failHook(`received undecodable patch in webhook response: ${getErrorMessage(error)}`);
   }
   if (operations.length === 0) return unchanged;
   const { object: before } = view.latest;

@@ -5,7 +5,7 @@ import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { type ControlPlaneBinaries, listPlugins, webhookPlugins } from "../control-plane/binaries.ts";
 import type { TestClusterClient } from "../control-plane/client.ts";
 import { bootClusters } from "../control-plane/cluster.ts";
-import { apiserverFlagsForParityObjects, listPluginPorts, type PluginPort } from "../plugins.ts";
+import { listParityObjectFlags, listPluginPorts, type PluginPort } from "../plugins.ts";
 import { installKinitirasPolicyCrds } from "../policy-fixtures.ts";
 import { insertStoredUid, renameNamespaces } from "./case-objects.ts";
 import {
@@ -81,7 +81,7 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
   );
   const groups = Map.groupBy(ports, getPluginServerName);
   const options = {
-    flags: listFlags(plugins.all),
+    flags: ["--allow-privileged=true", ...listParityObjectFlags(binaries.minor)],
     disable: plugins.defaultOn.filter((plugin) => !webhookPlugins.includes(plugin)),
   };
   const grouped = [...groups.values()].map((ports) => buildUpstreamServerOptions(ports, all, options));
@@ -213,9 +213,3 @@ export const checkAllCases = async (
     });
   return results;
 };
-
-/** Returns flags of the API server for the cases: some have privileged pods, and some have pod groups. */
-const listFlags = (plugins: string[]) => [
-  "--allow-privileged=true",
-  ...(plugins.includes("PodGroupProtection") ? apiserverFlagsForParityObjects : []),
-];

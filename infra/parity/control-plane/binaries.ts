@@ -6,6 +6,9 @@ import { findGoProgram, findOrBuildGoProgram, type GoProgram, runCommand } from 
 
 /** The binaries of one minor of Kubernetes. etcd stores the API server's objects. */
 export interface ControlPlaneBinaries {
+  /** The minor, such as 1.37. */
+  minor: string;
+  /** The version, such as v1.37.2. */
   version: string;
   apiserver: string;
   controllerManager: string;
@@ -50,7 +53,7 @@ export const requireBinaries = async (minor: string = newestMinor): Promise<Cont
   if (!found) throw new Complaint(`kube-apiserver ${minor} is not here: ${command} builds it`, 3);
   const { version, program, folder } = found;
   const [controllerManager, etcd] = [join(folder, "kube-controller-manager"), join(folder, "etcd")];
-  return { version: `v${version}`, apiserver: program, controllerManager, etcd };
+  return { minor, version: `v${version}`, apiserver: program, controllerManager, etcd };
 };
 
 /** Builds the binaries of a minor by its go.mod and go.sum; this takes minutes, but only once for each version. */

@@ -59,6 +59,8 @@ export const handWrittenOnlyKinds = {
 /** A generated sequence of requests about one object, which are sent one after another. */
 export interface RequestSequence {
   kind: GeneratedKind | keyof typeof handWrittenOnlyKinds;
+  /** The API version, if it is another than that of the kind. */
+  apiVersion?: string;
   /** The prefix that the object's name must have: for a ClusterTrustBundle, the name of its signer. */
   prefix?: string;
   /** The object's namespace; without it, the sequence uses a namespace of its own that doesn't exist at first. */

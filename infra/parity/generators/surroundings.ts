@@ -3,6 +3,7 @@ import { parse } from "yaml";
 import type { JsonMap } from "#lib/json.ts";
 import type { TestClusterClient } from "../control-plane/client.ts";
 import { getCollectionPath } from "../control-plane/client.ts";
+import { getServedVersion } from "./served-versions.ts";
 
 interface Manifest {
   apiVersion: string;
@@ -25,17 +26,18 @@ export const generatorRuntimeClassNames: readonly string[] = listNames("RuntimeC
 /** Namespaces and objects that are only marked as deleted: a finalizer keeps them, so they remain terminating. */
 const terminatingNames = ["ending", "ended-work"];
 
-/** Creates the objects that generated requests refer to; kinds behind feature gates only with `hasGroups`. */
-export const createParityTestObjects = async (admin: TestClusterClient, hasPodGroupApi: boolean): Promise<void> => {
+/** Creates the objects that generated requests refer to, except kinds that this minor of Kubernetes doesn't serve. */
+export const createParityTestObjects = async (admin: TestClusterClient, minor: string): Promise<void> => {
   const send = async (method: "POST" | "PATCH" | "DELETE", path: string, body?: object) => {
     const contentType = { ...(method === "PATCH" && { contentType: "application/merge-patch+json" }) };
     const answer = await admin({ method, path, body, ...contentType });
     if (answer.code >= 300) throw new Error(`the API server refuses ${path}: ${answer.body.message}`);
     return answer.body;
   };
-  const served = objects.filter(
-    ({ apiVersion }) => hasPodGroupApi || !apiVersion.startsWith("scheduling.k8s.io/v1alpha"),
-  );
+  const served = objects.flatMap((object) => {
+    const apiVersion = getServedVersion(object.kind, object.apiVersion, minor);
+    return apiVersion === undefined ? [] : [{ ...object, apiVersion }];
+  });
   const uids = new Map<string, unknown>();
   for (const { status, ...object } of served) {
     const { name, ownerReferences } = object.metadata;

@@ -1,0 +1,32 @@
+import { isMap, type JsonMap } from "#lib/json.ts";
+import { type Since, selectSince } from "#lib/since.ts";
+import { handWrittenOnlyKinds, parityGeneratedKinds, type RequestSequence } from "./steps.ts";
+
+/** The API versions of kinds that aren't served in the same version by all minors; none before the first entry. */
+const servedVersions: Record<string, Since<string>> = {
+  VolumeAttributesClass: { "1.0": "storage.k8s.io/v1beta1", "1.34": "storage.k8s.io/v1" },
+  ResourceSlice: { "1.0": "resource.k8s.io/v1beta2", "1.34": "resource.k8s.io/v1" },
+  PodCertificateRequest: { "1.34": "certificates.k8s.io/v1alpha1", "1.35": "certificates.k8s.io/v1beta1" },
+  PodGroup: { "1.36": "scheduling.k8s.io/v1alpha2", "1.37": "scheduling.k8s.io/v1beta1" },
+  Workload: { "1.36": "scheduling.k8s.io/v1alpha2", "1.37": "scheduling.k8s.io/v1beta1" },
+};
+
+/** Returns the API version in which a minor serves a kind; undefined if it doesn't. */
+export const getServedVersion = (kind: string, apiVersion: string, minor: string): string | undefined => {
+  const versions = servedVersions[kind];
+  return versions === undefined ? apiVersion : Object.values(selectSince(versions, minor)).at(-1);
+};
+
+/** Returns a sequence with the API versions that a minor serves; undefined if the minor doesn't serve its kind. */
+export const toServedVersions = (sequence: RequestSequence, minor: string): RequestSequence | undefined => {
+  const { kind, apiVersion: usual } = { ...parityGeneratedKinds, ...handWrittenOnlyKinds }[sequence.kind];
+  const apiVersion = getServedVersion(kind, usual, minor);
+  if (apiVersion === undefined) return undefined;
+  if (apiVersion === usual) return sequence;
+  const changeBody = (body: unknown): unknown =>
+    isMap(body) && body.kind === kind && body.apiVersion === usual ? { ...body, apiVersion } : body;
+  const steps = sequence.steps.map((step) =>
+    "body" in step ? ({ ...step, body: changeBody(step.body) } as typeof step) : step,
+  );
+  return { ...sequence, apiVersion, steps };
+};
