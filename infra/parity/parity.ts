@@ -17,8 +17,8 @@ import {
 import type { ControlPlaneBinaries } from "./control-plane/binaries.ts";
 import type { TestCluster } from "./control-plane/cluster.ts";
 import { scenarioGenerators } from "./generators/scenarios.ts";
-import { toServedVersions } from "./generators/served-versions.ts";
 import { buildSequences } from "./generators/sequences.ts";
+import { toServedVersions } from "./generators/served-versions.ts";
 import { competingWebhookAnnotation, type RequestSequence } from "./generators/steps.ts";
 import { getComparisonConfig, type PluginPort, type PortComparisonConfig } from "./plugins.ts";
 import {
@@ -109,7 +109,7 @@ export const measureParity = async (
   const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
   stack.defer(stop);
   const open = async (ports: PluginPort[]) => {
-    const served = await serve(ports, { certificate, openCapabilities: world() }, settings, announcer);
+    const served = await serve(ports, { certificate, openCapabilities: world() }, { settings, minor }, announcer);
     stack.defer(served.stop);
     return served;
   };
@@ -221,7 +221,7 @@ export const competingRule = buildTestRule(
 const serve = async (
   ports: PluginPort[],
   host: TestRuleServerOptions,
-  settings: object,
+  { settings, minor }: { settings: object; minor: string },
   announcer: ConfigurationUseDetector,
 ) => {
   const setups = ports.map(({ name, rule }) => {
@@ -230,7 +230,8 @@ const serve = async (
     return [name, { failurePolicy: "Fail", exempt, settings }];
   });
   const rules = { ...Object.fromEntries(setups), spoiler: {} };
-  const { reports, manifests, stop } = await serveTestRules([...ports, competingRule], JSON.stringify({ rules }), host);
+  const yaml = JSON.stringify({ rules, clusters: { local: { kubernetes: minor } } });
+  const { reports, manifests, stop } = await serveTestRules([...ports, competingRule], yaml, host);
   const names = new Set(ports.map(({ name }) => name));
   let start = 0;
   return {

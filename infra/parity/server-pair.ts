@@ -14,12 +14,7 @@ import { getCollectionPath } from "./control-plane/client.ts";
 import { bootCluster, bootClusters, type TestCluster, type TestClusterOptions } from "./control-plane/cluster.ts";
 import { createParityTestObjects } from "./generators/surroundings.ts";
 import { answerAboutImages, openImageBackend } from "./image-backend.ts";
-import {
-  getComparisonConfig,
-  listParityObjectFlags,
-  type PluginPort,
-  type PortComparisonConfig,
-} from "./plugins.ts";
+import { getComparisonConfig, listParityObjectFlags, type PluginPort, type PortComparisonConfig } from "./plugins.ts";
 
 /** A server with the compiled-in plugin and one without it that can call the port. All else is equal. */
 export interface ParityServerPair {

@@ -121,12 +121,13 @@ export interface CaseSetupServer {
 }
 
 /**
- * Serves the rules of all case setups behind one gateway, each setup as a cluster of one postern.yaml, and a webhook
- * that observes every request.
+ * Serves the rules of all case setups behind one gateway, each setup as a cluster with this minor of Kubernetes in one
+ * postern.yaml, and a webhook that observes every request.
  */
 export const serveSetups = async (
   setups: Map<string, CaseRulesWithSettings>,
   rules: CatalogueRule[],
+  minor: string,
   { admin, server, ca, getToken }: TestCluster,
 ): Promise<CaseSetupServer> => {
   await using opening = new AsyncDisposableStack();
@@ -136,7 +137,7 @@ export const serveSetups = async (
   opening.defer(stop);
   const observer = createTestObserverRule();
   const named = [...setups.values(), { name: "observer", rules: { observer: {} } }];
-  const clusters = Object.fromEntries(named.map(({ name, rules }) => [name, { rules }]));
+  const clusters = Object.fromEntries(named.map(({ name, rules }) => [name, { rules, kubernetes: minor }]));
   const connection = { server, ca, credentials: { token: getToken("admin") } };
   const connections = Object.fromEntries(named.map(({ name }) => [name, connection]));
   const live = createLiveCapabilities(connections, createAnswerCache({ entries: 0, bytes: 0 }));

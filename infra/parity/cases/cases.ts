@@ -1,8 +1,9 @@
 import { readFile } from "node:fs/promises";
 import type { Case } from "#lib/recording/recording.ts";
-import { parseCases, readCases } from "../../catalogue/cases.ts";
+import { describeCaseDifferences } from "../../catalogue/case-differences.ts";
+import { buildReview, evaluateCase, parseCases, readCases } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import { type ControlPlaneBinaries, listPlugins, webhookPlugins } from "../control-plane/binaries.ts";
+import { type ControlPlaneBinaries, listPlugins, newestMinor, webhookPlugins } from "../control-plane/binaries.ts";
 import type { TestClusterClient } from "../control-plane/client.ts";
 import { bootClusters } from "../control-plane/cluster.ts";
 import { listParityObjectFlags, listPluginPorts, type PluginPort } from "../plugins.ts";
@@ -91,7 +92,7 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
   if (!ours) throw new Error("no API server was booted");
   await installKinitirasPolicyCrds(ours.admin);
   const setups = buildWebhookSetups(all, groups);
-  const served = await serveSetups(setups, rules, ours);
+  const served = await serveSetups(setups, rules, binaries.minor, ours);
   opening.defer(served.stop);
 
   const upstream = new Map([...groups.keys()].map((group, index) => [group, others[index]?.admin]));
@@ -106,7 +107,7 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
     const group = port && alone === undefined ? getPluginServerName(port) : undefined;
     const plugin = group === undefined ? undefined : upstream.get(group);
     const comparable = port && group !== undefined && plugin ? { port, group, plugin } : undefined;
-    return checkRule(listed, cases, { served, getSetup, alone, comparable });
+    return checkRule(listed, cases, { served, minor: binaries.minor, getSetup, alone, comparable });
   };
   const running = opening.move();
   return { admin: ours.admin, check, stop: () => running.disposeAsync() };
@@ -114,6 +115,8 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
 
 interface RuleContext {
   served: CaseSetupServer;
+  /** The minor of the API servers. */
+  minor: string;
   getSetup(key: string): CaseRulesWithSettings;
   alone: string | undefined;
   /** The port, its group of cases with the plugin's settings, and a client of the API server with the plugin. */
@@ -123,7 +126,7 @@ interface RuleContext {
 const checkRule = async (
   listed: CatalogueRule,
   cases: Case[],
-  { served, getSetup, alone, comparable }: RuleContext,
+  { served, minor, getSetup, alone, comparable }: RuleContext,
 ): Promise<RealServerCaseResults> => {
   const beside: RealServerCaseResults["beside"] = comparable && { equal: 0, known: {}, leftOut: [] };
   const results: RealServerCaseResults = {
@@ -137,8 +140,13 @@ const checkRule = async (
   };
   const own = cases.map((entry) => getSetup(buildCaseSetupKey(listed, entry)));
   await served.callOnly([...own, ...(comparable ? [getSetup(comparable.group)] : [])]);
-  for (const [index, entry] of cases.entries()) {
-    const { name } = entry;
+  for (const [index, stated] of cases.entries()) {
+    const { name } = stated;
+    const entry = { ...stated, kubernetes: minor };
+    if (listed.rule.since && (await differsInMinor(listed, entry))) {
+      results.notReceivable.push({ name, reason: `states what Kubernetes ${stated.kubernetes ?? newestMinor} does` });
+      continue;
+    }
     const setup = getSetup(buildCaseSetupKey(listed, entry));
     const namespace = getCaseNamespace(listed, index);
     const prepareAnswers = async (_: TestClusterClient, stored: object) => {
@@ -169,6 +177,12 @@ const checkRule = async (
     else results.differences.push({ name, from: "upstream", diff: comparison.diff });
   }
   return results;
+};
+
+/** Reports whether a rule's outcome in the case's minor of Kubernetes is another one than the case states. */
+const differsInMinor = async (listed: CatalogueRule, entry: Case): Promise<boolean> => {
+  const decision = await evaluateCase(listed, entry, buildReview(listed, entry));
+  return describeCaseDifferences(entry, decision).length > 0;
 };
 
 /** Returns the rules with their cases and their recorded outcomes. */

@@ -1,4 +1,4 @@
-import { isMap, type JsonMap } from "#lib/json.ts";
+import { isMap } from "#lib/json.ts";
 import { type Since, selectSince } from "#lib/since.ts";
 import { handWrittenOnlyKinds, parityGeneratedKinds, type RequestSequence } from "./steps.ts";
 
