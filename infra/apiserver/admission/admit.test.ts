@@ -132,6 +132,16 @@ describe("a write", () => {
     assert.match(String(trace.status?.message), /^Internal error occurred: remove operation does not apply/);
   });
 
+  it("fails with the API server's text if a patch is no JSON patch, unless failurePolicy is Ignore", async () => {
+    const sendNoPatch: HookStub = (uid) => answer(uid, buildPatch({}));
+    const { trace } = await run([buildEntry("a")], [], { a: sendNoPatch });
+    const text =
+      'Internal error occurred: failed calling webhook "a.example.com": received undecodable patch in webhook response: ';
+    assert.ok(trace.status?.message?.startsWith(text), trace.status?.message);
+    const { trace: ignoring } = await run([buildEntry("a", { failurePolicy: "Ignore" })], [], { a: sendNoPatch });
+    assert.ok(ignoring.allowed);
+  });
+
   it("is not sent to a hook with side effects if it is a dry run", async () => {
     const { trace, called } = await run([buildEntry("a", { sideEffects: "Some" })], [], {}, { dryRun: true });
     assert.equal(called, "");
