@@ -27,6 +27,7 @@ const asking = rule({
   settings: { backend: { kubeconfig: "" }, service },
   kubeconfigs: { "backend.kubeconfig": "service" },
   needs: { ask: https() },
+  checkSettings: ({ service: { url } }) => (url === "" ? "must have a url" : undefined),
   validate() {},
 });
 
@@ -93,7 +94,7 @@ describe("a kubeconfig of a service", () => {
       await assert.rejects(readServices(named), ({ message }: Error) => {
         assert.match(message, /^postern\.yaml:\d+ rules\.asking\.settings\.backend\.kubeconfig /);
         assert.match(message, sentence);
-        assert.doesNotMatch(message, /SECRET/);
+        assert.doesNotMatch(message, /SECRET|must have a url/);
         return true;
       });
     });

@@ -205,7 +205,13 @@ const readRule = (
   const own = rule && fillManifestSettings(rule, settings, settingsPath, places, complain);
   const wrong = own == null ? [] : findSettingsMistakes(rule?.settings ?? {}, own, rule?.choices);
   for (const mistake of wrong) complain([...settingsPath, ...mistake.path], mistake.sentence);
+  const complainOfService: ReportMistake = (path, sentence) => {
+    wrong.push({ path, sentence });
+    complain(path, sentence);
+  };
   const merged = mergeWithDefaults(before?.settings ?? rule?.settings ?? {}, own);
+  const filled =
+    rule && isMap(own) ? fillServiceSettings(rule, own, merged, settingsPath, services, complainOfService) : merged;
   return {
     mode: "enforce",
     ...before,
@@ -213,7 +219,7 @@ const readRule = (
     ...(exempt !== undefined && { exempt: readExempt(toMap(exempt), [...path, "exempt"], complain) }),
     ...(record === "off" && { record }),
     ...(isMap(record) && { record: readRecordConfig(record, [...path, "record"], complain) }),
-    settings: rule && isMap(own) ? fillServiceSettings(rule, own, merged, settingsPath, services, complain) : merged,
+    settings: filled,
     place: path,
     settingsPlace: settings === undefined ? before?.settingsPlace : settingsPath,
     wrong: before?.wrong === true || wrong.length > 0,
