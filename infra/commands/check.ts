@@ -10,6 +10,7 @@ import { type Command, commonCommandOptions, type ParsedOptions } from "../cli/c
 import { Complaint } from "../cli/complaint.ts";
 import { isNoFile, readListOption } from "../cli/options.ts";
 import { clearLine } from "../cli/progress.ts";
+import { isFit, minorShape } from "../cli/shape.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { type ClusterConfig, chooseCluster, defaultConfigFile } from "../config/config.ts";
 import { createRuleEnabledPredicate, readProject, reportBroken } from "../project/project.ts";
@@ -24,6 +25,11 @@ export default {
     config: commonCommandOptions.config,
     cluster: commonCommandOptions.cluster,
     rules: { ...rulesOption, says: "check only these rules, even if postern.yaml doesn't turn them on" },
+    kubernetes: {
+      type: "string",
+      value: "MINOR",
+      says: "the minor version of Kubernetes, such as 1.35 (default: the cluster's in postern.yaml; else with --live the one that it runs, without --live the newest)",
+    },
     operation: {
       type: "string",
       value: "NAME",
@@ -96,10 +102,9 @@ export default {
     const only = readListOption(options, "rules");
     const { catalogue, broken, names, config } = await readProject(file, only);
     const [name, clusterConfig] = chooseCluster(config, options.text("cluster"));
-    const cluster: [string, ClusterConfig] = [
-      name,
-      only.length === 0 ? clusterConfig : restrictClusterToRules(clusterConfig, only, catalogue, names),
-    ];
+    const restricted =
+      only.length === 0 ? clusterConfig : restrictClusterToRules(clusterConfig, only, catalogue, names);
+    const cluster: [string, ClusterConfig] = [name, { ...restricted, ...readKubernetesOption(options) }];
     const lost = broken.filter((rule) => createRuleEnabledPredicate(cluster[1])(rule.name));
     reportBroken(broken, () => false);
     const stop = new AbortController();
@@ -150,6 +155,14 @@ export default {
     return summary.undecided + summary.faults + lost.length > 0 ? 3 : 0;
   },
 } satisfies Command;
+
+const readKubernetesOption = (options: ParsedOptions): Pick<ClusterConfig, "kubernetes"> => {
+  const kubernetes = options.text("kubernetes");
+  if (kubernetes === undefined) return {};
+  if (!isFit(minorShape, kubernetes))
+    throw new Complaint(`--kubernetes takes a minor version from 1.33 on, such as 1.35, not "${kubernetes}"`);
+  return { kubernetes };
+};
 
 /** Adds rules that could not be loaded to an evaluation: the object is undecided, unless another rule denies it. */
 const markBrokenRules = (evaluation: ObjectEvaluation, broken: readonly BrokenRule[]): ObjectEvaluation => {

@@ -83,6 +83,7 @@ const buildExplanation = ({ phases, rule, ...listed }: CatalogueRule) => {
     ],
     guards: rule.guards === true,
     suggests: rule.suggest !== undefined,
+    ...(rule.since && { differsFrom: Object.keys(rule.since).slice(1) }),
     ...(rule.variants && { entries: listEntryNames({ ...listed, phases, rule }) }),
     ...(rule.upstreamPlugin && {
       twin: `${rule.upstreamPlugin.plugin}, ${rule.upstreamPlugin.defaultOn ? "on" : "off"} by default`,

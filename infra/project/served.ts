@@ -47,7 +47,7 @@ const listSetups = <Settings extends object>(
   const usual = { keyVersions: [1], ...build(rules) };
   const buildSetup = ({ keyVersions, rules, kubernetes }: ClusterConfig): ClusterSetup<Settings> => {
     const setup = { keyVersions, ...build(rules) };
-    const isOlder = setup.mode !== "off" && kubernetes !== undefined && differsFromNewest(served, kubernetes);
+    const isOlder = setup.mode !== "off" && kubernetes !== undefined && differsByMinor(served, kubernetes);
     return isOlder ? { ...setup, kubernetes } : setup;
   };
   const all = [
@@ -68,11 +68,12 @@ const listSetups = <Settings extends object>(
   return { usual, clusters: Object.fromEntries(others) };
 };
 
-/** Reports whether a rule behaves otherwise in a cluster of this minor version than in the newest. */
-export const differsFromNewest = (rules: readonly CatalogueRule[], kubernetes: string): boolean =>
-  rules.some(
-    ({ rule: { since = {} } }) => Object.keys(selectSince(since, kubernetes)).length < Object.keys(since).length,
-  );
+/** Reports whether a rule behaves otherwise in one minor version of Kubernetes than in another, or in the newest. */
+export const differsByMinor = (rules: readonly CatalogueRule[], one: string, other?: string): boolean =>
+  rules.some(({ rule: { since = {} } }) => {
+    const [left, right] = [one, other].map((minor) => Object.keys(selectSince(since, minor)).length);
+    return left !== right;
+  });
 
 /** Returns JSON with the keys of maps in order, so that equal values have equal texts. */
 const formatSorted = (value: unknown): string =>

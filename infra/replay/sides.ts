@@ -50,14 +50,15 @@ export const createReplaySideOfVersion = (version: ReplayableVersion): ReplaySid
     if (!("config" in part)) return part;
     // A case that states settings is evaluated with them, even if the rule is off.
     const standing: ConfiguredRule = asRecorded
-      ? { mode: "enforce", settings: entry.settings ?? {}, kubernetes: entry.kubernetes }
+      ? { mode: "enforce", settings: entry.settings ?? {} }
       : findRuleModeAndSettings(part.config, rule, cluster, entry.variant);
     if (!("settings" in standing)) return standing;
     const member = hasMember(part.config, rule) ? rule : undefined;
     const result = await version.invoke(part, {
       ...buildReplayEvent(request),
       settings: standing.settings,
-      kubernetes: standing.kubernetes,
+      // A working tree doesn't know which version a deployment found in the cluster; the recording does.
+      kubernetes: standing.kubernetes ?? entry.kubernetes,
       member,
     });
     if (!("answer" in result)) return result;

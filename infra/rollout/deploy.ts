@@ -189,7 +189,7 @@ const deployStack = async ({ job, plan }: PreparedDeployment) => {
  * Returns the release that a deployment writes: the newest one, continued, if it is not complete, or else a new one.
  */
 const buildRelease = (
-  { job, plan, releases, keyring, refused }: PreparedDeployment,
+  { job, plan, releases, keyring, refused, kubernetes }: PreparedDeployment,
   live: Map<string, string>,
 ): Release => {
   const [newest] = releases.all;
@@ -210,6 +210,7 @@ const buildRelease = (
     ...(keyring && { keys: toPublicKeys(keyring) }),
     accepts: Object.fromEntries([...job.config.clusters].map(([name, { keyVersions }]) => [name, keyVersions])),
     refused,
+    kubernetes,
     rules: Object.fromEntries(rules),
     warm: plan.warm.map(({ rule }) => rule),
     clusters: Object.fromEntries(clusters),

@@ -5,9 +5,11 @@ import type { ClusterApi } from "../clusters/api.ts";
 import { findDifferences } from "../clusters/apply.ts";
 import { findRulesInspectingCluster } from "../clusters/inspection.ts";
 import { probeEntries } from "../clusters/probe.ts";
+import { readClusterMinor } from "../clusters/version.ts";
 import { getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
 import { buildRuleWebhookEntries } from "../webhooks/entry.ts";
 import { dropVariantEntries, insertKeyIntoUrls, listEntries, webhookConfigurationName } from "./cluster-manifests.ts";
+import { describeMinorDrift } from "./cluster-minors.ts";
 import { readKeyring } from "./keyring.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
 import { type DeploymentTargets, inspectClusterOfDeployment, openTargetCluster } from "./targets.ts";
@@ -54,8 +56,9 @@ export const probeClusterHealth = async (
     health.sick = probed.filter(({ ok }) => !ok).map(({ entry, sentence }) => `${entry}: ${sentence}`);
     health.slowest = Math.max(0, ...probed.map(({ milliseconds }) => milliseconds));
   }
-  const { config } = targets;
-  if (config === undefined || !config.clusters.has(name)) {
+  const { config, catalogue = [] } = targets;
+  const cluster = config?.clusters.get(name);
+  if (config === undefined || cluster === undefined) {
     health.unknown.push("postern.yaml doesn't say how to reach it");
     return health;
   }
@@ -64,7 +67,9 @@ export const probeClusterHealth = async (
     const wanted = insertKeyIntoUrls(recorded.manifests, segment ?? (await findClusterSegment(api, name, recorded)));
     const found = await findDifferences(api, wanted, webhookConfigurationName);
     health.drift = found.map(({ sentence }) => sentence);
-    const { catalogue = [] } = targets;
+    const built = release.kubernetes?.[name];
+    const version = built && describeMinorDrift(catalogue, cluster, built, await readClusterMinor(api));
+    if (version) health.drift.push(version);
     health.drift.push(
       ...(await describeStaleEntries({ ...targets, config, catalogue }, name, listEntries(recorded.manifests))),
     );

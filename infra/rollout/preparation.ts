@@ -2,6 +2,7 @@ import { requireChangeableStack } from "../aws/stack.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { runInParallel } from "../cli/progress.ts";
 import type { CanaryOptions } from "./canary.ts";
+import { chooseClusterMinors, readClusterMinors } from "./cluster-minors.ts";
 import { describeClusterNetwork } from "./cluster-network.ts";
 import { planCluster } from "./cluster-plan.ts";
 import { readFunctionState } from "./disarm.ts";
@@ -33,6 +34,8 @@ export interface PreparedDeployment {
   keyring: Keyring | undefined;
   /** The clusters whose keys functions refuse, as the release records them. */
   refused: Record<string, string>;
+  /** The minor versions of Kubernetes for which the functions are built, by cluster. */
+  kubernetes: Record<string, string>;
   plan: DeploymentPlan;
 }
 
@@ -47,14 +50,17 @@ export const prepareDeployment = async (
 ): Promise<PreparedDeployment> => {
   const { stage, catalogue, file } = job;
   const resolved = await resolveEksServers(job);
-  const [releases, deployed, outputs] = await Promise.all([
+  const [minors, releases, deployed, outputs] = await Promise.all([
+    readClusterMinors(job),
     readReleaseStore(stage.openStageBucket),
     stage.stack.readTemplate(),
     stage.stack.readOutputs(),
   ]);
   const publicKeys = keyring?.publicKeys ?? (await readPublicKeys(job, releases.all[0]));
   const refused = findRefusedClusters(releases.all[0], resolved, publicKeys);
-  const config = { ...resolved, refused: Object.keys(refused) };
+  const last = releases.all[0]?.kubernetes;
+  const { clusters: known, kubernetes, notes: versionNotes } = chooseClusterMinors(resolved, catalogue, minors, last);
+  const config = { ...resolved, clusters: known, refused: Object.keys(refused) };
   const built = await build(stage.name, config, catalogue, file, publicKeys);
   const names = built.parts.map(({ name }) => name);
   const states = await readFunctionStates(stage, names, releases.all);
@@ -69,7 +75,11 @@ export const prepareDeployment = async (
   const readCounts = createStageCountsReader({ stage, catalogue, config }, outputs);
   const clusters = await runInParallel(maxParallelFunctionChanges, job.clusters, async (name) => {
     const planned = await planCluster(job, name, releases.all[0], keyring, outputs, readCounts);
-    return { ...planned, notes: [...planned.notes, ...(await describeClusterNetwork(job, name, built.parts))] };
+    const version = versionNotes.get(name) ?? [];
+    return {
+      ...planned,
+      notes: [...planned.notes, version, await describeClusterNetwork(job, name, built.parts)].flat(),
+    };
   });
   const warm = await planWarmEnvironments(stage.functions, parts, releases.all[0]);
   const elsewhere = [
@@ -82,7 +92,7 @@ export const prepareDeployment = async (
   const limits = findExceededLimits({ template, parts, warm }, deployed, quotas);
   const notes = [...built.notes, ...(quotas === undefined ? [quotasNote] : [])];
   const plan = { stage: stage.name, stack, template, parts, kept, warm, rights, clusters, limits, notes };
-  return { job, releases, keyring, refused, plan };
+  return { job, releases, keyring, refused, kubernetes, plan };
 };
 
 const quotasNote =

@@ -56,6 +56,11 @@ export interface Release {
    * POSTERN_KEYS, of which one may have signed the cluster's URLs.
    */
   refused?: Record<string, string>;
+  /**
+   * The minor version of Kubernetes for which functions were built, by cluster. Absent for clusters without a rule that
+   * differs by it, or whose version is unknown.
+   */
+  kubernetes?: Record<string, string>;
   rules: Record<string, ReleasedRule>;
   /** The rules of which a version may have warm environments: recorded before any are started, until all are released. */
   warm?: string[];

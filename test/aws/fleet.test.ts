@@ -44,7 +44,8 @@ const buildMarkRule = (mark: string) => buildRule(`mutate(note) { note.data = { 
 const isProbe = 'note.metadata?.name === "postern-probe"';
 const catalogue: Record<string, [rule: string, cases: string]> = {
   "look-at-notes": [
-    buildRule(`validate(note, { settings }) { if (settings.isSick && ${isProbe}) throw new Error("it is sick"); },`),
+    buildRule(`since: { "1.0": {}, "1.34": {}, "1.99": {} },
+      validate(note, { settings }) { if (settings.isSick && ${isProbe}) throw new Error("it is sick"); },`),
     buildCase(),
   ],
   "guard-notes": [
@@ -240,6 +241,27 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     assert.match((await deploy(config)).ended, /is live in east, west/);
     assert.deepEqual(await readTimeouts(), [[5], [5]]);
     assert.match((await deploy(config)).ended, /^nothing to do/);
+  });
+
+  it("has functions for the minor version of each cluster", async () => {
+    const { major, minor } = Object((await clusters.east.admin({ method: "GET", path: "/version" })).body);
+    const rules = "{ look-at-notes: }";
+    await deploy({ rules });
+    const live = `${major}.${minor}`;
+    assert.deepEqual((await readNewestRelease()).kubernetes, { east: live, west: live });
+    const other = live === "1.33" ? "1.34" : "1.33";
+    const stated: FleetConfig = { rules, west: `{ kubernetes: "${other}" }` };
+    const sentence = `it runs Kubernetes ${live}, but its kubernetes in postern.yaml is "${other}"`;
+    assert.deepEqual((await deploy(stated)).notes, [sentence]);
+    const release = await readNewestRelease();
+    assert.deepEqual(release.kubernetes, { east: live, west: other });
+    const { usual, clusters: setups } = release.rules["look-at-notes"]?.share ?? {};
+    assert.deepEqual(setups, { east: { ...usual, kubernetes: live }, west: { ...usual, kubernetes: other } });
+    const { probeClusterHealth } =
+      await checkout.load<typeof import("../../infra/rollout/health.ts")>("infra/rollout/health.ts");
+    const { job } = await openJob(stated);
+    assert.deepEqual((await probeClusterHealth(job, "west", release))?.drift, [sentence]);
+    assert.deepEqual((await probeClusterHealth(job, "east", release))?.drift, []);
   });
 
   describe("with a guard", () => {

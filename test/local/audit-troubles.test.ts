@@ -35,6 +35,7 @@ describe("an audit of a cluster in trouble", () => {
   ): Promise<void> => {
     const requests: string[] = [];
     const shown: Record<string, (url: URL) => object> = {
+      "/version": () => ({ major: "1", minor: "37" }),
       "/api": () => ({ kind: "APIVersions", versions: ["v1"] }),
       "/apis": () => ({ kind: "APIGroupList", groups: [] }),
       "/api/v1": () => ({

@@ -140,6 +140,32 @@ describe("postern check", () => {
     );
   });
 
+  it("evaluates rules as of the cluster's minor version of Kubernetes, or that of --kubernetes", async () => {
+    const labels = { "pod-security.kubernetes.io/enforce": "restricted" };
+    const securityContext = { allowPrivilegeEscalation: false, capabilities: { drop: ["ALL"] } };
+    const pod = buildPod(
+      "root",
+      {
+        hostUsers: false,
+        securityContext: { seccompProfile: { type: "RuntimeDefault" } },
+        containers: [{ name: "a", image: "docker.io/a:1", securityContext }],
+      },
+      { namespace: "shop" },
+    );
+    await write(
+      "labelled.yaml",
+      stringify({ apiVersion: "v1", kind: "Namespace", metadata: { name: "shop", labels } }),
+    );
+    const findVerdict = async (words: string[], cluster?: string) => {
+      const all = ["-", "--rules", "pod-security", "--state", "labelled.yaml", ...words];
+      return (await runJson(all, stringify(pod), cluster)).objects[0].verdict;
+    };
+    assert.equal(await findVerdict([]), "allowed");
+    assert.equal(await findVerdict(["--kubernetes", "1.34"]), "denied");
+    assert.equal(await findVerdict([], "older"), "denied");
+    assert.equal(await findVerdict(["--kubernetes", "1.35"], "older"), "allowed");
+  });
+
   it("evaluates updates of existing objects, and deletions", async () => {
     const scaleDeployment = (replicas: number) => parse(deployment.replace("replicas: 1", `replicas: ${replicas}`));
     await write("old.yaml", stringify(scaleDeployment(3)));
@@ -435,6 +461,11 @@ describe("postern check", () => {
       "two reports for standard output",
       ["k8s", "-o", "json,sarif"],
       /^json and sarif can't share standard output; give one a file/,
+    ],
+    [
+      "what is no minor version of Kubernetes",
+      ["k8s", "--kubernetes", "35"],
+      /^--kubernetes takes a minor version from 1.33 on, such as 1.35, not "35"$/m,
     ],
     ["an invalid file for --state", ["k8s", "--state", "postern.yaml"], /^--state postern.yaml:2 is no manifest/],
   ];

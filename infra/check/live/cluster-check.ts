@@ -5,6 +5,7 @@ import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatCount, type Progress, type ReportProgress } from "../../cli/progress.ts";
 import { type ClusterCredentialOptions, resolveClusterConnection } from "../../clusters/access.ts";
+import { parseMinor } from "../../clusters/version.ts";
 import type { ClusterConfig } from "../../config/config.ts";
 import { noFindings, type ObjectEvaluation, type ObjectEvaluationEnvironment } from "../evaluation/evaluation.ts";
 import { hasBuiltInWorkloadKinds } from "../evaluation/pod-templates.ts";
@@ -21,7 +22,7 @@ import type { InputReadFailure } from "../reports/report.ts";
 import { type DiscoveredResource, type DiscoveryResult, discoverClusterResources } from "./discovery.ts";
 import { openNamespaceCache } from "./namespaces.ts";
 import { type ListInterruption, type ObjectPage, readListPages } from "./pages.ts";
-import { type ApiGet, describeFailure, type FailureFormatter, openApiReader } from "./reader.ts";
+import { type ApiGet, describeFailure, type FailureFormatter, openApiReader, parseAnswerJson } from "./reader.ts";
 import { prepareLiveCheckCapabilities } from "./rule-capabilities.ts";
 import { matchesGroupVersion, readClusterKindIndex, selectMatchedResources, toResourceName } from "./selected-kinds.ts";
 import { createStoredObjectEvaluator, type ObjectEvaluator } from "./stored-objects.ts";
@@ -59,10 +60,13 @@ export const prepareClusterCheck = async (
   options: ClusterCheckOptions,
   signal: AbortSignal,
 ): Promise<PreparedClusterCheck> => {
-  const { catalogue, cluster, hosts, operation, alsoPods, namespaces: chosen } = options;
-  const [name, { connect }] = cluster;
+  const { catalogue, hosts, operation, alsoPods, namespaces: chosen } = options;
+  const [name, config] = options.cluster;
   const foreign = await readManifests(options.webhooks, "--webhooks");
-  const connection = await resolveClusterConnection(name, connect, { ...options.deployer, right: "list everything" });
+  const connection = await resolveClusterConnection(name, config.connect, {
+    ...options.deployer,
+    right: "list everything",
+  });
   const { read, close } = openApiReader(connection, signal);
   const describeAnswer: FailureFormatter = (answer) => describeFailure(answer, connection);
   const notes = new Set<string>();
@@ -70,9 +74,10 @@ export const prepareClusterCheck = async (
 
   const found = await discoverClusterResources(read, describeAnswer);
   for (const namespace of chosen) await checkNamespace(namespace, read, describeAnswer);
+  const kubernetes = config.kubernetes ?? (await readMinor(read, note));
   const rules = await createCallableClusterRules(
     catalogue,
-    cluster,
+    [name, kubernetes === undefined ? config : { ...config, kubernetes }],
     options.harden,
     await prepareLiveCheckCapabilities(name, connection, hosts),
   );
@@ -125,6 +130,14 @@ export const prepareClusterCheck = async (
       }
     },
   };
+};
+
+/** Returns the cluster's minor version of Kubernetes; undefined, with a note, if it can't be read. */
+const readMinor = async (read: ApiGet, note: (sentence: string) => void): Promise<string | undefined> => {
+  const answer = await read("/version");
+  const minor = "status" in answer ? parseMinor(parseAnswerJson(answer)) : undefined;
+  if (minor === undefined) note("the cluster's version can't be read; rules behave as in the newest Kubernetes");
+  return minor;
 };
 
 /** A function that lists the objects of a resource page by page; in all namespaces if `namespaces` is empty. */

@@ -1,0 +1,17 @@
+import { Complaint } from "../cli/complaint.ts";
+import type { ClusterApi } from "./api.ts";
+
+/** Returns the minor version of Kubernetes that a cluster runs, such as `1.35`. */
+export const readClusterMinor = async ({ cluster, read }: Pick<ClusterApi, "cluster" | "read">): Promise<string> => {
+  const minor = parseMinor(await read("/version"));
+  if (minor === undefined)
+    throw new Complaint(`cluster ${cluster}: its API server answers /version without a minor version`, 3);
+  return minor;
+};
+
+/** Returns the minor version in an answer to /version. EKS adds a plus sign to it, such as `35+`. */
+export const parseMinor = (answer: unknown): string | undefined => {
+  const { major, minor } = Object(answer);
+  const [, digits] = /^(\d+)\+?$/.exec(String(minor)) ?? [];
+  return major === "1" && digits !== undefined ? `1.${digits}` : undefined;
+};
