@@ -26,20 +26,21 @@ export default rule({
       ${isNamespacedInCel} &&
       !(request.resource.group == "authorization.k8s.io" && request.resource.resource == "localsubjectaccessreviews")`,
   },
+  since: { "1.0": { checked: ["CREATE", "UPDATE"] }, "1.37": { checked: ["CREATE"] } },
   needs: {
     // The Namespace is read without the cache: an object created while it is deleted may never be deleted.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
   },
 
-  async mutate(_, { request, current, recent }) {
+  async mutate(_, { request, upstream, current, recent }) {
     if (request.operation === "DELETE")
       return isProtectedNamespace(request)
         ? { refuse: forbidden(request, "this namespace may not be deleted") }
         : undefined;
 
     const home = getObjectNamespace(request);
-    if (!home || isAccessReview(request)) return;
+    if (!home || isAccessReview(request) || !upstream.checked.includes(request.operation)) return;
 
     const isNew = request.operation === "CREATE";
     const namespace = await (isNew ? current : recent)(home);

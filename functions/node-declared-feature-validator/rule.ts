@@ -2,11 +2,13 @@ import type { Pod } from "postern/kubernetes/core/v1";
 import { get } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { listRequiredFeatures } from "./features.ts";
+import { featuresSince } from "./features.ts";
 
 const buildInitContainers = (pod: "object" | "oldObject") => `${pod}.?spec.?initContainers.orValue([])`;
 const buildComparison = (renderField: (pod: "object" | "oldObject") => string) =>
   `${renderField("object")} != ${renderField("oldObject")}`;
+
+const resourceMembers = ["requests", "limits", "claims"];
 
 export default rule({
   summary: "Refuses a resize of a running pod that its node does not support.",
@@ -23,16 +25,23 @@ export default rule({
     "changes-its-spec": buildComparison((pod) => `${pod}.?metadata.?generation.orValue(0)`),
     // A matchCondition that exceeds the API server's cost limit fails, so all large pods are sent to the rule, which
     // checks them.
+    // Amounts are compared as texts in maps, because API servers from 1.37 on compare two `resources` by value.
     "changes-what-takes-a-feature": `${buildComparison((pod) => `${pod}.?spec.?resources.orValue(null)`)} ||
+      oldObject.?status.?qosClass.orValue("") == "Guaranteed" ||
       size(${buildInitContainers("oldObject")}) > 50 ||
-      ${buildComparison((pod) => `${buildInitContainers(pod)}.map(c, c.?resources.orValue({}))`)}`,
+      ${resourceMembers
+        .map((member) =>
+          buildComparison((pod) => `${buildInitContainers(pod)}.map(c, c.?resources.?${member}.orValue(null))`),
+        )
+        .join(" ||\n      ")}`,
   },
+  since: featuresSince,
   needs: { node: get("nodes") },
 
-  async validate(pod: Pod, { request, oldObject, node }) {
+  async validate(pod: Pod, { request, upstream, oldObject, node }) {
     const name = pod.spec?.nodeName;
     if (!name || !oldObject || getGeneration(pod) === getGeneration(oldObject)) return;
-    const required = listRequiredFeatures(oldObject, pod);
+    const required = Object.keys(upstream.features).filter((name) => upstream.features[name]?.(oldObject, pod));
     if (required.length === 0) return;
 
     const assigned = await node(name);

@@ -1,3 +1,4 @@
+import type { Pod } from "postern/kubernetes/core/v1";
 import type { CSIDriver } from "postern/kubernetes/storage/v1";
 import { type Answers, accessReview, get } from "postern/needs";
 import { quoteAsGo } from "postern/objects/go-quoted";
@@ -19,11 +20,28 @@ export const nodeRestrictionGateDefaults = {
   podCertificateRequest: false,
   allowInsecureKubeletCertificateSigningRequests: false,
   recoverVolumeExpansionFailure: true,
+  csiVolumeHealth: false,
 };
+
+/** What differs between minor versions of Kubernetes. */
+export interface NodeRestrictionUpstream {
+  /** Returns the resource of the first API object that a mirror pod references; or an error (`unknown`). */
+  findReference(pod: Pod): { what?: string; unknown?: string } | undefined;
+  /** Describes why a user may not request tokens for an audience: it has no right, or its rights can't be read. */
+  describeAudience(user: string | undefined, audience: string, error: string | undefined): string;
+  /** Whether a kubelet may not write the status of its pods' claims for resources of the node. */
+  protectsNodeClaims: boolean;
+  /**
+   * Whether PodCertificateRequests are on without the setting, and their signer must be one that the pod or the
+   * authorizer allows.
+   */
+  podCertificates: boolean;
+}
 
 /** The values that each check of a kubelet's request gets beside the object. */
 export type KubeletRequestContext = {
   node: string;
+  upstream: NodeRestrictionUpstream;
   request: AdmissionRequest;
   oldObject: unknown;
   settings: typeof nodeRestrictionGateDefaults;

@@ -1,6 +1,7 @@
 import { getOwn, isSame } from "postern/json";
 import type { CertificateSigningRequest } from "postern/kubernetes/certificates/v1";
 import type { PersistentVolumeClaim } from "postern/kubernetes/core/v1";
+import type { CSINode } from "postern/kubernetes/storage/v1";
 import { parseCertificateSubject } from "postern/objects/certificate-request";
 import type { KubernetesObject } from "postern/review";
 import { type KubeletOffence, type KubeletRequestContext, nodeUserPrefix, quoteText } from "./kubelet.ts";
@@ -16,10 +17,14 @@ export const checkLease = (lease: KubernetesObject, context: KubeletRequestConte
     return "can only access node lease with the same name as the requesting node";
 };
 
-export const checkCsiNode = (csiNode: KubernetesObject, context: KubeletRequestContext): KubeletOffence =>
-  hasNameOf(context.node, csiNode, context)
-    ? undefined
-    : "can only access CSINode with the same name as the requesting node";
+export const checkCsiNode = (csiNode: CSINode, context: KubeletRequestContext): KubeletOffence => {
+  const { node, request, settings, oldObject } = context;
+  if (!hasNameOf(node, csiNode, context)) return "can only access CSINode with the same name as the requesting node";
+  if (request.subResource !== "status") return;
+  if (!settings.csiVolumeHealth) return "CSIVolumeHealth feature gate is disabled";
+  if (!isSame(csiNode.spec, Object(oldObject).spec))
+    return `node ${quoteText(node)} is not allowed to modify CSINode spec via status`;
+};
 
 export const checkResourceSlice = (
   slice: KubernetesObject & { spec?: { nodeName?: string } },

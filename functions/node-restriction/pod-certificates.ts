@@ -1,4 +1,5 @@
 import type { PodCertificateRequestSpec } from "postern/kubernetes/certificates/v1";
+import type { Pod } from "postern/kubernetes/core/v1";
 import { isMirrorPod } from "postern/objects/pod";
 import type { KubernetesObject } from "postern/review";
 import { buildForbidden, type KubeletOffence, type KubeletRequestContext, quoteText } from "./kubelet.ts";
@@ -6,9 +7,11 @@ import { buildForbidden, type KubeletOffence, type KubeletRequestContext, quoteT
 /** Checks a request for a pod's certificate. Refusals omit the real UIDs: a forged review could ask for them. */
 export const checkPodCertificateRequest = async (
   { spec = {} }: KubernetesObject & { spec?: Partial<PodCertificateRequestSpec> },
-  { node, request, settings, nodes, pods, accounts }: KubeletRequestContext,
+  context: KubeletRequestContext,
 ): Promise<KubeletOffence> => {
-  if (!settings.podCertificateRequest) return "PodCertificateRequest feature gate is disabled";
+  const { node, request, settings, upstream, nodes, pods, accounts } = context;
+  if (!settings.podCertificateRequest && !upstream.podCertificates)
+    return "PodCertificateRequest feature gate is disabled";
   if (request.operation !== "CREATE") return `unexpected operation ${request.operation}`;
   if (request.subResource) return `unexpected subresource ${request.subResource}`;
 
@@ -46,4 +49,25 @@ export const checkPodCertificateRequest = async (
     return buildForbidden(
       `${ofPod} names service account UID ${quoteText(serviceAccountUID)}, which differs from the running service account`,
     );
+  if (upstream.podCertificates) return checkSigner(spec, pod, context);
+};
+
+/** Checks that the pod has a volume for certificates of the signer, or that the kubelet has a right to the signer. */
+const checkSigner = async (
+  { signerName = "", serviceAccountName: name = "" }: Partial<PodCertificateRequestSpec>,
+  pod: Pod,
+  { request, may }: KubeletRequestContext,
+): Promise<KubeletOffence> => {
+  const sources = (pod.spec?.volumes ?? []).flatMap(({ projected }) => projected?.sources ?? []);
+  if (sources.some(({ podCertificate }) => podCertificate?.signerName === signerName)) return;
+  const { userInfo: user, namespace = "" } = request;
+  const { group, version } = request.resource;
+  const verb = "request-serviceaccounts-podcertificate-signer";
+  const resource = signerName.replaceAll("/", ":");
+  const { allowed, evaluationError } = await may({ user, verb, group, version, resource, namespace, name });
+  if (allowed) return;
+  const signer = quoteText(signerName);
+  return evaluationError
+    ? `error authorizing ${user.username} to request podcertificaterequests for signer ${signer}: ${evaluationError}`
+    : `pod ${quoteText(`${namespace}/${pod.metadata?.name}`)} does not mount a podCertificate projected volume for signer ${signer}`;
 };

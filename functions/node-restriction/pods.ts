@@ -1,10 +1,10 @@
 import { isSame } from "postern/json";
-import type { Pod } from "postern/kubernetes/core/v1";
+import type { NodeAllocatableResourceClaimStatus, Pod } from "postern/kubernetes/core/v1";
 import { isMirrorPod } from "postern/objects/pod";
+import { requireQuantity } from "postern/objects/quantity";
 import { notFound } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { type KubeletOffence, type KubeletRequestContext, quoteText } from "./kubelet.ts";
-import { findFirstApiObjectReference } from "./pod-references.ts";
 
 export const checkPod = (pod: Pod, context: KubeletRequestContext): KubeletOffence | Promise<KubeletOffence> => {
   const { operation, subResource = "" } = context.request;
@@ -18,7 +18,7 @@ export const checkPod = (pod: Pod, context: KubeletRequestContext): KubeletOffen
 };
 
 /** Checks a mirror pod, which represents a static pod of the node; it must not reference API objects. */
-const checkMirrorPod = async (pod: Pod, { node, nodes }: KubeletRequestContext): Promise<KubeletOffence> => {
+const checkMirrorPod = async (pod: Pod, { node, upstream, nodes }: KubeletRequestContext): Promise<KubeletOffence> => {
   const subject = `node ${quoteText(node)}`;
   if (!isMirrorPod(pod))
     return `pod does not have "kubernetes.io/config.mirror" annotation, ${subject} can only create mirror pods`;
@@ -35,7 +35,7 @@ const checkMirrorPod = async (pod: Pod, { node, nodes }: KubeletRequestContext):
   // The message omits the real UID, which upstream prints: the sender of a forged review must not learn it.
   if (owner.uid !== found.metadata?.uid) return `node ${node} UID mismatch: expected ${owner.uid ?? ""} got another`;
 
-  const { what, unknown } = findFirstApiObjectReference(pod) ?? {};
+  const { what, unknown } = upstream.findReference(pod) ?? {};
   if (unknown) return `error checking mirror pod for API references: ${unknown}`;
   if (what) return `${subject} can not create pods that reference ${what}`;
 };
@@ -60,7 +60,7 @@ const checkEviction = async (
   if (pod.spec?.nodeName !== node) return `node ${node} can only evict pods with spec.nodeName set to itself`;
 };
 
-const checkStatus = (pod: Pod, { node, request, oldObject }: KubeletRequestContext): KubeletOffence => {
+const checkStatus = (pod: Pod, { node, request, upstream, oldObject }: KubeletRequestContext): KubeletOffence => {
   if (request.operation !== "UPDATE") return `unexpected operation ${quoteText(request.operation)}`;
   const subject = `node ${quoteText(node)}`;
   const oldPod: Pod = Object(oldObject);
@@ -74,4 +74,24 @@ const checkStatus = (pod: Pod, { node, request, oldObject }: KubeletRequestConte
     return `${subject} cannot update resource claim statues`;
   if (!isSame(claims?.extendedResourceClaimStatus ?? null, oldClaims?.extendedResourceClaimStatus ?? null))
     return `${subject} cannot update extended resource claim status`;
+  if (!upstream.protectsNodeClaims) return;
+  const [nodeClaims, oldNodeClaims] = [claims, oldClaims].map((status) =>
+    (status?.nodeAllocatableResourceClaimStatuses ?? []).map(toComparable),
+  );
+  if (!isSame(nodeClaims, oldNodeClaims)) return `${subject} cannot update node allocatable resource claim statuses`;
 };
+
+/** Returns a claim's status with amounts as numbers: amounts are compared by value. */
+const toComparable = ({
+  resourceClaimName,
+  containers = [],
+  mapping = [],
+  overhead = [],
+}: NodeAllocatableResourceClaimStatus) => [
+  resourceClaimName,
+  containers,
+  mapping.map(({ name, quantity }) => [name, toNanos(quantity)]),
+  overhead.map(({ name, perPod, perContainer }) => [name, toNanos(perPod), toNanos(perContainer)]),
+];
+
+const toNanos = (amount: string | undefined) => (amount === undefined ? undefined : requireQuantity(amount).nanos);

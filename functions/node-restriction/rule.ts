@@ -20,6 +20,7 @@ import {
 import { checkPodCertificateRequest } from "./pod-certificates.ts";
 import { checkPod } from "./pods.ts";
 import { checkTokenRequest } from "./tokens.ts";
+import { nodeRestrictionSince } from "./versions.ts";
 import {
   heartbeatMatches,
   isKubeletCondition,
@@ -53,6 +54,7 @@ export default rule({
   ],
   guards: true,
   settings: nodeRestrictionGateDefaults,
+  since: nodeRestrictionSince,
   needs: kubeletNeeds,
 
   /**

@@ -48,11 +48,7 @@ const checkAudience = async (
   const verb = "request-serviceaccounts-token-audience";
   const access = { user, verb, group: "", version: "v1", resource: audience, namespace, name };
   const { allowed, evaluationError } = await context.may(access);
-  if (allowed) return;
-  const start = `audience ${quoteText(audience)} not found in pod spec volume,`;
-  return evaluationError
-    ? `${start} error authorizing ${user.username} to request tokens for this audience: ${evaluationError}`
-    : `${start} ${user.username} is not authorized to request tokens for this audience`;
+  return allowed ? undefined : context.upstream.describeAudience(user.username, quoteText(audience), evaluationError);
 };
 
 const isForAudience = (token: { audience?: string } | undefined, audience: string) =>

@@ -25,6 +25,7 @@ export const nodeRecoveryRequests: RequestMatch[] = [
   { ...core, resources: ["pods/eviction", "persistentvolumeclaims", "persistentvolumeclaims/*"], ...writes },
   { ...core, resources: ["serviceaccounts/token"], operations: ["CREATE"] },
   { apiGroups: ["storage.k8s.io"], apiVersions: ["*"], resources: ["csinodes"], ...writes },
+  { apiGroups: ["storage.k8s.io"], apiVersions: ["*"], resources: ["csinodes/status"], operations: ["UPDATE"] },
   {
     apiGroups: ["resource.k8s.io"],
     apiVersions: ["*"],
@@ -61,7 +62,12 @@ const node = `(request.resource.resource == "pods"
 const keep = (...fields: string[]) =>
   fields.map((field) => `object.?${field}.orValue(null) == oldObject.?${field}.orValue(null)`).join(" &&\n    ");
 const keepsNodeFields = keep("metadata.?labels", "metadata.?ownerReferences", "spec.?taints", "spec.?configSource");
-const keepsPodFields = keep("metadata.?labels", "status.?resourceClaimStatuses", "status.?extendedResourceClaimStatus");
+const keepsPodFields = keep(
+  "metadata.?labels",
+  "status.?resourceClaimStatuses",
+  "status.?extendedResourceClaimStatus",
+  "status.?nodeAllocatableResourceClaimStatuses",
+);
 
 /** Conditions that skip heartbeats about the kubelet's own node that leave protected fields alone: nearly all. */
 export const skipOrdinaryHeartbeatConditions: NamedConditions = {

@@ -15,7 +15,7 @@ export default rule({
   match: [
     {
       apiGroups: ["scheduling.k8s.io"],
-      apiVersions: ["v1alpha2"],
+      apiVersions: ["*"],
       resources: ["podgroups"],
       operations: ["CREATE"],
     },

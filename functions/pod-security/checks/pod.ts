@@ -70,6 +70,7 @@ const since27 = [...since0, "net.ipv4.ip_local_reserved_ports"];
 const keepalive = ["intvl", "probes", "time"].map((name) => `net.ipv4.tcp_keepalive_${name}`);
 const since29 = [...since27, "net.ipv4.tcp_fin_timeout", ...keepalive];
 const since32 = [...since29, "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
+const since37 = [...since32, "net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_notsent_lowat"];
 
 export const sysctls: PodSecurityCheck = {
   level: "baseline",
@@ -78,5 +79,6 @@ export const sysctls: PodSecurityCheck = {
     "1.27": buildSysctlCheck(...since27),
     "1.29": buildSysctlCheck(...since29),
     "1.32": buildSysctlCheck(...since32),
+    "1.37": buildSysctlCheck(...since37),
   },
 };

@@ -126,6 +126,10 @@ const status = [
     "status.extendedResourceClaimStatus",
     pickOne({ resourceClaimName: "c", requestMappings: [] }, undefined),
   ),
+  generateFieldEdit(
+    "status.nodeAllocatableResourceClaimStatuses",
+    pickOne([{ resourceClaimName: "c", containers: ["c0"], mapping: [{ name: "memory", quantity: "1Gi" }] }], []),
+  ),
 ];
 const eviction = buildCreate(pickOne({ apiVersion: "policy/v1", kind: "Eviction" }), "eviction");
 const binding = buildCreate(
@@ -179,7 +183,7 @@ const token = fc
   .record({
     audiences: pickOne<string[] | undefined>(
       ...[undefined, undefined, ["vault"], ["driver"], ["disk"], ["azure"], ["aws"], ["other"]],
-      ...[["https://kubernetes.default.svc"], ["vault", "disk"], [""], []],
+      ...[["https://kubernetes.default.svc"], ["special"], ["vault", "disk"], [""], []],
     ),
     name: pickOne("on-n1", "on-n1", "on-n1", "plain-on-n1", "broken-on-n1", "on-n2", "gone"),
     stale: pickOne(false, false, false, false, true),
@@ -222,6 +226,7 @@ const podCertificate = fc
     stale: pickOne(false, false, false, false, true),
     serviceAccountName: pickOne("default", "default", "default", "missing", "other"),
     account: pickOne("default", "default", "default", "quiet"),
+    signerName: pickOne("example.com/one", "example.com/one", "example.com/two", "example.com/three"),
   })
   .map(({ stale, account, ...spec }): JsonMap => {
     const path = `/api/v1/namespaces/${account === "quiet" ? "accounted" : "default"}/serviceaccounts/${account}`;
@@ -230,7 +235,7 @@ const podCertificate = fc
       apiVersion: "certificates.k8s.io/v1beta1",
       kind: "PodCertificateRequest",
       metadata: {},
-      spec: { signerName: "example.com/one", ...spec, ...uids, maxExpirationSeconds: 3600 },
+      spec: { ...spec, ...uids, maxExpirationSeconds: 3600 },
     };
   });
 
@@ -289,7 +294,12 @@ export const nodeScenarios = {
     buildDryRunScenario(
       "csinodes",
       ["n1", "n2"],
-      [buildCreate(csiNode), buildChange(undefined, editLabel("app")), deletion],
+      [
+        buildCreate(csiNode),
+        buildChange(undefined, editLabel("app")),
+        buildChange("status", editLabel("app")),
+        deletion,
+      ],
     ),
     buildKubeletScenario("csinodes", csiNode, [deletion]),
     buildKubeletScenario("resourceslices", resourceSlice, [

@@ -107,7 +107,7 @@ const source = pickOne<JsonMap>(
 const volumes = buildList(source, 3).map((found) => found.map((source, index) => ({ name: `v${index}`, ...source })));
 const sysctl = pickOne(
   ...["kernel.shm_rmid_forced", "net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time", "kernel.msgmax"],
-  ...["net.ipv4.tcp_rmem", "net.core.somaxconn"],
+  ...["net.ipv4.tcp_rmem", "net.ipv4.tcp_notsent_lowat", "net.core.somaxconn"],
 );
 const sysctls = fc
   .uniqueArray(sysctl, { minLength: 1, maxLength: 3 })
