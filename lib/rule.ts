@@ -87,8 +87,6 @@ export interface RuleVariant<Settings>
 export interface UpstreamPlugin<Settings> {
   /** The plugin's name for `--enable-admission-plugins`. */
   plugin: string;
-  /** True if kube-apiserver has the plugin on by default, without `--enable-admission-plugins`. */
-  defaultOn?: true;
   /**
    * What the rule is still good for if the plugin is on, in a sentence that its README has as well. By default, the
    * rule is for clusters that turned the plugin off.

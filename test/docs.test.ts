@@ -4,6 +4,7 @@ import { dirname, join, relative } from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
+import { compiledInPlugins } from "../infra/catalogue/upstream-plugins.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 /** The text of each page, without its code blocks: those show other files. */
@@ -98,10 +99,11 @@ describe("the pages", () => {
       const [plugin, isOn, , link, ownPhases] = rows.get(String(order))?.split(" | ") ?? [];
       const wanted = [
         upstreamPlugin.plugin,
-        upstreamPlugin.defaultOn ? "yes" : "",
+        compiledInPlugins[upstreamPlugin.plugin]?.isOn ? "yes" : "",
         `[${name}](../../functions/${name}/README.md)`,
       ];
       assert.deepEqual([plugin, isOn, link, ownPhases], [...wanted, phases.join(", ")]);
+      assert.equal(Object.keys(compiledInPlugins).indexOf(upstreamPlugin.plugin) + 1, order);
     }
   });
 });

@@ -6,7 +6,7 @@ import { rule } from "postern/rule";
 export default rule({
   summary: "Requires permission to approve for the signer when a certificate signing request is approved or denied.",
   order: 25,
-  upstreamPlugin: { plugin: "CertificateApproval", defaultOn: true },
+  upstreamPlugin: { plugin: "CertificateApproval" },
   match: [
     {
       apiGroups: ["certificates.k8s.io"],

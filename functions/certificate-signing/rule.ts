@@ -11,7 +11,7 @@ export default rule({
   summary:
     "Requires permission to sign for the signer when a certificate is issued or its request is marked as failed.",
   order: 26,
-  upstreamPlugin: { plugin: "CertificateSigning", defaultOn: true },
+  upstreamPlugin: { plugin: "CertificateSigning" },
   match: [
     {
       apiGroups: ["certificates.k8s.io"],

@@ -9,7 +9,7 @@ const masters = "system:masters";
 export default rule({
   summary: "Refuses requests for client certificates in the group system:masters.",
   order: 28,
-  upstreamPlugin: { plugin: "CertificateSubjectRestriction", defaultOn: true },
+  upstreamPlugin: { plugin: "CertificateSubjectRestriction" },
   match: [
     {
       apiGroups: ["certificates.k8s.io"],

@@ -9,7 +9,6 @@ export default rule({
   order: 27,
   upstreamPlugin: {
     plugin: "ClusterTrustBundleAttest",
-    defaultOn: true,
     worthwhile:
       "Every API server that serves trust bundles does this itself by default. The rule is for clusters that turned ClusterTrustBundleAttest off.",
   },

@@ -9,7 +9,7 @@ const older = "kubernetes.io/ingress.class";
 export default rule({
   summary: "Sets the default class in an Ingress that names no class.",
   order: 29,
-  upstreamPlugin: { plugin: "DefaultIngressClass", defaultOn: true },
+  upstreamPlugin: { plugin: "DefaultIngressClass" },
   match: [{ apiGroups: ["networking.k8s.io"], apiVersions: ["v1"], resources: ["ingresses"], operations: ["CREATE"] }],
   matchConditions: {
     "names-no-class": `!object.?spec.?ingressClassName.hasValue() &&

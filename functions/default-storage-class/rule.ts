@@ -9,7 +9,7 @@ const older = "volume.beta.kubernetes.io/storage-class";
 export default rule({
   summary: "Sets the default storage class in a claim that names no class.",
   order: 19,
-  upstreamPlugin: { plugin: "DefaultStorageClass", defaultOn: true },
+  upstreamPlugin: { plugin: "DefaultStorageClass" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["persistentvolumeclaims"], operations: ["CREATE"] }],
   matchConditions: {
     "names-no-class": `!object.?spec.?storageClassName.hasValue() &&

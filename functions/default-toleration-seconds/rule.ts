@@ -7,7 +7,6 @@ export default rule({
   order: 15,
   upstreamPlugin: {
     plugin: "DefaultTolerationSeconds",
-    defaultOn: true,
     worthwhile:
       "Every API server does this itself by default, with 300 seconds. The rule is for other durations, with replaceDefaults.",
   },

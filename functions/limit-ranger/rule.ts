@@ -24,7 +24,7 @@ export default rule({
   summary:
     "Adds the defaults of the namespace's LimitRanges to containers, and checks pods and claims against their limits.",
   order: 6,
-  upstreamPlugin: { plugin: "LimitRanger", defaultOn: true },
+  upstreamPlugin: { plugin: "LimitRanger" },
   match: { mutate: pods, validate: [...pods, claims] },
   matchConditions: {
     "is-not-being-deleted": `oldObject == null || oldObject.?metadata.?deletionTimestamp.orValue("") == ""`,

@@ -10,7 +10,7 @@ export default rule({
   summary:
     "Refuses new objects in namespaces that are missing or being deleted, and the deletion of three system namespaces.",
   order: 3,
-  upstreamPlugin: { plugin: "NamespaceLifecycle", defaultOn: true },
+  upstreamPlugin: { plugin: "NamespaceLifecycle" },
   match: [
     {
       apiGroups: ["*"],

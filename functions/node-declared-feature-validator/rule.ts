@@ -15,7 +15,6 @@ export default rule({
   order: 33,
   upstreamPlugin: {
     plugin: "NodeDeclaredFeatureValidator",
-    defaultOn: true,
     worthwhile:
       "API servers from 1.36 on do this themselves by default. The rule is for clusters that turned NodeDeclaredFeatureValidator off.",
   },

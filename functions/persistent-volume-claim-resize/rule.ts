@@ -9,7 +9,7 @@ const buildSize = (claim: "object" | "oldObject") => `${claim}.?spec.?resources.
 export default rule({
   summary: "Lets a claim grow only if its storage class allows volume expansion.",
   order: 23,
-  upstreamPlugin: { plugin: "PersistentVolumeClaimResize", defaultOn: true },
+  upstreamPlugin: { plugin: "PersistentVolumeClaimResize" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["persistentvolumeclaims"], operations: ["UPDATE"] }],
   matchConditions: { "changes-its-size": `${buildSize("object")} != ${buildSize("oldObject")}` },
   needs: { storageClass: get("storageclasses") },

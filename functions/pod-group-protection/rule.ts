@@ -8,7 +8,6 @@ export default rule({
   order: 21,
   upstreamPlugin: {
     plugin: "PodGroupProtection",
-    defaultOn: true,
     worthwhile:
       "Every API server that serves pod groups does this itself by default. The rule is for clusters that turned PodGroupProtection off.",
   },

@@ -18,9 +18,8 @@ export default rule({
   order: 32,
   upstreamPlugin: {
     plugin: "PodGroupWorkloadExists",
-    defaultOn: true,
     worthwhile:
-      "Every API server that serves pod groups does this itself by default. The rule is for clusters that turned PodGroupWorkloadExists off.",
+      "Kubernetes 1.36 does this itself where it serves pod groups, and 1.37 doesn't do it. The rule is for clusters with 1.36 that turned PodGroupWorkloadExists off.",
   },
   match: [
     {

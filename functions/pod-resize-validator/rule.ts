@@ -17,7 +17,6 @@ export default rule({
   order: 35,
   upstreamPlugin: {
     plugin: "PodResizeValidator",
-    defaultOn: true,
     worthwhile:
       "API servers from 1.36 on do this themselves by default. The rule is for older clusters, and for clusters that turned PodResizeValidator off.",
   },

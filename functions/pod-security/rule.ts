@@ -38,7 +38,6 @@ export default rule({
   order: 12,
   upstreamPlugin: {
     plugin: "PodSecurity",
-    defaultOn: true,
     worthwhile:
       "Every API server does this itself by default. The rule is for clusters whose defaults and exemptions can't be set, or that turned PodSecurity off.",
     settings: { namesExistingPods: true },

@@ -15,7 +15,6 @@ export default rule({
   order: 31,
   upstreamPlugin: {
     plugin: "PodTopologyLabels",
-    defaultOn: true,
     worthwhile:
       "Every API server from Kubernetes 1.35 on does this itself by default. The rule is for clusters that turned PodTopologyLabels off.",
   },

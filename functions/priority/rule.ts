@@ -10,7 +10,7 @@ type PodAndPriorityClass = Pod & PriorityClass;
 export default rule({
   summary: "Sets the priority of a pod from its PriorityClass, and refuses a second default class.",
   order: 14,
-  upstreamPlugin: { plugin: "Priority", defaultOn: true },
+  upstreamPlugin: { plugin: "Priority" },
   match: {
     mutate: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
     validate: [

@@ -12,7 +12,7 @@ const namesClass = "object.?spec.?runtimeClassName.hasValue()";
 export default rule({
   summary: "Adds the overhead, node selector and tolerations of a pod's RuntimeClass to the pod.",
   order: 24,
-  upstreamPlugin: { plugin: "RuntimeClass", defaultOn: true },
+  upstreamPlugin: { plugin: "RuntimeClass" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
   matchConditions: {
     mutate: { "names-a-class": namesClass },

@@ -15,7 +15,6 @@ export default rule({
   order: 7,
   upstreamPlugin: {
     plugin: "ServiceAccount",
-    defaultOn: true,
     worthwhile:
       "Every API server does this itself by default, but restricts only accounts with an annotation to their secrets. The rule is for limitSecretReferences, which restricts all accounts.",
   },

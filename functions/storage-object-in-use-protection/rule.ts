@@ -10,7 +10,7 @@ const protections: Record<string, string> = {
 export default rule({
   summary: "Delays the deletion of volumes, claims and volume attributes classes until they are no longer used.",
   order: 20,
-  upstreamPlugin: { plugin: "StorageObjectInUseProtection", defaultOn: true },
+  upstreamPlugin: { plugin: "StorageObjectInUseProtection" },
   match: [
     {
       apiGroups: [""],

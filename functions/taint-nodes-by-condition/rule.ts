@@ -6,7 +6,7 @@ const notReady = { key: "node.kubernetes.io/not-ready", effect: "NoSchedule" };
 export default rule({
   summary: "Taints a new node until it is ready.",
   order: 9,
-  upstreamPlugin: { plugin: "TaintNodesByCondition", defaultOn: true },
+  upstreamPlugin: { plugin: "TaintNodesByCondition" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["nodes"], operations: ["CREATE"] }],
   matchConditions: {
     "lacks-the-taint": `!object.?spec.?taints.orValue([])

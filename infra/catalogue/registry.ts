@@ -14,6 +14,7 @@ import {
   type RuleSource,
   toRuleFolder,
 } from "./sources.ts";
+import { compiledInPluginHeading, compiledInPlugins, describeCompiledInPlugin } from "./upstream-plugins.ts";
 
 /** A rule, or a group in the form of a rule. */
 export interface CatalogueRule extends RuleFolder {
@@ -64,8 +65,9 @@ export const loadRules = async (
 /** Returns a sentence on the use of a port if its upstream plugin is on by default anyway; otherwise undefined. */
 export const describeUseOfDefaultOnPort = ({ upstreamPlugin }: Rule): string | undefined =>
   upstreamPlugin?.worthwhile ??
-  (upstreamPlugin?.defaultOn &&
-    `Every API server does this itself by default. The rule is for clusters that turned ${upstreamPlugin.plugin} off.`);
+  (upstreamPlugin && compiledInPlugins[upstreamPlugin.plugin]?.isOn
+    ? `Every API server does this itself by default. The rule is for clusters that turned ${upstreamPlugin.plugin} off.`
+    : undefined);
 
 const getOrder = ({ rule }: CatalogueRule) => rule.order ?? defaultOrder;
 
@@ -166,9 +168,11 @@ export const buildCatalogueReadme = async (
   const [before, rest = ""] = present.split(begin);
   const [, after] = rest.split(end);
   const rows = catalogue.map(
-    ({ name, phases, rule }) => `| [${name}](${name}/README.md) | ${phases.join(", ")} | ${rule.summary} |`,
+    ({ name, phases, rule: { summary, upstreamPlugin } }) =>
+      `| [${name}](${name}/README.md) | ${phases.join(", ")} | ${summary} | ${describeCompiledInPlugin(upstreamPlugin?.plugin)} |`,
   );
-  const list = ["| rule | phase | what it does |", "| --- | --- | --- |", ...rows].join("\n");
+  const headings = `| rule | phase | what it does | ${compiledInPluginHeading} |`;
+  const list = [headings, "| --- | --- | --- | --- |", ...rows].join("\n");
   return { present, wanted: `${before}${begin}\n\n${list}\n\n${end}${after ?? "\n"}` };
 };
 

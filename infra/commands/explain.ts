@@ -2,6 +2,7 @@ import { stringify } from "yaml";
 import { type NamedConditions, selectPhase } from "#lib/rule.ts";
 import { type CatalogueRule, describeUseOfDefaultOnPort } from "../catalogue/registry.ts";
 import { resolveRuleNames } from "../catalogue/rule-names.ts";
+import { describeCompiledInPlugin } from "../catalogue/upstream-plugins.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { defaultConfigFile } from "../config/config.ts";
@@ -86,7 +87,7 @@ const buildExplanation = ({ phases, rule, ...listed }: CatalogueRule) => {
     ...(rule.since && { differsFrom: Object.keys(rule.since).slice(1) }),
     ...(rule.variants && { entries: listEntryNames({ ...listed, phases, rule }) }),
     ...(rule.upstreamPlugin && {
-      twin: `${rule.upstreamPlugin.plugin}, ${rule.upstreamPlugin.defaultOn ? "on" : "off"} by default`,
+      upstreamPlugin: `${rule.upstreamPlugin.plugin} (in Kubernetes 1.33 to 1.37: ${describeCompiledInPlugin(rule.upstreamPlugin.plugin)})`,
     }),
     ...(worthwhile && { worthwhile }),
     defaults: settings,

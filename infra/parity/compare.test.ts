@@ -18,10 +18,10 @@ const answer = (code: number, body: object, warnings: string[] = []): Comparable
     "s0",
   );
 type Row = [verdict: ParityComparisonResult["verdict"], wanted: ComparableServerAnswer, actual: ComparableServerAnswer];
-const verify = (rows: Row[], rule = "some-rule") => {
+const verify = (rows: Row[], rule = "some-rule", minor = "1.36") => {
   for (const [index, [verdict, wanted, actual]] of rows.entries())
     assert.equal(
-      comparePluginAndPortAnswers(rule, wanted, actual).verdict,
+      comparePluginAndPortAnswers({ rule, minor }, wanted, actual).verdict,
       verdict,
       `row ${index}: ${formatAnswerDiff(wanted, actual)}`,
     );
@@ -31,8 +31,10 @@ const verifyKnown = (
   rule: string,
   known: [ComparableServerAnswer, ComparableServerAnswer][],
   others: [ComparableServerAnswer, ComparableServerAnswer][],
+  minor?: string,
 ) => {
-  verify([...known.map((pair): Row => ["known", ...pair]), ...others.map((pair): Row => ["different", ...pair])], rule);
+  const rows = [...known.map((pair): Row => ["known", ...pair]), ...others.map((pair): Row => ["different", ...pair])];
+  verify(rows, rule, minor);
   verify(known.map((pair): Row => ["different", ...pair]));
 };
 const buildRefusal = (...faults: string[]) =>
@@ -43,6 +45,7 @@ const buildStatus = (code: number, message: string) =>
 interface Sample {
   name: string;
   rule?: string;
+  minor?: string;
   everyPort?: true;
   equal?: Pair[];
   known?: Pair[];
@@ -54,7 +57,7 @@ const samples: Sample[] = parse(readFileSync(new URL("compare-answers.yaml", imp
 const ports = listPluginPorts(await readCatalogue()).map(({ name }) => name);
 
 describe("a comparison", () => {
-  for (const { name, rule = "some-rule", everyPort, equal = [], known = [], different = [] } of samples)
+  for (const { name, rule = "some-rule", minor, everyPort, equal = [], known = [], different = [] } of samples)
     it(name, () => {
       const toPairs = (pairs: Pair[]) =>
         pairs.map(({ upstream, ours }): [ComparableServerAnswer, ComparableServerAnswer] => [
@@ -66,7 +69,7 @@ describe("a comparison", () => {
           toPairs(equal).map((pair): Row => ["equal", ...pair]),
           one,
         );
-      for (const one of everyPort ? ports : [rule]) verifyKnown(one, toPairs(known), toPairs(different));
+      for (const one of everyPort ? ports : [rule]) verifyKnown(one, toPairs(known), toPairs(different), minor);
     });
 
   it("ignores the order of a LimitRange's faults in one container, but not across containers, pods and bounds", () => {

@@ -1,6 +1,8 @@
 import type { Toleration } from "#lib/kubernetes/core/v1.ts";
 import { mergeTolerations } from "#lib/objects/toleration.ts";
+import type { Since } from "#lib/since.ts";
 import { findOldIndexesOfLines } from "../diff/alignment.ts";
+import { selectNewest } from "./generators/served-versions.ts";
 import type { RequestWithAnswer } from "./sequence-sender.ts";
 
 /** Fields whose values differ between any two servers: only their presence is compared. */
@@ -160,12 +162,26 @@ interface KnownDifference {
   reason: string;
   /** The rules that have this difference and list it in their READMEs. */
   rules: string[];
+  /** Whether minors of Kubernetes have this difference; absent: all of them have it. */
+  since?: Since<boolean>;
   /** Reports whether this known difference alone explains how the plugin's answer and the rule's differ. */
   explains(wanted: ComparableServerAnswer, actual: ComparableServerAnswer): boolean;
 }
 
 /** All intended differences. */
 const knownDifferences: KnownDifference[] = [
+  {
+    reason: "from Kubernetes 1.37 on, the API server sends reviews of access to no webhook",
+    rules: ["namespace-auto-provision", "namespace-exists"],
+    since: { "1.37": true },
+    explains: (wanted, actual) => isAccessReview(actual) && (wanted.code === 404 || isSame(wanted, actual)),
+  },
+  {
+    reason: "in Kubernetes 1.33, the labels that upstream copies from nodes are none that nodes have",
+    rules: ["pod-topology-labels"],
+    since: { "1.0": true, "1.34": false },
+    explains: (wanted, actual) => isSame(deleteTopologyLabels(wanted), deleteTopologyLabels(actual)),
+  },
   {
     reason: "a refusal of another uid doesn't show the uid that was read",
     rules: ["node-restriction"],
@@ -300,6 +316,15 @@ const knownDifferences: KnownDifference[] = [
   },
 ];
 
+/** Reports whether an answer is a review of access, which the API server answers and doesn't store. */
+const isAccessReview = ({ code, body }: ComparableServerAnswer) =>
+  code === 201 && Object(body).kind === "LocalSubjectAccessReview";
+
+const deleteTopologyLabels = (answer: ComparableServerAnswer): unknown =>
+  JSON.parse(JSON.stringify(answer), (key, value) =>
+    /^(f:)?topology\.kubernetes\.io\/(zone|region)$/.test(key) ? undefined : value,
+  );
+
 /** Reports whether both answers refuse alike, after `changed` turned the plugin's text into the rule's. */
 const isSameRefusal = (
   wanted: ComparableServerAnswer,
@@ -427,15 +452,24 @@ export type ParityComparisonResult =
   | { verdict: "known"; reason: string }
   | { verdict: "different" };
 
+/** The name of the compared rule, and the minor of Kubernetes. */
+export interface ComparedPort {
+  rule: string;
+  minor: string;
+}
+
 export const comparePluginAndPortAnswers = (
-  rule: string,
+  { rule, minor }: ComparedPort,
   wanted: ComparableServerAnswer,
   actual: ComparableServerAnswer,
 ): ParityComparisonResult => {
   if (isSame(wanted, actual)) return { verdict: "equal" };
   const known =
     isSame(wanted.audit, actual.audit) &&
-    knownDifferences.find(({ rules, explains }) => rules.includes(rule) && explains(wanted, actual));
+    knownDifferences.find(
+      ({ rules, since = { "1.0": true }, explains }) =>
+        rules.includes(rule) && selectNewest(since, minor) && explains(wanted, actual),
+    );
   return known ? { verdict: "known", reason: known.reason } : { verdict: "different" };
 };
 

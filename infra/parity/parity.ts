@@ -9,6 +9,7 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 import { readOrCreateServerCertificate } from "../keys/keys.ts";
 import {
   type ComparableServerAnswer,
+  type ComparedPort,
   comparePluginAndPortAnswers,
   formatAnswerDiff,
   type ParityComparisonResult,
@@ -117,7 +118,8 @@ export const measureParity = async (
   const asItIs = await open([port]);
   const bare = await open([{ ...port, rule: deleteConditions(port.rule) }]);
 
-  const pair = { rule: port.name, upstream, ours };
+  const compared = { rule: port.name, minor };
+  const pair = { compared, upstream, ours };
   const property = createProperty(sequence, pair);
   if (isLate) await fill(ours.as);
   const outcome: PortParityResult = {
@@ -139,7 +141,7 @@ export const measureParity = async (
   outcome.calls.made = asItIs.calls().length;
   outcome.calls.acted = asItIs.calls().filter(({ refused, operations }) => refused || operations !== 0).length;
   const verdicts = numbered.map(({ name }, index) =>
-    compareExchanges(port.name, wanted[index] ?? [], actual[index] ?? [], name),
+    compareExchanges(compared, wanted[index] ?? [], actual[index] ?? [], name),
   );
   for (const verdict of verdicts.flat())
     if (verdict.verdict === "equal") outcome.equal += 1;
@@ -152,9 +154,7 @@ export const measureParity = async (
   outcome.calls.withoutConditions = bare.calls().length;
   // Sequences that already differed in the run with match conditions aren't reported again in the run without.
   const onlyNow = numbered.map(({ name }, index) =>
-    verdicts[index]?.some(isDifferent)
-      ? []
-      : compareExchanges(port.name, wanted[index] ?? [], again[index] ?? [], name),
+    verdicts[index]?.some(isDifferent) ? [] : compareExchanges(compared, wanted[index] ?? [], again[index] ?? [], name),
   );
   outcome.unexplained += onlyNow.flat().filter(isDifferent).length;
   outcome.differences.push(...(await explain(onlyNow, property, options, true)));
@@ -299,7 +299,7 @@ type StepVerdict = ParityComparisonResult & {
 const isDifferent = ({ verdict }: StepVerdict) => verdict === "different";
 
 const compareExchanges = (
-  rule: string,
+  compared: ComparedPort,
   wanted: RequestWithAnswer[],
   actual: RequestWithAnswer[],
   sequence: string,
@@ -309,7 +309,7 @@ const compareExchanges = (
       ComparableServerAnswer,
       ComparableServerAnswer,
     ];
-    const comparison = comparePluginAndPortAnswers(rule, one, other);
+    const comparison = comparePluginAndPortAnswers(compared, one, other);
     if (comparison.verdict !== "different") return comparison;
     return { ...comparison, turns: wanted.slice(0, index + 1), wanted: one, actual: other };
   });
@@ -322,7 +322,7 @@ const listMatches = ({ phases, rule }: PluginPort) =>
 /** Creates a fast-check property: plugin and rule answer a sequence alike. Each run uses another object's name. */
 const createProperty = (
   sequence: Arbitrary<RequestSequence>,
-  { rule, upstream, ours }: { rule: string; upstream: TestCluster; ours: TestCluster },
+  { compared, upstream, ours }: { compared: ComparedPort; upstream: TestCluster; ours: TestCluster },
 ) => {
   let count = 0;
   return fc.asyncProperty(sequence, async (sequence) => {
@@ -330,7 +330,7 @@ const createProperty = (
     const [wanted, actual] = await Promise.all(
       [upstream, ours].map((cluster) => sendAndClear([{ sequence, name }], cluster)),
     );
-    const difference = compareExchanges(rule, wanted?.[0] ?? [], actual?.[0] ?? [], name).find(isDifferent);
+    const difference = compareExchanges(compared, wanted?.[0] ?? [], actual?.[0] ?? [], name).find(isDifferent);
     if (difference) throw new DifferenceError(difference);
   });
 };

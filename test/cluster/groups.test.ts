@@ -11,7 +11,7 @@ import { rule, selectPhase } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { formatAnswerDiff, toComparable } from "../../infra/parity/compare.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { listPlugins, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { TestClusterClient } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { buildSequences } from "../../infra/parity/generators/sequences.ts";
@@ -56,9 +56,8 @@ describe("a group on a real API server", await needs("API server"), () => {
     certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     scripted = await openScriptedWebhookEndpoints(certificate);
     announcer = scripted.announcer;
-    const disable = mutators.flatMap(({ rule: { upstreamPlugin } }) =>
-      upstreamPlugin?.defaultOn ? [upstreamPlugin.plugin] : [],
-    );
+    const ported = mutators.map(({ rule: { upstreamPlugin } }) => upstreamPlugin?.plugin);
+    const disable = (await listPlugins(binaries)).defaultOn.filter((plugin) => ported.includes(plugin));
     [clusterOne, clusterTwo] = await Promise.all([
       bootCluster(binaries, { disable }),
       bootCluster(binaries, { disable }),

@@ -11,7 +11,7 @@ import {
   type ParityComparisonResult,
   toComparable,
 } from "../compare.ts";
-import type { ControlPlaneBinaries } from "../control-plane/binaries.ts";
+import { type ControlPlaneBinaries, newestMinor } from "../control-plane/binaries.ts";
 import type { TestClusterClient, TestClusterResponse } from "../control-plane/client.ts";
 import type { TestCluster, TestClusterOptions } from "../control-plane/cluster.ts";
 import type { PluginPort } from "../plugins.ts";
@@ -156,7 +156,10 @@ export const compareCaseWithUpstreamPlugin = async (
     const [plain, other] = [toComparable(one, one.name), toComparable(actual, actual.name)];
     return {
       plain,
-      comparison: { ...comparePluginAndPortAnswers(listed.name, plain, other), diff: formatAnswerDiff(plain, other) },
+      comparison: {
+        ...comparePluginAndPortAnswers({ rule: listed.name, minor: entry.kubernetes ?? newestMinor }, plain, other),
+        diff: formatAnswerDiff(plain, other),
+      },
     };
   };
   const first = compareTo(wanted);

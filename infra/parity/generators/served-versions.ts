@@ -11,10 +11,14 @@ const servedVersions: Record<string, Since<string>> = {
   Workload: { "1.36": "scheduling.k8s.io/v1alpha2", "1.37": "scheduling.k8s.io/v1beta1" },
 };
 
+/** Returns the newest value that applies to a minor of Kubernetes; undefined before the first. */
+export const selectNewest = <T>(since: Since<T>, minor: string): T | undefined =>
+  Object.values(selectSince(since, minor)).at(-1);
+
 /** Returns the API version in which a minor serves a kind; undefined if it doesn't. */
 export const getServedVersion = (kind: string, apiVersion: string, minor: string): string | undefined => {
   const versions = servedVersions[kind];
-  return versions === undefined ? apiVersion : Object.values(selectSince(versions, minor)).at(-1);
+  return versions === undefined ? apiVersion : selectNewest(versions, minor);
 };
 
 /** Returns a sequence with the API versions that a minor serves; undefined if the minor doesn't serve its kind. */

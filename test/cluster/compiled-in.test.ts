@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { describe, it } from "node:test";
+import { promisify } from "node:util";
+import { compiledInPluginHeading, compiledInPlugins } from "../../infra/catalogue/upstream-plugins.ts";
+import { listPlugins, minors, newestMinor, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { needs } from "../parts.ts";
+import { chooseOtherMinor } from "./choices.ts";
+
+const toNumber = (minor: string) => Number(minor.split(".")[1]);
+
+describe("the table of compiled-in plugins", async () => {
+  it("describes the minors that can be built", () =>
+    assert.equal(compiledInPluginHeading, `plugin in Kubernetes ${minors[0]} to ${minors.at(-1)}`));
+
+  for (const [minor, part] of [
+    [newestMinor, "API server"],
+    [chooseOtherMinor(), "older API server"],
+  ] as const)
+    it(
+      `has the plugins of kube-apiserver ${minor}, and knows which are on or behind a gate`,
+      await needs(part),
+      async () => {
+        const binaries = await requireBinaries(minor);
+        const { all, defaultOn } = await listPlugins(binaries);
+        const here = Object.entries(compiledInPlugins).filter(
+          ([, { first = minor, last = minor }]) =>
+            toNumber(first) <= toNumber(minor) && toNumber(minor) <= toNumber(last),
+        );
+        assert.deepEqual(here.map(([name]) => name).sort(), all.toSorted());
+        assert.deepEqual(here.flatMap(([name, { isOn }]) => (isOn ? [name] : [])).sort(), defaultOn.toSorted());
+
+        const { stdout: help } = await promisify(execFile)(binaries.apiserver, ["--help"], { maxBuffer: 2 ** 24 });
+        for (const [plugin, { gate }] of here) {
+          if (!gate) continue;
+          const isOff = gate.onSince === undefined || toNumber(minor) < toNumber(gate.onSince);
+          // Gates of features that are generally available aren't listed.
+          assert.equal(new RegExp(`:${gate.name}=.*default=false`).test(help), isOff, `${gate.name} of ${plugin}`);
+        }
+      },
+    );
+});
