@@ -30,18 +30,29 @@ export interface ImageReviewOutcome {
 
 export const parseImageReviewAnswer = (answer: HttpsResponse): ImageReviewOutcome => {
   const { status } = answer;
-  if (status < 200 || status > 299) return failOutcome(`the image policy webhook backend answers ${status}`);
+  if (status < 200 || status > 206) return failOutcome(`the image policy webhook backend answers ${status}`);
 
   const review = parseAnswer(answer);
-  if (!isMap(review) || (review.kind ?? kind) !== kind || (review.apiVersion ?? apiVersion) !== apiVersion)
-    return failOutcome(`the image policy webhook backend answers with no ${kind} of ${apiVersion}`);
-  const { allowed, reason, auditAnnotations } = Object(review.status);
-  const auditEntries = Object.entries(isMap(auditAnnotations) ? auditAnnotations : {});
-  return {
-    allowed: allowed === true,
-    ...(typeof reason === "string" && { reason }),
-    audit: Object.fromEntries(auditEntries.filter((entry): entry is [string, string] => typeof entry[1] === "string")),
-  };
+  const outcome =
+    isMap(review) && (review.kind ?? kind) === kind && (review.apiVersion ?? apiVersion) === apiVersion
+      ? parseStatus(review.status ?? {})
+      : undefined;
+  return outcome ?? failOutcome(`the image policy webhook backend answers with no ${kind} of ${apiVersion}`);
+};
+
+/** Returns undefined if a field has a wrong type; null is an absent field, as in Go. */
+const parseStatus = (status: unknown): ImageReviewOutcome | undefined => {
+  if (!isMap(status)) return undefined;
+  const allowed = status.allowed ?? false;
+  const reason = status.reason ?? "";
+  const annotations = status.auditAnnotations ?? {};
+  if (typeof allowed !== "boolean" || typeof reason !== "string" || !isMap(annotations)) return undefined;
+  const audit: Record<string, string> = {};
+  for (const [key, value] of Object.entries(annotations)) {
+    if (typeof (value ?? "") !== "string") return undefined;
+    audit[key] = String(value ?? "");
+  }
+  return { allowed, reason, audit };
 };
 
 /**

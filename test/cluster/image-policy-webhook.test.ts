@@ -35,6 +35,11 @@ const answers: Record<string, ReturnType<TestEndpointScript>[]> = {
   ],
   failing: [{ code: 500, body: "" }],
   closed: [{ code: 503, body: "" }],
+  "approved-in-words": [{ body: '{"status": {"allowed": "true"}}' }],
+  "with-a-number": [{ body: '{"status": {"allowed": true, "auditAnnotations": {"odd": 1}}}' }],
+  "with-null": [{ body: '{"status": {"allowed": true, "reason": null, "auditAnnotations": {"odd": null}}}' }],
+  "with-a-list": [{ body: '{"status": {"allowed": false, "auditAnnotations": ["text"]}}' }],
+  "another-status": [{ code: 207, body: '{"status": {"allowed": true}}' }],
   unknown: [{ body: '{"kind": "Status", "apiVersion": "v1", "status": "Failure"}' }],
 };
 /** The calls that two pods with one image cause, the second one after more than a second. */
@@ -47,6 +52,11 @@ const calls: Record<Variant, Record<keyof typeof answers, number>> = {
     "approved-after-a-second": 2,
     failing: 10,
     closed: 2,
+    "approved-in-words": 2,
+    "with-a-number": 2,
+    "with-null": 1,
+    "with-a-list": 2,
+    "another-status": 2,
     unknown: 2,
   },
   denials: {
@@ -57,6 +67,11 @@ const calls: Record<Variant, Record<keyof typeof answers, number>> = {
     "approved-after-a-second": 3,
     failing: 10,
     closed: 2,
+    "approved-in-words": 2,
+    "with-a-number": 2,
+    "with-null": 2,
+    "with-a-list": 2,
+    "another-status": 2,
     unknown: 2,
   },
 };
@@ -139,7 +154,16 @@ describe("image-policy-webhook beside its plugin", await needs("API server"), ()
         return { name, code, ...(isUsable(name) && { message }) };
       }),
     );
-  const isUsable = (name: string) => !["failing", "closed", "unknown"].includes(name);
+  const unusable = [
+    "failing",
+    "closed",
+    "approved-in-words",
+    "with-a-number",
+    "with-a-list",
+    "another-status",
+    "unknown",
+  ];
+  const isUsable = (name: string) => !unusable.includes(name);
   const createPodsTwice = async (cluster: TestCluster, variant: Variant) => {
     const first = await createPods(cluster, variant);
     await wait(1500);
