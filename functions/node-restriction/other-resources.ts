@@ -22,7 +22,8 @@ export const checkCsiNode = (csiNode: CSINode, context: KubeletRequestContext): 
   if (!hasNameOf(node, csiNode, context)) return "can only access CSINode with the same name as the requesting node";
   if (request.subResource !== "status") return;
   if (!settings.csiVolumeHealth) return "CSIVolumeHealth feature gate is disabled";
-  if (!isSame(csiNode.spec, Object(oldObject).spec))
+  const oldNode: CSINode = Object(oldObject);
+  if (!isSame(csiNode.spec?.drivers ?? [], oldNode.spec?.drivers ?? []))
     return `node ${quoteText(node)} is not allowed to modify CSINode spec via status`;
 };
 

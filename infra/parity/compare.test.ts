@@ -12,11 +12,10 @@ import {
 } from "./compare.ts";
 import { listPluginPorts } from "./plugins.ts";
 
-const answer = (code: number, body: object, warnings: string[] = []): ComparableServerAnswer =>
-  toComparable(
-    { call: { method: "GET", path: "/", user: "admin" }, answer: { code, body: { ...body }, warnings }, name: "s0" },
-    "s0",
-  );
+const answer = (code: number, body: object, warnings: string[] = [], audit = {}): ComparableServerAnswer => {
+  const call = { method: "GET", path: "/", user: "admin" } as const;
+  return toComparable({ call, answer: { code, body: { ...body }, warnings }, audit, name: "s0" }, "s0");
+};
 type Row = [verdict: ParityComparisonResult["verdict"], wanted: ComparableServerAnswer, actual: ComparableServerAnswer];
 const verify = (rows: Row[], rule = "some-rule", minor = "1.36") => {
   for (const [index, [verdict, wanted, actual]] of rows.entries())
@@ -51,7 +50,10 @@ interface Sample {
   known?: Pair[];
   different?: Pair[];
 }
-type Pair = Record<"upstream" | "ours", { code: number; body: object; warnings?: string[] }>;
+type Pair = Record<
+  "upstream" | "ours",
+  { code: number; body: object; warnings?: string[]; audit?: Record<string, string> }
+>;
 
 const samples: Sample[] = parse(readFileSync(new URL("compare-answers.yaml", import.meta.url), "utf8"));
 const ports = listPluginPorts(await readCatalogue()).map(({ name }) => name);
@@ -61,8 +63,8 @@ describe("a comparison", () => {
     it(name, () => {
       const toPairs = (pairs: Pair[]) =>
         pairs.map(({ upstream, ours }): [ComparableServerAnswer, ComparableServerAnswer] => [
-          answer(upstream.code, upstream.body, upstream.warnings),
-          answer(ours.code, ours.body, ours.warnings),
+          answer(upstream.code, upstream.body, upstream.warnings, upstream.audit),
+          answer(ours.code, ours.body, ours.warnings, ours.audit),
         ]);
       for (const one of everyPort ? ports : [rule])
         verify(

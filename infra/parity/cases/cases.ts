@@ -179,11 +179,15 @@ const checkRule = async (
   return results;
 };
 
-/** Reports whether a rule's outcome in the case's minor of Kubernetes is another one than the case states. */
-const differsInMinor = async (listed: CatalogueRule, entry: Case): Promise<boolean> => {
-  const decision = await evaluateCase(listed, entry, buildReview(listed, entry));
-  return describeCaseDifferences(entry, decision).length > 0;
-};
+/**
+ * Reports whether a rule's outcome in the case's minor of Kubernetes is another one than the case states, or needs an
+ * answer that the case doesn't have.
+ */
+const differsInMinor = (listed: CatalogueRule, entry: Case): Promise<boolean> =>
+  evaluateCase(listed, entry, buildReview(listed, entry)).then(
+    (decision) => describeCaseDifferences(entry, decision).length > 0,
+    () => true,
+  );
 
 /** Returns the rules with their cases and their recorded outcomes. */
 export const readCasesAndUpstreamOutcomes = (rules: CatalogueRule[]): Promise<(RuleCases & { outcomes: Case[] })[]> =>
