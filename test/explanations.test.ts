@@ -42,6 +42,10 @@ docs/behaviour/kinitiras-differences.md lists where kinitiras does something els
   );
 });
 
+test("it prints from which minor versions of Kubernetes on a rule differs", async () => {
+  assert.match((await explain("pod-security")).stdout, /^differsFrom:\n( {2}- "1.\d+"\n)* {2}- "1.37"\n/m);
+});
+
 test("it prints the faults and warnings of policies and their scripts", async () => {
   const file = join(folder, "policies.yaml");
   const header = "apiVersion: policy.kcloudlabs.io/v1alpha1\nkind: ClusterOverridePolicy\nmetadata: { name: ";

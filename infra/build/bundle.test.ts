@@ -101,6 +101,14 @@ describe("a bundle", () => {
     assert.deepEqual([await ask("older"), await ask("any")], ['{"word":"old"}', '{"word":"new"}']);
   });
 
+  it("of a rule with such data in another order is not built", async () => {
+    for (const since of ['{ "1.34": {} }', '{ "1.0": {}, "1.37": {}, "1.35": {} }', '{ "1.0": {}, "1.x": {} }'])
+      await assert.rejects(
+        createTelltaleRule("odd", "validate", `since: ${since},`),
+        /since must list minor versions of Kubernetes in ascending order, beginning with "1.0"$/,
+      );
+  });
+
   it("of a group evaluates each member, and may have 3 KB more for each", async () => {
     const members = await Promise.all(["scribe", "notary"].map((name) => createTelltaleRule(name, "mutate")));
     const group = toGroupRule({ name: "together", members });

@@ -67,11 +67,7 @@ const isInAws = (name: string) => !("file" in parseCredentialPlace(name));
 
 /** Returns the cluster and the user of a kubeconfig's context; throws if they have what Postern would ignore. */
 const readContext = async (file: string, contextName: string | undefined, fallbackContextName?: string) => {
-  const document = parseDocument(await readFile(file, "utf8"), { prettyErrors: false });
-  // The YAML parser's own messages are left out: they quote the line, which may hold a token.
-  if (document.errors.length > 0) throw new Error(`finds ${file} to be no YAML`);
-  const config = toKubeconfig(document.toJS());
-  if (config === undefined) throw new Error(`finds ${file} to be no kubeconfig`);
+  const config = parseKubeconfig(await readFile(file, "utf8"), file);
   const isThere = config.contexts?.some(({ name }) => name === fallbackContextName);
   const chosen = contextName ?? (isThere ? fallbackContextName : config["current-context"]);
   const context = config.contexts?.find(({ name }) => name === chosen)?.context;
@@ -95,6 +91,20 @@ const readContext = async (file: string, contextName: string | undefined, fallba
   const authority = await readText(cluster, "certificate-authority");
   const ca = authority === undefined ? undefined : await readCertificatesFromPemOrFile(authority, "");
   return { cluster, user, userName: context.user, ca, readText };
+};
+
+/** The last kubeconfig: clusters of a fleet share one, and parsing a large one takes longer than asking a cluster. */
+let parsed: { text: string; config: Kubeconfig } | undefined;
+
+const parseKubeconfig = (text: string, file: string): Kubeconfig => {
+  if (parsed?.text === text) return parsed.config;
+  const document = parseDocument(text, { prettyErrors: false });
+  // The YAML parser's own messages are left out: they quote the line, which may hold a token.
+  if (document.errors.length > 0) throw new Error(`finds ${file} to be no YAML`);
+  const config = toKubeconfig(document.toJS());
+  if (config === undefined) throw new Error(`finds ${file} to be no kubeconfig`);
+  parsed = { text, config };
+  return config;
 };
 
 const requireAbsent = (file: string, holder: Record<string, unknown>, keys: string[]) => {
