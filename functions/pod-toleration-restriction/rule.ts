@@ -31,13 +31,14 @@ export default rule({
         if (fault) return `must list tolerations under ${key}; ${key}[${index}] ${fault}`;
       }
   },
+  since: { "1.0": { countsPodResources: false }, "1.34": { countsPodResources: true } },
   needs: {
     // The Namespace is read without the cache: a pod's tolerations can't be removed later; only more can be added.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
   },
 
-  async mutate(pod: Pod, { current: namespaces, ...rest }) {
+  async mutate(pod: Pod, { current: namespaces, upstream, ...rest }) {
     const { spec } = pod;
     if (!spec) return;
     const context = { ...rest, namespaces };
@@ -45,7 +46,7 @@ export default rule({
       context.request.operation === "CREATE" ? await readAnnotation("defaultTolerations", context) : nothing;
     if (refuse) return { refuse };
 
-    const added = [...defaults, ...(isBestEffort(pod) ? [] : [memoryPressure])];
+    const added = [...defaults, ...(isBestEffort(pod, upstream.countsPodResources) ? [] : [memoryPressure])];
     if (added.length > 0) spec.tolerations = mergeTolerations(spec.tolerations ?? [], added);
     return checkTolerations(pod, context);
   },
@@ -112,12 +113,13 @@ const memoryPressure: Toleration = {
 };
 
 /** Reports whether a pod's QoS class is BestEffort. A status.qosClass counts, although any caller can send it. */
-const isBestEffort = (pod: Pod) => {
+const isBestEffort = (pod: Pod, countsPodResources: boolean) => {
   const { spec, status } = pod;
   if (status?.qosClass) return status.qosClass === "BestEffort";
-  const stated = spec?.resources
-    ? [spec.resources]
-    : listContainers(pod, ["containers", "initContainers"]).map(({ container }) => container.resources ?? {});
+  const stated =
+    spec?.resources && countsPodResources
+      ? [spec.resources]
+      : listContainers(pod, ["containers", "initContainers"]).map(({ container }) => container.resources ?? {});
   const amounts = stated.flatMap(({ requests, limits }) => [requests, limits]);
   return !amounts.some((some) => isPositive(some?.cpu) || isPositive(some?.memory));
 };

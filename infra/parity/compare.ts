@@ -53,6 +53,8 @@ export const toComparable = (
     .replaceAll(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, "?")
     // The name of the volume with a ServiceAccount's token has a random suffix, which is replaced by `?`.
     .replaceAll(/\bkube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}\b/g, "kube-api-access-?")
+    // Until Kubernetes 1.33, texts show Go's structures with the addresses of values.
+    .replaceAll(/\b0xc[0-9a-f]{9}\b/g, "0x?")
     // Go's diffs use a different space character in half of all processes, so that programs don't parse them.
     .replaceAll("\u00a0", " ");
   const [parsed, comparableAudit] = JSON.parse(plain);
@@ -343,10 +345,14 @@ const deleteUncalledAudit = ({ audit = {}, ...answer }: ComparableServerAnswer, 
 const isAccessReview = ({ code, body }: ComparableServerAnswer) =>
   code === 201 && Object(body).kind === "LocalSubjectAccessReview";
 
+/** Deletes the labels that the rule copies from nodes, and what is left empty without them. */
 const deleteTopologyLabels = (answer: ComparableServerAnswer): unknown =>
-  JSON.parse(JSON.stringify(answer), (key, value) =>
-    /^(f:)?topology\.kubernetes\.io\/(zone|region)$/.test(key) ? undefined : value,
-  );
+  JSON.parse(JSON.stringify(answer), (key, value) => {
+    if (/^(f:)?topology\.kubernetes\.io\/(zone|region)$/.test(key)) return undefined;
+    const isEmptied =
+      /^(f:)?(labels|metadata)$/.test(key) && Object.keys(Object(value)).every((inner) => inner === ".");
+    return isEmptied ? undefined : value;
+  });
 
 /** Reports whether both answers refuse alike, after `changed` turned the plugin's text into the rule's. */
 const isSameRefusal = (
@@ -367,8 +373,8 @@ const isSameRefusal = (
 const getMessage = ({ body }: ComparableServerAnswer) => String(Object(body).message);
 
 /**
- * Returns the unified diffs that end an answer's texts, and the answer without them. `[]` and `{}` as values in these
- * texts become null.
+ * Returns the unified diffs that end an answer's texts, and the answer without them. Empty lists and maps as values in
+ * these texts become null, or nil.
  */
 const splitDiffs = (answer: ComparableServerAnswer) => {
   const diffs: string[] = [];
@@ -376,7 +382,8 @@ const splitDiffs = (answer: ComparableServerAnswer) => {
     if (typeof value !== "string") return value;
     const [text = "", diff] = value.split(/\n(?=@@ -[\s\S]*$)/);
     if (diff !== undefined) diffs.push(value.slice(text.length + 1));
-    return text.replace(/(?<= value: )(\[\]|\{\})/g, "null");
+    // Kubernetes 1.33 shows Go's structures.
+    return text.replace(/(?<= value: )(\[\]|\{\})/g, "null").replace(/(?<= value: [\w.*[\]]+)\{\}/g, "(nil)");
   });
   return { diffs, rest };
 };
