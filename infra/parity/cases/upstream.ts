@@ -43,8 +43,6 @@ export const explainMissingUpstreamServer = (
 ): string | undefined => {
   const verbs = Object.values(needs).map(({ verb }) => verb);
   if (!plugins.includes(upstreamPlugin.plugin)) return `Kubernetes ${version} has no plugin ${upstreamPlugin.plugin}`;
-  if (upstreamPlugin.plugin === "NodeDeclaredFeatureValidator" && !plugins.includes("PodResizeValidator"))
-    return `${upstreamPlugin.plugin} does nothing in Kubernetes ${version} unless a feature gate is on`;
   if (verbs.includes("https"))
     return `${upstreamPlugin.plugin} reads the address of a service from a file, and its cases have only recorded answers`;
   if (verbs.includes("ledger"))
