@@ -101,8 +101,23 @@ const first = fc
   .tuple(buildContainer("i0", burstable), pickOne({}, {}, { restartPolicy: "Always" }))
   .map(([one, more]) => [{ ...usual, ...one, ...more }]);
 const shared = pickOne({ requests: { cpu: "4", memory: "4Gi" }, limits: { cpu: "8", memory: "8Gi" } });
+/** Generates limits that equal the requests: the QoS class is Guaranteed. */
+const guaranteed = fc.tuple(cpu, memory).map(([cpu, memory]) => {
+  return { requests: { cpu, memory }, limits: { cpu, memory } };
+});
+const resizeGuaranteed = cpu.chain((amount) =>
+  buildResize(
+    ...["requests", "limits"].map((member) =>
+      generateFieldEdit(`spec.containers.0.resources.${member}.cpu`, pickOne(amount)),
+    ),
+  ),
+);
 const resized = fc.oneof(
   buildObjectScenario("pods", buildPodOnNode({}), [resize, labelSteps]),
+  buildObjectScenario("pods", buildPodOnNode({ containers: fc.tuple(buildContainer("c0", guaranteed)) }), [
+    resizeGuaranteed,
+    labelSteps,
+  ]),
   buildObjectScenario("pods", buildPodOnNode({ initContainers: first }), [
     buildResize(generateFieldEdit("spec.initContainers.0.resources.requests.cpu", cpu)),
     buildResize(generateFieldEdit("spec.initContainers.0.resources.requests.memory", memory)),
