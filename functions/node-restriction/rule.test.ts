@@ -77,6 +77,20 @@ describe("node-restriction", () => {
     assert.match(String(await decideMessage("Lost")), /: status\.phase$/);
   });
 
+  it("compares amounts of claims for resources of the node by value", async () => {
+    const buildPod = (quantity: string) => {
+      const claim = { resourceClaimName: "c", mapping: [{ name: "memory", quantity }] };
+      const status = { nodeAllocatableResourceClaimStatuses: [claim] };
+      return { metadata: { name: "a" }, spec: { nodeName: "n1" }, status };
+    };
+    const decideMessage = async (quantity: string) => {
+      const [object, oldObject] = [buildPod(quantity), buildPod("1Gi")];
+      return (await decideStatus(buildRequest("UPDATE", { subResource: "status", object, oldObject })))?.message;
+    };
+    assert.equal(await decideMessage("1073741824"), undefined);
+    assert.match(String(await decideMessage("2Gi")), / cannot update node allocatable resource claim statuses$/);
+  });
+
   it("compares labels with any key", async () => {
     const buildNode = (labels: object) => ({ metadata: { name: "n1", labels } });
     const nodes = { name: "n1", resource: { ...pods, resource: "nodes" } };

@@ -54,6 +54,8 @@ const checkCaseIn = async (
     if (!tries.some(({ plain }) => isAccepted(plain.answer)))
       tries.push({ shape, plain: await sendCase(server, question, given, shape) });
   const best = tries.find(({ plain }) => isAccepted(plain.answer)) ?? tries.find(({ plain }) => plain.seen[phase]);
+  if (best && !best.plain.seen[phase] && isAccepted(best.plain.answer))
+    return { reason: "the API server sends it to no webhook" };
   if (!best?.plain.seen[phase]) return { reason: getFirstMessageLine(tries[0]?.plain.answer.body) };
 
   const { shape, plain } = best;

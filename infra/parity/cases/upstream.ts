@@ -68,6 +68,8 @@ export const getPluginServerName = ({ name, rule }: PluginPort): string => {
   if (["namespace-lifecycle", "pod-resize-validator"].includes(name)) return "plugins-namespace-lifecycle";
   // The plugins of the other servers include ServiceAccount, which would refuse a kubelet's pod first.
   if (name === "node-restriction") return "plugins-namespace-lifecycle";
+  // From Kubernetes 1.37 on, Priority sets the priority of pod groups, too.
+  if (name === "pod-group-protection") return "plugins-namespace-lifecycle";
   // The plugins of these rules report a missing namespace themselves, so NamespaceAutoProvision must not create it.
   if (["namespace-exists", "pod-node-selector", "pod-toleration-restriction"].includes(name))
     return "plugins-namespace-exists";
