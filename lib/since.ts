@@ -13,10 +13,11 @@ export const selectSince = <T>(since: Since<T>, minor?: string): Since<T> => {
 };
 
 /** Returns a rule's data for a minor version: each entry of its `since` changes members of the entries before. */
-export const mergeSince = (since: Since<object>, minor?: string): object =>
+export const mergeSince = <T extends object>(since: Since<T>, minor?: string): T =>
   Object.assign({}, ...Object.values(selectSince(since, minor)));
 
-const parseMinor = (version: string): number => {
+/** Returns the number of a minor version: 35 for `1.35`. */
+export const parseMinor = (version: string): number => {
   if (!/^1\.\d+$/.test(version)) throw new Failure(400, `"${version}" is no minor version of Kubernetes, such as 1.35`);
   return Number(version.slice(2));
 };

@@ -14,14 +14,13 @@ type Objects = NonNullable<RecordedCapabilityAnswers["objects"]>;
 export type ManifestCluster = Pick<Capabilities, "get" | "list" | "create" | "may" | "discover">;
 
 /** Returns a cluster of these objects and of the initial objects that every cluster and namespace has. */
-export const createManifestCluster = (objects: Objects): ManifestCluster => {
+export const createManifestCluster = (objects: Objects, kubernetes?: string): ManifestCluster => {
   const namespaces = [...apiServerOwnObjects, ...objects].filter(
     ({ apiVersion, kind }) => apiVersion === "v1" && kind === "Namespace",
   );
   const within = namespaces.flatMap(({ metadata }) => listInitialNamespaceObjects(metadata.name));
-  const { get, list, create, discover } = createRecordedCluster({
-    objects: [...apiServerOwnObjects, ...within, ...objects],
-  });
+  const all = [...apiServerOwnObjects, ...within, ...objects];
+  const { get, list, create, discover } = createRecordedCluster({ objects: all }, kubernetes);
   const may = async () => {
     throw new Failure(503, "a folder of manifests has no authorizer; only a cluster can answer access reviews");
   };

@@ -20,6 +20,7 @@ interface CheckCase {
   webhooks?: object[];
   operation?: Operation;
   namespace?: string;
+  kubernetes?: string;
   user?: UserInfo;
   alsoPods?: boolean;
   verdicts?: Record<string, string>;
@@ -46,9 +47,11 @@ const writeManifests = async (name: string, objects?: object[]): Promise<string[
 
 const runCheck = async ({ rules, manifests, state, old, webhooks, ...options }: Omit<CheckCase, "name">) => {
   const config = parseConfig(`rules: { ${rules}${rules.includes(":") ? "" : ":"} }`, catalogue);
+  const [name, cluster] = chooseCluster(config, undefined);
+  const { kubernetes } = options;
   const check = await prepareManifestCheck({
     catalogue,
-    cluster: chooseCluster(config, undefined),
+    cluster: [name, kubernetes === undefined ? cluster : { ...cluster, kubernetes }],
     harden: false,
     paths: await writeManifests("manifests.yaml", manifests),
     reviews: [],

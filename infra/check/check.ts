@@ -1,7 +1,7 @@
 import { getOwn } from "#lib/json.ts";
 import type { ResourceType } from "#lib/needs.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
-import { fillDefaults } from "../apiserver/defaults/defaults.ts";
+import { fillDefaults, prepareForStorage } from "../apiserver/defaults/defaults.ts";
 import { apiServerOwnObjects } from "../apiserver/initial-objects.ts";
 import { buildKindIndex, type KindIndex } from "../apiserver/kinds/kinds.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
@@ -53,7 +53,11 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   const { manifests, recorded, old, state, webhooks, faults, notes } = await readFiles(options);
   const note = (sentence: string) => void notes.add(sentence);
   const all = [...manifests, ...recorded];
-  const kinds = buildKindIndex([...state, ...old, ...all].map(({ object }) => object));
+  const { kubernetes } = cluster[1];
+  const kinds = buildKindIndex(
+    [...state, ...old, ...all].map(({ object }) => object),
+    kubernetes,
+  );
   const asking: Omit<CheckRequestOptions, "operation"> = { user: options.user, namespace: options.namespace };
   for (const remark of describeDuplicateOrLostManifests(manifests, old, kinds, asking)) note(remark);
   const isStateKnown = options.state.length > 0;
@@ -62,7 +66,10 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   const existing = createEmptyObjectStore(kinds, note);
   // The checked DELETEs need existing objects, so the manifests are put into the imitated API server, too.
   const deleted = options.operation === "DELETE" ? manifests : [];
-  for (const object of [...apiServerOwnObjects, ...fillAll([...deleted, ...state], kinds, asking).values()]) {
+  for (const object of [
+    ...apiServerOwnObjects,
+    ...fillAll([...deleted, ...state], kinds, asking, kubernetes).values(),
+  ]) {
     const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");
     if (kind !== undefined) existing.put(kind.resource, object);
   }
@@ -86,8 +93,10 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   // applies it only some time after it was sent.
   const standing = [...state, ...manifests].filter(({ object }) => isUnevaluatedByCheck(object));
   const missing = new Set<string>();
+  const environment = await createWebhookEnvironment(rules, webhooks, cluster, hosts, standing.length > 0);
+  for (const warning of environment.hooks.warnings) note(warning);
   const evaluations = evaluateManifestsInOrder(all, {
-    ...(await createWebhookEnvironment(rules, webhooks, cluster[0], hosts, standing.length > 0)),
+    ...environment,
     kinds,
     existing,
     unevaluated: createUnevaluatedPolicyMatcher(
@@ -95,7 +104,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
       isStateKnown,
     ),
     asking: { ...asking, operation: options.operation },
-    old: fillAll(old, kinds, asking),
+    old: fillAll(old, kinds, asking, kubernetes),
     alsoPods: options.alsoPods,
     isStateKnown,
     namespaceHint: "that may be among the manifests or in --state",
@@ -159,9 +168,17 @@ const isForKustomize = ({ object: { apiVersion } }: Manifest) =>
 const describeLeftOut = ({ source, object }: Manifest) =>
   `${toSourceName(source.name)} is for kustomize, and left out; kustomize build prints manifests of this ${object.kind}, which - reads`;
 
-const fillAll = (manifests: readonly Manifest[], kinds: KindIndex, asking: Omit<CheckRequestOptions, "operation">) =>
+const fillAll = (
+  manifests: readonly Manifest[],
+  kinds: KindIndex,
+  asking: Omit<CheckRequestOptions, "operation">,
+  kubernetes: string | undefined,
+) =>
   new Map(
-    normalizeManifestObjects(manifests, kinds, asking).map(({ key, object }) => [key, fillDefaults(object).object]),
+    normalizeManifestObjects(manifests, kinds, asking).map(({ key, object }) => [
+      key,
+      prepareForStorage(fillDefaults(object, kubernetes).object, kubernetes),
+    ]),
   );
 
 const setDefaultNamespace = (object: Record<string, unknown>, otherwise: string): KubernetesObject => {

@@ -14,13 +14,14 @@ import type { ClusterApi } from "./api.ts";
 /** Opens a cluster for inspection with the deployer's credentials, or the manifest cluster that replaces it. */
 export const openInspectedCluster = async (
   name: string,
-  { connect }: ClusterConfig,
+  { connect, kubernetes }: ClusterConfig,
   deployer: ClusterCredentialOptions,
   file: string,
 ) => {
   if (deployer.kubeconfig === undefined && connect?.manifests !== undefined) {
     const { list } = createManifestCluster(
       await readManifestFolder(resolveConfigPath(connect.manifests, dirname(file))),
+      kubernetes,
     );
     return { list };
   }

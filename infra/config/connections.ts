@@ -95,7 +95,7 @@ export const readClusterConnections = async (
       );
     } else if (connect.manifests !== undefined)
       await readManifestFolder(resolveConfigPath(connect.manifests, dirname(file))).then(
-        (objects) => found.manifestClusters.set(name, createManifestCluster(objects)),
+        (objects) => found.manifestClusters.set(name, createManifestCluster(objects, cluster.kubernetes)),
         (error) => found.faults.push(`${here}.connect: ${toSentence(error)}`),
       );
     else

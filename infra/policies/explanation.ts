@@ -6,6 +6,7 @@ import { findScriptFault, hasWrongOutput } from "#lib/policy/scripts.ts";
 import { getPolicyName, type KinitirasPolicy } from "#lib/policy/types.ts";
 import { buildKindIndex, describeSimilarKinds, isCustomResourceGroup } from "../apiserver/kinds/kinds.ts";
 import { readManifestFiles } from "../apiserver/manifest-cluster.ts";
+import { newestKubernetes } from "../apiserver/minors.ts";
 import type { FieldPath, ManifestSourceText } from "../check/manifests/manifests.ts";
 import { findPosition } from "../check/manifests/positions.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -122,7 +123,7 @@ const warnOfAbsentKinds = (policy: KinitirasPolicy): string[] => {
       );
     })
     .map(({ at, what: { apiVersion, kind }, effect }) => {
-      return `${at} ${effect}: Kubernetes 1.36 has no ${kind} of ${apiVersion}${describeSimilarKinds(kind)}`;
+      return `${at} ${effect}: Kubernetes ${newestKubernetes} has no ${kind} of ${apiVersion}${describeSimilarKinds(kind)}`;
     });
 };
 

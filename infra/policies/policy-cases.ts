@@ -86,7 +86,7 @@ export const runPolicyCase = async (
       listed,
       entry,
       buildCaseReview(listed, entry),
-      createRecordedCluster(entry.needs ?? {}),
+      createRecordedCluster(entry.needs ?? {}, entry.kubernetes),
     );
     if (fails !== undefined) return toResult([`it does not fail, but should: ${fails}`]);
     return toResult(describeCaseDifferences(entry, decision));
@@ -103,7 +103,7 @@ const buildCaseReview = (listed: CatalogueRule, entry: Case): AdmissionReview =>
   const object = entry[getCasePhase(entry)] ?? {};
   const home = entry.namespace === undefined ? object : { ...object, metadata: { namespace: entry.namespace } };
   const served = findServedResource(
-    { ...listServedResources([...(entry.needs?.objects ?? []), home]), ...entry.needs?.discovery },
+    { ...listServedResources([...(entry.needs?.objects ?? []), home], entry.kubernetes), ...entry.needs?.discovery },
     object,
   );
   const review = buildReview(listed, { ...entry, resource: entry.resource ?? String(served?.resource) });

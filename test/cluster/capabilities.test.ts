@@ -7,7 +7,7 @@ import type { Capabilities } from "#lib/needs.ts";
 import { toPlural } from "#lib/recorded-answers.ts";
 import { apiServerOwnObjects } from "../../infra/apiserver/initial-objects.ts";
 import { listServedResources } from "../../infra/apiserver/kinds/served.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { newestMinor, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { buildObject, namespaces, objects, testAnswers, testObjects } from "../capabilities.ts";
@@ -47,7 +47,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
   testAnswers(() => open());
 
   it("include the kinds that a manifest cluster is assumed to serve", async () => {
-    for (const [version, served] of Object.entries(listServedResources([]))) {
+    for (const [version, served] of Object.entries(listServedResources([], newestMinor))) {
       const found = (await open().discover(version))?.filter(({ resource }) => !resource.includes("/"));
       const sorted = [found ?? [], served].map((all) =>
         all.toSorted((left, right) => (left.kind < right.kind ? -1 : 1)),

@@ -15,3 +15,12 @@ export const chooseOtherMinor = (): string => {
   const older = minors.filter((minor) => minor !== newestMinor);
   return process.env.POSTERN_KUBERNETES ?? older[seed % older.length] ?? newestMinor;
 };
+
+/**
+ * Returns the minors that a suite compares: the newest and another one. A `large` run, whose size a variable sets, takes
+ * only the minor of POSTERN_KUBERNETES, or the newest.
+ */
+export const chooseMinors = (large?: string): string[] =>
+  large === undefined
+    ? [...new Set([newestMinor, chooseOtherMinor()])]
+    : [process.env.POSTERN_KUBERNETES ?? newestMinor];

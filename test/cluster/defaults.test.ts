@@ -6,8 +6,11 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc, { type Arbitrary } from "fast-check";
-import { fillDefaults } from "../../infra/apiserver/defaults/defaults.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { fillDefaults, prepareForStorage } from "../../infra/apiserver/defaults/defaults.ts";
+import olderTables from "../../infra/apiserver/defaults/older-types.json" with { type: "json" };
 import table from "../../infra/apiserver/defaults/types.json" with { type: "json" };
+import { selectMinor } from "../../infra/apiserver/minors.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { formatAnswerDiff } from "../../infra/parity/compare.ts";
 import { listPlugins, requireBinaries, webhookPlugins } from "../../infra/parity/control-plane/binaries.ts";
@@ -17,9 +20,11 @@ import { createObjectGenerators } from "../../infra/parity/generators/object-gen
 import { openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
+import { chooseMinors } from "./choices.ts";
 import { createObserver, registerWitness } from "./witness.ts";
 
-// The defaults of infra/apiserver are compared with what a mutating webhook of a real API server gets.
+// The defaults of infra/apiserver are compared with what webhooks of a real API server get: in the newest minor of
+// Kubernetes and in another one. All minors get objects with the newest one's fields.
 type Fields = Record<string, unknown>;
 const types: Record<string, Record<string, string>> = table.types;
 
@@ -88,9 +93,10 @@ const createStructArbitrary = (name: string, depth: number, odd: boolean, only?:
     });
 };
 
-const kinds = Object.entries(table.kinds).flatMap(([apiVersion, kinds]) =>
-  Object.entries(kinds).map(([kind, type]) => ({ apiVersion, kind, type })),
-);
+const listKinds = (minor: string) =>
+  Object.entries<Record<string, string>>(selectMinor(table, olderTables, minor).kinds).flatMap(([apiVersion, kinds]) =>
+    Object.entries(kinds).map(([kind, type]) => ({ apiVersion, kind, type })),
+  );
 const formPlural = (kind: string) =>
   /(s|x)$/.test(kind) ? `${kind}es` : kind.endsWith("y") ? `${kind.slice(0, -1)}ies` : `${kind}s`;
 const getPath = (apiVersion: string, kind: string) => {
@@ -99,15 +105,15 @@ const getPath = (apiVersion: string, kind: string) => {
   return `${root}${home}/${formPlural(kind.toLowerCase())}?dryRun=All&fieldValidation=Warn`;
 };
 
-const createAnyObject = (odd: boolean): Arbitrary<Fields> =>
-  fc
-    .constantFrom(
-      ...kinds,
-      ...kinds.filter(({ kind }) => ["Pod", "Pod", "Deployment", "Service", "Job"].includes(kind)),
-    )
+const createAnyObject = (minor: string, odd: boolean): Arbitrary<Fields> => {
+  const kinds = listKinds(minor);
+  const usual = kinds.filter(({ kind }) => ["Pod", "Pod", "Deployment", "Service", "Job"].includes(kind));
+  return fc
+    .constantFrom(...kinds, ...usual)
     .chain(({ apiVersion, kind, type }) =>
       createStructArbitrary(type, 0, odd).map((fields): Fields => ({ ...fields, apiVersion, kind })),
     );
+};
 
 /** Returns an arbitrary for the objects of the parity tests. */
 const createUsualObject = (odd: boolean): Arbitrary<Fields> => {
@@ -124,91 +130,154 @@ const createUsualObject = (odd: boolean): Arbitrary<Fields> => {
   return fc.constantFrom(...usual).chain(buildObject);
 };
 
+/** Returns an arbitrary for Pods and templates that an API server still changes after mutating webhooks. */
+const createUnpreparedObject = (): Arbitrary<Fields> => {
+  const pick = <T>(...values: T[]) => fc.constantFrom(undefined, ...values);
+  const amounts = { cpu: pick("1", "500m", "3"), memory: pick("1Gi", "1073741824"), "hugepages-2Mi": pick("4Mi") };
+  const resources = fc.record({ limits: fc.record(amounts), requests: fc.record(amounts) });
+  const container = fc
+    .tuple(fc.record(amounts), pick("Always"))
+    .map(([limits, restartPolicy]) => ({ image: "app:1", resources: { limits }, restartPolicy }));
+  const spec = fc
+    .tuple(
+      fc.option(resources),
+      fc.array(container, { minLength: 1, maxLength: 3 }),
+      fc.array(container, { maxLength: 2 }),
+    )
+    .map(([resources, containers, initContainers]) => ({
+      ...(resources && { resources }),
+      containers: containers.map(({ restartPolicy: _, ...rest }, index) => ({ ...rest, name: `c${index}` })),
+      initContainers: initContainers.map((rest, index) => ({ ...rest, name: `i${index}` })),
+    }));
+  const annotations = pick({ "pod.beta.kubernetes.io/init-containers": "a", note: "b" });
+  const labels = { app: "a" };
+  return fc.tuple(spec, annotations, fc.boolean()).map(([spec, annotations, isPod]) =>
+    isPod
+      ? { apiVersion: "v1", kind: "Pod", metadata: { annotations }, spec }
+      : {
+          apiVersion: "apps/v1",
+          kind: "Deployment",
+          spec: { selector: { matchLabels: labels }, template: { metadata: { labels, annotations }, spec } },
+        },
+  );
+};
+
+/** Returns annotations and pod-level resources of a Pod, or the annotations of a pod template. */
+const selectPreparedFields = ({ kind, metadata, spec }: Fields) => {
+  const part =
+    kind === "Pod"
+      ? { metadata, spec }
+      : Object(Object(spec).template ?? Object(Object(spec).jobTemplate).spec?.template);
+  return { annotations: Object(part.metadata).annotations, resources: Object(part.spec).resources };
+};
+
 const toAnswer = (body: unknown) => ({ code: 0, warnings: [], body });
 
-describe("an object with defaults", await needs("API server"), () => {
-  let folder: string;
-  let scripted: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
-  let cluster: TestCluster;
-  let admin: TestClusterClient;
-  const seen = new Map<string, Fields>();
+const isAvailable = await needs("API server");
 
-  before(async () => {
-    const binaries = await requireBinaries();
-    folder = await mkdtemp(join(tmpdir(), "postern-defaults-"));
-    const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-    scripted = await openScriptedWebhookEndpoints(certificate, { witness: createObserver(seen) });
-    const disable = (await listPlugins(binaries)).defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));
-    cluster = await bootCluster(binaries, { disable });
-    admin = cluster.admin;
-    await registerWitness(admin, scripted.url, certificate.ca, seen);
-  });
-  after(async () => {
-    await Promise.all([cluster, scripted].map((running) => running?.stop()));
-    await rm(folder, { recursive: true, force: true });
-  });
+const { POSTERN_RUNS } = process.env;
 
-  /** Returns the API server's verdict, and the difference from our defaults if there is one. */
-  const compare = async (given: Fields, name: string): Promise<[string, string?]> => {
-    const { apiVersion, kind } = given;
-    const namespace = clusterWide.includes(String(kind)) ? {} : { namespace: "default" };
-    const object = JSON.parse(
-      JSON.stringify({ ...given, metadata: { ...Object(given.metadata), name, ...namespace } }),
-    );
-    const before = structuredClone(object);
-    const ours = fillDefaults(object);
-    assert.deepEqual(object, before, "the given object stays as it is");
-    const answer = await create(getPath(String(apiVersion), String(kind)), object);
-    const theirs = seen.get(name);
-    const verdict = answer.code === 201 ? "admitted" : theirs ? "invalid" : "refused";
-    const context = `${JSON.stringify(object)}, answered ${answer.code} ${answer.body.message}`;
-    const { managedFields: _, ...metadata } = Object(theirs?.metadata);
-    const strays = answer.warnings.flatMap((text) => /^unknown field "(.*)"$/.exec(text)?.[1] ?? []);
-    // The API server limits the total length of warnings, so it reports only some of many unknown fields.
-    const reported =
-      ours.strays.join().length < 2000 ? ours.strays : strays.filter((stray) => ours.strays.includes(stray));
-    const [wanted, actual] = theirs
-      ? [
-          { ...theirs, metadata, strays: strays.sort() },
-          { ...ours.object, strays: reported.toSorted() },
-        ]
-      : [
-          { refused: 400, misfits: true },
-          { refused: answer.code, misfits: ours.misfits.length > 0 },
-        ];
-    if (isDeepStrictEqual(actual, wanted)) return [verdict];
-    return [verdict, `${formatAnswerDiff(toAnswer(wanted), toAnswer(actual))}\n${ours.misfits}\n${context}`];
-  };
+for (const minor of chooseMinors(POSTERN_RUNS))
+  describe(`an object with defaults of Kubernetes ${minor}`, isAvailable, () => {
+    let folder: string;
+    let scripted: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
+    let cluster: TestCluster;
+    let admin: TestClusterClient;
+    const seen = new Map<string, Fields>();
+    const validated = new Map<string, Fields>();
 
-  /** Creates an object in a dry run, and tries again after a failure of the connection. */
-  const create = async (path: string, body: unknown): Promise<TestClusterResponse> => {
-    for (let left = 3; ; left--) {
-      const answer = await admin({ method: "POST", path, body });
-      if (answer.code !== 500 || left === 0) return answer;
-    }
-  };
-
-  const runs = Number(process.env.POSTERN_RUNS ?? 200);
-  for (const [letter, what, objects] of [
-    ["a", "any object of the known kinds", createAnyObject(false)],
-    ["b", "objects with mistakes", createAnyObject(true)],
-    ["c", "objects as users write them", fc.oneof(createUsualObject(false), createUsualObject(true))],
-  ] as const)
-    it(`is the same as on an API server, for ${what}`, async () => {
-      const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
-      const verdicts = new Set<string>();
-      const sample = fc.sample(objects, { seed, numRuns: runs });
-      const different: string[] = [];
-      for (let start = 0; start < sample.length; start += 16)
-        await Promise.all(
-          sample.slice(start, start + 16).map(async (object, offset) => {
-            const [verdict, difference] = await compare(object, `${letter}${start + offset}`);
-            verdicts.add(verdict);
-            if (difference) different.push(difference);
-          }),
-        );
-      assert.deepEqual(different.slice(0, 3), [], `${different.length} of ${runs} with seed ${seed}`);
-      // Both verdicts must occur, or the test would prove little.
-      assert.ok(verdicts.has("admitted") && verdicts.has("invalid"), [...verdicts].join());
+    before(async () => {
+      const binaries = await requireBinaries(minor);
+      folder = await mkdtemp(join(tmpdir(), "postern-defaults-"));
+      const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+      scripted = await openScriptedWebhookEndpoints(certificate, {
+        witness: createObserver(seen),
+        validated: createObserver(validated),
+      });
+      const disable = (await listPlugins(binaries)).defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));
+      cluster = await bootCluster(binaries, { disable });
+      admin = cluster.admin;
+      await registerWitness(admin, scripted.url, certificate.ca, seen);
+      const kind = "ValidatingWebhookConfiguration";
+      await registerWitness(admin, scripted.url, certificate.ca, validated, kind, "validated");
     });
-});
+    after(async () => {
+      await Promise.all([cluster, scripted].map((running) => running?.stop()));
+      await rm(folder, { recursive: true, force: true });
+    });
+
+    /** Returns the API server's verdict, and the difference from our defaults if there is one. */
+    const compare = async (given: Fields, name: string): Promise<[string, string?]> => {
+      const { apiVersion, kind } = given;
+      const namespace = clusterWide.includes(String(kind)) ? {} : { namespace: "default" };
+      const object = JSON.parse(
+        JSON.stringify({ ...given, metadata: { ...Object(given.metadata), name, ...namespace } }),
+      );
+      const before = structuredClone(object);
+      const ours = fillDefaults(object, minor);
+      assert.deepEqual(object, before, "the given object stays as it is");
+      const answer = await create(getPath(String(apiVersion), String(kind)), object);
+      const theirs = seen.get(name);
+      const verdict = answer.code === 201 ? "admitted" : theirs ? "invalid" : "refused";
+      const context = `${JSON.stringify(object)}, answered ${answer.code} ${answer.body.message}`;
+      const { managedFields: _, ...metadata } = Object(theirs?.metadata);
+      const strays = answer.warnings.flatMap((text) => /^unknown field "(.*)"$/.exec(text)?.[1] ?? []);
+      // The API server limits the total length of warnings, so it reports only some of many unknown fields.
+      const reported =
+        ours.strays.join().length < 2000 ? ours.strays : strays.filter((stray) => ours.strays.includes(stray));
+      const [wanted, actual] = theirs
+        ? [
+            { ...theirs, metadata, strays: strays.sort() },
+            { ...ours.object, strays: reported.toSorted() },
+          ]
+        : [
+            { refused: 400, misfits: true },
+            { refused: answer.code, misfits: ours.misfits.length > 0 },
+          ];
+      if (isDeepStrictEqual(actual, wanted)) {
+        const difference = comparePrepared(ours.object, validated.get(name));
+        return [verdict, difference && `in validation ${difference}\n${context}`];
+      }
+      return [verdict, `${formatAnswerDiff(toAnswer(wanted), toAnswer(actual))}\n${ours.misfits}\n${context}`];
+    };
+
+    /** Returns the difference of the fields that the API server changes in an object before validation. */
+    const comparePrepared = (object: KubernetesObject, theirs: Fields | undefined): string | undefined => {
+      if (theirs === undefined) return undefined;
+      const [wanted, actual] = [theirs, { ...prepareForStorage(object, minor) }].map(selectPreparedFields);
+      return isDeepStrictEqual(actual, wanted) ? undefined : formatAnswerDiff(toAnswer(wanted), toAnswer(actual));
+    };
+
+    /** Creates an object in a dry run, and tries again after a failure of the connection. */
+    const create = async (path: string, body: unknown): Promise<TestClusterResponse> => {
+      for (let left = 3; ; left--) {
+        const answer = await admin({ method: "POST", path, body });
+        if (answer.code !== 500 || left === 0) return answer;
+      }
+    };
+
+    const runs = Number(POSTERN_RUNS ?? 100);
+    for (const [letter, what, objects] of [
+      ["a", "any object of the known kinds", createAnyObject(minor, false)],
+      ["b", "objects with mistakes", createAnyObject(minor, true)],
+      ["c", "objects as users write them", fc.oneof(createUsualObject(false), createUsualObject(true))],
+      ["d", "Pods and templates that change before validation", createUnpreparedObject()],
+    ] as const)
+      it(`is the same as on an API server, for ${what}`, async () => {
+        const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
+        const verdicts = new Set<string>();
+        const sample = fc.sample(objects, { seed, numRuns: runs });
+        const different: string[] = [];
+        for (let start = 0; start < sample.length; start += 16)
+          await Promise.all(
+            sample.slice(start, start + 16).map(async (object, offset) => {
+              const [verdict, difference] = await compare(object, `${letter}${start + offset}`);
+              verdicts.add(verdict);
+              if (difference) different.push(difference);
+            }),
+          );
+        assert.deepEqual(different.slice(0, 3), [], `${different.length} of ${runs} with seed ${seed}`);
+        // Both verdicts must occur, or the test would prove little.
+        assert.ok(verdicts.has("admitted") && verdicts.has("invalid"), [...verdicts].join());
+      });
+  });

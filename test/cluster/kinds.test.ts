@@ -3,30 +3,46 @@ import { after, describe, it } from "node:test";
 import { toApiPath } from "#lib/objects/api-version.ts";
 import { buildKindIndex } from "../../infra/apiserver/kinds/kinds.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { bootCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootClusters, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { needs } from "../parts.ts";
+import { chooseMinors } from "./choices.ts";
+
+interface ApiResource {
+  name: string;
+  kind: string;
+  namespaced: boolean;
+}
+
+/** Returns the resources that an API server serves, by their group and version. */
+const discover = async ({ admin }: TestCluster): Promise<Map<string, ApiResource[]>> => {
+  const ask = async (path: string): Promise<any> => (await admin({ method: "GET", path })).body;
+  const groups: any[] = (await ask("/apis")).groups;
+  const versions = ["v1", ...groups.flatMap((group) => group.versions.map((version: any) => version.groupVersion))];
+  return new Map(
+    await Promise.all(versions.map(async (version) => [version, (await ask(toApiPath(version))).resources] as const)),
+  );
+};
 
 describe("the built-in kinds", await needs("API server"), () => {
-  it("are those that a real API server serves", async () => {
-    const cluster = await bootCluster(await requireBinaries(), {
-      flags: ["--runtime-config=api/all=true", "--feature-gates=AllAlpha=true,AllBeta=true"],
-    });
-    after(() => cluster.stop());
-    const ask = async (path: string): Promise<any> => (await cluster.admin({ method: "GET", path })).body;
-    const groups: any[] = (await ask("/apis")).groups;
-    const versions = ["v1", ...groups.flatMap((group) => group.versions.map((version: any) => version.groupVersion))];
-    const kinds = buildKindIndex([]);
-    for (const version of versions) {
-      const { resources } = await ask(toApiPath(version));
-      const own = resources.filter(({ name }: any) => !name.includes("/"));
-      const wanted = own.map(({ name, kind, namespaced }: any) => ({ resource: name, kind, namespaced }));
-      const compareNames = (left: any, right: any) => (left.resource < right.resource ? -1 : 1);
-      assert.deepEqual(kinds.discover(version)?.toSorted(compareNames), wanted.toSorted(compareNames), version);
-      for (const { name, kind } of own) {
-        const below = resources.filter((resource: any) => resource.name.startsWith(`${name}/`));
-        const subresources = below.map((resource: any) => resource.name.slice(name.length + 1)).sort();
-        assert.deepEqual(kinds.of(version, kind)?.subresources, subresources, `${version} ${kind}`);
+  for (const minor of chooseMinors())
+    it(`are those that a real API server of Kubernetes ${minor} serves`, async () => {
+      const everything = ["--runtime-config=api/all=true", "--feature-gates=AllAlpha=true,AllBeta=true"];
+      const clusters = await bootClusters(await requireBinaries(minor), [{ flags: everything }, {}]);
+      after(() => Promise.all(clusters.map(({ stop }) => stop())));
+      const [all = new Map<never, never>(), byDefault] = await Promise.all(clusters.map(discover));
+      const kinds = buildKindIndex([], minor);
+      for (const [version, resources] of all) {
+        const own = resources.filter(({ name }) => !name.includes("/"));
+        const wanted = own.map(({ name, kind, namespaced }) => ({ resource: name, kind, namespaced }));
+        const compareNames = (left: any, right: any) => (left.resource < right.resource ? -1 : 1);
+        assert.deepEqual(kinds.discover(version)?.toSorted(compareNames), wanted.toSorted(compareNames), version);
+        for (const { name, kind } of own) {
+          const below = resources.filter((resource) => resource.name.startsWith(`${name}/`));
+          const subresources = below.map((resource) => resource.name.slice(name.length + 1)).sort();
+          assert.deepEqual(kinds.of(version, kind)?.subresources, subresources, `${version} ${kind}`);
+          const off = !byDefault?.get(version)?.some((resource) => resource.name === name);
+          assert.equal(kinds.of(version, kind)?.off, off, `${version} ${kind} is off`);
+        }
       }
-    }
-  });
+    });
 });

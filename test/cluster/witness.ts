@@ -15,25 +15,35 @@ export const createObserver =
     return { body: buildReviewAnswer(review) };
   };
 
-/** Registers a mutating webhook that is called after all others, at `/witness`, and waits until it is. */
-export const registerWitness = async (admin: TestClusterClient, url: string, ca: string, seen: Seen): Promise<void> => {
+/**
+ * Registers a webhook that mutates or validates and is called after all others, at `/witness` or another path, and waits
+ * until it is.
+ */
+export const registerWitness = async (
+  admin: TestClusterClient,
+  url: string,
+  ca: string,
+  seen: Seen,
+  kind = "MutatingWebhookConfiguration",
+  path = "witness",
+): Promise<void> => {
   const entry = {
     name: "witness.example.com",
-    clientConfig: { url: `${url}/witness`, caBundle: Buffer.from(ca).toString("base64") },
+    clientConfig: { url: `${url}/${path}`, caBundle: Buffer.from(ca).toString("base64") },
     rules: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["CREATE"] }],
     sideEffects: "None",
     matchPolicy: "Exact",
-    reinvocationPolicy: "IfNeeded",
+    ...(kind === "MutatingWebhookConfiguration" && { reinvocationPolicy: "IfNeeded" }),
     admissionReviewVersions: ["v1"],
   };
   const body = {
     apiVersion: "admissionregistration.k8s.io/v1",
-    kind: "MutatingWebhookConfiguration",
+    kind,
     metadata: { name: "witness" },
     webhooks: [entry],
   };
-  const path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
-  assert.equal((await admin({ method: "POST", path, body })).code, 201);
+  const collection = `/apis/admissionregistration.k8s.io/v1/${kind.toLowerCase()}s`;
+  assert.equal((await admin({ method: "POST", path: collection, body })).code, 201);
   const first = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "first" } };
   await waitUntilWebhooksCalled(
     () => admin({ method: "POST", path: "/api/v1/namespaces/default/configmaps?dryRun=All", body: first }),

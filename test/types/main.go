@@ -1,6 +1,5 @@
-// Prints how Go reads and writes the built-in kinds as JSON. What it says is kept:
-//
-//	go run . > ../../infra/apiserver/defaults/types.json
+// Prints how Go reads and writes the built-in kinds as JSON, in the minor of Kubernetes whose go.mod is in the working
+// folder; `write.ts` runs it in each and keeps what it says.
 //
 // For each struct its members, and for each of them what it is: `text`, `flag`, `number`, `quantity`, `either` a number
 // or a text, `bytes`, `time`, `microtime`, `any` or a struct; `*` before it knows empty from absent, `[` is a list of
@@ -13,41 +12,31 @@ import (
 	"reflect"
 	"strings"
 
-	apps "k8s.io/api/apps/v1"
-	autoscaling "k8s.io/api/autoscaling/v2"
-	batch "k8s.io/api/batch/v1"
-	certificates "k8s.io/api/certificates/v1"
-	coordination "k8s.io/api/coordination/v1"
-	core "k8s.io/api/core/v1"
-	networking "k8s.io/api/networking/v1"
-	node "k8s.io/api/node/v1"
-	policy "k8s.io/api/policy/v1"
-	rbac "k8s.io/api/rbac/v1"
-	scheduling "k8s.io/api/scheduling/v1"
-	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
-var kinds = map[string][]any{
+// A minor that doesn't have one of these kinds leaves it out.
+var kinds = map[string][]string{
 	"v1": {
-		core.ConfigMap{}, core.LimitRange{}, core.Namespace{}, core.Node{}, core.PersistentVolume{},
-		core.PersistentVolumeClaim{}, core.Pod{}, core.PodTemplate{}, core.ReplicationController{},
-		core.ResourceQuota{}, core.Secret{}, core.Service{}, core.ServiceAccount{},
+		"ConfigMap", "LimitRange", "Namespace", "Node", "PersistentVolume", "PersistentVolumeClaim", "Pod", "PodTemplate",
+		"ReplicationController", "ResourceQuota", "Secret", "Service", "ServiceAccount",
 	},
-	"apps/v1":                      {apps.DaemonSet{}, apps.Deployment{}, apps.ReplicaSet{}, apps.StatefulSet{}},
-	"autoscaling/v2":               {autoscaling.HorizontalPodAutoscaler{}},
-	"batch/v1":                     {batch.CronJob{}, batch.Job{}},
-	"certificates.k8s.io/v1":       {certificates.CertificateSigningRequest{}},
-	"coordination.k8s.io/v1":       {coordination.Lease{}},
-	"networking.k8s.io/v1":         {networking.Ingress{}, networking.IngressClass{}, networking.NetworkPolicy{}},
-	"node.k8s.io/v1":               {node.RuntimeClass{}},
-	"policy/v1":                    {policy.PodDisruptionBudget{}},
-	"rbac.authorization.k8s.io/v1": {rbac.ClusterRole{}, rbac.ClusterRoleBinding{}, rbac.Role{}, rbac.RoleBinding{}},
-	"scheduling.k8s.io/v1":         {scheduling.PriorityClass{}},
-	"storage.k8s.io/v1":            {storage.CSINode{}, storage.StorageClass{}, storage.VolumeAttributesClass{}},
+	"apps/v1":                      {"DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"},
+	"autoscaling/v2":               {"HorizontalPodAutoscaler"},
+	"batch/v1":                     {"CronJob", "Job"},
+	"certificates.k8s.io/v1":       {"CertificateSigningRequest"},
+	"coordination.k8s.io/v1":       {"Lease"},
+	"networking.k8s.io/v1":         {"Ingress", "IngressClass", "NetworkPolicy"},
+	"node.k8s.io/v1":               {"RuntimeClass"},
+	"policy/v1":                    {"PodDisruptionBudget"},
+	"rbac.authorization.k8s.io/v1": {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"},
+	"scheduling.k8s.io/v1":         {"PriorityClass"},
+	"storage.k8s.io/v1":            {"CSINode", "StorageClass", "VolumeAttributesClass"},
 }
 
 // Types that are written by themselves.
@@ -66,11 +55,14 @@ var names = map[string]reflect.Type{}
 
 func main() {
 	served := map[string]map[string]string{}
-	for version, list := range kinds {
+	for version, names := range kinds {
 		served[version] = map[string]string{}
-		for _, one := range list {
-			kind := reflect.TypeOf(one)
-			served[version][kind.Name()] = called(kind)
+		group, _ := schema.ParseGroupVersion(version)
+		known := scheme.Scheme.KnownTypes(group)
+		for _, name := range names {
+			if kind, found := known[name]; found {
+				served[version][name] = called(kind)
+			}
 		}
 	}
 	encoder := json.NewEncoder(os.Stdout)

@@ -50,13 +50,16 @@ const run = async (
   validating: object[],
   stubs: Record<string, HookStub>,
   more: Partial<AdmissionAttributes> = {},
+  kubernetes?: string,
 ) => {
   const called: string[] = [];
   const context: ImitatedServerFunctions = {
+    kubernetes,
     findNamespace: (name) => (name === "default" ? { metadata: { name } } : undefined),
     equivalents: () => [],
     convert: (object) => object,
     fill: (object) => object,
+    prepare: (object) => object,
     cel: celEvaluator,
     call: async (hook, { request }) => {
       const [name = ""] = hook.name.split(".");
@@ -167,12 +170,36 @@ describe("a write", () => {
     assert.equal(trace.status?.message, 'namespaces "gone" not found');
   });
 
-  it("calls no hook for a webhook configuration", async () => {
-    const group = "admissionregistration.k8s.io";
-    const kind = { group, version: "v1", kind: "ValidatingWebhookConfiguration" };
-    const { trace, called } = await run([buildEntry("a")], [buildEntry("v")], {}, { kind });
-    assert.deepEqual([called, trace.allowed], ["", true]);
-  });
+  const reviews = { group: "authorization.k8s.io", version: "v1", resource: "subjectaccessreviews" };
+  const configurations = {
+    group: "admissionregistration.k8s.io",
+    version: "v1",
+    resource: "mutatingwebhookconfigurations",
+  };
+  for (const [resource, kubernetes, calls] of [
+    [configurations, "1.33", ""],
+    [configurations, undefined, ""],
+    [reviews, "1.36", "a v"],
+    [reviews, "1.37", ""],
+    [reviews, undefined, ""],
+  ] as const)
+    it(`calls ${calls === "" ? "no" : "every"} hook for ${resource.resource} in Kubernetes ${kubernetes}`, async () => {
+      const { trace, called } = await run([buildEntry("a")], [buildEntry("v")], {}, { resource }, kubernetes);
+      assert.deepEqual([called, trace.allowed], [calls, true]);
+    });
+
+  for (const [kubernetes, message] of [
+    ["1.33", undefined],
+    ["1.34", 'failed calling webhook "a.example.com": received undecodable patch in webhook response'],
+  ] as const)
+    it(`is ${message ? "not " : ""}refused for a patch that is none, in Kubernetes ${kubernetes}`, async () => {
+      const entry = buildEntry("a", { failurePolicy: "Ignore" });
+      const stub: HookStub = (uid) => answer(uid, buildPatch(7));
+      const { trace } = await run([entry], [], { a: stub }, {}, kubernetes);
+      assert.equal(trace.allowed, message !== undefined);
+      assert.equal(trace.status?.code, message ? undefined : 500);
+      assert.equal(trace.steps[0]?.failure?.startsWith(message ?? "") ?? true, true);
+    });
 
   it("gets a generated name before validating hooks are called", async () => {
     const object = { apiVersion: "v1", kind: "ConfigMap", metadata: { generateName: "g-" } };

@@ -8,6 +8,7 @@ import {
   noteRefusalInTraceStep,
   toRefusal,
 } from "./calling.ts";
+import { isExempt } from "./exempt.ts";
 import type { DefaultedWebhookEntry } from "./hooks.ts";
 import {
   createConvertibleRequestObjects,
@@ -30,7 +31,7 @@ export const runAdmissionChain = async (
   context: ImitatedServerFunctions,
 ): Promise<AdmissionTrace> => {
   const isGone = attributes.operation === "DELETE" || attributes.object == null;
-  const completed = isGone ? null : context.fill(attributes.object);
+  const completed = isGone ? null : context.fill(attributes.object, "request");
   const filled = { ...attributes, object: completed, oldObject: attributes.oldObject ?? null };
   const run: AdmissionRun = {
     attributes: filled,
@@ -54,7 +55,7 @@ export const runAdmissionChain = async (
       undecided: run.undecided,
     };
   };
-  if (isExempt(filled)) return buildTrace(completed, []);
+  if (isExempt(filled.resource, context.kubernetes)) return buildTrace(completed, []);
 
   const mutated = await runMutatingWebhooks(
     run,
@@ -62,17 +63,10 @@ export const runAdmissionChain = async (
     createConvertibleRequestObjects(filled, context.convert),
   );
   if (mutated.refusal) return buildTrace(mutated.object, [mutated.refusal]);
-  const object = restoreUnwrittenFields(filled, mutated.object);
+  const object = context.prepare(restoreUnwrittenFields(filled, mutated.object));
   const last = assignGeneratedMetadata({ ...filled, object });
   return buildTrace(object, await validate({ ...run, attributes: last }, hooks.validating));
 };
-
-const configurations = ["WebhookConfiguration", "AdmissionPolicy", "AdmissionPolicyBinding"];
-const exempt = new Set(configurations.flatMap((kind) => [`Mutating${kind}`, `Validating${kind}`]));
-
-/** The API server calls no webhook for webhook configurations and admission policies. */
-const isExempt = ({ kind: { group, kind } }: AdmissionAttributes): boolean =>
-  group === "admissionregistration.k8s.io" && exempt.has(kind);
 
 /**
  * Calls the matching validating webhooks in parallel and returns all refusals. All are matched before any is called.

@@ -1,10 +1,72 @@
 import { isMap, type JsonMap } from "#lib/json.ts";
 import { isLabelSelector } from "#lib/policy/selectors.ts";
+import type { RequestMatch } from "#lib/rule.ts";
+import { mergeSince, type Since } from "#lib/since.ts";
+import { excludedReviews } from "./exempt.ts";
 
 type Fault = string | undefined;
 
+/** What minors of Kubernetes check differently in webhook configurations. */
+interface ConfigurationChecks {
+  /** The faults of a Service without a name or a namespace. */
+  unnamedService: string;
+  unplacedService: string;
+  isStaticNameWarned: boolean;
+  isStaticNameRefused: boolean;
+  /** Resources by group for which webhooks are never called: a rule that names one has no effect. */
+  excluded: Readonly<Record<string, readonly string[]>>;
+}
+
+const checksSince: Since<Partial<ConfigurationChecks>> = {
+  "1.0": {
+    unnamedService: "Required value: service name is required",
+    unplacedService: "Required value: service namespace is required",
+  },
+  "1.34": { unnamedService: "Required value", unplacedService: "Required value" },
+  "1.36": { isStaticNameWarned: true },
+  "1.37": { isStaticNameRefused: true, excluded: excludedReviews },
+};
+
+const staticSuffix = ".static.k8s.io";
+const staticFault = `names ending with "${staticSuffix}" are reserved for static manifest-based configurations and cannot be managed via the API`;
+
+interface WebhookConfiguration {
+  metadata: { name: string };
+  webhooks?: readonly { rules?: readonly RequestMatch[] }[] | null;
+}
+
+/** Returns the warnings with which the API server accepts a webhook configuration without faults. */
+export const listWebhookConfigWarnings = (
+  { metadata, webhooks }: WebhookConfiguration,
+  kubernetes?: string,
+): string[] => {
+  const { isStaticNameWarned, excluded = {} } = mergeSince(checksSince, kubernetes);
+  const isStatic = isStaticNameWarned && metadata.name.endsWith(staticSuffix);
+  const rules = (webhooks ?? []).flatMap((entry, index) =>
+    (entry.rules ?? []).flatMap((rule, position) =>
+      listNamedResources(rule, excluded).map(
+        (name) =>
+          `webhooks[${index}].rules[${position}]: ${name} is excluded from admission webhooks; this rule will have no effect`,
+      ),
+    ),
+  );
+  return [...(isStatic ? [`metadata.name: ${staticFault}`] : []), ...rules];
+};
+
+/** Returns the resources among `excluded` that a rule names, each once; none if it has a wildcard. */
+const listNamedResources = (
+  { apiGroups, resources }: RequestMatch,
+  excluded: ConfigurationChecks["excluded"],
+): string[] => {
+  if (apiGroups.includes("*") || resources.includes("*")) return [];
+  const named = apiGroups.flatMap((group) =>
+    resources.filter((resource) => excluded[group]?.includes(resource)).map((resource) => `${resource}.${group}`),
+  );
+  return [...new Set(named)];
+};
+
 /** Returns all faults for which the API server would refuse a webhook configuration; an empty list if it accepts it. */
-export const listWebhookConfigFaults = (manifest: unknown): string[] => {
+export const listWebhookConfigFaults = (manifest: unknown, kubernetes?: string): string[] => {
   if (!isMap(manifest)) return ["must be an object"];
   const { apiVersion, kind, metadata, webhooks } = manifest;
   if (apiVersion !== "admissionregistration.k8s.io/v1") return ["apiVersion must be admissionregistration.k8s.io/v1"];
@@ -13,6 +75,9 @@ export const listWebhookConfigFaults = (manifest: unknown): string[] => {
     return ["metadata.name: Required value: name or generateName is required"];
   if (!subdomain.test(name) || name.length > 253)
     return [`metadata.name: Invalid value: ${JSON.stringify(name)}: must be a lowercase RFC 1123 subdomain`];
+  const checks = mergeSince(checksSince, kubernetes);
+  if (checks.isStaticNameRefused && name.endsWith(staticSuffix))
+    return [`metadata.name: Invalid value: ${JSON.stringify(name)}: ${staticFault}`];
   if (webhooks == null) return [];
   if (!Array.isArray(webhooks)) return ["webhooks must be a list"];
   const names = new Set<unknown>();
@@ -33,7 +98,7 @@ export const listWebhookConfigFaults = (manifest: unknown): string[] => {
         checkEnum(entry.reinvocationPolicy, ".reinvocationPolicy", ["IfNeeded", "Never"]),
       checkSelector(entry.namespaceSelector, ".namespaceSelector"),
       checkSelector(entry.objectSelector, ".objectSelector"),
-      checkClientConfig(entry.clientConfig),
+      checkClientConfig(entry.clientConfig, checks),
       ...checkRules(entry.rules),
       ...checkConditions(entry.matchConditions),
     ];
@@ -85,15 +150,15 @@ const checkEnum = (value: unknown, place: string, allowed: string[]): Fault =>
 const checkSelector = (value: unknown, place: string): Fault =>
   value == null || isLabelSelector(value) ? undefined : `${place}: Invalid value: must be a label selector`;
 
-const checkClientConfig = (value: unknown): Fault => {
+const checkClientConfig = (value: unknown, checks: Partial<ConfigurationChecks>): Fault => {
   const { url, service, caBundle } = isMap(value) ? value : {};
   if ((url == null) === (service == null))
     return ".clientConfig: Required value: exactly one of url or service is required";
   if (caBundle != null && typeof caBundle !== "string") return ".clientConfig.caBundle must be a text";
   if (service != null) {
     const { name, namespace } = isMap(service) ? service : {};
-    if (!name) return ".clientConfig.service.name: Required value: service name is required";
-    return namespace ? undefined : ".clientConfig.service.namespace: Required value: service namespace is required";
+    if (!name) return `.clientConfig.service.name: ${checks.unnamedService}`;
+    return namespace ? undefined : `.clientConfig.service.namespace: ${checks.unplacedService}`;
   }
   const fault = typeof url === "string" ? findUrlFault(url) : "must be a text";
   return fault && `.clientConfig.url: Invalid value: ${JSON.stringify(url)}: ${fault}`;

@@ -17,8 +17,9 @@ const buildConfiguration = (name: string, webhooks: unknown[], kind = "MutatingW
   return { apiVersion: "admissionregistration.k8s.io/v1", kind, metadata: { name }, webhooks };
 };
 
-const { broken } = readRows<{
-  broken: { what: string; manifest?: unknown; entry?: object; rule?: object; fault: string }[];
+const { broken, warned } = readRows<{
+  broken: { what: string; manifest?: unknown; entry?: object; rule?: object; kubernetes?: string; fault: string }[];
+  warned: { what: string; name?: string; rule?: object; kubernetes?: string; warnings: string[] }[];
 }>(import.meta.filename);
 
 describe("hooks", () => {
@@ -45,12 +46,24 @@ describe("hooks", () => {
     what,
     entry: more = {},
     rule,
+    kubernetes,
     manifest = buildConfiguration("a", [buildEntry(rule ? { rules: [rule] } : more)]),
     fault,
   } of broken)
     it(`are not read from a configuration with ${what}`, () => {
-      const { mutating, faults } = parseWebhookConfigurations([manifest]);
+      const { mutating, faults } = parseWebhookConfigurations([manifest], kubernetes);
       assert.equal(mutating.length, 0);
       assert.ok(faults.join("\n").includes(fault), faults.join("\n"));
+    });
+
+  for (const { what, name = "a", rule, kubernetes, warnings: expected } of warned)
+    it(`are read ${expected.length > 0 ? "with" : "without"} a warning from a configuration with ${what}`, () => {
+      const manifest = buildConfiguration(name, [buildEntry(rule && { rules: [rule] })]);
+      const { mutating, faults, warnings } = parseWebhookConfigurations([manifest], kubernetes);
+      assert.deepEqual([mutating.length, faults], [1, []]);
+      assert.deepEqual(
+        warnings,
+        expected.map((warning) => `MutatingWebhookConfiguration "${name}": ${warning}`),
+      );
     });
 });

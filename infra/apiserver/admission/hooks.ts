@@ -1,7 +1,7 @@
 import { isMap } from "#lib/json.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { Phase, RequestMatch } from "#lib/rule.ts";
-import { listWebhookConfigFaults } from "./configurations.ts";
+import { listWebhookConfigFaults, listWebhookConfigWarnings } from "./configurations.ts";
 
 /** A webhook entry with the API server's defaults. */
 export interface DefaultedWebhookEntry {
@@ -24,11 +24,12 @@ export interface DefaultedWebhookEntry {
   clientConfig: { url?: string; service?: object; caBundle?: string };
 }
 
-/** The hooks by phase, in the order in which an API server calls them, and a sentence for each fault. */
+/** The hooks by phase, in the order in which an API server calls them, and a sentence for each fault and warning. */
 export interface WebhookEntriesByPhase {
   mutating: DefaultedWebhookEntry[];
   validating: DefaultedWebhookEntry[];
   faults: string[];
+  warnings: string[];
 }
 
 const kinds: Record<string, Phase> = {
@@ -39,9 +40,15 @@ const kinds: Record<string, Phase> = {
 const isConfiguration = (manifest: unknown): boolean =>
   isMap(manifest) && typeof manifest.kind === "string" && Object.hasOwn(kinds, manifest.kind);
 
-/** Returns the hooks of configurations. A configuration that an API server would refuse has no hooks, only faults. */
-export const parseWebhookConfigurations = (configurations: readonly unknown[]): WebhookEntriesByPhase => {
-  const faults: string[] = [];
+/**
+ * Returns the hooks of configurations, as a minor of Kubernetes has them. A configuration that an API server would refuse
+ * has no hooks, only faults.
+ */
+export const parseWebhookConfigurations = (
+  configurations: readonly unknown[],
+  kubernetes?: string,
+): WebhookEntriesByPhase => {
+  const [faults, warnings]: [string[], string[]] = [[], []];
   const found: Record<Phase, Map<string, DefaultedWebhookEntry[]>> = { mutate: new Map(), validate: new Map() };
   for (const [index, manifest] of configurations.entries()) {
     const phase = isConfiguration(manifest) ? kinds[String(Object(manifest).kind)] : undefined;
@@ -49,18 +56,19 @@ export const parseWebhookConfigurations = (configurations: readonly unknown[]): 
       faults.push(`configuration ${index + 1} is neither a ${Object.keys(kinds).join(" nor a ")}`);
       continue;
     }
-    const configuration = manifest as Configuration;
+    const configuration = manifest as WebhookConfiguration;
     const title = `${configuration.kind} ${JSON.stringify(String(Object(configuration.metadata).name ?? ""))}`;
-    const own = listWebhookConfigFaults(configuration);
+    const own = listWebhookConfigFaults(configuration, kubernetes);
     if (own.length > 0) {
       for (const fault of own) faults.push(`${title}: ${fault}`);
       continue;
     }
+    for (const warning of listWebhookConfigWarnings(configuration, kubernetes)) warnings.push(`${title}: ${warning}`);
     const { name } = configuration.metadata;
     if (found[phase].has(name)) faults.push(`${title} is there twice; the last one counts`);
     found[phase].set(name, toHooks(configuration, phase));
   }
-  return { mutating: sortByName(found.mutate), validating: sortByName(found.validate), faults };
+  return { mutating: sortByName(found.mutate), validating: sortByName(found.validate), faults, warnings };
 };
 
 /** Sorts webhook entries by their configurations' names: by bytes, as the API server does, since names are ASCII. */
@@ -68,7 +76,7 @@ const sortByName = (found: Map<string, DefaultedWebhookEntry[]>): DefaultedWebho
   [...found].sort(([left], [right]) => (left < right ? -1 : 1)).flatMap(([, hooks]) => hooks);
 
 /** A configuration that `listWebhookConfigFaults` has accepted. */
-interface Configuration {
+interface WebhookConfiguration {
   kind: string;
   metadata: { name: string };
   webhooks?:
@@ -77,7 +85,7 @@ interface Configuration {
     | null;
 }
 
-const toHooks = ({ metadata, webhooks }: Configuration, phase: Phase): DefaultedWebhookEntry[] => {
+const toHooks = ({ metadata, webhooks }: WebhookConfiguration, phase: Phase): DefaultedWebhookEntry[] => {
   const counts = new Map<string, number>();
   return (webhooks ?? []).map((entry) => {
     const count = counts.get(entry.name) ?? 0;

@@ -2,6 +2,7 @@ import { getErrorMessage } from "#lib/failure.ts";
 import { isMap, type JsonMap } from "#lib/json.ts";
 import { createReinvocationTracker, type ReinvocationTracker } from "#lib/reinvocation.ts";
 import type { Status } from "#lib/review.ts";
+import { mergeSince, type Since } from "#lib/since.ts";
 import type { HookResponse } from "./answer.ts";
 import { buildMutationAnnotation, buildPatchAuditAnnotation } from "./audit-annotations.ts";
 import {
@@ -48,10 +49,12 @@ export const runMutatingWebhooks = async (
       if (refusal) return { refusal, object: view.latest.object };
     }
     // The object is converted back: each round of mutating webhooks starts and ends in the request's version.
-    if (view.as(run.attributes.kind) === undefined) {
+    const back = view.as(run.attributes.kind);
+    if (back === undefined) {
       run.undecided.push(`it can't be said ${describeUnknownConversion(run.attributes, run.attributes.kind)}`);
       return { object: view.latest.object };
     }
+    if (isMap(back.object)) view.put(run.context.fill(back.object, "request"));
   }
   return { object: view.latest.object };
 };
@@ -113,10 +116,10 @@ interface PatchResult {
 
 const unchanged: PatchResult = { isChanged: false };
 
-/**
- * Applies the patch of a webhook's response. A patch that can't be parsed is a failure of the hook; a patch that
- * can't be applied always ends the request.
- */
+/** Whether a patch that can't be parsed is a failure of the hook; otherwise it ends the request. */
+const undecodablePatch: Since<{ isFailure: boolean }> = { "1.0": { isFailure: false }, "1.34": { isFailure: true } };
+
+/** Applies the patch of a webhook's response. A patch that can't be applied always ends the request. */
 const applyResponsePatch = (
   run: AdmissionRun,
   hook: DefaultedWebhookEntry,
@@ -136,7 +139,9 @@ const applyResponsePatch = (
   try {
     operations = parsePatchOperations(patch);
   } catch (error) {
-    return failHook(`received undecodable patch in webhook response: ${getErrorMessage(error)}`);
+    const { isFailure } = mergeSince(undecodablePatch, run.context.kubernetes);
+    const text = getErrorMessage(error);
+    return isFailure ? failHook(`received undecodable patch in webhook response: ${text}`) : endRequest(text);
   }
   if (operations.length === 0) return unchanged;
   const { object: before } = view.latest;
@@ -156,7 +161,7 @@ const applyResponsePatch = (
       return unchanged;
     }
     const read = normalizePatchedObject(raw);
-    step.after = run.context.fill(read);
+    step.after = run.context.fill(read, "patch");
     run.audit.add(...buildPatchAuditAnnotation(step.round, step.index, hook.configuration, hook.name, step.patch));
     view.put(step.after);
     return { isChanged: isStamped || !isSameBesidesEmptyMembers(before, read), isApplied: true };

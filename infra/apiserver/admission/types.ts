@@ -6,6 +6,7 @@ import type {
   Status,
 } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
+import type { ReadingStep } from "../defaults/typed-reading.ts";
 import type { DefaultedWebhookEntry } from "./hooks.ts";
 
 /** A request without the fields that differ from hook to hook. */
@@ -36,11 +37,16 @@ export type HookCallResult =
   | { unsupported: string };
 
 export interface ImitatedServerFunctions {
+  /** The API server's minor of Kubernetes, such as 1.35; absent: the newest. */
+  kubernetes?: string | undefined;
   findNamespace(name: string): KubernetesObject | undefined;
   /** Returns the other groups and versions under which the same objects are served. */
   equivalents(resource: GroupVersionResource): readonly GroupVersionResource[];
   convert(object: unknown, to: GroupVersionKind): unknown;
-  fill(object: unknown): unknown;
+  /** Returns an object with the API server's defaults. */
+  fill(object: unknown, step: ReadingStep): unknown;
+  /** Returns an object as the API server changes it between mutating and validating webhooks. */
+  prepare(object: unknown): unknown;
   call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult>;
   cel: CelEvaluator;
 }

@@ -1,31 +1,12 @@
-import type { JsonMap } from "#lib/json.ts";
-import { type Defaulters, getList, getMember, podDefaulters } from "./pods.ts";
+import { isMap, type JsonMap } from "#lib/json.ts";
+import { mergeSince, type Since } from "#lib/since.ts";
+import { type Defaulters, getList, getMember, podConversions, podDefaulters } from "./pods.ts";
 
 const coreDefaulters: Defaulters = {
-  Secret: (secret) => {
-    const texts = Object.entries(getMember(secret, "stringData"));
-    delete secret.stringData;
-    if (texts.length > 0)
-      secret.data = Object.fromEntries([
-        ...Object.entries(getMember(secret, "data")),
-        ...texts.map(([key, text]) => [key, Buffer.from(String(text)).toString("base64")]),
-      ]);
-  },
   Namespace: (namespace) => {
     const metadata = getMember(namespace, "metadata");
     if (metadata.name)
       metadata.labels = { ...getMember(metadata, "labels"), "kubernetes.io/metadata.name": metadata.name };
-  },
-  // `podCIDR` repeats the first of `podCIDRs`; if they differ, the singular field wins. The same holds for `podIP`.
-  NodeSpec: (spec) => {
-    const [first] = getList(spec, "podCIDRs");
-    if (spec.podCIDR !== undefined && first !== spec.podCIDR) spec.podCIDRs = [spec.podCIDR];
-    else if (first) spec.podCIDR = first;
-  },
-  PodStatus: (status) => {
-    const [first] = getList(status, "podIPs");
-    if (status.podIP !== undefined && first?.ip !== status.podIP) status.podIPs = [{ ip: status.podIP }];
-    else if (first?.ip) status.podIP = first.ip;
   },
   NodeStatus: (status, original) => {
     if (status.capacity !== undefined && original.allocatable == null)
@@ -51,37 +32,9 @@ const workloadDefaulters: Defaulters = {
     getMember(controller, "spec").selector ??= labels;
     getMember(controller, "metadata").labels ??= labels;
   },
-  DeploymentStrategy: (strategy) => finishRolling(strategy, { maxUnavailable: "25%", maxSurge: "25%" }),
-  DaemonSetUpdateStrategy: (strategy) => finishRolling(strategy, { maxUnavailable: 1, maxSurge: 0 }),
-  DaemonSet: (set) => {
-    const metadata = getMember(set, "metadata");
-    metadata.annotations = { [generation]: "0", ...getMember(metadata, "annotations") };
-  },
-  StatefulSetUpdateStrategy: (strategy) => {
-    const isNew = strategy.type === undefined;
-    strategy.type ??= "RollingUpdate";
-    if (isNew) strategy.rollingUpdate ??= {};
-    if (strategy.rollingUpdate) getMember(strategy, "rollingUpdate").partition ??= 0;
-  },
-  StatefulSetSpec: (spec) => {
-    for (const claim of getList(spec, "volumeClaimTemplates"))
-      Object.assign(claim, { apiVersion: "v1", kind: "PersistentVolumeClaim" });
-  },
-  Job: (job) => {
-    const spec = getMember(job, "spec");
-    if (spec.completions === undefined && spec.parallelism === undefined) spec.completions = 1;
-    spec.parallelism ??= 1;
-    spec.backoffLimit ??= spec.backoffLimitPerIndex === undefined ? 6 : 2 ** 31 - 1;
-    spec.completionMode ??= "NonIndexed";
-    spec.suspend ??= false;
-    spec.podReplacementPolicy ??= spec.podFailurePolicy === undefined ? "TerminatingOrFailed" : "Failed";
-    spec.manualSelector ??= false;
-    const { labels } = getMember(getMember(spec, "template"), "metadata");
-    if (labels !== undefined) getMember(job, "metadata").labels ??= labels;
-  },
-  PodFailurePolicyOnPodConditionsPattern: (pattern) => {
-    pattern.status ||= "True";
-  },
+  DeploymentStrategy: (strategy) => fillRollingUpdate(strategy, { maxUnavailable: "25%", maxSurge: "25%" }),
+  DaemonSetUpdateStrategy: (strategy) => fillRollingUpdate(strategy, { maxUnavailable: 1, maxSurge: 0 }),
+  StatefulSetUpdateStrategy: (strategy) => finishStatefulSetStrategy(strategy),
 };
 
 const otherDefaulters: Defaulters = {
@@ -115,15 +68,13 @@ const otherDefaulters: Defaulters = {
 const generation = "deprecated.daemonset.template.generation";
 const rbac = "rbac.authorization.k8s.io";
 
-/**
- * Fills in maxUnavailable and maxSurge of an update strategy. Absent ones become 0 in the API server's internal
- * version if the strategy's type is not RollingUpdate.
- */
-const finishRolling = (strategy: JsonMap, usual: JsonMap): void => {
-  const isRolling = strategy.type === "RollingUpdate";
-  const filling = isRolling ? usual : { maxUnavailable: 0, maxSurge: 0 };
-  if (isRolling || strategy.rollingUpdate)
-    strategy.rollingUpdate = { ...filling, ...getMember(strategy, "rollingUpdate") };
+const fillRollingUpdate = (strategy: JsonMap, usual: JsonMap): void => {
+  if (strategy.type === "RollingUpdate") strategy.rollingUpdate = { ...usual, ...getMember(strategy, "rollingUpdate") };
+};
+
+/** Sets absent numbers to 0, as in the API server's internal version; only a RollingUpdate has none that are absent. */
+const fillRollingUpdateWithZeros = ({ rollingUpdate }: JsonMap): void => {
+  if (isMap(rollingUpdate)) Object.assign(rollingUpdate, { maxUnavailable: 0, maxSurge: 0, ...rollingUpdate });
 };
 
 const finishService = (spec: JsonMap, status: JsonMap): void => {
@@ -143,14 +94,90 @@ const finishService = (spec: JsonMap, status: JsonMap): void => {
     if (ingress.ip !== undefined) ingress.ipMode ??= "VIP";
 };
 
+const finishStatefulSetStrategy = (strategy: JsonMap): void => {
+  const isNew = strategy.type === undefined;
+  strategy.type ??= "RollingUpdate";
+  if (isNew) strategy.rollingUpdate ??= {};
+  if (strategy.rollingUpdate) getMember(strategy, "rollingUpdate").partition ??= 0;
+};
+
+const finishConditionPattern = (pattern: JsonMap): void => {
+  pattern.status ||= "True";
+};
+
+/** Effects of the conversion to the API server's internal version and back. */
+const conversions: Defaulters = {
+  Secret: (secret) => {
+    const texts = Object.entries(getMember(secret, "stringData"));
+    delete secret.stringData;
+    if (texts.length > 0)
+      secret.data = Object.fromEntries([
+        ...Object.entries(getMember(secret, "data")),
+        ...texts.map(([key, text]) => [key, Buffer.from(String(text)).toString("base64")]),
+      ]);
+  },
+  // `podCIDR` repeats the first of `podCIDRs`; if they differ, the singular field wins.
+  NodeSpec: (spec) => {
+    const [first] = getList(spec, "podCIDRs");
+    if (spec.podCIDR !== undefined && first !== spec.podCIDR) spec.podCIDRs = [spec.podCIDR];
+    else if (first) spec.podCIDR = first;
+  },
+  DeploymentStrategy: fillRollingUpdateWithZeros,
+  DaemonSetUpdateStrategy: fillRollingUpdateWithZeros,
+  DaemonSet: (set) => {
+    const metadata = getMember(set, "metadata");
+    metadata.annotations = { [generation]: "0", ...getMember(metadata, "annotations") };
+  },
+  StatefulSetSpec: (spec) => {
+    for (const claim of getList(spec, "volumeClaimTemplates"))
+      Object.assign(claim, { apiVersion: "v1", kind: "PersistentVolumeClaim" });
+  },
+};
+
+const finishJob = (job: JsonMap): void => {
+  const spec = getMember(job, "spec");
+  if (spec.completions === undefined && spec.parallelism === undefined) spec.completions = 1;
+  spec.parallelism ??= 1;
+  spec.backoffLimit ??= spec.backoffLimitPerIndex === undefined ? 6 : 2 ** 31 - 1;
+  spec.completionMode ??= "NonIndexed";
+  spec.suspend ??= false;
+  spec.podReplacementPolicy ??= spec.podFailurePolicy === undefined ? "TerminatingOrFailed" : "Failed";
+  spec.manualSelector ??= false;
+  const { labels } = getMember(getMember(spec, "template"), "metadata");
+  if (labels !== undefined) getMember(job, "metadata").labels ??= labels;
+};
+
 /**
- * Defaults that depend on other fields, and effects of the API server's internal conversions, by type. The defaulters
- * run on
- * values without misfits, children first; members have the types of types.json.
+ * Defaults that depend on other fields, by type and by the minor that changed them. They run on values without misfits,
+ * children first; members have the types of types.json.
  */
-export const defaultersByType: Defaulters = {
-  ...podDefaulters,
-  ...coreDefaulters,
-  ...workloadDefaulters,
-  ...otherDefaulters,
+const defaultersSince: Since<Defaulters> = {
+  "1.0": {
+    ...coreDefaulters,
+    ...workloadDefaulters,
+    ...otherDefaulters,
+    Job: (job) => {
+      finishJob(job);
+      for (const rule of getList(getMember(getMember(job, "spec"), "podFailurePolicy"), "rules"))
+        for (const pattern of getList(rule, "onPodConditions")) finishConditionPattern(pattern);
+    },
+  },
+  // Until then a Job has this default, but the template of a CronJob has not.
+  "1.34": { Job: (job) => finishJob(job), PodFailurePolicyOnPodConditionsPattern: finishConditionPattern },
+  "1.37": {
+    StatefulSetUpdateStrategy: (strategy) => {
+      finishStatefulSetStrategy(strategy);
+      if (strategy.rollingUpdate) getMember(strategy, "rollingUpdate").maxUnavailable ??= 1;
+    },
+  },
+};
+
+/** Returns the defaults of a minor by type. */
+export const selectDefaulters = (kubernetes?: string): Defaulters => {
+  return { ...mergeSince(defaultersSince, kubernetes), ...mergeSince(podDefaulters, kubernetes) };
+};
+
+/** Returns the effects of a minor's conversions by type. */
+export const selectConversions = (kubernetes?: string): Defaulters => {
+  return { ...conversions, ...mergeSince(podConversions, kubernetes) };
 };

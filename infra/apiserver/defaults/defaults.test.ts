@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
 import { readRows } from "../../../test/rows.ts";
-import { fillDefaults } from "./defaults.ts";
+import { fillDefaults, prepareForStorage } from "./defaults.ts";
 import {
   normalizeBase64,
   normalizeMicroTime,
@@ -20,7 +20,15 @@ const kinds = Object.entries(table.kinds).flatMap(([apiVersion, kinds]) =>
   Object.keys(kinds).map((kind) => ({ apiVersion, kind })),
 );
 
+interface DefaultsOfMinors {
+  name: string;
+  step?: "patch" | "storage";
+  given: object;
+  minors: Record<string, object>;
+}
+
 const rows = readRows<{
+  byMinor: DefaultsOfMinors[];
   pod: object;
   unknown: KubernetesObject[];
   quantities: { given: string | number; read?: string; rounded?: string }[];
@@ -99,6 +107,19 @@ describe("an object with defaults", () => {
         assert.deepEqual(fillDefaults(once.object).object, once.object);
       }),
     ));
+});
+
+describe("an object by the minor of Kubernetes", () => {
+  for (const { name, step, given, minors } of rows.byMinor)
+    for (const [minor, expected] of Object.entries(minors))
+      it(`${name} in ${minor}`, () => {
+        const kubernetes = minor === "the newest" ? undefined : minor;
+        const filled =
+          step === "storage"
+            ? prepareForStorage(fillDefaults(buildObject(given), kubernetes).object, kubernetes)
+            : fillDefaults(buildObject(given), kubernetes, step).object;
+        assert.partialDeepStrictEqual(filled, expected);
+      });
 });
 
 describe("a quantity", () => {

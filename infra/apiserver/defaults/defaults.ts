@@ -1,5 +1,8 @@
+import { isMap, type JsonMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { type DecodingReport, findKubernetesTypeDecoder } from "./typed-reading.ts";
+import { mergeSince } from "#lib/since.ts";
+import { podPreparations } from "./pods.ts";
+import { type DecodingReport, findKubernetesTypeDecoder, type ReadingStep } from "./typed-reading.ts";
 
 /** An object after decoding and defaulting, with what decoding found. */
 export interface DefaultedObject extends Omit<DecodingReport, "trail"> {
@@ -7,26 +10,50 @@ export interface DefaultedObject extends Omit<DecodingReport, "trail"> {
 }
 
 /**
- * Returns an object as webhooks see it: decoded, with the API server's defaults. The given object isn't changed. An
- * object of an unknown kind, or one that the API server couldn't decode, is returned as it is.
+ * Returns an object as webhooks see it: decoded, with the API server's defaults of a minor of Kubernetes or of the
+ * newest one. The given object isn't changed. An object of an unknown kind, or one that the API server couldn't decode,
+ * is returned as it is.
  */
-export const fillDefaults = (object: KubernetesObject): DefaultedObject => {
-  if (complete.has(object)) return { object, strays: [], misfits: [] };
+export const fillDefaults = (
+  object: KubernetesObject,
+  kubernetes?: string,
+  step: ReadingStep = "request",
+): DefaultedObject => {
+  if (complete.get(object) === String(kubernetes)) return { object, strays: [], misfits: [] };
   const reading: DecodingReport = { trail: [], strays: [], misfits: [] };
   const { strays, misfits } = reading;
-  const { apiVersion, kind } = object;
-  const shape =
-    typeof apiVersion === "string" && typeof kind === "string"
-      ? findKubernetesTypeDecoder(apiVersion, kind)
-      : undefined;
-  const filled = shape?.read(object, reading) as KubernetesObject | undefined;
+  const filled = findDecoder(object, kubernetes, step)?.read(object, reading) as KubernetesObject | undefined;
   if (misfits.length > 0 || filled === undefined) return { object, strays, misfits };
-  complete.add(filled);
+  if (step === "request") complete.set(filled, String(kubernetes));
   return { object: filled, strays, misfits };
 };
 
 /**
- * The objects that `fillDefaults` returned. All API defaults are filled in, so they need no second pass; they must
- * not be changed.
+ * The objects that `fillDefaults` returned for requests, with the minor. All API defaults are filled in, so they need no
+ * second pass; they must not be changed.
  */
-const complete = new WeakSet<KubernetesObject>();
+const complete = new WeakMap<KubernetesObject, string>();
+
+const findDecoder = ({ apiVersion, kind }: KubernetesObject, kubernetes: string | undefined, step: ReadingStep) =>
+  typeof apiVersion === "string" && typeof kind === "string"
+    ? findKubernetesTypeDecoder(apiVersion, kind, kubernetes, step)
+    : undefined;
+
+/**
+ * Returns a defaulted object as validating webhooks see it. Between mutating and validating webhooks, an API server
+ * changes fields of Pods and pod templates, by its minor of Kubernetes.
+ */
+export const prepareForStorage = (object: KubernetesObject, kubernetes?: string): KubernetesObject => {
+  const { Pod, PodTemplateSpec } = mergeSince(podPreparations, kubernetes);
+  const prepare = object.kind === "Pod" ? Pod : PodTemplateSpec;
+  if (prepare === undefined || findDecoder(object, kubernetes, "request") === undefined) return object;
+  const draft: JsonMap = structuredClone({ ...object });
+  for (const path of object.kind === "Pod" ? [[]] : templatePaths) {
+    const part = path.reduce<unknown>((value, step) => (isMap(value) ? value[step] : undefined), draft);
+    if (isMap(part)) prepare(part, part);
+  }
+  return draft as KubernetesObject;
+};
+
+/** The places of pod templates in built-in kinds. */
+const templatePaths = [["template"], ["spec", "template"], ["spec", "jobTemplate", "spec", "template"]];

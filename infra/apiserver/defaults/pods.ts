@@ -1,7 +1,9 @@
 import type { JsonMap } from "#lib/json.ts";
 import type { Pod } from "#lib/kubernetes/core/v1.ts";
 import { parseImage } from "#lib/objects/image.ts";
+import { compareQuantities } from "#lib/objects/quantity.ts";
 import { computePeakUse, parseAmounts, type QuantityByResource } from "#lib/objects/resources.ts";
+import type { Since } from "#lib/since.ts";
 import { formatRoundedResourceAmount } from "./scalars.ts";
 
 /**
@@ -17,34 +19,98 @@ export type Defaulters = Readonly<Record<string, Defaulter | undefined>>;
 export const getMember = (fields: JsonMap, member: string): JsonMap => (fields[member] ?? {}) as JsonMap;
 export const getList = (fields: JsonMap, member: string): JsonMap[] => (fields[member] ?? []) as JsonMap[];
 
-/** Defaults of Pods and their parts that depend on other fields; fixed values are in presets.json. */
-export const podDefaulters: Defaulters = {
-  Container: (container) => finishContainer(container),
-  EphemeralContainer: (container) => finishContainer(container),
-  ImageVolumeSource: (source) => {
-    source.pullPolicy ??= choosePullPolicy(source.reference);
+/**
+ * Defaults of Pods and their parts that depend on other fields, by the minor that changed them; fixed values are in
+ * presets.json.
+ */
+export const podDefaulters: Since<Defaulters> = {
+  "1.0": {
+    Container: (container) => finishContainer(container),
+    EphemeralContainer: (container) => finishContainer(container),
+    Volume: (volume) => {
+      if (Object.keys(volume).every((member) => member === "name")) volume.emptyDir = {};
+    },
+    Pod: (pod) => finishPod(pod),
   },
-  Volume: (volume) => {
-    if (Object.keys(volume).every((member) => member === "name")) volume.emptyDir = {};
+  "1.34": {
+    Pod: (pod, original) => {
+      finishPod(pod);
+      completePodResources(getMember(pod, "spec"), getMember(original, "spec"));
+    },
   },
-  PodSpec: (spec) => {
-    // serviceAccount is the older name of serviceAccountName.
-    const account = spec.serviceAccountName ?? spec.serviceAccount;
-    if (account !== undefined) Object.assign(spec, { serviceAccountName: account, serviceAccount: account });
+  "1.35": {
+    ImageVolumeSource: (source) => {
+      source.pullPolicy ??= choosePullPolicy(source.reference);
+    },
   },
-  PodTemplateSpec: (template) => removeOldAnnotations(template),
-  Pod: (pod, original) => {
-    removeOldAnnotations(pod);
-    const spec = getMember(pod, "spec");
-    const containers = [...getList(spec, "initContainers"), ...getList(spec, "containers")];
-    for (const container of containers) defaultRequests(getMember(container, "resources"));
-    completePodResources(spec, getMember(original, "spec"));
-    spec.enableServiceLinks ??= true;
-    if (Number(spec.terminationGracePeriodSeconds) < 0) spec.terminationGracePeriodSeconds = 1;
-    if (spec.hostNetwork)
-      for (const port of containers.flatMap((container) => getList(container, "ports")))
-        if (port.containerPort) port.hostPort ??= port.containerPort;
+  "1.37": {
+    Pod: (pod) => {
+      finishPod(pod);
+      limitGracePeriod(pod);
+    },
+    PodSpec: (spec) => copyServiceAccount(spec),
+    PodStatus: (status) => copyPodIp(status),
   },
+};
+
+/** Effects of the conversion of Pods and their parts to the API server's internal version and back. */
+export const podConversions: Since<Defaulters> = {
+  "1.0": {
+    Pod: (pod) => {
+      removeOldAnnotations(pod);
+      limitGracePeriod(pod);
+    },
+    PodTemplateSpec: (template) => removeOldAnnotations(template),
+    PodSpec: (spec) => copyServiceAccount(spec),
+    PodStatus: (status) => copyPodIp(status),
+  },
+  "1.37": { Pod: undefined, PodTemplateSpec: undefined, PodSpec: undefined, PodStatus: undefined },
+};
+
+const deletePodResources = (pod: JsonMap): void => {
+  delete getMember(pod, "spec").resources;
+};
+
+/** What the API server changes in Pods and templates after mutating webhooks and before validating ones. */
+export const podPreparations: Since<Defaulters> = {
+  // The field is behind a feature gate that is off.
+  "1.0": { Pod: deletePodResources, PodTemplateSpec: deletePodResources },
+  "1.34": { Pod: undefined, PodTemplateSpec: undefined },
+  "1.37": {
+    Pod: (pod) => {
+      removeOldAnnotations(pod);
+      completeAllPodResources(getMember(pod, "spec"));
+    },
+    PodTemplateSpec: (template) => removeOldAnnotations(template),
+  },
+};
+
+const finishPod = (pod: JsonMap): void => {
+  const spec = getMember(pod, "spec");
+  const containers = [...getList(spec, "initContainers"), ...getList(spec, "containers")];
+  for (const container of containers) defaultRequests(getMember(container, "resources"));
+  spec.enableServiceLinks ??= true;
+  if (spec.hostNetwork)
+    for (const port of containers.flatMap((container) => getList(container, "ports")))
+      if (port.containerPort) port.hostPort ??= port.containerPort;
+};
+
+const limitGracePeriod = (pod: JsonMap): void => {
+  const spec = getMember(pod, "spec");
+  if (Number(spec.terminationGracePeriodSeconds) < 0) spec.terminationGracePeriodSeconds = 1;
+};
+
+/** Keeps serviceAccount and serviceAccountName the same: one is the older name of the other. */
+const copyServiceAccount = (spec: JsonMap): void => {
+  const account = spec.serviceAccountName ?? spec.serviceAccount;
+  if (account !== undefined) Object.assign(spec, { serviceAccountName: account, serviceAccount: account });
+};
+
+/** Repeats the first of `podIPs` in `podIP`; if they differ, `podIP` wins. */
+const copyPodIp = (status: JsonMap): void => {
+  const [first] = getList(status, "podIPs");
+  if (status.podIP !== undefined && first?.ip !== status.podIP) status.podIPs = [{ ip: status.podIP }];
+  else if (first?.ip) status.podIP = first.ip;
 };
 
 const getAmounts = (fields: JsonMap, member: string): Record<string, string> =>
@@ -89,24 +155,53 @@ const isShared = (resource: string) => resource === "cpu" || resource === "memor
  */
 const completePodResources = (spec: JsonMap, original: JsonMap): void => {
   const resources = getMember(spec, "resources");
-  const [limits, requests] = [getAmounts(resources, "limits"), getAmounts(resources, "requests")];
-  if (Object.keys(limits).length + Object.keys(requests).length === 0) return;
+  if (addHugePageLimits(resources, original)) addRequests(resources, original);
+};
 
+/** Completes pod-level resources as from 1.37 on: also requests of a pod without limits, and other limits. */
+const completeAllPodResources = (spec: JsonMap): void => {
+  const resources = getMember(spec, "resources");
+  if (Object.keys({ ...getAmounts(resources, "limits"), ...getAmounts(resources, "requests") }).length === 0) return;
+  addHugePageLimits(resources, spec);
+  addRequests(resources, spec);
+  const containers = [...getList(spec, "initContainers"), ...getList(spec, "containers")];
+  const [limits, requests] = [getAmounts(resources, "limits"), getAmounts(resources, "requests")];
+  const sums = formatAmounts(
+    sumContainers(spec, "limits"),
+    (name) =>
+      isShared(name) &&
+      Object.hasOwn(requests, name) &&
+      !Object.hasOwn(limits, name) &&
+      containers.every((container) => Object.hasOwn(getAmounts(getMember(container, "resources"), "limits"), name)),
+  );
+  const added = Object.entries(sums).map(([name, sum]) => [name, maximizeAmount(sum, requests[name])]);
+  if (added.length > 0) resources.limits = { ...limits, ...Object.fromEntries(added) };
+};
+
+const maximizeAmount = (amount: string, other = "0"): string => (compareQuantities(other, amount) > 0 ? other : amount);
+
+/** Adds pod-level limits of huge pages; returns false if the pod has no pod-level limits then. */
+const addHugePageLimits = (resources: JsonMap, original: JsonMap): boolean => {
+  const [limits, requests] = [getAmounts(resources, "limits"), getAmounts(resources, "requests")];
+  if (Object.keys(limits).length + Object.keys(requests).length === 0) return false;
   const limited = formatAmounts(
     sumContainers(original, "limits"),
     (resource) => isHuge(resource) && !Object.hasOwn(requests, resource),
   );
-  const allLimits = { ...limited, ...limits };
-  if (Object.keys(allLimits).length === 0) return;
-  resources.limits = allLimits;
+  const all = { ...limited, ...limits };
+  if (Object.keys(all).length > 0) resources.limits = all;
+  return Object.keys(all).length > 0;
+};
 
+/** Adds pod-level requests: the sums of the containers' requests, and else the pod-level limits. */
+const addRequests = (resources: JsonMap, original: JsonMap): void => {
   const requested = formatAmounts(
     sumContainers(original, "requests"),
     (resource) => resource === "cpu" || resource === "memory",
   );
-  const limitsAsked = Object.entries(allLimits).filter(([resource]) => isShared(resource));
-  const allRequests = { ...Object.fromEntries(limitsAsked), ...requested, ...requests };
-  if (Object.keys(allRequests).length > 0) resources.requests = allRequests;
+  const limitsAsked = Object.entries(getAmounts(resources, "limits")).filter(([resource]) => isShared(resource));
+  const requests = { ...Object.fromEntries(limitsAsked), ...requested, ...getAmounts(resources, "requests") };
+  if (Object.keys(requests).length > 0) resources.requests = requests;
 };
 
 const formatAmounts = (amounts: QuantityByResource, isMeant: (resource: string) => boolean): Record<string, string> =>

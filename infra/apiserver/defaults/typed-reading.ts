@@ -1,5 +1,8 @@
 import { isMap, type JsonMap } from "#lib/json.ts";
-import { defaultersByType } from "./defaulters.ts";
+import { selectMinor } from "../minors.ts";
+import { selectConversions, selectDefaulters } from "./defaulters.ts";
+import olderTables from "./older-types.json" with { type: "json" };
+import type { Defaulters } from "./pods.ts";
 import fixedDefaults from "./presets.json" with { type: "json" };
 import {
   normalizeBase64,
@@ -25,43 +28,77 @@ interface TypeDecoder {
   isEmpty(value: unknown): boolean;
 }
 
-const types: Record<string, Record<string, string>> = table.types;
-const kinds: Record<string, Record<string, string>> = table.kinds;
+/**
+ * What the API server does with an object that it reads: a request's object gets defaults, and is converted to the
+ * internal version and back; an object that a webhook patched gets only defaults.
+ */
+export type ReadingStep = "request" | "patch";
+
+/** Decoders of the built-in kinds, as a minor of Kubernetes has them. */
+interface KubernetesTypes {
+  kinds: Record<string, Record<string, string>>;
+  types: Record<string, Record<string, string>>;
+  /** The functions that complete a struct after its members were read. */
+  finishers: readonly Defaulters[];
+  /** The decoders so far, by the words of types.json. */
+  known: Map<string, TypeDecoder>;
+}
+
 /** A copy of the fixed defaults in defaults.go and zz_generated.defaults.go of Kubernetes' pkg/apis. */
 const presets: Record<string, Record<string, unknown>> = fixedDefaults;
 
-export const findKubernetesTypeDecoder = (apiVersion: string, kind: string): TypeDecoder | undefined => {
-  const name = getOwnMember(getOwnMember(kinds, apiVersion) ?? {}, kind);
-  return name === undefined ? undefined : getDecoder(name);
+const known = new Map<string, KubernetesTypes>();
+
+const selectTypes = (kubernetes: string | undefined, step: ReadingStep): KubernetesTypes => {
+  const key = `${kubernetes} ${step}`;
+  let found = known.get(key);
+  if (found === undefined) {
+    const { kinds, types }: Pick<KubernetesTypes, "kinds" | "types"> = selectMinor(table, olderTables, kubernetes);
+    const defaulters = selectDefaulters(kubernetes);
+    const finishers = step === "request" ? [defaulters, selectConversions(kubernetes)] : [defaulters];
+    found = { kinds, types, finishers, known: new Map() };
+    known.set(key, found);
+  }
+  return found;
+};
+
+/** Returns the decoder of a kind in a minor of Kubernetes, or in the newest one. */
+export const findKubernetesTypeDecoder = (
+  apiVersion: string,
+  kind: string,
+  kubernetes: string | undefined,
+  step: ReadingStep,
+): TypeDecoder | undefined => {
+  const types = selectTypes(kubernetes, step);
+  const name = getOwnMember(getOwnMember(types.kinds, apiVersion) ?? {}, kind);
+  return name === undefined ? undefined : getDecoder(name, types);
 };
 
 const getOwnMember = <T>(fields: Record<string, T>, key: string): T | undefined =>
   Object.hasOwn(fields, key) ? fields[key] : undefined;
 
-const known = new Map<string, TypeDecoder>();
-
-const getDecoder = (word: string): TypeDecoder => {
-  let found = known.get(word);
+const getDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
+  let found = types.known.get(word);
   if (found === undefined) {
-    found = createDecoder(word);
-    known.set(word, found);
+    found = createDecoder(word, types);
+    types.known.set(word, found);
   }
   return found;
 };
 
-const createDecoder = (word: string): TypeDecoder => {
+const createDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
   const [first, rest] = [word[0], word.slice(1)];
-  if (first === "*") return createPointerDecoder(rest);
-  if (first === "[") return createListDecoder(getDecoder(rest));
-  if (first === "{") return createMapDecoder(getDecoder(rest));
-  return simple.get(word) ?? createStructDecoder(word);
+  if (first === "*") return createPointerDecoder(rest, types);
+  if (first === "[") return createListDecoder(getDecoder(rest, types));
+  if (first === "{") return createMapDecoder(getDecoder(rest, types));
+  return simple.get(word) ?? createStructDecoder(word, types);
 };
 
 const isAbsent = (value: unknown): value is null | undefined => value === null || value === undefined;
 
-const createPointerDecoder = (word: string): TypeDecoder => {
+const createPointerDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
   return {
-    read: (value, reading) => (isAbsent(value) ? null : getDecoder(word).read(value, reading)),
+    read: (value, reading) => (isAbsent(value) ? null : getDecoder(word, types).read(value, reading)),
     isEmpty: (value) => value === null,
   };
 };
@@ -95,18 +132,19 @@ const createMapDecoder = (element: TypeDecoder): TypeDecoder => {
  */
 const exact = ["Overhead", "NodeAllocatableResourceClaimStatus"];
 
-const createStructDecoder = (name: string): TypeDecoder => {
-  const members = Object.entries(types[name] ?? {});
+const createStructDecoder = (name: string, kubernetes: KubernetesTypes): TypeDecoder => {
+  const words = kubernetes.types[name] ?? {};
+  const members = Object.entries(words);
   const shapes = new Map<string, [TypeDecoder, boolean]>();
   // Types may contain themselves, so members are resolved on first use.
   const resolveMember = (member: string): [TypeDecoder, boolean] | undefined => {
     const found = shapes.get(member);
-    const word = found ? undefined : getOwnMember(types[name] ?? {}, member);
+    const word = found ? undefined : getOwnMember(words, member);
     if (word === undefined) return found;
     const isExact = exact.includes(name);
     const full = word.replace("?", "");
     const made: [TypeDecoder, boolean] = [
-      getDecoder(isExact ? full : full.replace("{quantity", "{resource")),
+      getDecoder(isExact ? full : full.replace("{quantity", "{resource"), kubernetes),
       word.startsWith("?"),
     ];
     shapes.set(member, made);
@@ -114,7 +152,7 @@ const createStructDecoder = (name: string): TypeDecoder => {
   };
   const always = members.filter(([, word]) => !word.startsWith("?")).map(([member]) => member);
   const preset = Object.entries(presets[name] ?? {});
-  const finish = defaultersByType[name];
+  const finishers = kubernetes.finishers.flatMap((byType) => byType[name] ?? []);
   return {
     read: (value, reading) => {
       if (!isAbsent(value) && !isMap(value)) return addMisfit(value, "an object", reading);
@@ -133,7 +171,7 @@ const createStructDecoder = (name: string): TypeDecoder => {
       if (reading.misfits.length > 0) return result;
       for (const [member, presetValue] of preset)
         if (result[member] == null) result[member] = typeof presetValue === "object" ? { ...presetValue } : presetValue;
-      finish?.(result, value ?? {});
+      for (const finish of finishers) finish(result, value ?? {});
       return result;
     },
     isEmpty: () => false,

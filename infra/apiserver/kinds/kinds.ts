@@ -4,7 +4,9 @@ import { joinApiVersion, splitApiVersion } from "#lib/objects/api-version.ts";
 import { policyGroup } from "#lib/policy/types.ts";
 import { toPlural } from "#lib/recorded-answers.ts";
 import type { GroupVersionKind, GroupVersionResource, KubernetesObject } from "#lib/review.ts";
+import { newestKubernetes, selectMinor } from "../minors.ts";
 import builtIn from "./kinds.json" with { type: "json" };
+import olderBuiltIn from "./older-kinds.json" with { type: "json" };
 
 export interface ResourceKind {
   kind: GroupVersionKind;
@@ -17,7 +19,7 @@ export interface ResourceKind {
   sameFieldsInAllVersions: boolean;
 }
 
-/** The kinds that Kubernetes 1.36 serves, and those of custom resources. */
+/** The kinds that a minor of Kubernetes serves, and those of custom resources. */
 export interface KindIndex {
   of(apiVersion: string, kind: string): ResourceKind | undefined;
   equivalents(resource: GroupVersionResource): GroupVersionResource[];
@@ -36,8 +38,12 @@ interface Row {
   off?: boolean;
 }
 
-/** Returns the built-in kinds and those that CustomResourceDefinitions among the objects define. */
-export const buildKindIndex = (objects: Iterable<unknown>): KindIndex => createKindIndex(collectKinds(objects));
+/**
+ * Returns the built-in kinds, of a minor of Kubernetes or of the newest, and those that CustomResourceDefinitions among
+ * the objects define.
+ */
+export const buildKindIndex = (objects: Iterable<unknown>, kubernetes?: string): KindIndex =>
+  createKindIndex(collectKinds(objects, kubernetes));
 
 export const createKindIndex = (byName: KindsByName): KindIndex => {
   const byResource = Map.groupBy(byName.values(), ({ resource }) => `${resource.group}/${resource.resource}`);
@@ -71,8 +77,8 @@ export const createKindIndex = (byName: KindsByName): KindIndex => {
  * Returns the kinds of `buildKindIndex` and guesses those of other objects: with the plural that Kubernetes would form,
  * and namespaced if one of the objects has a namespace.
  */
-export const inferKinds = (objects: readonly KubernetesObject[]): KindsByName => {
-  const known = new Map(collectKinds(objects));
+export const inferKinds = (objects: readonly KubernetesObject[], kubernetes?: string): KindsByName => {
+  const known = new Map(collectKinds(objects, kubernetes));
   // Objects with a namespace come first, because they show that a kind is namespaced.
   const namespacedFirst = objects.toSorted((left, right) => Number(hasNamespace(right)) - Number(hasNamespace(left)));
   for (const object of namespacedFirst) {
@@ -111,8 +117,8 @@ export const createResourceKind = (
   ...{ namespaced, subresources, off, sameFieldsInAllVersions: sameInAll },
 });
 
-const collectKinds = (objects: Iterable<unknown>): KindsByName => {
-  const known = new Map(standardKinds.map(toKindEntry));
+const collectKinds = (objects: Iterable<unknown>, kubernetes?: string): KindsByName => {
+  const known = new Map(listStandardKinds(kubernetes).map(toKindEntry));
   for (const [name, kind] of [...objects].flatMap(listDefinedKinds).map(toKindEntry)) {
     // A CustomResourceDefinition replaces a known kind only in kinitiras' group, which is also in standardKinds.
     if (!known.has(name) || kind.kind.group === policyGroup) known.set(name, kind);
@@ -127,12 +133,25 @@ const policies: Record<string, Row> = {
   OverridePolicy: { resource: "overridepolicies", namespaced: true, off: true },
 };
 
-export const standardKinds: readonly ResourceKind[] = Object.entries<Record<string, Row>>({
-  ...builtIn,
-  [`${policyGroup}/v1alpha1`]: policies,
-}).flatMap(([apiVersion, rows]) =>
-  Object.entries(rows).map(([kind, row]) => createResourceKind(splitApiVersion(apiVersion), kind, row)),
-);
+/** Returns the built-in kinds of a minor of Kubernetes, or of the newest. */
+const listStandardKinds = (kubernetes?: string): readonly ResourceKind[] => {
+  const found = standardKindsByMinor.get(kubernetes) ?? createStandardKinds(kubernetes);
+  standardKindsByMinor.set(kubernetes, found);
+  return found;
+};
+
+const createStandardKinds = (kubernetes?: string): ResourceKind[] => {
+  const own: Record<string, Record<string, Row>> = selectMinor(builtIn, olderBuiltIn, kubernetes);
+  const all = { ...own, [`${policyGroup}/v1alpha1`]: policies };
+  return Object.entries(all).flatMap(([apiVersion, rows]) =>
+    Object.entries(rows).map(([kind, row]) => createResourceKind(splitApiVersion(apiVersion), kind, row)),
+  );
+};
+
+const standardKindsByMinor = new Map<string | undefined, readonly ResourceKind[]>();
+
+/** The built-in kinds of the newest minor of Kubernetes. */
+export const standardKinds = listStandardKinds();
 
 const toKindEntry = (kind: ResourceKind): [string, ResourceKind] => [
   toKindKey(joinApiVersion(kind.kind), kind.kind.kind),
@@ -158,18 +177,20 @@ const listDefinedKinds = (object: unknown): ResourceKind[] => {
 /** Reports whether a CustomResourceDefinition may define kinds in a group: domain names that aren't Kubernetes' own. */
 export const isCustomResourceGroup = (group: string): boolean => group.includes(".") && !groups.has(group);
 
-export const describeUnknownKind = (apiVersion: string, kind: string): string => {
+export const describeUnknownKind = (apiVersion: string, kind: string, kubernetes?: string): string => {
   if (isCustomResourceGroup(splitApiVersion(apiVersion).group))
     return `which resource ${kind} of ${apiVersion} is, only its CustomResourceDefinition says; it may be among the manifests or in --state`;
-  return `what ${kind} of ${apiVersion} is; Kubernetes 1.36 has none${describeSimilarKinds(kind)}`;
+  const version = kubernetes ?? newestKubernetes;
+  return `what ${kind} of ${apiVersion} is; Kubernetes ${version} has none${describeSimilarKinds(kind, kubernetes)}`;
 };
 
 /** Names, after a comma, the kinds of Kubernetes that differ only in case; empty if there are none. */
-export const describeSimilarKinds = (kind: string): string => {
-  const alike = usual.filter((usualKind) => usualKind.kind.toLowerCase() === kind.toLowerCase());
-  const meant = alike.map((match) => `${match.kind} of ${joinApiVersion(match)}`).join(" and ");
+export const describeSimilarKinds = (kind: string, kubernetes?: string): string => {
+  const alike = listStandardKinds(kubernetes).filter(
+    (standard) => !standard.off && standard.kind.kind.toLowerCase() === kind.toLowerCase(),
+  );
+  const meant = alike.map((match) => `${match.kind.kind} of ${joinApiVersion(match.kind)}`).join(" and ");
   return meant === "" ? "" : `, but ${meant}`;
 };
 
-const usual = standardKinds.filter(({ off }) => !off).map(({ kind }) => kind);
-const groups = new Set(usual.map(({ group }) => group));
+const groups = new Set(standardKinds.filter(({ off }) => !off).map(({ kind }) => kind.group));

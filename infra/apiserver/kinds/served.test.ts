@@ -7,14 +7,16 @@ import { createRecordedCluster, findServedResource, listServedResources } from "
 type RecordedObject = NonNullable<RecordedCapabilityAnswers["objects"]>[number];
 
 const { known, definition, goose } = readRows<{
-  known: [string, RecordedObject[], RecordedObject, object | undefined][];
+  known: [string, RecordedObject[], RecordedObject, (object | undefined)?, string?][];
   definition: RecordedObject;
   goose: RecordedObject;
 }>(import.meta.filename);
 
 describe("served kinds: a lookup", () => {
-  for (const [name, objects, object, served] of known)
-    it(name, () => assert.deepEqual(findServedResource(listServedResources(objects), object), served));
+  for (const [name, objects, object, served, kubernetes] of known)
+    it(name, () =>
+      assert.deepEqual(findServedResource(listServedResources(objects, kubernetes), object), served ?? undefined),
+    );
 });
 
 describe("a cluster of recorded objects", () => {

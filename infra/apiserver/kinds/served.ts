@@ -7,9 +7,12 @@ import { inferKinds, toKindKey, toServedResource } from "./kinds.ts";
  * Returns the kinds of `inferKinds` by group and version. A kind that is off by default is included only if there are
  * objects of it.
  */
-export const listServedResources = (objects: readonly KubernetesObject[]): Record<string, ServedResource[]> => {
+export const listServedResources = (
+  objects: readonly KubernetesObject[],
+  kubernetes?: string,
+): Record<string, ServedResource[]> => {
   const present = new Set(objects.map(({ apiVersion = "", kind = "" }) => toKindKey(apiVersion, kind)));
-  const served = [...inferKinds(objects)].filter(([name, { off }]) => !off || present.has(name));
+  const served = [...inferKinds(objects, kubernetes)].filter(([name, { off }]) => !off || present.has(name));
   const byVersion = Map.groupBy(served, ([name]) => name.slice(0, name.indexOf(" ")));
   return Object.fromEntries(
     [...byVersion].map(([version, all]) => [version, all.map(([, kind]) => toServedResource(kind))]),
@@ -21,9 +24,12 @@ export const findServedResource = (
   { apiVersion = "", kind }: KubernetesObject,
 ) => (Object.hasOwn(served, apiVersion) ? served[apiVersion]?.find((resource) => resource.kind === kind) : undefined);
 
-/** Returns capabilities that answer from recorded objects. Kinds follow from these and from the recorded discovery. */
-export const createRecordedCluster = (answers: RecordedCapabilityAnswers): Capabilities => {
-  const discovery = { ...listServedResources(answers.objects ?? []), ...answers.discovery };
+/**
+ * Returns capabilities that answer from recorded objects. Kinds follow from these, from the recorded discovery, and from
+ * the minor of Kubernetes.
+ */
+export const createRecordedCluster = (answers: RecordedCapabilityAnswers, kubernetes?: string): Capabilities => {
+  const discovery = { ...listServedResources(answers.objects ?? [], kubernetes), ...answers.discovery };
   const { get, list, create, ...rest } = createRecordedCapabilities({ ...answers, discovery });
   // The imitated server stores objects under the plural that Kubernetes would form of their kind; a
   // CustomResourceDefinition may set another one.

@@ -1,10 +1,10 @@
 import { runAdmissionChain } from "#infra/apiserver/admission/admit.ts";
 import { describeUnknownConversion } from "#infra/apiserver/admission/matching.ts";
 import type { AdmissionAttributes, AdmissionTrace, ImitatedServerFunctions } from "#infra/apiserver/admission/types.ts";
-import { getOwn } from "#lib/json.ts";
+import { getOwn, isMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
+import { fillDefaults, prepareForStorage } from "../../apiserver/defaults/defaults.ts";
 import { describeUnknownKind, isCustomResourceGroup, type ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../manifests/manifests.ts";
@@ -63,13 +63,17 @@ const evaluateManifest = async (
   manifest: Manifest,
   environment: ObjectEvaluationEnvironment,
 ): Promise<ObjectEvaluation> => {
-  const { kinds, asking, existing } = environment;
+  const { kinds, asking, existing, kubernetes } = environment;
   const { apiVersion, kind: word } = manifest.object;
   const kind = kinds.of(String(apiVersion), String(word));
   if (kind === undefined && !mayConcern(manifest, environment))
     return createUnaskedEvaluation(manifest, manifest.object, { verdict: "allowed", noRule: true });
   if (kind === undefined)
-    return createUndecidedEvaluation(manifest, manifest.object, describeUnknownKind(String(apiVersion), String(word)));
+    return createUndecidedEvaluation(
+      manifest,
+      manifest.object,
+      describeUnknownKind(String(apiVersion), String(word), kubernetes),
+    );
   const object = dropServerFieldsAndSetNamespace(manifest.object, kind, { ...asking, operation: "CREATE" });
   const { name = "", namespace } = object.metadata ?? {};
   const stored =
@@ -90,7 +94,7 @@ const evaluateManifest = async (
       object,
       "there is nothing to update; --old or --state must hold it as it is now",
     );
-  const filled = fillDefaults(object);
+  const filled = fillDefaults(object, kubernetes);
   const misfits = [
     ...filled.misfits,
     ...(isNameless(object, kind) ? ["metadata.name or generateName is required"] : []),
@@ -153,7 +157,7 @@ export const evaluatePodOfWorkload = async function* (
   const made = after === null || after === undefined ? undefined : buildPod(workload);
   const kind = made && environment.kinds.of("v1", "Pod");
   if (made === undefined || kind === undefined) return;
-  const filled = fillDefaults(made.pod);
+  const filled = fillDefaults(made.pod, environment.kubernetes);
   const attributes = buildAdmissionAttributes(filled.object, null, kind, {
     ...environment.asking,
     operation: "CREATE",
@@ -242,15 +246,23 @@ export const evaluateRequest = async (
   };
 };
 
-const createServerContext = ({ kinds, existing, call, cel }: ObjectEvaluationEnvironment): ImitatedServerFunctions => ({
+const createServerContext = ({
+  kubernetes,
+  kinds,
+  existing,
+  call,
+  cel,
+}: ObjectEvaluationEnvironment): ImitatedServerFunctions => ({
+  kubernetes,
   findNamespace: (name) => existing.find(namespaces, name),
   equivalents: kinds.equivalents,
   convert: kinds.convert,
-  fill: (object) => {
-    const { object: filledObject, misfits } = fillDefaults(object as KubernetesObject);
+  fill: (object, step) => {
+    const { object: filledObject, misfits } = fillDefaults(object as KubernetesObject, kubernetes, step);
     if (misfits[0] !== undefined) throw new Error(misfits[0]);
     return filledObject;
   },
+  prepare: (object) => (isMap(object) ? prepareForStorage(object, kubernetes) : object),
   call,
   cel,
 });

@@ -39,6 +39,8 @@ export interface ObjectEvaluation {
 
 /** The cluster that objects are evaluated in: its kinds, objects, webhooks and user. */
 export interface ObjectEvaluationEnvironment {
+  /** The cluster's minor of Kubernetes, if it is known. */
+  kubernetes: string | undefined;
   kinds: KindIndex;
   existing: Omit<ExistingObjects, "capabilities">;
   hooks: Pick<WebhookEntriesByPhase, "mutating" | "validating">;

@@ -66,6 +66,7 @@ const findNames = (objects: KubernetesObject[], sample: RequestSample = {}): str
   const context = {
     ...{ findNamespace: () => home, equivalents: kinds.equivalents, convert: kinds.convert, cel: celEvaluator },
     fill: (object: unknown) => object,
+    prepare: (object: unknown) => object,
     call: async () => ({ would: true }) as const,
   };
   const attributes = { ...request, ...(subResource !== undefined && { subResource }) };

@@ -7,6 +7,7 @@ import {
 import { getHookUrl, parseWebhookHttpAnswer } from "#infra/apiserver/admission/http.ts";
 import type { CelEvaluator, HookCallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
+import type { ClusterConfig } from "../../config/config.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import type { ObjectEvaluationEnvironment } from "./evaluation.ts";
 import type { CallableRules } from "./rules.ts";
@@ -18,16 +19,19 @@ import type { CallableRules } from "./rules.ts";
 export const createWebhookEnvironment = async (
   rules: CallableRules,
   foreignConfigurations: readonly Manifest[],
-  cluster: string,
+  [cluster, { kubernetes }]: readonly [name: string, config: ClusterConfig],
   callableHosts: readonly string[],
   hasPolicies: boolean,
-): Promise<Pick<ObjectEvaluationEnvironment, "hooks" | "call" | "cel" | "getHookName" | "findSuggestion">> => {
-  const hooks = extendTimeouts(
-    parseWebhookConfigurations([...rules.configurations, ...foreignConfigurations.map(({ object }) => object)]),
-    rules,
-  );
+): Promise<
+  Pick<ObjectEvaluationEnvironment, "kubernetes" | "call" | "cel" | "getHookName" | "findSuggestion"> & {
+    hooks: WebhookEntriesByPhase;
+  }
+> => {
+  const configurations = [...rules.configurations, ...foreignConfigurations.map(({ object }) => object)];
+  const hooks = extendTimeouts(parseWebhookConfigurations(configurations, kubernetes), rules);
   checkHooks(hooks, rules, cluster);
   return {
+    kubernetes,
     hooks,
     call: (hook, review) => rules.call(hook, review) ?? callForeignWebhook(hook, review, callableHosts),
     cel: await createConditionEvaluator(hooks, rules, hasPolicies),
@@ -59,12 +63,12 @@ const createConditionEvaluator = async (
 
 /** Gives rules 30 seconds: their speed on this machine says nothing about their speed where they are deployed. */
 const extendTimeouts = (
-  { mutating, validating, faults }: WebhookEntriesByPhase,
+  { mutating, validating, ...remarks }: WebhookEntriesByPhase,
   rules: CallableRules,
 ): WebhookEntriesByPhase => {
   const extendTimeout = (hook: DefaultedWebhookEntry) =>
     rules.findRuleName(hook.name) === undefined ? hook : { ...hook, timeoutSeconds: 30 };
-  return { mutating: mutating.map(extendTimeout), validating: validating.map(extendTimeout), faults };
+  return { mutating: mutating.map(extendTimeout), validating: validating.map(extendTimeout), ...remarks };
 };
 
 const checkHooks = (

@@ -75,14 +75,16 @@ export const prepareClusterCheck = async (
   const found = await discoverClusterResources(read, describeAnswer);
   for (const namespace of chosen) await checkNamespace(namespace, read, describeAnswer);
   const kubernetes = config.kubernetes ?? (await readMinor(read, note));
+  const cluster: ClusterCheckOptions["cluster"] = [name, kubernetes === undefined ? config : { ...config, kubernetes }];
   const rules = await createCallableClusterRules(
     catalogue,
-    [name, kubernetes === undefined ? config : { ...config, kubernetes }],
+    cluster,
     options.harden,
     await prepareLiveCheckCapabilities(name, connection, hosts),
   );
   for (const sentence of rules.notes) note(sentence);
-  const webhooks = await createWebhookEnvironment(rules, foreign, name, hosts, true);
+  const webhooks = await createWebhookEnvironment(rules, foreign, cluster, hosts, true);
+  for (const warning of webhooks.hooks.warnings) note(warning);
   const hooks = [...webhooks.hooks.mutating, ...webhooks.hooks.validating];
   const kinds = await readClusterKindIndex(found, hooks, read);
   const namespaces = openNamespaceCache(read, describeAnswer);

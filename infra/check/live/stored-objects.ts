@@ -1,6 +1,6 @@
 import { getOwn, isMap } from "#lib/json.ts";
 import { createRedactor } from "#lib/recording/redaction.ts";
-import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
+import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
 import type { ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { toSentence } from "../../cli/complaint.ts";
@@ -34,7 +34,6 @@ export const createStoredObjectEvaluator = ({
   operation,
   note,
 }: EvaluatorOptions): ObjectEvaluator => {
-  const { user } = environment.asking;
   const named = new Set<string>();
   const noteStrays = (resource: DiscoveredResource, strays: readonly string[]) => {
     for (const stray of strays) {
@@ -46,7 +45,7 @@ export const createStoredObjectEvaluator = ({
   };
   const evaluate = async (object: StoredObject, resource: DiscoveredResource): Promise<ObjectEvaluation[]> => {
     const { namespace } = object.metadata ?? {};
-    const { filled, attributes } = buildStoredRequest(object, resource, operation, user);
+    const { filled, attributes } = buildStoredRequest(object, resource, operation, environment);
     noteStrays(resource, filled.strays);
     // Keeps a Namespace: namespaceSelectors are evaluated on the stored Namespace when it is deleted.
     namespaces.put(resource.resource, object);
@@ -82,13 +81,13 @@ const buildStoredRequest = (
   { status, ...object }: StoredObject,
   kind: ResourceKind,
   operation: Operation,
-  user: UserInfo,
+  { asking: { user }, kubernetes }: ObjectEvaluationEnvironment,
 ) => {
   const isMade = operation === "CREATE";
   const rest =
     status === undefined || (isMade && kind.subresources.includes("status")) ? object : { ...object, status };
   const asking = { operation, user, namespace: object.metadata?.namespace ?? "" };
-  const filled = fillDefaults(isMade ? dropServerFieldsAndSetNamespace(rest, kind, asking) : rest);
+  const filled = fillDefaults(isMade ? dropServerFieldsAndSetNamespace(rest, kind, asking) : rest, kubernetes);
   return {
     filled,
     attributes: buildAdmissionAttributes(filled.object, operation === "UPDATE" ? filled.object : null, kind, asking),

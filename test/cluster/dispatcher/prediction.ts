@@ -8,6 +8,7 @@ import type {
   HookCallResult,
   ReviewToSend,
 } from "#infra/apiserver/admission/types.ts";
+import { fillDefaults, prepareForStorage } from "#infra/apiserver/defaults/defaults.ts";
 import { isMap } from "#lib/json.ts";
 import type { AdmissionRequest, GroupVersionKind } from "#lib/review.ts";
 import type { TestClusterResponse } from "../../../infra/parity/control-plane/client.ts";
@@ -32,9 +33,11 @@ export const predict = async (
   set: ScriptedSet,
   manifests: unknown[],
   seen: AdmissionRequest,
+  minor: string,
 ): Promise<AdmissionTrace> => {
   const { uid: _, requestKind: __, requestResource: ___, requestSubResource: ____, ...attributes } = seen;
-  return await runAdmissionChain(attributes as AdmissionAttributes, parseWebhookConfigurations(manifests), {
+  return await runAdmissionChain(attributes as AdmissionAttributes, parseWebhookConfigurations(manifests, minor), {
+    kubernetes: minor,
     findNamespace: (name) => {
       const labels = namespaces[name];
       return labels && { metadata: { name, labels } };
@@ -44,7 +47,8 @@ export const predict = async (
       return others.filter((other) => other !== version).map((other) => ({ group, version: other, resource }));
     },
     convert,
-    fill: (object) => object,
+    fill: (object, step) => (isMap(object) ? fillDefaults(object, minor, step).object : object),
+    prepare: (object) => (isMap(object) ? prepareForStorage(object, minor) : object),
     call: async (hook, review) => callScript(set, hook, review),
     cel: celEvaluator,
   });
