@@ -1,5 +1,5 @@
 // Writes lib/kubernetes/: the TypeScript types of Kubernetes objects, from the OpenAPI document that the newest API server
-// publishes. `npm run kubernetes-types` runs this file.
+// publishes. `npm run kubernetes-types` runs this file, and test/cluster/kubernetes-types.test.ts compares.
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { packageRoot } from "../cli/roots.ts";
@@ -31,11 +31,14 @@ interface TypeLocation {
 
 export const typesFolder = join(packageRoot, "lib/kubernetes");
 
-/** Returns the OpenAPI document of the newest API server, with all its API groups. */
+/** Returns the OpenAPI document of the newest API server. Its alpha features are on: Job mentions alpha types. */
 export const readOpenApiDocument = async (): Promise<OpenApiDocument> => {
-  const cluster = await bootCluster(await requireBinaries(), { flags: ["--runtime-config=api/all=true"] });
+  const cluster = await bootCluster(await requireBinaries(), {
+    flags: ["--runtime-config=api/all=true", "--feature-gates=AllAlpha=true,AllBeta=true"],
+  });
   try {
-    const { body } = await cluster.admin({ method: "GET", path: "/openapi/v2" });
+    const { code, body } = await cluster.admin({ method: "GET", path: "/openapi/v2" });
+    if (code !== 200) throw new Error(`kube-apiserver answers /openapi/v2 with ${code}`);
     return body as unknown as OpenApiDocument;
   } finally {
     await cluster.stop();
