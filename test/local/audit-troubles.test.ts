@@ -32,16 +32,17 @@ describe("an audit of a cluster in trouble", () => {
   const runWithServer = async (
     kinds: Record<string, Responder>,
     act: (requests: string[]) => Promise<void>,
+    version: object = { major: "1", minor: "37" },
   ): Promise<void> => {
     const requests: string[] = [];
     const shown: Record<string, (url: URL) => object> = {
-      "/version": () => ({ major: "1", minor: "37" }),
+      "/version": () => version,
       "/api": () => ({ kind: "APIVersions", versions: ["v1"] }),
       "/apis": () => ({ kind: "APIGroupList", groups: [] }),
       "/api/v1": () => ({
         kind: "APIResourceList",
         resources: Object.keys(kinds).map((name) => {
-          const kind = { configmaps: "ConfigMap", secrets: "Secret", services: "Service" }[name];
+          const kind = { configmaps: "ConfigMap", pods: "Pod", secrets: "Secret", services: "Service" }[name];
           return { name, kind, namespaced: true, verbs: ["list", "create"] };
         }),
       }),
@@ -125,6 +126,34 @@ describe("an audit of a cluster in trouble", () => {
         assert.equal(requests.filter((path) => path.startsWith("/api/v1/secrets")).length, 5);
       },
     );
+  });
+
+  it("evaluates rules as of the version that the cluster runs, or the newest if it can't be read", async () => {
+    const settings = "settings: { defaults: { enforce: restricted } }";
+    await writeFile(join(folder, "postern.yaml"), printConfig(`  pod-security: { ${settings} }\n`));
+    const container = {
+      ...{ name: "a", image: "a:1" },
+      securityContext: { allowPrivilegeEscalation: false, capabilities: { drop: ["ALL"] } },
+    };
+    const securityContext = { seccompProfile: { type: "RuntimeDefault" } };
+    const spec = { hostUsers: false, securityContext, containers: [container] };
+    const items = [{ metadata: { name: "p", namespace: "a", uid: "p" }, spec }];
+    const audit = async (version: object, words: string[] = []) => {
+      const found: string[] = [];
+      const listPods = () => ({ kind: "PodList", apiVersion: "v1", metadata: {}, items });
+      const act = async () => {
+        const { objects, notes } = await runJsonAudit(folder, words);
+        found.push(...objects.map(({ verdict }) => verdict), ...notes);
+      };
+      await runWithServer({ pods: listPods }, act, version);
+      return found;
+    };
+    const older = { major: "1", minor: "34+" };
+    assert.deepEqual(await audit(older), ["denied"]);
+    assert.deepEqual(await audit(older, ["--kubernetes", "1.35"]), ["allowed"]);
+    const unknown = "the cluster's version can't be read; rules behave as in the newest Kubernetes";
+    assert.deepEqual(await audit({}), ["allowed", unknown]);
+    await writeFile(join(folder, "postern.yaml"), printConfig("  always-admit:\n"));
   });
 
   it("follows no redirect, limits a compressed answer, and ends at a circular list", async () => {
