@@ -22,7 +22,7 @@ export const minors: readonly string[] = readdirSync(here)
   .filter((name) => /^\d+\.\d+$/.test(name))
   .sort((one, other) => Number(one.split(".")[1]) - Number(other.split(".")[1]));
 
-export const newestMinor = "1.36";
+export const newestMinor: string = minors.at(-1) ?? "";
 
 /** Returns the program of kube-apiserver in a minor, with the others of its control plane. */
 const toGoProgram = (minor: string): GoProgram => {
