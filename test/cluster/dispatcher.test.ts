@@ -39,6 +39,8 @@ const perSet = 50;
 const atOnce = 12;
 const wordKey = "postern-word";
 
+const counts = { refused: 0, calls: 0, again: 0, unseen: 0 };
+
 const isAvailable = await needs("API server");
 
 for (const [place, minor] of minors.entries())
@@ -124,8 +126,7 @@ for (const [place, minor] of minors.entries())
       return found;
     };
     const sets = Math.ceil(pairs / perSet);
-    const counts = { refused: 0, calls: 0, again: 0, unseen: 0 };
-    const numbers = Array.from({ length: sets }, (_, index) => index * minors.length + place);
+    const numbers = Array.from({ length: sets }, (_, index) => index * minors.length + minors.length - 1 - place);
     for (const number of numbers)
       it(`for set ${number} of configurations of seed ${seed}`, async (context) => {
         const random = createRandom(seed * 1000 + number);
@@ -188,12 +189,14 @@ for (const [place, minor] of minors.entries())
           `${unexplained.length} of ${happened.size}:\n${unexplained.slice(0, 3).join("\n\n")}`,
         );
       });
-
-    it("includes refusals, reinvocations and few unseen writes", (context) => {
-      context.diagnostic(JSON.stringify(counts));
-      assert.ok(counts.refused > 0 && counts.again > 0 && counts.unseen < pairs / 10);
-    });
   });
+
+describe("the random writes", isAvailable, () => {
+  it("include refusals, reinvocations and few unseen writes", (context) => {
+    context.diagnostic(JSON.stringify(counts));
+    assert.ok(counts.refused > 0 && counts.again > 0 && counts.unseen < (pairs * minors.length) / 10);
+  });
+});
 
 /** Returns the description of a hook's script. */
 const describeScript = (set: ScriptedSet, hook: string) => {
