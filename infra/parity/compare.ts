@@ -54,7 +54,7 @@ export const toComparable = (
     // The name of the volume with a ServiceAccount's token has a random suffix, which is replaced by `?`.
     .replaceAll(/\bkube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}\b/g, "kube-api-access-?")
     // Until Kubernetes 1.33, texts show Go's structures with the addresses of values.
-    .replaceAll(/\b0xc[0-9a-f]{9}\b/g, "0x?")
+    .replaceAll(/(?<=\(\*[\w.]+\)\()0x[0-9a-f]+(?=\))/g, "0x?")
     // Go's diffs use a different space character in half of all processes, so that programs don't parse them.
     .replaceAll("\u00a0", " ");
   const [parsed, comparableAudit] = JSON.parse(plain);
