@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
@@ -76,15 +76,11 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     scripted = await openScriptedWebhookEndpoints(certificate);
     announcer = scripted.announcer;
-    const policy = { omitStages: ["RequestReceived"], rules: [{ level: "Metadata", resources: [{ group: "" }] }] };
-    const file = { apiVersion: "audit.k8s.io/v1", kind: "Policy", ...policy };
-    await writeFile(join(folder, "audit.yaml"), JSON.stringify(file));
-    const flags = [
-      `--audit-policy-file=${join(folder, "audit.yaml")}`,
-      `--audit-log-path=${join(folder, "audit.log")}`,
-    ];
     const disable = ["DefaultTolerationSeconds"];
-    [clusterOne, clusterTwo] = await Promise.all([bootCluster(binaries, { disable, flags }), bootCluster(binaries)]);
+    [clusterOne, clusterTwo] = await Promise.all([
+      bootCluster(binaries, { disable, audit: true }),
+      bootCluster(binaries),
+    ]);
   });
   after(async () => {
     await Promise.all([clusterOne, clusterTwo, scripted, ...opened].map((running) => running?.stop()));
@@ -116,25 +112,10 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     }
   };
 
-  /** Returns the webhooks whose failure was ignored for a config map, from the audit log. */
-  const listFailedOpen = async (name: string) => {
-    const kind = "failed-open.validating.webhook.admission.k8s.io/";
-    const notes = Object.entries(await readAuditAnnotations("configmaps", name));
-    return notes.filter(([key]) => key.startsWith(kind)).map(([, webhook]) => webhook);
-  };
-
-  /** Returns the annotations of a request in the audit log. */
-  const readAuditAnnotations = async (resource: string, name: string): Promise<Record<string, string>> => {
-    let found: { annotations?: Record<string, string> } | undefined;
-    await waitUntil(`the audit log has no ${resource} ${name}`, async () => {
-      const lines = (await readFile(join(folder, "audit.log"), "utf8")).split("\n").slice(0, -1);
-      const events = lines.filter((line) => line.includes(`"${name}"`)).map((line) => JSON.parse(line));
-      found = events.find(({ objectRef, verb }) => {
-        return verb === "create" && objectRef?.resource === resource && objectRef.name === name;
-      });
-      return found !== undefined;
-    });
-    return found?.annotations ?? {};
+  /** Returns the annotations of an answered request in the audit log of the first cluster. */
+  const readAuditAnnotations = async ({ auditId = "" }: TestClusterResponse): Promise<[string, string][]> => {
+    const found = await clusterOne.readAuditAnnotations([auditId]);
+    return Object.entries(found.get(auditId) ?? {});
   };
 
   describe("once more if a later mutator changed the object", () => {
@@ -321,7 +302,12 @@ describe("a real API server calls Postern", await needs("API server"), () => {
         const answer = await create(clusterOne.admin, getPath("configmaps"), createConfigMap(name, data));
         if (policy === "Ignore") {
           assert.equal(answer.code, 201);
-          return assert.deepEqual(await listFailedOpen(name), [`${name}.postern.dev`]);
+          const notes = await readAuditAnnotations(answer);
+          const ignored = notes.filter(([key]) => key.startsWith("failed-open.validating.webhook.admission.k8s.io/"));
+          return assert.deepEqual(
+            ignored.map(([, webhook]) => webhook),
+            [`${name}.postern.dev`],
+          );
         }
         assert.deepEqual([answer.code, answer.body.reason], [500, "InternalError"]);
         const before = `Internal error occurred: failed calling webhook "${name}.postern.dev": failed to call webhook: `;
@@ -385,7 +371,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
           assert.deepEqual(warnings, mode === "warn" ? sentences : []);
           const kept = await clusterOne.admin({ method: "GET", path: `${getPath(resource)}/${mode}` });
           assert.partialDeepStrictEqual(kept.body.spec, body.spec);
-          const notes = Object.entries(await readAuditAnnotations(resource, mode));
+          const notes = await readAuditAnnotations(answer);
           const ours = notes.filter(([key]) => key.includes(".postern.dev/"));
           assert.deepEqual(Object.fromEntries(ours), mode === "audit" ? annotations : {});
         });
