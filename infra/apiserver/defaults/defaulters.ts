@@ -167,7 +167,8 @@ const defaultersSince: Since<Defaulters> = {
   "1.37": {
     StatefulSetUpdateStrategy: (strategy) => {
       finishStatefulSetStrategy(strategy);
-      if (strategy.rollingUpdate) getMember(strategy, "rollingUpdate").maxUnavailable ??= 1;
+      if (strategy.type === "RollingUpdate" && strategy.rollingUpdate)
+        getMember(strategy, "rollingUpdate").maxUnavailable ??= 1;
     },
   },
 };

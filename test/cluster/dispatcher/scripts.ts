@@ -34,6 +34,12 @@ const buildSetOperations = (object: unknown, field: "labels" | "annotations", ke
 
 const { denials, faultyAnswers, oddPatches } = vocabulary;
 
+/** Returns a change that leaves other objects than Pods as they are. */
+const forPods =
+  (change: (object: unknown) => Change[]) =>
+  (object: unknown): Change[] =>
+    Object(object).kind === "Pod" ? change(object) : [];
+
 const changes: ((object: unknown) => Change[])[] = [
   (object) => buildSetOperations(object, "labels", "tier", getLabels(object).tier === "a" ? "b" : "a"),
   (object) => buildSetOperations(object, "labels", "env", "x"),
@@ -47,6 +53,10 @@ const changes: ((object: unknown) => Change[])[] = [
   ],
   (object) => (getLabels(object).tier === undefined ? buildSetOperations(object, "labels", "tier", "b") : []),
   () => [],
+  // API servers of different minors complete these fields at different times.
+  forPods((object) => buildSetOperations(object, "annotations", "pod.beta.kubernetes.io/init-containers", "[]")),
+  forPods(() => [{ op: "add", path: "/spec/serviceAccountName", value: "other" }]),
+  forPods(() => [{ op: "add", path: "/spec/resources", value: { limits: { cpu: "2" } } }]),
 ];
 
 const warnings = ["careful", 'mind <this> "quoted" \\ one', "two\nlines", "", "äöü", "careful", "w".repeat(300)];
