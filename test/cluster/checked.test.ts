@@ -8,6 +8,8 @@ import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { prepareForStorage } from "../../infra/apiserver/defaults/defaults.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { prepareManifestCheck } from "../../infra/check/check.ts";
 import type { ObjectEvaluation } from "../../infra/check/evaluation/evaluation.ts";
@@ -29,8 +31,8 @@ import { readRows } from "../rows.ts";
 import { chooseMinors } from "./choices.ts";
 import { createObserver, registerWitness } from "./witness.ts";
 
-// The verdict of `check` on a manifest equals the outcome on a real API server that calls the same rules: in the newest minor
-// of Kubernetes and in another one.
+// The verdict of `check` on a manifest equals the outcome on a real API server that calls the same rules: in the newest
+// minor of Kubernetes and in another one.
 type Fields = Record<string, unknown>;
 
 const catalogue = await readCatalogue();
@@ -148,7 +150,7 @@ for (const minor of chooseMinors(POSTERN_RUNS))
           assert.ok(ours);
           for (let left = 2; ; left--) {
             const answer = await create(kind, namespace, object);
-            const [wanted, actual] = compareOutcomes(answer, seen.get(object.metadata.name), ours);
+            const [wanted, actual] = compareOutcomes(answer, seen.get(object.metadata.name), ours, minor);
             const isAlike = isDeepStrictEqual(actual, wanted);
             // The API server skips a rule that took too long on a busy machine.
             if (!isAlike && left > 0) continue;
@@ -172,6 +174,7 @@ const compareOutcomes = (
   answer: TestClusterResponse,
   last: Fields | undefined,
   { checked, after }: ObjectEvaluation,
+  minor: string,
 ): [unknown, unknown] => {
   const { code, body, warnings } = answer;
   const denials = checked.denials.map(({ rule, message }) => `${rule}: ${message}`);
@@ -180,7 +183,8 @@ const compareOutcomes = (
   // Several rules may deny the object; the API server names only one.
   const verdict = denials.includes(theirs) ? theirs : denials.join("; ");
   const { managedFields: _, ...metadata } = Object(last?.metadata);
-  const object = last && { ...last, metadata };
+  // The witness gets an object before the API server prepares it for storage.
+  const object = last && prepareForStorage({ ...last, metadata } as KubernetesObject, minor);
   const ours = checked.warnings.map(({ rule, text }) => `${rule} ${text}`);
   if (code === 201)
     return [
