@@ -44,6 +44,8 @@ export const createTokenClient = (
       };
       const sent = request(`${server}${path}`, { method, headers, agent, timeout: 40_000 }, async (response) => {
         let text = "";
+        // A chunk may end within a character.
+        response.setEncoding("utf8");
         for await (const chunk of response) text += chunk;
         const found = response.headersDistinct.warning ?? [];
         const warnings = found.flatMap((header) =>
