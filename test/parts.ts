@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { findBenchControllerRuntimeWebhook } from "../infra/bench/controller-runtime.ts";
 import { findBuiltKinitirasEngine } from "../infra/bench/kinitiras.ts";
-import { requireBinaries } from "../infra/parity/control-plane/binaries.ts";
+import { newestMinor, requireBinaries } from "../infra/parity/control-plane/binaries.ts";
 import { findPodSecurityEvaluator } from "../infra/parity/pod-security/evaluator.ts";
 import { findActionlint } from "./actionlint/actionlint.ts";
 import { findCfnLint, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
@@ -58,3 +58,7 @@ export const needs = async (...names: Part[]): Promise<{ skip: string | false }>
   }
   return { skip: false };
 };
+
+/** Returns the options of a suite that needs the API server of a minor: the newest, or the other one of this run. */
+export const needsApiServer = (minor: string): Promise<{ skip: string | false }> =>
+  needs(minor === newestMinor ? "API server" : "older API server");

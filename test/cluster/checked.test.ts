@@ -26,7 +26,7 @@ import { listParityObjectFlags } from "../../infra/parity/plugins.ts";
 import { applyConfigurations, extendWebhookTimeoutsForTests, serveTestRules } from "../../infra/parity/rule-server.ts";
 import { openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { parseConfig } from "../../infra/project/project.ts";
-import { needs } from "../parts.ts";
+import { needsApiServer } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { chooseMinors } from "./choices.ts";
 import { createObserver, registerWitness } from "./witness.ts";
@@ -55,10 +55,9 @@ const createManifest = (odd: boolean) => {
 };
 
 const { POSTERN_RUNS } = process.env;
-const isAvailable = await needs("API server");
 
 for (const minor of chooseMinors(POSTERN_RUNS))
-  describe(`the verdict of check for Kubernetes ${minor}`, isAvailable, () => {
+  describe(`the verdict of check for Kubernetes ${minor}`, await needsApiServer(minor), () => {
     const yaml = JSON.stringify({ rules, clusters: { local: { kubernetes: minor } } });
     let folder: string;
     let cluster: TestCluster;

@@ -18,7 +18,7 @@ import type { TestClusterClient, TestClusterResponse } from "../../infra/parity/
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { createObjectGenerators } from "../../infra/parity/generators/object-generators.ts";
 import { openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
-import { needs } from "../parts.ts";
+import { needsApiServer } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { chooseMinors } from "./choices.ts";
 import { createObserver, registerWitness } from "./witness.ts";
@@ -173,12 +173,10 @@ const selectPreparedFields = ({ kind, metadata, spec }: Fields) => {
 
 const toAnswer = (body: unknown) => ({ code: 0, warnings: [], body });
 
-const isAvailable = await needs("API server");
-
 const { POSTERN_RUNS } = process.env;
 
 for (const minor of chooseMinors(POSTERN_RUNS))
-  describe(`an object with defaults of Kubernetes ${minor}`, isAvailable, () => {
+  describe(`an object with defaults of Kubernetes ${minor}`, await needsApiServer(minor), () => {
     let folder: string;
     let scripted: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
     let cluster: TestCluster;

@@ -15,7 +15,7 @@ import {
   type TestEndpointScript,
 } from "../../infra/parity/scripted-endpoints.ts";
 import { createRandom } from "../../infra/testing/random.ts";
-import { needs } from "../parts.ts";
+import { needsApiServer } from "../parts.ts";
 import { chooseMinors } from "./choices.ts";
 import {
   type Call,
@@ -41,10 +41,8 @@ const wordKey = "postern-word";
 
 const counts = { refused: 0, calls: 0, again: 0, unseen: 0 };
 
-const isAvailable = await needs("API server");
-
 for (const [place, minor] of minors.entries())
-  describe(`the admission chain equals a real API server of Kubernetes ${minor}`, isAvailable, () => {
+  describe(`the admission chain equals a real API server of Kubernetes ${minor}`, await needsApiServer(minor), () => {
     let folder: string;
     let certificate: ServerCertificate;
     let cluster: TestCluster;
@@ -191,7 +189,7 @@ for (const [place, minor] of minors.entries())
       });
   });
 
-describe("the random writes", isAvailable, () => {
+describe("the random writes", await needsApiServer(minors.at(-1) ?? ""), () => {
   it("include refusals, reinvocations and few unseen writes", (context) => {
     context.diagnostic(JSON.stringify(counts));
     assert.ok(counts.refused > 0 && counts.again > 0 && counts.unseen < (pairs * minors.length) / 10);

@@ -4,7 +4,7 @@ import { toApiPath } from "#lib/objects/api-version.ts";
 import { buildKindIndex } from "../../infra/apiserver/kinds/kinds.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootClusters, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { needs } from "../parts.ts";
+import { needsApiServer } from "../parts.ts";
 import { chooseMinors } from "./choices.ts";
 
 interface ApiResource {
@@ -23,9 +23,9 @@ const discover = async ({ admin }: TestCluster): Promise<Map<string, ApiResource
   );
 };
 
-describe("the built-in kinds", await needs("API server"), () => {
+describe("the built-in kinds", async () => {
   for (const minor of chooseMinors())
-    it(`are those that a real API server of Kubernetes ${minor} serves`, async () => {
+    it(`are those that a real API server of Kubernetes ${minor} serves`, await needsApiServer(minor), async () => {
       const everything = ["--runtime-config=api/all=true", "--feature-gates=AllAlpha=true,AllBeta=true"];
       const clusters = await bootClusters(await requireBinaries(minor), [{ flags: everything }, {}]);
       after(() => Promise.all(clusters.map(({ stop }) => stop())));

@@ -10,7 +10,7 @@ import { listPlugins, newestMinor, requireBinaries } from "../../infra/parity/co
 import { measureParity } from "../../infra/parity/parity.ts";
 import { listPluginPorts } from "../../infra/parity/plugins.ts";
 import { runProgram } from "../checkout.ts";
-import { needs } from "../parts.ts";
+import { needs, needsApiServer } from "../parts.ts";
 import { chooseHalf, chooseOtherMinor } from "./choices.ts";
 
 // Compares half the ports with their plugins, by generated requests: on the newest minor of Kubernetes and on another one
@@ -66,11 +66,11 @@ const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
 const requests = 40;
 const half = chooseHalf(ports, 1);
 
-for (const [minor, part, turn] of [
-  [newestMinor, "API server", 0],
-  [chooseOtherMinor(), "older API server", 1],
+for (const [minor, turn] of [
+  [newestMinor, 0],
+  [chooseOtherMinor(), 1],
 ] as const)
-  describe(`with Kubernetes ${minor}`, { ...(await needs(part)), concurrency: 2 }, async () => {
+  describe(`with Kubernetes ${minor}`, { ...(await needsApiServer(minor)), concurrency: 2 }, async () => {
     const plugins = await requireBinaries(minor).then(listPlugins, () => undefined);
 
     for (const port of half.filter((_, index) => (index + seed) % 2 === turn)) {
