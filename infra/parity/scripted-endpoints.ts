@@ -33,6 +33,7 @@ export const openScriptedWebhookEndpoints = async (
     { cert, key, ...(clientCa && { ca: clientCa, requestCert: true }) },
     async (request, response) => {
       let text = "";
+      request.setEncoding("utf8");
       for await (const chunk of request) text += chunk;
       const { pathname } = new URL(request.url ?? "", "https://localhost");
       const [, name = "", ...rest] = pathname.split("/");
