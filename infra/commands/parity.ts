@@ -5,8 +5,8 @@ import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { functionsFolder } from "../catalogue/sources.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
+import { runInParallel } from "../cli/progress.ts";
 import { chooseCluster } from "../config/config.ts";
-import type { PortParityResult } from "../parity/parity.ts";
 import type { MinorParityResults } from "../parity/report.ts";
 import { readConfig, reportBroken } from "../project/project.ts";
 import { readAllRules } from "../project/rules.ts";
@@ -71,13 +71,13 @@ export default {
       const { all } = await listPlugins(binaries);
       const ports = listPorts(rules).filter(({ rule }) => all.includes(rule.upstreamPlugin.plugin));
       print(`Kubernetes ${version}${ports.length > 0 ? `, seed ${seed}\n\n${alignRow(headings, longest)}` : ""}\n`);
-      const found: PortParityResult[] = [];
-      for (const port of ports) {
+      // One port alone leaves a core idle while its servers start, and while one server waits for the other.
+      const found = await runInParallel(2, ports, async (port) => {
         const settings = cluster?.rules.get(port.name)?.settings;
         const parity = await measureParity(port, binaries, { requests, seed, ...(settings && { settings }) });
         print(`${alignRow(buildRow(parity), longest)}\n`);
-        found.push(parity);
-      }
+        return parity;
+      });
       const cases = await checkAllCases(binaries, rules);
       const repeating = `--minor ${minor} --seed ${seed} --requests ${requests}${file === undefined ? "" : ` --config ${file}`}`;
       print(describeCases(cases) + describeParity(found, repeating));
