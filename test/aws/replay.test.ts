@@ -191,10 +191,10 @@ const evaluateForRecording = async (
   entry: Case,
 ): Promise<Parameters<typeof formatRecording>> => {
   const { name, rule } = listed;
-  const { needs = {}, variant, now = "2026-01-01" } = entry;
+  const { needs = {}, variant, kubernetes, now = "2026-01-01" } = entry;
   const review = buildReview(listed, entry);
   const { settings } = applyCaseSettingsAndVariant(rule, entry);
-  const context = { name, mode: "enforce" as const, settings, variant, now: new Date(now) };
+  const context = { name, mode: "enforce" as const, settings, variant, kubernetes, now: new Date(now) };
   const decision = await evaluateCase(listed, entry, review);
   const evaluation = { rule, phase: getCasePhase(entry), request: review.request, context, decision };
   const origin = { rule: name, cluster: "local", version: "local", at: "2026-11-20T10:00:00Z" };

@@ -46,7 +46,8 @@ describe("postern parity", () => {
   it("shows with one small request that a rule has other settings than its plugin", apiserver, async () => {
     const config = join(folder, "other.yaml");
     await writeFile(config, "rules: { default-toleration-seconds: { settings: { unreachableSeconds: 7 } } }\n");
-    const words = ["default-toleration-seconds", "--seed", "7", "--requests", "30", "--config", config];
+    const sizes = ["--minor", newestMinor, "--seed", "7", "--requests", "30"];
+    const words = ["default-toleration-seconds", ...sizes, "--config", config];
     const { code, stdout, stderr } = await runParity(words);
     assert.equal(code, 1, stdout + stderr);
     assert.match(stdout, /\nRULE .* SAVED\ndefault-toleration-seconds +30 /);
