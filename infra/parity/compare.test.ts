@@ -16,22 +16,22 @@ const answer = (code: number, body: object, warnings: string[] = [], audit = {})
   const call = { method: "GET", path: "/", user: "admin" } as const;
   return toComparable({ call, answer: { code, body: { ...body }, warnings }, audit, name: "s0" }, "s0");
 };
-type Row = [verdict: ParityComparisonResult["verdict"], wanted: ComparableServerAnswer, actual: ComparableServerAnswer];
+type AnswerPair = [
+  wanted: ComparableServerAnswer,
+  actual: ComparableServerAnswer,
+  earlier?: readonly ComparableServerAnswer[],
+];
+type Row = [verdict: ParityComparisonResult["verdict"], ...pair: AnswerPair];
 const verify = (rows: Row[], rule = "some-rule", minor = "1.36") => {
-  for (const [index, [verdict, wanted, actual]] of rows.entries())
+  for (const [index, [verdict, wanted, actual, earlier]] of rows.entries())
     assert.equal(
-      comparePluginAndPortAnswers({ rule, minor }, wanted, actual).verdict,
+      comparePluginAndPortAnswers({ rule, minor }, wanted, actual, earlier).verdict,
       verdict,
       `row ${index}: ${formatAnswerDiff(wanted, actual)}`,
     );
 };
 /** Verifies that a rule has a known difference, which no other rule has, and that the others are different. */
-const verifyKnown = (
-  rule: string,
-  known: [ComparableServerAnswer, ComparableServerAnswer][],
-  others: [ComparableServerAnswer, ComparableServerAnswer][],
-  minor?: string,
-) => {
+const verifyKnown = (rule: string, known: AnswerPair[], others: AnswerPair[], minor?: string) => {
   const rows = [...known.map((pair): Row => ["known", ...pair]), ...others.map((pair): Row => ["different", ...pair])];
   verify(rows, rule, minor);
   verify(known.map((pair): Row => ["different", ...pair]));
@@ -50,10 +50,9 @@ interface Sample {
   known?: Pair[];
   different?: Pair[];
 }
-type Pair = Record<
-  "upstream" | "ours",
-  { code: number; body: object; warnings?: string[]; audit?: Record<string, string> }
->;
+type StatedAnswer = { code: number; body: object; warnings?: string[]; audit?: Record<string, string> };
+/** `after` is what the rule's server answered before. */
+type Pair = Record<"upstream" | "ours", StatedAnswer> & { after?: StatedAnswer };
 
 const samples: Sample[] = parse(readFileSync(new URL("compare-answers.yaml", import.meta.url), "utf8"));
 const ports = listPluginPorts(await readCatalogue()).map(({ name }) => name);
@@ -62,10 +61,13 @@ describe("a comparison", () => {
   for (const { name, rule = "some-rule", minor, everyPort, equal = [], known = [], different = [] } of samples)
     it(name, () => {
       const toPairs = (pairs: Pair[]) =>
-        pairs.map(({ upstream, ours }): [ComparableServerAnswer, ComparableServerAnswer] => [
-          answer(upstream.code, upstream.body, upstream.warnings, upstream.audit),
-          answer(ours.code, ours.body, ours.warnings, ours.audit),
-        ]);
+        pairs.map(
+          ({ upstream, ours, after }): AnswerPair => [
+            answer(upstream.code, upstream.body, upstream.warnings, upstream.audit),
+            answer(ours.code, ours.body, ours.warnings, ours.audit),
+            after && [answer(after.code, after.body)],
+          ],
+        );
       for (const one of everyPort ? ports : [rule])
         verify(
           toPairs(equal).map((pair): Row => ["equal", ...pair]),

@@ -303,16 +303,19 @@ const compareExchanges = (
   wanted: RequestWithAnswer[],
   actual: RequestWithAnswer[],
   sequence: string,
-): StepVerdict[] =>
-  wanted.map((turn, index) => {
+): StepVerdict[] => {
+  const earlier: ComparableServerAnswer[] = [];
+  return wanted.map((turn, index) => {
     const [one, other] = [turn, actual[index] ?? turn].map((turn) => toComparable(turn, sequence)) as [
       ComparableServerAnswer,
       ComparableServerAnswer,
     ];
-    const comparison = comparePluginAndPortAnswers(compared, one, other);
+    const comparison = comparePluginAndPortAnswers(compared, one, other, earlier);
+    earlier.push(other);
     if (comparison.verdict !== "different") return comparison;
     return { ...comparison, turns: wanted.slice(0, index + 1), wanted: one, actual: other };
   });
+};
 
 type Property = ReturnType<typeof createProperty>;
 
