@@ -1,74 +1,84 @@
 import { createHash } from "node:crypto";
 import { freezeDeep } from "./json.ts";
 
-/** How long the ledger keeps a value: for a time, or as one of the latest of its shelf. */
-export interface LedgerTerms {
-  /** Seconds from the last change until the value is dropped; undefined keeps it. */
-  seconds?: number;
-  /** The shelf on which the value is: a named part of the ledger that keeps only the `most` last changed values. */
-  shelf?: { name: string; most: number };
-}
-
 /** State that survives a review: small JSON values by key. */
 export interface Ledger {
   /**
-   * Replaces the value under a key of the ledger with what `change` returns, and resolves to that; undefined deletes
-   * the value. No other change comes in
-   * between, so `change` may be called more than once. Its argument can't be edited.
+   * Replaces the values under some keys of the ledger, all or none, with what `change` returns for them in the same
+   * order, and resolves to that; undefined deletes a value. A value that `change` returns as it got it is not written.
+   * No other change comes in between, so `change` may be called more than once. Its argument can't be edited.
+   * `seconds` after its last change a value is deleted.
    */
-  change<T>(key: string, change: (kept: T | undefined) => T | undefined, terms?: LedgerTerms): Promise<T | undefined>;
+  change<T>(
+    keys: readonly string[],
+    change: (kept: readonly (T | undefined)[]) => readonly (T | undefined)[],
+    seconds?: number,
+  ): Promise<readonly (T | undefined)[]>;
 }
 
 interface LedgerEntry {
   value: unknown;
   until: number;
-  shelf: Set<string>;
 }
 
-const common = { name: "", most: 10_000 };
+/** The most values that a ledger in memory keeps; beyond it, the values that were changed the longest ago are deleted. */
+const mostEntries = 100_000;
 
-export const createMemoryLedger = (): Ledger => {
-  const all = new Map<string, LedgerEntry>();
-  /** The keys of each shelf (a group of entries with a maximum size), the least recently changed first. */
-  const shelves = new Map<string, Set<string>>();
-  const forget = (key: string) => {
-    all.get(key)?.shelf.delete(key);
-    all.delete(key);
-  };
+export const createMemoryLedger = (most = mostEntries, readTime = Date.now): Ledger => {
+  /** The least recently changed entries come first. */
+  const entries = new Map<string, LedgerEntry>();
   return {
-    change: async <T>(key: string, change: (kept: T | undefined) => T | undefined, terms: LedgerTerms = {}) => {
-      const { seconds = Number.POSITIVE_INFINITY, shelf: { name, most } = common } = terms;
-      const known = all.get(key);
-      const now = Date.now();
-      // The cast to T is safe: this key's values only come from `change` functions, which return a T.
-      const value = change(known && now < known.until ? (known.value as T) : undefined);
-      forget(key);
-      if (value === undefined) return undefined;
-      const shelf = shelves.get(name) ?? new Set<string>();
-      shelves.set(name, shelf.add(key));
-      all.set(key, { value: freezeDeep(value), until: now + seconds * 1000, shelf });
-      for (const oldest of shelf) {
-        if (shelf.size <= most && now < (all.get(oldest)?.until ?? 0)) break;
-        forget(oldest);
+    change: async <T>(
+      keys: readonly string[],
+      change: (kept: readonly (T | undefined)[]) => readonly (T | undefined)[],
+      seconds = Number.POSITIVE_INFINITY,
+    ) => {
+      const now = readTime();
+      const kept = keys.map((key) => {
+        const entry = entries.get(key);
+        // The cast to T is safe: this key's values only come from `change` functions, which return a T.
+        return entry && now < entry.until ? (entry.value as T) : undefined;
+      });
+      const made = change(kept);
+      requireValues(keys, made);
+      for (const [index, key] of keys.entries()) {
+        const value = made[index];
+        if (value === kept[index]) continue;
+        entries.delete(key);
+        if (value !== undefined) entries.set(key, { value: freezeDeep(value), until: now + seconds * 1000 });
       }
-      return value;
+      for (const [oldest, { until }] of entries) {
+        if (entries.size <= most && now < until) break;
+        entries.delete(oldest);
+      }
+      return made;
     },
   };
 };
 
+/** Throws unless a change made one value for each of different keys. */
+const requireValues = (keys: readonly string[], made: readonly unknown[]): void => {
+  if (new Set(keys).size < keys.length) throw new Error("a change of the ledger names a key twice");
+  if (made.length !== keys.length)
+    throw new Error(`a change of the ledger must return ${keys.length} values, not ${made.length}`);
+};
+
 /**
  * The most characters of a ledger's key. A longer key is hashed: keys from requests may be longer than a database
- * table accepts.
+ * table accepts. So is a key with half a character, which has no encoding, and a key that looks hashed.
  */
 const longestKey = 256;
 const shortenKey = (key: string) =>
-  key.length > longestKey ? createHash("sha256").update(key).digest("base64url") : key;
+  key.length > longestKey || !key.isWellFormed() || key.startsWith("#")
+    ? `#${createHash("sha256").update(JSON.stringify(key)).digest("base64url")}`
+    : key;
 
-/** Returns a ledger whose keys and shelves have a prefix, so that several rules can share one. */
-export const prefixLedger = (ledger: Ledger, place: string): Ledger => ({
-  change: (key, change, { shelf, ...terms } = {}) =>
-    ledger.change(`${place} ${shortenKey(key)}`, change, {
-      ...terms,
-      shelf: { ...(shelf ?? common), name: `${place} ${(shelf ?? common).name}` },
-    }),
+/** Returns a ledger whose keys begin with a rule's name and a cluster's, so that several can share one. */
+export const openRuleLedger = (ledger: Ledger, rule: string, cluster = ""): Ledger => ({
+  change: (keys, change, seconds) =>
+    ledger.change(
+      keys.map((key) => `${rule}/${cluster}/${shortenKey(key)}`),
+      change,
+      seconds,
+    ),
 });

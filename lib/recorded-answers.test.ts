@@ -73,7 +73,7 @@ describe("recorded answers", () => {
 
   it("start a ledger with the recorded entries", async () => {
     const ledger = createRecordedCapabilities({ ledger: { a: 1 } }).ledger("rule");
-    const count = (key: string) => ledger.change<number>(key, (kept = 0) => kept + 1);
+    const count = async (key: string) => (await ledger.change<number>([key], ([kept = 0]) => [kept + 1]))[0];
     assert.deepEqual([await count("a"), await count("a"), await count("b")], [2, 3, 1]);
   });
 });

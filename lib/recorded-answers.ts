@@ -50,7 +50,8 @@ export interface RecordedRead extends Pick<ReadOptions, "most" | "labels"> {
 export const createRecordedCapabilities = (recorded: RecordedCapabilityAnswers): Capabilities => {
   const { https = [], http = [], aws = [] } = recorded;
   const ledger = createMemoryLedger();
-  for (const [key, value] of Object.entries(recorded.ledger ?? {})) ledger.change(key, () => value);
+  const recordedEntries = recorded.ledger ?? {};
+  ledger.change(Object.keys(recordedEntries), () => Object.values(recordedEntries));
   return {
     ...createObjectCapabilities(recorded),
     ...createAccessCapabilities(recorded),

@@ -1,85 +1,98 @@
 import assert from "node:assert/strict";
-import { afterEach, beforeEach, describe, it, mock } from "node:test";
+import { beforeEach, describe, it } from "node:test";
 import fc from "fast-check";
-import { createMemoryLedger, type Ledger, type LedgerTerms, prefixLedger } from "#lib/ledger.ts";
+import { createMemoryLedger, type Ledger, openRuleLedger } from "#lib/ledger.ts";
 
-/** Tests the properties that all ledgers must have. */
-const testLedger = (open: () => Ledger) => {
+/** Tests the properties that all ledgers must have; `open` opens an empty one, whose clock is `readTime`. */
+const testLedger = (open: (readTime: () => number) => Ledger) => {
+  let now: number;
   let ledger: Ledger;
+  const readTime = () => now;
   beforeEach(() => {
-    ledger = open();
-    mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
+    now = 1_000_000;
+    ledger = open(readTime);
   });
-  afterEach(() => mock.timers.reset());
-  const count = (key: string, terms?: LedgerTerms) => ledger.change<number>(key, (kept = 0) => kept + 1, terms);
-  const read = (key: string, terms?: LedgerTerms) => ledger.change(key, (value) => value, terms);
+  const countAll = (keys: string[], seconds?: number, inLedger = ledger) =>
+    inLedger.change<number>(keys, (kept) => kept.map((count = 0) => count + 1), seconds);
+  const count = async (key: string, seconds?: number) => (await countAll([key], seconds))[0];
+  const read = (...keys: string[]) => ledger.change(keys, (kept) => kept);
 
   it("keeps the result of a change for each key", async () => {
     assert.deepEqual([await count("a"), await count("a"), await count("b")], [1, 2, 1]);
     for (const key of ["__proto__", "constructor", ""]) assert.equal(await count(key), 1);
   });
 
-  it("loses no change if several are made at the same time", async () => {
-    await Promise.all(Array.from({ length: 20 }, () => count("a")));
-    assert.equal(await count("a"), 21);
+  it("changes several keys at once", async () => {
+    await count("b");
+    assert.deepEqual(await countAll(["a", "b", "c"]), [1, 2, 1]);
+    const swapped = await ledger.change(["a", "b", "c"], ([a, b]) => [b, a, undefined]);
+    assert.deepEqual(
+      [swapped, await read("c", "a", "b")],
+      [
+        [2, 1, undefined],
+        [undefined, 2, 1],
+      ],
+    );
   });
 
-  it("keeps no entry for undefined, and the old entry if a change fails", async () => {
-    await count("a");
+  it("loses no change if several are made at the same time", async () => {
+    const pairs = [["a", "b"], ["b", "c"], ["c", "a"], ["a"]];
+    await Promise.all(Array.from({ length: 20 }, (_, index) => countAll(pairs[index % 4] ?? [])));
+    assert.deepEqual(await read("a", "b", "c"), [15, 10, 10]);
+  });
+
+  it("changes nothing if a change fails", async () => {
+    await countAll(["a", "b"]);
     const fail = () => {
       throw new Error("no");
     };
-    await assert.rejects(async () => ledger.change("a", fail), /no/);
-    assert.equal(await read("a"), 1);
-    assert.equal(await ledger.change("a", () => undefined), undefined);
-    assert.equal(await read("a"), undefined);
+    await assert.rejects(ledger.change(["a", "b"], fail), /no/);
+    await assert.rejects(
+      ledger.change(["a", "b"], () => [5]),
+      /must return 2 values, not 1/,
+    );
+    await assert.rejects(
+      ledger.change(["a", "a"], () => [5, 6]),
+      /a key twice/,
+    );
+    assert.deepEqual(await read("a", "b"), [1, 1]);
   });
 
   it("deletes an entry after its time without a change", async () => {
-    await count("a", { seconds: 10 });
-    mock.timers.setTime(1_009_999);
-    assert.equal(await count("a", { seconds: 10 }), 2);
-    mock.timers.setTime(1_019_999);
+    await countAll(["a", "b"], 10);
+    now += 9_999;
+    assert.deepEqual([await count("a", 10), await read("b")], [2, [1]]);
+    now += 1;
+    assert.deepEqual(await read("a", "b"), [2, undefined]);
+    now += 9_999;
     assert.equal(await count("a"), 1);
   });
 
-  it("keeps the most recently changed entries of a full shelf", async () => {
-    const shelf = { name: "one", most: 2 };
-    for (const key of ["a", "b", "a", "c"]) await count(key, { shelf });
-    for (const key of ["d", "e"]) await count(key);
-    await count("f", { shelf: { name: "two", most: 2 } });
-    const kinds = await Promise.all(["a", "b", "c"].map((key) => read(key, { shelf })));
-    assert.deepEqual(kinds, [2, undefined, 1]);
-    assert.deepEqual(await Promise.all(["d", "e", "f"].map((key) => read(key))), [1, 1, 1]);
-  });
-
-  it("keeps an entry on the shelf of its last change", async () => {
-    const shelf = { name: "one", most: 1 };
-    await count("a");
-    assert.equal(await count("a", { shelf }), 2);
-    await count("b", { shelf });
-    assert.equal(await read("a"), undefined);
-  });
-
   it("returns entries that can't be edited", async () => {
-    await ledger.change("a", () => ({ list: [1] }));
-    const kept = await ledger.change<{ list: number[] }>("a", (value) => value);
+    await ledger.change(["a"], () => [{ list: [1] }]);
+    const [kept] = await ledger.change<{ list: number[] }>(["a"], (values) => values);
     assert.throws(() => kept?.list.push(2), TypeError);
   });
 
-  it("has separate entries for each prefix", async () => {
-    const text = fc.string({ unit: fc.constantFrom("a", " ") });
+  it("has separate entries for each rule, cluster and key", async () => {
+    const text = fc.oneof(fc.string({ unit: fc.constantFrom("a", "/", "#", "\ud800") }), fc.string({ minLength: 257 }));
+    const name = fc.constantFrom("a", "b", "a-b");
     await fc.assert(
-      fc.asyncProperty(fc.uniqueArray(fc.tuple(text, text), { selector: String }), async (uses) => {
-        const all = open();
-        for (const [place, key] of uses)
-          assert.equal(
-            await prefixLedger(all, `prod ${place.replaceAll(" ", "-")}`).change<number>(key, (kept = 0) => kept + 1),
-            1,
-          );
+      fc.asyncProperty(fc.uniqueArray(fc.tuple(name, name, text), { selector: JSON.stringify }), async (uses) => {
+        const all = open(readTime);
+        for (const [rule, cluster, key] of uses)
+          assert.deepEqual(await countAll([key], undefined, openRuleLedger(all, rule, cluster)), [1]);
       }),
     );
   });
 };
 
-describe("a ledger in memory", () => testLedger(createMemoryLedger));
+describe("a ledger in memory", () => {
+  testLedger((readTime) => createMemoryLedger(undefined, readTime));
+
+  it("deletes the entries that were changed the longest ago, beyond its most", async () => {
+    const ledger = createMemoryLedger(2);
+    for (const key of ["a", "b", "a", "c"]) await ledger.change<number>([key], ([kept = 0]) => [kept + 1]);
+    assert.deepEqual(await ledger.change(["a", "b", "c"], (kept) => kept), [2, undefined, 1]);
+  });
+});

@@ -41,7 +41,7 @@ export const startCleanUp = async (pod: Pod, { settings, now, calls, ask }: Clea
   if (url === undefined) return "the pod has no address that may be called";
 
   const change = (update: (kept: Call | undefined) => Call | undefined) =>
-    calls.change(pod.metadata?.uid ?? "", update, { seconds: rememberSeconds });
+    calls.change<Call>([pod.metadata?.uid ?? ""], ([kept]) => [update(kept)], rememberSeconds);
   const own = { until: now.getTime() + retryMilliseconds, isDone: false };
   let isMine = false;
   await change((kept) => {

@@ -106,7 +106,7 @@ describe("deletion-guard", () => {
   it("repeats a call that another review did not finish within a minute", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     const unfinished = { until: 1_800_000_000_000 + 60_000, isDone: false };
-    await capabilities.ledger("deletion-guard").change("u1", () => unfinished);
+    await capabilities.ledger("deletion-guard").change(["u1"], () => [unfinished]);
     assert.equal(await deletePod(capabilities), "it was started before");
     seconds = 60;
     assert.equal(await deletePod(capabilities), "it was started");

@@ -126,11 +126,6 @@ describe("event-rate-limit", () => {
     seconds = 0.5;
     assert.ok(await send(limits));
   });
-  it("forgets the keys that were not used for longest", async () => {
-    const limits = [buildLimit("User", 1, 2)];
-    const requests = ["a", "b", "a", "c", "a", "b"].map((username) => ({ userInfo: { username } }));
-    assert.deepEqual((await sendAll(limits, ...requests)).map(Boolean), [false, false, true, false, true, false]);
-  });
   it("counts no dry run, and events of events.k8s.io only with eventsApi", async () => {
     const limits = [buildLimit("Server", 1)];
     const messages = await sendAll(limits, { dryRun: true }, newerKind, {}, { dryRun: true }, newerKind, {});

@@ -6,9 +6,6 @@ import { type EventLimit, eventLimitTypes, getTokenBucketKey, type TokenBucket, 
 
 const settings: { limits: EventLimit[]; eventsApi: boolean } = { limits: [], eventsApi: false };
 
-/** Upstream's default of cacheSize, the number of remembered keys per limit. */
-const defaultCacheSize = 4096;
-
 const core = { apiGroups: [""], apiVersions: ["v1"], resources: ["events"], operations: ["CREATE", "UPDATE"] } as const;
 
 export default rule({
@@ -45,17 +42,18 @@ export default rule({
     const refused = await Promise.all(
       limits.map(async (limit, index) => {
         const key = getTokenBucketKey(limit, event, request);
-        const most = limit.type === "Server" ? 1 : limit.cacheSize || defaultCacheSize;
-        const bucket = await buckets.change<TokenBucket>(
-          `${index} ${key}`,
-          (kept) => takeToken(limit, kept, now.getTime()),
-          {
-            // Stores the bucket only until it is full again, because a new bucket is full, too.
-            seconds: Math.ceil(limit.burst / limit.qps) + 1,
-            shelf: { name: `${index}`, most },
+        let given = false;
+        await buckets.change<TokenBucket>(
+          [`${index} ${key}`],
+          ([kept]) => {
+            const left = takeToken(limit, kept, now.getTime());
+            given = left !== undefined;
+            return [left ?? kept];
           },
+          // Stores the bucket only until it is full again, because a new bucket is full, too.
+          Math.ceil(limit.burst / limit.qps) + 1,
         );
-        return bucket?.given ? [] : [`limit reached on type ${limit.type} for key ${key}`];
+        return given ? [] : [`limit reached on type ${limit.type} for key ${key}`];
       }),
     );
     if (refused.flat().length > 0) return { refuse: tooMany(joinErrors(refused.flat())) };

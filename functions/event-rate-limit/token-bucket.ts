@@ -16,17 +16,18 @@ export interface TokenBucket {
   tokens: number;
   /** Milliseconds since 1970. */
   since: number;
-  /** True if the last request got a token and was allowed. */
-  given: boolean;
 }
 
-/** Returns a token bucket as it is after a request asked for a token. A new bucket is full. */
-export const takeToken = ({ qps, burst }: EventLimit, kept: TokenBucket | undefined, now: number): TokenBucket => {
+/** Returns a token bucket without the token that a request takes; undefined if it has none. A new bucket is full. */
+export const takeToken = (
+  { qps, burst }: EventLimit,
+  kept: TokenBucket | undefined,
+  now: number,
+): TokenBucket | undefined => {
   const { tokens, since } = kept ?? { tokens: burst, since: now };
   // The clocks of two functions may differ: a time before `since` adds no tokens to the bucket.
   const filled = Math.min(burst, tokens + (Math.max(0, now - since) / 1000) * qps);
-  const given = filled >= 1;
-  return { tokens: given ? filled - 1 : filled, since: Math.max(now, since), given };
+  return filled >= 1 ? { tokens: filled - 1, since: Math.max(now, since) } : undefined;
 };
 
 type AnyEvent = Event & { deprecatedSource?: EventSource; regarding?: ObjectReference };

@@ -89,7 +89,10 @@ export const bootParityServerPair = async (
 
   const { server, ca, getToken } = ours;
   const connections = { local: { server, ca, credentials: { token: getToken(reader) } } };
-  const openCapabilities = () => createLiveCapabilities(connections, undefined, createMemoryLedger());
+  const openCapabilities = () => {
+    const ledger = createMemoryLedger();
+    return createLiveCapabilities(connections, undefined, () => ledger);
+  };
   return { upstream, ours, settings: standard, world: openCapabilities };
 };
 

@@ -89,7 +89,12 @@ export const serveRules = async (
     if (rules.some((listed) => needsScripts(listed, opened.config))) warmUpCueEngine();
     kept = new Set(rules.map(({ name }) => name));
     findRuleConfig = (cluster, rule) => opened.config.clusters.get(cluster)?.rules.get(rule);
-    const openLive = createLiveCapabilities(Object.fromEntries(connections), undefined, ledger, () => {});
+    const openLive = createLiveCapabilities(
+      Object.fromEntries(connections),
+      undefined,
+      () => ledger,
+      () => {},
+    );
     openCapabilities = (cluster, milliseconds) => {
       const manifests = manifestClusters.get(cluster);
       if (manifests === undefined) return openLive(cluster, milliseconds);

@@ -52,7 +52,13 @@ export const createProgramCapabilitiesFactory = () => {
     const connection = { server, credentials: { token: "" } };
     const memory = getMemory(getIdentity(server, headers));
     const sendAsProgram = createSender(headers, send);
-    const open = createLiveCapabilities({ [host]: connection }, memory, ledger, () => {}, sendAsProgram);
+    const open = createLiveCapabilities(
+      { [host]: connection },
+      memory,
+      () => ledger,
+      () => {},
+      sendAsProgram,
+    );
     return (milliseconds: number): Capabilities => open(host, milliseconds);
   };
 };

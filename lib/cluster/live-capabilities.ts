@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { createUnconnectedCapabilities, interceptCalls, toAccessAnswer, unavailableLedger } from "../capabilities.ts";
 import { Failure, getErrorMessage } from "../failure.ts";
 import { freezeDeep, isObject, parseJson } from "../json.ts";
-import { prefixLedger } from "../ledger.ts";
+import { type Ledger, openRuleLedger } from "../ledger.ts";
 import { printMetrics } from "../metrics.ts";
 import type { Capabilities, OpenCapabilities, ResourceType, ServedResource } from "../needs.ts";
 import { joinApiVersion, toApiPath } from "../objects/api-version.ts";
@@ -37,7 +37,7 @@ type Connections = Record<string, ApiServerConnection>;
 export const createLiveCapabilities = (
   connections: Connections | (() => Connections),
   memory = createAnswerCache(),
-  ledger = unavailableLedger,
+  openLedger: (deadline: number) => Ledger = () => unavailableLedger,
   tell = printMetrics,
   send: typeof sendRequest = sendRequest,
 ): OpenCapabilities => {
@@ -66,7 +66,7 @@ export const createLiveCapabilities = (
       ...createOutsideServiceCapabilities(review),
       // A CUE script is stopped 100 ms before the review's deadline, so that the error names the script.
       cue: (source, evaluate) => evaluate(source, deadline - 100),
-      ledger: (rule) => prefixLedger(ledger, `${cluster} ${rule}`),
+      ledger: (rule) => openRuleLedger(openLedger(deadline), rule, cluster),
       count: (counts) => tell(cluster, counts),
       ...(since === undefined && {
         anew: () => (review.isRemembered ? open(cluster, deadline, review.started) : undefined),

@@ -66,9 +66,9 @@ const questions: [string, (capabilities: Capabilities) => Promise<unknown>][] = 
   [
     "what a ledger had, and has",
     async (capabilities) => [
-      await capabilities.ledger("rule").change<number>("kept", (kept = 0) => kept + 1),
-      await capabilities.ledger("rule").change<number>("kept", (kept = 0) => kept + 1),
-      await capabilities.ledger("rule").change<number>("fresh", (kept = 0) => kept + 1),
+      await capabilities.ledger("rule").change<number>(["kept"], ([kept = 0]) => [kept + 1]),
+      await capabilities.ledger("rule").change<number>(["kept"], ([kept = 0]) => [kept + 1]),
+      await capabilities.ledger("rule").change<number>(["fresh"], ([kept = 0]) => [kept + 1]),
     ],
   ],
 ];
@@ -129,13 +129,16 @@ describe("the notes on a review", () => {
 
   it("have the ledger entry that the last attempt found", async () => {
     const contended = {
-      change: async <T>(_: string, change: (kept: T | undefined) => T | undefined) => {
-        change(1 as T);
-        return change(2 as T);
+      change: async <T>(
+        _: readonly string[],
+        change: (kept: readonly (T | undefined)[]) => readonly (T | undefined)[],
+      ) => {
+        change([1 as T]);
+        return change([2 as T]);
       },
     };
     const { capabilities, noted } = noteAnswers({ ...createRecordedCapabilities({}), ledger: () => contended });
-    await capabilities.ledger("rule").change<number>("key", (kept = 0) => kept + 1);
+    await capabilities.ledger("rule").change<number>(["key"], ([kept = 0]) => [kept + 1]);
     assert.deepEqual(noted(), { reads: [], ledger: { key: 2 } });
   });
 

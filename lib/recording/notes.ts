@@ -38,18 +38,18 @@ export const noteAnswers = (capabilities: Capabilities): NotingCapabilities => {
     ledger: (rule) => {
       const ledger = inner.ledger(rule);
       return {
-        change: async (key, change, terms) => {
-          // The ledger calls `change` again after a concurrent change. The last call got the value that counts.
-          let before: unknown;
+        change: async (keys, change, seconds) => {
+          // The ledger calls `change` again after a concurrent change. The last call got the values that count.
+          let before: readonly unknown[] = [];
           const made = await ledger.change(
-            key,
+            keys,
             (kept: Parameters<typeof change>[0]) => {
               before = kept;
               return change(kept);
             },
-            terms,
+            seconds,
           );
-          if (!notes.ledger.has(key)) notes.ledger.set(key, before);
+          for (const [index, key] of keys.entries()) if (!notes.ledger.has(key)) notes.ledger.set(key, before[index]);
           return made;
         },
       };

@@ -108,8 +108,14 @@ const interceptAnswers = (
     );
   }),
   ledger: (rule) => ({
-    change: <T>(key: string, change: (kept: T | undefined) => T | undefined, terms?: object) =>
-      capabilities.ledger(rule).change<T>(key, (kept) => change(restoreValue(key, kept) as T | undefined), terms),
+    change: (keys, change, seconds) =>
+      capabilities.ledger(rule).change(
+        keys,
+        (kept: Parameters<typeof change>[0]) =>
+          // The cast is safe: a restored value is what this key had before.
+          change(keys.map((key, index) => restoreValue(key, kept[index])) as typeof kept),
+        seconds,
+      ),
   }),
 });
 

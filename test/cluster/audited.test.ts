@@ -120,10 +120,11 @@ describe("an audit of a cluster", await needs("API server"), () => {
     });
     stops.push(scripted.stop);
     const { server, ca, getToken } = cluster;
+    const ledger = createMemoryLedger();
     const openCapabilities = createLiveCapabilities(
       { c: { server, ca, credentials: { token: getToken("admin") } } },
       undefined,
-      createMemoryLedger(),
+      () => ledger,
     );
     const catalogue = await readCatalogue();
     const own = catalogue.filter(({ name }) => [...rules, "limit-ranger"].includes(name));

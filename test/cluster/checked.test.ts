@@ -78,10 +78,11 @@ for (const minor of chooseMinors(POSTERN_RUNS))
       admin = cluster.admin;
       await createParityTestObjects(admin, binaries.minor);
       const { server, ca, getToken } = cluster;
+      const ledger = createMemoryLedger();
       const openCapabilities = createLiveCapabilities(
         { local: { server, ca, credentials: { token: getToken("reader") } } },
         undefined,
-        createMemoryLedger(),
+        () => ledger,
       );
       const enabled = catalogue.filter(({ name }) => name in rules);
       const postern = await serveTestRules(enabled, yaml, { certificate, openCapabilities });

@@ -64,10 +64,11 @@ describe("pods that have to clean up, on a real API server", await needs("API se
     const connections = { local: { server, ca, credentials: { token: getToken("admin") } } };
     const settings = { cleanUp: `http://{ip}:${port}/{namespace}/{name}`, addresses: ["127.0.0.1"] };
     const rules = { "deletion-guard": { failurePolicy: "Fail", exempt: { namespaces: [] }, settings } };
+    const ledger = createMemoryLedger();
     const openCapabilities = createLiveCapabilities(
       connections,
       createAnswerCache({ entries: 0, bytes: 0 }),
-      createMemoryLedger(),
+      () => ledger,
     );
     const postern = await serveCatalogueForTests(JSON.stringify({ rules }), openCapabilities);
     stops.push(postern.stop);

@@ -103,9 +103,9 @@ describe("the capabilities of rules while a cluster is audited", () => {
     const count = async () => {
       const { capabilities } = await open();
       const ledger = capabilities.ledger("event-rate-limit");
-      await ledger.change<number>("key", (kept = 0) => kept + 1);
-      return ledger.change<number>("key", (kept = 0) => kept + 1);
+      await ledger.change<number>(["key"], ([kept = 0]) => [kept + 1]);
+      return ledger.change<number>(["key"], ([kept = 0]) => [kept + 1]);
     };
-    assert.deepEqual([await count(), await count()], [2, 2]);
+    assert.deepEqual([await count(), await count()], [[2], [2]]);
   });
 });

@@ -1,7 +1,7 @@
 import { toAccessAnswer } from "#lib/capabilities.ts";
 import { Failure } from "#lib/failure.ts";
 import { freezeDeep } from "#lib/json.ts";
-import { createMemoryLedger, prefixLedger } from "#lib/ledger.ts";
+import { createMemoryLedger, openRuleLedger } from "#lib/ledger.ts";
 import type { AccessAnswer, AccessQuestion, Capabilities, ResourceType } from "#lib/needs.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { isSelected } from "#lib/objects/selection.ts";
@@ -121,7 +121,7 @@ const toCapabilities = (
     http: refuseHttp,
     aws: async (action) => giveUp(`it asks AWS by ${action}, and nothing is asked here`),
     cue: (source, evaluate) => evaluate(source),
-    ledger: (rule) => prefixLedger(ledger, rule),
+    ledger: (rule) => openRuleLedger(ledger, rule),
     count: () => {},
   };
 };

@@ -4,7 +4,7 @@ import { getAwsServiceUrl } from "#lib/cluster/credentials.ts";
 import { sendRequest, UnansweredError } from "#lib/cluster/https-request.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { Failure } from "#lib/failure.ts";
-import { createMemoryLedger, prefixLedger } from "#lib/ledger.ts";
+import { createMemoryLedger, openRuleLedger } from "#lib/ledger.ts";
 import type { Capabilities, HttpsRequest } from "#lib/needs.ts";
 import type { ClusterConnection } from "../../clusters/api.ts";
 
@@ -20,7 +20,7 @@ export const prepareLiveCheckCapabilities = async (
   const open = createLiveCapabilities(
     { [cluster]: await toConnection(connection) },
     createAnswerCache(),
-    createMemoryLedger(),
+    undefined,
     () => {},
     createReadOnlySender(connection),
   );
@@ -47,7 +47,7 @@ export const prepareLiveCheckCapabilities = async (
       http: async (request) => requireHost(getHostname(request)) && capabilities.http(request),
       aws: async (action, request) =>
         requireHost(getAwsServiceUrl("ec2", request.region).hostname) && capabilities.aws(action, request),
-      ledger: (rule) => prefixLedger(ledger, rule),
+      ledger: (rule) => openRuleLedger(ledger, rule),
       anew: () => {
         const fresh = capabilities.anew?.();
         return fresh && restrictToReads(fresh);
