@@ -33,14 +33,14 @@ export const createMemoryLedger = (most = mostEntries, readTime = Date.now): Led
       change: (kept: readonly (T | undefined)[]) => readonly (T | undefined)[],
       seconds = Number.POSITIVE_INFINITY,
     ) => {
+      const makeValues = checkChange(keys, change);
       const now = readTime();
       const kept = keys.map((key) => {
         const entry = entries.get(key);
         // The cast to T is safe: this key's values only come from `change` functions, which return a T.
         return entry && now < entry.until ? (entry.value as T) : undefined;
       });
-      const made = change(kept);
-      requireValues(keys, made);
+      const made = makeValues(kept);
       for (const [index, key] of keys.entries()) {
         const value = made[index];
         if (value === kept[index]) continue;
@@ -56,11 +56,18 @@ export const createMemoryLedger = (most = mostEntries, readTime = Date.now): Led
   };
 };
 
-/** Throws unless a change made one value for each of different keys. */
-const requireValues = (keys: readonly string[], made: readonly unknown[]): void => {
+/** Returns a change that throws unless it makes one value for each key. Throws if a key is named twice. */
+export const checkChange = <T>(
+  keys: readonly string[],
+  change: (kept: readonly (T | undefined)[]) => readonly (T | undefined)[],
+): typeof change => {
   if (new Set(keys).size < keys.length) throw new Error("a change of the ledger names a key twice");
-  if (made.length !== keys.length)
-    throw new Error(`a change of the ledger must return ${keys.length} values, not ${made.length}`);
+  return (kept) => {
+    const made = change(kept);
+    if (made.length !== keys.length)
+      throw new Error(`a change of the ledger must return ${keys.length} values, not ${made.length}`);
+    return made;
+  };
 };
 
 /**

@@ -4,7 +4,7 @@ import { findBuiltKinitirasEngine } from "../infra/bench/kinitiras.ts";
 import { newestMinor, requireBinaries } from "../infra/parity/control-plane/binaries.ts";
 import { findPodSecurityEvaluator } from "../infra/parity/pod-security/evaluator.ts";
 import { findActionlint } from "./actionlint/actionlint.ts";
-import { findCfnLint, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
+import { findCfnLint, findDynamoDb, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
 import { chooseOtherMinor } from "./cluster/choices.ts";
 import { findMissingRegistry } from "./registry/registry.ts";
 
@@ -20,6 +20,7 @@ const parts = {
   "API server": () => requireBinaries().then(() => undefined, getMessage),
   "older API server": () => requireBinaries(chooseOtherMinor()).then(() => undefined, getMessage),
   "cfn-lint": () => getMissingTool(findCfnLint()),
+  "DynamoDB Local": () => getMissingTool(findDynamoDb()),
   git: () => (spawnSync("git", ["--version"]).status === 0 ? undefined : "git is not installed"),
   "Go webhook": () =>
     explainIfMissing(findBenchControllerRuntimeWebhook, "the webhook in Go is not here: npm run cluster builds it"),

@@ -29,7 +29,7 @@ const createTelltaleRule = async (name = "telltale", phase = "validate", more = 
     join(root, "package.json"),
     '{ "name": "postern", "type": "module", "exports": { "./*": "./lib/*.ts" } }',
   );
-  const rule = `import { cue, list } from "postern/needs";
+  const rule = `import { cue, ledger, list } from "postern/needs";
     import { rule } from "postern/rule";
     export default rule({
       summary: "Reports its settings.",
@@ -179,6 +179,36 @@ describe("a bundle", () => {
     const { code: status, message } = await handler({ phase: "validate", cluster: "local", review: askingReview }, {});
     assert.equal(status, 503);
     assert.match(message, /^could not read namespaces of cluster "local": connect ECONNREFUSED 127.0.0.1:1$/);
+  });
+
+  it("of a rule with a ledger opens the table of POSTERN_LEDGER; bundles of other rules don't contain that code", async () => {
+    const keeping = await createTelltaleRule("keeping", "validate", "needs: { all: ledger() },");
+    const source = await readFile(join(keeping.folder, "rule.ts"), "utf8");
+    await writeFile(
+      join(keeping.folder, "rule.ts"),
+      source.replace("all(object.with)", 'all.change(["key"], () => [1]).then(() => {})'),
+    );
+    await bundleRule(keeping, { ...buildConfig({}), rule: "keeping" }, toOutputPath("keeping"));
+    const { handler } = createRequire(import.meta.url)(toOutputPath("keeping/keeping/index.cjs"));
+    const askingReview = { ...review, request: { ...review.request, object: { ask: true } } };
+    const ask = async () => {
+      const { code, message } = await handler({ phase: "validate", cluster: "local", review: askingReview }, {});
+      return [code, message];
+    };
+    assert.deepEqual(await ask(), [503, "nothing can be kept from one review to the next: there is no ledger here"]);
+    process.env.POSTERN_LEDGER = "postern-test";
+    const missing = "there is no AWS identity: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set";
+    assert.deepEqual(await ask(), [503, `the ledger in the table postern-test could not be used: ${missing}`]);
+
+    const asking = await createTelltaleRule("forgetful", "validate", 'needs: { all: list("namespaces") },');
+    await bundleRule(asking, { ...buildConfig({}), rule: "forgetful" }, toOutputPath("forgetful"));
+    const codes = ["keeping/keeping", "forgetful/forgetful"].map((name) =>
+      readFile(toOutputPath(`${name}/index.cjs`), "utf8"),
+    );
+    assert.deepEqual(
+      (await Promise.all(codes)).map((code) => code.includes("PutItem")),
+      [true, false],
+    );
   });
 
   it("has the addresses of clusters in a file of its own, which only a rule that asks a cluster reads", async () => {

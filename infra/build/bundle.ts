@@ -69,6 +69,8 @@ const localVerbs = new Set<string>(["cue", "count"]);
 
 const isRecorded = (places: RecordingBucketSettingsByRule) => Object.keys(places).length > 0;
 
+const keepsLedger = ({ rule }: CatalogueRule) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "ledger");
+
 const hasNeeds = ({ rule }: CatalogueRule) => Object.keys(rule.needs ?? {}).length > 0;
 
 /**
@@ -211,8 +213,12 @@ const buildEntry = (listed: CatalogueRule, isScriptStarted: boolean, hasConnecti
     ? `${importFromLib("group.ts", "createGroupEndpoint")}({ ${rules} }`
     : `${importFromLib("endpoint.ts", "createEndpoint")}(rule0`;
   const makeHost = () => {
+    const connections = hasConnections ? `() => require("./${connectionsFile}")` : "{}";
+    const ledger = keepsLedger(listed)
+      ? `, undefined, ${importFromLib("cluster/dynamodb-ledger.ts", "openDynamoDbLedger")}`
+      : "";
     const capabilities = asks
-      ? `${importFromLib("cluster/live-capabilities.ts", "createLiveCapabilities")}(${hasConnections ? `() => require("./${connectionsFile}")` : "{}"})`
+      ? `${importFromLib("cluster/live-capabilities.ts", "createLiveCapabilities")}(${connections}${ledger})`
       : "";
     return `${importFromLib("endpoint.ts", "createLambdaHost")}(${capabilities})`;
   };

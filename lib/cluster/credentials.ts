@@ -1,5 +1,5 @@
 import type { CredentialPlace, SecretPlace } from "../needs.ts";
-import { sendRequest } from "./https-request.ts";
+import { type HttpsAnswer, sendRequest } from "./https-request.ts";
 import { type AwsKeys, presignUrl, signHeaders } from "./signature.ts";
 
 /** The credentials for a cluster. `token` and `key` are secret: only this machine uses them, never a bundle. */
@@ -26,7 +26,7 @@ interface CredentialSources {
 /** Returns a source of tokens, which renews a token before it ends and after a server refused it. */
 export const createTokenSource = (
   credentials: ClusterCredentialSource | CredentialPlace,
-  sources: CredentialSources = { identity: readAwsKeysFromEnvironment, ask: sendRequest },
+  sources: CredentialSources = ownSources,
 ) => {
   let current: Promise<Token> | undefined;
   let until = 0;
@@ -57,17 +57,17 @@ export const createTokenSource = (
 
 const fetchToken = async (
   credentials: Exclude<ClusterCredentialSource, { cert: string }> | CredentialPlace,
-  { identity, ask }: CredentialSources,
+  sources: CredentialSources,
   deadline: number,
 ): Promise<Token> => {
   if ("token" in credentials) return { value: credentials.token, until: Number.POSITIVE_INFINITY };
   // EKS accepts a token for 15 minutes.
   if ("eks" in credentials)
-    return { value: createEksToken(credentials, identity(), new Date()), until: Date.now() + 10 * minute };
+    return { value: createEksToken(credentials, sources.identity(), new Date()), until: Date.now() + 10 * minute };
   const value =
     "file" in credentials
       ? (await process.getBuiltinModule("node:fs/promises").readFile(credentials.file, "utf8")).trim()
-      : await readStoredToken(credentials, identity(), ask, deadline);
+      : await readStoredToken(credentials, sources, deadline);
   return { value, until: Date.now() + 5 * minute };
 };
 
@@ -92,8 +92,7 @@ export const createEksToken = (
 
 const readStoredToken = async (
   credentials: SecretPlace,
-  identity: AwsKeys,
-  ask: typeof sendRequest,
+  sources: CredentialSources,
   deadline: number,
 ): Promise<string> => {
   const isSecret = "secret" in credentials;
@@ -101,14 +100,8 @@ const readStoredToken = async (
   const [service, target, body] = isSecret
     ? (["secretsmanager", "secretsmanager.GetSecretValue", { SecretId: credentials.secret }] as const)
     : (["ssm", "AmazonSSM.GetParameter", { Name: credentials.parameter, WithDecryption: true }] as const);
-  const { origin, host } = getAwsServiceUrl(service, region);
-  const request = {
-    ...{ method: "POST", host, path: "/", service, region },
-    headers: { "content-type": "application/x-amz-json-1.1", "x-amz-target": target },
-    body: JSON.stringify(body),
-  };
-  const headers = signHeaders(request, identity, new Date());
-  const { status, body: text } = await ask(`${origin}/`, { method: "POST", headers }, request.body, deadline);
+  const call = { service, region, target, protocol: "1.1", body } as const;
+  const { status, body: text } = await callAwsJsonApi(call, deadline, sources);
   const where = isSecret ? `the secret ${credentials.secret}` : `the parameter ${credentials.parameter}`;
   if (status !== 200)
     throw new Error(`${where} could not be read: ${service} answers ${status}${describeAwsFault(text)}`);
@@ -125,6 +118,29 @@ const describeAwsFault = (text: string): string => {
   return name === undefined ? "" : `, ${name}`;
 };
 
+interface AwsJsonCall {
+  service: keyof typeof variables;
+  region: string;
+  /** The operation, with the prefix of its service. */
+  target: string;
+  /** The version of AWS's JSON protocol that the service takes. */
+  protocol: "1.0" | "1.1";
+  body: object;
+}
+
+/** Calls an operation of AWS's API once. */
+export const callAwsJsonApi = async (
+  { target, protocol, body: parameters, ...to }: AwsJsonCall,
+  deadline: number,
+  { identity, ask }: CredentialSources = ownSources,
+): Promise<HttpsAnswer> => {
+  const { origin, host } = getAwsServiceUrl(to.service, to.region);
+  const headers = { "content-type": `application/x-amz-json-${protocol}`, "x-amz-target": target };
+  const request = { ...to, method: "POST", host, path: "/", headers, body: JSON.stringify(parameters) };
+  const signed = signHeaders(request, identity(), new Date());
+  return ask(`${origin}/`, { method: "POST", headers: signed }, request.body, deadline);
+};
+
 /** Reports whether an HTTP header can carry the text of a token. */
 export const isHeaderSafeToken = (text: string) => /^[\x21-\x7e]+$/.test(text);
 
@@ -132,6 +148,7 @@ export const isHeaderSafeToken = (text: string) => /^[\x21-\x7e]+$/.test(text);
 export const getAwsServiceUrl = (service: keyof typeof variables, region: string): URL =>
   new URL(process.env[variables[service]] ?? `https://${service}.${region}.${getAwsDomain(region)}`);
 const variables = {
+  dynamodb: "AWS_ENDPOINT_URL_DYNAMODB",
   ec2: "AWS_ENDPOINT_URL_EC2",
   secretsmanager: "AWS_ENDPOINT_URL_SECRETS_MANAGER",
   ssm: "AWS_ENDPOINT_URL_SSM",
@@ -160,3 +177,5 @@ export const readAwsKeysFromEnvironment = (): AwsKeys => {
     sessionToken: AWS_SESSION_TOKEN,
   };
 };
+
+const ownSources: CredentialSources = { identity: readAwsKeysFromEnvironment, ask: sendRequest };

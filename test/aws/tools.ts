@@ -1,16 +1,16 @@
 import { execFile, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
-import { cp, mkdir, rename, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { cacheFolder } from "../../infra/parity/control-plane/go-programs.ts";
 import { findMissingRegistry } from "../registry/registry.ts";
 
-// The tools that replace AWS in tests: moto and cfn-lint (Python), Lambda's own runtime client (Node), and a
-// registry with package managers (Node). Only the
-// versions that requirements.txt and package-lock.json pin are used. `npm run aws` installs them.
+// The tools that replace AWS in tests: moto and cfn-lint (Python), Lambda's own runtime client (Node), DynamoDB Local
+// (Java), and a registry with package managers (Node). Only the versions that requirements.txt, pom.xml and
+// package-lock.json pin are used. `npm run aws` installs them.
 
 const resolvePath = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
@@ -79,6 +79,21 @@ export const findMissingRuntimeClient = (): string | undefined => {
   return found === wanted ? undefined : `aws-lambda-ric ${found} is here and ${wanted} is wanted: ${how}`;
 };
 
+const getDynamoDbFolder = () => buildCachePath("dynamodb", "pom.xml");
+const oldestJava = 17;
+
+/** Returns the command that starts DynamoDB Local, without its arguments. */
+export const findDynamoDb = (): Tool => {
+  const { stderr } = spawnSync("java", ["-version"], { encoding: "utf8" });
+  const java = Number(/version "(\d+)/.exec(stderr ?? "")?.[1] ?? 0);
+  if (java < oldestJava) return { missing: `Java ${oldestJava} is not here: DynamoDB Local needs it, or a newer one` };
+  const folder = getDynamoDbFolder();
+  if (!existsSync(folder)) return { missing: "DynamoDB Local is not here: npm run aws installs it" };
+  // Compiling less starts sooner; SQLite's library is beside the jars.
+  const words = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", `-Djava.library.path=${folder}`, "-cp", `${folder}/*`];
+  return { command: ["java", ...words, "software.amazon.dynamodb.services.local.main.ServerRunner"] };
+};
+
 const run = (program: string, words: string[], options: { cwd?: string; env?: NodeJS.ProcessEnv } = {}) =>
   promisify(execFile)(program, words, { maxBuffer: 64 * 1024 * 1024, ...options });
 
@@ -109,12 +124,33 @@ const installPackages = async (name: "runtime" | "registry", ignoresScripts: boo
   await cp(kept, modules, { recursive: true, verbatimSymlinks: true });
 };
 
+/** Installs DynamoDB Local and what it needs from Maven's repository; together they must have the checksum in pom.xml. */
+const installDynamoDb = async (): Promise<void> => {
+  const folder = getDynamoDbFolder();
+  if (existsSync(folder)) return;
+  const made = `${folder}.${process.pid}`;
+  const words = ["--batch-mode", "--quiet", "dependency:copy-dependencies", `-DoutputDirectory=${made}`];
+  await run("mvn", words, { cwd: resolvePath(".") });
+  const digest = createHash("sha256");
+  for (const file of (await readdir(made)).sort())
+    digest.update(
+      `${createHash("sha256")
+        .update(readFileSync(join(made, file)))
+        .digest("hex")}  ${file}\n`,
+    );
+  const found = digest.digest("hex");
+  const [, wanted] = /<files.sha256>(.*)<\/files.sha256>/.exec(readFileSync(resolvePath("pom.xml"), "utf8")) ?? [];
+  if (found !== wanted) throw new Error(`the files in ${made} have the checksum ${found}, and pom.xml has ${wanted}`);
+  await rename(made, folder);
+};
+
 if (import.meta.main) {
   await mkdir(cacheFolder, { recursive: true });
   await installPython();
   if (findMissingRuntimeClient() !== undefined) await installPackages("runtime", false);
   if (findMissingRegistry() !== undefined) await installPackages("registry", true);
+  await installDynamoDb();
   process.stdout.write(
-    `moto and cfn-lint are at ${getVenvFolder()}, Lambda's runtime client and the registry in test/\n`,
+    `moto and cfn-lint are at ${getVenvFolder()}, DynamoDB Local at ${getDynamoDbFolder()}, Lambda's runtime client and the registry in test/\n`,
   );
 }

@@ -1,0 +1,120 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { Failure, getErrorMessage } from "../failure.ts";
+import { isMap, type JsonMap, parseJson, toList, toMap } from "../json.ts";
+import { callAwsJsonApi } from "./credentials.ts";
+import { UnansweredError } from "./https-request.ts";
+
+/** What an operation resulted in. */
+interface Result {
+  /** Whether the operation's conditions held; if not, nothing was done. */
+  isDone: boolean;
+  content: JsonMap;
+  /** Whether an earlier attempt got no answer, so that it may have been carried out, too. */
+  isRepeated: boolean;
+}
+
+/** A table of DynamoDB during one review. */
+export interface TableClient {
+  /** Sends an operation until it is done or its conditions fail. Every other end is a Failure. */
+  ask(operation: string, parameters: object): Promise<Result>;
+  /** Waits for a random time, longer each time; fails with the reason if the review has not so much time left. */
+  pause(reason: string): Promise<void>;
+  createFailure(why: string, cause?: unknown): Failure;
+}
+
+/** Milliseconds at the end of a review in which it fails with a sentence about the table. */
+const margin = 100;
+const longestPause = 1000;
+/** The largest difference of this machine's clock and DynamoDB's in milliseconds. Entries end by the clock. */
+const mostSkew = 5000;
+
+export const createTableClient = (table: string, deadline: number): TableClient => {
+  const end = deadline - margin;
+  let pauseLimit = 10;
+  const createFailure = (why: string, cause?: unknown) =>
+    new Failure(503, `the ledger in the table ${table} could not be used: ${why}`, { cause });
+  const pause = async (reason: string) => {
+    const milliseconds = Math.random() * pauseLimit;
+    if (Date.now() + milliseconds >= end) throw createFailure(`the time is up: ${reason}`);
+    pauseLimit = Math.min(longestPause, 2 * pauseLimit);
+    await wait(milliseconds);
+  };
+  const ask = async (operation: string, parameters: object): Promise<Result> => {
+    for (let isRepeated = false; ; ) {
+      const answer = await askOnce(operation, parameters, end).catch((error) => {
+        if (error instanceof UnansweredError) return error;
+        throw createFailure(getErrorMessage(error), error);
+      });
+      const isLost = answer instanceof UnansweredError;
+      const [fault, content] = isLost ? [answer.message, {}] : answer;
+      if (fault === undefined || fault === conditionFailed) return { isDone: fault === undefined, content, isRepeated };
+      if (!isLost && !temporary.has(fault)) {
+        const remedy = Object.hasOwn(remedies, fault) ? `${remedies[fault]} (${fault})` : `DynamoDB answers ${fault}`;
+        throw createFailure(remedy, new Error(String(content.message ?? content.Message)));
+      }
+      isRepeated ||= isLost;
+      await pause(isLost ? fault : `DynamoDB answers ${fault}`);
+    }
+  };
+  return { ask, pause, createFailure };
+};
+
+const conditionFailed = "ConditionalCheckFailed";
+
+/** The errors after which the same request may succeed. Nothing was carried out. */
+const temporary = new Set([
+  ...["ProvisionedThroughputExceeded", "ProvisionedThroughputExceededException", "RequestLimitExceeded"],
+  ...["ThrottlingError", "ThrottlingException"],
+  ...["TransactionConflict", "TransactionConflictException", "TransactionInProgressException"],
+]);
+
+const invalidCredentials = "AWS doesn't accept this function's credentials";
+const tooLarge = "an entry may have at most 400 KB";
+const remedies: Record<string, string> = {
+  AccessDeniedException: "this function's role has no right to it; deploy the stage again",
+  ResourceNotFoundException: "there is no such table in this region; deploy the stage, which creates it",
+  ValidationError: tooLarge,
+  ValidationException: tooLarge,
+  ExpiredTokenException: invalidCredentials,
+  InvalidSignatureException: invalidCredentials,
+  MissingAuthenticationTokenException: invalidCredentials,
+  UnrecognizedClientException: invalidCredentials,
+};
+
+/**
+ * Sends an operation once; returns AWS's error, if there is one, and the answer. An attempt takes at most a third of
+ * the time that is left, so that others can follow.
+ */
+const askOnce = async (
+  operation: string,
+  body: object,
+  end: number,
+): Promise<[fault: string | undefined, content: JsonMap]> => {
+  const { AWS_REGION: region = "" } = process.env;
+  const target = `DynamoDB_20120810.${operation}`;
+  const sent = Date.now();
+  const call = { service: "dynamodb", region, target, protocol: "1.0", body } as const;
+  const { status, headers, body: text } = await callAwsJsonApi(call, sent + (end - sent) / 3);
+  const date = Date.parse(headers?.date?.[0] ?? "");
+  // The header Date has whole seconds.
+  const skew = Math.max(sent - date - 1000, date - Date.now());
+  if (skew > mostSkew)
+    throw new Error(`this machine's clock differs from DynamoDB's by ${Math.round(skew / 1000)} seconds`);
+  const content = parseJson(text);
+  if (status >= 500 || !isMap(content)) throw new UnansweredError(`DynamoDB answers ${status}`);
+  return [status === 200 ? undefined : findFault(content), content];
+};
+
+/**
+ * Returns the name of AWS's error. A transaction can fail for several reasons: a lasting one counts before a failed
+ * condition, and that before a temporary one.
+ */
+const findFault = (content: JsonMap): string => {
+  const name = String(content.__type).replace(/.*#/, "");
+  if (name === "ConditionalCheckFailedException") return conditionFailed;
+  if (name !== "TransactionCanceledException") return name;
+  const codes = toList(content.CancellationReasons).map((reason) => String(toMap(reason).Code));
+  const reasons = codes.filter((code) => code !== "None");
+  const lasting = reasons.find((code) => !temporary.has(code) && code !== conditionFailed);
+  return lasting ?? reasons.find((code) => code === conditionFailed) ?? reasons[0] ?? name;
+};
