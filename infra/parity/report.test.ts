@@ -56,7 +56,8 @@ describe("the report in the catalogue", () => {
   const newest = { kubernetes: "v1.36.3", rules: [parity], cases: [fine] };
   const once = insertParityReport(page, { runs: [older, newest], requests: 10, seed: 7 });
 
-  it("has the number of requests, the differences with reasons, and the calls that conditions save", () => {
+  it("has the command that wrote it, the differences with reasons, and the calls that conditions save", () => {
+    assert.match(once, /^ {4}npx postern parity --minor 1\.35,1\.36 --requests 10 --seed 7 --write$/m);
     assert.match(once, /kube-apiserver v1\.36\.3/);
     assert.match(once, /^\| rule \| v1\.35\.4 \| v1\.36\.3 \| calls \|/m);
     assert.match(once, /^\| a-rule \| 9 \/ 1 \/ 2 \| 9 \/ 1 \/ 0 \| 3 \| 2 \| 8 \| 63% \|$/m);

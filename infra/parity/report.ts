@@ -170,11 +170,13 @@ export const insertParityReport = (
     ...buildCallCells(newest?.rules.find(({ rule }) => rule === name)),
   ]);
   const cases = newest?.cases ?? [];
+  const minors = versions.map((version) => version.slice(1).replace(/\.\d+$/, ""));
+  const command = `npx postern parity --minor ${minors.join(",")} --requests ${requests} --seed ${seed} --write`;
   const parts = [
     before.trimEnd(),
     begin,
     "## Parity",
-    `The same ${requests} generated requests for each rule were sent to kube-apiserver with the compiled-in plugin, and to one\nwithout it that calls the rule (seed ${seed}). A cell has the numbers of equal answers, of answers with a known\ndifference, and of answers with an unexplained one; "-" means that this minor has no such plugin. Status, object,\nmessage, details, warnings and audit annotations are compared. The last columns are about ${versions.at(-1)}: how often\nthe rule was called, how often it refused or changed something, how often it was called without its matchConditions, and\nthe share of calls that these save.`,
+    `The same ${requests} generated requests for each rule were sent to kube-apiserver with the compiled-in plugin, and to one\nwithout it that calls the rule:\n\n    ${command}\n\nA cell has the numbers of equal answers, of answers with a known difference, and of answers with an unexplained one; "-"\nmeans that this minor has no such plugin. Status, object, message, details, warnings and audit annotations are compared.\nThe last columns are about ${versions.at(-1)}: how often the rule was called, how often it refused or changed something, how\noften it was called without its matchConditions, and the share of calls that these save.`,
     toMarkdown(["rule", ...versions, ...columns], rows),
     ...(reasons.length > 0 ? [`Known differences:\n\n${reasons.join("\n")}`] : []),
     `The cases of every rule, sent to kube-apiserver ${versions.at(-1)}: how many have the outcome that they state, how many no\nAPI server can receive, how many the compiled-in plugin answers alike (of those with its settings), and how many recorded\noutcomes of a removed plugin are unchanged.`,
