@@ -146,7 +146,11 @@ export const isHeaderSafeToken = (text: string) => /^[\x21-\x7e]+$/.test(text);
 
 /** Returns a service's address as AWS's SDKs do: from the environment, or the usual one. */
 export const getAwsServiceUrl = (service: keyof typeof variables, region: string): URL =>
-  new URL(process.env[variables[service]] ?? `https://${service}.${region}.${getAwsDomain(region)}`);
+  new URL(
+    process.env[variables[service]] ??
+      process.env.AWS_ENDPOINT_URL ??
+      `https://${service}.${region}.${getAwsDomain(region)}`,
+  );
 const variables = {
   dynamodb: "AWS_ENDPOINT_URL_DYNAMODB",
   ec2: "AWS_ENDPOINT_URL_EC2",
