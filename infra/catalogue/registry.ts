@@ -168,11 +168,11 @@ export const buildCatalogueReadme = async (
   const [before, rest = ""] = present.split(begin);
   const [, after] = rest.split(end);
   const rows = catalogue.map(
-    ({ name, phases, rule: { summary, upstreamPlugin } }) =>
-      `| [${name}](${name}/README.md) | ${phases.join(", ")} | ${summary} | ${describeCompiledInPlugin(upstreamPlugin?.plugin)} |`,
+    ({ name, phases, rule: { summary, upstreamPlugin, needs = {} } }) =>
+      `| [${name}](${name}/README.md) | ${phases.join(", ")} | ${summary} | ${describeCompiledInPlugin(upstreamPlugin?.plugin)} | ${Object.values(needs).some(({ verb }) => verb === "ledger") ? "yes" : ""} |`,
   );
-  const headings = `| rule | phase | what it does | ${compiledInPluginHeading} |`;
-  const list = [headings, "| --- | --- | --- | --- |", ...rows].join("\n");
+  const headings = `| rule | phase | what it does | ${compiledInPluginHeading} | [ledger](../docs/rollout.md#the-ledger) |`;
+  const list = [headings, "| --- | --- | --- | --- | --- |", ...rows].join("\n");
   return { present, wanted: `${before}${begin}\n\n${list}\n\n${end}${after ?? "\n"}` };
 };
 
