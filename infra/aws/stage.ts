@@ -5,8 +5,10 @@ import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { createStageAlarmsReader, type StageAlarmsReader } from "./alarms.ts";
 import { openBucket, openS3, type StageBucket } from "./bucket.ts";
+import { createDynamoDbClient } from "./dynamodb.ts";
 import { guardAwsClient, type StageLockGuard } from "./guard.ts";
 import { openLambda, openStageFunctions, type StageFunctions } from "./lambda-functions.ts";
+import { type LedgerTable, openLedgerTable } from "./ledger-table.ts";
 import { createStageLogReader, type StageLogReader } from "./log-queries.ts";
 import { createStageMetricsReader, type StageMetricsReader } from "./metrics.ts";
 import { openParameters, type StageParameterStore } from "./parameters.ts";
@@ -18,6 +20,7 @@ export interface AwsStage {
   functions: StageFunctions;
   parameters: StageParameterStore;
   stack: StageStack;
+  ledger: LedgerTable;
   metrics: StageMetricsReader;
   logs: StageLogReader;
   alarms: StageAlarmsReader;
@@ -43,6 +46,10 @@ export const createAwsStageClients = (name: string): AwsStage => {
     functions: openStageFunctions(name, lambda),
     parameters: openParameters(name, ssm),
     stack,
+    ledger: openLedgerTable(
+      name,
+      createDynamoDbClient(readIdentity, () => lambda.config.region(), guard),
+    ),
     metrics: createStageMetricsReader(),
     logs: createStageLogReader(),
     alarms: createStageAlarmsReader(name, readIdentity),

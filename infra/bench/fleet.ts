@@ -101,7 +101,7 @@ const writeCheckout = async (checkout: string, host: FleetHost): Promise<string[
   return [...fit.map(({ name }) => name), ...more];
 };
 
-/** Reports whether a stage can have the rule without settings: rules with a ledger have no functions in AWS yet. */
+/** Reports whether a stage can have the rule without settings. A ledger's table is not a part of what is measured. */
 const isFit = (listed: CatalogueRule): boolean => {
   if (Object.values(listed.rule.needs ?? {}).some(({ verb }) => verb === "ledger")) return false;
   try {

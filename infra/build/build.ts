@@ -34,8 +34,6 @@ export const buildFunctions = async (
 ): Promise<BuildResult> => {
   const served = listServedRulesAndGroups(config, catalogue);
   if (served.length === 0) throw new Complaint("no rule is on; postern.yaml says which are");
-  const isOn = ({ name }: CatalogueRule) =>
-    [...config.clusters.values()].some(({ rules }) => (rules.get(name)?.mode ?? "off") !== "off");
   // The time limit of a function must be at least as long as any cluster waits for one of the function's rules.
   const listTimeouts = ({ members, ...listed }: CatalogueRule) =>
     [...config.clusters.values()].flatMap(({ rules }) =>
@@ -51,11 +49,6 @@ export const buildFunctions = async (
   };
   const { connections, faults, notes } = await readClusterConnections(config, catalogue, file, "aws");
   if (faults.length > 0) throw new Complaint(faults.join("\n"));
-  const forgetful = served.filter((listed) => needsLedger(listed) && isOn(listed));
-  if (forgetful.length > 0)
-    throw new Complaint(
-      `${forgetful.map(({ name }) => name).join(", ")} must store values between reviews (a ledger), which functions in AWS can't yet; set mode: off to build the others`,
-    );
   // A bundle has connections only to the clusters that it asks, and its role may read only their tokens.
   const listConnections = ({ members, ...listed }: CatalogueRule) =>
     [...connections].filter(
@@ -94,7 +87,7 @@ export const buildDirectInvocationBundles = async (
   return Promise.all(
     wanted.map(async (listed) => {
       const built = await bundleRule(listed, buildEndpointConfig(config, listed), outDir, Number.POSITIVE_INFINITY);
-      if (has(listed, "cue"))
+      if (needsCue(listed))
         for (const [file, content] of Object.entries(await readCueRuntimeFiles()))
           await writeFile(join(outDir, listed.name, file), getInflatedContents(content));
       return built;
@@ -102,9 +95,7 @@ export const buildDirectInvocationBundles = async (
   );
 };
 
-const has = ({ rule }: CatalogueRule, wanted: string) =>
-  Object.values(rule.needs ?? {}).some(({ verb }) => verb === wanted);
-const needsLedger = (listed: CatalogueRule) => has(listed, "ledger");
+const needsCue = ({ rule }: CatalogueRule) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "cue");
 
 /** Deletes what an earlier build made for rules that are no longer named. */
 const deleteStaleBundles = async (names: string[]) => {

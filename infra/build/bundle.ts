@@ -37,6 +37,10 @@ export interface RuleBundle {
   actions: AwsAction[];
   /** The S3 places below which the rule's function writes recordings, each as `BUCKET/PREFIX`. */
   records: string[];
+  /** The rules that keep a ledger: their names begin the keys that the function may read and write. */
+  ledgerRules: string[];
+  /** Whether one of these rules is on in any cluster, so that the stage needs the ledger's table. */
+  opensLedger: boolean;
   /** The SHA-256 of keys.json in the zip, base64url: which clusters' keys the function accepts. */
   accepts: string;
   /** The reserved concurrency of the function; undefined if it shares the account's. */
@@ -151,6 +155,8 @@ export const bundleRule = async (
     tokens: listTokens(Object.values(connections), listSecrets(listed, config)),
     actions: Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
     records: listWritableBucketPaths(places),
+    ledgerRules: rules.filter(keepsLedger).map(({ name }) => name),
+    opensLedger: listUsedNeeds(listed, config).some(({ need }) => need.verb === "ledger"),
     accepts: createHash("sha256").update(keys).digest("base64url"),
   };
 };

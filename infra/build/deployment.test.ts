@@ -24,6 +24,8 @@ const sample: RuleBundle = {
   tokens: [],
   actions: [],
   records: [],
+  ledgerRules: [],
+  opensLedger: false,
   accepts: "ccc",
 };
 const writeTestDeployment = async (bundle: Partial<RuleBundle> = {}, keys = "key") => {
@@ -118,6 +120,28 @@ describe("a function that reads a cluster", () => {
     assert.deepEqual(policy.PolicyDocument.Statement, [
       { Effect: "Allow", Action: "s3:PutObject", Resource: { "Fn::Sub": place } },
     ]);
+  });
+
+  it("may read and write the ledger under the names of its rules, and neither list nor search it", async () => {
+    const { lambda, Resources } = await writeTestDeployment({ ledgerRules: ["limit-it", "other"], opensLedger: true });
+    assert.equal(Object(lambda?.environment).POSTERN_LEDGER, `postern-\${sls:stage}`);
+    const [, policy] = Resources.LimitDashitRole.Properties.Policies;
+    const [{ Action, Resource, Condition, Effect }, ...others] = policy.PolicyDocument.Statement;
+    assert.deepEqual([Effect, others], ["Allow", []]);
+    assert.match(
+      Resource["Fn::Sub"],
+      /:dynamodb:\$\{AWS::Region\}:\$\{AWS::AccountId\}:table\/postern-\$\{sls:stage\}$/,
+    );
+    assert.deepEqual(Action, ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:ConditionCheckItem"]);
+    assert.deepEqual(Condition, {
+      "ForAllValues:StringLike": { "dynamodb:LeadingKeys": ["limit-it/*", "other/*"] },
+    });
+  });
+
+  it("keeps its right to the ledger when its rule is off, so that a rollback finds it", async () => {
+    const { lambda, Resources } = await writeTestDeployment({ ledgerRules: ["limit-it"] });
+    assert.equal(Object(lambda?.environment).POSTERN_LEDGER, undefined);
+    assert.equal(Resources.LimitDashitRole.Properties.Policies.length, 2);
   });
 
   it("has an output with its role; a function that does not read a cluster has none", async () => {

@@ -2,7 +2,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { parse } from "yaml";
 import type { SecretPlace } from "#lib/needs.ts";
-import { buildFunctionName, toLogicalId } from "../catalogue/rule-names.ts";
+import { buildFunctionName, buildLedgerTableName, toLogicalId } from "../catalogue/rule-names.ts";
 import type { RuleBundle } from "./bundle.ts";
 
 /** The settings of a rule's Lambda function in serverless.yml. */
@@ -74,7 +74,13 @@ export const writeServerlessIncludes = async (
 };
 
 export const computeFunctionSettings = (
-  { name, timeoutSeconds, accepts, scripts }: Pick<RuleBundle, "name" | "timeoutSeconds" | "accepts" | "scripts">,
+  {
+    name,
+    timeoutSeconds,
+    accepts,
+    scripts,
+    opensLedger,
+  }: Pick<RuleBundle, "name" | "timeoutSeconds" | "accepts" | "scripts" | "opensLedger">,
   publicKeys: string,
   stage?: string,
 ): LambdaFunctionSettings => ({
@@ -86,6 +92,7 @@ export const computeFunctionSettings = (
     POSTERN_STAGE: stage ?? toPlaceholder("sls:stage"),
     POSTERN_CLUSTERS: accepts,
     ...(findShortenedName(name, stage) !== undefined && { POSTERN_RULE: name }),
+    ...(opensLedger && { POSTERN_LEDGER: buildLedgerTableName(stage ?? toPlaceholder("sls:stage")) }),
   },
 });
 
@@ -201,12 +208,14 @@ const buildGroupAlarms = ([first = {}, ...others]: Resources[]): Resources => {
   return first;
 };
 
-/** Returns the policies of a function's role beside its log's: for tokens, actions in AWS, recordings and a VPC. */
-const buildPolicies = ({ tokens, actions, records, callsOut }: PlannedFunction): Json[] => [
+/** Returns the policies of a function's role beside its log's: for tokens, AWS, recordings, the ledger and a VPC. */
+const buildPolicies = ({ tokens, actions, records, ledgerRules, callsOut }: PlannedFunction): Json[] => [
   ...(tokens.length > 0 ? [buildPolicy("tokens", ...tokens.map(allowReading))] : []),
   // IAM allows AWS actions that describe resources only for Resource "*".
   ...(actions.length > 0 ? [buildPolicy("needs", { Effect: "Allow", Action: actions, Resource: "*" })] : []),
   ...(records.length > 0 ? [buildPolicy("records", ...records.map(allowRecording))] : []),
+  // A rule that is off keeps the right, because a rollback can turn it on again.
+  ...(ledgerRules.length > 0 ? [buildPolicy("ledger", allowLedger(ledgerRules))] : []),
   ...(callsOut ? [buildPolicy(networkPolicyName, ...networkStatements)] : []),
 ];
 
@@ -256,6 +265,16 @@ const allowRecording = (place: string): Json => ({
   Effect: "Allow",
   Action: "s3:PutObject",
   Resource: { "Fn::Sub": `arn:${toPlaceholder("AWS::Partition")}:s3:::${place}*` },
+});
+
+/** Returns an IAM statement that allows reading and writing the ledger's values whose keys begin with these rules' names. */
+const allowLedger = (rules: string[]): Json => ({
+  Effect: "Allow",
+  Action: ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:ConditionCheckItem"],
+  Resource: {
+    "Fn::Sub": `arn:${toPlaceholder("AWS::Partition")}:dynamodb:${toPlaceholder("AWS::Region")}:${toPlaceholder("AWS::AccountId")}:table/${buildLedgerTableName(toPlaceholder("sls:stage"))}`,
+  },
+  Condition: { "ForAllValues:StringLike": { "dynamodb:LeadingKeys": rules.map((rule) => `${rule}/*`) } },
 });
 
 /**

@@ -33,6 +33,9 @@ export const buildFunctionName = (stage: string, rule: string): string => {
   return `${name.slice(0, maxFunctionName - hash.length - 1).replace(/-+$/, "")}-${hash}`;
 };
 
+/** Returns the name of the DynamoDB table with the ledger of a stage. */
+export const buildLedgerTableName = (stage: string): string => `postern-${stage}`;
+
 /** Finds a rule by its name or by the name of its upstream plugin, for instance AlwaysPullImages. */
 export const findRuleByNameOrPlugin = (text: string, rules: readonly string[]): string | undefined => {
   if (rules.includes(text)) return text;

@@ -17,6 +17,7 @@ export default {
     ...stageOption,
     yes: { type: "boolean", says: "really delete; without this option, only print what would be deleted" },
     "configs-only": { type: "boolean", says: "delete only the entries in clusters, and nothing in AWS" },
+    "with-data": { type: "boolean", says: "also delete the table with the ledger, which rules keep between reviews" },
     forget: {
       type: "string",
       multiple: true,
@@ -34,16 +35,35 @@ export default {
     const configsOnly = options.flag("configs-only") ? listChosenClusters(config, options) : undefined;
     if (options.text("cluster") !== undefined && configsOnly === undefined)
       throw new Complaint("--cluster needs --configs-only: all clusters use the same functions");
+    const withData = options.flag("with-data");
+    if (withData && configsOnly !== undefined)
+      throw new Complaint("--with-data can't be used with --configs-only, which deletes nothing in AWS");
     const names = (configsOnly ?? [...config.clusters.keys()]).join(", ");
     return runInStage(options, async (stage) => {
       if (!options.flag("yes")) {
-        const rest = configsOnly ? "" : `, then the stack postern-${stage.name} with all that is in it, and its keys`;
-        writeOutput(`the webhook configurations and roles in ${names} would be deleted${rest}; --yes deletes them\n`);
+        const table = `the table ${stage.ledger.name} with the ledger`;
+        const data = withData ? `${table}, ` : "";
+        const rest = configsOnly
+          ? ""
+          : `, then ${data}the stack postern-${stage.name} with all that is in it, and its keys`;
+        const kept = configsOnly || withData ? "" : `; ${table}, if there is one, stays without --with-data`;
+        writeOutput(
+          `the webhook configurations and roles in ${names} would be deleted${rest}; --yes deletes them${kept}\n`,
+        );
         return 0;
       }
       const forgotten = readListOption(options, "forget");
       const deployer = readClusterCredentials(options, configsOnly ?? [...config.clusters.keys()]);
-      const demolition = { stage, config, file, deployer, forgotten, configsOnly, progress: createProgressPrinter() };
+      const demolition = {
+        stage,
+        config,
+        file,
+        deployer,
+        forgotten,
+        configsOnly,
+        withData,
+        progress: createProgressPrinter(),
+      };
       writeOutput(`${await destroyStage({ ...demolition, url: options.text("url") })}\n`);
       return 0;
     });

@@ -10,6 +10,7 @@ import { readProject, reportBroken } from "../project/project.ts";
 import { type AlarmHealth, checkStageAlarms } from "../rollout/alarm-health.ts";
 import { type LiveRuleState, readRuleState } from "../rollout/disarm.ts";
 import { type ClusterHealth, probeClusterHealth } from "../rollout/health.ts";
+import { checkLedger, formatLedgerHealth } from "../rollout/ledger.ts";
 import { listReleasedVersions, type Release } from "../rollout/releases.ts";
 import { tryReadReleaseStore } from "../rollout/rollback.ts";
 
@@ -54,16 +55,24 @@ export default {
         process.stderr.write(`the alarms can't be read: ${toSentence(error)}\n`);
         return undefined;
       });
+      let isLedgerKnown = true;
+      const ledger = await checkLedger(stage, standings).catch((error) => {
+        process.stderr.write(`the ledger's table can't be read: ${toSentence(error)}\n`);
+        isLedgerKnown = false;
+        return undefined;
+      });
       writeOutput(
         options.text("output") === "json"
-          ? `${JSON.stringify({ stage: stage.name, release: summarizeRelease(newest), rules: standings, alarms, clusters }, null, 2)}\n`
-          : `${formatStandings(newest, standings)}${formatAlarms(alarms)}${clusters.map(formatHealth).join("")}`,
+          ? `${JSON.stringify({ stage: stage.name, release: summarizeRelease(newest), rules: standings, ledger, alarms, clusters }, null, 2)}\n`
+          : `${formatStandings(newest, standings)}${ledger ? formatLedgerHealth(ledger) : ""}${formatAlarms(alarms)}${clusters.map(formatHealth).join("")}`,
       );
       const isWell =
         clusters.every(({ sick, drift }) => sick.length + drift.length === 0) &&
+        (ledger?.faults ?? []).length === 0 &&
         (alarms ?? []).every(({ topics, canRing }) => topics.length === 0 || canRing !== false);
       const isKnown =
         releases !== undefined &&
+        isLedgerKnown &&
         clusters.every(({ unknown }) => unknown.length === 0) &&
         (alarms ?? [{ canRing: null }]).every(({ canRing }) => canRing !== null);
       return faults.length > 0 || !isWell ? 1 : isKnown ? 0 : 3;

@@ -15,6 +15,8 @@ export interface RuleCostFactors {
   phases: number;
   /** The number of environments that are kept warm. */
   warm: number;
+  /** Whether the rule keeps a ledger: each review then reads and writes a value, at most. */
+  ledger: boolean;
 }
 
 /** US dollars in us-east-1 on arm64, without free tiers, from AWS's price pages. */
@@ -30,6 +32,8 @@ export const prices = {
   gateway: [1, 0.9],
   /** For a gigabyte that CloudWatch Logs takes in. */
   logs: 0.5,
+  /** For a million units of DynamoDB on demand: a strongly consistent read of 4 KB, and a write of 1 KB. */
+  ledger: { read: 0.125, write: 0.625 },
   /** For a custom metric, a month. */
   metric: 0.3,
   /** For each metric that an alarm watches, a month. */
@@ -48,7 +52,10 @@ const secondsInPeriod = 30 * 24 * 3600;
 const sum = (numbers: number[]) => numbers.reduce((all, number) => all + number, 0);
 
 /** Returns the dollars for a million calls of a rule's function, by what they pay for. */
-const estimateMillionCalls = ({ memoryMegabytes, milliseconds, asks }: RuleCostFactors, endpointType: EndpointType) => {
+const estimateMillionCalls = (
+  { memoryMegabytes, milliseconds, asks, ledger }: RuleCostFactors,
+  endpointType: EndpointType,
+) => {
   const gigabytes = memoryMegabytes / 1024;
   const isHttp = endpointType === "http";
   return {
@@ -57,6 +64,7 @@ const estimateMillionCalls = ({ memoryMegabytes, milliseconds, asks }: RuleCostF
     init: prices.compute * gigabytes * coldShare * (asks ? 0.3 : 0.15),
     gateway: isHttp ? prices.gateway[0] : 0,
     logs: prices.logs * (logGigabytes.review + (isHttp ? logGigabytes.access : 0)),
+    ledger: ledger ? prices.ledger.read + prices.ledger.write : 0,
   };
 };
 
@@ -88,6 +96,7 @@ export const estimateStageCost = (
     "cold starts": add("init"),
     gateway: endpointType === "http" ? add("gateway") - cheaper * (price - lowerPrice) : 0,
     logs: add("logs"),
+    ledger: add("ledger"),
     metrics: prices.metric * countMetrics(rules.length, endpointType),
     alarms: prices.alarm * countAlarmMetrics(rules.length, endpointType),
     dashboard: prices.dashboard,
@@ -172,6 +181,7 @@ export const estimateStageCosts = async (
       memoryMegabytes: wanted.memorySize,
       phases: listed.phases.length,
       warm: warm ?? 0,
+      ledger: wanted.environment.POSTERN_LEDGER !== undefined,
     };
   });
   return {

@@ -7,6 +7,7 @@ import { insertKeyIntoUrls, listEntries, webhookConfigurationName } from "./clus
 import { updateCluster } from "./cluster-update.ts";
 import { moveEveryAlias } from "./deploy-aliases.ts";
 import { readOrCreateKeyring, toPublicKeys } from "./keyring.ts";
+import { completeLedger } from "./ledger.ts";
 import { getPersonOrPipelineName, lockStage, type StageLock } from "./lock.ts";
 import { findOrphanedEntries, type OrphanedWebhookEntry, removeOrphanedEntries } from "./orphans.ts";
 import { packageStage } from "./package.ts";
@@ -64,7 +65,7 @@ const completeRelease = async ({ job, releases }: PreparedDeployment): Promise<s
 };
 
 /**
- * Deploys in this order: stack, versions, warm environments, aliases, clusters. A failure leaves everything after that
+ * Deploys in this order: ledger, stack, versions, warm environments, aliases, clusters. A failure leaves everything after that
  * step unchanged.
  */
 export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Promise<string> => {
@@ -77,6 +78,8 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
     if (job.signal?.aborted) throw new Complaint("interrupted; run the command again to continue", 1);
     await lock.check();
   };
+  await completeLedger(job.stage, plan.ledger, job.progress);
+  await goOn();
   await deployStack(prepared);
   await goOn();
   const versions = await publishVersions(prepared);

@@ -14,6 +14,8 @@ export interface DestroyOptions extends Pick<DeploymentTargets, "stage" | "confi
   configsOnly?: string[] | undefined;
   /** The names of clusters (option --forget) that don't exist any more: nothing is deleted in them. */
   forgotten: string[];
+  /** Whether the table with the ledger is deleted, too. */
+  withData?: boolean;
   url?: string | undefined;
   /** Milliseconds that API servers may take to stop calling deleted entries. */
   noticing?: number;
@@ -21,7 +23,7 @@ export interface DestroyOptions extends Pick<DeploymentTargets, "stage" | "confi
 
 /** Deletes the webhook configurations, then the functions. Returns the result in a sentence. */
 export const destroyStage = async (demolition: DestroyOptions): Promise<string> => {
-  const { stage, configsOnly, config, forgotten } = demolition;
+  const { stage, configsOnly, config, forgotten, withData } = demolition;
   if (configsOnly) {
     await deleteEntries(demolition, configsOnly);
     await forgetClusters(demolition, configsOnly);
@@ -29,8 +31,12 @@ export const destroyStage = async (demolition: DestroyOptions): Promise<string> 
   }
   const act = async (lock: StageLock) => {
     const { all } = await readReleaseStore(stage.openStageBucket);
+    const hasTable = await hasLedgerTable(demolition);
     const isThere =
-      all.length > 0 || (await stage.stack.readStatus()) !== undefined || (await readKeyring(stage.parameters));
+      all.length > 0 ||
+      (await stage.stack.readStatus()) !== undefined ||
+      (await readKeyring(stage.parameters)) ||
+      (withData && hasTable);
     if (!isThere) throw new Complaint(`there is no stage ${stage.name}: neither a stack nor keys`, 1);
     const unknown = Object.keys(all[0]?.clusters ?? {}).filter((name) => !config.clusters.has(name));
     const lost = unknown.filter((name) => !forgotten.includes(name));
@@ -42,13 +48,16 @@ export const destroyStage = async (demolition: DestroyOptions): Promise<string> 
     const names = [...config.clusters.keys()].filter((name) => !forgotten.includes(name));
     await deleteEntries(demolition, names);
     await requireNoEntries(demolition, names);
-    await wait(demolition.noticing ?? 10_000);
+    if (names.length > 0) await wait(demolition.noticing ?? 10_000);
     // Lambda may refuse to delete a version that has warm environments.
     for (const rule of all[0]?.warm ?? [])
       for (const { version } of await stage.functions.listWarmVersions(rule))
         await stage.functions.releaseWarmEnvironments(rule, version);
+    // The table is deleted before the stack, whose bucket has the lock: later, another deployment could use the table.
+    if (withData && hasTable) await deleteLedgerTable(demolition);
     await removeAws(stage, demolition.progress, lock);
-    return `stage ${stage.name} is deleted`;
+    const kept = `; the table ${stage.ledger.name} with its ledger stays, unless postern destroy gets --with-data, too`;
+    return `stage ${stage.name} is deleted${hasTable && !withData ? kept : ""}`;
   };
   return lockStage(stage, "postern destroy", act, { optional: true });
 };
@@ -104,6 +113,20 @@ const requireNoEntries = async (demolition: DestroyOptions, names: string[]) => 
       );
   }
 };
+
+/** Reports whether the stage has a table. If that can't be read, only a command that deletes the table fails. */
+const hasLedgerTable = async ({ stage: { ledger }, withData, progress }: DestroyOptions): Promise<boolean> => {
+  try {
+    return (await ledger.readFaults()) !== undefined;
+  } catch (error) {
+    if (withData) throw error;
+    progress.say(`the ledger's table can't be read: ${toSentence(error)}`);
+    return false;
+  }
+};
+
+const deleteLedgerTable = ({ stage: { ledger }, progress }: DestroyOptions): Promise<void> =>
+  progress.step("ledger", async () => ((await ledger.remove()) ? `the table ${ledger.name} is deleted` : "none"));
 
 /** Deletes the keys and the stack, and the lock just before its bucket: CloudFormation deletes only empty buckets. */
 const removeAws = async (stage: AwsStage, progress: Progress, lock: StageLock) => {

@@ -16,6 +16,8 @@ export interface LiveRuleState {
   /** The time until which the rule allows everything, and the version that is replaced until then. */
   disarmed?: { until: Date; version: string };
   previous?: string;
+  /** Whether the rule keeps values in the stage's ledger. */
+  keepsLedger?: boolean;
 }
 
 /**
@@ -68,6 +70,7 @@ export const readFunctionState = async (
     ...{ rule, version: live.version, weights: live.weights, modified: current.modified, live, versions, ruleVersion },
     ...(disarmed && { disarmed }),
     ...(previous !== undefined && { previous }),
+    ...(ruleVersion.environment.POSTERN_LEDGER !== undefined && { keepsLedger: true }),
   };
 };
 

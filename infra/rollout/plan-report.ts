@@ -4,7 +4,7 @@ import { changesNothing, type DeploymentPlan } from "./plan.ts";
 import { isUnchanged } from "./stack-plan.ts";
 
 export const formatPlan = (
-  { stage, stack, parts, kept, warm, rights, clusters, limits, notes }: DeploymentPlan,
+  { stage, stack, parts, kept, warm, ledger, rights, clusters, limits, notes }: DeploymentPlan,
   costs: StageCosts,
 ): string => {
   const lines: string[] = [`stage ${stage}`, "", "stack"];
@@ -13,6 +13,8 @@ export const formatPlan = (
   else
     for (const [sign, ids] of Object.entries({ "+": stack.added, "~": stack.changed, "-": stack.removed }))
       lines.push(...ids.map((id) => `  ${sign} ${id}`));
+  if (ledger && ledger.changes.length > 0)
+    lines.push("", "ledger", `  ~ table ${ledger.table}: ${ledger.changes.join(", ")}`);
   if (limits.length > 0) lines.push("", "limits", ...limits.map((sentence) => `  ! ${sentence}`));
   lines.push("", "rules");
   const changing = parts.filter(({ changes }) => changes.length > 0);
@@ -80,6 +82,7 @@ export const toPlanData = (plan: DeploymentPlan, costs: StageCosts): object => (
   })),
   kept: plan.kept,
   warm: plan.warm,
+  ledger: plan.ledger ?? null,
   rights: plan.rights,
   limits: plan.limits,
   clusters: plan.clusters.map(({ cluster, differences, hardened, unknown, notes }) => ({

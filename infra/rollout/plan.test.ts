@@ -440,6 +440,8 @@ describe("a plan", () => {
       { warm: [{ rule: "a", wanted: 0, there: [], changes: ["no longer 1 warm environment on version 1"] }] },
       false,
     ],
+    ["has changes if the ledger's table is new", { ledger: { table: "postern-test", changes: ["new"] } }, false],
+    ["changes nothing if the ledger's table is complete", { ledger: { table: "postern-test", changes: [] } }, true],
     ["has changes if the stack is new", { stack: { ...idle.stack, isNew: true } }, false],
     ["has changes if the stack changes", { stack: { ...idle.stack, changed: ["A"] } }, false],
     ["has changes if a rule changes", { parts: [unchangedRule, { ...unchangedRule, changes: ["keys"] }] }, false],

@@ -6,6 +6,7 @@ import { runInParallel } from "../cli/progress.ts";
 import { compareSetups } from "../project/setup-differences.ts";
 import type { ClusterPlan } from "./cluster-plan.ts";
 import { type FunctionState, readFunctionState } from "./disarm.ts";
+import type { LedgerPlan } from "./ledger.ts";
 import type { PackagedRule } from "./package.ts";
 import { listReleasedVersions, type Release } from "./releases.ts";
 import { isUnchanged, type StackDifferences } from "./stack-plan.ts";
@@ -39,6 +40,8 @@ export interface DeploymentPlan {
   kept: string[];
   /** The rules that have warm environments, or had some. */
   warm: WarmRulePlan[];
+  /** The table with the ledger; undefined if no rule keeps one. */
+  ledger?: LedgerPlan | undefined;
   rights: { added: string[]; removed: string[] };
   clusters: ClusterPlan[];
   /** A sentence for each limit of AWS that the deployment would exceed. */
@@ -89,7 +92,8 @@ export const planRuleChanges = (
   });
 
 /** Reports whether a deployment would change nothing, neither in AWS nor in clusters. */
-export const changesNothing = ({ stack, parts, warm, clusters }: DeploymentPlan): boolean =>
+export const changesNothing = ({ stack, parts, warm, ledger, clusters }: DeploymentPlan): boolean =>
   isUnchanged(stack) &&
+  (ledger?.changes ?? []).length === 0 &&
   [...parts, ...warm].every(({ changes }) => changes.length === 0) &&
   clusters.every(({ differences, unknown }) => differences.length === 0 && unknown === undefined);

@@ -8,6 +8,7 @@ import { planCluster } from "./cluster-plan.ts";
 import { readFunctionState } from "./disarm.ts";
 import { createStageCountsReader } from "./hardening.ts";
 import type { Keyring } from "./keyring.ts";
+import { planLedger } from "./ledger.ts";
 import { findExceededLimits } from "./limits.ts";
 import { packageStage } from "./package.ts";
 import { type DeploymentPlan, planRuleChanges, readFunctionStates } from "./plan.ts";
@@ -81,6 +82,7 @@ export const prepareDeployment = async (
       notes: [...planned.notes, version, await describeClusterNetwork(job, name, built.parts)].flat(),
     };
   });
+  const ledger = await planLedger(stage, built.parts);
   const warm = await planWarmEnvironments(stage.functions, parts, releases.all[0]);
   const elsewhere = [
     ...[...parts, ...warm].map(({ changes }) => changes),
@@ -91,7 +93,7 @@ export const prepareDeployment = async (
   const quotas = await stage.functions.readQuotas();
   const limits = findExceededLimits({ template, parts, warm }, deployed, quotas);
   const notes = [...built.notes, ...(quotas === undefined ? [quotasNote] : [])];
-  const plan = { stage: stage.name, stack, template, parts, kept, warm, rights, clusters, limits, notes };
+  const plan = { stage: stage.name, stack, template, parts, kept, warm, ledger, rights, clusters, limits, notes };
   return { job, releases, keyring, refused, kubernetes, plan };
 };
 

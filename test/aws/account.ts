@@ -9,6 +9,7 @@ import {
   type AwsRequest,
   type AwsService,
   type CallRecorder,
+  type RecordedCall,
   refuseInJson,
   refuseInQuery,
   refuseInRest,
@@ -19,11 +20,12 @@ import {
 } from "./aws-service.ts";
 import { type CloudFormation, openCloudFormation } from "./cloudformation.ts";
 import { type CloudWatch, openCloudWatch } from "./cloudwatch.ts";
+import { openDynamoDb } from "./dynamodb-service.ts";
 import { openGateways } from "./gateways.ts";
 import { codePath, createLambda, defaultQuotas, type Lambda } from "./lambda.ts";
 import { type Logs, openLogs } from "./logs.ts";
 import { launchMoto, openStorage, type Storage } from "./moto.ts";
-import { findAllowingStatement, placeStatements } from "./rights.ts";
+import { findAllowingStatement, listIamCalls, placeStatements } from "./rights.ts";
 import { openS3, type S3 } from "./s3.ts";
 
 // An AWS account on this machine, for every client that reads AWS_ENDPOINT_URL. Lambda, CloudFormation, S3's locks and
@@ -36,6 +38,12 @@ export interface Caller {
   credentials: { accessKeyId: string; secretAccessKey: string };
   /** The environment for a child process. */
   env: Record<string, string>;
+}
+
+/** The members of DynamoDB's answers that tests read. */
+interface TableAnswer {
+  __type?: string;
+  Items: { key: { S: string } }[];
 }
 
 export interface Account extends CallRecorder {
@@ -58,6 +66,8 @@ export interface Account extends CallRecorder {
   env: Record<string, string>;
   /** Returns a caller whose access key is this name. */
   actAs(caller: string): Caller;
+  /** Calls DynamoDB with the access key of a caller, such as a function's name; returns the status and the answer. */
+  callTable(caller: string, operation: string, input: object): Promise<{ status: number; body: TableAnswer }>;
   /** Stops the gateways of all stacks, as if the region were down; `startGateways` starts them again. */
   stopGateways(): Promise<void>;
   startGateways(): Promise<void>;
@@ -84,13 +94,14 @@ export const openAccount = async (
     logs,
     isInProcess,
     buildVariables: (name) => actAs(name).env,
-    allowsLambda: (role, action) => {
-      const all = [...cloudformation.stacks.values()].flatMap(({ resources }) => [...resources.values()]);
-      const { Policies } = Object(all.find(({ attributes }) => attributes?.Arn === role)?.properties);
-      const statements = [Policies ?? []].flat().flatMap(({ PolicyDocument }) => placeStatements(PolicyDocument, role));
-      return findAllowingStatement(statements, { action, resource: "*" }) !== undefined;
-    },
+    allowsLambda: (role, action) =>
+      findAllowingStatement(listRoleStatements(role), { action, resource: "*" }) !== undefined,
   });
+  const listRoleStatements = (role: string) => {
+    const all = [...cloudformation.stacks.values()].flatMap(({ resources }) => [...resources.values()]);
+    const { Policies } = Object(all.find(({ attributes }) => attributes?.Arn === role)?.properties);
+    return [Policies ?? []].flat().flatMap(({ PolicyDocument }) => placeStatements(PolicyDocument, role));
+  };
   const gateways = await openGateways(certificate, lambda, { metrics: cloudwatch, logs });
   const recorder: CallRecorder = { recordedCalls: [], fault: undefined, allow: undefined };
   const topics = new Map<string, number>();
@@ -104,13 +115,27 @@ export const openAccount = async (
 
   const own: Record<string, AwsService> = {
     ...{ lambda, cloudformation, logs, s3 },
-    ...{ monitoring: cloudwatch, sns: openTopics(topics) },
+    ...{
+      monitoring: cloudwatch,
+      sns: openTopics(topics),
+      dynamodb: openDynamoDb(createMotoService(moto.url, "dynamodb")),
+    },
   };
-  const { url, stop } = await startServer((scope, request) => {
-    if (scope === undefined) return request.path.startsWith(codePath) ? lambda : createMotoService(moto.url, "");
-    const service = own[scope] ?? createMotoService(moto.url, scope);
-    return scope === "eks" ? addClusters(clusters, region, service) : service;
-  }, account);
+  /** Functions have the rights of their roles, and other callers those that the test gives them. */
+  const allow = (call: RecordedCall): boolean => {
+    const caller = lambda.functions.get(call.caller ?? "");
+    if (caller === undefined) return account.allow?.(call) ?? true;
+    const statements = listRoleStatements(caller.latest.role);
+    return listIamCalls(call).every((iamCall) => findAllowingStatement(statements, iamCall) !== undefined);
+  };
+  const { url, stop } = await startServer(
+    (scope, request) => {
+      if (scope === undefined) return request.path.startsWith(codePath) ? lambda : createMotoService(moto.url, "");
+      const service = own[scope] ?? createMotoService(moto.url, scope);
+      return scope === "eks" ? addClusters(clusters, region, service) : service;
+    },
+    Object.create(account, { allow: { value: allow } }),
+  );
   lambda.base = url;
 
   const actAs = (caller: string): Caller => {
@@ -130,6 +155,15 @@ export const openAccount = async (
     cloudformation,
     actAs,
     env: actAs("tester").env,
+    callTable: async (caller: string, operation: string, input: object) => {
+      const headers = {
+        "content-type": "application/x-amz-json-1.0",
+        "x-amz-target": `DynamoDB_20120810.${operation}`,
+        authorization: `AWS4-HMAC-SHA256 Credential=${caller}/20260101/${region}/dynamodb/aws4_request`,
+      };
+      const answer = await fetch(url, { method: "POST", headers, body: JSON.stringify(input) });
+      return { status: answer.status, body: Object(await answer.json()) };
+    },
     stopGateways: gateways.stopAll,
     startGateways: gateways.startAll,
     throttled: gateways.throttled,

@@ -13,6 +13,15 @@ export interface RecordedCall {
   caller: string | undefined;
   /** The values of condition keys, if the call has any. */
   context?: Record<string, string>;
+  /** The rights that a call of DynamoDB needs. */
+  rights?: TableRight[];
+}
+
+/** A right to a table in DynamoDB, or to the item with this partition key. */
+export interface TableRight {
+  action: string;
+  table: string;
+  key?: string;
 }
 
 /** An error that AWS answers with, or a connection that is cut. */
@@ -46,7 +55,7 @@ export interface AwsReply {
 
 /** A service of AWS: it names a call's action, answers the call, and formats errors in its own protocol. */
 export interface AwsService {
-  identify(request: AwsRequest): { action: string; name: string };
+  identify(request: AwsRequest): Pick<RecordedCall, "action" | "name" | "rights">;
   answer(request: AwsRequest): Promise<AwsReply>;
   refuse(refusal: AwsError): AwsReply;
 }

@@ -1,9 +1,13 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
+import { createServer as createHttpServer } from "node:http";
 import { createServer } from "node:https";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
+import { sendRequest } from "#lib/cluster/https-request.ts";
+import { openParameters } from "../../infra/aws/parameters.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
+import { readKeyring } from "../../infra/rollout/keyring.ts";
 import { type Checkout, openCheckout } from "../checkout.ts";
 import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
@@ -11,7 +15,8 @@ import { type Account, openAccount } from "./account.ts";
 import { findAllowingStatement, listIamCalls, readAccess } from "./rights.ts";
 import { lint } from "./tools.ts";
 
-// A stage whose functions are in a VPC, and EKS clusters with networks of all kinds.
+// A stage whose functions are in a VPC, and EKS clusters with networks of all kinds; and rules that keep a ledger, which
+// DynamoDB has outside of the VPC and of the stage's stack.
 describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), () => {
   const region = "eu-west-1";
   const vpc = "{ subnetIds: [subnet-0000000b, subnet-0000000a], securityGroupIds: [sg-0000000c] }";
@@ -20,9 +25,23 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
   let checkout: Checkout;
   let serverless: string;
   let shop: { server: string; ca: string };
-  const server = createServer((_, response) => {
+  const server = createServer(({ url = "" }, response) => {
     response.setHeader("content-type", "application/json");
-    response.end(JSON.stringify({ kind: "Namespace", apiVersion: "v1", metadata: { name: "default" } }));
+    const namespace = { kind: "Namespace", apiVersion: "v1", metadata: { name: "default" } };
+    response.end(JSON.stringify(url.includes("/pods/") ? guarded : namespace));
+  });
+  const guarded = {
+    ...{ kind: "Pod", apiVersion: "v1" },
+    metadata: {
+      ...{ name: "web", namespace: "default", uid: "u1" },
+      labels: { "deletion-guard.postern.dev/cleans-up": "yes" },
+    },
+    ...{ spec: { nodeName: "one", containers: [] }, status: { phase: "Running", podIP: "127.0.0.1" } },
+  };
+  let cleanUps = 0;
+  const pod = createHttpServer((_, response) => {
+    cleanUps += 1;
+    response.end();
   });
 
   const setVpc = (value: string) =>
@@ -35,6 +54,11 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     assert.equal(code, 0, stdout + stderr);
     return stdout;
   };
+  const writeConfig = (more = "") =>
+    checkout.write(
+      "postern.yaml",
+      `rules: { namespace-exists: , always-pull-images: ${more} }\nclusters: { shop: { connect: { eks: shop, region: ${region} } } }\n`,
+    );
   const readNetworks = (name: string) => {
     const { latest, versions, aliases } = account.lambda.functions.get(name) ?? assert.fail(name);
     const live = aliases.get("live")?.version ?? "";
@@ -48,21 +72,18 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
   before(async () => {
     [account, checkout] = await Promise.all([
       openAccount(region),
-      openCheckout(["namespace-exists", "always-pull-images"]),
+      openCheckout(["namespace-exists", "always-pull-images", "event-rate-limit", "deletion-guard"]),
     ]);
     const { ca, cert, key } = await readOrCreateServerCertificate(checkout.folder, "127.0.0.1");
     server.setSecureContext({ cert, key });
     shop = { server: `https://127.0.0.1:${await listen(server)}`, ca };
     account.clusters.set("shop", shop);
     await checkout.write("ca.pem", account.ca);
-    await checkout.write(
-      "postern.yaml",
-      `rules: { namespace-exists: , always-pull-images: }\nclusters: { shop: { connect: { eks: shop, region: ${region} } } }\n`,
-    );
+    await writeConfig();
     serverless = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
   });
   after(async () => {
-    await Promise.all([account?.stop(), close(server)]);
+    await Promise.all([account?.stop(), close(server), close(pod)]);
     await checkout?.remove();
   });
 
@@ -100,6 +121,102 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     assert.deepEqual(readNetworks(quiet), { live: "1", latest: {}, served: {} });
     assert.deepEqual(listNetworkRights(), ["NamespaceDashexistsRole"]);
     assert.match(await deploy("--plan-only"), /stack\n {2}nothing to change\n\nrules\n {2}2 of 2 unchanged\n/);
+  });
+
+  /** Sends a review of a rule to the gateway, as the cluster does, and returns the response. */
+  const review = async (rule: string, more: object) => {
+    const keyring = (await readKeyring(openParameters("test"))) ?? assert.fail();
+    const request = { uid: "1", namespace: "default", name: "web", userInfo: { username: "jane" }, ...more };
+    const url = `${account.baseUrl}/${keyring.current.signSegment("shop", 1)}/${rule}/validate`;
+    const { body } = await sendRequest(
+      url,
+      { method: "POST", ca: account.ca, headers: { "content-type": "application/json" } },
+      JSON.stringify({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request }),
+      Date.now() + 60_000,
+    );
+    const response = JSON.parse(body).response;
+    return response ?? assert.fail(body);
+  };
+  const TableName = "postern-test";
+  const readKeys = async (): Promise<string[]> => {
+    const { body } = await account.callTable("tester", "Scan", { TableName });
+    return body.Items.map(({ key }) => key.S).sort();
+  };
+
+  it("has rules that keep values in the ledger from one review to the next", async () => {
+    const cleanUp = `http://{ip}:${await listen(pod)}/`;
+    const limits = "limits: [{ type: Server, qps: 1, burst: 3 }, { type: User, qps: 1, burst: 50 }]";
+    await writeConfig(
+      `, event-rate-limit: { settings: { ${limits} } }, deletion-guard: { settings: { cleanUp: "${cleanUp}", addresses: [127.0.0.0/8] } }`,
+    );
+    assert.match(await deploy(), /\n\nledger\n {2}~ table postern-test: new\n\n/);
+    Object.assign(process.env, account.env);
+
+    const event = {
+      ...{ operation: "CREATE", kind: { group: "", version: "v1", kind: "Event" } },
+      ...{ resource: { group: "", version: "v1", resource: "events" }, object: { metadata: { name: "web" } } },
+    };
+    const answers: unknown[] = [];
+    while (answers.at(-1) !== 429 && answers.length < 100)
+      answers.push((await review("event-rate-limit", event)).status?.code);
+    assert.deepEqual(answers.slice(0, 3), [undefined, undefined, undefined]);
+    assert.equal(answers.at(-1), 429);
+
+    const deletion = {
+      ...{ operation: "DELETE", kind: { group: "", version: "v1", kind: "Pod" }, oldObject: guarded },
+      resource: { group: "", version: "v1", resource: "pods" },
+    };
+    const outcomes = [await review("deletion-guard", deletion), await review("deletion-guard", deletion)];
+    assert.deepEqual(
+      outcomes.map(({ allowed, auditAnnotations }) => [allowed, auditAnnotations?.["clean-up"]]),
+      [
+        [false, "it was started"],
+        [false, "it was started before"],
+      ],
+    );
+    assert.equal(cleanUps, 1);
+    const expected = ["deletion-guard/shop/u1", "event-rate-limit/shop/0 ", "event-rate-limit/shop/1 jane"];
+    assert.deepEqual(await readKeys(), expected);
+  });
+
+  it("gives a function no right to the values of other rules, and none to search, even within a transaction", async () => {
+    const own = "event-rate-limit/shop/own";
+    const others = ["deletion-guard/shop/u1", "event-rate-limits/shop/a", "event-rate-limit", ""];
+    const toKey = (key: string) => ({ TableName, Key: { key: { S: key } } });
+    const toItem = (key: string) => ({ TableName, Item: { key: { S: key }, version: { S: "1" } } });
+    const check = { ConditionExpression: "attribute_not_exists(#v)", ExpressionAttributeNames: { "#v": "version" } };
+    const act = async (operation: string, input: object) => {
+      const { status, body } = await account.callTable("postern-test-event-rate-limit", operation, input);
+      return status === 200 ? "done" : String(body.__type).replace(/.*#/, "");
+    };
+    assert.equal(await act("GetItem", toKey(own)), "done");
+    const before = await readKeys();
+    const refused: [string, object][] = [
+      ["Scan", { TableName }],
+      ["Query", { TableName, ...check }],
+      ["DeleteItem", toKey(own)],
+      ["UpdateItem", toKey(own)],
+      ["DescribeTable", { TableName }],
+      ["DeleteTable", { TableName }],
+      ["PutItem", { ...toItem(own), TableName: "postern-other" }],
+      ...others.flatMap((key): [string, object][] => [
+        ["GetItem", toKey(key)],
+        ["PutItem", toItem(key)],
+        ["TransactGetItems", { TransactItems: [{ Get: toKey(own) }, { Get: toKey(key) }] }],
+        ["TransactWriteItems", { TransactItems: [{ Put: toItem(own) }, { Put: toItem(key) }] }],
+        [
+          "TransactWriteItems",
+          { TransactItems: [{ Put: toItem(own) }, { ConditionCheck: { ...toKey(key), ...check } }] },
+        ],
+      ]),
+      ["TransactWriteItems", { TransactItems: [{ Put: toItem(own) }, { Delete: toKey(`${own}2`) }] }],
+    ];
+    for (const [operation, input] of refused)
+      assert.equal(await act(operation, input), "AccessDeniedException", `${operation} ${JSON.stringify(input)}`);
+    assert.deepEqual(await readKeys(), before);
+    const allowed = [{ Put: toItem(own) }, { ConditionCheck: { ...toKey(`${own}2`), ...check } }];
+    assert.equal(await act("TransactWriteItems", { TransactItems: allowed }), "done");
+    assert.deepEqual(await readKeys(), [...before, own].sort());
   });
 
   it("is a template that cfn-lint finds nothing wrong with, and that names no partition of AWS", async () => {
@@ -155,7 +272,31 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     await setVpc("false");
     assert.match(await deploy(), /namespace-exists: network \(live: version 2\)/);
     assert.deepEqual(readNetworks(asking), { live: "1", latest: {}, served: {} });
-    assert.deepEqual(listNetworkRights(), ["NamespaceDashexistsRole"]);
+    const roles = ["DeletionDashguardRole", "EventDashrateDashlimitRole", "NamespaceDashexistsRole"];
+    assert.deepEqual(listNetworkRights().sort(), roles);
+  });
+
+  it("leaves the table of its ledger when it is destroyed, unless that is wanted", async () => {
+    const destroy = async (...words: string[]) => {
+      const { code, stdout, stderr } = await checkout.postern(
+        ...[account.env, "destroy", "--stage", "test", "--forget", "shop", ...words],
+      );
+      assert.equal(code, 0, stderr);
+      return stdout;
+    };
+    assert.match(
+      await destroy(),
+      /; the table postern-test with the ledger, if there is one, stays without --with-data$/m,
+    );
+    assert.match(await destroy("--with-data"), /deleted, then the table postern-test with the ledger, the stack/);
+    const before = await readKeys();
+    assert.equal(
+      await destroy("--yes"),
+      "stage test is deleted; the table postern-test with its ledger stays, unless postern destroy gets --with-data, too\n",
+    );
+    assert.deepEqual(await readKeys(), before);
+    assert.equal(await destroy("--yes", "--with-data"), "stage test is deleted\n");
+    assert.equal((await account.callTable("tester", "DescribeTable", { TableName })).status, 400);
   });
 
   it("is refused if serverless.yml names something else than subnets and security groups", async () => {

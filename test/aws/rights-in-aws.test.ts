@@ -215,6 +215,9 @@ describe("the roles for one stage", () => {
       { action: "secretsmanager:GetSecretValue", resource: secret },
       { action: "ssm:GetParameter", resource: parameter },
       { action: "s3:PutObject", resource: "arn:aws:s3:::reviews/prod/eu/pod-security/2026-01-01/a.yaml" },
+      ...["GetItem", "PutItem", "ConditionCheckItem"].map((name) => {
+        return { action: `dynamodb:${name}`, resource: buildArn("dynamodb", "table/postern-test") };
+      }),
     ];
     for (const call of allowed) assert.ok(findAllowingStatement(cap, call), JSON.stringify(call));
     assert.deepEqual(
@@ -240,13 +243,13 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
   const used = new Set<string>();
 
   const buildRules = (mode: string) =>
-    `rules:\n  always-pull-images: { mode: ${mode}, warm: 1 }\n  deny-service-external-ips:\n`;
+    `rules:\n  always-pull-images: { mode: ${mode}, warm: 1 }\n  deny-service-external-ips:\n  event-rate-limit: { settings: { limits: [{ type: Server, qps: 1, burst: 3 }] } }\n`;
   const buildConfig = (mode: string, keyVersion: string) =>
     `${buildRules(mode)}clusters:\n  local: { keyVersion: ${keyVersion} }\n`;
 
   before(async () => {
     const binaries = await requireBinaries();
-    const catalogue = ["always-pull-images", "deny-service-external-ips", "namespace-exists"];
+    const catalogue = ["always-pull-images", "deny-service-external-ips", "namespace-exists", "event-rate-limit"];
     [account, cluster, checkout, access] = await Promise.all([
       openAccount(region),
       bootCluster(binaries, { rbac: true }),
@@ -295,7 +298,8 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
   };
 
   it("makes a plan of a new stage with the role for plans", async () => {
-    assert.match(await requireSuccess("PlanRole", "deploy", "--plan-only", ...optionsWithoutRights), /is new/);
+    const text = await requireSuccess("PlanRole", "deploy", "--plan-only", ...optionsWithoutRights);
+    assert.match(text, /is new: .*\n\nledger\n {2}~ table postern-test: new\n/);
   });
 
   it("refuses to deploy with the role for plans, in a sentence", async () => {
@@ -306,6 +310,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
   const lastSteps: [action: string, name: RegExp][] = [
     ["cloudformation:CreateStack", /^postern-test$/],
     ["s3:PutObject", /\/lock\.json$/],
+    ["dynamodb:UpdateTimeToLive", /^postern-test$/],
     ["s3:PutObject", /\/serverless\/.*\.zip$/],
     ["cloudformation:ExecuteChangeSet", /^postern-test$/],
   ];
@@ -359,7 +364,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     const text = await requireSuccess("PlanRole", "deploy", "--plan-only", ...optionsWithoutRights);
     assert.match(
       text,
-      /stack\n {2}nothing to change\n\nrules\n {2}2 of 2 unchanged\n\ncluster local\n {2}nothing to change\n/,
+      /stack\n {2}nothing to change\n\nrules\n {2}3 of 3 unchanged\n\ncluster local\n {2}nothing to change\n/,
     );
     assert.match(
       text,
@@ -404,13 +409,14 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     const { code, text } = await runAs("PlanRole", "status", ...optionsWithoutRights.slice(0, 2));
     assert.equal(code, 3, text);
     assert.match(text, left);
+    assert.match(text, /^ledger: table postern-test, for event-rate-limit: complete$/m);
     assert.match(text, /its API server refuses to show the \w+WebhookConfiguration postern \(403\)/);
     assert.doesNotMatch(text, /answer,|all answer/);
     const known = await runAs("PlanRole", "status", ...options.slice(0, 2));
     assert.deepEqual([known.code, left.test(known.text), / ~ /.test(known.text)], [3, true, false], known.text);
   });
 
-  it("finds an unsigned key in a cluster's entry without reading the signing key", async () => {
+  it("finds an unsigned key in a cluster's entry, and a ledger without recovery, without reading the signing key", async () => {
     const path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern";
     const [, key = ""] = /\.([\w-]{86})\//.exec((await readUrls())[0] ?? "") ?? [];
     const replaceKey = async (other: string) => {
@@ -424,14 +430,22 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     assert.equal(code, 1, text);
     assert.match(text, /~ mutating entry always-pull-images.postern.dev: clientConfig.url has another key than/);
     assert.doesNotMatch(text, /validating entry/);
+    current = "DeployRole";
+    const off = { PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: false } };
+    const changed = await account.callTable(current, "UpdateContinuousBackups", { TableName: "postern-test", ...off });
+    assert.equal(changed.status, 200);
     const corrected = await runAs("PlanRole", "status", ...options.slice(0, 2));
-    assert.deepEqual([corrected.code, / ~ /.test(corrected.text)], [3, false], corrected.text);
+    assert.deepEqual([corrected.code, / ~ /.test(corrected.text)], [1, false], corrected.text);
+    assert.match(corrected.text, /^ledger: .*: its point-in-time recovery is off; postern deploy corrects that$/m);
   });
 
   it("deploys what has changed in a rule's settings and in its function's environment", async () => {
     await checkout.write("postern.yaml", buildConfig("warn", "2"));
     const text = await requireSuccess("DeployRole", "deploy", ...options);
-    assert.match(text, /stack\n {2}nothing to change/);
+    assert.match(
+      text,
+      /stack\n {2}nothing to change\n\nledger\n {2}~ table postern-test: its point-in-time recovery is off\n/,
+    );
     assert.match(text, /release r2 is live/);
   });
 
@@ -463,8 +477,8 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
       /as in release r1/,
     );
     assert.match(
-      await requireSuccess("DeployRole", "destroy", "--yes", ...options.slice(0, 2)),
-      /stage test is deleted/,
+      await requireSuccess("DeployRole", "destroy", "--yes", "--with-data", ...options.slice(0, 2)),
+      /^stage test is deleted\n(.*\n)*.* ledger: the table postern-test is deleted\n/,
     );
   });
 
@@ -521,8 +535,8 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
       Object.values((await packageStack(stage)).Resources)
         .filter(({ Type }) => Type === "AWS::IAM::Role")
         .map(({ Properties }) => Properties?.PermissionsBoundary);
-    assert.deepEqual(await listBoundaries(), [cap, cap]);
+    assert.deepEqual(await listBoundaries(), [cap, cap, cap]);
     await checkout.write("serverless.yml", yaml);
-    assert.deepEqual(await listBoundaries(), [{ Ref: "AWS::NoValue" }, { Ref: "AWS::NoValue" }]);
+    assert.deepEqual(await listBoundaries(), Array(3).fill({ Ref: "AWS::NoValue" }));
   });
 });

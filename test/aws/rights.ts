@@ -14,7 +14,7 @@ interface Statement {
   Effect: "Allow" | "Deny";
   Action: string | string[];
   Resource: string | string[];
-  Condition?: Record<string, Record<string, string>>;
+  Condition?: Record<string, Record<string, string | string[]>>;
 }
 /** A statement, with its policy. */
 export interface PlacedStatement extends Statement {
@@ -25,7 +25,8 @@ export interface PlacedStatement extends Statement {
 export interface Call {
   action: string;
   resource: string;
-  context?: Record<string, string>;
+  /** The values of condition keys; several for a key such as dynamodb:LeadingKeys. */
+  context?: Record<string, string | string[]>;
 }
 type Json = Record<string, unknown>;
 
@@ -104,19 +105,22 @@ export const readAccess = async (given: Record<string, string | string[]> = {}) 
   };
 };
 
+/** Reports whether a text matches a pattern as in IAM: `*` is any text and `?` one character. */
+const matchesPattern = (pattern: string, text: string): boolean =>
+  new RegExp(
+    `^${pattern
+      .replace(/[.+^${}()|[\]\\]/g, "\\$&")
+      .replace(/\*/g, ".*")
+      .replace(/\?/g, ".")}$`,
+    "s",
+  ).test(text);
+
 /**
  * Reports whether an ARN matches a pattern as in IAM: `*` is any text and `?` one character. In the first five parts of
  * an ARN they don't match a colon.
  */
 const matchesArn = (pattern: string, arn: string): boolean => {
   if (pattern === "*") return true;
-  const matchesPattern = (glob: string, text: string) =>
-    new RegExp(
-      `^${glob
-        .replace(/[.+^${}()|[\]\\]/g, "\\$&")
-        .replace(/\*/g, ".*")
-        .replace(/\?/g, ".")}$`,
-    ).test(text);
   const splitArn = (text: string) => {
     const all = text.split(":");
     return [...all.slice(0, 5), all.slice(5).join(":")];
@@ -129,19 +133,30 @@ const matchesArn = (pattern: string, arn: string): boolean => {
 export const placeStatements = ({ Statement }: { Statement: Statement[] }, policy: string): PlacedStatement[] =>
   Statement.map((statement) => ({ ...statement, policy, actions: [statement.Action].flat() }));
 
-/** IAM's condition operators: whether a key's value, undefined if the call has none, is as the condition wants. */
-const operators: Record<string, (value: string | undefined, wanted: string) => boolean> = {
-  StringEquals: (value, wanted) => value === wanted,
-  StringEqualsIfExists: (value, wanted) => value === undefined || value === wanted,
-  ArnLike: (value, wanted) => value !== undefined && matchesArn(wanted, value),
-  Null: (value, wanted) => String(value === undefined) === wanted,
+/** Returns an operator for keys with one value, undefined if the call has none: it must be as one of `wanted`. */
+const forOneValue =
+  (isMet: (value: string | undefined, wanted: string) => boolean) =>
+  ([value]: string[], wanted: string[]): boolean =>
+    wanted.some((one) => isMet(value, one));
+
+/** IAM's condition operators: whether a key's values in a call are as the condition wants. */
+const operators: Record<string, (values: string[], wanted: string[]) => boolean> = {
+  StringEquals: forOneValue((value, wanted) => value === wanted),
+  StringEqualsIfExists: forOneValue((value, wanted) => value === undefined || value === wanted),
+  ArnLike: forOneValue((value, wanted) => value !== undefined && matchesArn(wanted, value)),
+  Null: forOneValue((value, wanted) => String(value === undefined) === wanted),
+  // As in IAM, a call without values meets this condition.
+  "ForAllValues:StringLike": (values, wanted) =>
+    values.every((value) => wanted.some((pattern) => matchesPattern(pattern, value))),
 };
 
-const meetsCondition = (condition: Statement["Condition"], context: Record<string, string>): boolean =>
+const meetsCondition = (condition: Statement["Condition"], context: NonNullable<Call["context"]>): boolean =>
   Object.entries(condition ?? {}).every(([operator, wanted]) => {
     const isMet = operators[operator];
     assert.ok(isMet, `the stand-in doesn't know the condition ${operator}`);
-    return Object.entries(wanted).every(([key, value]) => isMet(context[key], String(value)));
+    return Object.entries(wanted).every(([key, values]) =>
+      isMet([context[key] ?? []].flat(), [values].flat().map(String)),
+    );
   });
 
 /** Returns the statement that allows a call; undefined if there is none, or if another statement denies the call. */
@@ -162,7 +177,7 @@ export const cloudFormationContext = { "aws:CalledViaFirst": "cloudformation.ama
 export const buildArn = (service: string, resource: string) => `arn:aws:${service}:${region}:${accountId}:${resource}`;
 
 /** Returns the calls that IAM would check for a recorded call; all of them must be allowed. */
-export const listIamCalls = ({ service, action, name, caller, context: own }: RecordedCall): Call[] => {
+export const listIamCalls = ({ service, action, name, caller, context: own, rights }: RecordedCall): Call[] => {
   const context = { ...own, ...(caller === "cloudformation" && cloudFormationContext) };
   const buildCalls = (...resources: string[]) => resources.map((resource) => ({ action, resource, context }));
   // Every caller may read its own identity.
@@ -172,6 +187,11 @@ export const listIamCalls = ({ service, action, name, caller, context: own }: Re
   if (service === "ssm") return buildCalls(buildArn("ssm", `parameter${name}`));
   if (service === "eks") return buildCalls(buildArn("eks", `cluster/${name}`));
   if (service === "sns") return buildCalls(name);
+  if (rights)
+    return rights.map(({ action, table, key }) => {
+      const item = key === undefined ? undefined : { "dynamodb:LeadingKeys": [key] };
+      return { action, resource: buildArn("dynamodb", `table/${table}`), context: { ...context, ...item } };
+    });
   // A call without a name is about no single resource.
   if (name === "") return buildCalls("*");
   // In policies, a log group's ARN ends in `:*` for all actions except those on tags.

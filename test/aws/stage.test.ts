@@ -5,6 +5,8 @@ import { SSM } from "@aws-sdk/client-ssm";
 import fc from "fast-check";
 import { createUrlKeyVerifier } from "#lib/url-key.ts";
 import { openBucket, type StageBucket } from "../../infra/aws/bucket.ts";
+import { createDynamoDbClient } from "../../infra/aws/dynamodb.ts";
+import { type LedgerTable, openLedgerTable } from "../../infra/aws/ledger-table.ts";
 import { openParameters, type StageParameterStore } from "../../infra/aws/parameters.ts";
 import { createAwsStageClients, rethrowAwsErrorsAsComplaints } from "../../infra/aws/stage.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
@@ -29,7 +31,8 @@ import {
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { createMotoService } from "./account.ts";
-import { type CallRecorder, startServer } from "./aws-service.ts";
+import { type CallRecorder, type Fault, startServer } from "./aws-service.ts";
+import { openDynamoDb } from "./dynamodb-service.ts";
 import { type Moto, openStorage, startMoto } from "./moto.ts";
 import { openS3, type S3 } from "./s3.ts";
 
@@ -281,6 +284,133 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(await parameters.read("raced"), ["a", "b", "c"][first.indexOf(true)]);
       for (let time = 0; time < 2; time++) await parameters.remove("raced");
       assert.equal(await parameters.read("raced"), undefined);
+    });
+  });
+
+  describe("has a table with the ledger that", () => {
+    const recorder: CallRecorder = { recordedCalls: [], fault: undefined, allow: undefined };
+    const identity = { accessKeyId: "a", secretAccessKey: "b" };
+    let server: Awaited<ReturnType<typeof startServer>>;
+    let stage: string;
+    let table: LedgerTable;
+    const guard = { check: async () => {} };
+    const call = createDynamoDbClient(
+      async () => identity,
+      async () => region,
+      guard,
+    );
+    before(async () => {
+      const service = openDynamoDb(createMotoService(moto.url, "dynamodb"));
+      server = await startServer(() => service, recorder);
+      process.env.AWS_ENDPOINT_URL_DYNAMODB = server.url;
+    });
+    after(() => server?.stop());
+    beforeEach(() => {
+      stage = `ledger-${++stages}`;
+      table = openLedgerTable(stage, call);
+    });
+    afterEach(() => {
+      recorder.fault = undefined;
+      recorder.recordedCalls = [];
+    });
+    const describeTable = async () => Object((await call("DescribeTable", { TableName: table.name })).Table);
+    const listChanges = () => recorder.recordedCalls.filter(({ action }) => !/:Describe/.test(action));
+    const isChange = (action: string) => /:(Create|Update|Delete)/.test(action);
+
+    it("is created complete, and is then not changed any more", async () => {
+      assert.equal(await table.readFaults(), undefined);
+      await table.complete();
+      assert.deepEqual(await table.readFaults(), []);
+      const { KeySchema, BillingModeSummary, TableArn: ResourceArn } = await describeTable();
+      assert.deepEqual(KeySchema, [{ AttributeName: "key", KeyType: "HASH" }]);
+      assert.equal(BillingModeSummary.BillingMode, "PAY_PER_REQUEST");
+      const { Tags } = await call("ListTagsOfResource", { ResourceArn });
+      assert.deepEqual(Tags, [{ Key: "STAGE", Value: stage }]);
+      const { TimeToLiveDescription } = await call("DescribeTimeToLive", { TableName: table.name });
+      assert.equal(Object(TimeToLiveDescription).AttributeName, "expires");
+      recorder.recordedCalls = [];
+      await table.complete();
+      assert.deepEqual(listChanges(), []);
+    });
+
+    it("is completed after a deployment was killed at any call", async () => {
+      const killed: Fault = { status: 400, error: "Killed" };
+      let states = 0;
+      for (const when of ["before", "after"] as const)
+        for (let limit = 0, isKilled = true; isKilled; limit++) {
+          const own = openLedgerTable(`${stage}-${when}-${limit}`, call);
+          let calls = 0;
+          recorder.fault = (_, moment) => (moment === when && calls++ === limit ? killed : undefined);
+          isKilled = await own.complete().then(
+            () => false,
+            ({ name }: Error) => name === "Killed" || assert.fail(name),
+          );
+          recorder.fault = undefined;
+          await own.complete();
+          assert.deepEqual(await own.readFaults(), []);
+          states += 1;
+        }
+      assert.ok(states > 10, `${states}`);
+    });
+
+    it("is completed and deleted once if every answer to a change is lost", async () => {
+      const lost = new Set<string>();
+      recorder.fault = ({ action }, when) => {
+        if (when === "before" || !isChange(action) || lost.has(action)) return undefined;
+        lost.add(action);
+        return "cut";
+      };
+      await table.complete();
+      assert.deepEqual(await table.readFaults(), []);
+      assert.equal(await table.remove(), true);
+      assert.equal(await table.readFaults(), undefined);
+      assert.equal(lost.size, 4);
+      assert.equal(await table.remove(), false);
+    });
+
+    it("is completed by two deployments at once, and as soon as DynamoDB can", async () => {
+      let early = 0;
+      recorder.fault = ({ action }, when) =>
+        when === "before" && action.endsWith("UpdateContinuousBackups") && early++ < 2
+          ? { status: 400, error: "ContinuousBackupsUnavailableException" }
+          : undefined;
+      await Promise.all([table.complete(), openLedgerTable(stage, call).complete()]);
+      assert.deepEqual([await table.readFaults(), early > 2], [[], true]);
+    });
+
+    it("has faults in words if its settings were changed", async () => {
+      await table.complete();
+      const { name: TableName } = table;
+      const PointInTimeRecoverySpecification = { PointInTimeRecoveryEnabled: false };
+      await call("UpdateContinuousBackups", { TableName, PointInTimeRecoverySpecification });
+      const setExpiry = (AttributeName: string, Enabled: boolean) =>
+        call("UpdateTimeToLive", { TableName, TimeToLiveSpecification: { AttributeName, Enabled } });
+      await setExpiry("expires", false);
+      assert.deepEqual(await table.readFaults(), ["its time to live is off", "its point-in-time recovery is off"]);
+      await setExpiry("other", true);
+      assert.deepEqual((await table.readFaults())?.[0], "its time to live is by other");
+      await assert.rejects(table.complete(), /deletes values by the attribute "other" instead of "expires": turn its/);
+    });
+
+    it("is not taken for a ledger if it has another key", async () => {
+      const key = { AttributeName: "id", KeyType: "HASH" };
+      await call("CreateTable", {
+        ...{ TableName: table.name, KeySchema: [key], BillingMode: "PAY_PER_REQUEST" },
+        AttributeDefinitions: [{ AttributeName: "id", AttributeType: "S" }],
+      });
+      for (const act of [table.readFaults, table.complete, table.remove])
+        await assert.rejects(act(), /^Error: the table .* in DynamoDB is no ledger of Postern, whose only key is/);
+    });
+
+    it("is not changed by a command that has lost the lock of the stage", async () => {
+      const lostGuard = { check: () => Promise.reject(new Error("lost")) };
+      const late = createDynamoDbClient(
+        async () => identity,
+        async () => region,
+        lostGuard,
+      );
+      await assert.rejects(openLedgerTable(stage, late).complete(), /^Error: lost$/);
+      assert.deepEqual(listChanges(), []);
     });
   });
 

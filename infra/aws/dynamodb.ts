@@ -1,0 +1,51 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { callAwsJsonApi } from "#lib/cluster/credentials.ts";
+import { requireUnansweredError, sendRequest } from "#lib/cluster/https-request.ts";
+import type { AwsKeys } from "#lib/cluster/signature.ts";
+import { parseJson } from "#lib/json.ts";
+import type { StageLockGuard } from "./guard.ts";
+
+/** Calls an operation of DynamoDB, and returns its answer. Throws an error with the name that DynamoDB gives it. */
+export type DynamoDbCall = (operation: string, input: object) => Promise<Record<string, unknown>>;
+
+const maxAttempts = 5;
+const answerMilliseconds = 20_000;
+
+/** Creates a client of DynamoDB without its SDK, because only the few operations on one table are called. */
+export const createDynamoDbClient =
+  (readIdentity: () => Promise<AwsKeys>, readRegion: () => Promise<string>, guard: StageLockGuard): DynamoDbCall =>
+  async (operation, body) => {
+    const [keys, region] = await Promise.all([readIdentity(), readRegion()]);
+    const call = {
+      service: "dynamodb",
+      region,
+      target: `DynamoDB_20120810.${operation}`,
+      protocol: "1.0",
+      body,
+    } as const;
+    for (let attempt = 1; ; attempt++) {
+      if (!operation.startsWith("Describe")) await guard.check();
+      const sources = { identity: () => keys, ask: sendRequest };
+      const { status, body: text } = await callAwsJsonApi(call, Date.now() + answerMilliseconds, sources).catch(
+        (error) => {
+          return {
+            status: 0,
+            body: JSON.stringify({ __type: "TimeoutError", message: requireUnansweredError(error).message }),
+          };
+        },
+      );
+      const content: Record<string, unknown> = Object(parseJson(text));
+      if (status === 200) return content;
+      const error = createError(status, content);
+      const isTemporary = status === 0 || status >= 500 || /Throttl/.test(error.name);
+      if (!isTemporary || attempt === maxAttempts) throw error;
+      await wait(Math.random() * 100 * 2 ** attempt);
+    }
+  };
+
+/** Returns an error as the AWS SDK's clients throw it: its name is the last part of `__type`, behind a namespace. */
+const createError = (status: number, { __type: type, message, Message = message }: Record<string, unknown>): Error => {
+  const error = new Error(String(Message ?? `DynamoDB answers ${status}`));
+  error.name = String(type ?? "ServiceException").replace(/^.*#/, "");
+  return Object.assign(error, { $metadata: { httpStatusCode: status } });
+};

@@ -1,0 +1,156 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { buildLedgerTableName } from "../catalogue/rule-names.ts";
+import { Complaint } from "../cli/complaint.ts";
+import type { DynamoDbCall } from "./dynamodb.ts";
+import { createFallbackForErrorNamed, isErrorNamed } from "./errors.ts";
+
+/**
+ * The DynamoDB table with the ledger of a stage. It belongs to no stack, so that its values stay when the stage is
+ * destroyed.
+ */
+export interface LedgerTable {
+  name: string;
+  /** Returns what must be changed about the table; empty if it is complete, undefined if there is no table. */
+  readFaults(): Promise<string[] | undefined>;
+  /** Creates the table or completes its settings, whatever an interrupted deployment left, and waits until it is ready. */
+  complete(): Promise<void>;
+  /** Deletes the table with all values, and waits until it is gone. Returns false if there was none. */
+  remove(): Promise<boolean>;
+}
+
+const keyAttribute = "key";
+const expiryAttribute = "expires";
+/** The milliseconds after which a table counts as stuck. DynamoDB needs seconds to create or delete one. */
+const patience = 600_000;
+
+interface TableState {
+  /** DynamoDB's status of the table, such as ACTIVE; undefined if there is no table. */
+  status: string | undefined;
+  /** The attribute by which DynamoDB deletes expired values; undefined if it deletes none. */
+  expiry?: string | undefined;
+  isRecoverable?: boolean;
+}
+
+export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable => {
+  const TableName = buildLedgerTableName(stage);
+  const readState = async (): Promise<TableState> => {
+    const found = await call("DescribeTable", { TableName }).catch(
+      createFallbackForErrorNamed("ResourceNotFoundException", {}),
+    );
+    const { TableStatus: status, KeySchema, AttributeDefinitions } = Object(Object(found).Table);
+    if (status === undefined || status === "DELETING") return { status };
+    requireLedgerKey(TableName, KeySchema, AttributeDefinitions);
+    if (status !== "ACTIVE") return { status };
+    const [{ TimeToLiveDescription }, { ContinuousBackupsDescription }] = await Promise.all([
+      call("DescribeTimeToLive", { TableName }),
+      call("DescribeContinuousBackups", { TableName }),
+    ]);
+    const { TimeToLiveStatus, AttributeName } = Object(TimeToLiveDescription);
+    const { PointInTimeRecoveryStatus } = Object(Object(ContinuousBackupsDescription).PointInTimeRecoveryDescription);
+    return {
+      status,
+      expiry: /^ENABL/.test(TimeToLiveStatus) ? AttributeName : undefined,
+      isRecoverable: PointInTimeRecoveryStatus === "ENABLED",
+    };
+  };
+  const setUp = {
+    create: () =>
+      call("CreateTable", {
+        TableName,
+        KeySchema: [{ AttributeName: keyAttribute, KeyType: "HASH" }],
+        AttributeDefinitions: [{ AttributeName: keyAttribute, AttributeType: "S" }],
+        BillingMode: "PAY_PER_REQUEST",
+        Tags: [{ Key: "STAGE", Value: stage }],
+      }),
+    expire: () =>
+      call("UpdateTimeToLive", {
+        TableName,
+        TimeToLiveSpecification: { AttributeName: expiryAttribute, Enabled: true },
+      }),
+    backUp: () =>
+      call("UpdateContinuousBackups", {
+        TableName,
+        PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: true },
+      }),
+  };
+  /** Makes one step after another until `findStep` finds none; a step is a call, or "wait". */
+  const proceed = async (findStep: (state: TableState) => (() => Promise<unknown>) | "wait" | undefined) => {
+    const end = Date.now() + patience;
+    for (let pause = 50; ; ) {
+      const state = await readState();
+      const step = findStep(state);
+      if (step === undefined) return;
+      if (Date.now() > end)
+        throw new Complaint(
+          `the table ${TableName} has been ${state.status ?? "absent"} for ten minutes; run the command again`,
+          3,
+        );
+      if (step !== "wait" && (await tryStep(step))) continue;
+      await wait(pause);
+      pause = Math.min(2000, pause * 2);
+    }
+  };
+  return {
+    name: TableName,
+    readFaults: async () => {
+      const state = await readState();
+      return state.status === undefined ? undefined : listFaults(state);
+    },
+    complete: () =>
+      proceed(({ status, expiry, isRecoverable }) => {
+        if (status === undefined) return setUp.create;
+        if (status !== "ACTIVE") return "wait";
+        if (expiry === undefined) return setUp.expire;
+        if (expiry !== expiryAttribute) throw buildExpiryComplaint(TableName, expiry);
+        return isRecoverable ? undefined : setUp.backUp;
+      }),
+    remove: async () => {
+      let isThere = false;
+      await proceed(({ status }) => {
+        if (status === undefined) return undefined;
+        isThere = true;
+        return status === "DELETING" ? "wait" : () => call("DeleteTable", { TableName });
+      });
+      return isThere;
+    },
+  };
+};
+
+const listFaults = ({ status, expiry, isRecoverable }: TableState): string[] => {
+  if (status !== "ACTIVE") return [`it is ${status}`];
+  return [
+    ...(expiry === expiryAttribute ? [] : [`its time to live is ${expiry === undefined ? "off" : `by ${expiry}`}`]),
+    ...(isRecoverable ? [] : ["its point-in-time recovery is off"]),
+  ];
+};
+
+/** Makes a step; returns false if the table isn't ready for it, or if the step was made before and its answer was lost. */
+const tryStep = (step: () => Promise<unknown>): Promise<boolean> =>
+  step().then(
+    () => true,
+    (error: unknown) => {
+      const isEarly = isErrorNamed(error, "ResourceInUseException", "ContinuousBackupsUnavailableException");
+      const isLate =
+        isErrorNamed(error, "ResourceNotFoundException") ||
+        (isErrorNamed(error, "ValidationException") && /already enabled/i.test(String(error)));
+      if (isEarly || isLate) return false;
+      throw error;
+    },
+  );
+
+const requireLedgerKey = (table: string, schema: unknown, attributes: unknown) => {
+  const [key, ...others] = Array.isArray(schema) ? schema : [];
+  const types = Array.isArray(attributes) ? attributes : [];
+  const type = types.find(({ AttributeName }) => AttributeName === keyAttribute)?.AttributeType;
+  if (key?.AttributeName === keyAttribute && type === "S" && others.length === 0) return;
+  throw new Complaint(
+    `the table ${table} in DynamoDB is no ledger of Postern, whose only key is the text attribute "${keyAttribute}": delete that table, or give the stage another name`,
+    1,
+  );
+};
+
+const buildExpiryComplaint = (table: string, attribute: string) =>
+  new Complaint(
+    `the table ${table} deletes values by the attribute "${attribute}" instead of "${expiryAttribute}": turn its time to live off, and deploy again after an hour, which DynamoDB needs for that`,
+    1,
+  );

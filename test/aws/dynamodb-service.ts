@@ -1,0 +1,50 @@
+import type { AwsError, AwsReply, AwsService, TableRight } from "./aws-service.ts";
+
+// DynamoDB: moto, with the names of AWS's errors, and with the items that a call touches, which IAM evaluates one by one.
+
+interface Input {
+  TableName?: string;
+  Tags?: object[];
+  Key?: Item;
+  Item?: Item;
+  RequestItems?: Record<string, { Keys?: Item[] }>;
+  TransactItems?: Record<string, { TableName: string; Key?: Item; Item?: Item }>[];
+}
+type Item = Record<string, { S?: string }>;
+
+export const openDynamoDb = (moto: AwsService): AwsService => ({
+  answer: moto.answer,
+  identify: (request) => {
+    const action = String(request.headers["x-amz-target"]).replace(/^.*\./, "");
+    const input: Input = JSON.parse(String(request.body) || "{}");
+    const rights = listRights(action, input);
+    return { action: `dynamodb:${action}`, name: rights[0]?.table ?? "", rights };
+  },
+  refuse: refuseAsDynamoDb,
+});
+
+/** Returns the rights that a call needs, one for each item. A transaction has no right of its own. */
+const listRights = (action: string, input: Input): TableRight[] => {
+  const { TableName: table = "", Tags, Key, Item, RequestItems, TransactItems } = input;
+  const readKey = (item: Item | undefined) => item?.key?.S ?? "";
+  if (RequestItems)
+    return Object.entries(RequestItems).flatMap(([table, { Keys = [] }]) =>
+      Keys.map((key) => ({ action: `dynamodb:${action}`, table, key: readKey(key) })),
+    );
+  if (TransactItems)
+    return TransactItems.flatMap((one) =>
+      Object.entries(one).map(([verb, { TableName: table, Key, Item }]) => {
+        return { action: `dynamodb:${verb}Item`, table, key: readKey(Key ?? Item) };
+      }),
+    );
+  const item = Key ?? Item;
+  const actions = [action, ...(Tags ? ["TagResource"] : [])];
+  return actions.map((one) => ({ action: `dynamodb:${one}`, table, ...(item && { key: readKey(item) }) }));
+};
+
+const refuseAsDynamoDb = ({ status, kind, message }: AwsError): AwsReply => {
+  const isDenied = kind === "AccessDenied";
+  const name = isDenied ? "com.amazon.coral.service#AccessDeniedException" : `com.amazonaws.dynamodb.v20120810#${kind}`;
+  const headers = { "content-type": "application/x-amz-json-1.0" };
+  return { status: isDenied ? 400 : status, headers, body: JSON.stringify({ __type: name, message }) };
+};
