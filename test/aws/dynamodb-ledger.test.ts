@@ -1,34 +1,283 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { after, before, describe, it } from "node:test";
+import { once } from "node:events";
+import { after, before, beforeEach, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
 import { createDynamoDbLedger, openDynamoDbLedger } from "#lib/cluster/dynamodb-ledger.ts";
 import { openRuleLedger } from "#lib/ledger.ts";
 import { testLedger } from "../ledger-suite.ts";
+import { isLinearizable } from "../linearizability.ts";
 import { needs } from "../parts.ts";
 import { createLedgerTable, startDynamoDb, useDynamoDb } from "./dynamodb.ts";
+import { type ChooseFault, type Fault, type FaultyDynamoDb, startFaultyDynamoDb } from "./faulty-dynamodb.ts";
+import { createRandomFaults, recordHistory } from "./histories.ts";
 
 const table = "postern-test";
+const long = 30_000;
 
 describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
   let dynamoDb: Awaited<ReturnType<typeof startDynamoDb>>;
+  let proxy: FaultyDynamoDb;
   before(async () => {
     dynamoDb = await startDynamoDb();
-    useDynamoDb(dynamoDb.url);
+    proxy = await startFaultyDynamoDb(dynamoDb.url);
+    useDynamoDb(proxy.url);
+    process.env.POSTERN_LEDGER = table;
     await createLedgerTable(dynamoDb.url, table);
   });
-  after(() => dynamoDb?.stop());
+  after(async () => {
+    await proxy?.stop();
+    await dynamoDb?.stop();
+  });
 
   // The random name of a rule separates the entries of each test.
   const open = (readTime?: () => number) =>
-    openRuleLedger(createDynamoDbLedger(table, Date.now() + 30_000, readTime), randomUUID());
+    openRuleLedger(createDynamoDbLedger(table, Date.now() + long, readTime), randomUUID());
 
   testLedger(open, 5);
 
-  it("of a function is in the table that POSTERN_LEDGER names", async () => {
-    process.env.POSTERN_LEDGER = table;
-    const deadline = Date.now() + 30_000;
-    const key = randomUUID();
-    await openDynamoDbLedger(deadline).change([key], () => ["kept"]);
-    assert.deepEqual(await createDynamoDbLedger(table, deadline).change([key], (kept) => kept), ["kept"]);
+  describe("with a fault", () => {
+    let rule: string;
+    /** Adds 1 to the numbers under keys, in a review of so many milliseconds; resolves to the sentence of a failure. */
+    const count = async (keys: string[], milliseconds = long): Promise<string | undefined> => {
+      const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + milliseconds), rule);
+      const counting = ledger.change<number>(keys, (kept) => kept.map((number = 0) => number + 1));
+      return counting.then(
+        () => undefined,
+        (failure) => {
+          assert.deepEqual([failure.constructor.name, failure.code], ["Failure", 503], failure.stack);
+          return failure.message.replace(`the ledger in the table ${table} could not be used: `, "");
+        },
+      );
+    };
+    /** Counts under faults, from 1; returns the failure's sentence, and the numbers in the table afterwards. */
+    const countUnderFaults = async (keys: string[], choose: ChooseFault, milliseconds?: number) => {
+      proxy.setFaults(() => undefined);
+      assert.equal(await count(keys), undefined);
+      proxy.setFaults(choose);
+      const failure = await count(keys, milliseconds);
+      proxy.setFaults(() => undefined);
+      return { failure, numbers: await openRuleLedger(openDynamoDbLedger(Date.now() + long), rule).change(keys, same) };
+    };
+    const same = <T>(kept: readonly T[]) => kept;
+    beforeEach(() => {
+      rule = randomUUID();
+    });
+    const [read, write] = [0, 1];
+    const choose =
+      (at: number, fault: Fault, times = 1): ChooseFault =>
+      (_, index) =>
+        index >= at && index < at + times ? fault : undefined;
+    const shapes = [["a"], ["a", "b"]];
+    const always = Number.POSITIVE_INFINITY;
+
+    const temporary: [title: string, Fault | ((keys: string[]) => Fault)][] = [
+      ["that is throttled", { refusal: "ThrottlingException" }],
+      ["beyond the throughput", { refusal: "ProvisionedThroughputExceededException" }],
+      [
+        "that conflicts with a transaction",
+        ({ length }) =>
+          length === 1
+            ? { refusal: "TransactionConflictException" }
+            : { refusal: "TransactionCanceledException", reasons: ["None", "TransactionConflict"] },
+      ],
+      ["that meets an internal error", { refusal: "InternalServerError", status: 500 }],
+      ["that finds the service unavailable", { refusal: "ServiceUnavailable", status: 503 }],
+      ["whose connection breaks", "reset"],
+      ["whose answer is lost", "lost"],
+      ["whose answer breaks off", "half"],
+      ["that is carried out and answered with an error", "error"],
+      ["whose answer comes late", { delay: 50 }],
+    ];
+    for (const keys of shapes)
+      for (const at of [read, write])
+        for (const [title, chosen] of temporary)
+          it(`changes ${keys.length} once after ${at === read ? "a read" : "a write"} ${title}`, async () => {
+            const fault = typeof chosen === "function" ? chosen(keys) : chosen;
+            const { failure, numbers } = await countUnderFaults(keys, choose(at, fault, 2));
+            assert.deepEqual([failure, numbers], [undefined, keys.map(() => 2)]);
+          });
+
+    it("changes once although no answer comes to a write", async () => {
+      for (const keys of shapes) {
+        rule = randomUUID();
+        const { failure, numbers } = await countUnderFaults(keys, choose(write, "silence"), 4_500);
+        assert.deepEqual([failure, numbers], [undefined, keys.map(() => 2)]);
+      }
+    });
+
+    const clock = /^this machine's clock differs from DynamoDB's by 36\d\d seconds$/;
+    const invalid = /^AWS doesn't accept this function's credentials \((ExpiredToken|InvalidSignature)Exception\)$/;
+    const lasting: [title: string, Fault, RegExp][] = [
+      [
+        "IAM denies it",
+        { refusal: "AccessDeniedException" },
+        /^this function's role has no right to it; deploy the stage again \(AccessDeniedException\)$/,
+      ],
+      ["the credentials are over", { refusal: "ExpiredTokenException" }, invalid],
+      ["AWS refuses the time of the signature", { refusal: "InvalidSignatureException" }, invalid],
+      ["DynamoDB's clock is an hour ahead", { skew: 3_650_000 }, clock],
+      ["DynamoDB's clock is an hour behind", { skew: -3_650_000 }, clock],
+    ];
+    for (const [title, fault, sentence] of lasting)
+      it(`fails at once if ${title}`, async () => {
+        for (const keys of shapes)
+          for (const at of [read, write]) {
+            rule = randomUUID();
+            const { failure, numbers } = await countUnderFaults(keys, choose(at, fault, always));
+            assert.match(failure ?? "", sentence);
+            // An answer with a wrong time says that the write was carried out.
+            assert.deepEqual(
+              numbers,
+              keys.map(() => (at === write && sentence === clock ? 2 : 1)),
+            );
+          }
+      });
+
+    it("fails at once if the table doesn't exist", async () => {
+      const sentence = /there is no such table in this region; deploy the stage, which creates it/;
+      for (const keys of shapes)
+        await assert.rejects(createDynamoDbLedger("other", Date.now() + long).change(keys, same), sentence);
+    });
+
+    it("fails at once if an entry is larger than 400 KB, and keeps what was there", async () => {
+      for (const keys of shapes) {
+        const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + long), randomUUID());
+        await ledger.change(keys, () => keys.map(() => "small"));
+        const large = keys.map((key) => (key === "a" ? "x".repeat(400 * 1024) : key));
+        await assert.rejects(
+          ledger.change(keys, () => large),
+          /an entry may have at most 400 KB \(Validation/,
+        );
+        assert.deepEqual(
+          await ledger.change(keys, same),
+          keys.map(() => "small"),
+        );
+      }
+    });
+
+    const throttled = { refusal: "ThrottlingException" };
+    const persistent: [title: string, number, Fault, milliseconds: number][] = [
+      ["every read is throttled, and changes nothing", read, throttled, 500],
+      ["every write is throttled, and changes nothing", write, throttled, 500],
+      ["every read breaks, and changes nothing", read, "reset", 500],
+      ["every write breaks before it arrives, and changes nothing", write, "reset", 500],
+      ["no read is answered, and changes nothing", read, "silence", 500],
+      ["every answer to a write is lost, and changes once", write, "lost", 2_000],
+      ["no write is answered, and changes once", write, "silence", 2_000],
+      ["every write is answered with an error, and changes once", write, "error", 2_000],
+    ];
+    for (const [title, at, fault, milliseconds] of persistent)
+      it(`fails before the end of its review if ${title}`, async () => {
+        for (const keys of shapes) {
+          rule = randomUUID();
+          const { failure, numbers } = await countUnderFaults(keys, choose(at, fault, always), milliseconds);
+          assert.match(failure ?? "", /^the time is up: /);
+          const number = title.endsWith("nothing") ? 1 : 2;
+          assert.deepEqual(
+            numbers,
+            keys.map(() => number),
+          );
+        }
+      });
+
+    // The answer to the first write is lost. Before the request is sent again, another client changes the same keys.
+    const loseBetween = (act: () => Promise<unknown>): ChooseFault => {
+      let isDone = false;
+      return async (_, index) => {
+        if (index === write) return "lost";
+        if (index === write + 1 && !isDone) {
+          isDone = true;
+          await act();
+        }
+        return undefined;
+      };
+    };
+
+    it("doesn't know whether it changed one entry if another change followed a lost answer", async () => {
+      const { failure, numbers } = await countUnderFaults(
+        ["a"],
+        loseBetween(() => count(["a"])),
+      );
+      assert.deepEqual([failure, numbers], ["an answer was lost, and it is unknown whether the change was made", [3]]);
+    });
+
+    it("knows that it changed several entries if another change followed a lost answer", async () => {
+      const { failure, numbers } = await countUnderFaults(
+        ["a", "b"],
+        loseBetween(() => count(["a", "b"])),
+      );
+      assert.deepEqual([failure, numbers], [undefined, [3, 3]]);
+    });
+
+    it("doesn't create an entry twice that another change deleted after a lost answer", async () => {
+      for (const keys of shapes) {
+        rule = randomUUID();
+        const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + long), rule);
+        proxy.setFaults(loseBetween(() => ledger.change(keys, () => keys.map(() => undefined))));
+        const failure = await count(keys);
+        assert.equal(failure === undefined, keys.length > 1, failure);
+        assert.deepEqual(
+          await ledger.change(keys, same),
+          keys.map(() => undefined),
+        );
+      }
+    });
+  });
+
+  // POSTERN_CHANGES=500 makes 32 processes with so many changes each. Otherwise the clients share two processes: a client
+  // keeps nothing between its changes, and the clients of a process wait for DynamoDB at the same time, too.
+  it("has an order of its changes by many clients under faults that explains what each of them read", async (test) => {
+    const { POSTERN_CHANGES, POSTERN_SEED } = process.env;
+    const changes = Number(POSTERN_CHANGES ?? 30);
+    const [processes, clients] = POSTERN_CHANGES ? [32, 1] : [2, 4];
+    const rule = randomUUID();
+    proxy.setFaults(createRandomFaults(Number(POSTERN_SEED)));
+    const tasks = Array.from({ length: processes }, (_, index) => {
+      return { rule, name: `${index}`, clients, changes, seed: Number(POSTERN_SEED) + index, milliseconds: 5_000 };
+    });
+    const history = (await Promise.all(tasks.map(recordHistory))).flat();
+    const requests = proxy.operations.length;
+    proxy.setFaults(() => undefined);
+    const known = history.filter(({ end }) => end !== undefined);
+    assert.ok(known.length > (processes * clients * changes) / 2, `${known.length} changes had a result`);
+    assert.ok(isLinearizable(history), JSON.stringify(history));
+    test.diagnostic(
+      `${history.length} changes, ${history.length - known.length} of them without a known result, ${requests} requests`,
+    );
+  });
+
+  describe("of a process that is killed", () => {
+    const program = fileURLToPath(new URL("change-process.ts", import.meta.url));
+    const keys = ["a", "b"];
+    const conflict: Fault = { refusal: "TransactionCanceledException", reasons: ["TransactionConflict", "None"] };
+
+    // The write is refused twice, so the process makes four calls.
+    const moments = [0, 1, 2, 3].flatMap((call) => [`before call ${call + 1}`, `after call ${call + 1}`]);
+    for (const [index, moment] of moments.entries())
+      it(`${moment} of a change has all of the change or nothing`, async () => {
+        const rule = randomUUID();
+        const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + long), rule);
+        const isKilledAfter = index % 2 === 1;
+        proxy.setFaults(() => undefined);
+        await ledger.change(keys, () => ["old", "old"]);
+        proxy.setFaults((_, call) => {
+          if (call === Math.floor(index / 2)) {
+            if (isKilledAfter && !isRefused(call)) return { after: kill };
+            kill();
+            return "reset";
+          }
+          return isRefused(call) ? conflict : undefined;
+        });
+        const child = spawn(process.execPath, [program, rule, ...keys], { stdio: "inherit" });
+        const kill = () => child.kill("SIGKILL");
+        assert.deepEqual(await once(child, "exit"), [null, "SIGKILL"]);
+        proxy.setFaults(() => undefined);
+        const value = moment === "after call 4" ? "new" : "old";
+        assert.deepEqual(await ledger.change(keys, (kept) => kept), [value, value]);
+      });
   });
 });
+
+const isRefused = (call: number) => call === 1 || call === 2;

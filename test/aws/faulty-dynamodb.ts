@@ -1,0 +1,109 @@
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { setTimeout as wait } from "node:timers/promises";
+import { close, listen } from "../listen.ts";
+
+/** How a request to DynamoDB goes wrong. */
+export type Fault =
+  /** DynamoDB carries nothing out, and answers this error. */
+  | { refusal: string; status?: number; reasons?: string[] }
+  /** The connection breaks before the request arrives. */
+  | "reset"
+  /** The request is carried out, and its answer is lost: the connection breaks, in the middle of it or before. */
+  | "lost"
+  | "half"
+  /** The request is carried out, and the answer is an internal error. */
+  | "error"
+  /** The request is carried out, and no answer comes. */
+  | "silence"
+  /** The request is carried out; then this is called, and the connection breaks. */
+  | { after: () => void }
+  /** The connection breaks, and the request is carried out later, after milliseconds. */
+  | { later: number }
+  /** The answer comes later, after milliseconds. */
+  | { delay: number }
+  /** The clock of DynamoDB differs by this many milliseconds. */
+  | { skew: number };
+
+/** Returns the fault of a request, by its operation and its number; undefined for none. */
+export type ChooseFault = (operation: string, index: number) => Fault | undefined | Promise<Fault | undefined>;
+
+export interface FaultyDynamoDb {
+  url: string;
+  /** Forgets the requests so far, and chooses the faults of the next ones. */
+  setFaults(choose: ChooseFault): void;
+  /** The operations of the requests since the last call of setFaults. */
+  readonly operations: string[];
+  stop(): Promise<void>;
+}
+
+/** Starts a proxy in front of a server for DynamoDB, which injects faults. */
+export const startFaultyDynamoDb = async (target: string): Promise<FaultyDynamoDb> => {
+  let chooseFault: ChooseFault = () => undefined;
+  const operations: string[] = [];
+  const server = createServer(async (request, response) => {
+    const operation = String(request.headers["x-amz-target"]).replace(/.*\./, "");
+    const index = operations.push(operation) - 1;
+    const body = await readText(request);
+    const carryOut = () => forward(target, request, body);
+    await answer(response, carryOut, await chooseFault(operation, index)).catch(() => response.destroy());
+  });
+  const url = `http://127.0.0.1:${await listen(server)}`;
+  const setFaults = (choose: ChooseFault) => {
+    operations.length = 0;
+    chooseFault = choose;
+  };
+  return { url, setFaults, operations, stop: () => close(server) };
+};
+
+const readText = async (stream: IncomingMessage): Promise<string> => {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream) chunks.push(chunk);
+  return Buffer.concat(chunks).toString();
+};
+
+interface Answer {
+  status: number;
+  date: string;
+  text: string;
+}
+
+const forward = async (target: string, { headers }: IncomingMessage, body: string): Promise<Answer> => {
+  const names = ["authorization", "content-type", "x-amz-date", "x-amz-target"];
+  const sent = Object.fromEntries(names.map((name) => [name, String(headers[name])]));
+  const answer = await fetch(target, { method: "POST", headers: sent, body });
+  return { status: answer.status, date: answer.headers.get("date") ?? "", text: await answer.text() };
+};
+
+const answer = async (
+  response: ServerResponse,
+  carryOut: () => Promise<Answer>,
+  fault: Fault | undefined,
+): Promise<void> => {
+  const send = ({ status, text }: Pick<Answer, "status" | "text">, date = new Date().toUTCString()) =>
+    response.writeHead(status, { "content-type": "application/x-amz-json-1.0", date }).end(text);
+  if (fault === "reset") return void response.destroy();
+  if (typeof fault === "object" && "refusal" in fault) {
+    const CancellationReasons = fault.reasons?.map((Code) => ({ Code }));
+    const __type = `com.amazonaws.dynamodb.v20120810#${fault.refusal}`;
+    send({ status: fault.status ?? 400, text: JSON.stringify({ __type, message: "a test", CancellationReasons }) });
+    return;
+  }
+  if (typeof fault === "object" && "later" in fault) {
+    response.destroy();
+    await wait(fault.later);
+  }
+  const result = await carryOut();
+  if (fault === "silence") return;
+  if (typeof fault === "object" && "after" in fault) fault.after();
+  if (fault === "lost" || (typeof fault === "object" && "after" in fault)) return void response.destroy();
+  if (fault === "error") return void send({ status: 500, text: "{}" });
+  if (fault === "half") {
+    response.writeHead(result.status, { "content-length": Buffer.byteLength(result.text), date: result.date });
+    response.write(result.text.slice(0, -1));
+    await wait(10);
+    return void response.destroy();
+  }
+  if (typeof fault === "object" && "delay" in fault) await wait(fault.delay);
+  const skew = typeof fault === "object" && "skew" in fault ? fault.skew : 0;
+  send(result, new Date(Date.parse(result.date) + skew).toUTCString());
+};

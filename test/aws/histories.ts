@@ -1,0 +1,54 @@
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { createRandom } from "../../infra/testing/random.ts";
+import type { Operation } from "../linearizability.ts";
+import type { ChooseFault } from "./faulty-dynamodb.ts";
+
+/** What a process of clients does. */
+export interface HistoryTask {
+  rule: string;
+  /** The beginning of the values that this process writes. */
+  name: string;
+  clients: number;
+  /** The number of changes of each client. */
+  changes: number;
+  seed: number;
+  /** The time of each change. */
+  milliseconds: number;
+}
+
+const program = fileURLToPath(new URL("history-process.ts", import.meta.url));
+const toAbsent = (values: unknown[]) => values.map((value) => value ?? undefined);
+
+/** Runs a process of clients, and returns the history of its operations. */
+export const recordHistory = async (task: HistoryTask): Promise<Operation[]> => {
+  const options = { maxBuffer: 256 * 1024 * 1024 };
+  const { stdout } = await promisify(execFile)(process.execPath, [program, JSON.stringify(task)], options);
+  const operations = stdout.trim().split("\n");
+  return operations.map((line) => {
+    const { read, wrote, ...operation } = JSON.parse(line);
+    return { ...operation, read: toAbsent(read), wrote: toAbsent(wrote) };
+  });
+};
+
+/** Returns a function that chooses faults at random, for about a fifth of the requests. */
+export const createRandomFaults = (seed: number): ChooseFault => {
+  const random = createRandom(seed);
+  return (operation) => {
+    const isTransaction = operation.startsWith("Transact");
+    const number = random.draw() * 100;
+    if (number < 3) return { refusal: "ThrottlingException" };
+    if (number < 6 && isTransaction)
+      return { refusal: "TransactionCanceledException", reasons: ["TransactionConflict"] };
+    if (number < 6) return { refusal: "TransactionConflictException" };
+    if (number < 8) return "reset";
+    if (number < 11) return "lost";
+    if (number < 12) return "half";
+    if (number < 13) return "error";
+    if (number < 13.5) return "silence";
+    if (number < 16) return { later: random.drawBelow(300) };
+    if (number < 20) return { delay: random.drawBelow(50) };
+    return undefined;
+  };
+};

@@ -1,0 +1,42 @@
+// Clients that change shared entries of the ledger at random, in a process of their own. It prints each operation as a
+// line of JSON, with null for absent values.
+import { openDynamoDbLedger } from "#lib/cluster/dynamodb-ledger.ts";
+import { Failure } from "#lib/failure.ts";
+import { openRuleLedger } from "#lib/ledger.ts";
+import { createRandom } from "../../infra/testing/random.ts";
+import type { HistoryTask } from "./histories.ts";
+
+const { rule, name, clients, changes, seed, milliseconds }: HistoryTask = JSON.parse(process.argv[2] ?? "");
+
+/** Returns nanoseconds of a clock that all processes share. */
+const readClock = () => Number(process.hrtime.bigint());
+
+const keySets = ["x", "y"].flatMap((group) =>
+  [["a"], ["b"], ["c"], ["a", "b"], ["b", "c"], ["c", "a"]].map((keys) => keys.map((key) => `${group}${key}`)),
+);
+
+const runClient = async (client: number) => {
+  const random = createRandom(seed * 1000 + client);
+  for (let number = 0; number < changes; number++) {
+    const keys = random.pick(keySets);
+    const value = random.decide(0.15) ? undefined : `${name}-${client}-${number}`;
+    const isWritten = random.decide(0.2) ? keys.map(() => false) : keys.map(() => random.decide(0.7));
+    let read: readonly (string | undefined)[] = [];
+    let wrote: readonly (string | undefined)[] = [];
+    const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + milliseconds), rule);
+    const start = readClock();
+    const change = ledger.change<string>(keys, (kept) => {
+      read = kept;
+      wrote = kept.map((old, index) => (isWritten[index] ? value : old));
+      return wrote;
+    });
+    const end = await change.then(readClock, (error) => {
+      if (error instanceof Failure && error.code === 503) return undefined;
+      throw error;
+    });
+    // A change that could not even read did nothing.
+    if (read.length > 0) process.stdout.write(`${JSON.stringify({ keys, read, wrote, start, end })}\n`);
+  }
+};
+
+await Promise.all(Array.from({ length: clients }, (_, client) => runClient(client)));

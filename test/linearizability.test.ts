@@ -1,0 +1,235 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { createRandom } from "../infra/testing/random.ts";
+import { isLinearizable, type Operation } from "./linearizability.ts";
+
+/** Writes an operation on the key `a` as `[start, end, read, wrote]`. */
+type Row = [start: number, end: number | undefined, read: unknown, wrote: unknown];
+const toOperation = ([start, end, read, wrote]: Row): Operation => ({
+  ...{ keys: ["a"], read: [read], wrote: [wrote], start },
+  ...(end !== undefined && { end }),
+});
+const pair = (start: number, end: number | undefined, read: unknown[], wrote: unknown[]): Operation => ({
+  ...{ keys: ["a", "b"], read, wrote, start },
+  ...(end !== undefined && { end }),
+});
+const none = undefined;
+
+const histories: [title: string, Operation[], boolean][] = [
+  ["nothing", [], true],
+  [
+    "changes one after the other",
+    (
+      [
+        [1, 2, none, "x"],
+        [3, 4, "x", "y"],
+        [5, 6, "y", "y"],
+      ] as Row[]
+    ).map(toOperation),
+    true,
+  ],
+  [
+    "changes at once in any order",
+    (
+      [
+        [1, 9, "x", "y"],
+        [2, 8, none, "x"],
+      ] as Row[]
+    ).map(toOperation),
+    true,
+  ],
+  [
+    "a lost change",
+    (
+      [
+        [1, 2, none, "x"],
+        [3, 6, "x", "y"],
+        [4, 5, "x", "z"],
+      ] as Row[]
+    ).map(toOperation),
+    false,
+  ],
+  [
+    "a read of an old value",
+    (
+      [
+        [1, 2, none, "x"],
+        [3, 4, none, none],
+      ] as Row[]
+    ).map(toOperation),
+    false,
+  ],
+  [
+    "a read of an old value during the change",
+    (
+      [
+        [1, 4, none, "x"],
+        [2, 3, none, none],
+      ] as Row[]
+    ).map(toOperation),
+    true,
+  ],
+  [
+    "values that go back",
+    (
+      [
+        [1, 9, none, "x"],
+        [2, 3, "x", "x"],
+        [4, 5, none, none],
+      ] as Row[]
+    ).map(toOperation),
+    false,
+  ],
+  ["a read of a value from nowhere", ([[1, 2, "x", "x"]] as Row[]).map(toOperation), false],
+  [
+    "an unknown change that was done",
+    (
+      [
+        [1, none, none, "x"],
+        [8, 9, "x", "x"],
+      ] as Row[]
+    ).map(toOperation),
+    true,
+  ],
+  [
+    "an unknown change that was not done",
+    (
+      [
+        [1, none, none, "x"],
+        [8, 9, none, none],
+      ] as Row[]
+    ).map(toOperation),
+    true,
+  ],
+  [
+    "an unknown change that was done late",
+    (
+      [
+        [1, none, none, "x"],
+        [3, 4, none, none],
+        [8, 9, "x", "x"],
+      ] as Row[]
+    ).map(toOperation),
+    true,
+  ],
+  [
+    "an unknown change that was done before its call",
+    (
+      [
+        [1, 2, "x", "x"],
+        [3, none, none, "x"],
+      ] as Row[]
+    ).map(toOperation),
+    false,
+  ],
+  [
+    "a change that was done twice, after it was deleted",
+    (
+      [
+        [1, 9, none, "x"],
+        [2, 3, "x", none],
+        [10, 11, "x", "x"],
+      ] as Row[]
+    ).map(toOperation),
+    false,
+  ],
+  [
+    "an unknown change that was done twice",
+    (
+      [
+        [1, none, none, "x"],
+        [2, 3, "x", none],
+        [4, 5, "x", none],
+      ] as Row[]
+    ).map(toOperation),
+    false,
+  ],
+  ["a read of half a change", [pair(1, 2, [none, none], ["x", "y"]), pair(3, 4, ["x", none], ["x", none])], false],
+  [
+    "a read of half a change that goes on",
+    [pair(1, 9, [none, none], ["x", "y"]), pair(3, 4, ["x", none], ["x", none])],
+    false,
+  ],
+  ["a change of one of two keys", [pair(1, 2, [none, none], [none, "y"]), toOperation([3, 4, none, none])], true],
+  [
+    "two changes that each saw the other's key before it",
+    [
+      pair(1, 9, [none, none], ["x", none]),
+      pair(2, 8, [none, none], [none, "y"]),
+      pair(10, 11, ["x", "y"], ["x", "y"]),
+    ],
+    false,
+  ],
+];
+
+/** Tries all orders. */
+const isLinearizableByPermutation = (left: Operation[], values: Record<string, unknown> = {}): boolean =>
+  left.every(({ end }) => end === undefined) ||
+  left.some((operation) => {
+    const { keys, read, wrote, start } = operation;
+    if (left.some(({ end }) => end !== undefined && end < start)) return false;
+    if (keys.some((key, index) => values[key] !== read[index])) return false;
+    const changed = { ...values, ...Object.fromEntries(keys.map((key, index) => [key, wrote[index]])) };
+    return isLinearizableByPermutation(
+      left.filter((other) => other !== operation),
+      changed,
+    );
+  });
+
+describe("the checker of histories", () => {
+  for (const [title, history, isExplained] of histories)
+    it(`${isExplained ? "explains" : "does not explain"} ${title}`, () => {
+      assert.equal(isLinearizable(history), isExplained);
+    });
+
+  it("finds what a search of all orders finds", () => {
+    const value = fc.constantFrom(undefined, "x", "y");
+    const operation = fc.constantFrom(["a"], ["b"], ["a", "b"]).chain((keys) =>
+      fc
+        .record({
+          read: fc.array(value, { minLength: keys.length, maxLength: keys.length }),
+          wrote: fc.array(value, { minLength: keys.length, maxLength: keys.length }),
+          start: fc.nat(20),
+          length: fc.option(fc.nat(10)),
+        })
+        .map(({ read, wrote, start, length }): Operation => {
+          return { keys, read, wrote, start, ...(length !== null && { end: start + length + 0.5 }) };
+        }),
+    );
+    let explained = 0;
+    fc.assert(
+      fc.property(fc.array(operation, { maxLength: 6 }), (history) => {
+        const expected = isLinearizableByPermutation(history);
+        explained += Number(expected && history.length > 1);
+        assert.equal(isLinearizable(history), expected);
+      }),
+      { numRuns: 2000 },
+    );
+    assert.ok(explained > 20, `${explained}`);
+  });
+
+  it("explains a long history of many clients, also if some results are unknown", () => {
+    const history: Operation[] = [];
+    const random = createRandom(1);
+    const values: Record<string, unknown> = {};
+    for (let time = 0; time < 2000; time++) {
+      const keys = random.pick([["a"], ["b"], ["a", "b"]]);
+      const read = keys.map((key) => values[key]);
+      const wrote = keys.map(() => (random.decide(0.1) ? undefined : time));
+      const isDone = random.decide(0.98);
+      if (isDone) for (const [index, key] of keys.entries()) values[key] = wrote[index];
+      const start = time - random.draw() * 8;
+      history.push({
+        keys,
+        read,
+        wrote,
+        start,
+        ...(isDone && random.decide(0.98) && { end: time + random.draw() * 8 }),
+      });
+    }
+    assert.equal(isLinearizable(history), true);
+    const stale = history.findLastIndex(({ keys, end }) => keys.length === 2 && end !== undefined);
+    assert.equal(isLinearizable(history.with(stale, { ...(history[stale] as Operation), read: [1, 1] })), false);
+  });
+});

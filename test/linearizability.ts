@@ -1,0 +1,92 @@
+import { createRandom } from "../infra/testing/random.ts";
+
+// A checker for histories of a ledger: is there an order of its operations, one after the other, that explains what
+// each of them has read? It is the search of Wing and Gong with the memory of Lowe: it puts one operation after the
+// other into the order, and never continues twice from the same operations and values.
+
+/** One operation on some keys. Absent values are undefined. */
+export interface Operation {
+  keys: readonly string[];
+  /** The values that it read, and those that it left, in the order of the keys. */
+  read: readonly unknown[];
+  wrote: readonly unknown[];
+  /** When the client called, and when it got the result; no end if it is unknown whether the operation was done. */
+  start: number;
+  end?: number;
+}
+
+/** Reports whether there is an order that explains a history. Every key is absent at the start. */
+export const isLinearizable = (history: readonly Operation[]): boolean => splitByKeys(history).every(hasOrder);
+
+/** Splits a history into parts that share no key: each part can be ordered alone. */
+const splitByKeys = (history: readonly Operation[]): Operation[][] => {
+  const parts = new Map<string, Set<string>>();
+  for (const { keys } of history) {
+    const joined = new Set(keys.flatMap((key) => [...(parts.get(key) ?? [key])]));
+    for (const key of joined) parts.set(key, joined);
+  }
+  return [...Map.groupBy(history, ({ keys: [key = ""] }) => parts.get(key)).values()];
+};
+
+const hasOrder = (history: readonly Operation[]): boolean => {
+  const operations = history.toSorted((left, right) => left.start - right.start);
+  const random = createRandom(1);
+  const hashes = operations.map(() => [random.drawBelow(2 ** 32), random.drawBelow(2 ** 32)] as const);
+  const isPlaced = operations.map(() => false);
+  const values = new Map<string, unknown>();
+  let hash: readonly [number, number] = [0, 0];
+  let missing = operations.filter(({ end }) => end !== undefined).length;
+
+  /** Moves an operation into the order or out of it, and sets its keys to these values. */
+  const move = (index: number, kept: readonly unknown[]): void => {
+    const { keys, end } = operations[index] as Operation;
+    const [left = 0, right = 0] = hashes[index] ?? [];
+    hash = [hash[0] ^ left, hash[1] ^ right];
+    isPlaced[index] = !isPlaced[index];
+    if (end !== undefined) missing += isPlaced[index] ? -1 : 1;
+    for (const [place, key] of keys.entries()) values.set(key, kept[place]);
+  };
+
+  /** Returns the operations that may come next: none that began after another one had ended, and has no place yet. */
+  const listNext = (): number[] => {
+    const next: number[] = [];
+    let firstEnd = Number.POSITIVE_INFINITY;
+    for (const [index, operation] of operations.entries()) {
+      if (isPlaced[index]) continue;
+      const { keys, read, wrote, start, end } = operation;
+      if (start > firstEnd) break;
+      firstEnd = Math.min(firstEnd, end ?? firstEnd);
+      if (!keys.every((key, place) => values.get(key) === read[place])) continue;
+      // A read that fits may come now, because it changes nothing for the others.
+      if (end !== undefined && wrote.every((value, place) => value === read[place])) return [index];
+      next.push(index);
+    }
+    return next;
+  };
+
+  const tried = new Set<string>();
+  const order: { index: number; old: unknown[]; others: number[] }[] = [];
+  let next = listNext();
+  while (missing > 0) {
+    const index = next.pop();
+    if (index === undefined) {
+      const last = order.pop();
+      if (!last) return false;
+      move(last.index, last.old);
+      next = last.others;
+      continue;
+    }
+    const { keys, wrote } = operations[index] as Operation;
+    const old = keys.map((key) => values.get(key));
+    move(index, wrote);
+    const state = JSON.stringify([hash, ...values]);
+    if (tried.has(state)) {
+      move(index, old);
+      continue;
+    }
+    tried.add(state);
+    order.push({ index, old, others: next });
+    next = listNext();
+  }
+  return true;
+};
