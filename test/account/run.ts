@@ -110,7 +110,7 @@ const exercise = async (suite: Suite) => {
 /** Destroys a stage. A command that was stopped may still hold the stage's lock for a while. */
 const destroy = async (stage: SuiteStage, ...words: string[]): Promise<string> => {
   for (let attempt = 1; ; attempt++) {
-    const { code, stdout, stderr } = await stage.run("destroy", "--yes", ...words);
+    const { code, stdout, stderr } = await stage.run("destroy", "--yes", "--with-data", ...words);
     if (code === 0) return stdout.trim();
     if (/there is no stage/.test(stderr)) return "there was nothing to destroy";
     if (attempt === 20 || !/is locked|CloudFormation is changing it/.test(stderr)) throw new Error(stderr.trim());

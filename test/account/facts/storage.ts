@@ -10,7 +10,7 @@ import { createFallbackForErrorNamed } from "../../../infra/aws/errors.ts";
 import { notSeen, type Suite } from "../suite.ts";
 import { type Fact, observe, observeRefusal } from "./fact.ts";
 
-// S3, SSM, CloudFormation and STS.
+// S3, SSM, DynamoDB, CloudFormation and STS.
 
 /** Calls `act` with a new object in the stage's bucket, and deletes the object. */
 const withObject = async <T>(
@@ -76,6 +76,19 @@ const storageFacts: Fact[] = [
         return observe(created.join() === "true,false" && value === "first", `created: ${created.join(", then ")}`);
       } finally {
         await parameters.remove("suite");
+      }
+    },
+  },
+  {
+    id: "table-complete",
+    when: "deployed",
+    check: async ({ http: { aws } }) => {
+      try {
+        await aws.ledger.complete();
+        const faults = await aws.ledger.readFaults();
+        return observe(faults?.length === 0, `the new table is ${faults?.join("; ") || "complete"}`);
+      } finally {
+        await aws.ledger.remove();
       }
     },
   },
