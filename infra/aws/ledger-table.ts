@@ -82,7 +82,7 @@ export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable 
       if (step === undefined) return;
       if (Date.now() > end)
         throw new Complaint(
-          `the table ${TableName} has been ${state.status ?? "absent"} for ten minutes; run the command again`,
+          `the table ${TableName} was not ready in ten minutes: ${listFaults(state).join("; ")}; run the command again`,
           3,
         );
       if (step !== "wait" && (await tryStep(step))) continue;
@@ -117,7 +117,7 @@ export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable 
 };
 
 const listFaults = ({ status, expiry, isRecoverable }: TableState): string[] => {
-  if (status !== "ACTIVE") return [`it is ${status}`];
+  if (status !== "ACTIVE") return [status === undefined ? "it doesn't exist" : `it is ${status}`];
   return [
     ...(expiry === expiryAttribute ? [] : [`its time to live is ${expiry === undefined ? "off" : `by ${expiry}`}`]),
     ...(isRecoverable ? [] : ["its point-in-time recovery is off"]),
@@ -132,7 +132,7 @@ const tryStep = (step: () => Promise<unknown>): Promise<boolean> =>
       const isEarly = isErrorNamed(error, "ResourceInUseException", "ContinuousBackupsUnavailableException");
       const isLate =
         isErrorNamed(error, "ResourceNotFoundException") ||
-        (isErrorNamed(error, "ValidationException") && /already enabled/i.test(String(error)));
+        (isErrorNamed(error, "ValidationException") && /already enabled|modified multiple times/i.test(String(error)));
       if (isEarly || isLate) return false;
       throw error;
     },

@@ -76,10 +76,13 @@ export const planRuleChanges = (
     const before = all.find(({ rules }) => rules[part.name]?.version === state.ruleVersion.version)?.rules[part.name];
     const settings = before ? compareSetups(before.share, part.config, clusters) : [];
     const isSame = hasSameContent(state.ruleVersion, part.wanted);
+    const { POSTERN_LEDGER: table, ...environment } = state.ruleVersion.environment;
+    const { POSTERN_LEDGER: wantedTable, ...wantedEnvironment } = part.wanted.environment;
     const reasons = [
       ...(before && before.logic !== part.logic ? ["code"] : []),
       ...(settings.length > 0 ? ["settings"] : []),
-      ...(isDeepStrictEqual(state.ruleVersion.environment, { ...part.wanted.environment }) ? [] : ["keys"]),
+      ...(isDeepStrictEqual(environment, wantedEnvironment) ? [] : ["keys"]),
+      ...(table === wantedTable ? [] : ["ledger"]),
       ...(state.ruleVersion.memorySize === part.wanted.memorySize && state.ruleVersion.timeout === part.wanted.timeout
         ? []
         : ["sizing"]),
