@@ -36,7 +36,6 @@ interface FleetHost {
 const root = fileURLToPath(new URL("../../", import.meta.url));
 /** The stand-ins of AWS and of clusters. They are started by their path, because infra imports nothing of test. */
 const hostProgram = join(root, "test/aws/fleet-process.ts");
-const wantedRules = 60;
 /** So many rules that mutate may be called one after the other, each for `seconds`, within the 20 s that are safe. */
 const [mostMutators, seconds] = [4, 4];
 const wave = 10;
@@ -48,13 +47,14 @@ const wave = 10;
 export const measureFleet = async (
   folder: string,
   sizes: readonly number[],
+  wantedRules = 60,
 ): Promise<FleetMeasurement | { missing: string }> => {
   if (!existsSync(hostProgram)) return { missing: "the stand-ins of test/aws are not part of this checkout" };
   await using child = startChild(process.execPath, hostProgram);
   const host = (await child.next()) as FleetHost;
   if (host.missing !== undefined) return { missing: host.missing };
   const checkout = join(folder, "fleet");
-  const rules = await writeCheckout(checkout, host);
+  const rules = await writeCheckout(checkout, host, wantedRules);
   const steps: FleetStep[] = [];
   const releases: FleetMeasurement["releases"] = [];
   for (const clusters of sizes) {
@@ -81,12 +81,12 @@ const runPostern = async (checkout: string, { env }: FleetHost, ...words: string
   return (await runNodeAndParseOutput(program, { options, args, env, worstExitCode: 0 })) as ProcessUsage;
 };
 
-/** Writes a checkout with the rules that a stage can have without settings of its own, and others up to 60. */
-const writeCheckout = async (checkout: string, host: FleetHost): Promise<string[]> => {
+/** Writes a checkout with the rules that a stage can have without settings of its own, and others up to the wanted number. */
+const writeCheckout = async (checkout: string, host: FleetHost, wantedRules: number): Promise<string[]> => {
   const copied = ["infra", "lib", "serverless.yml", "package.json"];
   const able = (await readCatalogue()).filter(isFit);
   const mutators = able.filter(({ phases }) => phases.includes("mutate"));
-  const fit = able.filter((listed) => !mutators.slice(mostMutators).includes(listed));
+  const fit = able.filter((listed) => !mutators.slice(mostMutators).includes(listed)).slice(0, wantedRules);
   const folders = fit.map(({ name }) => `functions/${name}`);
   for (const path of [...copied, ...folders]) await cp(join(root, path), join(checkout, path), { recursive: true });
   await symlink(join(root, "node_modules"), join(checkout, "node_modules"));

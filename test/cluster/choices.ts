@@ -17,10 +17,13 @@ export const chooseOtherMinor = (): string => {
 };
 
 /**
- * Returns the minors that a suite compares: the newest and another one. A `large` run, whose size a variable sets, takes
- * only the minor of POSTERN_KUBERNETES, or the newest.
+ * Returns the minors that a suite compares: the newest and another one, or of these two only the one whose turn it is by
+ * this run's seed or POSTERN_KUBERNETES. A `large` run, whose size a variable sets, takes only the minor of
+ * POSTERN_KUBERNETES, or the newest.
  */
-export const chooseMinors = (large?: string): string[] =>
-  large === undefined
-    ? [...new Set([newestMinor, chooseOtherMinor()])]
-    : [process.env.POSTERN_KUBERNETES ?? newestMinor];
+export const chooseMinors = (large?: string, turn?: 0 | 1): string[] => {
+  const { POSTERN_KUBERNETES: wanted } = process.env;
+  if (large !== undefined || (wanted && turn !== undefined)) return [wanted ?? newestMinor];
+  const both = [...new Set([newestMinor, chooseOtherMinor()])];
+  return turn === undefined ? both : both.filter((_, index) => index === (seed + turn) % both.length);
+};
