@@ -2,7 +2,7 @@ import { Failure } from "./failure.ts";
 import type { Ledger } from "./ledger.ts";
 import type { AccessAnswer, Capabilities, Needs } from "./needs.ts";
 
-const verbs = ["get", "list", "create", "may", "discover", "https", "http", "aws", "cue"] as const;
+const verbs = ["get", "list", "create", "updateStatus", "may", "discover", "https", "http", "aws", "cue"] as const;
 export type CapabilityVerb = (typeof verbs)[number];
 
 /** Wraps capabilities: `answer` replaces every call; it gets the arguments, and `ask`, which makes the real call. */
@@ -18,10 +18,14 @@ export const interceptCalls = (
   return { ...capabilities, ...Object.fromEntries(wrapped) };
 };
 
-/** Returns what the needs give a rule for one review. A question that only reads is asked once. */
+/**
+ * Returns what the needs give a rule for one review. A question that only reads is asked once, and again after the rule
+ * has written.
+ */
 export const bindNeeds = (needs: Needs, capabilities: Capabilities, rule: string): Record<string, unknown> => {
   const answers = new Map<string, Promise<unknown>>();
   const remembering = interceptCalls(capabilities, (verb, args, ask) => {
+    if (isWrite(verb)) answers.clear();
     if (effects.includes(verb)) return ignoreRejection(ask());
     const question = JSON.stringify([verb, ...args]);
     const answer = answers.get(question) ?? ignoreRejection(ask());
@@ -34,7 +38,10 @@ export const bindNeeds = (needs: Needs, capabilities: Capabilities, rule: string
 /**
  * The capability verbs that may have side effects: equal questions with them are sent each time, not answered once.
  */
-const effects: readonly CapabilityVerb[] = ["create", "https", "http", "cue"];
+const effects: readonly CapabilityVerb[] = ["create", "updateStatus", "https", "http", "cue"];
+
+/** Reports whether a capability changes what the cluster stores. */
+export const isWrite = (verb: string): boolean => verb === "create" || verb === "updateStatus";
 
 /**
  * Returns the promise with its rejection marked as handled: the rule may never await it, if another question failed

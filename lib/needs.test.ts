@@ -3,7 +3,19 @@ import { describe, it } from "node:test";
 import { bindNeeds, createUnconnectedCapabilities } from "./capabilities.ts";
 import { Failure } from "./failure.ts";
 import { createMemoryLedger } from "./ledger.ts";
-import { accessReview, aws, type Capabilities, create, discovery, get, http, https, ledger, list } from "./needs.ts";
+import {
+  accessReview,
+  aws,
+  type Capabilities,
+  create,
+  discovery,
+  get,
+  http,
+  https,
+  ledger,
+  list,
+  updateStatus,
+} from "./needs.ts";
 
 const objects = [{ apiVersion: "v1", kind: "Namespace", metadata: { name: "a" } }];
 
@@ -21,6 +33,7 @@ describe("needs", () => {
       get: note("get", objects[0]),
       list: note("list", objects),
       create: note("create", "created" as const),
+      updateStatus: note("updateStatus", "updated" as const),
       may: note("may", { allowed: true }),
       discover: note("discover", undefined),
       https: note("https", { status: 200, body: "" }),
@@ -39,6 +52,7 @@ describe("needs", () => {
     account: (name: string, namespace?: string) => Promise<unknown>;
     ranges: (namespace?: string) => Promise<unknown>;
     provision: (object: object) => Promise<unknown>;
+    charge: (object: object) => Promise<unknown>;
     may: (access: object) => Promise<unknown>;
     call: (request: object) => Promise<unknown>;
     kinds: (groupVersion: string) => Promise<unknown>;
@@ -50,6 +64,7 @@ describe("needs", () => {
     account: get("serviceaccounts"),
     ranges: list("limitranges", { maxAge: 0 }),
     provision: create("namespaces"),
+    charge: updateStatus("resourcequotas"),
     may: accessReview(),
     call: https(),
     kinds: discovery(),
@@ -61,12 +76,13 @@ describe("needs", () => {
 
   it("pass group, resource and name to the capabilities", async () => {
     const { questions, capabilities } = countQuestions();
-    const { account, ranges, provision, may, call, kinds, plain, volumes } = bound(capabilities);
+    const { account, ranges, provision, charge, may, call, kinds, plain, volumes } = bound(capabilities);
     await Promise.all([
       account("default", "a"),
       ranges("a"),
       ranges(),
       provision({ a: 1 }),
+      charge({ b: 2 }),
       may({ verb: "get" }),
       call({ url: "u" }),
       kinds("apps/v1"),
@@ -78,6 +94,7 @@ describe("needs", () => {
       ["list", { group: "", resource: "limitranges" }, "a", { maxAge: 0 }],
       ["list", { group: "", resource: "limitranges" }, undefined, { maxAge: 0 }],
       ["create", { group: "", resource: "namespaces" }, { a: 1 }],
+      ["updateStatus", { group: "", resource: "resourcequotas" }, { b: 2 }],
       ["may", { verb: "get" }],
       ["https", { url: "u" }],
       ["discover", "apps/v1"],
@@ -115,6 +132,19 @@ describe("needs", () => {
     assert.equal(questions.length, 4);
   });
 
+  it("send a question again after the rule has written", async () => {
+    const { questions, capabilities } = countQuestions();
+    const { ranges, charge } = bound(capabilities);
+    await ranges("a");
+    await charge({});
+    await ranges("a");
+    await ranges("a");
+    assert.deepEqual(
+      questions.map(([verb]) => verb),
+      ["list", "updateStatus", "list"],
+    );
+  });
+
   it("fail only the rule if several of them fail at the same time", async () => {
     const { account } = bound(createUnconnectedCapabilities("prod"));
     const [first, second] = [account("a"), account("b")];
@@ -139,6 +169,7 @@ describe("needs", () => {
       ["get", "", "serviceaccounts"],
       ["list", "", "limitranges"],
       ["create", "", "namespaces"],
+      ["updateStatus", "", "resourcequotas"],
       ["may", undefined, undefined],
       ["https", undefined, undefined],
       ["discover", undefined, undefined],
@@ -151,9 +182,16 @@ describe("needs", () => {
   });
 
   it("fail with 503 if the cluster is not connected", async () => {
-    const { account, ranges, provision, may, call } = bound(createUnconnectedCapabilities("prod"));
+    const { account, ranges, provision, charge, may, call } = bound(createUnconnectedCapabilities("prod"));
     const sentence = 'nothing can be read from cluster "prod": it has no connection here';
-    for (const ask of [() => account("a"), () => ranges(), () => provision({}), () => may({}), () => call({})])
+    for (const ask of [
+      () => account("a"),
+      () => ranges(),
+      () => provision({}),
+      () => charge({}),
+      () => may({}),
+      () => call({}),
+    ])
       await assert.rejects(
         ask,
         (error) => error instanceof Failure && error.code === 503 && error.message === sentence,

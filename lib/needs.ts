@@ -9,6 +9,7 @@ import type {
   PersistentVolume,
   PersistentVolumeClaim,
   Pod,
+  ResourceQuota,
   Secret,
   ServiceAccount,
 } from "./kubernetes/core/v1.ts";
@@ -31,6 +32,7 @@ interface ReadableKinds {
   persistentvolumes: PersistentVolume;
   pods: Pod;
   priorityclasses: PriorityClass;
+  resourcequotas: ResourceQuota;
   runtimeclasses: RuntimeClass;
   secrets: Secret;
   serviceaccounts: ServiceAccount;
@@ -140,6 +142,12 @@ export interface ServedResource {
 
 export type CreationResult = "created" | "exists" | { refused: Status };
 
+/**
+ * The result of an update: "changed" if the stored object has another resourceVersion, or is gone. The rule then reads
+ * it again, and decides again.
+ */
+export type UpdateResult = "updated" | "changed" | { refused: Status };
+
 /** How current an answer must be, and how much of a list is read. */
 export interface ReadOptions {
   /** The maximum age of a cached answer, in seconds; 0 means that this review reads anew. */
@@ -161,6 +169,8 @@ export interface Capabilities {
   ): Promise<KubernetesObject | undefined>;
   list(kind: ResourceType, namespace?: string, freshness?: ReadOptions): Promise<KubernetesObject[]>;
   create(kind: ResourceType, object: KubernetesObject): Promise<CreationResult>;
+  /** Replaces an object's status, if the object still has its resourceVersion. */
+  updateStatus(kind: ResourceType, object: KubernetesObject): Promise<UpdateResult>;
   may(access: AccessQuestion): Promise<AccessAnswer>;
   /** Lists the resources of a group and version such as `apps/v1`; undefined if it isn't served. */
   discover(groupVersion: string): Promise<ServedResource[] | undefined>;
@@ -230,14 +240,14 @@ export const get = <K extends keyof ReadableKinds | ResourceType, Object = Named
 });
 
 /** Lists the objects of a namespace; without a namespace, of the whole cluster. */
-export const list = <K extends keyof ReadableKinds | ResourceType>(
+export const list = <K extends keyof ReadableKinds | ResourceType, Object = NamedObject<K>>(
   kind: K,
   freshness?: ReadOptions,
-): Need<(namespace?: string) => Promise<NamedObject<K>[]>> => ({
+): Need<(namespace?: string) => Promise<Object[]>> => ({
   verb: "list",
   kind: toResourceType(kind),
   bind: (capabilities) => (namespace) =>
-    capabilities.list(toResourceType(kind), namespace, freshness) as Promise<NamedObject<K>[]>,
+    capabilities.list(toResourceType(kind), namespace, freshness) as Promise<Object[]>,
 });
 
 /** Creates an object of this kind; resolves to `exists` if it exists already. */
@@ -248,6 +258,25 @@ export const create = <K extends keyof ReadableKinds | ResourceType>(
   kind: toResourceType(kind),
   bind: (capabilities) => (object) => capabilities.create(toResourceType(kind), object as KubernetesObject),
 });
+
+/**
+ * Replaces the status of objects of this kind. A stored object that was changed meanwhile stays as it is; before
+ * that is answered, a random pause passes, so that concurrent reviews don't collide again. When the review has no time
+ * left for another try, the API server's refusal is answered instead.
+ */
+export const updateStatus = <K extends keyof ReadableKinds | ResourceType>(
+  kind: K,
+): Need<(object: NamedObject<K>) => Promise<UpdateResult>> => ({
+  verb: "updateStatus",
+  kind: toResourceType(kind),
+  bind: (capabilities) => (object) => capabilities.updateStatus(toResourceType(kind), object as KubernetesObject),
+});
+
+/** Declares a need that the rule has only under some settings; without them, it doesn't get the need's rights. */
+export const onlyIf = <Settings, Answer>(
+  isUsed: (settings: Settings) => boolean,
+  need: Need<Answer>,
+): Need<Answer> => ({ ...need, isUsed: (settings) => isUsed(settings as Settings) });
 
 /** Asks the cluster's authorizer what a user may do. */
 export const accessReview = (): Need<(access: AccessQuestion) => Promise<AccessAnswer>> => ({

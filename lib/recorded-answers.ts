@@ -69,7 +69,7 @@ const createObjectCapabilities = ({
   refused = [],
   plurals = {},
   reads,
-}: RecordedCapabilityAnswers): Pick<Capabilities, "get" | "list" | "create"> => {
+}: RecordedCapabilityAnswers): Pick<Capabilities, "get" | "list" | "create" | "updateStatus"> => {
   const place = ({ group, resource }: ResourceType, namespace = "", name = "") =>
     [group, resource, namespace, name].join("/");
   const placeOf = ({ apiVersion = "", kind = "", metadata }: NamedKubernetesObject) => {
@@ -81,6 +81,8 @@ const createObjectCapabilities = ({
   const expect = (question: object) => {
     if (reads && !reads.some((read) => covers(question, read))) throw createUnansweredFailure(question);
   };
+  const findRefusal = (kind: ResourceType, { metadata }: KubernetesObject) =>
+    refused.find(({ resource, name }) => resource === kind.resource && name === metadata?.name);
   return {
     get: async ({ group, resource }, name, namespace) => {
       const found = present.get(place({ group, resource }, namespace, name));
@@ -98,12 +100,20 @@ const createObjectCapabilities = ({
     create: async (kind, object) => {
       const key = place(kind, object.metadata?.namespace, object.metadata?.name);
       if (present.has(key)) return "exists";
-      const refusal = refused.find(
-        ({ resource, name }) => resource === kind.resource && name === object.metadata?.name,
-      );
+      const refusal = findRefusal(kind, object);
       if (refusal) return { refused: refusal.status };
       present.set(key, object);
       return "created";
+    },
+    updateStatus: async (kind, object) => {
+      const refusal = findRefusal(kind, object);
+      if (refusal) return { refused: refusal.status };
+      const key = place(kind, object.metadata?.namespace, object.metadata?.name);
+      const found = present.get(key);
+      if (!found || found.metadata?.resourceVersion !== object.metadata?.resourceVersion) return "changed";
+      const resourceVersion = `${found.metadata?.resourceVersion ?? ""}1`;
+      present.set(key, freezeDeep({ ...object, metadata: { ...found.metadata, resourceVersion } }));
+      return "updated";
     },
   };
 };

@@ -9,6 +9,7 @@ export interface KubernetesObject {
     name?: string;
     generateName?: string;
     namespace?: string;
+    resourceVersion?: string;
     labels?: Record<string, string>;
     annotations?: Record<string, string>;
     finalizers?: string[];

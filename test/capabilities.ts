@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
+import type { ResourceQuota } from "#lib/kubernetes/core/v1.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
@@ -35,6 +36,7 @@ export const objects = [
   buildObject("LimitRange", "large", "a", limits),
   buildObject("LimitRange", "near", "ab", limits),
   buildObject("LimitRange", "other", "b", limits),
+  buildObject("ResourceQuota", "count", "a", { spec: { hard: { pods: "2" } } }),
   buildObject("StorageClass", "fast", undefined, { provisioner: "example.com/fast" }, "storage.k8s.io/v1"),
   addLabel(buildObject("StorageClass", "slow", undefined, { provisioner: "example.com/slow" }, "storage.k8s.io/v1")),
   buildObject("PriorityClass", "high", undefined, { value: 1000 }, "scheduling.k8s.io/v1"),
@@ -55,10 +57,11 @@ export const refused = [{ resource: "namespaces", name: "New", status: { code: 4
 
 const limitranges = { group: "", resource: "limitranges" };
 export const namespaces = { group: "", resource: "namespaces" };
+const quotas = { group: "", resource: "resourcequotas" };
 const classes = { group: "storage.k8s.io", resource: "storageclasses" };
 
 /** Tests capabilities that have these objects. */
-export const testObjects = (open: () => Pick<Capabilities, "get" | "list" | "create">) => {
+export const testObjects = (open: () => Pick<Capabilities, "get" | "list" | "create" | "updateStatus">) => {
   const listNames = async (namespace?: string) =>
     (await open().list(limitranges, namespace)).map(({ metadata }) => `${metadata?.namespace}/${metadata?.name}`);
 
@@ -130,6 +133,20 @@ export const testObjects = (open: () => Pick<Capabilities, "get" | "list" | "cre
     const create = (name: string) => open().create(namespaces, buildObject("Namespace", name));
     assert.deepEqual([await create("new"), await create("new"), await create("a")], ["created", "exists", "exists"]);
     assert.equal((await open().get(namespaces, "new"))?.metadata?.name, "new");
+  });
+
+  it("updates a status unless the object was changed since it was read, or is gone", async () => {
+    const [quota] = (await open().list(quotas, "a")) as ResourceQuota[];
+    const charge = (name: string, pods: string) => {
+      const metadata = { ...quota?.metadata, name };
+      const charged: ResourceQuota = { ...quota, metadata, status: { hard: { pods: "2" }, used: { pods } } };
+      return open().updateStatus(quotas, charged);
+    };
+    assert.deepEqual(
+      [await charge("count", "1"), await charge("count", "2"), await charge("none", "1")],
+      ["updated", "changed", "changed"],
+    );
+    assert.deepEqual(((await open().list(quotas, "a")) as ResourceQuota[])[0]?.status?.used, { pods: "1" });
   });
 };
 

@@ -1,5 +1,6 @@
 import type { Pod, Toleration } from "postern/kubernetes/core/v1";
 import { listContainers, listContainersInCel } from "postern/objects/pod";
+import { isExtendedResource } from "postern/objects/resources";
 import { rule } from "postern/rule";
 
 const containers = listContainersInCel("object", ["initContainers", "containers"]);
@@ -25,7 +26,7 @@ export default rule({
     const requests = listContainers(pod, ["initContainers", "containers"]).flatMap(({ container }) =>
       Object.keys(container.resources?.requests ?? {}),
     );
-    const resources = new Set(requests.filter(isExtended).sort());
+    const resources = new Set(requests.filter(isExtendedResource).sort());
     if (!pod.spec || resources.size === 0) return;
 
     const present = pod.spec.tolerations ?? [];
@@ -44,11 +45,3 @@ export default rule({
 const buildToleration = (key: string): Toleration => ({ key, operator: "Exists", effect: "NoSchedule" });
 const isResourceToleration = ({ operator, effect, value }: Toleration) =>
   operator === "Exists" && effect === "NoSchedule" && !value;
-
-/** Reports whether a resource is extended, by upstream's rules; `requests.<name>` must be a qualified name. */
-const isExtended = (name: string) =>
-  !name.includes("kubernetes.io/") && !name.startsWith("requests.") && isQualifiedName(`requests.${name}`);
-
-const label = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
-const qualified = new RegExp(`^(?=[^/]{1,253}/)${label}([.]${label})*/([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$`);
-const isQualifiedName = (name: string) => qualified.test(name);

@@ -137,11 +137,12 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
     });
 
   if (listed.rule.sideEffects === "NoneOnDryRun")
-    it("creates nothing in a dry run", async () => {
+    it("writes nothing in a dry run", async () => {
       for (const entry of cases) {
         const review = buildReview(listed, { ...entry, dryRun: true });
-        const create = () => assert.fail(`${entry.name}: it creates something`);
-        await evaluateCase(listed, entry, review, { ...createRecordedCapabilities(entry.needs ?? {}), create });
+        const write = () => assert.fail(`${entry.name}: it writes something`);
+        const capabilities = createRecordedCapabilities(entry.needs ?? {});
+        await evaluateCase(listed, entry, review, { ...capabilities, create: write, updateStatus: write });
       }
     });
   else
@@ -276,6 +277,7 @@ async function findSuggestion(listed: CatalogueRule, entry: Case): Promise<FixSu
   const capabilities = {
     ...createRecordedCapabilities(entry.needs ?? {}),
     create: failOnAction,
+    updateStatus: failOnAction,
     https: failOnAction,
     http: failOnAction,
     aws: failOnAction,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { accessReview, create, discovery, get, https, list } from "#lib/needs.ts";
+import { accessReview, create, discovery, get, https, list, onlyIf, updateStatus } from "#lib/needs.ts";
 import { rule } from "#lib/rule.ts";
 import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { parseConfig } from "../project/project.ts";
@@ -19,6 +19,16 @@ const catalogue = [
       match: pods,
       needs: { may: accessReview(), kinds: discovery(), make: create("namespaces") },
       mutate() {},
+      validate() {},
+    }),
+  ),
+  toCatalogueRule(
+    "charges",
+    rule({
+      summary: "Charges.",
+      match: pods,
+      settings: { on: false },
+      needs: { all: list("resourcequotas"), charge: onlyIf(({ on }: { on: boolean }) => on, updateStatus("resourcequotas")) },
       validate() {},
     }),
   ),
@@ -53,6 +63,16 @@ describe("a rule's rights", () => {
       { apiGroups: ["authorization.k8s.io"], resources: ["subjectaccessreviews"], verbs: ["create"] },
       { nonResourceURLs: ["/api/*", "/apis/*"], verbs: ["get"] },
       { apiGroups: [""], resources: ["namespaces"], verbs: ["create"] },
+    ]);
+  });
+
+  it("leave out a need that the rule doesn't have under its settings", () => {
+    const listRights = (on: boolean) => printRoles(`rules: { charges: { settings: { on: ${on} } } }`)[0]?.rules;
+    const read = { apiGroups: [""], resources: ["resourcequotas"], verbs: ["list"] };
+    assert.deepEqual(listRights(false), [read]);
+    assert.deepEqual(listRights(true), [
+      read,
+      { apiGroups: [""], resources: ["resourcequotas/status"], verbs: ["update"] },
     ]);
   });
 

@@ -100,7 +100,10 @@ const createReadRule = ({ group, resource }: ResourceType, ...verbs: string[]): 
   return { apiGroups: [group], resources: [resource], verbs };
 };
 
-const listPolicyRules = ({ verb, kind, kinds }: Need<unknown>, settings: object): PolicyRule[] => {
+const listPolicyRules = ({ verb, kind, kinds, isUsed }: Need<unknown>, settings: object): PolicyRule[] => {
+  if (isUsed?.(settings) === false) return [];
+  if (verb === "updateStatus")
+    return kind ? [{ apiGroups: [kind.group], resources: [`${kind.resource}/status`], verbs: ["update"] }] : [];
   if (verb === "may")
     return [{ apiGroups: ["authorization.k8s.io"], resources: ["subjectaccessreviews"], verbs: ["create"] }];
   if (verb === "discover") return [discovery];

@@ -21,14 +21,15 @@ export interface ApiServerConnection {
 }
 
 /**
- * Sends the API server a GET, or a POST with a body, and resolves to any answer. A request that the server may have
- * carried out is repeated only if that is safe.
+ * Sends the API server a GET, or a POST with a body unless another method is given, and resolves to any answer. A
+ * request that the server may have carried out is repeated only if that is safe.
  */
 export type AskApiServer = (
   path: string,
   deadline: number,
   body?: object,
   isRepeatable?: boolean,
+  method?: "PUT",
 ) => Promise<HttpsAnswer>;
 
 /** The most milliseconds of one read. A read may outlive its review, because other reviews wait for it. */
@@ -47,7 +48,7 @@ export const createApiServerRequester = (
     return { agent };
   };
 
-  return async (path, deadline, body, isSafe = true) => {
+  return async (path, deadline, body, isSafe = true, method = undefined) => {
     let isFresh = false;
     for (let attempt = 1; ; attempt++) {
       const latest = Date.now() + longestApiServerReadMilliseconds;
@@ -62,7 +63,7 @@ export const createApiServerRequester = (
       };
       const answer = await send(
         `${server}${path}`,
-        { method: body ? "POST" : "GET", headers, ...(isFresh ? { agent: false, ...trust } : keepAlive()) },
+        { method: method ?? (body ? "POST" : "GET"), headers, ...(isFresh ? { agent: false, ...trust } : keepAlive()) },
         body && JSON.stringify(body),
         end,
       ).catch(requireUnansweredError);

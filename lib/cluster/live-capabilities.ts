@@ -26,6 +26,13 @@ const discoveryAge = 30;
 const page = 500;
 /** Milliseconds to wait before an object that was not found is read again. */
 const rereadPause = 150;
+/**
+ * Milliseconds of the longest random pause after a review's first update that met another one. It doubles with each
+ * further one, up to `longestUpdatePause`. `retryTime` is what another try needs.
+ */
+const updatePause = 20;
+const longestUpdatePause = 500;
+const retryTime = 300;
 
 type Connections = Record<string, ApiServerConnection>;
 
@@ -51,12 +58,15 @@ export const createLiveCapabilities = (
     return server;
   };
   const open = (cluster: string, deadline: number, since?: number): Capabilities => {
-    const review = { cluster, memory, deadline, since, started: since ?? Date.now(), isRemembered: false };
+    const started = since ?? Date.now();
+    const review = { cluster, memory, deadline, since, started, isRemembered: false, collisions: 0 };
     const clusterCapabilities = interceptCalls(
       createUnconnectedCapabilities(cluster),
       async (verb, args, failUnconnected) => {
         const ask = findServer(cluster);
-        const own: Partial<Capabilities> = ask ? { ...createReads(review, ask), ...createPosts(review, ask) } : {};
+        const own: Partial<Capabilities> = ask
+          ? { ...createReads(review, ask), ...createPosts(review, ask), ...createStatusUpdates(review, ask) }
+          : {};
         const answer = own[verb] as ((...args: readonly unknown[]) => Promise<unknown>) | undefined;
         return answer ? answer(...args) : failUnconnected();
       },
@@ -208,6 +218,28 @@ const createPosts = (
   },
 });
 
+const createStatusUpdates = (review: ReviewCapabilityState, ask: AskApiServer): Pick<Capabilities, "updateStatus"> => ({
+  updateStatus: async (kind, object) => {
+    const { cluster, deadline } = review;
+    const { name = "", namespace } = object.metadata ?? {};
+    const path = `${buildObjectPath(kind, namespace)}/${encodeURIComponent(name)}/status`;
+    const update = ask(path, deadline, object, false, "PUT").then(async (answer) => {
+      // 403 isn't among the codes: of one object, the API server words a missing right like a refusal by a plugin.
+      const refused = findRefusal(answer, [404, 409, 422]);
+      if (!refused) parseAnswerUnlessNotFound(answer);
+      if (!refused) return "updated";
+      if (refused.code === 422) return { refused };
+      const pause = Math.random() * Math.min(updatePause * 2 ** review.collisions++, longestUpdatePause);
+      if (Date.now() + pause + retryTime > deadline) return { refused };
+      await wait(pause);
+      // Answers from before are outdated, even if this review has read them.
+      review.started = Date.now();
+      return "changed";
+    });
+    return awaitUntil(deadline, update).catch(createFailure(`update ${kind.resource} "${name}" in`, cluster));
+  },
+});
+
 const createFailure = (act: string, cluster: string) => (error: unknown) => {
   throw new Failure(503, `could not ${act} cluster "${cluster}": ${getErrorMessage(error)}`, { cause: error });
 };
@@ -220,10 +252,13 @@ const describeNamespace = (namespace: string | undefined) =>
   namespace === undefined ? "" : ` in namespace "${namespace}"`;
 
 /** Returns why the API server refuses an object, by validation or admission, and not for want of a right. */
-const findRefusal = ({ status, body }: HttpsAnswer): Status | undefined => {
+const findRefusal = (
+  { status, body }: HttpsAnswer,
+  codes: readonly number[] = [400, 403, 404, 422],
+): Status | undefined => {
   const content = parseJson(body);
   const { kind: what, reason, message, details } = Object(content);
-  if (what !== "Status" || typeof message !== "string" || ![400, 403, 404, 422].includes(status)) return undefined;
+  if (what !== "Status" || typeof message !== "string" || !codes.includes(status)) return undefined;
   const { kind, name } = Object(details);
   // A Status about a missing right or an unserved resource names no object.
   if (name === undefined && (status === 404 || (status === 403 && kind !== undefined))) return undefined;

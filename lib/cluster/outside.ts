@@ -16,11 +16,14 @@ export interface ReviewCapabilityState {
   readonly memory: AnswerCache;
   /** All times are in milliseconds since the epoch. */
   readonly deadline: number;
-  readonly started: number;
+  /** When the review started, or when it last learned that what it had read is outdated. */
+  started: number;
   /** Cached answers from before this time may not be used; undefined if answers of any age may be used. */
   readonly since: number | undefined;
   /** True if this review used a cached answer, read before it started. */
   isRemembered: boolean;
+  /** The number of the review's updates that met another one. */
+  collisions: number;
 }
 
 /** Returns the capabilities by which one review's rule asks services outside the cluster, including AWS. */

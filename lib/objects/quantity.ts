@@ -84,6 +84,14 @@ export const addQuantities = (left: Quantity, right: Quantity): Quantity => {
   return { nanos: left.nanos + right.nanos, notation: (left.nanos === 0n ? right : left).notation };
 };
 
+/** Subtracts a quantity, in the notation of the first unless that is zero. */
+export const subtractQuantities = (left: Quantity, right: Quantity): Quantity =>
+  addQuantities(left, { nanos: -right.nanos, notation: right.notation });
+
+/** Returns a quantity rounded away from zero to whole units. */
+export const roundUpToUnits = (quantity: Quantity): Quantity =>
+  quantity.nanos % unit === 0n ? quantity : { nanos: roundToUnits(quantity) * unit, notation: quantity.notation };
+
 /** Returns whole units, rounded away from zero: Go's `Value()` without its overflow. */
 export const roundToUnits = ({ nanos }: Quantity): bigint => divideRoundingUp(nanos, unit);
 

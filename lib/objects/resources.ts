@@ -9,7 +9,7 @@ export const parseAmounts = (stated: Record<string, string> = {}): QuantityByRes
 export const addAmounts = (left: QuantityByResource, right: QuantityByResource): QuantityByResource =>
   combineAmounts(left, right, addQuantities);
 
-const maximizeAmounts = (left: QuantityByResource, right: QuantityByResource): QuantityByResource =>
+export const maximizeAmounts = (left: QuantityByResource, right: QuantityByResource): QuantityByResource =>
   combineAmounts(left, right, (first, second) => (compareQuantities(second, first) > 0 ? second : first));
 
 const combineAmounts = (
@@ -44,12 +44,24 @@ export const computePeakUse = (
   return maximizeAmounts(addAmounts(running, staying), starting);
 };
 
+/** Reports whether a resource can be set for a whole pod. */
+export const isPodLevelResource = (resource: string): boolean =>
+  resource === "cpu" || resource === "memory" || resource.startsWith("hugepages-");
+
 /** Returns a pod's requests or limits, without overhead. Amounts set for the whole pod replace its containers' sum. */
 export const computePodAmounts = (
   pod: Pod,
   kind: "requests" | "limits",
-  isShared = (resource: string) => resource === "cpu" || resource === "memory" || resource.startsWith("hugepages-"),
+  isShared = isPodLevelResource,
 ): QuantityByResource => {
   const shared = [...parseAmounts(pod.spec?.resources?.[kind])].filter(([resource]) => isShared(resource));
   return new Map([...computePeakUse(pod, ({ resources }) => parseAmounts(resources?.[kind])), ...shared]);
 };
+
+/** Reports whether a resource is extended, by upstream's rules; `requests.<name>` must be a qualified name. */
+export const isExtendedResource = (name: string): boolean =>
+  !name.includes("kubernetes.io/") && !name.startsWith("requests.") && isQualifiedName(`requests.${name}`);
+
+const label = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+const qualified = new RegExp(`^(?=[^/]{1,253}/)${label}([.]${label})*/([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$`);
+const isQualifiedName = (name: string) => qualified.test(name);

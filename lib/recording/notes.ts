@@ -74,7 +74,7 @@ type AnsweredRequest = object & { answer: HttpsResponse };
 const openNotes = () => {
   const objects = new Map<string, NamedKubernetesObject>();
   const reads = new Map<string, RecordedRead>();
-  const created = new Set<string>();
+  const written = new Set<string>();
   const plurals = new Map<string, string>();
   const refused = new Map<string, { resource: string; name: string; status: Status }>();
   const may = new Map<string, AccessQuestion & AccessAnswer>();
@@ -98,8 +98,8 @@ const openNotes = () => {
     const question = JSON.stringify({ group, resource, ...what });
     reads.set(question, JSON.parse(question));
     const kind = { group, resource };
-    // Leaves out objects that the rule created in this review: a replay must start without them.
-    for (const object of found) if (!created.has(placeOf(kind, object))) keep(kind, object);
+    // Leaves out what the rule itself created or updated in this review: a replay must start from the state before.
+    for (const object of found) if (!written.has(placeOf(kind, object))) keep(kind, object);
   };
   const keepRequest = (verb: keyof typeof requests, question: object, answer: HttpsResponse) =>
     void requests[verb].set(JSON.stringify(question), { ...question, answer });
@@ -112,12 +112,18 @@ const openNotes = () => {
     create: ([kind, object], creation) => {
       const { apiVersion, kind: of, metadata: { name = "", namespace } = {} } = object;
       const place = placeOf(kind, object);
-      if (creation === "created") created.add(place);
+      if (creation === "created") written.add(place);
       else if (creation !== "exists") refused.set(place, { resource: kind.resource, name, status: creation.refused });
-      else if (!objects.has(place) && !created.has(place)) {
+      else if (!objects.has(place) && !written.has(place)) {
         const metadata = { name, ...(namespace !== undefined && { namespace }) };
         keep(kind, { ...(apiVersion && { apiVersion }), ...(of && { kind: of }), metadata });
       }
+    },
+    updateStatus: ([kind, object], result) => {
+      const place = placeOf(kind, object);
+      const { name = "" } = object.metadata ?? {};
+      if (result === "updated") written.add(place);
+      else if (result !== "changed") refused.set(place, { resource: kind.resource, name, status: result.refused });
     },
     may: ([access], permission) => void may.set(JSON.stringify(access), { ...access, ...permission }),
     discover: ([groupVersion], resources) => void discovery.set(groupVersion, resources),

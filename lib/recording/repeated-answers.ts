@@ -1,4 +1,4 @@
-import { interceptCalls } from "../capabilities.ts";
+import { interceptCalls, isWrite } from "../capabilities.ts";
 import { type Capabilities, type HttpsRequest, type HttpsResponse, parseAnswer } from "../needs.ts";
 import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
@@ -64,7 +64,7 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
           // No answer was kept for this question. `capabilities` has none, so `ask` throws the usual error about that.
           if (!answers.has(turn)) return ask();
           const answer = answers.get(turn);
-          // A string is always the answer to `create`: one of a few fixed words, which needn't be redacted.
+          // A string is always the answer to a write: one of a few fixed words, which needn't be redacted.
           if (typeof answer === "string") return answer;
           if (!isService(answer)) return restoreName(redact(answer), question);
           const { body, ...rest } = answer;
@@ -119,12 +119,17 @@ const interceptAnswers = (
   }),
 });
 
-/** Returns a function that numbers a rule's questions to the cluster; a repeated question keeps its number. */
+/**
+ * Returns a function that numbers a rule's questions to the cluster; a repeated question keeps its number until the
+ * rule writes, because its answer may be another one then.
+ */
 const numberQuestions = () => {
   const turns = new Map<string, number>();
+  let next = 0;
   return (question: unknown): number => {
+    if (Array.isArray(question) && isWrite(question[0])) turns.clear();
     const text = JSON.stringify(question);
-    const turn = turns.get(text) ?? turns.size;
+    const turn = turns.get(text) ?? next++;
     turns.set(text, turn);
     return turn;
   };

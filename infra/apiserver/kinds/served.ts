@@ -30,7 +30,7 @@ export const findServedResource = (
  */
 export const createRecordedCluster = (answers: RecordedCapabilityAnswers, kubernetes?: string): Capabilities => {
   const discovery = { ...listServedResources(answers.objects ?? [], kubernetes), ...answers.discovery };
-  const { get, list, create, ...rest } = createRecordedCapabilities({ ...answers, discovery });
+  const { get, list, create, updateStatus, ...rest } = createRecordedCapabilities({ ...answers, discovery });
   // The imitated server stores objects under the plural that Kubernetes would form of their kind; a
   // CustomResourceDefinition may set another one.
   const usual = new Map(
@@ -46,6 +46,7 @@ export const createRecordedCluster = (answers: RecordedCapabilityAnswers, kubern
     get: (kind, ...rest) => get(toStoredType(kind), ...rest),
     list: (kind, ...rest) => list(toStoredType(kind), ...rest),
     create: (kind, ...rest) => create(toStoredType(kind), ...rest),
+    updateStatus: (kind, ...rest) => updateStatus(toStoredType(kind), ...rest),
   };
 };
 

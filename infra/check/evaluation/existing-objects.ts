@@ -103,6 +103,10 @@ const toCapabilities = (
       put(kind, structuredClone(object));
       return "created";
     },
+    updateStatus: async (kind, object) => {
+      put(kind, structuredClone(object));
+      return "updated";
+    },
     may: async (access) => {
       const { user, verb, resource, subresource, namespace } = access;
       const what = [resource, subresource].filter(Boolean).join("/");

@@ -183,7 +183,7 @@ const openHandlers = (
   );
 };
 
-/** Returns capabilities that call `reportRead` before a rule reads or creates objects. */
+/** Returns capabilities that call `reportRead` before a rule reads or writes objects. */
 const watchReads = (capabilities: Capabilities, reportRead: () => void): Capabilities => {
   const watch =
     <A extends unknown[], R>(ask: (...args: A) => R) =>
@@ -191,8 +191,14 @@ const watchReads = (capabilities: Capabilities, reportRead: () => void): Capabil
       reportRead();
       return ask(...args);
     };
-  const { get, list, create } = capabilities;
-  return { ...capabilities, get: watch(get), list: watch(list), create: watch(create) };
+  const { get, list, create, updateStatus } = capabilities;
+  return {
+    ...capabilities,
+    get: watch(get),
+    list: watch(list),
+    create: watch(create),
+    updateStatus: watch(updateStatus),
+  };
 };
 
 const describeIdle = (names: readonly string[]): string[] => {

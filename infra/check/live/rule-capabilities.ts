@@ -34,15 +34,19 @@ export const prepareLiveCheckCapabilities = async (
       hosts.includes(host) || giveUp(`it would call ${host}; --call ${host} allows that`);
     const getHostname = ({ url }: HttpsRequest): string =>
       URL.canParse(url) ? new URL(url).hostname : giveUp(`it would call ${url}, which is not a valid address`);
+    const refuseWrite =
+      (act: string): Capabilities["create"] & Capabilities["updateStatus"] =>
+      async ({ resource }, { metadata }) => {
+        const { name, namespace } = metadata ?? {};
+        const where = namespace === undefined ? "" : ` in namespace ${namespace}`;
+        return giveUp(`it would ${act} ${resource} "${name}"${where}, and an audit writes nothing`);
+      };
     const restrictToReads = (capabilities: Capabilities): Capabilities => ({
       ...capabilities,
       // `get` doesn't wait here: an audited object is stored already, and what it refers to won't appear shortly.
       get: (kind, name, namespace, freshness) => capabilities.get(kind, name, namespace, { ...freshness, patience: 0 }),
-      create: async ({ resource }, { metadata }) => {
-        const { name, namespace } = metadata ?? {};
-        const where = namespace === undefined ? "" : ` in namespace ${namespace}`;
-        return giveUp(`it would create ${resource} "${name}"${where}, and an audit writes nothing`);
-      },
+      create: refuseWrite("create"),
+      updateStatus: refuseWrite("update the status of"),
       https: async (request) => requireHost(getHostname(request)) && capabilities.https(request),
       http: async (request) => requireHost(getHostname(request)) && capabilities.http(request),
       aws: async (action, request) =>

@@ -1,0 +1,176 @@
+import type { ResourceQuota } from "postern/kubernetes/core/v1";
+import {
+  compareQuantities,
+  formatQuantity,
+  type Quantity,
+  subtractQuantities,
+  zeroQuantity,
+} from "postern/objects/quantity";
+import { addAmounts, parseAmounts, type QuantityByResource } from "postern/objects/resources";
+import { forbidden } from "postern/refusals";
+import type { AdmissionRequest, KubernetesObject, Status } from "postern/review";
+import type { Evaluator } from "./evaluator.ts";
+import { formatResource } from "./evaluators.ts";
+import { findScopeFault, formatScopes, listScopes, type Scope } from "./scopes.ts";
+import type { LimitedResource } from "./settings.ts";
+
+/** A request about an object, and how the object uses quotas. */
+export interface QuotaRequest {
+  request: AdmissionRequest;
+  object: KubernetesObject;
+  oldObject: KubernetesObject | null;
+  evaluator: Evaluator<object>;
+}
+
+/** A refusal, or the quotas that the request changes, with what is used then. */
+export type QuotaDecision = { refuse: string | Status } | { charged: ResourceQuota[] };
+
+interface MatchingQuota {
+  quota: ResourceQuota;
+  /** The quota's names that stand for what such an object uses. */
+  names: string[];
+}
+
+const nothing: QuotaDecision = { charged: [] };
+
+/**
+ * Decides as upstream does. Without `enforcesQuotas`, only `limitedResources` count: whether there is a quota for them,
+ * not how much of it is used.
+ */
+export const decideOnRequest = async (
+  quotas: readonly ResourceQuota[],
+  asked: QuotaRequest,
+  limitedResources: readonly LimitedResource[],
+  enforcesQuotas: boolean,
+): Promise<QuotaDecision> => {
+  const { request, object, oldObject, evaluator } = asked;
+  const refuse = (text: string): QuotaDecision => ({ refuse: forbidden(request, text) });
+  const found = findMatchingQuotas(quotas, asked, enforcesQuotas);
+  // Upstream answers these with a bare 500, which no webhook can.
+  if ("error" in found) return { refuse: found.error };
+  if ("fault" in found) return refuse(found.fault);
+  const { matching, scopes } = found;
+
+  const usage = await evaluator.measure(object);
+  const negative = [...usage].filter(([, { nanos }]) => nanos < 0n).map(([name]) => name);
+  if (negative.length > 0) return refuse(`quota usage is negative for resource(s): ${negative.sort().join()}`);
+  if (request.operation === "UPDATE" && !oldObject)
+    return refuse("unable to get previous usage since prior version of object was not found");
+  const before = request.operation === "UPDATE" && oldObject?.metadata?.resourceVersion ? oldObject : undefined;
+  const growth = before ? subtractUsage(usage, await evaluator.measure(before)) : usage;
+  const charges = matching.map(({ quota }) => ({
+    quota,
+    // A quota that didn't count the old object is charged in full.
+    charge: deleteZeros(before && matches(quota, before, evaluator) ? growth : usage),
+  }));
+  if (
+    (matching.length > 0 ? charges.map(({ charge }) => charge) : [deleteZeros(growth)]).every(({ size }) => size === 0)
+  )
+    return nothing;
+
+  const limited = findUncovered(asked, usage, matching, scopes, limitedResources);
+  if (limited.names.length > 0) return refuse(`insufficient quota to consume: ${limited.names.join()}`);
+  if (limited.scopes.length > 0)
+    return { refuse: `insufficient quota to match these scopes: ${formatScopes(limited.scopes)}` };
+  return enforcesQuotas ? chargeQuotas(charges, request) : nothing;
+};
+
+/** Returns the quotas that count an object, and the scopes of all quotas in which it is; or why it is refused. */
+const findMatchingQuotas = (
+  quotas: readonly ResourceQuota[],
+  { object, evaluator }: QuotaRequest,
+  enforcesQuotas: boolean,
+): { matching: MatchingQuota[]; scopes: Scope[] } | { error: string } | { fault: string } => {
+  const matching: MatchingQuota[] = [];
+  const scopes: Scope[] = [];
+  for (const quota of quotas) {
+    const name = quota.metadata?.name;
+    const own = listScopes(quota);
+    for (const scope of own.filter(({ scopeName }) => scopeName === evaluator.scopes?.ofClasses)) {
+      const fault = findScopeFault(scope);
+      if (fault) return { error: `error matching scopes of quota ${name}, err: ${fault}` };
+    }
+    scopes.push(...own.filter((scope) => evaluator.scopes?.includes(scope, object)));
+    if (!matches(quota, object, evaluator)) continue;
+    const { hard = {}, used = {} } = quota.status ?? {};
+    const names = evaluator.selectNames(Object.keys(hard));
+    const lack = enforcesQuotas && evaluator.findLack?.(object, names);
+    if (lack) return { fault: `failed quota: ${name}: ${lack}` };
+    if (enforcesQuotas && names.some((one) => !Object.hasOwn(used, one)))
+      return { fault: `status unknown for quota: ${name}, resources: ${names.sort().join()}` };
+    matching.push({ quota, names });
+  }
+  return { matching, scopes };
+};
+
+const matches = (quota: ResourceQuota, object: object, { selectNames, scopes }: Evaluator<object>): boolean =>
+  selectNames(Object.keys(quota.status?.hard ?? {})).length > 0 &&
+  listScopes(quota).every((scope) => scopes?.includes(scope, object));
+
+/** Returns what the settings forbid without a quota, and no quota covers: names of what is used, and scopes. */
+const findUncovered = (
+  { request, object, evaluator }: QuotaRequest,
+  usage: QuantityByResource,
+  matching: readonly MatchingQuota[],
+  scopes: readonly Scope[],
+  limitedResources: readonly LimitedResource[],
+): { names: string[]; scopes: Scope[] } => {
+  const parts = limitedResources
+    .filter(
+      ({ apiGroup = "", resource }) =>
+        formatResource({ group: apiGroup, resource }) === formatResource(request.resource),
+    )
+    .flatMap(({ matchContains = [] }) => matchContains);
+  const names = [...usage].flatMap(([name, { nanos }]) =>
+    nanos > 0n && parts.some((part) => name.includes(part)) ? [name] : [],
+  );
+  // The scopes of all limited resources count, whichever resource they name.
+  const limited = limitedResources
+    .flatMap(({ matchScopes = [] }) => matchScopes)
+    .filter((scope) => evaluator.scopes?.includes(scope, object));
+  return {
+    names: names.filter((name) => !matching.some((one) => one.names.includes(name))).sort(),
+    scopes: limited.filter(({ scopeName }) => !scopes.some((one) => one.scopeName === scopeName)),
+  };
+};
+
+/** Returns the quotas with what is used after the request; or a refusal if that is more than a quota has. */
+const chargeQuotas = (
+  charges: readonly { quota: ResourceQuota; charge: QuantityByResource }[],
+  request: AdmissionRequest,
+): QuotaDecision => {
+  const charged: ResourceQuota[] = [];
+  for (const { quota, charge } of charges) {
+    const [hard, used] = [parseAmounts(quota.status?.hard), parseAmounts(quota.status?.used)];
+    const requested = new Map([...charge].filter(([name]) => hard.has(name)));
+    const sums = addAmounts(used, requested);
+    const exceeded = [...requested.keys()].filter((name) => compareQuantities(get(sums, name), get(hard, name)) > 0);
+    // A status states what there is already, so it isn't refused.
+    if (exceeded.length > 0 && request.subResource !== "status") {
+      const [asked, taken, most] = [requested, used, hard].map((amounts) => formatAmounts(exceeded.sort(), amounts));
+      const text = `exceeded quota: ${quota.metadata?.name}, requested: ${asked}, used: ${taken}, limited: ${most}`;
+      return { refuse: forbidden(request, text) };
+    }
+    if (requested.size === 0) continue;
+    const written = Object.fromEntries([...sums].map(([name, amount]) => [name, formatQuantity(amount)]));
+    charged.push({ ...quota, status: { ...quota.status, used: written } });
+  }
+  return { charged };
+};
+
+const get = (amounts: QuantityByResource, name: string): Quantity => amounts.get(name) ?? zeroQuantity;
+
+const formatAmounts = (names: readonly string[], amounts: QuantityByResource): string =>
+  names.map((name) => `${name}=${formatQuantity(get(amounts, name))}`).join();
+
+/** Returns by how much usage grew; less usage is zero, and only the quota controller lowers what is used. */
+const subtractUsage = (usage: QuantityByResource, before: QuantityByResource): QuantityByResource =>
+  new Map(
+    [...usage].map(([name, amount]) => {
+      const growth = subtractQuantities(amount, get(before, name));
+      return [name, growth.nanos > 0n ? growth : zeroQuantity];
+    }),
+  );
+
+const deleteZeros = (amounts: QuantityByResource): QuantityByResource =>
+  new Map([...amounts].filter(([, { nanos }]) => nanos !== 0n));

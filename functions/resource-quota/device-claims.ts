@@ -1,0 +1,122 @@
+import type { Pod } from "postern/kubernetes/core/v1";
+import type { DeviceClass, DeviceRequest, ExactDeviceRequest, ResourceClaim } from "postern/kubernetes/resource/v1";
+import {
+  compareQuantities,
+  type Quantity,
+  requireQuantity,
+  subtractQuantities,
+  zeroQuantity,
+} from "postern/objects/quantity";
+import { addAmounts, maximizeAmounts, type QuantityByResource } from "postern/objects/resources";
+import type { AdmissionRequest } from "postern/review";
+import type { Evaluator } from "./evaluator.ts";
+import { isExtendedQuotaName, measurePod } from "./pods.ts";
+import type { QuotaGates } from "./versions.ts";
+
+/** What is read for claims that also count as extended resources. */
+export interface DeviceReads {
+  classes(): Promise<DeviceClass[]>;
+  claims(namespace?: string): Promise<ResourceClaim[]>;
+  pod(name: string, namespace?: string): Promise<Pod | undefined>;
+}
+
+const countName = "count/resourceclaims.resource.k8s.io";
+const devicesSuffix = ".deviceclass.resource.k8s.io/devices";
+const implicitPrefix = "requests.deviceclass.resource.kubernetes.io/";
+/** The most devices of a claim: as many count if a request is for all devices of a class. */
+const mostDevices = 32;
+
+export const createDeviceClaimEvaluator = async (
+  request: AdmissionRequest,
+  now: Date,
+  gates: QuotaGates,
+  reads: DeviceReads,
+): Promise<Evaluator<ResourceClaim>> => {
+  const isCounted = (name: string) => name === countName || name.endsWith(devicesSuffix);
+  if (!gates.countsDevicesAsExtendedResources)
+    return { selectNames: (names) => names.filter(isCounted), measure: measureDevices };
+
+  /** The extended resource for which a class stands, by the class. */
+  const extended = new Map(
+    (await reads.classes()).map(({ metadata, spec }) => [metadata?.name, spec?.extendedResourceName]),
+  );
+  const explicit = new Set([...extended.values()].filter(Boolean).map((name) => `requests.${name}`));
+  const isExtended = (name: string) =>
+    isExtendedQuotaName(name, gates) &&
+    (explicit.has(name) || (name.startsWith(implicitPrefix) && extended.has(name.slice(implicitPrefix.length))));
+  return {
+    selectNames: (names) => names.filter((name) => isCounted(name) || isExtended(name)),
+    measure: async (claim) => {
+      const devices = measureDevices(claim);
+      const owner = await findOwner(claim, request, reads);
+      const paid: QuantityByResource = owner ? measurePod(owner, now, gates) : new Map();
+      const asExtended = [...devices].flatMap(([name, amount]) => {
+        const deviceClass = name.endsWith(devicesSuffix) ? name.slice(0, -devicesSuffix.length) : "";
+        if (deviceClass === "") return [];
+        const resource = extended.get(deviceClass);
+        return [`${implicitPrefix}${deviceClass}`, ...(resource ? [`requests.${resource}`] : [])].map(
+          (name) => [name, subtractQuantities(amount, paid.get(name) ?? zeroQuantity)] as const,
+        );
+      });
+      return new Map([...devices, ...asExtended.filter(([, amount]) => compareQuantities(amount, zeroQuantity) > 0)]);
+    },
+  };
+};
+
+/** Before the API version v1, a request for exact devices has their fields itself. */
+type AnyDeviceRequest = DeviceRequest & Partial<ExactDeviceRequest>;
+
+const measureDevices = ({ spec }: ResourceClaim): QuantityByResource => {
+  const requests: AnyDeviceRequest[] = spec?.devices?.requests ?? [];
+  const amounts = requests.map(({ firstAvailable = [], exactly, ...older }): QuantityByResource => {
+    // Of several alternatives for a class, the largest counts.
+    if (firstAvailable.length > 0)
+      return firstAvailable
+        .map(nameDevices)
+        .filter(([, amount]) => amount.nanos > 0n)
+        .map((entry): QuantityByResource => new Map([entry]))
+        .reduce(maximizeAmounts, new Map());
+    const exact = exactly ?? (older.deviceClassName === undefined ? undefined : older);
+    return new Map(exact ? [nameDevices(exact)] : []);
+  });
+  return amounts.reduce(addAmounts, new Map([[countName, requireQuantity("1")]]));
+};
+
+const nameDevices = ({
+  deviceClassName = "",
+  allocationMode,
+  count = 0,
+}: Partial<ExactDeviceRequest>): [string, Quantity] => {
+  const devices = allocationMode === "ExactCount" ? count : allocationMode === "All" ? mostDevices : 0;
+  return [`${deviceClassName}${devicesSuffix}`, requireQuantity(devices)];
+};
+
+/** Returns the pod for whose extended resources a claim was made: the pod's own charge covers the claim. */
+const findOwner = async (
+  claim: ResourceClaim,
+  { namespace, operation }: AdmissionRequest,
+  reads: DeviceReads,
+): Promise<Pod | undefined> => {
+  const owner = getOwningPod(claim);
+  const pod = owner && (await reads.pod(owner.name, namespace));
+  if (!pod || pod.metadata?.uid !== owner.uid) return undefined;
+  const { name = "", creationTimestamp = "" } = claim.metadata ?? {};
+  const { extendedResourceClaimStatus } = pod.status ?? {};
+  if (extendedResourceClaimStatus) return extendedResourceClaimStatus.resourceClaimName === name ? pod : undefined;
+
+  // Until the pod names its claim, only its first claim is covered.
+  const isEarlier = (time: string, other: string) =>
+    time < creationTimestamp || (time === creationTimestamp && (operation === "CREATE" || other < name));
+  const others = (await reads.claims(namespace)).filter(
+    (other) => other.metadata?.name !== name && getOwningPod(other)?.uid === owner.uid,
+  );
+  return others.some(({ metadata }) => isEarlier(metadata?.creationTimestamp ?? "", metadata?.name ?? ""))
+    ? undefined
+    : pod;
+};
+
+const getOwningPod = ({ metadata }: ResourceClaim) => {
+  if (metadata?.annotations?.["resource.kubernetes.io/extended-resource-claim"] !== "true") return undefined;
+  const owner = metadata.ownerReferences?.find(({ controller }) => controller);
+  return owner?.kind === "Pod" && owner.apiVersion === "v1" ? owner : undefined;
+};

@@ -1,0 +1,18 @@
+import type { QuantityByResource } from "postern/objects/resources";
+import type { Scope } from "./scopes.ts";
+
+/** How the objects of one resource use quotas. */
+export interface Evaluator<Object> {
+  /** Returns the names among those of a quota that stand for what such objects use. */
+  selectNames(names: readonly string[]): string[];
+  /** Returns what an object uses, by these names. */
+  measure(object: Object): QuantityByResource | Promise<QuantityByResource>;
+  /** Returns what an object lacks that a quota of these names requires. */
+  findLack?(object: Object, names: readonly string[]): string | undefined;
+  /** The scopes that such objects can be in; absent if they are in none. */
+  scopes?: {
+    includes(scope: Scope, object: Object): boolean;
+    /** The scope whose values are names of classes. */
+    ofClasses: string;
+  };
+}

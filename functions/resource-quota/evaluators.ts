@@ -1,0 +1,63 @@
+import { requireQuantity } from "postern/objects/quantity";
+import type { AdmissionRequest } from "postern/review";
+import { createDeviceClaimEvaluator, type DeviceReads } from "./device-claims.ts";
+import type { Evaluator } from "./evaluator.ts";
+import { createPodEvaluator, isTerminating } from "./pods.ts";
+import { serviceEvaluator } from "./services.ts";
+import type { QuotaGates } from "./versions.ts";
+import { createVolumeClaimEvaluator } from "./volume-claims.ts";
+
+/** Resources that upstream never counts, and Namespaces, which aren't in a namespace. */
+const uncounted: ReadonlySet<string> = new Set([
+  ...["bindings", "componentstatuses", "events", "events.events.k8s.io", "namespaces"],
+  ...["tokenreviews", "selfsubjectreviews"].map((review) => `${review}.authentication.k8s.io`),
+  ...["subjectaccessreviews", "selfsubjectaccessreviews", "localsubjectaccessreviews", "selfsubjectrulesreviews"].map(
+    (review) => `${review}.authorization.k8s.io`,
+  ),
+]);
+
+/** Returns a resource with its group, such as `deployments.apps`. */
+export const formatResource = ({ group, resource }: { group: string; resource: string }): string =>
+  group === "" ? resource : `${resource}.${group}`;
+
+/** Reports whether a request can change what is used of a quota. */
+export const mayChangeUsage = (request: AdmissionRequest, gates: QuotaGates): boolean => {
+  const { namespace, operation, subResource = "" } = request;
+  const resource = formatResource(request.resource);
+  if (!namespace || uncounted.has(resource)) return false;
+  if (operation === "CREATE") return subResource === "";
+  if (operation !== "UPDATE") return false;
+  if (resource === "pods")
+    return subResource === ""
+      ? isTerminating(Object(request.object)) !== isTerminating(Object(request.oldObject))
+      : subResource === "resize";
+  if (resource === "persistentvolumeclaims") return subResource === "" || subResource === "status";
+  const isUpdateCounted = resource === "services" || (resource === deviceClaims && gates.countsDevices);
+  return isUpdateCounted && subResource === "";
+};
+
+const deviceClaims = "resourceclaims.resource.k8s.io";
+
+/** Returns the evaluator of a request's resource. */
+export const chooseEvaluator = async (
+  request: AdmissionRequest,
+  now: Date,
+  gates: QuotaGates,
+  reads: DeviceReads,
+): Promise<Evaluator<object>> => {
+  const resource = formatResource(request.resource);
+  if (resource === "pods") return createPodEvaluator(now, gates);
+  if (resource === "services") return serviceEvaluator;
+  if (resource === "persistentvolumeclaims") return createVolumeClaimEvaluator(gates);
+  if (resource === deviceClaims && gates.countsDevices) return createDeviceClaimEvaluator(request, now, gates, reads);
+  return createCountEvaluator(resource);
+};
+
+/** Resources that are counted by their plain name, too. */
+const counted: readonly string[] = ["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];
+
+const createCountEvaluator = (resource: string): Evaluator<object> => {
+  const own = [`count/${resource}`, ...(counted.includes(resource) ? [resource] : [])];
+  const used = new Map(own.map((name) => [name, requireQuantity("1")]));
+  return { selectNames: (names) => names.filter((name) => own.includes(name)), measure: () => used };
+};

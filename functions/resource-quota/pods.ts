@@ -1,0 +1,201 @@
+import type { Container, ContainerStatus, Pod, PodAffinityTerm } from "postern/kubernetes/core/v1";
+import { listContainers } from "postern/objects/pod";
+import { requireQuantity } from "postern/objects/quantity";
+import {
+  addAmounts,
+  computePeakUse,
+  isExtendedResource,
+  isPodLevelResource,
+  maximizeAmounts,
+  parseAmounts,
+  type QuantityByResource,
+} from "postern/objects/resources";
+import type { Evaluator } from "./evaluator.ts";
+import { type Scope, selectsClass } from "./scopes.ts";
+import type { QuotaGates } from "./versions.ts";
+
+const own = [
+  ...["count/pods", "pods"],
+  ...["cpu", "memory", "ephemeral-storage"].flatMap((name) => [name, `requests.${name}`, `limits.${name}`]),
+];
+
+/** The names that every container must state if a quota has them. Upstream keeps this only for old clients. */
+const required = ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
+
+const devicePrefix = "deviceclass.resource.kubernetes.io/";
+
+export const createPodEvaluator = (now: Date, gates: QuotaGates): Evaluator<Pod> => ({
+  selectNames: (names) =>
+    names.filter(
+      (name) =>
+        own.includes(name) ||
+        name.startsWith("hugepages-") ||
+        name.startsWith("requests.hugepages-") ||
+        isExtendedQuotaName(name, gates),
+    ),
+  measure: (pod) => measurePod(pod, now, gates),
+  findLack: (pod, names) =>
+    gates.hasPodLevelResources && hasPodLevelResources(pod) ? undefined : findLack(pod, names),
+  scopes: { ofClasses: "PriorityClass", includes: (scope, pod) => isInScope(scope, pod, gates) },
+});
+
+/** Reports whether a quota's name stands for requests of an extended resource. */
+export const isExtendedQuotaName = (name: string, gates: QuotaGates): boolean =>
+  name.startsWith("requests.") &&
+  ((name.includes("/") && !name.includes("kubernetes.io/")) ||
+    (gates.hasImplicitExtendedResources && name.startsWith(`requests.${devicePrefix}`)));
+
+/** Returns what a pod uses. A pod that has ended, or should have, only counts as an object. */
+export const measurePod = (pod: Pod, now: Date, gates: QuotaGates): QuantityByResource => {
+  const counted = new Map([["count/pods", requireQuantity("1")]]);
+  if (hasEnded(pod, now)) return counted;
+  const overhead = parseAmounts(pod.spec?.overhead);
+  const requests = addAmounts(measureContainers(pod, "requests", gates), overhead);
+  const limits = measureContainers(pod, "limits", gates);
+  const limited = new Map([...overhead].filter(([name]) => (limits.get(name)?.nanos ?? 0n) !== 0n));
+  return new Map([
+    ...counted,
+    ["pods", requireQuantity("1")],
+    ...nameAmounts(requests, addAmounts(limits, limited), gates),
+  ]);
+};
+
+const hasEnded = ({ metadata, status }: Pod, now: Date): boolean => {
+  if (status?.phase === "Failed" || status?.phase === "Succeeded") return true;
+  const { deletionTimestamp, deletionGracePeriodSeconds } = metadata ?? {};
+  if (deletionTimestamp === undefined || deletionGracePeriodSeconds === undefined) return false;
+  return now.getTime() > Date.parse(deletionTimestamp) + deletionGracePeriodSeconds * 1000;
+};
+
+/** Returns requests and limits by the names that quotas have for them. */
+const nameAmounts = (
+  requests: QuantityByResource,
+  limits: QuantityByResource,
+  gates: QuotaGates,
+): QuantityByResource => {
+  const isBasic = (name: string) => ["cpu", "memory", "ephemeral-storage"].includes(name);
+  const isExtended = (name: string) =>
+    isExtendedResource(name) || (gates.hasImplicitExtendedResources && name.startsWith(devicePrefix));
+  return new Map([
+    ...[...requests].flatMap(([name, amount]) => {
+      const requested = [`requests.${name}`, amount] as const;
+      if (isBasic(name) || name.startsWith("hugepages-")) return [[name, amount] as const, requested];
+      return isExtended(name) ? [requested] : [];
+    }),
+    ...[...limits].filter(([name]) => isBasic(name)).map(([name, amount]) => [`limits.${name}`, amount] as const),
+  ]);
+};
+
+type AmountKind = "requests" | "limits";
+
+/** Returns the requests or limits of a pod without its overhead. */
+const measureContainers = (pod: Pod, kind: AmountKind, gates: QuotaGates): QuantityByResource => {
+  const measured = gates.sumsUpStatuses ? measureByPod(pod, kind) : measureByContainer(pod, kind);
+  if (!gates.hasPodLevelResources) return measured;
+  const shared = parseAmounts(pod.spec?.resources?.[kind]);
+  return new Map([...measured, ...[...shared].filter(([name]) => isPodLevelResource(name))]);
+};
+
+/**
+ * Returns the largest of what a pod's containers state, what the kubelet has granted them, and what they have. A resize
+ * that is impossible doesn't count.
+ */
+const measureByPod = (pod: Pod, kind: AmountKind): QuantityByResource => {
+  const isImpossible = isResizeImpossible(pod);
+  const sum = (read: (container: Container, status?: ContainerStatus) => Record<string, string> | undefined) =>
+    computePeakUse(pod, (container) => parseAmounts(read(container, findStatus(pod, container))));
+  const getPlanned = ({ resources }: Container) => (isImpossible ? undefined : resources?.[kind]);
+  const getGranted = (status?: ContainerStatus) => (kind === "requests" ? status?.allocatedResources : undefined);
+  const granted = sum((container, status) => getGranted(status) ?? getPlanned(container));
+  const present = sum((container, status) => status?.resources?.[kind] ?? getGranted(status) ?? getPlanned(container));
+  const planned = sum(getPlanned);
+  return (kind === "requests" ? [present, granted] : [present]).reduce(maximizeAmounts, planned);
+};
+
+/** Does the same for each container, as upstream did before 1.37: init containers count only if they keep running. */
+const measureByContainer = (pod: Pod, kind: AmountKind): QuantityByResource => {
+  const isImpossible = isResizeImpossible(pod);
+  const starting = new Set(pod.spec?.initContainers?.filter(({ restartPolicy }) => restartPolicy !== "Always"));
+  return computePeakUse(pod, (container) => {
+    const stated = parseAmounts(container.resources?.[kind]);
+    const status = starting.has(container) ? undefined : findStatus(pod, container);
+    if (!status?.resources) return stated;
+    const granted = kind === "requests" ? [parseAmounts(status.allocatedResources)] : [];
+    return [parseAmounts(status.resources[kind]), ...granted].reduce(
+      maximizeAmounts,
+      isImpossible ? parseAmounts() : stated,
+    );
+  });
+};
+
+const findStatus = ({ status }: Pod, { name }: Container): ContainerStatus | undefined =>
+  [...(status?.containerStatuses ?? []), ...(status?.initContainerStatuses ?? [])].find((one) => one.name === name);
+
+const isResizeImpossible = ({ status }: Pod): boolean =>
+  status?.conditions?.find(({ type }) => type === "PodResizePending")?.reason === "Infeasible";
+
+const hasPodLevelResources = ({ spec }: Pod): boolean =>
+  [spec?.resources?.requests, spec?.resources?.limits].some((stated) =>
+    Object.keys(stated ?? {}).some(isPodLevelResource),
+  );
+
+const findLack = (pod: Pod, names: readonly string[]): string | undefined => {
+  const lacking = required.flatMap((name) => {
+    if (!names.includes(name)) return [];
+    const [resource = "", kind] = name.startsWith("limits.")
+      ? [name.slice(7), "limits" as const]
+      : [name.replace("requests.", ""), "requests" as const];
+    const without = listContainers(pod, ["containers", "initContainers"])
+      .filter(({ container }) => container.resources?.[kind]?.[resource] === undefined)
+      .map(({ container }) => container.name);
+    return without.length > 0 ? [`${name} for: ${[...new Set(without)].sort().join()}`] : [];
+  });
+  return lacking.length > 0 ? `must specify ${lacking.join("; ")}` : undefined;
+};
+
+/** Reports whether a pod ends by itself after some time. */
+export const isTerminating = ({ spec }: Pod): boolean => (spec?.activeDeadlineSeconds ?? -1) >= 0;
+
+const isInScope = (scope: Scope, pod: Pod, gates: QuotaGates): boolean => {
+  switch (scope.scopeName) {
+    case "Terminating":
+      return isTerminating(pod);
+    case "NotTerminating":
+      return !isTerminating(pod);
+    case "BestEffort":
+      return isBestEffort(pod, gates);
+    case "NotBestEffort":
+      return !isBestEffort(pod, gates);
+    case "PriorityClass":
+      return selectsClass(scope, pod.spec?.priorityClassName ? [pod.spec.priorityClassName] : []);
+    case "CrossNamespacePodAffinity":
+      return listAffinityTerms(pod).some(
+        ({ namespaces = [], namespaceSelector }) => namespaces.length > 0 || namespaceSelector !== undefined,
+      );
+    default:
+      return false;
+  }
+};
+
+/** Reports whether a pod requests nothing: by its QoS class, or as the API server would find it. */
+const isBestEffort = (pod: Pod, gates: QuotaGates): boolean => {
+  const { qosClass } = pod.status ?? {};
+  if (qosClass) return qosClass === "BestEffort";
+  const stated =
+    gates.hasPodLevelResources && hasPodLevelResources(pod)
+      ? [pod.spec?.resources]
+      : [...(pod.spec?.containers ?? []), ...(pod.spec?.initContainers ?? [])].map(({ resources }) => resources);
+  return stated
+    .flatMap((resources) => [resources?.requests, resources?.limits])
+    .every((amounts = {}) =>
+      [amounts.cpu, amounts.memory].every((amount = "0") => requireQuantity(amount).nanos === 0n),
+    );
+};
+
+const listAffinityTerms = ({ spec }: Pod): PodAffinityTerm[] =>
+  [spec?.affinity?.podAffinity, spec?.affinity?.podAntiAffinity].flatMap((rules) => [
+    ...(rules?.requiredDuringSchedulingIgnoredDuringExecution ?? []),
+    ...(rules?.preferredDuringSchedulingIgnoredDuringExecution ?? []).flatMap(
+      ({ podAffinityTerm }) => podAffinityTerm ?? [],
+    ),
+  ]);

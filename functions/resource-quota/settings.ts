@@ -1,0 +1,66 @@
+import { findScopeFault, type Scope } from "./scopes.ts";
+
+/** What must not be used without a quota that covers it, as in upstream's configuration. */
+export interface LimitedResource {
+  apiGroup?: string;
+  resource: string;
+  matchContains?: string[];
+  matchScopes?: Scope[];
+}
+
+export interface ResourceQuotaSettings {
+  charges: boolean;
+  limitedResources: LimitedResource[];
+}
+
+export const scopeNames = [
+  "Terminating",
+  "NotTerminating",
+  "BestEffort",
+  "NotBestEffort",
+  "PriorityClass",
+  "CrossNamespacePodAffinity",
+  "VolumeAttributesClass",
+] as const;
+export const scopeOperators = ["In", "NotIn", "Exists", "DoesNotExist"] as const;
+
+/** Returns what is wrong with the settings, in a sentence. */
+export const findSettingsFault = ({ charges, limitedResources }: ResourceQuotaSettings): string | undefined => {
+  if (!charges && limitedResources.length === 0)
+    return "must have charges: true or at least one of limitedResources; otherwise the rule does nothing";
+  for (const [index, limited] of limitedResources.entries()) {
+    const at = `limitedResources[${index}]`;
+    const { apiGroup = "", resource, matchContains = [], matchScopes = [], ...more } = Object(limited);
+    const [unknown] = Object.keys(more);
+    if (unknown !== undefined)
+      return `must have only apiGroup, resource, matchContains and matchScopes in ${at}, not ${unknown}`;
+    if (typeof resource !== "string" || !/^[^/*]+$/.test(resource))
+      return `must have a resource such as pods in ${at}, without a subresource`;
+    if (typeof apiGroup !== "string") return `must have a text as apiGroup in ${at}`;
+    if (!isTextList(matchContains)) return `must have a list of texts as matchContains in ${at}`;
+    if (!Array.isArray(matchScopes)) return `must have a list as matchScopes in ${at}`;
+    for (const [place, scope] of matchScopes.entries()) {
+      const fault = findMatchScopeFault(scope);
+      if (fault) return `${fault} in ${at}.matchScopes[${place}]`;
+    }
+  }
+  return undefined;
+};
+
+const isTextList = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.every((text) => typeof text === "string");
+
+/** Returns what is wrong with a scope by the API server's rules for those of quotas; upstream doesn't check its own. */
+const findMatchScopeFault = (scope: unknown): string | undefined => {
+  const { scopeName, operator, values = [], ...more } = Object(scope);
+  const [unknown] = Object.keys(more);
+  if (unknown !== undefined) return `must have only scopeName, operator and values, not ${unknown},`;
+  if (!scopeNames.includes(scopeName)) return "must have a scopeName";
+  if (!scopeOperators.includes(operator)) return "must have an operator";
+  if (!isTextList(values)) return "must have a list of texts as values";
+  const hasClasses = ["PriorityClass", "VolumeAttributesClass"].includes(scopeName);
+  if (!hasClasses && operator !== "Exists") return `must have the operator Exists for ${scopeName}`;
+  if (["In", "NotIn"].includes(operator) !== values.length > 0)
+    return `must have values for In and NotIn only, not ${values.length} for ${operator},`;
+  return findScopeFault({ scopeName, operator, values }) ? "must have values that a label can have" : undefined;
+};

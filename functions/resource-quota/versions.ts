@@ -1,0 +1,33 @@
+/** What an API server counts by its feature gates, as they are by default. */
+export interface QuotaGates {
+  /** Whether the statuses of containers count in sums over the pod, instead of for each container. */
+  sumsUpStatuses: boolean;
+  /** Whether resources can be set for a whole pod (PodLevelResources). */
+  hasPodLevelResources: boolean;
+  /** Whether PersistentVolumeClaims are in the scope VolumeAttributesClass (VolumeAttributesClass). */
+  hasVolumeAttributesClasses: boolean;
+  /** Whether the devices of ResourceClaims count (DynamicResourceAllocation). */
+  countsDevices: boolean;
+  /** Whether pods can request devices by the name of their class. */
+  hasImplicitExtendedResources: boolean;
+  /** Whether the devices of ResourceClaims also count as extended resources (DRAExtendedResource). */
+  countsDevicesAsExtendedResources: boolean;
+}
+
+const oldest: QuotaGates = {
+  sumsUpStatuses: false,
+  hasPodLevelResources: false,
+  hasVolumeAttributesClasses: false,
+  countsDevices: false,
+  hasImplicitExtendedResources: false,
+  countsDevicesAsExtendedResources: false,
+};
+
+/** What each minor version of Kubernetes counts beside the one before. Those before 1.33 are taken for 1.33. */
+export const gatesSince = {
+  "1.0": oldest,
+  "1.34": { hasPodLevelResources: true, hasVolumeAttributesClasses: true, countsDevices: true },
+  "1.35": { hasImplicitExtendedResources: true },
+  "1.36": { countsDevicesAsExtendedResources: true },
+  "1.37": { sumsUpStatuses: true },
+} as const;
