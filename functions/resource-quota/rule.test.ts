@@ -131,6 +131,21 @@ describe("resource-quota", () => {
     );
   });
 
+  it("counts a pod that has ended only as an object, and in full if it is new", async () => {
+    const objects = [buildQuota("a", { "count/pods": "1", pods: "1" }, { "count/pods": "1", pods: "1" })];
+    const pod = { metadata: { name: "p" }, spec: { containers: [] }, status: { phase: "Failed" } };
+    assert.match(
+      await createPod([], createRecordedCapabilities({ objects }), {
+        operation: "UPDATE",
+        subResource: "resize",
+        object: pod,
+        // Without a resourceVersion, it isn't certain that the old object was stored.
+        oldObject: pod,
+      }),
+      /exceeded quota: a, requested: count\/pods=1, used: count\/pods=1, limited: count\/pods=1$/,
+    );
+  });
+
   it("adds up 10,000 containers", async () => {
     const capabilities = createRecordedCapabilities({ objects: [buildQuota("a", { cpu: "10" })] });
     const containers = buildContainers(...Array<string>(10_000).fill("1m"));

@@ -240,7 +240,7 @@ const knownDifferences: KnownDifference[] = [
     reason: "a bare 500 of upstream is 403 Forbidden here, with the same text",
     rules: [
       ...["always-pull-images", "node-restriction", "pod-node-selector", "pod-toleration-restriction"],
-      "service-account",
+      ...["resource-quota", "service-account"],
     ],
     explains: (wanted, actual) => {
       const [said, ours] = [Object(wanted.body), Object(actual.body)];
@@ -327,6 +327,29 @@ const knownDifferences: KnownDifference[] = [
       [wanted, actual].some(({ code }) => code === 429),
   },
   {
+    reason: "the field manager of a quota's status is postern, upstream kube-apiserver",
+    rules: ["resource-quota"],
+    explains: (wanted, actual) =>
+      Object(wanted.body).kind === "ResourceQuotaList" &&
+      isSame(
+        JSON.parse(JSON.stringify(wanted).replaceAll('"manager":"kube-apiserver"', '"manager":"postern"')),
+        actual,
+      ),
+  },
+  {
+    reason: "of several quotas that refuse a request, chance decides upstream which one the refusal names",
+    rules: ["resource-quota"],
+    explains: (wanted, actual) => {
+      const [one, other] = [wanted, actual].map((answer) => quotaRefusal.exec(getMessage(answer)) ?? []);
+      return (
+        isSameRefusal(wanted, actual, () => getMessage(actual)) &&
+        one?.[1] !== undefined &&
+        one[1] === other?.[1] &&
+        one[2] !== other[2]
+      );
+    },
+  },
+  {
     reason: "a namespace that is created for a request has the field manager postern, upstream kube-apiserver",
     rules: ["namespace-auto-provision"],
     explains: (wanted, actual) =>
@@ -335,6 +358,9 @@ const knownDifferences: KnownDifference[] = [
       isSame(JSON.parse(JSON.stringify(wanted).replace('"manager":"kube-apiserver"', '"manager":"postern"')), actual),
   },
 ];
+
+/** A refusal by a quota: what comes before the quota's part, and the quota's name. */
+const quotaRefusal = /^(.* is forbidden: )(?:exceeded quota|failed quota|status unknown for quota): ([^:,]+)[:,]/;
 
 /** Deletes the audit annotations that PodSecurity writes and its port, which isn't called for such requests, doesn't. */
 const deleteUncalledAudit = ({ audit = {}, ...answer }: ComparableServerAnswer, actual: ComparableServerAnswer) => {

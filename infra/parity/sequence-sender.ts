@@ -10,6 +10,7 @@ import {
   parityGeneratedKinds,
   type RequestSequence,
   type RequestUser,
+  type SequenceQuota,
   type SequenceRequest,
 } from "./generators/steps.ts";
 
@@ -55,6 +56,7 @@ export const sendSequence = async (
     );
     return Object(stored?.body.metadata).resourceVersion === Object(copy?.body.metadata).resourceVersion;
   };
+  const quotas = sequence.quotas && (await createQuotas(sequence.quotas, namespace, as("admin")));
   for (const step of steps) {
     const object = `${collection}/${current}`;
     if (made.has(current)) while (!(await isCopyCurrent(object))) await wait(5);
@@ -83,10 +85,42 @@ export const sendSequence = async (
     }
     turns.push({ call: { ...call, user: step.user }, answer, name: current });
   }
-  const left = [...[...made].map((one) => `${collection}/${one}`), ...(sequence.namespace === undefined ? [home] : [])];
+  const left = [
+    ...[...made].map((one) => `${collection}/${one}`),
+    ...(quotas ?? []),
+    ...(sequence.namespace === undefined ? [home] : []),
+  ];
   const remains: string[] = [];
   for (const path of left) if ((await as("admin")({ method: "GET", path })).code === 200) remains.push(path);
   return { turns, remains };
+};
+
+/**
+ * Creates a namespace with quotas, and waits until requests are refused by the last one. Returns their paths. The API
+ * server may refuse some of the other quotas.
+ */
+const createQuotas = async (
+  quotas: readonly SequenceQuota[],
+  name: string,
+  admin: TestClusterClient,
+): Promise<string[]> => {
+  const home = `/api/v1/namespaces/${name}`;
+  await admin({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name } } });
+  const none = { hard: { secrets: "0" } };
+  const all = [...quotas, { spec: none, status: { ...none, used: { secrets: "0" } } }].map(
+    (quota, index, { length }) => {
+      return { ...quota, name: index === length - 1 ? "refuses-secrets" : `q${index}` };
+    },
+  );
+  for (const { name, spec } of all)
+    await admin({ method: "POST", path: `${home}/resourcequotas`, body: { metadata: { name }, spec } });
+  const contentType = "application/merge-patch+json";
+  for (const { name, status } of all)
+    await admin({ method: "PATCH", path: `${home}/resourcequotas/${name}/status`, body: { status }, contentType });
+  const probe = { method: "POST", path: `${home}/secrets?dryRun=All`, body: { metadata: { name: "s" } } } as const;
+  for (const end = Date.now() + 60_000; (await admin(probe)).code !== 403; await wait(5))
+    if (Date.now() > end) throw new Error(`the quotas of namespace ${name} have no effect`);
+  return all.map(({ name }) => `${home}/resourcequotas/${name}`);
 };
 
 /** Deletes an object that a sequence left, including its finalizers. */
@@ -159,7 +193,7 @@ const buildCall = async (step: SequenceRequest, place: StepContext): Promise<Tes
       return { method: "DELETE", path: `${collection}${query(selector)}` };
     }
     case "look":
-      return { method: "GET", path: place.home };
+      return { method: "GET", path: step.at === undefined ? place.home : `${place.home}/${step.at}` };
   }
 };
 

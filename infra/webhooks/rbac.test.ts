@@ -28,7 +28,10 @@ const catalogue = [
       summary: "Charges.",
       match: pods,
       settings: { on: false },
-      needs: { all: list("resourcequotas"), charge: onlyIf(({ on }: { on: boolean }) => on, updateStatus("resourcequotas")) },
+      needs: {
+        all: list("resourcequotas"),
+        charge: onlyIf(({ on }: { on: boolean }) => on, updateStatus("resourcequotas")),
+      },
       validate() {},
     }),
   ),

@@ -65,7 +65,10 @@ export const buildCaseRequest = async (
   if (entry.dryRun || (isHome && operation === "DELETE")) query.set("dryRun", "All");
   if (operation === "DELETE") query.set("gracePeriodSeconds", "0");
   const completeBody = (object: KubernetesObject, { apiVersion, kind }: ResourceInfo): JsonMap =>
-    deleteUid({ apiVersion, kind, metadata: called, ...addApiRequiredFields({ ...object, kind }, namespace) }, called);
+    deleteServerFields(
+      { apiVersion, kind, metadata: called, ...addApiRequiredFields({ ...object, kind }, namespace) },
+      called,
+    );
   const before = getPresentObject(entry, subResource);
   return {
     user: request.userInfo,
@@ -87,9 +90,9 @@ export const addApiRequiredFields = (object: KubernetesObject, namespace: string
     fillRequiredFields(object.kind ?? "", object),
   ) as JsonMap;
 
-/** Removes the uid from a case's object, because the API server generates uids itself. */
-const deleteUid = (object: JsonMap, called: object): JsonMap => {
-  const { uid: _, ...metadata } = Object(object.metadata);
+/** Removes from a case's object what the API server sets itself: the uid and the resourceVersion. */
+const deleteServerFields = (object: JsonMap, called: object): JsonMap => {
+  const { uid: _, resourceVersion: __, ...metadata } = Object(object.metadata);
   return { ...object, metadata: { ...called, ...metadata } };
 };
 

@@ -5,6 +5,7 @@ import { eventRateLimitScenarios } from "./events.ts";
 import { nodeScenarios } from "./nodes.ts";
 import { createObjectGenerators } from "./object-generators.ts";
 import { podSecurityScenarios } from "./pod-security.ts";
+import { quotaScenarios } from "./quotas.ts";
 import {
   buildDryRunScenario,
   buildEditStep,
@@ -515,6 +516,7 @@ export const scenarioGenerators = {
   ...eventRateLimitScenarios,
   ...nodeScenarios,
   ...podSecurityScenarios,
+  ...quotaScenarios,
 } satisfies Record<string, Arbitrary<RequestSequence>>;
 
 export type ScenarioName = keyof typeof scenarioGenerators;

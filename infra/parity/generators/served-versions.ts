@@ -5,6 +5,8 @@ import { handWrittenOnlyKinds, parityGeneratedKinds, type RequestSequence } from
 /** The API versions of kinds that aren't served in the same version by all minors; none before the first entry. */
 const servedVersions: Record<string, Since<string>> = {
   VolumeAttributesClass: { "1.0": "storage.k8s.io/v1beta1", "1.34": "storage.k8s.io/v1" },
+  DeviceClass: { "1.34": "resource.k8s.io/v1" },
+  ResourceClaim: { "1.34": "resource.k8s.io/v1" },
   ResourceSlice: { "1.0": "resource.k8s.io/v1beta2", "1.34": "resource.k8s.io/v1" },
   PodCertificateRequest: { "1.34": "certificates.k8s.io/v1alpha1", "1.35": "certificates.k8s.io/v1beta1" },
   PodGroup: { "1.36": "scheduling.k8s.io/v1alpha2", "1.37": "scheduling.k8s.io/v1beta1" },

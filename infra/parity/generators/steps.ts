@@ -25,8 +25,8 @@ export type SequenceRequest = {
   /** Deletes the stored object: at once, or (`graceful`) with the object's grace period. */
   | { verb: "delete"; graceful: boolean }
   | { verb: "deletecollection" }
-  /** A step that reads the sequence's Namespace by GET. */
-  | { verb: "look" }
+  /** A step that reads the sequence's Namespace by GET, or the list of a resource (`at`) there. */
+  | { verb: "look"; at?: string }
 );
 
 export type GeneratedKind = keyof typeof parityGeneratedKinds;
@@ -54,7 +54,14 @@ export const handWrittenOnlyKinds = {
   csinodes: { apiVersion: "storage.k8s.io/v1", kind: "CSINode", namespaced: false },
   resourceslices: { apiVersion: "resource.k8s.io/v1", kind: "ResourceSlice", namespaced: false },
   serviceaccounts: { apiVersion: "v1", kind: "ServiceAccount", namespaced: true },
+  resourceclaims: { apiVersion: "resource.k8s.io/v1", kind: "ResourceClaim", namespaced: true },
 } as const;
+
+/** A ResourceQuota: no quota controller runs, so that its status is set by hand. */
+export interface SequenceQuota {
+  spec: JsonMap;
+  status: JsonMap;
+}
 
 /** A generated sequence of requests about one object, which are sent one after another. */
 export interface RequestSequence {
@@ -65,6 +72,8 @@ export interface RequestSequence {
   prefix?: string;
   /** The object's namespace; without it, the sequence uses a namespace of its own that doesn't exist at first. */
   namespace?: string;
+  /** The quotas of the sequence's own namespace, which is then created before the first request. */
+  quotas?: SequenceQuota[];
   /** The name of an existing object that the sequence doesn't change, because all requests about it are dry runs. */
   standing?: string;
   /** Whether the API server generates the object's name. */

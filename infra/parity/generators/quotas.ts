@@ -1,0 +1,304 @@
+import fc, { type Arbitrary } from "fast-check";
+import type { JsonMap } from "#lib/json.ts";
+import { createObjectGenerators } from "./object-generators.ts";
+import { buildEditStep, generateCreateStep, generateEditLists, labelSteps, wrapEdit } from "./scenario-parts.ts";
+import {
+  generateFieldEdit,
+  generateWholeObjects,
+  makeOptional,
+  pickOne,
+  type RequestSequence,
+  requestOptions,
+  type SequenceQuota,
+  type SequenceRequest,
+} from "./steps.ts";
+
+// Generates requests for objects that quotas of the sequence's own namespace count.
+
+const generators = createObjectGenerators(false);
+
+const few = pickOne("1", "2", "3", "5", "9", "0");
+const cpu = pickOne("250e-3", "1500m", "3e0", "8", "20", "40e0", "0");
+const bytes = pickOne("1e9", "3Gi", "1.5Gi", "20Gi", "40e9", "40G", "9223372036854775807", "0");
+
+/** The names that quotas may have for objects of a kind, with amounts. */
+const amounts = {
+  pods: {
+    ...Object.fromEntries(["pods", "count/pods", "requests.example.com/gpu"].map((name) => [name, few])),
+    "requests.deviceclass.resource.kubernetes.io/gpu": few,
+    ...Object.fromEntries(["cpu", "requests.cpu", "limits.cpu"].map((name) => [name, cpu])),
+    ...Object.fromEntries(
+      ["memory", "requests.memory", "limits.memory", "requests.ephemeral-storage", "hugepages-2Mi"].map((name) => [
+        name,
+        bytes,
+      ]),
+    ),
+  },
+  services: Object.fromEntries(
+    ["services", "count/services", "services.nodeports", "services.loadbalancers"].map((name) => [name, few]),
+  ),
+  persistentvolumeclaims: {
+    ...Object.fromEntries(
+      [
+        "persistentvolumeclaims",
+        "count/persistentvolumeclaims",
+        "slow.storageclass.storage.k8s.io/persistentvolumeclaims",
+      ].map((name) => [name, few]),
+    ),
+    ...Object.fromEntries(
+      ["requests.storage", "fast.storageclass.storage.k8s.io/requests.storage"].map((name) => [name, bytes]),
+    ),
+  },
+  resourceclaims: Object.fromEntries(
+    [
+      "count/resourceclaims.resource.k8s.io",
+      "gpu.deviceclass.resource.k8s.io/devices",
+      "nic.deviceclass.resource.k8s.io/devices",
+      "requests.deviceclass.resource.kubernetes.io/gpu",
+      "requests.deviceclass.resource.kubernetes.io/nic",
+      "requests.example.com/gpu",
+    ].map((name) => [name, pickOne("0", "2", "5", "40")]),
+  ),
+  configmaps: Object.fromEntries(
+    ["configmaps", "count/configmaps", "count/deployments.apps"].map((name) => [name, few]),
+  ),
+  deployments: Object.fromEntries(["count/deployments.apps", "pods"].map((name) => [name, few])),
+} satisfies Record<string, Record<string, Arbitrary<string>>>;
+type QuotaKind = keyof typeof amounts;
+
+const classes = fc
+  .record({
+    scopeName: pickOne("PriorityClass", "PriorityClass", "VolumeAttributesClass"),
+    operator: pickOne("In", "NotIn", "Exists", "DoesNotExist"),
+    values: fc.subarray(["high", "gold", "silver"], { minLength: 1 }),
+  })
+  .map(({ values, ...scope }) => (/In$/.test(scope.operator) ? { ...scope, values } : scope));
+const across = { scopeName: "CrossNamespacePodAffinity", operator: "Exists" };
+/** The API server accepts only some names in quotas with some scopes; it refuses the other quotas. */
+const scopes: Arbitrary<JsonMap> = fc.oneof(
+  { weight: 9, arbitrary: pickOne({}) },
+  {
+    weight: 3,
+    arbitrary: pickOne(
+      { scopes: ["BestEffort"] },
+      { scopes: ["NotBestEffort", "NotTerminating"] },
+      { scopes: ["Terminating"] },
+      { scopes: ["PriorityClass"] },
+      { scopeSelector: { matchExpressions: [across] } },
+    ),
+  },
+  { weight: 2, arbitrary: classes.map((scope) => ({ scopeSelector: { matchExpressions: [scope] } })) },
+);
+
+/** Generates quotas; in few, it isn't known for each name what is used. */
+const buildQuotas = (kind: QuotaKind): Arbitrary<SequenceQuota[]> =>
+  fc.oneof(
+    { weight: 3, arbitrary: fc.tuple(buildQuota(kind)) },
+    { weight: 1, arbitrary: fc.tuple(buildQuota(kind), buildQuota(kind)) },
+    { weight: 1, arbitrary: pickOne([]) },
+  );
+const buildQuota = (kind: QuotaKind): Arbitrary<SequenceQuota> =>
+  fc
+    .record({
+      hard: fc.tuple(
+        generateWholeObjects(amounts[kind]),
+        fc.subarray(Object.keys(amounts[kind]), { maxLength: Math.min(4, Object.keys(amounts[kind]).length) }),
+      ),
+      used: generateWholeObjects(amounts[kind]),
+      isNew: pickOne(true, true, false),
+      isKnown: fc.nat(15).map((chance) => chance > 0),
+      scopes,
+    })
+    .map(({ hard: [all, named], used, isNew, isKnown, scopes }) => {
+      const hard = Object.fromEntries(named.map((name) => [name, all[name]]));
+      const names = named.slice(isKnown ? 0 : 1);
+      return {
+        spec: { hard, ...scopes },
+        status: { hard, used: Object.fromEntries(names.map((name) => [name, isNew ? "0" : used[name]])) },
+      };
+    });
+
+/** Builds sequences of several new objects and of changes, with quotas; the last request reads these. */
+const buildQuotaScenario = (
+  kind: QuotaKind,
+  body: Arbitrary<JsonMap>,
+  changes: Arbitrary<SequenceRequest>[] = [labelSteps],
+): Arbitrary<RequestSequence> =>
+  fc
+    .record({
+      quotas: buildQuotas(kind),
+      first: generateCreateStep(body),
+      steps: fc.array(fc.oneof(generateCreateStep(body), ...changes), { minLength: 1, maxLength: 5 }),
+      generateName: pickOne(true, true, true, false),
+    })
+    .map(({ quotas, first, steps, generateName }): RequestSequence => {
+      const last: SequenceRequest = { user: "admin", dryRun: false, verb: "look", at: "resourcequotas" };
+      return { kind, quotas, generateName, steps: [first, ...steps, last] };
+    });
+
+const image = "registry.example.com/app:1";
+const requested = generateWholeObjects({
+  cpu: makeOptional(pickOne("100m", "250e-3", "0.5", "1", "1.500"), 9),
+  memory: makeOptional(pickOne("32Mi", "64.5Mi", "2Ki", "1Gi", "1e9"), 9),
+  "ephemeral-storage": makeOptional(pickOne("1Gi", "1G")),
+});
+const limit = { cpu: "8", memory: "8Gi", "ephemeral-storage": "9Gi" };
+const devices = pickOne({ "example.com/gpu": "1" }, { "example.com/gpu": "2", "hugepages-2Mi": "4Mi" });
+const resources = fc
+  .record({ requests: requested, limits: makeOptional(pickOne(limit), 9), devices: makeOptional(devices, 1, 5) })
+  .map(({ requests, limits, devices }) => ({
+    requests: { ...requests, ...devices },
+    ...((limits || devices) && { limits: { ...limit, ...devices } }),
+  }));
+const buildContainers = (prefix: string, most: number, more: Arbitrary<JsonMap> = pickOne({})) =>
+  fc.array(fc.tuple(makeOptional(resources, 15), more), { minLength: 1, maxLength: most }).map((all) =>
+    all.map(([resources, more], index) => ({
+      ...{ name: `${prefix}${index}`, image },
+      ...(resources && { resources }),
+      ...more,
+    })),
+  );
+const term = fc.record(
+  {
+    topologyKey: pickOne("zone"),
+    labelSelector: pickOne({}),
+    namespaces: pickOne(["default"]),
+    namespaceSelector: pickOne({}),
+  },
+  { requiredKeys: ["topologyKey", "labelSelector"] },
+);
+const affinity = fc.oneof(
+  term.map((one) => ({ podAffinity: { requiredDuringSchedulingIgnoredDuringExecution: [one] } })),
+  term.map((podAffinityTerm) => ({
+    podAntiAffinity: { preferredDuringSchedulingIgnoredDuringExecution: [{ weight: 1, podAffinityTerm }] },
+  })),
+);
+const pod = generateWholeObjects({
+  containers: buildContainers("c", 2),
+  initContainers: makeOptional(buildContainers("i", 2, pickOne({}, { restartPolicy: "Always" })), 1, 3),
+  resources: makeOptional(pickOne({ requests: { cpu: "9", memory: "9Gi" } }, { limits: { cpu: "9" } }, {}), 1, 8),
+  overhead: makeOptional(pickOne({ cpu: "250m", memory: "64Mi" }), 1, 5),
+  activeDeadlineSeconds: makeOptional(pickOne(60), 1, 3),
+  priorityClassName: makeOptional(pickOne("high", "gold", "silver"), 1, 3),
+  affinity: makeOptional(affinity, 1, 4),
+}).map((spec) => ({ apiVersion: "v1", kind: "Pod", metadata: {}, spec }));
+
+const resize = buildEditStep(
+  generateEditLists(
+    generateFieldEdit("spec.containers.0.resources.requests.cpu", pickOne("100m", "700m", "2")),
+    generateFieldEdit("spec.containers.0.resources.requests.memory", pickOne("32Mi", "1Gi", "2Gi")),
+  ),
+  "resize",
+);
+const terminate = buildEditStep(wrapEdit(generateFieldEdit("spec.activeDeadlineSeconds", pickOne(30, 60))));
+/** Sets what the kubelet reports of a resize that isn't finished. */
+const report = buildEditStep(
+  generateEditLists(
+    generateFieldEdit(
+      "status.containerStatuses",
+      fc
+        .record({ allocated: requested, present: requested, limits: pickOne({ cpu: "9" }, {}) })
+        .map(({ allocated, present, limits }) => {
+          const has = { allocatedResources: allocated, resources: { requests: present, limits } };
+          return [{ name: "c0", image, imageID: "", ready: true, restartCount: 0, ...has }];
+        }),
+    ),
+    generateFieldEdit(
+      "status.conditions",
+      pickOne(
+        undefined,
+        [{ type: "PodResizePending", status: "True", reason: "Infeasible" }],
+        [{ type: "PodResizePending", status: "True", reason: "Deferred" }],
+      ),
+    ),
+    generateFieldEdit("status.phase", pickOne("Running", "Running", "Failed")),
+  ),
+  "status",
+);
+
+const claim = fc
+  .record({
+    storage: pickOne("1Gi", "2G", "1e9", "1500m", "512Mi"),
+    storageClassName: makeOptional(pickOne("fast", "slow", "gold", ""), 3),
+    volumeAttributesClassName: makeOptional(pickOne("gold", "silver"), 1, 3),
+    older: makeOptional(pickOne("fast", "slow"), 1, 6),
+  })
+  .map(({ storage, older, ...spec }) => ({
+    apiVersion: "v1",
+    kind: "PersistentVolumeClaim",
+    metadata: older === undefined ? {} : { annotations: { "volume.beta.kubernetes.io/storage-class": older } },
+    spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage } }, ...spec },
+  }));
+const bind = buildEditStep(
+  generateEditLists(
+    generateFieldEdit("status.phase", pickOne("Bound")),
+    generateFieldEdit("status.capacity.storage", pickOne("1Gi")),
+    generateFieldEdit("status.allocatedResources.storage", pickOne(undefined, "3Gi", "1G")),
+    generateFieldEdit("status.currentVolumeAttributesClassName", pickOne(undefined, "gold")),
+  ),
+  "status",
+);
+const grow = buildEditStep(
+  wrapEdit(generateFieldEdit("spec.resources.requests.storage", pickOne("2Gi", "3Gi", "5Gi", "1.5Gi"))),
+);
+
+const service = fc
+  .record({
+    type: pickOne("ClusterIP", "NodePort", "LoadBalancer"),
+    ports: fc.integer({ min: 1, max: 3 }),
+    allocateLoadBalancerNodePorts: makeOptional(fc.boolean(), 1, 2),
+  })
+  .map(({ type, ports, allocateLoadBalancerNodePorts: allocates }) => ({
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: {},
+    spec: {
+      type,
+      ports: Array.from({ length: ports }, (_, index) => ({ name: `p${index}`, port: 80 + index })),
+      ...(type === "LoadBalancer" && allocates !== undefined && { allocateLoadBalancerNodePorts: allocates }),
+    },
+  }));
+const retype = buildEditStep(
+  wrapEdit(generateFieldEdit("spec.type", pickOne("NodePort", "LoadBalancer", "ClusterIP"))),
+);
+const addPort = buildEditStep(wrapEdit(generateFieldEdit("spec.ports.-", pickOne({ name: "more", port: 8080 }))));
+
+const exact = fc
+  .record({
+    deviceClassName: pickOne("gpu", "gpu", "nic", "other"),
+    allocationMode: makeOptional(pickOne("ExactCount", "ExactCount", "All"), 2),
+    count: fc.integer({ min: 1, max: 4 }),
+  })
+  .map(({ count, ...one }) => (one.allocationMode === "All" ? one : { ...one, count }))
+  .map(({ allocationMode, ...one }) => ({ ...one, ...(allocationMode && { allocationMode }) }));
+const deviceRequest = fc.oneof(
+  exact.map((exactly) => ({ exactly })),
+  fc
+    .array(exact, { minLength: 1, maxLength: 3 })
+    .map((all) => ({ firstAvailable: all.map((one, index) => ({ name: `s${index}`, ...one })) })),
+);
+const deviceClaim = fc.array(deviceRequest, { maxLength: 3 }).map((all) => ({
+  apiVersion: "resource.k8s.io/v1",
+  kind: "ResourceClaim",
+  metadata: {},
+  spec: { devices: { requests: all.map((one, index) => ({ name: `r${index}`, ...one })) } },
+}));
+
+/** Deletes the object; what it used stays charged, because no quota controller runs. */
+const remove: Arbitrary<SequenceRequest> = requestOptions.map((asked) => ({
+  ...asked,
+  verb: "delete",
+  graceful: false,
+}));
+
+/** Scenarios for ResourceQuota, by name. */
+export const quotaScenarios = {
+  quotasOfPods: buildQuotaScenario("pods", pod, [resize, terminate, report, labelSteps]),
+  quotasOfServices: buildQuotaScenario("services", service, [retype, addPort, labelSteps]),
+  quotasOfClaims: buildQuotaScenario("persistentvolumeclaims", claim, [bind, bind, grow, grow, labelSteps]),
+  quotasOfDevices: buildQuotaScenario("resourceclaims", deviceClaim),
+  quotasOfObjects: fc.oneof(
+    buildQuotaScenario("configmaps", generators.buildObject("configmaps"), [remove, labelSteps]),
+    buildQuotaScenario("deployments", generators.buildObject("deployments"), [remove, labelSteps]),
+  ),
+};

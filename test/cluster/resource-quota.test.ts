@@ -1,0 +1,145 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
+import type { Pod, ResourceQuota } from "#lib/kubernetes/core/v1.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { createTokenClient, getCollectionPath } from "../../infra/parity/control-plane/client.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import {
+  createTestWebhookConfigurations,
+  extendWebhookTimeoutsForTests,
+  serveCatalogueForTests,
+  waitUntil,
+  waitUntilWebhooksCalled,
+} from "../../infra/parity/rule-server.ts";
+import { parseConfig } from "../../infra/project/project.ts";
+import { buildFunctionRbacObjects, buildKubernetesGroupName } from "../../infra/webhooks/rbac.ts";
+import { needs } from "../parts.ts";
+
+/** The seconds for which clients create pods. POSTERN_QUOTA_SECONDS=60 repeats the measurement in the rule's README. */
+const seconds = Number(process.env.POSTERN_QUOTA_SECONDS ?? 2);
+const clients = 32;
+
+// The API server's own plugin is off, and kube-controller-manager runs the quota controller. The rule has only the rights
+// that its ClusterRole gives.
+describe("quotas on a real API server that doesn't enforce them itself", await needs("API server"), () => {
+  let cluster: TestCluster;
+  const stops: (() => unknown)[] = [];
+  const creators: ReturnType<typeof createTokenClient>["client"][] = [];
+
+  before(async () => {
+    cluster = await bootCluster(await requireBinaries(), {
+      disable: ["ResourceQuota"],
+      controllers: ["resourcequota-controller"],
+      rbac: true,
+      users: { function: [buildKubernetesGroupName("postern", "resource-quota")] },
+    });
+    stops.push(cluster.stop);
+    const { server, ca, getToken, admin } = cluster;
+    for (let index = 0; index < clients; index++) {
+      const { client, close } = createTokenClient(server, ca, getToken("admin"));
+      creators.push(client);
+      stops.push(close);
+    }
+    const rules = JSON.stringify({
+      rules: {
+        "resource-quota": {
+          failurePolicy: "Fail",
+          exempt: { namespaces: ["kube-system"] },
+          settings: { charges: true },
+        },
+      },
+    });
+    const catalogue = await readCatalogue();
+    const [local] = parseConfig(rules, catalogue).clusters.values();
+    for (const body of local ? buildFunctionRbacObjects(catalogue, local, "postern") : []) {
+      const { code, body: answer } = await admin({ method: "POST", path: getCollectionPath(body), body });
+      assert.equal(code, 201, String(answer.message));
+    }
+    const connections = { local: { server, ca, credentials: { token: getToken("function") } } };
+    const postern = await serveCatalogueForTests(rules, createLiveCapabilities(connections));
+    stops.push(postern.stop);
+    await createTestWebhookConfigurations(admin, extendWebhookTimeoutsForTests(postern.manifests()));
+    const body = { metadata: { name: "probe" } };
+    await waitUntilWebhooksCalled(
+      () => admin({ method: "POST", path: "/api/v1/namespaces/default/configmaps?dryRun=All", body }),
+      () => postern.reports.length > 0,
+    );
+  });
+  after(async () => {
+    for (const stop of stops.reverse()) await stop();
+  });
+
+  const readQuota = async (home: string): Promise<ResourceQuota> =>
+    (await cluster.admin({ method: "GET", path: `${home}/resourcequotas/q` })).body;
+  const listRequests = async (home: string): Promise<number[]> => {
+    const { body } = await cluster.admin({ method: "GET", path: `${home}/pods` });
+    const pods = body.items as Pod[];
+    return pods.map(({ spec }) => parseCpu(spec?.containers[0]?.resources?.requests?.cpu));
+  };
+
+  /** Creates a namespace with a quota, and waits for the quota controller. Returns the namespace's path. */
+  const openNamespace = async (name: string, hard: Record<string, string>): Promise<string> => {
+    const home = `/api/v1/namespaces/${name}`;
+    await cluster.admin({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name } } });
+    const body = { metadata: { name: "q" }, spec: { hard } };
+    await cluster.admin({ method: "POST", path: `${home}/resourcequotas`, body });
+    await waitUntil(
+      "the quota controller doesn't count",
+      async () => (await readQuota(home)).status?.used !== undefined,
+    );
+    return home;
+  };
+  const createPod = async (home: string, create = cluster.admin, cpu = "100m") => {
+    const body = {
+      metadata: { generateName: "p-" },
+      spec: { containers: [{ name: "c", image: "i", resources: { requests: { cpu } } }] },
+    };
+    return create({ method: "POST", path: `${home}/pods`, body });
+  };
+
+  it(`never hold more than they allow while ${clients} clients create pods at once, for ${seconds} seconds`, async (context) => {
+    const counts = { created: 0, refused: 0, conflicts: 0 };
+    const end = Date.now() + seconds * 1000;
+    for (let round = 0; round === 0 || Date.now() < end; round++) {
+      const home = await openNamespace(`crowd-${round}`, { "requests.cpu": "12", pods: "60" });
+      const fill = async (create: typeof cluster.admin, index: number) => {
+        for (let turn = 0; ; turn++) {
+          const { code, body } = await createPod(home, create, `${50 + ((index * 37 + turn * 101) % 300)}m`);
+          if (code === 201) counts.created += 1;
+          else if (code === 409) counts.conflicts += 1;
+          else {
+            assert.match(`${code} ${body.message}`, /^403 .* exceeded quota: q, requested: /);
+            counts.refused += 1;
+            return;
+          }
+        }
+      };
+      await Promise.all(creators.map(fill));
+      const requests = await listRequests(home);
+      const sum = requests.reduce((left, right) => left + right, 0);
+      assert.ok(sum <= 12_000 && requests.length <= 60, `${sum} of 12000, ${requests.length} of 60`);
+      // Nothing else refused a pod after it was charged, so that what is charged is what is stored.
+      const { used = {} } = (await readQuota(home)).status ?? {};
+      assert.deepEqual([parseCpu(used["requests.cpu"]), Number(used.pods)], [sum, requests.length]);
+    }
+    context.diagnostic(JSON.stringify(counts));
+  });
+
+  it("have room again after pods are deleted: the quota controller counts anew", async () => {
+    const home = await openNamespace("healing", { pods: "2" });
+    const names = [];
+    for (let index = 0; index < 2; index++) names.push(Object((await createPod(home)).body.metadata).name);
+    assert.match(String((await createPod(home)).body.message), /exceeded quota: q, requested: pods=1, used: pods=2/);
+    await cluster.admin({ method: "DELETE", path: `${home}/pods/${names[0]}?gracePeriodSeconds=0` });
+    await waitUntil("the quota controller doesn't count the deletion", async () => {
+      return (await readQuota(home)).status?.used?.pods === "1";
+    });
+    assert.equal((await createPod(home)).code, 201);
+    assert.equal((await createPod(home)).code, 403);
+  });
+});
+
+/** Returns an amount of CPU in thousandths. */
+const parseCpu = (amount = "0"): number => (amount.endsWith("m") ? Number(amount.slice(0, -1)) : Number(amount) * 1000);
