@@ -17,9 +17,10 @@ import {
 
 const generators = createObjectGenerators(false);
 
-const few = pickOne("1", "2", "3", "5", "9", "0");
-const cpu = pickOne("250e-3", "1500m", "3e0", "8", "20", "40e0", "0");
-const bytes = pickOne("1e9", "3Gi", "1.5Gi", "20Gi", "40e9", "40G", "9223372036854775807", "0");
+// The first of these values are the most likely ones.
+const few = pickOne("9", "5", "3", "2", "1", "0");
+const cpu = pickOne("40e0", "30", "20", "8", "3e0", "1500m", "250e-3", "0");
+const bytes = pickOne("40Gi", "50e9", "40G", "20Gi", "3Gi", "1.5Gi", "1e9", "9223372036854775807", "0");
 
 /** The names that quotas may have for objects of a kind, with amounts. */
 const amounts = {
@@ -57,7 +58,7 @@ const amounts = {
       "requests.deviceclass.resource.kubernetes.io/gpu",
       "requests.deviceclass.resource.kubernetes.io/nic",
       "requests.example.com/gpu",
-    ].map((name) => [name, pickOne("0", "2", "5", "40")]),
+    ].map((name) => [name, pickOne("90", "40", "5", "2", "0")]),
   ),
   configmaps: Object.fromEntries(
     ["configmaps", "count/configmaps", "count/deployments.apps"].map((name) => [name, few]),
@@ -93,7 +94,7 @@ const scopes: Arbitrary<JsonMap> = fc.oneof(
 /** Generates quotas; in few, it isn't known for each name what is used. */
 const buildQuotas = (kind: QuotaKind): Arbitrary<SequenceQuota[]> =>
   fc.oneof(
-    { weight: 3, arbitrary: fc.tuple(buildQuota(kind)) },
+    { weight: 5, arbitrary: fc.tuple(buildQuota(kind)) },
     { weight: 1, arbitrary: fc.tuple(buildQuota(kind), buildQuota(kind)) },
     { weight: 1, arbitrary: pickOne([]) },
   );
@@ -105,8 +106,8 @@ const buildQuota = (kind: QuotaKind): Arbitrary<SequenceQuota> =>
         fc.subarray(Object.keys(amounts[kind]), { maxLength: Math.min(4, Object.keys(amounts[kind]).length) }),
       ),
       used: generateWholeObjects(amounts[kind]),
-      isNew: pickOne(true, true, false),
-      isKnown: fc.nat(15).map((chance) => chance > 0),
+      isNew: fc.noBias(fc.nat(3)).map((chance) => chance > 0),
+      isKnown: fc.noBias(fc.nat(15)).map((chance) => chance > 0),
       scopes,
     })
     .map(({ hard: [all, named], used, isNew, isKnown, scopes }) => {
