@@ -14,6 +14,8 @@ import {
   requireQuantity,
   roundToUnits,
   roundUpToThousandths,
+  roundUpToUnits,
+  subtractQuantities,
 } from "./quantity.ts";
 
 const rows = readRows<{
@@ -39,6 +41,17 @@ describe("a quantity", () => {
     assert.equal(formatQuantity(requireQuantity("1.500")), "1.500");
     assert.equal(formatQuantity(addQuantities(requireQuantity("1.500"), requireQuantity("0"))), "1500m");
     assert.equal(formatQuantity(addQuantities(requireQuantity("0"), requireQuantity("1536Mi"))), "1536Mi");
+  });
+
+  it("is subtracted in the notation of the first, and rounded up to whole units", () => {
+    const subtract = (left: string, right: string) =>
+      formatQuantity(subtractQuantities(requireQuantity(left), requireQuantity(right)));
+    assert.deepEqual(
+      [subtract("2Gi", "1G"), subtract("1e3", "1500"), subtract("0", "1Ki"), subtract("1", "1")],
+      ["1147483648", "-500", "-1Ki", "0"],
+    );
+    const round = (text: string) => formatQuantity(roundUpToUnits(requireQuantity(text)));
+    assert.deepEqual([round("1500m"), round("1.5Ki"), round("-1500m"), round("1e-3")], ["2", "1.5Ki", "-2", "1"]);
   });
 
   it("has the suffix E or Ei at most", () => {

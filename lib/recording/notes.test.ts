@@ -64,6 +64,19 @@ const questions: [string, (capabilities: Capabilities) => Promise<unknown>][] = 
     ],
   ],
   [
+    "what is updated, what was changed meanwhile and what is refused",
+    async (capabilities) => {
+      const [pod = {}] = await capabilities.list(pods, "shop");
+      return [
+        pod,
+        await capabilities.updateStatus(pods, pod),
+        await capabilities.updateStatus(pods, pod),
+        await capabilities.updateStatus(pods, buildPod("bad")),
+        await capabilities.list(pods, "shop"),
+      ];
+    },
+  ],
+  [
     "what a ledger had, and has",
     async (capabilities) => [
       await capabilities.ledger("rule").change<number>(["kept"], ([kept = 0]) => [kept + 1]),

@@ -17,7 +17,7 @@ import { parseConfig } from "../../infra/project/project.ts";
 import { buildFunctionRbacObjects, buildKubernetesGroupName } from "../../infra/webhooks/rbac.ts";
 import { needs } from "../parts.ts";
 
-/** The seconds for which clients create pods. POSTERN_QUOTA_SECONDS=60 repeats the measurement in the rule's README. */
+/** The seconds for which clients create pods; each round fills the quota of another namespace. */
 const seconds = Number(process.env.POSTERN_QUOTA_SECONDS ?? 2);
 const clients = 32;
 
