@@ -136,7 +136,7 @@ export const testObjects = (open: () => Pick<Capabilities, "get" | "list" | "cre
   });
 
   it("updates a status unless the object was changed since it was read, or is gone", async () => {
-    const [quota] = (await open().list(quotas, "a")) as ResourceQuota[];
+    const [quota] = (await open().list(quotas, "a", { maxAge: 0 })) as ResourceQuota[];
     const charge = (name: string, pods: string) => {
       const metadata = { ...quota?.metadata, name };
       const charged: ResourceQuota = { ...quota, metadata, status: { hard: { pods: "2" }, used: { pods } } };
@@ -146,7 +146,9 @@ export const testObjects = (open: () => Pick<Capabilities, "get" | "list" | "cre
       [await charge("count", "1"), await charge("count", "2"), await charge("none", "1")],
       ["updated", "changed", "changed"],
     );
-    assert.deepEqual(((await open().list(quotas, "a")) as ResourceQuota[])[0]?.status?.used, { pods: "1" });
+    assert.deepEqual(((await open().list(quotas, "a", { maxAge: 0 })) as ResourceQuota[])[0]?.status?.used, {
+      pods: "1",
+    });
   });
 };
 

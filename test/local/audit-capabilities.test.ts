@@ -81,6 +81,10 @@ describe("the capabilities of rules while a cluster is audited", () => {
         'it would create namespaces "n", and an audit writes nothing',
       ],
       [
+        () => capabilities.updateStatus(namespaces, { metadata: { name: "n" } }),
+        'it would update the status of namespaces "n", and an audit writes nothing',
+      ],
+      [
         () => capabilities.https({ url: "https://images.example.com/x" }),
         "it would call images.example.com; --call images.example.com allows that",
       ],
