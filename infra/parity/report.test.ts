@@ -87,7 +87,7 @@ describe("the report in the catalogue", () => {
     for (const { name } of listPluginPorts(catalogue))
       assert.match(
         report,
-        new RegExp(`^\\| ${name} \\| (- \\| )*\\d+ / \\d+ / 0 \\| ((\\d+ / \\d+ / 0|-) \\| )*(\\d+%|-) \\|$`, "m"),
+        new RegExp(`^\\| ${name} \\| (- \\| )*\\d+ / \\d+ / 0 \\| ((\\d+ / \\d+ / 0|\\d+|-) \\| )*(\\d+%|-) \\|$`, "m"),
       );
   });
 });
