@@ -757,6 +757,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
         "initial-resources",
         "persistent-volume-label",
         "pod-security-policy",
+        "resource-quota",
       ];
       const names = catalogue.map(({ name }) => name).filter((name) => !needing.includes(name));
       const rules = Object.fromEntries(
