@@ -4,145 +4,39 @@ import fc from "fast-check";
 import { createRandom } from "../infra/testing/random.ts";
 import { isLinearizable, type Operation } from "./linearizability.ts";
 
-/** Writes an operation on the key `a` as `[start, end, read, wrote]`. */
-type Row = [start: number, end: number | undefined, read: unknown, wrote: unknown];
-const toOperation = ([start, end, read, wrote]: Row): Operation => ({
-  ...{ keys: ["a"], read: [read], wrote: [wrote], start },
-  ...(end !== undefined && { end }),
-});
+/** Writes an operation on the keys `a` and `b`. */
 const pair = (start: number, end: number | undefined, read: unknown[], wrote: unknown[]): Operation => ({
   ...{ keys: ["a", "b"], read, wrote, start },
+  ...(end !== undefined && { end }),
+});
+/** Writes an operation on the key `a`. */
+const one = (start: number, end: number | undefined, read: unknown, wrote: unknown): Operation => ({
+  ...{ keys: ["a"], read: [read], wrote: [wrote], start },
   ...(end !== undefined && { end }),
 });
 const none = undefined;
 
 const histories: [title: string, Operation[], boolean][] = [
   ["nothing", [], true],
-  [
-    "changes one after the other",
-    (
-      [
-        [1, 2, none, "x"],
-        [3, 4, "x", "y"],
-        [5, 6, "y", "y"],
-      ] as Row[]
-    ).map(toOperation),
-    true,
-  ],
-  [
-    "changes at once in any order",
-    (
-      [
-        [1, 9, "x", "y"],
-        [2, 8, none, "x"],
-      ] as Row[]
-    ).map(toOperation),
-    true,
-  ],
-  [
-    "a lost change",
-    (
-      [
-        [1, 2, none, "x"],
-        [3, 6, "x", "y"],
-        [4, 5, "x", "z"],
-      ] as Row[]
-    ).map(toOperation),
-    false,
-  ],
-  [
-    "a read of an old value",
-    (
-      [
-        [1, 2, none, "x"],
-        [3, 4, none, none],
-      ] as Row[]
-    ).map(toOperation),
-    false,
-  ],
-  [
-    "a read of an old value during the change",
-    (
-      [
-        [1, 4, none, "x"],
-        [2, 3, none, none],
-      ] as Row[]
-    ).map(toOperation),
-    true,
-  ],
-  [
-    "values that go back",
-    (
-      [
-        [1, 9, none, "x"],
-        [2, 3, "x", "x"],
-        [4, 5, none, none],
-      ] as Row[]
-    ).map(toOperation),
-    false,
-  ],
-  ["a read of a value from nowhere", ([[1, 2, "x", "x"]] as Row[]).map(toOperation), false],
-  [
-    "an unknown change that was done",
-    (
-      [
-        [1, none, none, "x"],
-        [8, 9, "x", "x"],
-      ] as Row[]
-    ).map(toOperation),
-    true,
-  ],
-  [
-    "an unknown change that was not done",
-    (
-      [
-        [1, none, none, "x"],
-        [8, 9, none, none],
-      ] as Row[]
-    ).map(toOperation),
-    true,
-  ],
-  [
-    "an unknown change that was done late",
-    (
-      [
-        [1, none, none, "x"],
-        [3, 4, none, none],
-        [8, 9, "x", "x"],
-      ] as Row[]
-    ).map(toOperation),
-    true,
-  ],
-  [
-    "an unknown change that was done before its call",
-    (
-      [
-        [1, 2, "x", "x"],
-        [3, none, none, "x"],
-      ] as Row[]
-    ).map(toOperation),
-    false,
-  ],
+  ["changes one after the other", [one(1, 2, none, "x"), one(3, 4, "x", "y"), one(5, 6, "y", "y")], true],
+  ["changes at once in any order", [one(1, 9, "x", "y"), one(2, 8, none, "x")], true],
+  ["a lost change", [one(1, 2, none, "x"), one(3, 6, "x", "y"), one(4, 5, "x", "z")], false],
+  ["a read of an old value", [one(1, 2, none, "x"), one(3, 4, none, none)], false],
+  ["a read of an old value during the change", [one(1, 4, none, "x"), one(2, 3, none, none)], true],
+  ["values that go back", [one(1, 9, none, "x"), one(2, 3, "x", "x"), one(4, 5, none, none)], false],
+  ["a read of a value from nowhere", [one(1, 2, "x", "x")], false],
+  ["an unknown change that was done", [one(1, none, none, "x"), one(8, 9, "x", "x")], true],
+  ["an unknown change that was not done", [one(1, none, none, "x"), one(8, 9, none, none)], true],
+  ["an unknown change that was done late", [one(1, none, none, "x"), one(3, 4, none, none), one(8, 9, "x", "x")], true],
+  ["an unknown change that was done before its call", [one(1, 2, "x", "x"), one(3, none, none, "x")], false],
   [
     "a change that was done twice, after it was deleted",
-    (
-      [
-        [1, 9, none, "x"],
-        [2, 3, "x", none],
-        [10, 11, "x", "x"],
-      ] as Row[]
-    ).map(toOperation),
+    [one(1, 9, none, "x"), one(2, 3, "x", none), one(10, 11, "x", "x")],
     false,
   ],
   [
     "an unknown change that was done twice",
-    (
-      [
-        [1, none, none, "x"],
-        [2, 3, "x", none],
-        [4, 5, "x", none],
-      ] as Row[]
-    ).map(toOperation),
+    [one(1, none, none, "x"), one(2, 3, "x", none), one(4, 5, "x", none)],
     false,
   ],
   ["a read of half a change", [pair(1, 2, [none, none], ["x", "y"]), pair(3, 4, ["x", none], ["x", none])], false],
@@ -151,7 +45,7 @@ const histories: [title: string, Operation[], boolean][] = [
     [pair(1, 9, [none, none], ["x", "y"]), pair(3, 4, ["x", none], ["x", none])],
     false,
   ],
-  ["a change of one of two keys", [pair(1, 2, [none, none], [none, "y"]), toOperation([3, 4, none, none])], true],
+  ["a change of one of two keys", [pair(1, 2, [none, none], [none, "y"]), one(3, 4, none, none)], true],
   [
     "two changes that each saw the other's key before it",
     [

@@ -102,8 +102,9 @@ const measureContainers = (pod: Pod, kind: AmountKind, gates: QuotaGates): Quant
  */
 const measureByPod = (pod: Pod, kind: AmountKind): QuantityByResource => {
   const isImpossible = isResizeImpossible(pod);
+  const statuses = indexStatuses(pod);
   const sum = (read: (container: Container, status?: ContainerStatus) => Record<string, string> | undefined) =>
-    computePeakUse(pod, (container) => parseAmounts(read(container, findStatus(pod, container))));
+    computePeakUse(pod, (container) => parseAmounts(read(container, statuses.get(container.name))));
   const getPlanned = ({ resources }: Container) => (isImpossible ? undefined : resources?.[kind]);
   const getGranted = (status?: ContainerStatus) => (kind === "requests" ? status?.allocatedResources : undefined);
   const granted = sum((container, status) => getGranted(status) ?? getPlanned(container));
@@ -115,10 +116,11 @@ const measureByPod = (pod: Pod, kind: AmountKind): QuantityByResource => {
 /** Does the same for each container, as upstream did before 1.37: init containers count only if they keep running. */
 const measureByContainer = (pod: Pod, kind: AmountKind): QuantityByResource => {
   const isImpossible = isResizeImpossible(pod);
+  const statuses = indexStatuses(pod);
   const starting = new Set(pod.spec?.initContainers?.filter(({ restartPolicy }) => restartPolicy !== "Always"));
   return computePeakUse(pod, (container) => {
     const stated = parseAmounts(container.resources?.[kind]);
-    const status = starting.has(container) ? undefined : findStatus(pod, container);
+    const status = starting.has(container) ? undefined : statuses.get(container.name);
     if (!status?.resources) return stated;
     const granted = kind === "requests" ? [parseAmounts(status.allocatedResources)] : [];
     return [parseAmounts(status.resources[kind]), ...granted].reduce(
@@ -128,8 +130,14 @@ const measureByContainer = (pod: Pod, kind: AmountKind): QuantityByResource => {
   });
 };
 
-const findStatus = ({ status }: Pod, { name }: Container): ContainerStatus | undefined =>
-  [...(status?.containerStatuses ?? []), ...(status?.initContainerStatuses ?? [])].find((one) => one.name === name);
+/** Returns the statuses of containers by name. A forged pod may have many thousands of both. */
+const indexStatuses = ({ status }: Pod): Map<string, ContainerStatus> =>
+  new Map(
+    // Of several statuses with one name, the first counts.
+    [...(status?.containerStatuses ?? []), ...(status?.initContainerStatuses ?? [])]
+      .reverse()
+      .map((one) => [one.name, one]),
+  );
 
 const isResizeImpossible = ({ status }: Pod): boolean =>
   status?.conditions?.find(({ type }) => type === "PodResizePending")?.reason === "Infeasible";

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { cp, mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type CatalogueRule, readCatalogue } from "../catalogue/registry.ts";
+import { type CatalogueRule, hasNeed, readCatalogue } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { parseConfig } from "../project/project.ts";
 import type { ProcessUsage } from "./meter.ts";
@@ -103,7 +103,7 @@ const writeCheckout = async (checkout: string, host: FleetHost, wantedRules: num
 
 /** Reports whether a stage can have the rule without settings. A ledger's table is not a part of what is measured. */
 const isFit = (listed: CatalogueRule): boolean => {
-  if (Object.values(listed.rule.needs ?? {}).some(({ verb }) => verb === "ledger")) return false;
+  if (hasNeed(listed, "ledger")) return false;
   try {
     parseConfig(`rules: { ${formatRule(listed.name)} }`, [listed]);
     return true;

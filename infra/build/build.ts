@@ -3,7 +3,7 @@
 // cluster.
 import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { CatalogueRule } from "../catalogue/registry.ts";
+import { type CatalogueRule, hasNeed } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { projectRoot } from "../cli/roots.ts";
 import type { PosternConfig } from "../config/config.ts";
@@ -87,15 +87,13 @@ export const buildDirectInvocationBundles = async (
   return Promise.all(
     wanted.map(async (listed) => {
       const built = await bundleRule(listed, buildEndpointConfig(config, listed), outDir, Number.POSITIVE_INFINITY);
-      if (needsCue(listed))
+      if (hasNeed(listed, "cue"))
         for (const [file, content] of Object.entries(await readCueRuntimeFiles()))
           await writeFile(join(outDir, listed.name, file), getInflatedContents(content));
       return built;
     }),
   );
 };
-
-const needsCue = ({ rule }: CatalogueRule) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "cue");
 
 /** Deletes what an earlier build made for rules that are no longer named. */
 const deleteStaleBundles = async (names: string[]) => {

@@ -9,7 +9,7 @@ import { type EndpointConfig, findClusterSetup } from "#lib/endpoint.ts";
 import { type AwsAction, asksCluster, type SecretPlace } from "#lib/needs.ts";
 import type { RecordingBucketSettingsByRule } from "#lib/recording/bucket-handler.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
-import type { CatalogueRule } from "../catalogue/registry.ts";
+import { type CatalogueRule, hasNeed } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { moduleExtension, packageRoot } from "../cli/roots.ts";
 import { listWritableBucketPaths } from "../config/record-section.ts";
@@ -57,7 +57,7 @@ const connectionsFile = "clusters.json";
  * each member and for recording. A cold start reads the whole bundle.
  */
 const computeBudget = (listed: CatalogueRule, places: RecordingBucketSettingsByRule) =>
-  ((runsScripts(listed) ? 95 : hasNeeds(listed) ? 60 : 20) +
+  ((hasNeed(listed, "cue") ? 95 : hasNeeds(listed) ? 60 : 20) +
     3 * (listed.members?.length ?? 0) +
     computeRecordingBudget(listed, places)) *
   1024;
@@ -66,14 +66,10 @@ const computeBudget = (listed: CatalogueRule, places: RecordingBucketSettingsByR
 const computeRecordingBudget = (listed: CatalogueRule, places: RecordingBucketSettingsByRule) =>
   !isRecorded(places) ? 0 : hasNeeds(listed) ? 16 : 24;
 
-const runsScripts = ({ rule }: CatalogueRule) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "cue");
-
 /** The needs that a function meets by itself. */
 const localVerbs = new Set<string>(["cue", "count"]);
 
 const isRecorded = (places: RecordingBucketSettingsByRule) => Object.keys(places).length > 0;
-
-const keepsLedger = ({ rule }: CatalogueRule) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "ledger");
 
 const hasNeeds = ({ rule }: CatalogueRule) => Object.keys(rule.needs ?? {}).length > 0;
 
@@ -155,7 +151,7 @@ export const bundleRule = async (
     tokens: listTokens(Object.values(connections), listSecrets(listed, config)),
     actions: Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
     records: listWritableBucketPaths(places),
-    ledgerRules: rules.filter(keepsLedger).map(({ name }) => name),
+    ledgerRules: rules.filter((one) => hasNeed(one, "ledger")).map(({ name }) => name),
     opensLedger: listUsedNeeds(listed, config).some(({ need }) => need.verb === "ledger"),
     accepts: createHash("sha256").update(keys).digest("base64url"),
   };
@@ -220,7 +216,7 @@ const buildEntry = (listed: CatalogueRule, isScriptStarted: boolean, hasConnecti
     : `${importFromLib("endpoint.ts", "createEndpoint")}(rule0`;
   const makeHost = () => {
     const connections = hasConnections ? `() => require("./${connectionsFile}")` : "{}";
-    const ledger = keepsLedger(listed)
+    const ledger = hasNeed(listed, "ledger")
       ? `, undefined, ${importFromLib("cluster/dynamodb-ledger.ts", "openDynamoDbLedger")}`
       : "";
     const capabilities = asks

@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { dirname, join, relative, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import type { Need } from "#lib/needs.ts";
 import { getVariants, listPhases, type Phase, type Rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
@@ -157,6 +158,10 @@ export const applyVariant = (rule: Rule, settings: object, variant: string | und
   return { rule: { ...ruleWithoutVariants, ...differences }, settings: mergeWithDefaults(settings, own) };
 };
 
+/** Reports whether a rule has a need of this verb, such as `ledger`. */
+export const hasNeed = ({ rule }: Pick<CatalogueRule, "rule">, wanted: Need<unknown>["verb"]): boolean =>
+  Object.values(rule.needs ?? {}).some(({ verb }) => verb === wanted);
+
 const file = join(functionsFolder, "README.md");
 const [begin, end] = ["<!-- The list is written by npm run fix. -->", "<!-- End of the list. -->"];
 
@@ -168,8 +173,8 @@ export const buildCatalogueReadme = async (
   const [before, rest = ""] = present.split(begin);
   const [, after] = rest.split(end);
   const rows = catalogue.map(
-    ({ name, phases, rule: { summary, upstreamPlugin, needs = {} } }) =>
-      `| [${name}](${name}/README.md) | ${phases.join(", ")} | ${summary} | ${describeCompiledInPlugin(upstreamPlugin?.plugin)} | ${Object.values(needs).some(({ verb }) => verb === "ledger") ? "yes" : ""} |`,
+    ({ name, phases, rule }) =>
+      `| [${name}](${name}/README.md) | ${phases.join(", ")} | ${rule.summary} | ${describeCompiledInPlugin(rule.upstreamPlugin?.plugin)} | ${hasNeed({ rule }, "ledger") ? "yes" : ""} |`,
   );
   const headings = `| rule | phase | what it does | ${compiledInPluginHeading} | [ledger](../docs/rollout.md#the-ledger) |`;
   const list = [headings, "| --- | --- | --- | --- | --- |", ...rows].join("\n");

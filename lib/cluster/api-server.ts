@@ -48,7 +48,7 @@ export const createApiServerRequester = (
     return { agent };
   };
 
-  return async (path, deadline, body, isSafe = true, method = undefined) => {
+  return async (path, deadline, body, isSafe = true, method) => {
     let isFresh = false;
     for (let attempt = 1; ; attempt++) {
       const latest = Date.now() + longestApiServerReadMilliseconds;
