@@ -1,0 +1,71 @@
+/** What a type is. Types of kind `struct` and `opaque` differ by their names. */
+type TypeKind =
+  | "bool"
+  | "bytes"
+  | "double"
+  | "duration"
+  | "dyn"
+  | "error"
+  | "int"
+  | "list"
+  | "map"
+  | "null"
+  | "opaque"
+  | "parameter"
+  | "string"
+  | "struct"
+  | "timestamp"
+  | "type"
+  | "uint";
+
+/** A static type of CEL. */
+export interface Type {
+  readonly kind: TypeKind;
+  /** The name that the value of the type has at run time, such as `google.protobuf.Duration`; a parameter's own name. */
+  readonly name: string;
+  /** The types of a list's elements, of a map's keys and values, of the value in an optional, of a type's own type. */
+  readonly parameters: readonly Type[];
+}
+
+const createType = (kind: TypeKind, name: string, ...parameters: Type[]): Type =>
+  Object.freeze({ kind, name, parameters });
+
+export const bool = createType("bool", "bool");
+export const bytes = createType("bytes", "bytes");
+export const double = createType("double", "double");
+export const duration = createType("duration", "google.protobuf.Duration");
+export const dyn = createType("dyn", "dyn");
+/** The type of an expression in which an error was found. */
+export const error = createType("error", "*error*");
+export const int = createType("int", "int");
+export const nullType = createType("null", "null_type");
+export const string = createType("string", "string");
+export const timestamp = createType("timestamp", "google.protobuf.Timestamp");
+export const uint = createType("uint", "uint");
+
+export const listOf = (element: Type): Type => createType("list", "list", element);
+export const mapOf = (key: Type, value: Type): Type => createType("map", "map", key, value);
+export const typeOf = (type?: Type): Type => createType("type", "type", ...(type ? [type] : []));
+export const optionalOf = (value: Type): Type => createType("opaque", "optional_type", value);
+export const opaque = (name: string): Type => createType("opaque", name);
+export const struct = (name: string): Type => createType("struct", name);
+/** A type parameter of a function's signature; each use of the function has another type for it. */
+export const parameter = (name: string): Type => createType("parameter", name);
+
+export const isOptional = ({ kind, name }: Type): boolean => kind === "opaque" && name === "optional_type";
+
+/** Reports whether two types are the same, their parameters included. */
+export const isSameType = (left: Type, right: Type): boolean =>
+  left === right ||
+  (left.kind === right.kind &&
+    left.name === right.name &&
+    left.parameters.length === right.parameters.length &&
+    left.parameters.every((type, index) => isSameType(type, right.parameters[index] as Type)));
+
+const shortNames: Partial<Record<TypeKind, string>> = { duration: "duration", null: "null", timestamp: "timestamp" };
+
+/** Returns a type as error messages name it, such as `map(string, list(int))`. */
+export const formatType = ({ kind, name, parameters }: Type): string => {
+  const own = kind === "error" ? "!error!" : (shortNames[kind] ?? name);
+  return parameters.length === 0 ? own : `${own}(${parameters.map(formatType).join(", ")})`;
+};

@@ -1,0 +1,277 @@
+import type { Type } from "./types.ts";
+import * as types from "./types.ts";
+
+/**
+ * A value of CEL at run time. Data from JSON is used as it is:
+ * - an int is a number if it is a safe integer, and a bigint otherwise;
+ * - any other number is a double; a double that is a safe integer is a `Double`, so that it differs from an int;
+ * - an array is a list, and an object without a class of this library is a map with strings as keys.
+ * All other values are instances of classes that extend `CelObject`. Values are never changed.
+ */
+export type Value = null | boolean | string | number | bigint | Uint8Array | CelObject | readonly Value[] | ValueObject;
+
+/** A map with strings as keys. Only own members count. */
+export interface ValueObject {
+  readonly [key: string]: Value;
+}
+
+/** A value that JavaScript has no type for. */
+export abstract class CelObject {
+  abstract readonly type: Type;
+  /** Reports whether a value of the same type is equal. */
+  abstract equals(other: this): boolean;
+}
+
+/** A double that is a safe integer. */
+export class Double extends CelObject {
+  readonly value: number;
+  constructor(value: number) {
+    super();
+    this.value = value;
+  }
+  get type(): Type {
+    return types.double;
+  }
+  equals(other: this): boolean {
+    return this.value === other.value;
+  }
+}
+
+export class Uint extends CelObject {
+  readonly value: bigint;
+  constructor(value: bigint) {
+    super();
+    this.value = value;
+  }
+  get type(): Type {
+    return types.uint;
+  }
+  equals(other: this): boolean {
+    return this.value === other.value;
+  }
+}
+
+/** A span of time, with nanoseconds. */
+export class Duration extends CelObject {
+  readonly nanoseconds: bigint;
+  constructor(nanoseconds: bigint) {
+    super();
+    this.nanoseconds = nanoseconds;
+  }
+  get type(): Type {
+    return types.duration;
+  }
+  equals(other: this): boolean {
+    return this.nanoseconds === other.nanoseconds;
+  }
+}
+
+/** A point in time, with nanoseconds since 1970. */
+export class Timestamp extends CelObject {
+  readonly nanoseconds: bigint;
+  constructor(nanoseconds: bigint) {
+    super();
+    this.nanoseconds = nanoseconds;
+  }
+  get type(): Type {
+    return types.timestamp;
+  }
+  equals(other: this): boolean {
+    return this.nanoseconds === other.nanoseconds;
+  }
+}
+
+/** An optional value; without `value` it is empty. */
+export class Optional extends CelObject {
+  readonly value: Value | undefined;
+  constructor(value?: Value) {
+    super();
+    this.value = value;
+  }
+  get type(): Type {
+    return anyOptional;
+  }
+  equals(other: this): boolean {
+    if (this.value === undefined || other.value === undefined) return this.value === other.value;
+    return isEqual(this.value, other.value);
+  }
+}
+const anyOptional = types.optionalOf(types.dyn);
+export const emptyOptional = new Optional();
+
+/** A type as a value, as `type(1)` returns it. Only names are compared. */
+export class TypeValue extends CelObject {
+  readonly of: Type;
+  constructor(of: Type) {
+    super();
+    this.of = of;
+  }
+  get type(): Type {
+    return anyType;
+  }
+  equals(other: this): boolean {
+    return this.of.name === other.of.name;
+  }
+}
+const anyType = types.typeOf();
+
+/** A map that an expression made. Its keys are bools, ints, uints and strings. */
+export class CelMap extends CelObject {
+  /** Keys and values by the text that `toMapKey` returns, in the order in which they were added. */
+  readonly entries: ReadonlyMap<string, readonly [key: Value, value: Value]>;
+  constructor(entries: ReadonlyMap<string, readonly [key: Value, value: Value]>) {
+    super();
+    this.entries = entries;
+  }
+  get type(): Type {
+    return anyMap;
+  }
+  equals(other: this): boolean {
+    return isEqualMap(this, other);
+  }
+}
+const anyMap = types.mapOf(types.dyn, types.dyn);
+const anyList = types.listOf(types.dyn);
+
+/** An error in the evaluation of an expression. Its message is upstream's. */
+export class EvaluationError extends Error {}
+
+export const createNoSuchOverloadError = (): EvaluationError => new EvaluationError("no such overload");
+
+const [leastInt, mostInt] = [-(2n ** 63n), 2n ** 63n - 1n];
+const mostUint = 2n ** 64n - 1n;
+
+/** Returns an int; throws if it has more than 64 bits. */
+export const toInt = (value: bigint): number | bigint => {
+  if (value < leastInt || value > mostInt) throw new EvaluationError("integer overflow");
+  return Number.isSafeInteger(Number(value)) ? Number(value) : value;
+};
+
+/** Returns a uint; throws if it is negative or has more than 64 bits. */
+export const toUint = (value: bigint): Uint => {
+  if (value < 0n || value > mostUint) throw new EvaluationError("unsigned integer overflow");
+  return new Uint(value);
+};
+
+export const toDouble = (value: number): number | Double => (Number.isSafeInteger(value) ? new Double(value) : value);
+
+export const isInt = (value: Value): value is number | bigint =>
+  typeof value === "bigint" || Number.isSafeInteger(value);
+
+export const isDouble = (value: Value): value is number | Double =>
+  value instanceof Double || (typeof value === "number" && !Number.isSafeInteger(value));
+
+/** Returns the number of a double. */
+export const getDouble = (value: number | Double): number => (typeof value === "number" ? value : value.value);
+
+export const isList = (value: Value): value is readonly Value[] => Array.isArray(value);
+
+/** Reports whether a value is a map from JSON, or one that an expression made. */
+export const isMap = (value: Value): value is ValueObject | CelMap =>
+  value instanceof CelMap ||
+  (typeof value === "object" &&
+    value !== null &&
+    !(value instanceof CelObject) &&
+    !Array.isArray(value) &&
+    !(value instanceof Uint8Array));
+
+/** Returns the type of a value at run time: without the types of elements, keys and values. */
+export const getType = (value: Value): Type => {
+  if (value === null) return types.nullType;
+  if (typeof value === "boolean") return types.bool;
+  if (typeof value === "string") return types.string;
+  if (typeof value === "bigint") return types.int;
+  if (typeof value === "number") return Number.isSafeInteger(value) ? types.int : types.double;
+  if (value instanceof CelObject) return value.type;
+  if (Array.isArray(value)) return anyList;
+  return value instanceof Uint8Array ? types.bytes : anyMap;
+};
+
+/** Returns the text under which a map has a key; equal numbers of different types are one key. */
+export const toMapKey = (key: Value): string | undefined => {
+  if (typeof key === "string") return `"${key}`;
+  if (typeof key === "boolean" || isInt(key)) return `${key}`;
+  if (key instanceof Uint) return `${key.value}`;
+  if (!isDouble(key)) return undefined;
+  const number = getDouble(key);
+  return Number.isInteger(number) ? `${BigInt(number)}` : undefined;
+};
+
+/** Returns the value under a key of a map; undefined if there is none. */
+export const findInMap = (map: ValueObject | CelMap, key: Value): Value | undefined => {
+  if (!(map instanceof CelMap)) return typeof key === "string" && Object.hasOwn(map, key) ? map[key] : undefined;
+  const text = toMapKey(key);
+  return text === undefined ? undefined : map.entries.get(text)?.[1];
+};
+
+/** Lists the keys and values of a map, in the order in which it has them. */
+export const listEntries = (map: ValueObject | CelMap): Iterable<readonly [key: Value, value: Value]> =>
+  map instanceof CelMap ? map.entries.values() : Object.entries(map);
+
+/** Returns the number of code points of a text. */
+export const countCodePoints = (text: string): number => {
+  let count = text.length;
+  for (let index = 0; index < text.length - 1; index++) {
+    const isPair = (text.charCodeAt(index) & 0xfc00) === 0xd800 && (text.charCodeAt(index + 1) & 0xfc00) === 0xdc00;
+    if (isPair) {
+      count--;
+      index++;
+    }
+  }
+  return count;
+};
+
+/** Returns the size of a text, bytes, a list, or a map; undefined for other values. */
+export const findSize = (value: Value): number | undefined => {
+  if (typeof value === "string") return countCodePoints(value);
+  if (isList(value) || value instanceof Uint8Array) return value.length;
+  if (value instanceof CelMap) return value.entries.size;
+  return isMap(value) ? Object.keys(value).length : undefined;
+};
+
+/**
+ * Compares two numbers of any types; returns a negative number, 0 or a positive one. Returns undefined if one is not a
+ * number, and NaN if one is NaN.
+ */
+export const compareNumbers = (left: Value, right: Value): number | undefined => {
+  const [first, second] = [getNumber(left), getNumber(right)];
+  if (first === undefined || second === undefined) return undefined;
+  if (Number.isNaN(first) || Number.isNaN(second)) return Number.NaN;
+  // JavaScript compares a number with a bigint by their values; upstream turns an int of any size into a double.
+  const isInexact = typeof left !== typeof right && (isDouble(left) || isDouble(right));
+  const [one, two] = isInexact ? [Number(first), Number(second)] : [first, second];
+  return one < two ? -1 : Number(one > two);
+};
+
+const getNumber = (value: Value): number | bigint | undefined => {
+  if (typeof value === "number" || typeof value === "bigint") return value;
+  return value instanceof Double || value instanceof Uint ? value.value : undefined;
+};
+
+/** Reports whether two values of any types are equal. */
+export const isEqual = (left: Value, right: Value): boolean => {
+  if (left === right) return true;
+  if (left === null || right === null || typeof left === "string" || typeof left === "boolean") return false;
+  const order = compareNumbers(left, right);
+  if (order !== undefined) return order === 0;
+  if (left instanceof Uint8Array) return right instanceof Uint8Array && Buffer.compare(left, right) === 0;
+  if (isList(left))
+    return (
+      isList(right) &&
+      left.length === right.length &&
+      left.every((element, index) => isEqual(element, right[index] as Value))
+    );
+  if (isMap(left)) return isMap(right) && isEqualMap(left, right);
+  return (
+    left instanceof CelObject && right instanceof CelObject && left.type.name === right.type.name && left.equals(right)
+  );
+};
+
+const isEqualMap = (left: ValueObject | CelMap, right: ValueObject | CelMap): boolean => {
+  if (findSize(left) !== findSize(right)) return false;
+  for (const [key, value] of listEntries(left)) {
+    const other = findInMap(right, key);
+    if (other === undefined || !isEqual(value, other)) return false;
+  }
+  return true;
+};
