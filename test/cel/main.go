@@ -265,23 +265,13 @@ func (r requested) GetResource() schema.GroupVersionResource {
 	}
 }
 
-// Decides by a digest of what it is asked, so that each part of a question counts.
+// Decides by a digest of what it is asked, so that each part of a question counts, except for selectors.
 type decider struct{}
 
 func (decider) Authorize(_ context.Context, asked authorizer.Attributes) (authorizer.Decision, string, error) {
 	words := []string{
 		asked.GetUser().GetName(), asked.GetVerb(), asked.GetPath(), asked.GetAPIGroup(), asked.GetResource(),
 		asked.GetSubresource(), asked.GetNamespace(), asked.GetName(),
-	}
-	if fields, err := asked.GetFieldSelector(); err == nil {
-		for _, one := range fields {
-			words = append(words, one.Field+string(one.Operator)+one.Value)
-		}
-	}
-	if labels, err := asked.GetLabelSelector(); err == nil {
-		for _, one := range labels {
-			words = append(words, one.String())
-		}
 	}
 	text := strings.Join(words, "|")
 	digest := fnv.New32a()
@@ -339,18 +329,13 @@ func toCanonical(value ref.Val) any {
 		return toCanonicalStruct(value, fields)
 	case apiservercel.Quantity:
 		return opaque(value, formatQuantity(value.Quantity))
-	case apiservercel.URL:
-		return opaque(value, value.URL.String())
 	case apiservercel.IP:
 		return opaque(value, value.Addr.String())
 	case apiservercel.CIDR:
 		return opaque(value, value.Prefix.String())
 	case apiservercel.Semver:
+		value.Version.Build = nil
 		return opaque(value, value.Version.String())
-	case apiservercel.Format:
-		return opaque(value, value.Name)
-	case *apiservercel.Format:
-		return opaque(value, value.Name)
 	case traits.Lister:
 		elements := []any{}
 		for next := value.Iterator(); next.HasNext() == types.True; {
