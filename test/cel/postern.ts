@@ -1,4 +1,3 @@
-import { createPolicyEnvironment, type PolicyScope, toVariableType, variablesType } from "../../lib/cel/admission.ts";
 import { type CheckedExpression, check, formatIssues } from "../../lib/cel/checker.ts";
 import type { Environment } from "../../lib/cel/environment.ts";
 import { type AuthorizationAnswer, type AuthorizationAttributes, Authorizer, ResourceCheck } from "../../lib/cel/libraries/authorizer.ts";
@@ -6,9 +5,11 @@ import { Cidr } from "../../lib/cel/libraries/cidr.ts";
 import { formatIp, Ip } from "../../lib/cel/libraries/ip.ts";
 import { Quantity } from "../../lib/cel/libraries/quantity.ts";
 import { Semver } from "../../lib/cel/libraries/semver.ts";
+import { createAdmissionEnvironment, type ExpressionContext } from "../../lib/cel/kubernetes.ts";
 import { parse } from "../../lib/cel/parser.ts";
 import { type Budget, compile, FieldObject, type Program, StructValue } from "../../lib/cel/program.ts";
 import type { Issue } from "../../lib/cel/syntax.ts";
+import * as types from "../../lib/cel/types.ts";
 import { formatType, type Type } from "../../lib/cel/types.ts";
 import {
   Duration,
@@ -29,11 +30,21 @@ import {
 import type { Task } from "./generate.ts";
 import type { Answer } from "./upstream.ts";
 
-const scopes: Record<Task["mode"], PolicyScope> = {
+const variablesType = types.struct("kubernetes.variables");
+const variableKinds = new Set(["bool", "bytes", "double", "duration", "int", "null", "string", "timestamp", "uint"]);
+
+/** Returns the type that a variable of a policy has in other expressions; undefined stands for one that is wrong. */
+const toVariableType = (type: Type | undefined): Type => {
+  if (type?.kind === "list" || type?.kind === "map")
+    return { ...type, parameters: type.parameters.map(toVariableType) };
+  return type && variableKinds.has(type.kind) ? type : types.dyn;
+};
+
+const scopes: Record<Task["mode"], ExpressionContext> = {
   validation: { hasParams: true, hasAuthorizer: true },
   message: { hasParams: true },
   condition: { hasParams: true, hasAuthorizer: true },
-  mutation: { hasParams: true, hasAuthorizer: true, hasPatchTypes: true },
+  mutation: { hasParams: true, hasAuthorizer: true, isMutation: true },
 };
 
 /** The limit of one expression. */
@@ -98,19 +109,19 @@ export const evaluateTask = (task: Task): Answer => {
 const environments = new Map<string, Environment>();
 
 const evaluate = ({ expression, mode, variables, composed }: Task): Answer => {
-  const types = new Map<string, Type>();
+  const variableTypes = new Map<string, Type>();
   const compiled = new Map<string, Compiled>();
   // Nothing keeps a reference to the types but the environment, which is used for this task only.
   let environment = composed.length === 0 ? environments.get(mode) : undefined;
   if (!environment) {
-    environment = createPolicyEnvironment({ ...scopes[mode], ...(mode !== "condition" && { variables: types }) });
+    environment = createAdmissionEnvironment({ ...scopes[mode], ...(mode !== "condition" && { variables: variableTypes }) });
     if (composed.length === 0) environments.set(mode, environment);
   }
   if (mode !== "condition")
     for (const { name, expression } of composed) {
       const one = compileText(expression, environment);
       compiled.set(name, one);
-      types.set(name, toVariableType(one.program && one.checked?.type));
+      variableTypes.set(name, toVariableType(one.program && one.checked?.type));
     }
   const { program, answer } = compileText(expression, environment);
   if (!program) return answer;
