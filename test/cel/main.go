@@ -329,6 +329,8 @@ func toCanonical(value ref.Val) any {
 		return toCanonicalStruct(value, fields)
 	case apiservercel.Quantity:
 		return opaque(value, formatQuantity(value.Quantity))
+	case *apiservercel.Quantity:
+		return opaque(value, formatQuantity(value.Quantity))
 	case apiservercel.IP:
 		return opaque(value, value.Addr.String())
 	case apiservercel.CIDR:
