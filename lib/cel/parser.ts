@@ -3,10 +3,7 @@ import type { Expression, Issue } from "./syntax.ts";
 import { parseBytes, parseString, readTokens, type Token } from "./tokens.ts";
 import { countCodePoints, toDouble, toInt, Uint, type Value } from "./values.ts";
 
-/**
- * Parses an expression and replaces its macros. Returns the errors if the text is not an expression; one with a negative
- * offset has no place in the text.
- */
+/** Parses an expression and replaces its macros. Returns the errors if the text is not an expression. */
 export const parse = (text: string, macros: readonly Macro[]): Expression | readonly Issue[] => {
   const size = countCodePoints(text);
   if (size <= sizeLimit) return new Parser(text.toWellFormed(), macros).parse();
