@@ -18,6 +18,7 @@ import { setFunctions } from "./libraries/sets.ts";
 import { standardFunctions } from "./libraries/standard.ts";
 import { stringFunctions } from "./libraries/strings.ts";
 import { timeFunctions } from "./libraries/time.ts";
+import { twoVariableFunctions } from "./libraries/two-variables.ts";
 import { urlFunctions } from "./libraries/url.ts";
 import { type Macro, optionalMacros, sortByMacro, standardMacros, twoVariableMacros } from "./macros.ts";
 import { parse } from "./parser.ts";
@@ -45,7 +46,7 @@ export const mostConditionsCost = 2_500_000;
 const functions: readonly FunctionDeclaration[] = [
   ...[standardFunctions, timeFunctions, stringFunctions, listFunctions, setFunctions, optionalFunctions],
   ...[regexFunctions, urlFunctions, quantityFunctions, ipFunctions, cidrFunctions, formatFunctions],
-  ...[semverFunctions, authorizerFunctions],
+  ...[semverFunctions, authorizerFunctions, twoVariableFunctions],
 ].flat();
 const macros: readonly Macro[] = [...standardMacros, ...optionalMacros, ...twoVariableMacros];
 
@@ -186,7 +187,9 @@ export const evaluateExpression = (
   if ("error" in compiled) return { error: `compilation error: ${compiled.error}` };
   const outcome = compiled.program.evaluate(variables, { left: mostCost });
   if (outcome.cost > set.left)
-    return { exhausted: "validation failed due to running out of cost budget, no further validation rules will be run" };
+    return {
+      exhausted: "validation failed due to running out of cost budget, no further validation rules will be run",
+    };
   set.left -= outcome.cost;
   return "error" in outcome ? { error: `expression '${text}' resulted in error: ${outcome.error}` } : outcome;
 };

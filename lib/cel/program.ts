@@ -27,8 +27,8 @@ import {
   LibraryObject,
   listEntries,
   Optional,
-  toMapKey,
   TypeValue,
+  toMapKey,
   Uint,
   type Value,
   type ValueObject,
@@ -100,7 +100,7 @@ class Frame {
 
   constructor(variables: Variables, limit: number, slots: number) {
     this.variables = variables;
-    this.limit = limit;
+    this.limit = Math.max(limit, 0);
     this.slots = new Array(slots).fill(undefined);
   }
 
@@ -199,9 +199,9 @@ const findElement = (list: readonly Value[], key: Key): Result | undefined => {
   if (typeof key === "number" && Number.isSafeInteger(key)) return list[key];
   if (isInt(key)) return undefined;
   const number = key instanceof Uint ? key.value : isDouble(key) ? getDouble(key) : undefined;
-  if (number === undefined)
-    return new EvaluationError(`unsupported index type '${getType(key).name}' in list`);
-  const isIndex = typeof number === "bigint" ? number < 2n ** 63n : Number.isInteger(number) && Math.abs(number) < 2 ** 63;
+  if (number === undefined) return new EvaluationError(`unsupported index type '${getType(key).name}' in list`);
+  const isIndex =
+    typeof number === "bigint" ? number < 2n ** 63n : Number.isInteger(number) && Math.abs(number) < 2 ** 63;
   return isIndex ? list[Number(number)] : new EvaluationError(`unsupported index value ${formatValue(key)} in list`);
 };
 
@@ -257,8 +257,8 @@ const toNativeField = (value: Value): Value => {
 
 /** Selects a value's parts. What is selected from an optional value, or optionally, is an optional value. */
 const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], start = 0): Result => {
-  let isOptional = root instanceof Optional;
-  if (root instanceof Optional && root.value === undefined) return root;
+  let isOptional = start === 0 && root instanceof Optional;
+  if (isOptional && (root as Optional).value === undefined) return root;
   let object = isOptional ? toNative(root) : root;
   for (let index = start; index < qualifiers.length; index++) {
     const qualifier = qualifiers[index] as Qualifier;
@@ -371,8 +371,13 @@ const noVariables: Variables = { find: () => undefined };
 
 const constant = (value: Result): Plan => ({ kind: "constant", value });
 const code = (evaluate: Evaluator): Plan => ({ kind: "code", evaluate });
+
 /** Evaluates what consists of constants. */
-const fold = (evaluate: Evaluator): Plan => constant(evaluate(new Frame(noVariables, Number.POSITIVE_INFINITY, 0)));
+const fold = (evaluate: Evaluator): Plan => {
+  const result = run(evaluate, new Frame(noVariables, Number.POSITIVE_INFINITY, 0));
+  if (result instanceof Interruption) throw new EvaluationError(result.message);
+  return constant(result);
+};
 
 /** Makes a program of an expression; throws an EvaluationError if upstream can't make one. */
 export const compile = (checked: CheckedExpression, environment: Environment): Program => {
@@ -395,6 +400,9 @@ const run = (evaluate: Evaluator, frame: Frame): Result | Interruption => {
     return evaluate(frame);
   } catch (error) {
     if (error instanceof Interruption) return error;
+    // Upstream's costs of some functions depend on the types of arguments, and fail for other ones.
+    if (error instanceof TypeError && error.message.startsWith("interface conversion"))
+      return new Interruption(`internal error: ${error.message}`);
     throw error;
   }
 };
@@ -434,8 +442,7 @@ class Planner {
     const reference = this.#checked.references.get(id);
     const name = reference && "name" in reference ? reference.name : written;
     if (reference && "name" in reference && reference.value !== undefined) return constant(reference.value);
-    if (this.#checked.types.get(id)?.kind === "type")
-      throw new EvaluationError(`reference to undefined type: ${name}`);
+    if (this.#checked.types.get(id)?.kind === "type") throw new EvaluationError(`reference to undefined type: ${name}`);
     let inner = scope;
     while (inner && !inner.names.has(name)) inner = inner.outer;
     const local = inner?.names.get(name);
@@ -616,7 +623,9 @@ class Planner {
         }
       } else {
         const type = getGoType(over);
-        const message = isPair ? `unsupported comprehension range type: ${type}` : `got '${type}', expected iterable type`;
+        const message = isPair
+          ? `unsupported comprehension range type: ${type}`
+          : `got '${type}', expected iterable type`;
         return new EvaluationError(message);
       }
       const value = result(frame);
@@ -629,7 +638,8 @@ const findVariable =
   (name: string): Evaluator =>
   ({ variables }) => {
     try {
-      return variables.find(name) ?? new EvaluationError(`no such attribute(s): ${name}`);
+      const value = variables.find(name);
+      return value === undefined ? new EvaluationError(`no such attribute(s): ${name}`) : value;
     } catch (error) {
       return toResult(error);
     }
@@ -667,6 +677,8 @@ const createPatch = (type: Type, fields: ReadonlyMap<string, Value>): Result => 
     if (value !== undefined && typeof value !== "string")
       return new EvaluationError(`unexpected type ${getNativeType(value)} for JSONPatchType '${name}' field`);
   }
+  for (const name of fields.keys())
+    if (![...patchTexts, "value"].includes(name)) return new EvaluationError(`unexpected JSONPatchType field: ${name}`);
   return new StructValue(type, fields);
 };
 
@@ -748,8 +760,9 @@ const countComparison = (left: Result, right: Result): number => {
   return countTraversal(Math.min(getActualSize(toArgument(left)), getActualSize(toArgument(right))));
 };
 
-/** Returns what an argument counts as for costs: an error has the size 1. */
-const toArgument = (value: Result): Value => (value instanceof EvaluationError ? true : value);
+/** Returns an argument for the computation of costs. An error is undefined; it has the size 1. */
+const toArgument = (value: Result): Value =>
+  value instanceof EvaluationError ? (undefined as unknown as Value) : value;
 
 /** Returns the function of `or` or `orValue`, which evaluates its second operand only if the first one is empty. */
 const buildAlternative =
@@ -792,15 +805,17 @@ const buildCall = (declaration: FunctionDeclaration, id: string | undefined, pla
   const args = plans.map(toEvaluator);
   const overload = declaration.overloads.find((candidate) => candidate.id === id);
   const apply = findImplementation(declaration, overload);
+  const count = buildCost(declaration, overload);
   const pattern = plans[1];
   const hasPattern =
     patternFunctions.has(declaration.name) && pattern?.kind === "constant" && typeof pattern.value === "string";
-  if (hasPattern) compilePattern(`${pattern.value}`);
+  if (hasPattern) {
+    compilePattern(`${pattern.value}`);
+    return buildVariadic(args, withText(apply), count);
+  }
   const bound = declaration.overloads.filter(({ evaluate }) => evaluate).length;
   const isDispatched = !declaration.evaluate && !overload?.evaluate && bound > 1;
-  // With two arguments, upstream evaluates the second one though the first one failed, except for these functions.
-  const endsEarly = args.length > 2 || hasPattern || isDispatched || declaration.name === "format";
-  const count = buildCost(declaration, overload);
+  const isVariadic = isDispatched || declaration.name === "format";
 
   const [first, second] = args;
   if (first && args.length === 1)
@@ -810,7 +825,7 @@ const buildCall = (declaration: FunctionDeclaration, id: string | undefined, pla
       frame.charge(count ? count([toArgument(value)], toArgument(result)) : 1);
       return result;
     };
-  if (first && second && !endsEarly)
+  if (first && second && args.length === 2 && !isVariadic)
     return (frame) => {
       const left = first(frame);
       const right = second(frame);
@@ -826,6 +841,11 @@ const buildCall = (declaration: FunctionDeclaration, id: string | undefined, pla
       frame.charge(count ? count([toArgument(left), toArgument(right)], toArgument(result)) : 1);
       return result;
     };
+  return buildVariadic(args, apply, count);
+};
+
+/** Returns the function of a call that ends at the first error, uncharged unless that is the last argument. */
+const buildVariadic = (args: readonly Evaluator[], apply: Evaluate, count: Overload["cost"] | undefined): Evaluator => {
   return (frame) => {
     const values: Value[] = [];
     let result: Result | undefined;
@@ -842,6 +862,15 @@ const buildCall = (declaration: FunctionDeclaration, id: string | undefined, pla
     return result;
   };
 };
+
+/** Upstream's functions with a constant pattern take anything for a text that Go has as a text. */
+const withText =
+  (apply: Evaluate): Evaluate =>
+  (value: Value, ...rest: Value[]) => {
+    const text = toNative(value);
+    if (typeof text !== "string") throw createNoSuchOverloadError();
+    return apply(text, ...rest);
+  };
 
 /** Returns what computes the cost of a call: Kubernetes' cost of the function comes first; undefined if it is 1. */
 const buildCost = (declaration: FunctionDeclaration, overload: Overload | undefined): Overload["cost"] | undefined => {
@@ -870,8 +899,7 @@ const buildGuard = ({ kind, name, parameters }: Type): ((value: Value) => boolea
   const [first, second] = parameters.map(buildGuard);
   if (kind === "dyn" || kind === "parameter") return () => true;
   if (kind === "string") return (value) => typeof value === "string";
-  if (kind === "list" && first)
-    return (value) => isList(value) && (value.length === 0 || first(value[0] as Value));
+  if (kind === "list" && first) return (value) => isList(value) && (value.length === 0 || first(value[0] as Value));
   if (kind === "map" && first && second)
     return (value) => {
       if (!isMap(value)) return false;

@@ -331,26 +331,10 @@ const declareOrder = (name: string, id: string, isTrue: (order: number) => boole
   evaluate: (left: Value, right: Value) => isTrue(compareValues(left, right, name)),
 });
 
-/** Declares an operator whose operands and result have the same type. */
-const declareArithmetic = (
-  name: string,
-  id: string,
-  operands: readonly (readonly [name: string, type: types.Type])[],
-  arithmetic: Arithmetic,
-  others: readonly Overload[] = [],
-): FunctionDeclaration => ({
-  name,
-  overloads: [...operands.map(([type, operand]) => overload(`${id}_${type}`, [operand, operand], operand)), ...others],
-  evaluate: compute(name, arithmetic),
-});
-
-const integers = [
-  ["int64", int],
-  ["uint64", uint],
-] as const;
-const numbers = [["double", double], ...integers] as const;
-
-/** The functions of CEL itself, without those of times. The program evaluates operators without a function here. */
+/**
+ * The functions of CEL itself, without those of times. The program evaluates operators that have no function here. The
+ * order of overloads decides which type an operand gets whose type isn't known.
+ */
 export const standardFunctions: readonly FunctionDeclaration[] = [
   { name: "_?_:_", overloads: [overload("conditional", [bool, one, one], one)] },
   { name: "_&&_", overloads: [overload("logical_and", [bool, bool], bool)] },
@@ -359,68 +343,90 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
   { name: "@not_strictly_false", overloads: [overload("not_strictly_false", [bool], bool)] },
   { name: "_==_", overloads: [overload("equals", [one, one], bool)] },
   { name: "_!=_", overloads: [overload("not_equals", [one, one], bool)] },
-  declareArithmetic(
-    "_+_",
-    "add",
-    numbers,
-    {
+  {
+    name: "_+_",
+    overloads: [
+      overload("add_bytes", [bytes, bytes], bytes, undefined, countBoth),
+      overload("add_double", [double, double], double),
+      overload("add_duration_duration", [duration, duration], duration),
+      overload("add_duration_timestamp", [duration, timestamp], timestamp),
+      overload("add_timestamp_duration", [timestamp, duration], timestamp),
+      overload("add_int64", [int, int], int),
+      overload("add_list", [list, list], list),
+      overload("add_string", [string, string], string, undefined, countBoth),
+      overload("add_uint64", [uint, uint], uint),
+    ],
+    evaluate: compute("_+_", {
       ofDoubles: (left, right) => left + right,
       ofNumbers: (left, right) => left + right,
       ofIntegers: (left, right) => left + right,
       ofOthers: addOthers,
-    },
-    [
-      overload("add_bytes", [bytes, bytes], bytes, undefined, countBoth),
-      overload("add_duration_duration", [duration, duration], duration),
-      overload("add_duration_timestamp", [duration, timestamp], timestamp),
-      overload("add_timestamp_duration", [timestamp, duration], timestamp),
-      overload("add_list", [list, list], list),
-      overload("add_string", [string, string], string, undefined, countBoth),
+    }),
+  },
+  {
+    name: "_/_",
+    overloads: [
+      overload("divide_double", [double, double], double),
+      overload("divide_int64", [int, int], int),
+      overload("divide_uint64", [uint, uint], uint),
     ],
-  ),
-  declareArithmetic("_/_", "divide", numbers, {
-    ofDoubles: (left, right) => left / right,
-    ofNumbers: (left, right) => (left - (left % right)) / right,
-    ofIntegers: (left, right) => {
-      requireNumber(right, "division by zero");
-      return left / right;
-    },
-  }),
-  declareArithmetic("_%_", "modulo", integers, {
-    ofNumbers: (left, right) => left % right,
-    ofIntegers: (left, right) => {
-      requireNumber(right, "modulus by zero");
-      // The quotient would be too large; upstream then refuses the rest too.
-      if (right === -1n) toInt(-left);
-      return left % right;
-    },
-  }),
-  declareArithmetic("_*_", "multiply", numbers, {
-    ofDoubles: (left, right) => left * right,
-    ofNumbers: (left, right) => left * right,
-    ofIntegers: (left, right) => left * right,
-  }),
+    evaluate: compute("_/_", {
+      ofDoubles: (left, right) => left / right,
+      ofNumbers: (left, right) => (left - (left % right)) / right,
+      ofIntegers: (left, right) => {
+        requireNumber(right, "division by zero");
+        return left / right;
+      },
+    }),
+  },
+  {
+    name: "_%_",
+    overloads: [overload("modulo_int64", [int, int], int), overload("modulo_uint64", [uint, uint], uint)],
+    evaluate: compute("_%_", {
+      ofNumbers: (left, right) => left % right,
+      ofIntegers: (left, right) => {
+        requireNumber(right, "modulus by zero");
+        // The quotient would be too large; upstream then refuses the rest too.
+        if (right === -1n) toInt(-left);
+        return left % right;
+      },
+    }),
+  },
+  {
+    name: "_*_",
+    overloads: [
+      overload("multiply_double", [double, double], double),
+      overload("multiply_int64", [int, int], int),
+      overload("multiply_uint64", [uint, uint], uint),
+    ],
+    evaluate: compute("_*_", {
+      ofDoubles: (left, right) => left * right,
+      ofNumbers: (left, right) => left * right,
+      ofIntegers: (left, right) => left * right,
+    }),
+  },
   {
     name: "-_",
     overloads: [overload("negate_double", [double], double), overload("negate_int64", [int], int)],
     evaluate: negate,
   },
-  declareArithmetic(
-    "_-_",
-    "subtract",
-    numbers,
-    {
+  {
+    name: "_-_",
+    overloads: [
+      overload("subtract_double", [double, double], double),
+      overload("subtract_duration_duration", [duration, duration], duration),
+      overload("subtract_int64", [int, int], int),
+      overload("subtract_timestamp_duration", [timestamp, duration], timestamp),
+      overload("subtract_timestamp_timestamp", [timestamp, timestamp], duration),
+      overload("subtract_uint64", [uint, uint], uint),
+    ],
+    evaluate: compute("_-_", {
       ofDoubles: (left, right) => left - right,
       ofNumbers: (left, right) => left - right,
       ofIntegers: (left, right) => left - right,
       ofOthers: subtractOthers,
-    },
-    [
-      overload("subtract_duration_duration", [duration, duration], duration),
-      overload("subtract_timestamp_duration", [timestamp, duration], timestamp),
-      overload("subtract_timestamp_timestamp", [timestamp, timestamp], duration),
-    ],
-  ),
+    }),
+  },
   declareOrder("_<_", "less", (order) => order < 0),
   declareOrder("_<=_", "less_equals", (order) => order <= 0),
   declareOrder("_>_", "greater", (order) => order > 0),
