@@ -125,7 +125,10 @@ export const createAdmissionEnvironment = ({
     if (isMutation && (name === "Object" || name.startsWith("Object."))) return { name, findField: () => dyn };
     const fields = isMutation && name === "JSONPatch" ? jsonPatch : Object.hasOwn(structs, name) && structs[name];
     return fields
-      ? { name, findField: (field) => (Object.hasOwn(fields, field) ? (fields as Record<string, Type>)[field] : undefined) }
+      ? {
+          name,
+          findField: (field) => (Object.hasOwn(fields, field) ? (fields as Record<string, Type>)[field] : undefined),
+        }
       : undefined;
   };
   return createEnvironment({
@@ -188,7 +191,9 @@ export const evaluateExpression = (
   if ("error" in compiled) return { error: `compilation error: ${compiled.error}` };
   const outcome = compiled.program.evaluate(variables, { left: mostCost });
   if (outcome.cost > set.left)
-    return { exhausted: "validation failed due to running out of cost budget, no further validation rules will be run" };
+    return {
+      exhausted: "validation failed due to running out of cost budget, no further validation rules will be run",
+    };
   set.left -= outcome.cost;
   return "error" in outcome ? { error: `expression '${text}' resulted in error: ${outcome.error}` } : outcome;
 };

@@ -17,7 +17,7 @@ export interface Pattern {
 // The package compiles patterns, but says only whether a text matches, and not in linear time if a pattern is large. So
 // the program that it compiles is run here: all ways to match advance together, one character at a time.
 
-type Program = ReturnType<RE2JS["re2"]>["prog"];
+type Instruction = ReturnType<RE2JS["re2"]>["prog"]["inst"][number];
 
 /** The operations of the package's programs; all greater ones read a character. */
 const operations = { alternative: 1, alternativeMatch: 2, capture: 3, condition: 4, fail: 5, match: 6, nothing: 7 };
@@ -44,17 +44,17 @@ class Ways {
   /** Where each way began. */
   readonly starts: Int32Array;
   count = 0;
-  readonly #program: Program;
+  readonly #program: readonly Instruction[];
   readonly #stack: number[] = [];
   /** The round in which each instruction was added last: an instruction counts once at a position. */
   readonly #rounds: Float64Array;
   #round = 0;
 
-  constructor(program: Program) {
+  constructor(program: readonly Instruction[]) {
     this.#program = program;
-    this.instructions = new Int32Array(program.numInst());
-    this.starts = new Int32Array(program.numInst());
-    this.#rounds = new Float64Array(program.numInst());
+    this.instructions = new Int32Array(program.length);
+    this.starts = new Int32Array(program.length);
+    this.#rounds = new Float64Array(program.length);
   }
 
   clear(): void {
@@ -63,71 +63,152 @@ class Ways {
   }
 
   /** Adds the instructions that follow from one without reading a character. */
-  add(instruction: number, start: number, found: number): void {
-    const stack = this.#stack;
-    stack.push(instruction);
-    for (let current = stack.pop(); current !== undefined; current = stack.pop()) {
-      if (this.#rounds[current] === this.#round) continue;
-      this.#rounds[current] = this.#round;
-      const { op, out, arg } = this.#program.getInst(current);
-      if (op === operations.alternative || op === operations.alternativeMatch) stack.push(arg, out);
-      else if (op === operations.capture || op === operations.nothing) stack.push(out);
-      else if (op === operations.condition) (arg & ~found) === 0 && stack.push(out);
+  add(first: number, start: number, found: number): void {
+    for (let next: number | undefined = first; next !== undefined; next = this.#stack.pop()) {
+      if (this.#rounds[next] === this.#round) continue;
+      this.#rounds[next] = this.#round;
+      const { op, out, arg } = this.#program[next] as Instruction;
+      if (op === operations.alternative || op === operations.alternativeMatch) this.#stack.push(arg, out);
+      else if (op === operations.capture || op === operations.nothing) this.#stack.push(out);
+      else if (op === operations.condition) (arg & ~found) === 0 && this.#stack.push(out);
       else if (op !== operations.fail) {
-        this.instructions[this.count] = current;
+        this.instructions[this.count] = next;
         this.starts[this.count++] = start;
       }
     }
   }
 }
 
+/** What is known at a position of a text that is tested: the ways that are open before their conditions are checked. */
+interface State {
+  readonly open: readonly number[];
+  /** A character with the same conditions as the one before the position. */
+  readonly before: number;
+  /** The next states by the characters that are read, and by -1 at the end of the text; true if the text matches. */
+  readonly next: Map<number, State | boolean>;
+}
+
+/** How many open ways the states of a pattern may keep. */
+const mostKept = 50_000;
+
+/** Tests texts with states that are kept, so that most characters cost one look-up. */
+class Automaton {
+  readonly #program: readonly Instruction[];
+  readonly #start: number;
+  readonly #isAnchored: boolean;
+  readonly #hasConditions: boolean;
+  readonly #ways: Ways;
+  readonly #states = new Map<string, State>();
+  #size = 0;
+
+  constructor(program: readonly Instruction[], start: number, isAnchored: boolean) {
+    this.#program = program;
+    this.#start = start;
+    this.#isAnchored = isAnchored;
+    this.#hasConditions = program.some(({ op }) => op === operations.condition);
+    this.#ways = new Ways(program);
+  }
+
+  /** Returns undefined if the states that the pattern needs are too many. */
+  test(text: string): boolean | undefined {
+    let state: State | boolean = this.#getState([this.#start], -1);
+    for (let position = 0; typeof state === "object"; position++) {
+      if (this.#size > mostKept) {
+        this.#states.clear();
+        return undefined;
+      }
+      const code: number = position < text.length ? (text.codePointAt(position) as number) : -1;
+      if (code > 0xffff) position++;
+      state = state.next.get(code) ?? this.#move(state, code);
+    }
+    return state;
+  }
+
+  #getState(open: readonly number[], before: number): State {
+    const key = `${before} ${open}`;
+    const known = this.#states.get(key);
+    if (known) return known;
+    const state: State = { open, before, next: new Map() };
+    this.#states.set(key, state);
+    return state;
+  }
+
+  #move(state: State, code: number): State | boolean {
+    const next = this.#read(state, code);
+    state.next.set(code, next);
+    this.#size += state.open.length;
+    return next;
+  }
+
+  #read({ open, before }: State, code: number): State | boolean {
+    const found = this.#hasConditions ? findConditions(before, code) : 0;
+    const ways = this.#ways;
+    ways.clear();
+    for (const instruction of open) ways.add(instruction, 0, found);
+    const next = new Set<number>();
+    for (let index = 0; index < ways.count; index++) {
+      const instruction = this.#program[ways.instructions[index] as number] as Instruction;
+      if (instruction.op === operations.match) return true;
+      if (code >= 0 && instruction.matchRune(code)) next.add(instruction.out);
+    }
+    if (!this.#isAnchored) next.add(this.#start);
+    if (code < 0 || next.size === 0) return false;
+    const similar = isWord(code) ? 97 : code === 10 ? 10 : 32;
+    return this.#getState([...next].sort(), this.#hasConditions ? similar : -1);
+  }
+}
+
 const createPattern = (source: string): Pattern => {
   const { prog, prefix, prefixComplete, cond } = compile(source);
-  let [current, next] = [new Ways(prog), new Ways(prog)];
+  const program: readonly Instruction[] = prog.inst;
+  const isAnchored = (cond & conditions.textStart) !== 0;
+  const automaton = new Automaton(program, prog.start, isAnchored);
+  let [current, next] = [new Ways(program), new Ways(program)];
 
-  /** Returns the range of the first match at or after a position, or for a test of any match. */
-  const search = (text: string, from: number, isTest = false): [start: number, end: number] | undefined => {
+  /** Returns the range of the first match at or after a position. */
+  const search = (text: string, from: number): [start: number, end: number] | undefined => {
     if (prefixComplete) {
       const start = text.indexOf(prefix, from);
       return start < 0 ? undefined : [start, start + prefix.length];
     }
     let matched: [number, number] | undefined;
+    let [position, code, found] = [from, -1, 0];
+    const moveTo = (target: number) => {
+      position = target;
+      code = text.codePointAt(position) ?? -1;
+      found = findConditions(readBefore(text, position), code);
+    };
+    moveTo(from);
     current.clear();
-    let position = from;
-    let before = position > 0 ? readBefore(text, position) : -1;
     for (;;) {
       if (current.count === 0) {
-        if (matched || (position > 0 && cond & conditions.textStart)) return matched;
+        if (matched || (position > 0 && isAnchored)) return matched;
         if (prefix !== "") {
-          position = text.indexOf(prefix, position);
-          if (position < 0) return undefined;
-          before = readBefore(text, position);
+          const start = text.indexOf(prefix, position);
+          if (start < 0) return undefined;
+          moveTo(start);
         }
       }
-      const code = text.codePointAt(position) ?? -1;
-      if (!matched) current.add(prog.start, position, findConditions(before, code));
-      const end = position + (code > 0xffff ? 2 : 1);
-      const found = findConditions(code, text.codePointAt(end) ?? -1);
+      if (!matched) current.add(prog.start, position, found);
+      const [here, read] = [position, code];
+      moveTo(position + (code > 0xffff ? 2 : 1));
       next.clear();
       for (let index = 0; index < current.count; index++) {
-        const instruction = prog.getInst(current.instructions[index] as number);
+        const instruction = program[current.instructions[index] as number] as Instruction;
         const start = current.starts[index] as number;
         if (instruction.op === operations.match) {
-          matched = [start, position];
-          if (isTest) return matched;
+          matched = [start, here];
           break;
         }
-        if (code >= 0 && instruction.matchRune(code)) next.add(instruction.out, start, found);
+        if (read >= 0 && instruction.matchRune(read)) next.add(instruction.out, start, found);
       }
-      if (code < 0) return matched;
+      if (read < 0) return matched;
       [current, next] = [next, current];
-      position = end;
-      before = code;
     }
   };
 
   return {
-    test: (text) => search(text, 0, true) !== undefined,
+    test: (text) => (prefixComplete ? text.includes(prefix) : (automaton.test(text) ?? search(text, 0) !== undefined)),
     find: (text) => text.slice(...(search(text, 0) ?? [0, 0])),
     findAll: (text, limit = Number.POSITIVE_INFINITY) => {
       const parts: string[] = [];
