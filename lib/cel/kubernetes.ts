@@ -8,7 +8,7 @@ import { cidrFunctions } from "./libraries/cidr.ts";
 import { extendedListFunctions } from "./libraries/extended-lists.ts";
 import { formatFunctions } from "./libraries/format.ts";
 import { ipFunctions } from "./libraries/ip.ts";
-import { jsonPatchFunctions } from "./libraries/json-patch.ts";
+import { jsonPatchFunctions, jsonPatchStruct } from "./libraries/json-patch.ts";
 import { listFunctions } from "./libraries/lists.ts";
 import { optionalFunctions } from "./libraries/optionals.ts";
 import { quantityFunctions } from "./libraries/quantity.ts";
@@ -18,6 +18,7 @@ import { setFunctions } from "./libraries/sets.ts";
 import { standardFunctions } from "./libraries/standard.ts";
 import { stringFunctions } from "./libraries/strings.ts";
 import { timeFunctions } from "./libraries/time.ts";
+import { twoVariableFunctions } from "./libraries/two-variables.ts";
 import { urlFunctions } from "./libraries/url.ts";
 import { type Macro, optionalMacros, sortByMacro, standardMacros, twoVariableMacros } from "./macros.ts";
 import { parse } from "./parser.ts";
@@ -45,7 +46,7 @@ export const mostConditionsCost = 2_500_000;
 const functions: readonly FunctionDeclaration[] = [
   ...[standardFunctions, timeFunctions, stringFunctions, listFunctions, setFunctions, optionalFunctions],
   ...[regexFunctions, urlFunctions, quantityFunctions, ipFunctions, cidrFunctions, formatFunctions],
-  ...[semverFunctions, authorizerFunctions],
+  ...[semverFunctions, authorizerFunctions, twoVariableFunctions],
 ].flat();
 const macros: readonly Macro[] = [...standardMacros, ...optionalMacros, ...twoVariableMacros];
 
@@ -108,7 +109,6 @@ const structs: Readonly<Record<string, Readonly<Record<string, Type>>>> = {
     status: struct("kubernetes.NamespaceStatus"),
   },
 };
-const jsonPatch = { op: string, path: string, from: string, value: dyn };
 const variablesType = struct("kubernetes.variables");
 
 /** Returns the environment of expressions of one kind. */
@@ -123,13 +123,9 @@ export const createAdmissionEnvironment = ({
   const findStruct = (name: string): StructType | undefined => {
     if (name === variablesType.name && variables) return { name, findField: (field) => variables.get(field) };
     if (isMutation && (name === "Object" || name.startsWith("Object."))) return { name, findField: () => dyn };
-    const fields = isMutation && name === "JSONPatch" ? jsonPatch : Object.hasOwn(structs, name) && structs[name];
-    return fields
-      ? {
-          name,
-          findField: (field) => (Object.hasOwn(fields, field) ? (fields as Record<string, Type>)[field] : undefined),
-        }
-      : undefined;
+    if (isMutation && name === jsonPatchStruct.name) return jsonPatchStruct;
+    const fields = Object.hasOwn(structs, name) ? structs[name] : undefined;
+    return fields && { name, findField: (field) => (Object.hasOwn(fields, field) ? fields[field] : undefined) };
   };
   return createEnvironment({
     variables: {
@@ -146,7 +142,7 @@ export const createAdmissionEnvironment = ({
       ...(hasExtendedLists ? extendedListFunctions : []),
       ...(isMutation ? jsonPatchFunctions : []),
     ],
-    macros: hasExtendedLists ? [...macros, sortByMacro] : macros,
+    macros: hasExtendedLists ? [...macros, ...sortByMacro] : macros,
     findStruct,
   });
 };

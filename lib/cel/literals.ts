@@ -1,4 +1,5 @@
 import type { Environment } from "./environment.ts";
+import { findFormatIssue } from "./libraries/format-text.ts";
 import type { Expression, Issue } from "./syntax.ts";
 import type { Type } from "./types.ts";
 import * as types from "./types.ts";
@@ -120,100 +121,10 @@ const findInvalidArguments = (
 const findInvalidFormats = (visited: readonly Visited[], typesById: Types): Issue[] =>
   visited.flatMap(({ expression }) => {
     if (expression.kind !== "call" || expression.function !== "format") return [];
-    const {
-      target,
-      arguments: [list],
-    } = expression;
+    const { target } = expression;
+    const [list] = expression.arguments;
     if (target?.kind !== "literal" || typeof target.value !== "string" || list?.kind !== "list") return [];
-    const issue = findInvalidFormat(
-      target.value,
-      list.elements.map(({ value }) => value),
-      typesById,
-    );
-    return issue ? [{ offset: expression.offset, ...issue }] : [];
+    const args = list.elements.map(({ value }) => value);
+    const issue = findFormatIssue(target.value, args, typesById);
+    return issue ? [{ offset: (issue.expression ?? expression).offset, message: issue.message }] : [];
   });
-
-/** Returns what is wrong with a format; without an offset the whole call is. */
-const findInvalidFormat = (
-  text: string,
-  args: readonly Expression[],
-  typesById: Types,
-): Pick<Issue, "message"> | Issue | undefined => {
-  let count = 0;
-  for (const [clause, precision, letter] of text.matchAll(/%(?!%)(\.[0-9]*)?(.?)|%%/gsu)) {
-    if (clause === "%%") continue;
-    if (clause === "%") return { message: "unexpected end of string" };
-    const argument = args[count];
-    if (!argument) return { message: `index ${count} out of range` };
-    count++;
-    const failure = findInvalidClause(precision, letter as string);
-    if (failure !== undefined) return { message: `could not parse formatting clause: ${failure}` };
-    const { kinds, message } = clauses.get((letter as string).toLowerCase()) as Clause;
-    const misfit = findMisfit(argument, kinds, letter === "s", typesById);
-    if (!misfit) continue;
-    const given = typesById.get(misfit.id)?.name;
-    return { offset: misfit.offset, message: `error during formatting: ${message}, was given ${given}` };
-  }
-  if (args.length <= count) return undefined;
-  return { message: `too many arguments supplied to string.format (expected ${count}, got ${args.length})` };
-};
-
-const findInvalidClause = (precision: string | undefined, letter: string): string | undefined => {
-  if (precision !== undefined) {
-    const inPrecision = "error while parsing precision: ";
-    const digits = precision.slice(1);
-    if (letter === "") return `${inPrecision}could not find end of precision specifier`;
-    const failure = digits === "" ? "invalid syntax" : "value out of range";
-    if (digits === "" || BigInt(digits) >= 2n ** 63n)
-      return `${inPrecision}error while converting precision to integer: strconv.Atoi: parsing "${digits}": ${failure}`;
-  }
-  if (clauses.has(letter) || letter === "X") return undefined;
-  // Upstream takes the first byte of the letter for the letter.
-  return `unrecognized formatting clause "${String.fromCharCode(Buffer.from(letter)[0] as number)}"`;
-};
-
-interface Clause {
-  /** The kinds of types that fit; dyn does always. */
-  readonly kinds: readonly string[];
-  readonly message: string;
-}
-
-const clauses: ReadonlyMap<string, Clause> = new Map([
-  ["b", { kinds: ["int", "uint", "bool"], message: "only integers and bools can be formatted as binary" }],
-  ["d", { kinds: ["int", "uint"], message: "decimal clause can only be used on integers" }],
-  ["e", { kinds: ["double", "string"], message: "scientific clause can only be used on doubles" }],
-  ["f", { kinds: ["double", "string"], message: "fixed-point clause can only be used on doubles" }],
-  ["o", { kinds: ["int", "uint"], message: "octal clause can only be used on integers" }],
-  [
-    "s",
-    {
-      kinds: "list map int uint double bool string timestamp bytes duration type null".split(" "),
-      message:
-        "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
-    },
-  ],
-  [
-    "x",
-    {
-      kinds: ["int", "uint", "string", "bytes"],
-      message: "only integers, byte buffers, and strings can be formatted as hex",
-    },
-  ],
-]);
-
-/** Returns the argument if its type doesn't fit, or with `isDeep` a part of a list or map for which this is so. */
-const findMisfit = (
-  argument: Expression,
-  kinds: readonly string[],
-  isDeep: boolean,
-  typesById: Types,
-): Expression | undefined => {
-  const kind = typesById.get(argument.id)?.kind ?? "dyn";
-  if (kind !== "dyn" && !kinds.includes(kind)) return argument;
-  if (!isDeep || (argument.kind !== "list" && argument.kind !== "map")) return undefined;
-  for (const child of listChildren(argument)) {
-    const misfit = findMisfit(child, kinds, isDeep, typesById);
-    if (misfit) return misfit;
-  }
-  return undefined;
-};
