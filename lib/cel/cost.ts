@@ -1,10 +1,10 @@
-import { findSize, Optional, type Value } from "./values.ts";
+import { findSize, LibraryObject, Optional, type Value } from "./values.ts";
 
-/** Returns the cost of reading a text, bytes or a list of a size once. */
+/** Returns the cost of going through a text or a list once. */
 export const countTraversal = (size: number, factor = 0.1): number => Math.ceil(size * factor);
 
-/** Returns the size that costs are computed from: 1 for a value that has none. */
+/** Returns the size of a value as costs see it. */
 export const getActualSize = (value: Value): number => {
   if (value instanceof Optional && value.value !== undefined) return getActualSize(value.value);
-  return findSize(value) ?? 1;
+  return value instanceof LibraryObject ? value.size : (findSize(value) ?? 1);
 };

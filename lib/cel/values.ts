@@ -22,6 +22,17 @@ export abstract class CelObject {
   abstract equals(other: this): boolean;
 }
 
+/**
+ * A value of a library of Kubernetes, such as a quantity. To compare it with a value of another type is an error, and
+ * each comparison costs 1.
+ */
+export abstract class LibraryObject extends CelObject {
+  /** Returns the size from which costs are computed. */
+  get size(): number {
+    return 1;
+  }
+}
+
 /** A double that is a safe integer. */
 export class Double extends CelObject {
   readonly value: number;
@@ -69,9 +80,12 @@ export class Duration extends CelObject {
 /** A point in time, with nanoseconds since 1970. */
 export class Timestamp extends CelObject {
   readonly nanoseconds: bigint;
-  constructor(nanoseconds: bigint) {
+  /** The minutes east of Greenwich with which it was written. They count only when it becomes text. */
+  readonly offset: number;
+  constructor(nanoseconds: bigint, offset = 0) {
     super();
     this.nanoseconds = nanoseconds;
+    this.offset = offset;
   }
   get type(): Type {
     return types.timestamp;
@@ -187,21 +201,25 @@ export const getType = (value: Value): Type => {
   return value instanceof Uint8Array ? types.bytes : anyMap;
 };
 
-/** Returns the text under which a map has a key; equal numbers of different types are one key. */
+/** Returns the text under which a map has a key. Numbers of different types are different keys. */
 export const toMapKey = (key: Value): string | undefined => {
   if (typeof key === "string") return `"${key}`;
-  if (typeof key === "boolean" || isInt(key)) return `${key}`;
-  if (key instanceof Uint) return `${key.value}`;
-  if (!isDouble(key)) return undefined;
-  const number = getDouble(key);
-  return Number.isInteger(number) ? `${BigInt(number)}` : undefined;
+  if (key === null || typeof key === "boolean" || isInt(key)) return `${key}`;
+  if (key instanceof Uint) return `${key.value}u`;
+  if (isDouble(key)) return `${getDouble(key)}d`;
+  return key instanceof Duration || key instanceof Timestamp ? `${key.type.name} ${key.nanoseconds}` : undefined;
 };
 
 /** Returns the value under a key of a map; undefined if there is none. */
 export const findInMap = (map: ValueObject | CelMap, key: Value): Value | undefined => {
   if (!(map instanceof CelMap)) return typeof key === "string" && Object.hasOwn(map, key) ? map[key] : undefined;
   const text = toMapKey(key);
-  return text === undefined ? undefined : map.entries.get(text)?.[1];
+  const entry = text === undefined ? undefined : map.entries.get(text);
+  if (entry || typeof key === "string") return entry?.[1];
+  // An int is also found as a uint, a uint as an int, and a double as either; nothing else is found as a double.
+  const integer = isInt(key) ? key : key instanceof Uint ? key.value : isDouble(key) ? getDouble(key) : Number.NaN;
+  if (typeof integer === "number" && !Number.isInteger(integer)) return undefined;
+  return (map.entries.get(`${BigInt(integer)}`) ?? map.entries.get(`${BigInt(integer)}u`))?.[1];
 };
 
 /** Lists the keys and values of a map, in the order in which it has them. */
@@ -248,8 +266,12 @@ const getNumber = (value: Value): number | bigint | undefined => {
   return value instanceof Double || value instanceof Uint ? value.value : undefined;
 };
 
-/** Reports whether two values of any types are equal. */
+/** Reports whether two values of any types are equal; throws if the left one can't be compared with the right one. */
 export const isEqual = (left: Value, right: Value): boolean => {
+  if (left instanceof LibraryObject && right !== null) {
+    if (!(right instanceof LibraryObject && left.type.name === right.type.name)) throw createNoSuchOverloadError();
+    return left.equals(right);
+  }
   if (left === right) return true;
   if (left === null || right === null || typeof left === "string" || typeof left === "boolean") return false;
   const order = compareNumbers(left, right);
@@ -259,7 +281,7 @@ export const isEqual = (left: Value, right: Value): boolean => {
     return (
       isList(right) &&
       left.length === right.length &&
-      left.every((element, index) => isEqual(element, right[index] as Value))
+      left.every((element, index) => isEqualElement(element, right[index] as Value))
     );
   if (isMap(left)) return isMap(right) && isEqualMap(left, right);
   return (
@@ -267,11 +289,21 @@ export const isEqual = (left: Value, right: Value): boolean => {
   );
 };
 
+/** Reports whether two elements are equal; upstream takes elements that can't be compared for equal. */
+const isEqualElement = (left: Value, right: Value): boolean => {
+  try {
+    return isEqual(left, right);
+  } catch (error) {
+    if (error instanceof EvaluationError) return true;
+    throw error;
+  }
+};
+
 const isEqualMap = (left: ValueObject | CelMap, right: ValueObject | CelMap): boolean => {
   if (findSize(left) !== findSize(right)) return false;
   for (const [key, value] of listEntries(left)) {
     const other = findInMap(right, key);
-    if (other === undefined || !isEqual(value, other)) return false;
+    if (other === undefined || !isEqualElement(value, other)) return false;
   }
   return true;
 };

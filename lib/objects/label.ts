@@ -7,7 +7,6 @@ export const findConflict = (some: Labels, others: Labels): string | undefined =
 const name = /^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$/;
 const subdomain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
 
-const describeMaximum = (most: number) => `must be no more than ${most} bytes`;
 const characters =
   "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
@@ -21,26 +20,33 @@ export const findKeyFaults = (labelKey: string): string[] => {
   const own = second ?? first;
   const faults = second === undefined ? [] : findPrefixFaults(first).map((fault) => `prefix part ${fault}`);
   if (own === "") faults.push("name part must be non-empty");
-  if (own.length > 63) faults.push(`name part ${describeMaximum(63)}`);
+  faults.push(...findLengthFaults(own, 63).map((fault) => `name part ${fault}`));
   if (!name.test(own)) faults.push(`name part ${wrong}`);
   return faults;
 };
 
-const findPrefixFaults = (prefix: string): string[] => {
-  if (prefix === "") return ["must be non-empty"];
-  return [
-    ...(prefix.length > 253 ? [describeMaximum(253)] : []),
-    ...(subdomain.test(prefix)
-      ? []
-      : [
-          "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
-        ]),
-  ];
-};
+const findPrefixFaults = (prefix: string): string[] =>
+  prefix === "" ? ["must be non-empty"] : findSubdomainFaults(prefix);
+
+/** Returns what is wrong with the length of a text, in kube-apiserver's words. */
+export const findLengthFaults = (text: string, most: number): string[] =>
+  Buffer.byteLength(text) > most ? [`must be no more than ${most} bytes`] : [];
+
+export const isSubdomain = (text: string): boolean => subdomain.test(text);
+
+/** Returns what is wrong with a DNS subdomain, in kube-apiserver's words. */
+export const findSubdomainFaults = (text: string): string[] => [
+  ...findLengthFaults(text, 253),
+  ...(isSubdomain(text)
+    ? []
+    : [
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+      ]),
+];
 
 /** Returns what is wrong with a label's value, in kube-apiserver's words. */
 export const findValueFaults = (labelValue: string): string[] => [
-  ...(labelValue.length > 63 ? [describeMaximum(63)] : []),
+  ...findLengthFaults(labelValue, 63),
   ...(labelValue === "" || name.test(labelValue)
     ? []
     : [

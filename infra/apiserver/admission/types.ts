@@ -1,3 +1,4 @@
+import type { Budget } from "#lib/cel/program.ts";
 import type {
   AdmissionRequest,
   GroupVersionKind,
@@ -52,10 +53,13 @@ export interface ImitatedServerFunctions {
 }
 
 export interface CelEvaluator {
-  compile(expression: string): CompiledCondition;
+  /** Compiles a matchCondition for an API server of a minor version; without one, for the newest. */
+  compile(expression: string, kubernetes?: string): CompiledCondition;
+  /** Returns what all conditions of one webhook may cost together. */
+  createBudget(): Budget;
 }
 
-export type CompiledCondition = (variables: MatchConditionVariables) => MatchConditionResult;
+export type CompiledCondition = (variables: MatchConditionVariables, budget: Budget) => MatchConditionResult;
 
 export interface MatchConditionVariables {
   object: unknown;
@@ -63,8 +67,15 @@ export interface MatchConditionVariables {
   request: Record<string, unknown>;
 }
 
-/** The result of matchConditions; `error` is the API server's, `unsupported` says why the result is unknown here. */
-export type MatchConditionResult = { holds: boolean } | { error: string } | { unsupported: string };
+/**
+ * The result of a matchCondition. `error` is the API server's, and so is `exhausted`, after which it evaluates no further
+ * condition; `unsupported` says why the result is unknown here.
+ */
+export type MatchConditionResult =
+  | { holds: boolean }
+  | { error: string }
+  | { exhausted: string }
+  | { unsupported: string };
 
 export interface HookTraceStep {
   hook: string;

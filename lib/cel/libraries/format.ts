@@ -1,0 +1,132 @@
+import {
+  findKeyFaults,
+  findLengthFaults,
+  findSubdomainFaults,
+  findValueFaults,
+  isSubdomain,
+} from "../../objects/label.ts";
+import { countTraversal, getActualSize } from "../cost.ts";
+import { type FunctionDeclaration, member, overload } from "../functions.ts";
+import * as types from "../types.ts";
+import { EvaluationError, emptyOptional, LibraryObject, Optional } from "../values.ts";
+import { parseRequestUrl } from "./url.ts";
+
+const type = types.struct("kubernetes.NamedFormat");
+
+export class Format extends LibraryObject {
+  readonly findFaults: (text: string) => string[];
+  /** The length of the regular expression, or of a similar one, from which costs are computed. */
+  readonly patternLength: number;
+  constructor(findFaults: (text: string) => string[], patternLength: number) {
+    super();
+    this.findFaults = findFaults;
+    this.patternLength = patternLength;
+  }
+  get type(): types.Type {
+    return type;
+  }
+  equals(other: this): boolean {
+    return this === other;
+  }
+}
+
+/** Returns what is wrong with a DNS label of RFC 1123, in kube-apiserver's words. */
+export const findLabelFaults = (text: string): string[] => {
+  const faults = findLengthFaults(text, 63);
+  if (/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/.test(text)) return faults;
+  const fault = isSubdomain(text)
+    ? "must not contain dots"
+    : "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+  return [...faults, fault];
+};
+
+const findOldLabelFaults = (text: string): string[] => {
+  const faults = findLengthFaults(text, 63);
+  if (/^[a-z]([-a-z0-9]*[a-z0-9])?$/.test(text)) return faults;
+  const fault =
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+  return [...faults, fault];
+};
+
+/** Returns a function for the beginning of a name, which can end with a dash. */
+const allowDash = (findFaults: (text: string) => string[]) => (text: string) =>
+  findFaults(text.length > 1 && text.endsWith("-") ? `${text.slice(0, -2)}a` : text);
+
+const findUriFaults = (text: string): string[] => {
+  try {
+    parseRequestUrl(text);
+    return [];
+  } catch (error) {
+    if (error instanceof EvaluationError) return [error.message];
+    throw error;
+  }
+};
+
+/** Returns a function that returns one text for all that isn't valid. */
+const requireForm = (isValid: (text: string) => boolean, fault: string) => (text: string) =>
+  isValid(text) ? [] : [fault];
+
+const isUuid = (text: string) => /^[\da-f]{8}-?[\da-f]{4}-?[\da-f]{4}-?[\da-f]{4}-?[\da-f]{12}$/i.test(text);
+const isBase64 = (text: string) => text.length % 4 === 0 && /^[\dA-Za-z+/]+={0,2}$/.test(text);
+
+const isDate = (text: string) => {
+  const [, year, month, day] = /^(\d{4})-(\d\d)-(\d\d)$/.exec(text)?.map(Number) ?? [];
+  if (year === undefined || month === undefined || day === undefined || month < 1 || month > 12) return false;
+  const isLeapYear = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
+  const days = month === 2 ? (isLeapYear ? 29 : 28) : [4, 6, 9, 11].includes(month) ? 30 : 31;
+  return day >= 1 && day <= days;
+};
+
+/** Reports whether a text is a date and a time; as upstream, without a look at the offset and at what follows a `t`. */
+const isDateTime = (text: string) => {
+  const [date = "", time = ""] = text.split(/t/i, 2);
+  const [, hours = "", minutes = "", seconds = ""] =
+    /^(\d\d):(\d\d):(\d\d)([^\n]\d+)?(z|[-+]\d\d:\d\d)$/iu.exec(time) ?? [];
+  return isDate(date) && hours !== "" && hours <= "23" && minutes <= "59" && seconds <= "59";
+};
+
+const formats: ReadonlyMap<string, Format> = new Map([
+  ["dns1123Label", new Format(findLabelFaults, 30)],
+  ["dns1123Subdomain", new Format(findSubdomainFaults, 60)],
+  ["dns1035Label", new Format(findOldLabelFaults, 30)],
+  ["qualifiedName", new Format(findKeyFaults, 60)],
+  ["dns1123LabelPrefix", new Format(allowDash(findLabelFaults), 30)],
+  ["dns1123SubdomainPrefix", new Format(allowDash(findSubdomainFaults), 60)],
+  ["dns1035LabelPrefix", new Format(allowDash(findOldLabelFaults), 30)],
+  ["labelValue", new Format(findValueFaults, 40)],
+  ["uri", new Format(findUriFaults, 1103)],
+  ["uuid", new Format(requireForm(isUuid, "does not match the UUID format"), 70)],
+  ["byte", new Format(requireForm(isBase64, "invalid base64"), 84)],
+  ["date", new Format(requireForm(isDate, "invalid date"), 71)],
+  ["datetime", new Format(requireForm(isDateTime, "invalid datetime"), 71)],
+]);
+
+const validate = ({ findFaults }: Format, text: string): Optional => {
+  const faults = findFaults(text);
+  return faults.length === 0 ? emptyOptional : new Optional(faults);
+};
+
+const findFormat = (name: string): Optional => {
+  const format = formats.get(name);
+  return format ? new Optional(format) : emptyOptional;
+};
+
+export const formatFunctions: readonly FunctionDeclaration[] = [
+  {
+    name: "validate",
+    overloads: [
+      member("format-validate", [type, types.string], types.optionalOf(types.listOf(types.string)), validate),
+    ],
+    cost: ([format, text = null]) =>
+      format instanceof Format
+        ? countTraversal(getActualSize(text) + 1) * countTraversal(format.patternLength, 0.25)
+        : undefined,
+  },
+  {
+    name: "format.named",
+    overloads: [overload("format-named", [types.string], types.optionalOf(type), findFormat)],
+  },
+  ...[...formats].map(([name, format]): FunctionDeclaration => {
+    return { name: `format.${name}`, overloads: [overload(`format.${name}`, [], type, () => format)] };
+  }),
+];

@@ -1,0 +1,29 @@
+import { countTraversal, getActualSize } from "../cost.ts";
+import type { FunctionDeclaration } from "../functions.ts";
+import { EvaluationError } from "../values.ts";
+
+/** Returns the cost of a function that reads its first argument once. */
+export const countReading: NonNullable<FunctionDeclaration["cost"]> = ([text = null]) =>
+  countTraversal(getActualSize(text));
+
+/** Parses with a function; an error's message is replaced by what `describe` makes of it. */
+export const rewordErrors = <Result>(parse: () => Result, describe: (message: string) => string): Result => {
+  try {
+    return parse();
+  } catch (error) {
+    throw error instanceof EvaluationError ? new EvaluationError(describe(error.message)) : error;
+  }
+};
+
+/** Returns a function that reports whether arguments can be parsed. */
+export const reportParsing =
+  <Arguments extends unknown[]>(parse: (...args: Arguments) => unknown) =>
+  (...args: Arguments): boolean => {
+    try {
+      parse(...args);
+      return true;
+    } catch (error) {
+      if (error instanceof EvaluationError) return false;
+      throw error;
+    }
+  };

@@ -1,0 +1,266 @@
+import { quoteAsGo } from "../../objects/go-quoted.ts";
+import { type FunctionDeclaration, member, overload } from "../functions.ts";
+import * as types from "../types.ts";
+import { CelMap, EvaluationError, LibraryObject, toMapKey, type Value } from "../values.ts";
+import { parseAddress } from "./ip.ts";
+import { countReading, reportParsing, rewordErrors } from "./parsing.ts";
+
+const type = types.struct("kubernetes.URL");
+
+/**
+ * A URL as Go's net/url parses it: unlike the class of JavaScript it changes nothing. All texts are bytes: each
+ * character is a byte of UTF-8.
+ */
+interface Parts {
+  readonly scheme: string;
+  /** What follows the scheme without a slash. */
+  readonly opaque: string;
+  readonly user: string | undefined;
+  readonly host: string;
+  /** Whether the text has a scheme and a path, but no `//` between them. */
+  readonly hasNoAuthority: boolean;
+  readonly path: string;
+  readonly query: string;
+  readonly hasEmptyQuery: boolean;
+  readonly fragment: string;
+}
+
+export class Url extends LibraryObject {
+  readonly parts: Parts;
+  constructor(parts: Parts) {
+    super();
+    this.parts = parts;
+  }
+  get type(): types.Type {
+    return type;
+  }
+  equals(other: this): boolean {
+    return formatUrl(this.parts) === formatUrl(other.parts);
+  }
+}
+
+const toBytes = (text: string): string => Buffer.from(text).toString("latin1");
+const toText = (bytes: string): string => Buffer.from(bytes, "latin1").toString();
+
+/** The characters, besides letters, digits and `-_.~`, that a part of a URL has without escaping. */
+const plainCharacters = {
+  path: "$&+,/:;=@",
+  host: "!$&'()*+,;=:[]<>\"",
+  user: "$&+,;=",
+  query: "",
+  fragment: "$&+,/:;=?@!()*",
+};
+type Part = keyof typeof plainCharacters;
+
+const isPlain = (character: string, part: Part): boolean =>
+  /[-\w.~]/.test(character) || plainCharacters[part].includes(character);
+
+const escapeBytes = (bytes: string, part: Part): string =>
+  bytes.replace(/[^-\w.~]/g, (character) => (isPlain(character, part) ? character : escapeByte(character)));
+
+const escapeByte = (character: string) => `%${character.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}`;
+
+/** Replaces escapes such as `%41`. Only a host can have characters that aren't allowed. */
+const unescapeBytes = (bytes: string, part: Part, isZone = false): string =>
+  bytes.replace(part === "host" ? /%.{0,2}|[^%]/gs : /%.{0,2}/gs, (found) => {
+    if (!found.startsWith("%")) {
+      if (found < "\x80" && !isPlain(found, part))
+        throw new EvaluationError(`invalid character ${quoteAsGo(found)} in host name`);
+      return found;
+    }
+    const byte = String.fromCharCode(Number.parseInt(found.slice(1), 16));
+    // A host can have escaped bytes that aren't ASCII; the zone of an IPv6 address only what needs no escaping.
+    const isAllowed =
+      part !== "host" || found === "%25" || (isZone ? byte === " " || isPlain(byte, part) : byte >= "\x80");
+    if (!/^%[\da-f]{2}$/i.test(found) || !isAllowed) throw new EvaluationError(`invalid URL escape ${quote(found)}`);
+    return byte;
+  });
+
+/** Returns bytes as Go's %q shows them; a character can be cut off. */
+const quote = (bytes: string): string => {
+  const text = toText(bytes);
+  if (!text.includes("\ufffd")) return quoteAsGo(text);
+  const quoted = [...bytes].map((byte) =>
+    byte < "\x80" ? quoteAsGo(byte).slice(1, -1) : `\\x${byte.charCodeAt(0).toString(16)}`,
+  );
+  return `"${quoted.join("")}"`;
+};
+
+/** Returns a part as it is written if it is escaped in one of the possible ways, otherwise as Go escapes it. */
+const normalizeEscapes = (bytes: string, part: Part): string => {
+  const escaped = escapeBytes(unescapeBytes(bytes, part), part);
+  const isValid = [...bytes].every((byte) => isPlain(byte, part) || "!$&'()*+,;=:@[]%".includes(byte));
+  return isValid ? bytes : escaped;
+};
+
+const parseParts = (bytes: string, isRequest: boolean): Omit<Parts, "fragment"> => {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is refused.
+  if (/[\0-\x1f\x7f]/.test(bytes)) throw new EvaluationError("net/url: invalid control character in URL");
+  if (bytes === "" && isRequest) throw new EvaluationError("empty url");
+  const [colon, name = ""] = /^([a-z][-a-z\d+.]*)?:/i.exec(bytes) ?? [];
+  if (colon === ":") throw new EvaluationError("missing protocol scheme");
+  const scheme = name.toLowerCase();
+  const [beforeQuery, query] = cut(colon === undefined ? bytes : bytes.slice(colon.length), "?");
+  const parts = { scheme, query: query ?? "", hasEmptyQuery: query === "", opaque: "", path: "", host: "" };
+  const noAuthority = { user: undefined, hasNoAuthority: false };
+
+  if (bytes === "*") return { ...parts, ...noAuthority, path: "*" };
+  if (!beforeQuery.startsWith("/")) {
+    if (scheme !== "") return { ...parts, ...noAuthority, opaque: beforeQuery };
+    if (isRequest) throw new EvaluationError("invalid URI for request");
+  }
+  const isAuthority = beforeQuery.startsWith("//") && (scheme !== "" || !(isRequest || beforeQuery.startsWith("///")));
+  if (!isAuthority) {
+    const path = normalizeEscapes(beforeQuery, "path");
+    return { ...parts, path, user: undefined, hasNoAuthority: scheme !== "" };
+  }
+  const [authority] = cut(beforeQuery.slice(2), "/");
+  const at = authority.lastIndexOf("@");
+  const host = parseHost(scheme, authority.slice(at + 1));
+  const user = at < 0 ? undefined : parseUser(authority.slice(0, at));
+  const path = normalizeEscapes(beforeQuery.slice(2 + authority.length), "path");
+  return { ...parts, user, host, hasNoAuthority: false, path };
+};
+
+/** Splits a text at the first separator. */
+const cut = (text: string, separator: string): [before: string, after: string | undefined] => {
+  const index = text.indexOf(separator);
+  return index < 0 ? [text, undefined] : [text.slice(0, index), text.slice(index + 1)];
+};
+
+const parseUser = (bytes: string): string => {
+  if (!/^[-\w.:~!$&'()*+,;=%@]*$/.test(bytes)) throw new EvaluationError("net/url: invalid userinfo");
+  const [name, password] = cut(bytes, ":");
+  const escaped = escapeBytes(unescapeBytes(name, "user"), "user");
+  return password === undefined ? escaped : `${escaped}:${escapeBytes(unescapeBytes(password, "user"), "user")}`;
+};
+
+const requirePort = (port: string): void => {
+  if (!/^(:\d*)?$/.test(port)) throw new EvaluationError(`invalid port ${quote(port)} after host`);
+};
+
+const parseHost = (scheme: string, bytes: string): string => {
+  const bracket = bytes.lastIndexOf("[");
+  if (bracket > 0) throw new EvaluationError("invalid IP-literal");
+  if (bracket < 0) {
+    // Other schemes than those of HTTP can have several hosts with ports.
+    const colon = /^https?$/.test(scheme) ? bytes.indexOf(":") : bytes.lastIndexOf(":");
+    if (colon >= 0) requirePort(bytes.slice(colon));
+    return unescapeBytes(bytes, "host");
+  }
+  const end = bytes.lastIndexOf("]");
+  if (end < 0) throw new EvaluationError("missing ']' in host");
+  const port = bytes.slice(end + 1);
+  requirePort(port);
+  const name = bytes.slice(1, end);
+  const zone = name.indexOf("%25");
+  const address =
+    zone < 0
+      ? unescapeBytes(name, "host")
+      : unescapeBytes(name.slice(0, zone), "host") + unescapeBytes(name.slice(zone), "host", true);
+  const { bits } = rewordErrors(
+    () => parseAddress(toText(address)),
+    (message) => `invalid host: ${message}`,
+  ).address;
+  if (bits === 32) throw new EvaluationError("invalid IP-literal");
+  return `[${address}]${port}`;
+};
+
+/** Parses a URL that a request can have: with a scheme, or a path that begins with a slash. */
+export const parseRequestUrl = (text: string): void => {
+  rewordErrors(
+    () => parseParts(toBytes(text), true),
+    (message) => `parse ${quoteAsGo(text)}: ${message}`,
+  );
+};
+
+const parseUrl = (text: string): Url =>
+  rewordErrors(
+    () => {
+      parseRequestUrl(text);
+      const [beforeFragment, fragment = ""] = cut(text, "#");
+      // Upstream parses again, because a request has no fragment; errors have the text up to the fragment or all of it.
+      const parts = rewordErrors(
+        () => parseParts(toBytes(beforeFragment), false),
+        (message) => `parse ${quoteAsGo(beforeFragment)}: ${message}`,
+      );
+      const ending = rewordErrors(
+        () => normalizeEscapes(toBytes(fragment), "fragment"),
+        (message) => `parse ${quoteAsGo(text)}: ${message}`,
+      );
+      return new Url({ ...parts, fragment: ending });
+    },
+    (message) => `URL parse error during conversion from string: ${message}`,
+  );
+
+const formatUrl = ({ scheme, opaque, user, host, hasNoAuthority, path, query, hasEmptyQuery, fragment }: Parts) => {
+  const hasAuthority = host !== "" || user !== undefined || (scheme !== "" && path !== "" && !hasNoAuthority);
+  const authority = hasAuthority ? `//${user === undefined ? "" : `${user}@`}${escapeBytes(host, "host")}` : "";
+  return [
+    scheme && `${scheme}:`,
+    opaque || authority + path,
+    (query !== "" || hasEmptyQuery) && `?${query}`,
+    fragment && `#${fragment}`,
+  ]
+    .filter(Boolean)
+    .join("");
+};
+
+/** Returns the name and the port of a host; the brackets of an IPv6 address are no part of its name. */
+const splitHost = ({ parts: { host } }: Url): [name: string, port: string] => {
+  const [colon = "", port = ""] = /:(\d*)$/.exec(host) ?? [];
+  const name = host.slice(0, host.length - colon.length);
+  return [toText(name.replace(/^\[(.*)\]$/s, "$1")), port];
+};
+
+/** Upstream returns no parameters for a query with more than these. */
+const mostParameters = 10_000;
+
+const parseQuery = ({ parts: { query } }: Url): CelMap => {
+  const entries = new Map<string, [key: Value, values: string[]]>();
+  const parameters = query.split("&");
+  for (const parameter of parameters.length > mostParameters ? [] : parameters) {
+    if (parameter === "" || parameter.includes(";")) continue;
+    const texts = unescapeParameter(...cut(parameter, "="));
+    if (!texts) continue;
+    const [key, value] = texts;
+    const entry = entries.get(toMapKey(key) ?? "");
+    if (entry) entry[1].push(value);
+    else entries.set(toMapKey(key) ?? "", [key, [value]]);
+  }
+  return new CelMap(entries);
+};
+
+/** Returns the key and the value of a parameter; undefined if they aren't escaped correctly: upstream leaves it out. */
+const unescapeParameter = (key: string, value = ""): [key: string, value: string] | undefined => {
+  try {
+    return [unescapeQuery(key), unescapeQuery(value)];
+  } catch (error) {
+    if (error instanceof EvaluationError) return undefined;
+    throw error;
+  }
+};
+
+const unescapeQuery = (bytes: string) => toText(unescapeBytes(bytes.replaceAll("+", " "), "query"));
+
+const declareGetter = (name: string, id: string, get: (url: Url) => string): FunctionDeclaration => {
+  return { name, overloads: [member(id, [type], types.string, get)] };
+};
+
+export const urlFunctions: readonly FunctionDeclaration[] = [
+  { name: "url", overloads: [overload("string_to_url", [types.string], type, parseUrl)], cost: countReading },
+  // Kubernetes computes no cost by the length here.
+  {
+    name: "isURL",
+    overloads: [overload("is_url_string", [types.string], types.bool, reportParsing(parseRequestUrl))],
+  },
+  declareGetter("getScheme", "url_get_scheme", ({ parts }) => parts.scheme),
+  declareGetter("getHost", "url_get_host", ({ parts }) => toText(parts.host)),
+  declareGetter("getHostname", "url_get_hostname", (url) => splitHost(url)[0]),
+  declareGetter("getPort", "url_get_port", (url) => splitHost(url)[1]),
+  declareGetter("getEscapedPath", "url_get_escaped_path", ({ parts }) => toText(parts.path)),
+  {
+    name: "getQuery",
+    overloads: [member("url_get_query", [type], types.mapOf(types.string, types.listOf(types.string)), parseQuery)],
+  },
+];
