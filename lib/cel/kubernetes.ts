@@ -24,7 +24,7 @@ import { type Macro, optionalMacros, sortByMacro, standardMacros, twoVariableMac
 import { parse } from "./parser.ts";
 import { type Budget, compile, type Program, type Variables } from "./program.ts";
 import * as types from "./types.ts";
-import { formatType, isSameType, type Type } from "./types.ts";
+import { formatTypeNames, isSameType, type Type } from "./types.ts";
 import { EvaluationError, type Value } from "./values.ts";
 
 /** Which variables and functions an expression may use. */
@@ -162,9 +162,9 @@ export const compileExpression = (
   if (!("expression" in checked)) return { error: `compilation failed: ${formatIssues(checked, text)}` };
   const { type } = checked;
   if (!results.some((result) => isSameType(result, type))) {
-    const names = results.map(formatType);
+    const names = results.map(formatTypeNames);
     const wanted = names.length === 1 ? names[0] : `one of [${names.join(" ")}]`;
-    return { error: `must evaluate to ${wanted} but got ${formatType(type)}` };
+    return { error: `must evaluate to ${wanted} but got ${formatTypeNames(type)}` };
   }
   try {
     return { program: compile(checked, environment) };

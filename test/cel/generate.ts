@@ -486,6 +486,35 @@ export function* generateTasks(seed: number): Generator<Task, never> {
   }
 }
 
+const tokens = [
+  ...["(", ")", "[", "]", "{", "}", ".", ",", ":", "?", "!", "-", "+", "*", "/", "%", "<", "==", "&&", "||", "in", "a", "x", "1"],
+  ...["'", '"', "'a'", "1u", "1.5", "0x", "true", "null", "has(", ".all(", ".map(x, ", "[?", "{?", ".?", "//", "\\", "\n", "`", "\0"],
+  ...["b'", "r'", "'''", '"""', "1e", "Object{", "a.b{", "😀", "\ufeff", "\u2028", "package", "for", ".optMap(x, ", ".sortBy(x, "],
+];
+
+/** Generates texts without end: expressions, damaged ones, series of tokens and of characters, and deep ones. */
+export function* generateTexts(seed: number): Generator<string, never> {
+  const random = createRandom(seed);
+  const tasks = generateTasks(seed);
+  for (;;) {
+    const choice = random.draw();
+    const repeat = (list: readonly string[], most: number) =>
+      Array.from({ length: random.drawBelow(most) }, () => random.pick(list)).join("");
+    if (choice < 0.2) {
+      let text = tasks.next().value.expression;
+      for (let count = random.drawBelow(8); count > 0; count--) text = damage(random, text);
+      yield text;
+    } else if (choice < 0.6) yield repeat(tokens, 60);
+    else if (choice < 0.9) yield repeat(alphabet, 60);
+    else if (choice < 0.99)
+      yield Array.from({ length: random.drawBelow(40) }, () => String.fromCodePoint(random.drawBelow(0x1_0000))).join("");
+    else {
+      const [one, count] = [random.pick(tokens), random.pick([100, 249, 250, 251, 1000, 10_000])];
+      yield one.repeat(count) + repeat(tokens, 5);
+    }
+  }
+}
+
 const createPolicyTask = (random: Random): Omit<Task, "id"> => {
   const { object, expressions } = random.pick(kinds);
   const expression = random.pick(expressions);

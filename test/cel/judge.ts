@@ -1,5 +1,7 @@
 import { parseArgs } from "node:util";
-import { generateTasks, type Task, writeValue } from "./generate.ts";
+import { optionalMacros, sortByMacro, standardMacros, twoVariableMacros } from "../../lib/cel/macros.ts";
+import { parse } from "../../lib/cel/parser.ts";
+import { generateTasks, generateTexts, type Task, writeValue } from "./generate.ts";
 import { evaluateTask } from "./postern.ts";
 import { type Answer, buildCelEvaluator, startEvaluator, type UpstreamEvaluator } from "./upstream.ts";
 
@@ -7,9 +9,14 @@ import { type Answer, buildCelEvaluator, startEvaluator, type UpstreamEvaluator 
 //
 //   node infra/node.js test/cel/judge.ts --pairs 300000 --seed 1
 //   node infra/node.js test/cel/judge.ts --expression "1 + 1"
+//   node infra/node.js test/cel/judge.ts --texts 1000000 --seed 1
+//
+// The last one only parses texts, and reports the slowest one.
 //
 // A difference is made small before it is reported, and differences are reported in groups. Texts of syntax errors come
 // from upstream's parser generator; only their positions are compared.
+
+const macros = [...standardMacros, ...optionalMacros, ...twoVariableMacros, ...sortByMacro];
 
 /** What answers can differ in. */
 const kinds = ["failure", "issues", "creation", "type", "error", "value", "cost"] as const;
@@ -70,7 +77,7 @@ export const compareAnswers = (upstream: Answer, own: Answer): Kind | undefined 
     return position !== undefined && position === findSyntaxError(own.issues) ? undefined : "issues";
   }
   if (upstream.creation !== own.creation) return "creation";
-  if (upstream.type !== own.type) return "type";
+  if (upstream.type !== own.type || upstream.printed !== own.printed) return "type";
   if (toComparable(upstream.error) !== toComparable(own.error)) return "error";
   if (print(upstream.value) !== print(own.value)) return "value";
   return upstream.cost === own.cost && (upstream.composed ?? 0) === (own.composed ?? 0) ? undefined : "cost";
@@ -289,10 +296,27 @@ const printDifference = ({ task, upstream, own }: Difference): string => {
   ].join("\n");
 };
 
+/** Parses random texts, and says which one takes longest. A text that can't be parsed gives issues, never an exception. */
+const parseTexts = (count: number, seed: number): string => {
+  let [refused, longest, slowest] = [0, 0, ""];
+  let done = 0;
+  for (const text of generateTexts(seed)) {
+    if (done++ === count) break;
+    const start = performance.now();
+    if (Array.isArray(parse(text, macros))) refused++;
+    const duration = performance.now() - start;
+    if (duration > longest) [longest, slowest] = [duration, text];
+  }
+  const memory = Math.round(process.resourceUsage().maxRSS / 1024);
+  const example = slowest.length > 200 ? `${slowest.slice(0, 200)}… (${slowest.length} characters)` : slowest;
+  return `${count} texts, ${refused} refused; at most ${memory} MiB; ${longest.toFixed(1)} ms for ${JSON.stringify(example)}`;
+};
+
 if (import.meta.main) {
   const { values } = parseArgs({
     options: {
       pairs: { type: "string", default: "20000" },
+      texts: { type: "string" },
       seed: { type: "string", default: "1" },
       expression: { type: "string" },
       mode: { type: "string", default: "validation" },
@@ -300,6 +324,10 @@ if (import.meta.main) {
       kinds: { type: "string", default: kinds.join() },
     },
   });
+  if (values.texts !== undefined) {
+    process.stdout.write(`${parseTexts(Number(values.texts), Number(values.seed))}\n`);
+    process.exit();
+  }
   const { program } = await buildCelEvaluator();
   const evaluator = startEvaluator(program);
   if (values.expression !== undefined) {

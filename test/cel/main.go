@@ -66,7 +66,9 @@ type answer struct {
 	// What the parser or the checker found, with lines of source text.
 	Issues string `json:"issues,omitempty"`
 	Type   string `json:"type,omitempty"`
-	Value  any    `json:"value,omitempty"`
+	// The type as errors about the type of a whole expression name it.
+	Printed string `json:"printed,omitempty"`
+	Value   any    `json:"value,omitempty"`
 	// Why no program could be made.
 	Creation string  `json:"creation,omitempty"`
 	Error    string  `json:"error,omitempty"`
@@ -185,6 +187,9 @@ func run(composited *policy.CompositedCompiler, plain policy.Compiler, next task
 	compiled := compiler.CompileCELExpression(accessor{expression: next.Expression}, declared, environment.StoredExpressions)
 	if compiled.OutputType != nil {
 		found.Type = checker.FormatCELType(compiled.OutputType)
+		if text := compiled.OutputType.String(); text != found.Type {
+			found.Printed = text
+		}
 	}
 	if compiled.Error != nil {
 		detail := compiled.Error.Detail

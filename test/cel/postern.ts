@@ -10,7 +10,7 @@ import { parse } from "../../lib/cel/parser.ts";
 import { type Budget, compile, FieldObject, type Program, StructValue } from "../../lib/cel/program.ts";
 import type { Issue } from "../../lib/cel/syntax.ts";
 import * as types from "../../lib/cel/types.ts";
-import { formatType, type Type } from "../../lib/cel/types.ts";
+import { formatType, formatTypeNames, type Type } from "../../lib/cel/types.ts";
 import {
   Duration,
   EvaluationError,
@@ -60,7 +60,9 @@ const compileText = (text: string, environment: Environment): Compiled => {
   const checked = check(parsed, environment);
   if (isIssues(checked)) return { answer: { issues: formatIssues(checked, text) } };
   try {
-    return { checked, program: compile(checked, environment), answer: { type: formatType(checked.type) } };
+    const [type, printed] = [formatType(checked.type), formatTypeNames(checked.type)];
+    const answer = { type, ...(printed !== type && { printed }) };
+    return { checked, program: compile(checked, environment), answer };
   } catch (error) {
     if (!(error instanceof EvaluationError)) throw error;
     return { checked, answer: { creation: error.message } };

@@ -18,6 +18,8 @@ export interface Answer {
   /** Why no program can be made of the expression. */
   creation?: string;
   type?: string;
+  /** The type as errors about the type of a whole expression name it, if that is different. */
+  printed?: string;
   /** The value as JSON in which values of all types differ. */
   value?: unknown;
   error?: string;
