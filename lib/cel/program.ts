@@ -1,8 +1,9 @@
 import type { CheckedExpression } from "./checker.ts";
-import { countTraversal, getActualSize } from "./cost.ts";
+import { countTraversal, getInnerSize } from "./cost.ts";
 import type { Environment } from "./environment.ts";
 import type { Evaluate, FunctionDeclaration, Overload } from "./functions.ts";
-import { formatValue, getGoType } from "./go-text.ts";
+import { nameGoType } from "./go-types.ts";
+import { formatValue } from "./libraries/format-text.ts";
 import { compilePattern } from "./libraries/regex.ts";
 import { GrowingList } from "./libraries/standard.ts";
 import type { Expression } from "./syntax.ts";
@@ -16,7 +17,6 @@ import {
   EvaluationError,
   emptyOptional,
   findInMap,
-  findSize,
   getDouble,
   getType,
   isDouble,
@@ -177,7 +177,7 @@ const isKey = (value: Value): value is Key =>
 const createKeyError = (value: Value, isNative: boolean): EvaluationError => {
   const native = value === null ? "<nil>" : isList(value) ? "[]interface {}" : "map[string]interface {}";
   const isJson = value === null || isList(value) || !(value instanceof CelObject);
-  return new EvaluationError(`invalid qualifier type: ${isNative && isJson ? native : getGoType(value)}`);
+  return new EvaluationError(`invalid qualifier type: ${isNative && isJson ? native : nameGoType(value)}`);
 };
 
 const isPlainObject = (value: object): boolean => {
@@ -186,7 +186,8 @@ const isPlainObject = (value: object): boolean => {
 };
 
 /** Returns the part of a value under a key; undefined if there is none. */
-const findPart = (object: Value, key: Key, isTest: boolean, isField: boolean): Result | undefined => {
+const findPart = (object: Result, key: Key, isTest: boolean, isField: boolean): Result | undefined => {
+  if (object instanceof EvaluationError) return object;
   if (typeof object !== "object" || object === null) return undefined;
   if (isPlainObject(object)) return findInMap(object as ValueObject, key);
   if (isList(object)) return findElement(object, key);
@@ -223,13 +224,13 @@ const findInStruct = (struct: StructValue, key: Key, isTest: boolean, isField: b
   }
   if (!isField || typeof key !== "string") return undefined;
   const value = struct.fields.get(key);
-  return value === undefined && isTest ? undefined : toNative(toNativeField(value ?? null));
+  return value === undefined && isTest ? undefined : toNativeField(value ?? null);
 };
 
 const createMissingError = (object: Value, key: Key): EvaluationError =>
   new EvaluationError(`${isList(object) ? "index out of bounds" : "no such key"}: ${formatValue(key)}`);
 
-/** The values that Go has for the values of Kubernetes' libraries; cel-go can't make values of them again. */
+/** The types in Go of values that cel-go can't make again of Go's values. */
 const nativeTypes: Readonly<Record<string, string>> = {
   "kubernetes.Quantity": "*resource.Quantity",
   "kubernetes.URL": "*url.URL",
@@ -238,28 +239,35 @@ const nativeTypes: Readonly<Record<string, string>> = {
   "net.IP": "netip.Addr",
 };
 
-/** Returns what cel-go makes of a value that it has turned into a value of Go, as it does with those in optionals. */
-const toNative = (value: Value): Value => {
+/** Returns what cel-go makes of a value that it turned into a value of Go, as it does with values in optionals. */
+const toNative = (value: Value): Result => {
   if (!(value instanceof CelObject)) return value;
   if (value instanceof Optional) return value.value === undefined ? null : toNative(value.value);
   if (value instanceof TypeValue) return value.of.name;
   if (value instanceof StructValue && value.type.name !== "JSONPatch")
     return Object.fromEntries(Array.from(value.fields, ([name, field]) => [name, toNativeField(field)]));
-  return value;
+  if (!(value instanceof LibraryObject)) return value;
+  const { name } = value.type;
+  if (name.startsWith("kubernetes.authorization.")) return createNoSuchOverloadError();
+  const type = nativeTypes[name];
+  return type ? new EvaluationError(`unsupported conversion to ref.Val: (${type})${value}`) : value;
 };
 
+/** Returns what cel-go makes of a field's value, whose elements it turned into values of Go. */
 const toNativeField = (value: Value): Value => {
-  if (isList(value)) return value.map(toNative);
+  // Errors stay where the values were, until one is used.
+  const convert = (one: Value) => toNative(one) as Value;
+  if (isList(value)) return value.map(convert);
   if (value instanceof CelMap)
-    return new CelMap(new Map(Array.from(value.entries, ([text, [key, one]]) => [text, [key, toNative(one)]])));
-  return toNative(value);
+    return new CelMap(new Map(Array.from(value.entries, ([text, [key, one]]) => [text, [key, convert(one)]])));
+  return convert(value);
 };
 
 /** Selects a value's parts. What is selected from an optional value, or optionally, is an optional value. */
 const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], start = 0): Result => {
   let isOptional = start === 0 && root instanceof Optional;
   if (isOptional && (root as Optional).value === undefined) return root;
-  let object = isOptional ? toNative(root) : root;
+  let object: Result = isOptional ? toNative(root) : root;
   for (let index = start; index < qualifiers.length; index++) {
     const qualifier = qualifiers[index] as Qualifier;
     isOptional ||= qualifier.isOptional;
@@ -273,10 +281,11 @@ const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], sta
     frame.charge(1);
     if (part instanceof EvaluationError) return part;
     if (isTest && !isOptional) object = part !== undefined;
-    else if (part === undefined) return createMissingError(object, key as Key);
+    else if (part === undefined) return createMissingError(object as Value, key as Key);
     else object = part;
   }
-  return isOptional ? new Optional(object) : object;
+  // Upstream's optional values may contain errors, too.
+  return isOptional ? new Optional(object as Value) : object;
 };
 
 const computeKey = (frame: Frame, { compute, isNative = false }: Qualifier): Key | EvaluationError => {
@@ -622,7 +631,7 @@ class Planner {
           slots[accumulator] = step(frame);
         }
       } else {
-        const type = getGoType(over);
+        const type = nameGoType(over);
         const message = isPair
           ? `unsupported comprehension range type: ${type}`
           : `got '${type}', expected iterable type`;
@@ -682,14 +691,21 @@ const createPatch = (type: Type, fields: ReadonlyMap<string, Value>): Result => 
   return new StructValue(type, fields);
 };
 
+/** Returns the type of a value in Go when cel-go has turned it into a value of Go. */
 const getNativeType = (value: Value): string => {
   if (typeof value === "boolean") return "bool";
   if (isInt(value)) return "int64";
   if (isDouble(value)) return "float64";
   if (value instanceof Uint) return "uint64";
   if (value === null) return "structpb.NullValue";
-  return getGoType(value);
+  if (isList(value)) return "[]interface {}";
+  if (isMap(value)) return value instanceof CelMap ? "map[ref.Val]ref.Val" : "map[string]interface {}";
+  return nameGoType(value);
 };
+
+/** Reports whether an attribute is a part of a variable. */
+const isNative = (attribute: Attribute): boolean =>
+  attribute.kind === "path" ? attribute.isNative : isNative(attribute.whenTrue) && isNative(attribute.whenFalse);
 
 const planIndex = (operand: Plan, index: Plan, isOptional: boolean): Plan => {
   const attribute = toAttribute(operand);
@@ -702,7 +718,7 @@ const planIndex = (operand: Plan, index: Plan, isOptional: boolean): Plan => {
     const inner = toAttribute(index);
     addQualifier(attribute, {
       compute: buildResolver(inner),
-      isNative: inner.kind === "path" && inner.isNative,
+      isNative: isNative(inner),
       isOptional,
     });
   }
@@ -742,6 +758,7 @@ const buildEquality = (left: Evaluator, right: Evaluator, isPositive: boolean): 
 
 const compare = (left: Result, right: Result, isPositive: boolean): Result => {
   if (left instanceof EvaluationError) return left;
+  if (left instanceof Optional && (left.value as Result) instanceof EvaluationError) return left.value as Result;
   if (right instanceof EvaluationError) return right;
   if (typeof left === "string" && typeof right === "string") return (left === right) === isPositive;
   try {
@@ -757,7 +774,7 @@ const countComparison = (left: Result, right: Result): number => {
     const length = Math.min(left.length, right.length);
     if (length <= 10) return Math.min(length, 1);
   }
-  return countTraversal(Math.min(getActualSize(toArgument(left)), getActualSize(toArgument(right))));
+  return countTraversal(Math.min(getInnerSize(toArgument(left)), getInnerSize(toArgument(right))));
 };
 
 /** Returns an argument for the computation of costs. An error is undefined; it has the size 1. */
@@ -868,7 +885,8 @@ const withText =
   (apply: Evaluate): Evaluate =>
   (value: Value, ...rest: Value[]) => {
     const text = toNative(value);
-    if (typeof text !== "string") throw createNoSuchOverloadError();
+    const [, limit = 0] = rest;
+    if (typeof text !== "string" || !isInt(limit)) throw createNoSuchOverloadError();
     return apply(text, ...rest);
   };
 

@@ -1,7 +1,18 @@
 import { type FunctionDeclaration, member, overload } from "../functions.ts";
 import { nameGoType } from "../go-types.ts";
-import { dyn, formatType, int, listOf, parameter } from "../types.ts";
-import { EvaluationError, findSize, getType, isEqual, isInt, isList, Optional, type Value } from "../values.ts";
+import { dyn, int, listOf, parameter } from "../types.ts";
+import {
+  createNoSuchOverloadError,
+  Duration,
+  EvaluationError,
+  findSize,
+  getType,
+  isEqual,
+  isInt,
+  isList,
+  Timestamp,
+  type Value,
+} from "../values.ts";
 import { comparableTypes, compareValues, isComparable } from "./lists.ts";
 
 type List = readonly Value[];
@@ -20,7 +31,8 @@ const slice = (list: List, start: Int, end: Int): List => {
 
 const describeType = (value: Value | undefined): string => {
   if (value === undefined) return "";
-  return value instanceof Optional ? "optional_type" : formatType(getType(value));
+  const { name } = getType(value);
+  return name === "list" ? "list(dyn)" : name === "map" ? "map(dyn, dyn)" : name;
 };
 
 /** Flattens a value of any type: upstream disables the check of the arguments' types. */
@@ -60,7 +72,11 @@ const sortByKeys = (list: List, keys: List): List => {
 };
 
 const sort = (list: Value): List => {
-  if (!isList(list)) throw new EvaluationError("no such overload: sort");
+  if (!isList(list)) {
+    // Values that have methods of their own in upstream refuse the call themselves.
+    const isReceiver = typeof list === "string" || list instanceof Duration || list instanceof Timestamp;
+    throw isReceiver ? createNoSuchOverloadError() : new EvaluationError("no such overload: sort");
+  }
   return sortByKeys(list, list);
 };
 
@@ -82,8 +98,12 @@ const requireInt = (value: Value | undefined): number => {
 
 const countList = (size: number, factor = 1): number => Math.trunc(size * factor) + 11;
 const countResult = (_args: List, result: Value): number => countList(findSize(result) ?? 1);
-const countFlattening = (args: List): number =>
-  countList(findSize(args[0] as Value) ?? 1, args.length > 1 ? requireInt(args[1]) : 1);
+
+/** A depth below zero makes the cost smaller in upstream, until it is below zero, which counts as more than any limit. */
+const countFlattening = (args: List): number => {
+  const cost = countList(findSize(args[0] as Value) ?? 1, args.length > 1 ? requireInt(args[1]) : 1);
+  return cost < -costLimit ? 2 ** 64 : cost;
+};
 
 /** Returns the cost of comparing all elements of a list with each other. */
 const countComparisons = (value: Value | undefined): number => {

@@ -15,6 +15,7 @@ import {
   Uint,
   type Value,
 } from "../values.ts";
+import { formatTimestamp } from "./time.ts";
 
 // The function `format` as cel-go's strings library has it at version 2, which writes %f and %e for the locale en-US.
 
@@ -312,14 +313,6 @@ export const formatDuration = ({ nanoseconds }: Duration): string => {
   return `${text.includes("e") ? seconds.toFixed(9).replace(/0+$/, "") : text}s`;
 };
 
-/** Returns a point in time as RFC 3339 has it, with nanoseconds. */
-export const formatTimestamp = ({ nanoseconds }: Timestamp): string => {
-  const second = 1_000_000_000n;
-  const fraction = ((nanoseconds % second) + second) % second;
-  const date = new Date(Number((nanoseconds - fraction) / 1_000_000n)).toISOString().slice(0, 19);
-  return `${date}${fraction && `.${`${fraction}`.padStart(9, "0").replace(/0+$/, "")}`}Z`;
-};
-
 /** How characters are written in a text in quotes. */
 export const quoteEscapes: Readonly<Record<string, string>> = {
   "\x07": "\\a",
@@ -343,6 +336,25 @@ export const quoteText = (text: string): string =>
     return code > 0xffff ? `\\U${digits.padStart(8, "0")}` : `\\u${digits.padStart(4, "0")}`;
   })}"`;
 
+/** Returns a duration in hours, minutes and seconds, or in the unit of a part of a second. */
+const formatHours = ({ nanoseconds }: Duration): string => {
+  const span = nanoseconds < 0n ? -nanoseconds : nanoseconds;
+  const units: [name: string, digits: number][] = [
+    ["ns", 0],
+    ["µs", 3],
+    ["ms", 6],
+  ];
+  const [unit, digits] = units.find(([, places]) => span < 10n ** BigInt(places + 3)) ?? ["s", 9];
+  const minutes = span / 60_000_000_000n;
+  const rest = `${span % 60_000_000_000n}`.padStart(digits + 1, "0");
+  const fraction = digits === 0 ? "" : rest.slice(-digits).replace(/0+$/, "");
+  const seconds = `${digits === 0 ? rest : rest.slice(0, -digits)}${fraction && `.${fraction}`}${unit}`;
+  if (span === 0n) return "0s";
+  return `${nanoseconds < 0n ? "-" : ""}${span >= 3_600_000_000_000n ? `${minutes / 60n}h` : ""}${
+    minutes > 0n ? `${minutes % 60n}m` : ""
+  }${seconds}`;
+};
+
 /** Returns a value as Go's %v writes it, which is how error messages name values. */
 export const formatValue = (value: Value): string => {
   if (value === null) return "0";
@@ -350,6 +362,8 @@ export const formatValue = (value: Value): string => {
   if (value instanceof Uint8Array) return `[${value.join(" ")}]`;
   if (value instanceof Optional)
     return value.value === undefined ? "optional.none()" : `optional(${formatValue(value.value)})`;
+  if (value instanceof Timestamp) return formatTimestamp(value).replace("T", " ").replace("Z", " +0000 UTC");
+  if (value instanceof Duration) return formatHours(value);
   if (isList(value)) return `[${value.map(formatValue).join(", ")}]`;
   if (!isMap(value)) return toText(value);
   const entries = Array.from(listEntries(value), ([key, member]) => `${formatValue(key)}: ${formatValue(member)}`);

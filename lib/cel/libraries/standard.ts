@@ -1,6 +1,5 @@
-import { countTraversal, getActualSize } from "../cost.ts";
+import { countTraversal, getInnerSize } from "../cost.ts";
 import { type Evaluate, type FunctionDeclaration, member, type Overload, overload } from "../functions.ts";
-import { formatDouble } from "../go-text.ts";
 import * as types from "../types.ts";
 import {
   CelObject,
@@ -26,15 +25,9 @@ import {
   Uint,
   type Value,
 } from "../values.ts";
+import { formatDouble, formatDuration } from "./format-text.ts";
 import { compilePattern } from "./regex.ts";
-import {
-  addToTimestamp,
-  createDuration,
-  formatDuration,
-  formatTimestamp,
-  getUnixSeconds,
-  subtractTimestamps,
-} from "./time.ts";
+import { addToTimestamp, createDuration, formatTimestamp, getUnixSeconds, subtractTimestamps } from "./time.ts";
 
 /** A list that a loop builds: what is added to it is appended, and doesn't make a new list. */
 export class GrowingList extends Array<Value> {
@@ -270,16 +263,16 @@ const bytesToString = (value: Uint8Array): Value => {
 };
 
 const countShorter: Overload["cost"] = ([left = null, right = null]) =>
-  countTraversal(Math.min(getActualSize(left), getActualSize(right)));
+  countTraversal(Math.min(getInnerSize(left), getInnerSize(right)));
 const countBoth: Overload["cost"] = ([left = null, right = null]) =>
-  countTraversal(getActualSize(left) + getActualSize(right));
-const countFirst: Overload["cost"] = ([value = null]) => countTraversal(getActualSize(value));
-const countList: Overload["cost"] = ([, list = null]) => getActualSize(list);
+  countTraversal(getInnerSize(left) + getInnerSize(right));
+const countFirst: Overload["cost"] = ([value = null]) => countTraversal(getInnerSize(value));
+const countList: Overload["cost"] = ([, list = null]) => getInnerSize(list);
 const countSearch: Overload["cost"] = ([text = null, part = null]) =>
-  countTraversal(getActualSize(text)) * countTraversal(getActualSize(part));
+  countTraversal(getInnerSize(text)) * countTraversal(getInnerSize(part));
 /** Upstream estimates that each part of a pattern has four characters. */
 const countMatching: Overload["cost"] = ([text = null, pattern = null]) =>
-  countTraversal(getActualSize(text) + 1) * countTraversal(getActualSize(pattern), 0.25);
+  countTraversal(getInnerSize(text) + 1) * countTraversal(getInnerSize(pattern), 0.25);
 
 const { bool, bytes, double, duration, dyn, int, string, timestamp, uint } = types;
 const [one, other] = [types.parameter("A"), types.parameter("B")];

@@ -1,4 +1,4 @@
-import { countTraversal } from "../cost.ts";
+import { countTraversal, getInnerSize } from "../cost.ts";
 import { type FunctionDeclaration, member, overload } from "../functions.ts";
 import { dyn, int, listOf, string } from "../types.ts";
 import { countCodePoints, EvaluationError, findSize, type Value } from "../values.ts";
@@ -101,6 +101,7 @@ const join = (list: readonly Value[], separator = ""): string => {
 };
 
 const countText = ([text]: readonly Value[]): number => countTraversal(findSize(text as Value) ?? 1);
+const countInner = ([text = null]: readonly Value[]): number => countTraversal(getInnerSize(text));
 const countTextTwice = ([text]: readonly Value[]): number => countTraversal((findSize(text as Value) ?? 1) * 2);
 
 /** Version 2 of the strings library of cel-go. */
@@ -175,6 +176,6 @@ export const stringFunctions: readonly FunctionDeclaration[] = [
     ],
     cost: (_args, result) => countTraversal((findSize(result) ?? 1) * 2),
   },
-  { name: "strings.quote", overloads: [overload("strings_quote", [string], string, quote, countText)] },
-  { name: "format", overloads: [member("string_format", [string, listOf(dyn)], string, formatText, countText)] },
+  { name: "strings.quote", overloads: [overload("strings_quote", [string], string, quote, countInner)] },
+  { name: "format", overloads: [member("string_format", [string, listOf(dyn)], string, formatText, countInner)] },
 ];

@@ -1,5 +1,4 @@
 import { type FunctionDeclaration, member, overload } from "../functions.ts";
-import { formatPlainDouble } from "../go-text.ts";
 import * as types from "../types.ts";
 import { Duration, EvaluationError, Timestamp, toInt, type Value } from "../values.ts";
 
@@ -51,9 +50,6 @@ const countFraction = (digits: string, unit: number): bigint => {
   const places = digits.length - digits.replace(/^0+/, "").length + counted.length;
   return BigInt(Math.trunc(Number(counted) * (unit / 10 ** places)));
 };
-
-export const formatDuration = ({ nanoseconds }: Duration): string =>
-  `${formatPlainDouble(Number(nanoseconds / second) + Number(nanoseconds % second) / 1e9)}s`;
 
 const form = /^(\d{4})-(\d\d)-(\d\d)T(\d\d?):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))$/;
 
