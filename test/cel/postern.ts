@@ -1,6 +1,6 @@
 import { type CheckedExpression, check, formatIssues } from "../../lib/cel/checker.ts";
 import type { Environment } from "../../lib/cel/environment.ts";
-import { createAdmissionEnvironment, type ExpressionContext } from "../../lib/cel/kubernetes.ts";
+import { createAdmissionEnvironment, type ExpressionContext, formatRuntimeType } from "../../lib/cel/kubernetes.ts";
 import {
   type AuthorizationAnswer,
   type AuthorizationAttributes,
@@ -15,7 +15,7 @@ import { parse } from "../../lib/cel/parser.ts";
 import { type Budget, compile, FieldObject, type Program, StructValue } from "../../lib/cel/program.ts";
 import type { Issue } from "../../lib/cel/syntax.ts";
 import * as types from "../../lib/cel/types.ts";
-import { formatType, formatTypeNames, type Type } from "../../lib/cel/types.ts";
+import { formatType, type Type } from "../../lib/cel/types.ts";
 import {
   Duration,
   EvaluationError,
@@ -65,7 +65,7 @@ const compileText = (text: string, environment: Environment): Compiled => {
   const checked = check(parsed, environment);
   if (isIssues(checked)) return { answer: { issues: formatIssues(checked, text) } };
   try {
-    const [type, printed] = [formatType(checked.type), formatTypeNames(checked.type)];
+    const [type, printed] = [formatType(checked.type), formatRuntimeType(checked.type)];
     const answer = { type, ...(printed !== type && { printed }) };
     return { checked, program: compile(checked, environment), answer };
   } catch (error) {
