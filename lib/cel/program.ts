@@ -3,9 +3,8 @@ import { countTraversal, getInnerSize } from "./cost.ts";
 import type { Environment } from "./environment.ts";
 import type { Evaluate, FunctionDeclaration, Overload } from "./functions.ts";
 import { nameGoType } from "./go-types.ts";
-import { formatValue } from "./libraries/format-text.ts";
-import { compilePattern } from "./libraries/regex.ts";
 import { GrowingList } from "./libraries/standard.ts";
+import { formatValue } from "./libraries/value-text.ts";
 import type { Expression } from "./syntax.ts";
 import type { Type } from "./types.ts";
 import * as types from "./types.ts";
@@ -372,8 +371,6 @@ interface Scope {
   readonly names: ReadonlyMap<string, Evaluator>;
 }
 
-/** Functions whose last step is to run a pattern: a constant one is compiled with the program. */
-const patternFunctions = new Set(["matches", "find", "findAll"]);
 const conversions = new Set("bool bytes double duration dyn int string timestamp type uint".split(" "));
 
 const noVariables: Variables = { find: () => undefined };
@@ -824,10 +821,8 @@ const buildCall = (declaration: FunctionDeclaration, id: string | undefined, pla
   const apply = findImplementation(declaration, overload);
   const count = buildCost(declaration, overload);
   const pattern = plans[1];
-  const hasPattern =
-    patternFunctions.has(declaration.name) && pattern?.kind === "constant" && typeof pattern.value === "string";
-  if (hasPattern) {
-    compilePattern(`${pattern.value}`);
+  if (declaration.checkPattern && pattern?.kind === "constant" && typeof pattern.value === "string") {
+    declaration.checkPattern(pattern.value);
     return buildVariadic(args, withText(apply), count);
   }
   const bound = declaration.overloads.filter(({ evaluate }) => evaluate).length;

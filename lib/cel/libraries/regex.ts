@@ -274,7 +274,12 @@ const countSearch = ([text, source]: readonly Value[]): number =>
 
 /** Kubernetes' functions of regular expressions. */
 export const regexFunctions: readonly FunctionDeclaration[] = [
-  { name: "find", overloads: [member("string_find_string", [string, string], string, find)], cost: countSearch },
+  {
+    name: "find",
+    overloads: [member("string_find_string", [string, string], string, find)],
+    cost: countSearch,
+    checkPattern: compilePattern,
+  },
   {
     name: "findAll",
     overloads: [
@@ -282,5 +287,6 @@ export const regexFunctions: readonly FunctionDeclaration[] = [
       member("string_find_all_string_int", [string, string, int], listOf(string), findAll),
     ],
     cost: countSearch,
+    checkPattern: compilePattern,
   },
 ];

@@ -25,9 +25,9 @@ import {
   Uint,
   type Value,
 } from "../values.ts";
-import { formatDouble, formatDuration } from "./format-text.ts";
 import { compilePattern } from "./regex.ts";
 import { addToTimestamp, createDuration, formatTimestamp, getUnixSeconds, subtractTimestamps } from "./time.ts";
+import { formatDouble, formatDuration } from "./value-text.ts";
 
 /** A list that a loop builds: what is added to it is appended, and doesn't make a new list. */
 export class GrowingList extends Array<Value> {
@@ -528,5 +528,6 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
       member("matches_string", [string, string], bool, undefined, countMatching),
     ],
     evaluate: isMatch,
+    checkPattern: compilePattern,
   },
 ];
