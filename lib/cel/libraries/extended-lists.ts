@@ -7,13 +7,12 @@ import {
   EvaluationError,
   findSize,
   getType,
-  isEqual,
   isInt,
   isList,
   Timestamp,
   type Value,
 } from "../values.ts";
-import { comparableTypes, compareValues, isComparable } from "./lists.ts";
+import { comparableTypes, findOrder, isComparable, isSame } from "./lists.ts";
 
 type List = readonly Value[];
 type Int = number | bigint;
@@ -54,7 +53,7 @@ const createRange = (size: Int): List => {
 const removeDuplicates = (list: List): List => {
   if (list.length ** 2 > costLimit) return list;
   const kept: Value[] = [];
-  for (const value of list) if (!kept.some((other) => isEqual(value, other))) kept.push(value);
+  for (const value of list) if (!kept.some((other) => isSame(value, other))) kept.push(value);
   return kept;
 };
 
@@ -67,7 +66,7 @@ const sortByKeys = (list: List, keys: List): List => {
     throw new EvaluationError("list elements must have the same type");
   return list
     .map((value, index) => ({ value, key: keys[index] as Value }))
-    .sort((left, right) => compareValues(left.key, right.key) ?? 0)
+    .sort((left, right) => findOrder(left.key, right.key))
     .map(({ value }) => value);
 };
 

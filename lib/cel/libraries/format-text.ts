@@ -362,7 +362,11 @@ export const formatValue = (value: Value): string => {
   if (value instanceof Uint8Array) return `[${value.join(" ")}]`;
   if (value instanceof Optional)
     return value.value === undefined ? "optional.none()" : `optional(${formatValue(value.value)})`;
-  if (value instanceof Timestamp) return formatTimestamp(value).replace("T", " ").replace("Z", " +0000 UTC");
+  if (value instanceof Timestamp)
+    return formatTimestamp(value)
+      .replace(/[+-]..:..$/, (zone) => ` ${zone.replace(":", "")}`.repeat(2))
+      .replace("T", " ")
+      .replace("Z", " +0000 UTC");
   if (value instanceof Duration) return formatHours(value);
   if (isList(value)) return `[${value.map(formatValue).join(", ")}]`;
   if (!isMap(value)) return toText(value);

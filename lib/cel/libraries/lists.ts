@@ -21,6 +21,8 @@ import {
   Uint,
   type Value,
 } from "../values.ts";
+import { compareValues } from "./standard.ts";
+import { addToTimestamp, createDuration } from "./time.ts";
 
 /** The types whose values have an order. */
 export const comparableTypes: readonly Type[] = [
@@ -34,29 +36,30 @@ export const comparableTypes: readonly Type[] = [
   types.bytes,
 ];
 
-/** Compares texts by their code points, which differ in order from JavaScript's units. */
-const compareTexts = (left: string, right: string): number => {
-  if (/[\ud800-\udfff]/.test(left) || /[\ud800-\udfff]/.test(right))
-    return Buffer.compare(Buffer.from(left), Buffer.from(right));
-  return left < right ? -1 : Number(left > right);
-};
-
-/** Compares two values; returns undefined if they have no order, as numbers with NaN. */
-export const compareValues = (left: Value, right: Value): number | undefined => {
-  if (typeof left === "string") return typeof right === "string" ? compareTexts(left, right) : undefined;
-  if (typeof left === "boolean") return typeof right === "boolean" ? Number(left) - Number(right) : undefined;
-  if (left instanceof Uint8Array) return right instanceof Uint8Array ? Buffer.compare(left, right) : undefined;
-  if (
-    (left instanceof Duration && right instanceof Duration) ||
-    (left instanceof Timestamp && right instanceof Timestamp)
-  )
-    return left.nanoseconds < right.nanoseconds ? -1 : Number(left.nanoseconds > right.nanoseconds);
-  const order = compareNumbers(left, right);
-  return Number.isNaN(order) ? undefined : order;
-};
-
 /** Reports whether a value is of a type that has an order. */
-export const isComparable = (value: Value): boolean => compareValues(value, value) !== undefined || isDouble(value);
+export const isComparable = (value: Value): boolean =>
+  typeof value === "string" ||
+  typeof value === "boolean" ||
+  value instanceof Uint8Array ||
+  value instanceof Duration ||
+  value instanceof Timestamp ||
+  compareNumbers(value, 0) !== undefined;
+
+/** Returns what a function returns; undefined if it throws an error of the expression, as for values that don't compare. */
+const attempt = <Result>(compute: () => Result): Result | undefined => {
+  try {
+    return compute();
+  } catch (error) {
+    if (error instanceof EvaluationError) return undefined;
+    throw error;
+  }
+};
+
+/** Returns the order of two values; 0 if they have none. */
+export const findOrder = (left: Value, right: Value): number => attempt(() => compareValues(left, right)) ?? 0;
+
+/** Reports whether two values are equal; values that can't be compared are not. */
+export const isSame = (left: Value, right: Value): boolean => attempt(() => isEqual(left, right)) ?? false;
 
 const requireComparable = (value: Value): Value => {
   if (!isComparable(value)) throw createNoSuchOverloadError();
@@ -67,11 +70,9 @@ const requireComparable = (value: Value): Value => {
 // other count as sorted.
 
 const isSorted = (list: readonly Value[]): boolean =>
-  list.every((value, index) => {
-    requireComparable(value);
-    const order = index === 0 ? undefined : compareValues(list[index - 1] as Value, value);
-    return order === undefined || order <= 0;
-  });
+  list.every(
+    (value, index) => findOrder(index === 0 ? value : (list[index - 1] as Value), requireComparable(value)) <= 0,
+  );
 
 const findExtreme =
   (name: "max" | "min") =>
@@ -79,7 +80,7 @@ const findExtreme =
     if (list.length === 0) throw new EvaluationError(`${name} called on empty list`);
     return list.reduce(
       (extreme, value) => {
-        const order = compareValues(extreme, requireComparable(value)) ?? 0;
+        const order = findOrder(extreme, requireComparable(value));
         return (name === "min" ? order > 0 : order < 0) ? value : extreme;
       },
       requireComparable(list[0] as Value),
@@ -90,10 +91,11 @@ const add = (left: Value, right: Value): Value => {
   if (isInt(left) && isInt(right)) return toInt(BigInt(left) + BigInt(right));
   if (left instanceof Uint && right instanceof Uint) return toUint(left.value + right.value);
   if (isDouble(left) && isDouble(right)) return toDouble(getDouble(left) + getDouble(right));
-  if (!(left instanceof Duration && right instanceof Duration)) throw createNoSuchOverloadError();
-  const nanoseconds = left.nanoseconds + right.nanoseconds;
-  if (BigInt.asIntN(64, nanoseconds) !== nanoseconds) throw new EvaluationError("integer overflow");
-  return new Duration(nanoseconds);
+  if (left instanceof Duration && right instanceof Duration)
+    return createDuration(left.nanoseconds + right.nanoseconds);
+  if (left instanceof Duration && right instanceof Timestamp) return addToTimestamp(right, left.nanoseconds);
+  if (left instanceof Timestamp && right instanceof Duration) return addToTimestamp(left, right.nanoseconds);
+  throw createNoSuchOverloadError();
 };
 
 const zeros: readonly (readonly [Type, Value])[] = [
@@ -148,7 +150,7 @@ export const listFunctions: readonly FunctionDeclaration[] = [
     name: "indexOf",
     overloads: [
       member("list_a_index_of_int", [types.listOf(a), a], types.int, (list: readonly Value[], value: Value) =>
-        list.findIndex((element) => isEqual(element, value)),
+        list.findIndex((element) => isSame(element, value)),
       ),
     ],
     cost: countListTraversal,
@@ -157,7 +159,7 @@ export const listFunctions: readonly FunctionDeclaration[] = [
     name: "lastIndexOf",
     overloads: [
       member("list_a_last_index_of_int", [types.listOf(a), a], types.int, (list: readonly Value[], value: Value) =>
-        list.findLastIndex((element) => isEqual(element, value)),
+        list.findLastIndex((element) => isSame(element, value)),
       ),
     ],
     cost: countListTraversal,

@@ -88,7 +88,7 @@ interface State {
   readonly next: Map<number, State | boolean>;
 }
 
-/** The number of open ways that the states of a pattern keep; a large pattern has more states than fit in memory. */
+/** How many open ways the states of a pattern may keep. */
 const mostKept = 50_000;
 
 /** Tests texts with states that are kept, so that most characters cost one look-up. */
@@ -98,8 +98,7 @@ class Automaton {
   readonly #isAnchored: boolean;
   readonly #hasConditions: boolean;
   readonly #ways: Ways;
-  #states = new Map<string, State>();
-  #first: State | undefined;
+  readonly #states = new Map<string, State>();
   #size = 0;
 
   constructor(program: readonly Instruction[], start: number, isAnchored: boolean) {
@@ -110,10 +109,14 @@ class Automaton {
     this.#ways = new Ways(program);
   }
 
-  test(text: string): boolean {
-    this.#first ??= this.#getState([this.#start], -1);
-    let state: State | boolean = this.#first;
+  /** Returns undefined if the states that the pattern needs are too many. */
+  test(text: string): boolean | undefined {
+    let state: State | boolean = this.#getState([this.#start], -1);
     for (let position = 0; typeof state === "object"; position++) {
+      if (this.#size > mostKept) {
+        this.#states.clear();
+        return undefined;
+      }
       const code: number = position < text.length ? (text.codePointAt(position) as number) : -1;
       if (code > 0xffff) position++;
       state = state.next.get(code) ?? this.#move(state, code);
@@ -131,34 +134,27 @@ class Automaton {
   }
 
   #move(state: State, code: number): State | boolean {
-    const found = this.#hasConditions ? findConditions(state.before, code) : 0;
-    this.#size += state.open.length + 1;
-    if (this.#size > mostKept) {
-      // From here on no state leads to one that was kept.
-      this.#states = new Map();
-      this.#first = undefined;
-      this.#size = 0;
-      return this.#read(state, code, found);
-    }
-    const next = this.#read(state, code, found);
+    const next = this.#read(state, code);
     state.next.set(code, next);
+    this.#size += state.open.length;
     return next;
   }
 
-  #read(state: State, code: number, found: number): State | boolean {
+  #read({ open, before }: State, code: number): State | boolean {
+    const found = this.#hasConditions ? findConditions(before, code) : 0;
     const ways = this.#ways;
     ways.clear();
-    for (const instruction of state.open) ways.add(instruction, 0, found);
-    const open = new Set<number>();
+    for (const instruction of open) ways.add(instruction, 0, found);
+    const next = new Set<number>();
     for (let index = 0; index < ways.count; index++) {
       const instruction = this.#program[ways.instructions[index] as number] as Instruction;
       if (instruction.op === operations.match) return true;
-      if (code >= 0 && instruction.matchRune(code)) open.add(instruction.out);
+      if (code >= 0 && instruction.matchRune(code)) next.add(instruction.out);
     }
-    if (!this.#isAnchored) open.add(this.#start);
-    if (code < 0 || open.size === 0) return false;
-    const before = !this.#hasConditions || code === 10 ? 10 : isWord(code) ? 97 : 32;
-    return this.#getState([...open].sort(), before);
+    if (!this.#isAnchored) next.add(this.#start);
+    if (code < 0 || next.size === 0) return false;
+    const similar = isWord(code) ? 97 : code === 10 ? 10 : 32;
+    return this.#getState([...next].sort(), this.#hasConditions ? similar : -1);
   }
 }
 
@@ -212,7 +208,7 @@ const createPattern = (source: string): Pattern => {
   };
 
   return {
-    test: (text) => (prefixComplete ? text.includes(prefix) : automaton.test(text)),
+    test: (text) => (prefixComplete ? text.includes(prefix) : (automaton.test(text) ?? search(text, 0) !== undefined)),
     find: (text) => text.slice(...(search(text, 0) ?? [0, 0])),
     findAll: (text, limit = Number.POSITIVE_INFINITY) => {
       const parts: string[] = [];

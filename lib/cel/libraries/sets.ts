@@ -1,10 +1,11 @@
 import { type FunctionDeclaration, overload } from "../functions.ts";
 import { bool, listOf, parameter } from "../types.ts";
-import { findSize, isEqual, type Value } from "../values.ts";
+import { findSize, type Value } from "../values.ts";
+import { isSame } from "./lists.ts";
 
 type List = readonly Value[];
 
-const has = (list: List, value: Value): boolean => list.some((element) => isEqual(value, element));
+const has = (list: List, value: Value): boolean => list.some((element) => isSame(value, element));
 const contains = (list: List, part: List): boolean => part.every((value) => has(list, value));
 const isEquivalent = (left: List, right: List): boolean => contains(left, right) && contains(right, left);
 const intersects = (left: List, right: List): boolean => left.some((value) => has(right, value));
