@@ -176,7 +176,7 @@ export const compileExpression = (
 };
 
 /** Returns a type by the names that types have at run time, such as `google.protobuf.Duration`. */
-const formatRuntimeType = ({ name, parameters }: Type): string =>
+export const formatRuntimeType = ({ name, parameters }: Type): string =>
   parameters.length === 0 ? name : `${name}(${parameters.map(formatRuntimeType).join(", ")})`;
 
 /** What an expression resulted in; `exhausted` is upstream's error if it cost more than what all of a set may cost. */
