@@ -1,7 +1,7 @@
 import type { Evaluator, Frame, Result } from "./evaluation.ts";
 import { nameGoType } from "./go-types.ts";
 import { formatValue } from "./libraries/format-text.ts";
-import { FieldObject, findField, findInStruct, StructValue, toNative } from "./structs.ts";
+import { FieldObject, findField, findInPatch, findMessageField, StructValue, toNative } from "./structs.ts";
 import {
   CelObject,
   createNoSuchOverloadError,
@@ -40,7 +40,7 @@ interface Qualifier {
   readonly isNative?: boolean;
   /** Whether only the presence is tested. */
   readonly isTest?: boolean;
-  /** Whether the object is known to be a message, whose missing fields are null. */
+  /** Whether the object is known to be an `Object`, whose missing fields are null. */
   readonly isField?: boolean;
 }
 
@@ -70,10 +70,11 @@ const isObject = (value: Value): value is ValueObject => {
 /** Returns the part of a value under a key; undefined if there is none. */
 const findPart = (object: Result, key: Key, isTest: boolean, isField: boolean): Result | undefined => {
   if (object instanceof EvaluationError) return object;
+  if (isField) return findMessageField(object, key as string, isTest);
   if (isObject(object)) return findInMap(object, key);
   if (isList(object)) return findElement(object, key);
   if (object instanceof FieldObject) return findField(object, key);
-  if (object instanceof StructValue) return findInStruct(object, key, isTest, isField);
+  if (object instanceof StructValue) return findInPatch(object, key, isTest);
   return isMap(object) ? findInMap(object, key) : undefined;
 };
 
@@ -179,6 +180,8 @@ export const addQualifier = (attribute: Attribute, qualifier: Qualifier): void =
   }
 };
 
-/** Reports whether an attribute is a part of a variable. */
+/** Reports whether an attribute can be a part of a variable or of a message. */
 export const isNative = (attribute: Attribute): boolean =>
-  attribute.kind === "path" ? attribute.isNative : isNative(attribute.whenTrue) && isNative(attribute.whenFalse);
+  attribute.kind === "path"
+    ? attribute.isNative || attribute.qualifiers.at(-1)?.isField === true
+    : isNative(attribute.whenTrue) || isNative(attribute.whenFalse);

@@ -64,6 +64,9 @@ export const toResult = (error: unknown): EvaluationError => {
   throw error;
 };
 
+/** Go's maps can't have bytes as keys; what looks for them fails as a whole. */
+export const createHashError = (): TypeError => new TypeError("runtime error: hash of unhashable type types.Bytes");
+
 /** Returns an argument for the computation of costs. An error is undefined; it has the size 1. */
 export const toArgument = (value: Result): Value =>
   value instanceof EvaluationError ? (undefined as unknown as Value) : value;

@@ -9,7 +9,15 @@ import {
 } from "./calls.ts";
 import type { CheckedExpression } from "./checker.ts";
 import type { Environment } from "./environment.ts";
-import { type Evaluator, Frame, Interruption, type Result, toResult, type Variables } from "./evaluation.ts";
+import {
+  createHashError,
+  type Evaluator,
+  Frame,
+  Interruption,
+  type Result,
+  toResult,
+  type Variables,
+} from "./evaluation.ts";
 import { nameGoType } from "./go-types.ts";
 import { formatValue } from "./libraries/format-text.ts";
 import { createGrowingList, isGrowingList } from "./libraries/standard.ts";
@@ -112,8 +120,8 @@ const run = (evaluate: Evaluator, frame: Frame): Result | Interruption => {
     return evaluate(frame);
   } catch (error) {
     if (error instanceof Interruption) return error;
-    // Upstream's costs of some functions depend on the types of arguments, and fail for other ones.
-    if (error instanceof TypeError && error.message.startsWith("interface conversion"))
+    // Upstream's costs of some functions, and its maps, fail for values of types that were not declared.
+    if (error instanceof TypeError && /^(interface conversion|runtime error)/.test(error.message))
       return new Interruption(`internal error: ${error.message}`);
     throw error;
   }
@@ -169,7 +177,7 @@ class Planner {
     const { id, operand, field: key, isTest } = expression;
     if (this.#checked.references.has(id)) return this.#planName(expression, key, scope);
     const attribute = toAttribute(this.plan(operand, scope));
-    const isField = this.#checked.types.get(operand.id)?.kind === "struct";
+    const isField = /^Object(\.|$)/.test(this.#checked.types.get(operand.id)?.name ?? "");
     addQualifier(attribute, { key, isTest, isField, isOptional: false });
     return { kind: "attribute", attribute, isTest };
   }
@@ -266,8 +274,7 @@ class Planner {
         if (key instanceof EvaluationError) return key;
         const value = getEntry(getValue(frame), entries[index]?.isOptional ?? false, key);
         if (value instanceof EvaluationError) return value;
-        if (key instanceof Uint8Array)
-          throw new Interruption("internal error: runtime error: hash of unhashable type types.Bytes");
+        if (key instanceof Uint8Array) throw createHashError();
         // Go compares lists and maps that are keys by their places in memory.
         const text = toMapKey(key) ?? `*${index}`;
         if (value === undefined) map.delete(text);

@@ -75,20 +75,22 @@ export const findField = (object: FieldObject, key: Value): Result | undefined =
 
 const patchTexts = ["op", "path", "from"];
 
-export const findInStruct = (
-  struct: StructValue,
-  key: Value,
-  isTest: boolean,
-  isField: boolean,
-): Result | undefined => {
-  if (struct.type.name === "JSONPatch" && typeof key === "string") {
-    if (isTest && key !== "value" && !patchTexts.includes(key)) return new EvaluationError(`unsupported field: ${key}`);
-    const value = struct.fields.get(key) ?? (patchTexts.includes(key) ? "" : null);
-    return isTest && (value === "" || !struct.fields.has(key)) ? undefined : value;
+/** Returns a field of a value whose static type is that of an `Object`; undefined if it is tested and absent. */
+export const findMessageField = (object: Value, name: string, isTest: boolean): Result | undefined => {
+  if (object instanceof StructValue || (isMap(object) && !(object instanceof CelMap))) {
+    const value = object instanceof StructValue ? object.fields.get(name) : findInMap(object, name);
+    return value === undefined && isTest ? undefined : toNativeField(value ?? null);
   }
-  if (!isField || typeof key !== "string") return undefined;
-  const value = struct.fields.get(key);
-  return value === undefined && isTest ? undefined : toNativeField(value ?? null);
+  return isTest ? undefined : new EvaluationError(`cannot get field ${JSON.stringify(name)}`);
+};
+
+/** Returns a field of a JSON patch; upstream can't select from other messages whose static type isn't known. */
+export const findInPatch = (struct: StructValue, key: Value, isTest: boolean): Result | undefined => {
+  if (struct.type.name !== "JSONPatch" || typeof key !== "string") return undefined;
+  const isText = patchTexts.includes(key);
+  if (isTest && key !== "value" && !isText) return new EvaluationError(`unsupported field: ${key}`);
+  const value = struct.fields.get(key) ?? (isText ? "" : null);
+  return isTest && (value === "" || !struct.fields.has(key)) ? undefined : value;
 };
 
 /** The types in Go of values that cel-go can't make again of Go's values. */

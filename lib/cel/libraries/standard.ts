@@ -1,7 +1,9 @@
 import { countTraversal, getInnerSize } from "../cost.ts";
+import { createHashError } from "../evaluation.ts";
 import { type Evaluate, type FunctionDeclaration, member, type Overload, overload } from "../functions.ts";
 import * as types from "../types.ts";
 import {
+  CelMap,
   CelObject,
   compareNumbers,
   createNoSuchOverloadError,
@@ -161,7 +163,11 @@ export const compareValues = (left: Value, right: Value, operator = "_<_"): numb
 
 const isIn = (value: Value, container: Value): boolean => {
   if (isList(container)) return container.some((element) => isElement(value, element));
-  if (isMap(container)) return findInMap(container, value) !== undefined;
+  if (isMap(container)) {
+    if (value instanceof Uint8Array && container instanceof CelMap && container.entries.size > 0)
+      throw createHashError();
+    return findInMap(container, value) !== undefined;
+  }
   throw createNoSuchOverloadError();
 };
 
