@@ -5,6 +5,7 @@ import { newestMinor, requireBinaries } from "../infra/parity/control-plane/bina
 import { findPodSecurityEvaluator } from "../infra/parity/pod-security/evaluator.ts";
 import { findActionlint } from "./actionlint/actionlint.ts";
 import { findCfnLint, findDynamoDb, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
+import { findCelEvaluator } from "./cel/upstream.ts";
 import { chooseOtherMinor } from "./cluster/choices.ts";
 import { findMissingRegistry } from "./registry/registry.ts";
 
@@ -19,6 +20,8 @@ const parts = {
   actionlint: () => explainIfMissing(findActionlint, "actionlint is not here: npm run cluster builds it"),
   "API server": () => requireBinaries().then(() => undefined, getMessage),
   "older API server": () => requireBinaries(chooseOtherMinor()).then(() => undefined, getMessage),
+  "CEL evaluator": () =>
+    explainIfMissing(findCelEvaluator, "upstream's evaluator of CEL is not here: npm run cluster builds it"),
   "cfn-lint": () => getMissingTool(findCfnLint()),
   "DynamoDB Local": () => getMissingTool(findDynamoDb()),
   git: () => (spawnSync("git", ["--version"]).status === 0 ? undefined : "git is not installed"),

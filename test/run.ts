@@ -14,7 +14,7 @@ const tiers: Record<string, string> = {
   /** These tests need a real API server. */
   cluster: "test/cluster/*.test.ts",
   /** These tests start servers and commands on this machine, and need only `npm ci`. */
-  local: "test/local/*.test.ts",
+  local: "test/{cel,local}/*.test.ts",
   /** These tests start no server, and no process for each case. */
   unit: "{lib,infra,functions}/**/*.test.ts,test/*.test.ts",
 };

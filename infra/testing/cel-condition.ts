@@ -1,4 +1,4 @@
-import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
+import { celEvaluator } from "#infra/apiserver/admission/conditions.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 
 /** Evaluates a match condition as the API server does. Throws if the expression fails. */
@@ -9,7 +9,7 @@ export const evaluateMatchCondition = (
   // The API server's CEL doesn't see empty fields.
   const filled = Object.entries(request).filter(([, value]) => value !== "" && value !== undefined);
   const variables = { object: object ?? null, oldObject: oldObject ?? null, request: Object.fromEntries(filled) };
-  const evaluated = celEvaluator.compile(expression)(variables);
+  const evaluated = celEvaluator.compile(expression)(variables, celEvaluator.createBudget());
   if ("holds" in evaluated) return evaluated.holds;
   throw new Error(`${expression}: ${JSON.stringify(evaluated)}`);
 };

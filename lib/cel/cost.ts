@@ -3,8 +3,10 @@ import { findSize, LibraryObject, Optional, type Value } from "./values.ts";
 /** Returns the cost of going through a text or a list once. */
 export const countTraversal = (size: number, factor = 0.1): number => Math.ceil(size * factor);
 
-/** Returns the size of a value as costs see it. */
-export const getActualSize = (value: Value): number => {
-  if (value instanceof Optional && value.value !== undefined) return getActualSize(value.value);
-  return value instanceof LibraryObject ? value.size : (findSize(value) ?? 1);
-};
+/** Returns the size of a value as Kubernetes' costs see it. */
+export const getActualSize = (value: Value): number =>
+  value instanceof LibraryObject ? value.size : (findSize(value) ?? 1);
+
+/** Returns the size of a value as the costs of CEL's own functions see it: they look into optional values. */
+export const getInnerSize = (value: Value): number =>
+  value instanceof Optional && value.value !== undefined ? getInnerSize(value.value) : getActualSize(value);

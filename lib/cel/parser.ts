@@ -3,7 +3,7 @@ import type { Expression, Issue } from "./syntax.ts";
 import { parseBytes, parseString, readTokens, type Token } from "./tokens.ts";
 import { countCodePoints, toDouble, toInt, Uint, type Value } from "./values.ts";
 
-/** Parses an expression and replaces its macros. Returns the errors of a text that is none. */
+/** Parses an expression and replaces its macros. Returns the errors if the text is not an expression. */
 export const parse = (text: string, macros: readonly Macro[]): Expression | readonly Issue[] => {
   const size = countCodePoints(text);
   if (size <= sizeLimit) return new Parser(text.toWellFormed(), macros).parse();
@@ -14,7 +14,7 @@ const sizeLimit = 100_000;
 const depthLimit = 250;
 const lexicalIssueLimit = 100;
 /** More than any text of the largest size has, unless macros copy their targets, which `optMap` does. */
-const idLimit = 250_000;
+const idLimit = 200_000;
 /** The offset of an error without a place. */
 const nowhere = -1;
 
@@ -26,7 +26,7 @@ const precedences = new Map<string, number>(
   ].flatMap((operators, index) => operators.map((operator) => [operator, index + 1] as const)),
 );
 
-/** The words that can't be names of variables and of functions; keywords aside, which are no names at all. */
+/** Words that can't be names of variables and of functions. Keywords aren't names at all. */
 const reservedWords = new Set(
   "as break const continue else for function if import let loop package namespace return var void while".split(" "),
 );
@@ -48,12 +48,10 @@ class Parser {
   readonly #tokens: Token[] = [];
   #position = 0;
   #lastId = 0;
-  /** Errors of the lexer. */
   readonly #lexicalIssues: Issue[] = [];
+  /** Errors in parts of the text that can be parsed, such as a name that is reserved. */
   readonly #issues: Issue[] = [];
-  /**
-   * How many of upstream's nested rules the parser is in. Upstream limits each, and the height of the tree besides.
-   */
+  /** How many of upstream's rules the parser is in. Upstream limits each number, and the height of the tree besides. */
   readonly #depths = { expression: 0, relation: 0, calculation: 0 };
   /** The height of the expression that was parsed last, as upstream counts it: without literals, names and some more. */
   #height = 0;
@@ -72,18 +70,18 @@ class Parser {
 
   parse(): Expression | readonly Issue[] {
     const issues = this.#lexicalIssues;
-    let expression: Expression | undefined;
     try {
-      expression = this.#parseExpression();
+      const expression = this.#parseExpression();
       this.#expect("end");
+      if (issues.length + this.#issues.length === 0 && !this.#isTooHigh) return expression;
     } catch (error) {
       if (!(error instanceof ParseError)) throw error;
       issues.push({ offset: error.offset, message: error.message });
       if (error.offset === nowhere) return issues;
     }
-    if (this.#isTooHigh) issues.push({ offset: nowhere, message: "max recursion depth exceeded" });
-    else issues.push(...this.#issues);
-    return expression && issues.length === 0 ? expression : issues;
+    // Upstream finds these errors only after it has read all of the text, and the first alone if there is one.
+    if (this.#isTooHigh) return [...issues, { offset: nowhere, message: "max recursion depth exceeded" }];
+    return [...issues, ...this.#issues];
   }
 
   /** Parses `a ? b : c`, or what may stand for `a`. */
@@ -202,16 +200,17 @@ class Parser {
   }
 
   #parsePrimary(): Expression {
-    const { kind, text, offset } = this.#peek();
+    const token = this.#peek();
+    const { kind, offset } = token;
     if (kind === "identifier" || kind === ".") return this.#parseIdentifier();
     this.#height = 0;
-    if (this.#isNegativeNumber()) {
-      this.#position++;
+    const isNegative = this.#isNegativeNumber();
+    this.#position++;
+    if (isNegative) {
       const number = this.#peek();
       this.#position++;
-      return this.#parseLiteral(number.kind, `-${number.text}`, offset);
+      return this.#parseLiteral({ kind: number.kind, text: `-${number.text}`, offset });
     }
-    this.#position++;
     switch (kind) {
       case "(": {
         const expression = this.#parseExpression();
@@ -231,7 +230,7 @@ class Parser {
         return { id, offset, kind: "map", entries: this.#parseItems("}", () => this.#parseEntry()) };
       }
       default:
-        return this.#parseLiteral(kind, text, offset);
+        return this.#parseLiteral(token);
     }
   }
 
@@ -290,41 +289,12 @@ class Parser {
     return { id, offset, kind: "struct", name, fields };
   }
 
-  #parseLiteral(kind: string, text: string, offset: number): Expression {
-    switch (kind) {
-      case "true":
-      case "false":
-        return this.#createLiteral(offset, kind === "true");
-      case "null":
-        return this.#createLiteral(offset, null);
-      case "int": {
-        const value = toInteger(text);
-        const isValid = BigInt.asIntN(64, value) === value;
-        return isValid ? this.#createLiteral(offset, toInt(value)) : this.#report(offset, "invalid int literal");
-      }
-      case "uint": {
-        const value = toInteger(text.slice(0, -1));
-        const isValid = BigInt.asUintN(64, value) === value;
-        return isValid ? this.#createLiteral(offset, new Uint(value)) : this.#report(offset, "invalid uint literal");
-      }
-      case "double": {
-        const value = Number(text);
-        if (!Number.isFinite(value)) return this.#report(offset, "invalid double literal");
-        return this.#createLiteral(offset, toDouble(value));
-      }
-      case "string": {
-        const value = parseString(text);
-        if (value === undefined) return this.#report(offset, "invalid unicode code point");
-        return this.#createLiteral(offset, value);
-      }
-      case "bytes": {
-        const value = parseBytes(text);
-        if (value === undefined) return this.#report(offset, "unable to unescape string");
-        return this.#createLiteral(offset, value);
-      }
-      default:
-        throw createUnexpectedError(kind === "-" ? this.#peek() : { kind, text, offset }, "an expression");
-    }
+  #parseLiteral({ kind, text, offset }: Token): Expression {
+    const literal = literals.get(kind);
+    // After a minus only a number can follow here, so what is wrong is the next token.
+    if (!literal) throw createSyntaxError(kind === "-" ? this.#peek() : { kind, text, offset }, "an expression");
+    const value = literal.parse(text);
+    return value === undefined ? this.#report(offset, literal.error) : this.#createLiteral(offset, value);
   }
 
   /** Parses items with commas between them. Except in a list of arguments, a comma may come last, even alone. */
@@ -400,7 +370,7 @@ class Parser {
   #expect(kind: string): Token {
     const token = this.#take(kind);
     if (token) return token;
-    throw createUnexpectedError(this.#peek(), kind);
+    throw createSyntaxError(this.#peek(), names[kind] ?? `'${kind}'`);
   }
 
   #takeName(): Token {
@@ -417,9 +387,47 @@ const createCall = (id: number, offset: number, name: string, args: readonly Exp
   arguments: args,
 });
 
-const createUnexpectedError = ({ kind, text, offset }: Token, expected: string): ParseError => {
+const names: Partial<Record<string, string>> = { end: "the end", identifier: "a name" };
+
+const createSyntaxError = ({ kind, text, offset }: Token, expected: string): ParseError => {
   const found = kind === "end" ? "the end" : `'${text}'`;
   return new ParseError(`Syntax error: found ${found}, expected ${expected}`, offset);
 };
 
 const toInteger = (text: string): bigint => (text.startsWith("-") ? -BigInt(text.slice(1)) : BigInt(text));
+
+/** How literals are parsed by their kinds, and upstream's error if one has no value. */
+const literals = new Map<string, { parse: (text: string) => Value | undefined; error: string }>([
+  ["true", { parse: () => true, error: "" }],
+  ["false", { parse: () => false, error: "" }],
+  ["null", { parse: () => null, error: "" }],
+  [
+    "int",
+    {
+      parse(text) {
+        const value = toInteger(text);
+        return BigInt.asIntN(64, value) === value ? toInt(value) : undefined;
+      },
+      error: "invalid int literal",
+    },
+  ],
+  [
+    "uint",
+    {
+      parse(text) {
+        const value = toInteger(text.slice(0, -1));
+        return BigInt.asUintN(64, value) === value ? new Uint(value) : undefined;
+      },
+      error: "invalid uint literal",
+    },
+  ],
+  [
+    "double",
+    {
+      parse: (text) => (Number.isFinite(Number(text)) ? toDouble(Number(text)) : undefined),
+      error: "invalid double literal",
+    },
+  ],
+  ["string", { parse: parseString, error: "invalid unicode code point" }],
+  ["bytes", { parse: parseBytes, error: "unable to unescape string" }],
+]);

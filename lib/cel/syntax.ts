@@ -60,7 +60,7 @@ interface Comprehension {
 
 /** An error that was found in the text of an expression. */
 export interface Issue {
-  /** Where it is, in code points from the start of the text. */
+  /** Where it is, in code points from the start of the text; negative if it has no place there. */
   readonly offset: number;
   readonly message: string;
 }

@@ -3,6 +3,7 @@ import { buildBenchControllerRuntimeWebhook } from "../../infra/bench/controller
 import { buildBinaries, newestMinor } from "../../infra/parity/control-plane/binaries.ts";
 import { buildPodSecurityEvaluator } from "../../infra/parity/pod-security/evaluator.ts";
 import { buildActionlint } from "../actionlint/actionlint.ts";
+import { buildCelEvaluator } from "../cel/upstream.ts";
 import { chooseOtherMinor } from "./choices.ts";
 
 // Builds what tests with an API server need, unless it was built before. `--minor 1.33,1.34` builds only the control
@@ -11,7 +12,9 @@ const { minor } = parseArgs({ options: { minor: { type: "string" } } }).values;
 const minors = minor?.split(",") ?? [newestMinor, ...(process.env.POSTERN_SEED ? [chooseOtherMinor()] : [])];
 const builds = [
   ...minors.map((one) => () => buildBinaries(one)),
-  ...(minor === undefined ? [buildBenchControllerRuntimeWebhook, buildPodSecurityEvaluator, buildActionlint] : []),
+  ...(minor === undefined
+    ? [buildBenchControllerRuntimeWebhook, buildPodSecurityEvaluator, buildActionlint, buildCelEvaluator]
+    : []),
 ];
 for (const build of builds) {
   const start = Date.now();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { runAdmissionChain } from "./admit.ts";
-import { celEvaluator } from "./cel/conditions.ts";
+import { celEvaluator } from "./conditions.ts";
 import { parseWebhookConfigurations } from "./hooks.ts";
 import type { AdmissionAttributes, HookCallResult, ImitatedServerFunctions } from "./types.ts";
 

@@ -85,6 +85,15 @@ export const matchHook = (
     : { invocation };
 };
 
+/** Decides as `matchHook` does, and asks the cluster's authorizer where a condition needs it. */
+export const matchHookWithAuthorizer = async (...args: Parameters<typeof matchHook>): Promise<HookMatch> => {
+  const [, , , { authorizations }] = args;
+  for (;;) {
+    const match = matchHook(...args);
+    if (!("unsupported" in match) || !(await authorizations?.askMissing())) return match;
+  }
+};
+
 const isEmptySelector = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): boolean =>
   matchExpressions.length === 0 && Object.keys(matchLabels).length === 0;
 
@@ -181,7 +190,7 @@ const evaluateConditions = (
   attributes: AdmissionAttributes,
   view: ConvertibleRequestObjects,
   invocation: InvocationResourceAndKind,
-  { cel }: ImitatedServerFunctions,
+  { cel, kubernetes, authorizations }: ImitatedServerFunctions,
 ): HookMatch => {
   const seen = view.as(invocation.kind);
   if (seen === undefined) return { unsupported: describeUnknownConversion(attributes, invocation.kind) };
@@ -190,16 +199,26 @@ const evaluateConditions = (
   const request = isAsAsked
     ? getCached(attributes, "request", () => buildConditionRequest(attributes, seen.kind))
     : buildConditionRequest(attributes, seen.kind);
-  const errors: string[] = [];
+  let errors: string[] = [];
   let unsupported: string | undefined;
+  let isFalse: string | undefined;
+  const budget = cel.createBudget();
   for (const { name, expression } of hook.matchConditions) {
-    const result = cel.compile(expression)({ object, oldObject, request });
+    const result = cel.compile(expression, kubernetes)(
+      { object, oldObject, request, decide: authorizations?.decide },
+      budget,
+    );
     if ("unsupported" in result)
       unsupported ??= `whether its condition ${JSON.stringify(name)} holds: ${result.unsupported}`;
-    else if ("error" in result) errors.push(`expression '${expression}' resulted in error: ${result.error}`);
-    // One false condition is enough to skip the hook, whatever the others evaluate to.
-    else if (!result.holds) return { skipped: `its condition ${JSON.stringify(name)} is false` };
+    else if ("exhausted" in result) {
+      // The API server evaluates all conditions before it looks at one, and none counts if they cost too much.
+      [errors, isFalse] = [[result.exhausted], undefined];
+      break;
+    } else if ("error" in result) errors.push(result.error);
+    else if (!result.holds) isFalse ??= name;
   }
+  // One false condition is enough to skip the hook, whatever the others evaluate to.
+  if (isFalse !== undefined) return { skipped: `its condition ${JSON.stringify(isFalse)} is false` };
   if (unsupported !== undefined) return { unsupported };
   if (errors.length === 0) return { invocation };
   if (hook.failurePolicy === "Ignore")

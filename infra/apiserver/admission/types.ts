@@ -1,3 +1,5 @@
+import type { Decide } from "#lib/cel/libraries/authorizer.ts";
+import type { Budget } from "#lib/cel/program.ts";
 import type {
   AdmissionRequest,
   GroupVersionKind,
@@ -49,22 +51,42 @@ export interface ImitatedServerFunctions {
   prepare(object: unknown): unknown;
   call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult>;
   cel: CelEvaluator;
+  /** What conditions ask the cluster's authorizer; without it, they are undecided. */
+  authorizations?: Authorizations | undefined;
+}
+
+/** The answers of a cluster's authorizer during one request. */
+export interface Authorizations {
+  decide: Decide;
+  /** Asks the cluster what `decide` had no answer to; resolves to whether there are new answers. */
+  askMissing(): Promise<boolean>;
 }
 
 export interface CelEvaluator {
-  compile(expression: string): CompiledCondition;
+  /** Compiles a matchCondition for an API server of a minor version; without one, for the newest. */
+  compile(expression: string, kubernetes?: string): CompiledCondition;
+  /** Returns what all conditions of one webhook may cost together. */
+  createBudget(): Budget;
 }
 
-export type CompiledCondition = (variables: MatchConditionVariables) => MatchConditionResult;
+export type CompiledCondition = (variables: MatchConditionVariables, budget: Budget) => MatchConditionResult;
 
 export interface MatchConditionVariables {
   object: unknown;
   oldObject: unknown;
   request: Record<string, unknown>;
+  decide?: Decide | undefined;
 }
 
-/** The result of matchConditions; `error` is the API server's, `unsupported` says why the result is unknown here. */
-export type MatchConditionResult = { holds: boolean } | { error: string } | { unsupported: string };
+/**
+ * The result of a matchCondition. `error` is the API server's, and so is `exhausted`, after which it evaluates no further
+ * condition; `unsupported` says why the result is unknown here.
+ */
+export type MatchConditionResult =
+  | { holds: boolean }
+  | { error: string }
+  | { exhausted: string }
+  | { unsupported: string };
 
 export interface HookTraceStep {
   hook: string;

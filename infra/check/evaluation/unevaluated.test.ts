@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { parse } from "yaml";
-import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
+import { celEvaluator } from "#infra/apiserver/admission/conditions.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { buildKindIndex } from "../../apiserver/kinds/kinds.ts";
 import { buildAdmissionAttributes } from "./requests.ts";

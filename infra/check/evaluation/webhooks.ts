@@ -47,14 +47,18 @@ const createConditionEvaluator = async (
   hasPolicies: boolean,
 ): Promise<CelEvaluator> => {
   if (!hasPolicies && ![...mutating, ...validating].some(({ matchConditions }) => matchConditions.length > 0))
-    return { compile: (expression) => () => ({ unsupported: `${expression} is not a matchCondition` }) };
-  const { celEvaluator } = await import("#infra/apiserver/admission/cel/conditions.ts");
+    return {
+      compile: (expression) => () => ({ unsupported: `${expression} is not a matchCondition` }),
+      createBudget: () => ({ left: 0 }),
+    };
+  const { celEvaluator } = await import("#infra/apiserver/admission/conditions.ts");
   return {
-    compile: (expression) => {
-      const evaluate = celEvaluator.compile(expression);
+    createBudget: celEvaluator.createBudget,
+    compile: (expression, kubernetes) => {
+      const evaluate = celEvaluator.compile(expression, kubernetes);
       if (!rules.isSavingCondition(expression)) return evaluate;
-      return (variables) => {
-        const evaluated = evaluate(variables);
+      return (variables, budget) => {
+        const evaluated = evaluate(variables, budget);
         return "unsupported" in evaluated ? { holds: true } : evaluated;
       };
     },

@@ -23,6 +23,9 @@ export class Cidr extends LibraryObject {
   override get size(): number {
     return Math.ceil(this.prefixLength / 8);
   }
+  override toString(): string {
+    return `${formatIp(this.ip)}/${this.prefixLength}`;
+  }
   equals(other: this): boolean {
     return this.ip.equals(other.ip) && this.prefixLength === other.prefixLength;
   }

@@ -22,6 +22,9 @@ export class Ip extends LibraryObject {
   override get size(): number {
     return this.bits / 8;
   }
+  override toString(): string {
+    return formatIp(this);
+  }
   equals(other: this): boolean {
     return this.bits === other.bits && this.number === other.number;
   }

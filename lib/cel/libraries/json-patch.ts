@@ -8,7 +8,7 @@ export const jsonPatchStruct: { name: string; findField(name: string): types.Typ
   findField: (name) => {
     if (["op", "path", "from"].includes(name)) return types.string;
     // Upstream has every other field, but of a type without a name, which no value has.
-    return name === "value" ? types.dyn : types.struct("");
+    return name === "value" ? types.dyn : { kind: "bool", name: "", parameters: [] };
   },
 };
 

@@ -19,6 +19,9 @@ export class Semver extends LibraryObject {
   get type(): types.Type {
     return type;
   }
+  override toString(): string {
+    return `${this.numbers.join(".")}${this.prerelease.length > 0 ? "-" : ""}${this.prerelease.join(".")}`;
+  }
   equals(other: this): boolean {
     return compareVersions(this, other) === 0;
   }

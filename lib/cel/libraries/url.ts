@@ -34,6 +34,9 @@ export class Url extends LibraryObject {
   get type(): types.Type {
     return type;
   }
+  override toString(): string {
+    return toText(formatUrl(this.parts));
+  }
   equals(other: this): boolean {
     return formatUrl(this.parts) === formatUrl(other.parts);
   }

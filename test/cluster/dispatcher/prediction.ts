@@ -1,5 +1,5 @@
 import { runAdmissionChain } from "#infra/apiserver/admission/admit.ts";
-import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
+import { celEvaluator } from "#infra/apiserver/admission/conditions.ts";
 import { type DefaultedWebhookEntry, parseWebhookConfigurations } from "#infra/apiserver/admission/hooks.ts";
 import { parseWebhookHttpAnswer } from "#infra/apiserver/admission/http.ts";
 import type {

@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { readRows } from "../../../test/rows.ts";
+import { celEvaluator } from "./conditions.ts";
+
+const conditions = readRows<[string, object][]>(import.meta.filename);
+
+const object = {
+  metadata: { name: "x", labels: { tier: "a", "a.b/c": "d" } },
+  spec: { replicas: 3, containers: [{ name: "main", image: "i:1" }], none: null },
+};
+const request = { operation: "CREATE", dryRun: false, userInfo: { username: "jane" } };
+
+/** Evaluates a condition in an API server of a minor version; without one, in the newest. */
+const evaluate = (expression: string, object: object, kubernetes?: string, budget = celEvaluator.createBudget()) =>
+  celEvaluator.compile(expression, kubernetes)({ object, oldObject: null, request }, budget);
+
+describe("a condition", () => {
+  for (const [expression, expected] of conditions)
+    it(`${expression} is ${JSON.stringify(expected)}`, () => {
+      assert.deepEqual(evaluate(expression, object), expected);
+    });
+
+  it("may cost as much as an API server allows for each and for all together", () => {
+    const squares = "object.list.all(a, object.list.all(b, a + b >= 0))";
+    const createList = (length: number) => ({ list: Array.from({ length }, (_, index) => index) });
+    assert.deepEqual(evaluate(squares, createList(2000)), {
+      error: `expression '${squares}' resulted in error: operation cancelled: actual cost limit exceeded`,
+    });
+    const budget = celEvaluator.createBudget();
+    const results = [1, 2, 3, 4].map(() => evaluate(squares, createList(300), undefined, budget));
+    assert.deepEqual(results.slice(0, 2), [{ holds: true }, { holds: true }]);
+    assert.deepEqual(results[3], {
+      exhausted: "validation failed due to running out of cost budget, no further validation rules will be run",
+    });
+  });
+
+  it("is unsupported if a number isn't held exactly", () => {
+    assert.ok("unsupported" in evaluate("object.n > 1", { n: 2 ** 60 }));
+    assert.ok("unsupported" in evaluate("object.n > 1", { n: 2, spec: { list: [2 ** 60] } }));
+  });
+
+  it("knows the functions of the API server's minor version", () => {
+    assert.deepEqual(evaluate("[1, 2].reverse() == [2, 1]", {}, "1.34"), { holds: true });
+    assert.match(
+      Object(evaluate("[1, 2].reverse() == [2, 1]", {}, "1.33")).unsupported,
+      /undeclared reference to 'reverse'/,
+    );
+  });
+});

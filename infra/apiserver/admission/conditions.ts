@@ -1,0 +1,93 @@
+import {
+  type CompiledExpression,
+  compileExpression,
+  createAdmissionEnvironment,
+  evaluateExpression,
+  mostConditionsCost,
+} from "#lib/cel/kubernetes.ts";
+import { Authorizer, type Decide, MissingAuthorization, ResourceCheck } from "#lib/cel/libraries/authorizer.ts";
+import { bool } from "#lib/cel/types.ts";
+import type { Value } from "#lib/cel/values.ts";
+import { toMap } from "#lib/json.ts";
+import type { CelEvaluator, CompiledCondition } from "./types.ts";
+
+const compiled = new Map<string, CompiledCondition>();
+const mostCompiled = 10_000;
+
+/**
+ * Evaluates matchConditions with the API server's outcome, or returns `unsupported`: for questions to the authorizer, and
+ * for objects with numbers that JavaScript doesn't hold exactly.
+ */
+export const celEvaluator: CelEvaluator = {
+  compile: (expression, kubernetes) => {
+    const key = `${kubernetes} ${expression}`;
+    const known = compiled.get(key);
+    if (known) return known;
+    const made = compile(expression, kubernetes);
+    if (compiled.size >= mostCompiled) compiled.clear();
+    compiled.set(key, made);
+    return made;
+  },
+  createBudget: () => ({ left: mostConditionsCost }),
+};
+
+const environments = new Map<string | undefined, ReturnType<typeof createAdmissionEnvironment>>();
+
+const compile = (expression: string, kubernetes: string | undefined): CompiledCondition => {
+  const environment =
+    environments.get(kubernetes) ??
+    createAdmissionEnvironment({ hasAuthorizer: true, ...(kubernetes !== undefined && { kubernetes }) });
+  environments.set(kubernetes, environment);
+  const condition: CompiledExpression = compileExpression(expression, environment, [bool]);
+  if ("error" in condition) {
+    const unsupported = `the API server refuses it: ${condition.error}`;
+    return () => ({ unsupported });
+  }
+  return ({ object, oldObject, request, decide = failToDecide }, budget) => {
+    if (!isExact(object) || !isExact(oldObject))
+      return { unsupported: "the object has numbers that can't be represented exactly here" };
+    let missing: MissingAuthorization | undefined;
+    const noteMissing: Decide = (attributes) => {
+      try {
+        return decide(attributes);
+      } catch (error) {
+        if (error instanceof MissingAuthorization) missing = error;
+        throw error;
+      }
+    };
+    const { username = "", ...user } = toMap(request.userInfo);
+    const authorizer = new Authorizer({ user: `${username}`, ...user }, noteMissing);
+    const { group, resource } = toMap(request.requestResource);
+    const { requestSubResource: subresource, namespace, name } = request;
+    const values: Record<string, unknown> = {
+      ...{ object, oldObject, request, namespaceObject: null, authorizer },
+      "authorizer.requestResource": new ResourceCheck(authorizer, {
+        group: `${group ?? ""}`,
+        resource: `${resource}`,
+        ...Object.fromEntries(Object.entries({ subresource, namespace, name }).filter(([, value]) => value)),
+      }),
+    };
+    // The cast is safe: the values of a request are JSON.
+    const find = (variable: string) =>
+      Object.hasOwn(values, variable) ? ((values[variable] ?? null) as Value) : undefined;
+    const result = evaluateExpression(expression, condition, { find }, budget);
+    if ("value" in result) return { holds: result.value === true };
+    return missing === undefined ? result : { unsupported: missing.message };
+  };
+};
+
+const failToDecide: Decide = (attributes) => {
+  throw new MissingAuthorization(attributes);
+};
+
+/** The objects whose numbers were read: every condition of every hook sees the same object. */
+const known = new WeakMap<object, boolean>();
+
+/** Reports whether JavaScript holds all numbers of a value exactly. */
+const isExact = (value: unknown): boolean => {
+  if (typeof value === "number") return !Number.isInteger(value) || Number.isSafeInteger(value);
+  if (typeof value !== "object" || value === null) return true;
+  const found = known.get(value) ?? Object.values(value).every(isExact);
+  known.set(value, found);
+  return found;
+};

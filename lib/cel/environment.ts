@@ -1,0 +1,74 @@
+import type { FunctionDeclaration } from "./functions.ts";
+import type { Macro } from "./macros.ts";
+import type { Type } from "./types.ts";
+import * as types from "./types.ts";
+
+/** What expressions can name: variables, functions, types and macros. */
+export interface Environment {
+  readonly variables: ReadonlyMap<string, Type>;
+  readonly functions: ReadonlyMap<string, FunctionDeclaration>;
+  readonly findStruct: (name: string) => StructType | undefined;
+  readonly macros: readonly Macro[];
+}
+
+/** A type with named fields. */
+export interface StructType {
+  readonly name: string;
+  readonly findField: (name: string) => Type | undefined;
+}
+
+/** Creates an environment. Functions that are given several times have the overloads of all, in the order given. */
+export const createEnvironment = (parts: {
+  readonly variables: Readonly<Record<string, Type>>;
+  readonly functions: readonly FunctionDeclaration[];
+  readonly findStruct?: Environment["findStruct"];
+  readonly macros: readonly Macro[];
+}): Environment => {
+  const functions = new Map<string, FunctionDeclaration>();
+  for (const added of parts.functions) {
+    const present = functions.get(added.name);
+    const overloads = [...(present?.overloads ?? []), ...added.overloads];
+    functions.set(added.name, { ...added, ...present, overloads });
+  }
+  return {
+    variables: new Map(Object.entries(parts.variables)),
+    functions,
+    findStruct: (name) => parts.findStruct?.(name) ?? findBuiltInStruct(name),
+    macros: parts.macros,
+  };
+};
+
+const [key, value] = [types.parameter("A"), types.parameter("B")];
+
+/** The types that expressions can name in every environment, and that are values at run time, by their names. */
+export const namedTypes: ReadonlyMap<string, Type> = new Map(
+  [
+    types.bool,
+    types.bytes,
+    types.double,
+    types.duration,
+    types.int,
+    types.listOf(key),
+    types.mapOf(key, value),
+    types.nullType,
+    types.string,
+    types.timestamp,
+    types.typeOf(),
+    types.uint,
+    types.opaque("optional_type"),
+    types.opaque("net.IP"),
+    types.opaque("net.CIDR"),
+  ].map((type) => [type.name, type]),
+);
+
+/** Names that upstream knows when it checks an expression, and refuses when it makes a program of it. */
+export const namedTypesWithoutValue: ReadonlyMap<string, Type> = new Map([
+  ["duration", types.duration],
+  ["timestamp", types.timestamp],
+]);
+
+const structs = new Set("bool bytes double duration int list map null_type string timestamp uint".split(" "));
+
+/** Kubernetes lists its scalar types as structs without fields; this shows in errors for literals such as `int{a: 1}`. */
+const findBuiltInStruct = (name: string): StructType | undefined =>
+  structs.has(name) ? { name, findField: () => (name === "map" ? types.dyn : undefined) } : undefined;

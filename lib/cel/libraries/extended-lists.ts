@@ -1,0 +1,151 @@
+import { type FunctionDeclaration, member, overload } from "../functions.ts";
+import { nameGoType } from "../go-types.ts";
+import { dyn, int, listOf, parameter } from "../types.ts";
+import {
+  createNoSuchOverloadError,
+  Duration,
+  EvaluationError,
+  findSize,
+  getType,
+  isInt,
+  isList,
+  Timestamp,
+  type Value,
+} from "../values.ts";
+import { comparableTypes, findOrder, isComparable, isSame } from "./lists.ts";
+
+type List = readonly Value[];
+type Int = number | bigint;
+
+/** No expression may cost more. What would cost more is not computed, because the evaluation ends with that error. */
+const costLimit = 1_000_000;
+
+const slice = (list: List, start: Int, end: Int): List => {
+  const createError = (fault: string) => new EvaluationError(`cannot slice(${start}, ${end}), ${fault}`);
+  if (start < 0 || end < 0) throw createError("negative indexes not supported");
+  if (start > end) throw createError("start index must be less than or equal to end index");
+  if (list.length < end) throw createError(`list is length ${list.length}`);
+  return list.slice(Number(start), Number(end));
+};
+
+const describeType = (value: Value | undefined): string => {
+  if (value === undefined) return "";
+  const { name } = getType(value);
+  return name === "list" ? "list(dyn)" : name === "map" ? "map(dyn, dyn)" : name;
+};
+
+/** Flattens a value of any type: upstream disables the check of the arguments' types. */
+const flatten = (list: Value, depth?: Value): List => {
+  if (!isList(list) || (depth !== undefined && !isInt(depth)))
+    throw new EvaluationError(`no such overload: ${describeType(list)}.flatten(${describeType(depth)})`);
+  if (depth !== undefined && depth < 0) throw new EvaluationError("level must be non-negative");
+  return (list as unknown[]).flat(Number(depth ?? 1)) as Value[];
+};
+
+const createRange = (size: Int): List => {
+  if (size <= costLimit) return Array.from({ length: Math.max(Number(size), 0) }, (_, index) => index);
+  // An array of this size without elements takes no memory; its size makes the cost.
+  const list: Value[] = [];
+  list.length = 2 ** 32 - 1;
+  return list;
+};
+
+const removeDuplicates = (list: List): List => {
+  if (list.length ** 2 > costLimit) return list;
+  const kept: Value[] = [];
+  for (const value of list) if (!kept.some((other) => isSame(value, other))) kept.push(value);
+  return kept;
+};
+
+const sortByKeys = (list: List, keys: List): List => {
+  const [first] = keys;
+  if (first === undefined) return list;
+  if (!isComparable(first)) throw new EvaluationError("list elements must be comparable");
+  const { name } = getType(first);
+  if (keys.some((key) => getType(key).name !== name))
+    throw new EvaluationError("list elements must have the same type");
+  return list
+    .map((value, index) => ({ value, key: keys[index] as Value }))
+    .sort((left, right) => findOrder(left.key, right.key))
+    .map(({ value }) => value);
+};
+
+const sort = (list: Value): List => {
+  if (!isList(list)) {
+    // Values that have methods of their own in upstream refuse the call themselves.
+    const isReceiver = typeof list === "string" || list instanceof Duration || list instanceof Timestamp;
+    throw isReceiver ? createNoSuchOverloadError() : new EvaluationError("no such overload: sort");
+  }
+  return sortByKeys(list, list);
+};
+
+// Upstream's functions of costs expect the types that were declared. With other ones, and with an error as argument,
+// they panic, and the whole expression fails, also within `||`.
+
+const requireList = (value: Value | undefined): List => {
+  if (value !== undefined && isList(value)) return value;
+  const name = nameGoType(value);
+  const hasAdd = /^types\.(?:Bytes|Double|Duration|Int|String|Timestamp|Uint)$/.test(name);
+  const method = hasAdd ? "Contains" : "Add";
+  throw new TypeError(`interface conversion: ${name} is not traits.Lister: missing method ${method}`);
+};
+
+const requireInt = (value: Value | undefined): number => {
+  if (value !== undefined && isInt(value)) return Number(value);
+  throw new TypeError(`interface conversion: ref.Val is ${nameGoType(value)}, not types.Int`);
+};
+
+const countList = (size: number, factor = 1): number => Math.trunc(size * factor) + 11;
+const countResult = (_args: List, result: Value): number => countList(findSize(result) ?? 1);
+
+/** A depth below zero makes the cost smaller in upstream, until it is below zero, which counts as more than any limit. */
+const countFlattening = (args: List): number => {
+  const cost = countList(findSize(args[0] as Value) ?? 1, args.length > 1 ? requireInt(args[1]) : 1);
+  return cost < -costLimit ? 2 ** 64 : cost;
+};
+
+/** Returns the cost of comparing all elements of a list with each other. */
+const countComparisons = (value: Value | undefined): number => {
+  const list = requireList(value);
+  const [first] = list;
+  return countList(list.length ** 2, typeof first === "string" || first instanceof Uint8Array ? 2.1 : 2);
+};
+const countFirst = (args: List): number => countComparisons(args[0]);
+
+const list = listOf(parameter("T"));
+
+/** Version 3 of the lists library of cel-go. */
+export const extendedListFunctions: readonly FunctionDeclaration[] = [
+  { name: "slice", overloads: [member("list_slice", [list, int, int], list, slice, countResult)] },
+  {
+    name: "flatten",
+    overloads: [
+      member("list_flatten", [listOf(list)], list, undefined, countFlattening),
+      member("list_flatten_int", [listOf(dyn), int], listOf(dyn), undefined, countFlattening),
+    ],
+    evaluate: flatten,
+  },
+  {
+    name: "sort",
+    overloads: comparableTypes.map((type) =>
+      member(`list_${type.name}_sort`, [listOf(type)], listOf(type), undefined, countFirst),
+    ),
+    evaluate: sort,
+  },
+  {
+    // The macro `sortBy` calls it; its name can't be written in an expression.
+    name: "@sortByAssociatedKeys",
+    overloads: comparableTypes.map((type) =>
+      member(`list_${type.name}_sortByAssociatedKeys`, [list, listOf(type)], list, undefined, (args) =>
+        countComparisons(args[1]),
+      ),
+    ),
+    evaluate: sortByKeys,
+  },
+  { name: "lists.range", overloads: [overload("lists_range", [int], listOf(int), createRange, countResult)] },
+  {
+    name: "reverse",
+    overloads: [member("list_reverse", [list], list, (values: List) => values.toReversed(), countResult)],
+  },
+  { name: "distinct", overloads: [member("list_distinct", [list], list, removeDuplicates, countFirst)] },
+];

@@ -1,0 +1,375 @@
+import type { Expression } from "../syntax.ts";
+import { formatType, type Type } from "../types.ts";
+import {
+  Duration,
+  EvaluationError,
+  getDouble,
+  getType,
+  isDouble,
+  isList,
+  isMap,
+  listEntries,
+  Optional,
+  Timestamp,
+  TypeValue,
+  Uint,
+  type Value,
+} from "../values.ts";
+import { formatTimestamp } from "./time.ts";
+
+// The function `format` as cel-go's strings library has it at version 2, which writes %f and %e for the locale en-US.
+
+/** Replaces each clause of a format, such as %s or %.2f, by the argument at its place. */
+export const formatText = (format: string, args: readonly Value[]): string => {
+  const getArgument = (index: number): Value => {
+    if (index >= args.length) throw createIndexError(index);
+    return args[index] as Value;
+  };
+  return replaceClauses(format, args.length, getArgument, (clause, value, precision) => {
+    const type = getType(value);
+    if (!clause.kinds.includes(type.kind)) throw createMisuseError(clause, type);
+    return clause.format(value, precision);
+  });
+};
+
+/**
+ * Finds what upstream refuses, as it compiles an expression, in a call of `format` whose text and list of arguments are
+ * literals. The issue is at the call if it has no expression.
+ */
+export const findFormatIssue = (
+  format: string,
+  args: readonly Expression[],
+  types: ReadonlyMap<number, Type>,
+): { message: string; expression?: Expression } | undefined => {
+  let used = 0;
+  let wrong: Expression | undefined;
+  const getArgument = (index: number): Expression | undefined => {
+    used++;
+    return args[index];
+  };
+  try {
+    replaceClauses(format, args.length, getArgument, (clause, argument) => {
+      wrong = findMisuse(clause, argument as Expression, types);
+      if (wrong) throw createMisuseError(clause, types.get(wrong.id) as Type);
+      return "";
+    });
+  } catch (error) {
+    if (!(error instanceof EvaluationError)) throw error;
+    return wrong ? { message: error.message, expression: wrong } : { message: error.message };
+  }
+  if (used >= args.length) return undefined;
+  return { message: `too many arguments supplied to string.format (expected ${used}, got ${args.length})` };
+};
+
+/** Returns the argument, or the element of a literal in it, that a clause doesn't format. */
+const findMisuse = (clause: Clause, argument: Expression, types: ReadonlyMap<number, Type>): Expression | undefined => {
+  const kind = types.get(argument.id)?.kind ?? "dyn";
+  if (kind !== "dyn" && !clause.kinds.includes(kind)) return argument;
+  const parts =
+    clause !== textClause
+      ? []
+      : argument.kind === "list"
+        ? argument.elements.map(({ value }) => value)
+        : argument.kind === "map"
+          ? argument.entries.flatMap(({ key, value }) => [key, value])
+          : [];
+  for (const part of parts) {
+    const wrong = findMisuse(clause, part, types);
+    if (wrong) return wrong;
+  }
+  return undefined;
+};
+
+interface Clause {
+  /** The kinds of values that it formats. */
+  readonly kinds: readonly Type["kind"][];
+  /** What upstream says of a value of another kind. */
+  readonly misuse: string;
+  format(value: Value, precision: number): string;
+}
+
+const replaceClauses = <Argument>(
+  format: string,
+  count: number,
+  getArgument: (index: number) => Argument,
+  formatClause: (clause: Clause, argument: Argument, precision: number) => string,
+): string => {
+  let next = 0;
+  const clauses = /%(?:%|(?:\.(\d*))?(.)?)/gsu;
+  return format.replace(clauses, (match: string, digits: string | undefined, verb: string | undefined) => {
+    if (match === "%%") return "%";
+    const index = next++;
+    const argument = getArgument(index);
+    if (match === "%") throw new EvaluationError("unexpected end of string");
+    if (index >= count) throw createIndexError(index);
+    const clause = parseClause(digits, verb);
+    return formatClause(clause, argument, Number(digits ?? 6));
+  });
+};
+
+const parseClause = (digits: string | undefined, verb: string | undefined): Clause => {
+  const place = "could not parse formatting clause";
+  if (digits !== undefined) {
+    const fault =
+      verb === undefined
+        ? "could not find end of precision specifier"
+        : digits === ""
+          ? 'error while converting precision to integer: strconv.Atoi: parsing "": invalid syntax'
+          : BigInt(digits) >= 2n ** 63n
+            ? `error while converting precision to integer: strconv.Atoi: parsing "${digits}": value out of range`
+            : undefined;
+    if (fault !== undefined) throw new EvaluationError(`${place}: error while parsing precision: ${fault}`);
+  }
+  const clause = clauses.get(verb as string);
+  if (clause) return clause;
+  // Upstream reads a byte, and writes it as a character.
+  const byte = String.fromCharCode(Buffer.from(verb as string)[0] as number);
+  throw new EvaluationError(`${place}: unrecognized formatting clause "${byte}"`);
+};
+
+const createIndexError = (index: number): EvaluationError => new EvaluationError(`index ${index} out of range`);
+
+const createFormattingError = (fault: string): EvaluationError =>
+  new EvaluationError(`error during formatting: ${fault}`);
+
+const createMisuseError = ({ misuse }: Clause, { name }: Type): EvaluationError =>
+  createFormattingError(`${misuse}, was given ${name}`);
+
+/** Returns a value as %s writes it. */
+const toText = (value: Value): string => {
+  if (typeof value === "string") return value;
+  if (value instanceof Uint) return `${value.value}`;
+  if (isDouble(value)) return formatDouble(getDouble(value));
+  if (value instanceof Uint8Array) return decodeBytes(value);
+  if (value instanceof Duration) return formatDuration(value);
+  if (value instanceof Timestamp) return formatTimestamp(value);
+  if (value instanceof TypeValue) return value.of.name;
+  if (isList(value)) return `[${value.map(toLiteral).join(", ")}]`;
+  if (!isMap(value)) return `${value}`;
+  const entries = Array.from(listEntries(value), ([key, member]) => [toKeyLiteral(key), toLiteral(member)] as const);
+  entries.sort(([left], [right]) => Buffer.compare(Buffer.from(left), Buffer.from(right)));
+  return `{${entries.map((entry) => entry.join(":")).join(", ")}}`;
+};
+
+/** Returns an element of a list or a map as %s writes it. */
+const toLiteral = (value: Value): string => {
+  if (typeof value === "string") return quoteText(value);
+  if (value instanceof Uint8Array) return `b${quoteText(decodeBytes(value))}`;
+  if (value instanceof Duration) return `duration(${quoteText(formatDuration(value))})`;
+  if (value instanceof Timestamp) return `timestamp(${quoteText(formatTimestamp(value))})`;
+  if (isDouble(value)) {
+    const number = getDouble(value);
+    if (!Number.isFinite(number)) return quoteText(formatDouble(number));
+    const sign = number < 0 || Object.is(number, -0) ? "-" : "";
+    return sign + formatDecimal(number, 6).join(".");
+  }
+  const { kind, name } = getType(value);
+  if (!textClause.kinds.includes(kind)) throw createFormattingError(`no formatting function for ${name}`);
+  return toText(value);
+};
+
+const toKeyLiteral = (key: Value): string => {
+  const { kind, name } = getType(key);
+  if (kind === "string") return quoteText(key as string);
+  if (kind === "bool" || kind === "int" || kind === "uint") return toText(key);
+  throw createFormattingError(`no formatting function for map key of type ${name}`);
+};
+
+const decodeBytes = (value: Uint8Array): string => {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(value);
+  } catch {
+    const fault = quoteText("invalid UTF-8 in bytes, cannot convert to string");
+    throw createFormattingError(`could not convert argument ${fault} to string`);
+  }
+};
+
+/** Returns a whole number, other values as integers of a base, and texts and bytes as the bases of their bytes. */
+const formatInteger = (value: Value, base: number): string => {
+  if (typeof value === "string" || value instanceof Uint8Array) return Buffer.from(value as string).toString("hex");
+  return (value instanceof Uint ? value.value : BigInt(value as number)).toString(base);
+};
+
+const textClause: Clause = {
+  kinds: ["bool", "bytes", "double", "duration", "int", "list", "map", "null", "string", "timestamp", "type", "uint"],
+  misuse:
+    "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
+  format: toText,
+};
+
+const createDoubleClause = (name: string, format: (value: number, precision: number) => string): Clause => {
+  const clause: Clause = {
+    kinds: ["double", "string"],
+    misuse: `${name} clause can only be used on doubles`,
+    format: (value, precision) => {
+      if (isDouble(value)) return format(getDouble(value), precision);
+      if (!/^(?:NaN|-?Infinity)$/.test(value as string)) throw createMisuseError(clause, getType(value));
+      return format(Number(value), precision);
+    },
+  };
+  return clause;
+};
+
+/** The largest precision that upstream's formatter of numbers reads. */
+const mostPrecision = 10_000_009;
+const unreadPrecision = "%!(NOVERB)";
+
+const formatSpecial = (value: number): string => (Number.isNaN(value) ? "NaN" : value < 0 ? "-∞" : "∞");
+
+const formatFixed = (value: number, precision: number): string => {
+  if (precision > mostPrecision) return unreadPrecision;
+  if (!Number.isFinite(value)) return formatSpecial(value);
+  // Upstream keeps the number of digits in two bytes, and that of zeros at the end in one. A double has 1074 digits.
+  const [whole, digits] = formatDecimal(value, Math.min(precision % 2 ** 16, 1100));
+  const fraction = precision < 256 ? digits : digits.replace(/0+$/, "").padEnd(precision % 256, "0");
+  const grouped = whole.replace(/\B(?=(?:\d{3})+$)/g, ",");
+  return `${value < 0 ? "-" : ""}${grouped}${fraction && `.${fraction}`}`;
+};
+
+/** Writes six digits after the point. Upstream takes the precision of the clause as the width of the text. */
+const formatScientific = (value: number, width: number): string => {
+  if (width > mostPrecision) return unreadPrecision;
+  const text = Number.isFinite(value) ? formatPower(value) : formatSpecial(value);
+  return text.padStart(width % 2 ** 16);
+};
+
+const formatPower = (value: number): string => {
+  let exponent = Number(value.toExponential().split("e")[1]);
+  let digits = `${scaleAndRound(value, 6 - exponent)}`.padEnd(7, "0");
+  if (digits.length > 7) {
+    exponent++;
+    digits = digits.slice(0, 7);
+  }
+  const power = `${Math.abs(exponent)}`.padStart(2, "0").replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹".charAt(Number(digit)));
+  return `${value < 0 ? "-" : ""}${digits.charAt(0)}.${digits.slice(1)}×10${exponent < 0 ? "⁻" : ""}${power}`;
+};
+
+/** Returns the digits before and after the point, without the sign. */
+const formatDecimal = (value: number, places: number): [whole: string, fraction: string] => {
+  const digits = `${scaleAndRound(value, places)}`.padStart(places + 1, "0");
+  const point = digits.length - places;
+  return [digits.slice(0, point), digits.slice(point)];
+};
+
+/** Multiplies the absolute value by a power of ten, and rounds it to the next integer, of two to the even one. */
+const scaleAndRound = (value: number, power: number): bigint => {
+  const bits = new BigUint64Array(new Float64Array([Math.abs(value)]).buffer)[0] as bigint;
+  const exponent = Number(bits >> 52n);
+  const mantissa = (bits & (2n ** 52n - 1n)) + (exponent === 0 ? 0n : 2n ** 52n);
+  const shift = BigInt(Math.max(exponent, 1) - 1075);
+  const one = 1n;
+  const numerator = mantissa * (shift > 0 ? one << shift : one) * (power > 0 ? 10n ** BigInt(power) : one);
+  const denominator = (shift < 0 ? one << -shift : one) * (power < 0 ? 10n ** BigInt(-power) : one);
+  const [quotient, twice] = [numerator / denominator, (numerator % denominator) * 2n];
+  return twice > denominator || (twice === denominator && quotient % 2n === 1n) ? quotient + one : quotient;
+};
+
+const clauses: ReadonlyMap<string, Clause> = new Map<string, Clause>([
+  ["s", textClause],
+  ["d", { kinds: ["int", "uint"], misuse: "decimal clause can only be used on integers", format: toText }],
+  ["f", createDoubleClause("fixed-point", formatFixed)],
+  ["e", createDoubleClause("scientific", formatScientific)],
+  [
+    "b",
+    {
+      kinds: ["bool", "int", "uint"],
+      misuse: "only integers and bools can be formatted as binary",
+      format: (value) => formatInteger(value, 2),
+    },
+  ],
+  ...["x", "X"].map((verb): [string, Clause] => [
+    verb,
+    {
+      kinds: ["bytes", "int", "string", "uint"],
+      misuse: "only integers, byte buffers, and strings can be formatted as hex",
+      format: (value) => (verb === "X" ? formatInteger(value, 16).toUpperCase() : formatInteger(value, 16)),
+    },
+  ]),
+  [
+    "o",
+    {
+      kinds: ["int", "uint"],
+      misuse: "octal clause can only be used on integers",
+      format: (value) => formatInteger(value, 8),
+    },
+  ],
+]);
+
+/** Returns a double as Go's %g writes it. */
+export const formatDouble = (value: number): string => {
+  if (Number.isNaN(value)) return "NaN";
+  if (!Number.isFinite(value)) return value < 0 ? "-Inf" : "+Inf";
+  const [digits = "", power] = value.toExponential().split("e");
+  const exponent = Number(power);
+  if (exponent >= -4 && exponent < 6) return Object.is(value, -0) ? "-0" : `${value}`;
+  return `${digits}e${exponent < 0 ? "-" : "+"}${`${Math.abs(exponent)}`.padStart(2, "0")}`;
+};
+
+/** Returns a duration in seconds, with a fraction if it has one. */
+export const formatDuration = ({ nanoseconds }: Duration): string => {
+  const second = 1_000_000_000n;
+  const seconds = Number(nanoseconds / second) + Number(nanoseconds % second) / 1e9;
+  const text = `${seconds}`;
+  return `${text.includes("e") ? seconds.toFixed(9).replace(/0+$/, "") : text}s`;
+};
+
+/** How characters are written in a text in quotes. */
+export const quoteEscapes: Readonly<Record<string, string>> = {
+  "\x07": "\\a",
+  "\b": "\\b",
+  "\f": "\\f",
+  "\n": "\\n",
+  "\r": "\\r",
+  "\t": "\\t",
+  "\v": "\\v",
+  '"': '\\"',
+  "\\": "\\\\",
+};
+
+/** Returns a text in quotes as Go's %q writes it. */
+export const quoteText = (text: string): string =>
+  `"${text.toWellFormed().replace(/[^\p{L}\p{M}\p{N}\p{P}\p{S} ]|["\\]/gu, (character) => {
+    const code = character.codePointAt(0) as number;
+    const digits = code.toString(16);
+    if (quoteEscapes[character]) return quoteEscapes[character];
+    if (code < 0x80) return `\\x${digits.padStart(2, "0")}`;
+    return code > 0xffff ? `\\U${digits.padStart(8, "0")}` : `\\u${digits.padStart(4, "0")}`;
+  })}"`;
+
+/** Returns a duration in hours, minutes and seconds, or in the unit of a part of a second. */
+const formatHours = ({ nanoseconds }: Duration): string => {
+  const span = nanoseconds < 0n ? -nanoseconds : nanoseconds;
+  const units: [name: string, digits: number][] = [
+    ["ns", 0],
+    ["µs", 3],
+    ["ms", 6],
+  ];
+  const [unit, digits] = units.find(([, places]) => span < 10n ** BigInt(places + 3)) ?? ["s", 9];
+  const minutes = span / 60_000_000_000n;
+  const rest = `${span % 60_000_000_000n}`.padStart(digits + 1, "0");
+  const fraction = digits === 0 ? "" : rest.slice(-digits).replace(/0+$/, "");
+  const seconds = `${digits === 0 ? rest : rest.slice(0, -digits)}${fraction && `.${fraction}`}${unit}`;
+  if (span === 0n) return "0s";
+  return `${nanoseconds < 0n ? "-" : ""}${span >= 3_600_000_000_000n ? `${minutes / 60n}h` : ""}${
+    minutes > 0n ? `${minutes % 60n}m` : ""
+  }${seconds}`;
+};
+
+/** Returns a value as Go's %v writes it, which is how error messages name values. */
+export const formatValue = (value: Value): string => {
+  if (value === null) return "0";
+  if (value instanceof TypeValue) return formatType(value.of);
+  if (value instanceof Uint8Array) return `[${value.join(" ")}]`;
+  if (value instanceof Optional)
+    return value.value === undefined ? "optional.none()" : `optional(${formatValue(value.value)})`;
+  if (value instanceof Timestamp)
+    return formatTimestamp(value)
+      .replace(/[+-]..:..$/, (zone) => ` ${zone.replace(":", "")}`.repeat(2))
+      .replace("T", " ")
+      .replace("Z", " +0000 UTC");
+  if (value instanceof Duration) return formatHours(value);
+  if (isList(value)) return `[${value.map(formatValue).join(", ")}]`;
+  if (!isMap(value)) return toText(value);
+  const entries = Array.from(listEntries(value), ([key, member]) => `${formatValue(key)}: ${formatValue(member)}`);
+  return `{${entries.join(", ")}}`;
+};

@@ -1,0 +1,286 @@
+import { RE2JS, RE2JSSyntaxException } from "@bufbuild/re2";
+import { countTraversal } from "../cost.ts";
+import { type FunctionDeclaration, member } from "../functions.ts";
+import { int, listOf, string } from "../types.ts";
+import { EvaluationError, findSize, type Value } from "../values.ts";
+
+/** A regular expression in RE2's syntax. Searching takes time in proportion to the text. */
+export interface Pattern {
+  /** Reports whether a part of a text matches. */
+  test(text: string): boolean;
+  /** Returns the first part of a text that matches; an empty text if there is none. */
+  find(text: string): string;
+  /** Returns the parts of a text that match, without overlaps. */
+  findAll(text: string, limit?: number): string[];
+}
+
+// The package compiles patterns, but says only whether a text matches, and not in linear time if a pattern is large. So
+// the program that it compiles is run here: all ways to match advance together, one character at a time.
+
+type Instruction = ReturnType<RE2JS["re2"]>["prog"]["inst"][number];
+
+/** The operations of the package's programs; all greater ones read a character. */
+const operations = { alternative: 1, alternativeMatch: 2, capture: 3, condition: 4, fail: 5, match: 6, nothing: 7 };
+/** The conditions of the package's programs. */
+const conditions = { lineStart: 1, lineEnd: 2, textStart: 4, textEnd: 8, boundary: 16, noBoundary: 32 };
+
+/** Returns the conditions that hold between two characters; -1 is the start or the end of the text. */
+const findConditions = (before: number, after: number): number => {
+  let found = isWord(before) === isWord(after) ? conditions.noBoundary : conditions.boundary;
+  if (before === -1) found |= conditions.textStart | conditions.lineStart;
+  if (before === 10) found |= conditions.lineStart;
+  if (after === -1) found |= conditions.textEnd | conditions.lineEnd;
+  if (after === 10) found |= conditions.lineEnd;
+  return found;
+};
+
+const isWord = (code: number): boolean =>
+  (code >= 97 && code <= 122) || (code >= 65 && code <= 90) || (code >= 48 && code <= 57) || code === 95;
+
+/** The ways to match that are open at a position of the text, the preferred one first. */
+class Ways {
+  /** The instruction that reads the next character, for each way. */
+  readonly instructions: Int32Array;
+  /** Where each way began. */
+  readonly starts: Int32Array;
+  count = 0;
+  readonly #program: readonly Instruction[];
+  readonly #stack: number[] = [];
+  /** The round in which each instruction was added last: an instruction counts once at a position. */
+  readonly #rounds: Float64Array;
+  #round = 0;
+
+  constructor(program: readonly Instruction[]) {
+    this.#program = program;
+    this.instructions = new Int32Array(program.length);
+    this.starts = new Int32Array(program.length);
+    this.#rounds = new Float64Array(program.length);
+  }
+
+  clear(): void {
+    this.count = 0;
+    this.#round++;
+  }
+
+  /** Adds the instructions that follow from one without reading a character. */
+  add(first: number, start: number, found: number): void {
+    for (let next: number | undefined = first; next !== undefined; next = this.#stack.pop()) {
+      if (this.#rounds[next] === this.#round) continue;
+      this.#rounds[next] = this.#round;
+      const { op, out, arg } = this.#program[next] as Instruction;
+      if (op === operations.alternative || op === operations.alternativeMatch) this.#stack.push(arg, out);
+      else if (op === operations.capture || op === operations.nothing) this.#stack.push(out);
+      else if (op === operations.condition) (arg & ~found) === 0 && this.#stack.push(out);
+      else if (op !== operations.fail) {
+        this.instructions[this.count] = next;
+        this.starts[this.count++] = start;
+      }
+    }
+  }
+}
+
+/** What is known at a position of a text that is tested: the ways that are open before their conditions are checked. */
+interface State {
+  readonly open: readonly number[];
+  /** A character with the same conditions as the one before the position. */
+  readonly before: number;
+  /** The next states by the characters that are read, and by -1 at the end of the text; true if the text matches. */
+  readonly next: Map<number, State | boolean>;
+}
+
+/** How many open ways the states of a pattern may keep. */
+const mostKept = 50_000;
+
+/** Tests texts with states that are kept, so that most characters cost one look-up. */
+class Automaton {
+  readonly #program: readonly Instruction[];
+  readonly #start: number;
+  readonly #isAnchored: boolean;
+  readonly #hasConditions: boolean;
+  readonly #ways: Ways;
+  readonly #states = new Map<string, State>();
+  #size = 0;
+
+  constructor(program: readonly Instruction[], start: number, isAnchored: boolean) {
+    this.#program = program;
+    this.#start = start;
+    this.#isAnchored = isAnchored;
+    this.#hasConditions = program.some(({ op }) => op === operations.condition);
+    this.#ways = new Ways(program);
+  }
+
+  /** Returns undefined if the states that the pattern needs are too many. */
+  test(text: string): boolean | undefined {
+    let state: State | boolean = this.#getState([this.#start], -1);
+    for (let position = 0; typeof state === "object"; position++) {
+      if (this.#size > mostKept) {
+        this.#states.clear();
+        return undefined;
+      }
+      const code: number = position < text.length ? (text.codePointAt(position) as number) : -1;
+      if (code > 0xffff) position++;
+      state = state.next.get(code) ?? this.#move(state, code);
+    }
+    return state;
+  }
+
+  #getState(open: readonly number[], before: number): State {
+    const key = `${before} ${open}`;
+    const known = this.#states.get(key);
+    if (known) return known;
+    const state: State = { open, before, next: new Map() };
+    this.#states.set(key, state);
+    return state;
+  }
+
+  #move(state: State, code: number): State | boolean {
+    const next = this.#read(state, code);
+    state.next.set(code, next);
+    this.#size += state.open.length;
+    return next;
+  }
+
+  #read({ open, before }: State, code: number): State | boolean {
+    const found = this.#hasConditions ? findConditions(before, code) : 0;
+    const ways = this.#ways;
+    ways.clear();
+    for (const instruction of open) ways.add(instruction, 0, found);
+    const next = new Set<number>();
+    for (let index = 0; index < ways.count; index++) {
+      const instruction = this.#program[ways.instructions[index] as number] as Instruction;
+      if (instruction.op === operations.match) return true;
+      if (code >= 0 && instruction.matchRune(code)) next.add(instruction.out);
+    }
+    if (!this.#isAnchored) next.add(this.#start);
+    if (code < 0 || next.size === 0) return false;
+    const similar = isWord(code) ? 97 : code === 10 ? 10 : 32;
+    return this.#getState([...next].sort(), this.#hasConditions ? similar : -1);
+  }
+}
+
+const createPattern = (source: string): Pattern => {
+  const { prog, prefix, prefixComplete, cond } = compile(source);
+  const program: readonly Instruction[] = prog.inst;
+  const isAnchored = (cond & conditions.textStart) !== 0;
+  const automaton = new Automaton(program, prog.start, isAnchored);
+  let [current, next] = [new Ways(program), new Ways(program)];
+
+  /** Returns the range of the first match at or after a position. */
+  const search = (text: string, from: number): [start: number, end: number] | undefined => {
+    if (prefixComplete) {
+      const start = text.indexOf(prefix, from);
+      return start < 0 ? undefined : [start, start + prefix.length];
+    }
+    let matched: [number, number] | undefined;
+    let [position, code, found] = [from, -1, 0];
+    const moveTo = (target: number) => {
+      position = target;
+      code = text.codePointAt(position) ?? -1;
+      found = findConditions(readBefore(text, position), code);
+    };
+    moveTo(from);
+    current.clear();
+    for (;;) {
+      if (current.count === 0) {
+        if (matched || (position > 0 && isAnchored)) return matched;
+        if (prefix !== "") {
+          const start = text.indexOf(prefix, position);
+          if (start < 0) return undefined;
+          moveTo(start);
+        }
+      }
+      if (!matched) current.add(prog.start, position, found);
+      const [here, read] = [position, code];
+      moveTo(position + (code > 0xffff ? 2 : 1));
+      next.clear();
+      for (let index = 0; index < current.count; index++) {
+        const instruction = program[current.instructions[index] as number] as Instruction;
+        const start = current.starts[index] as number;
+        if (instruction.op === operations.match) {
+          matched = [start, here];
+          break;
+        }
+        if (read >= 0 && instruction.matchRune(read)) next.add(instruction.out, start, found);
+      }
+      if (read < 0) return matched;
+      [current, next] = [next, current];
+    }
+  };
+
+  return {
+    test: (text) => (prefixComplete ? text.includes(prefix) : (automaton.test(text) ?? search(text, 0) !== undefined)),
+    find: (text) => text.slice(...(search(text, 0) ?? [0, 0])),
+    findAll: (text, limit = Number.POSITIVE_INFINITY) => {
+      const parts: string[] = [];
+      let lastEnd = -1;
+      for (let position = 0; position <= text.length && parts.length < limit; ) {
+        const range = search(text, position);
+        if (!range) break;
+        const [start, end] = range;
+        // An empty match directly after another match doesn't count.
+        if (end > position || start !== lastEnd) parts.push(text.slice(start, end));
+        position = end > position ? end : end + ((text.codePointAt(end) ?? 0) > 0xffff ? 2 : 1);
+        lastEnd = end;
+      }
+      return parts;
+    },
+  };
+};
+
+/** Returns the character before a position, or -1. */
+const readBefore = (text: string, position: number): number => {
+  const unit = position > 0 ? text.charCodeAt(position - 1) : -1;
+  const isSecond = (unit & 0xfc00) === 0xdc00 && position > 1;
+  return isSecond ? (text.codePointAt(position - 2) as number) : unit;
+};
+
+const compile = (source: string): ReturnType<RE2JS["re2"]> => {
+  try {
+    return new RE2JS(source).re2();
+  } catch (error) {
+    if (!(error instanceof RE2JSSyntaxException)) throw error;
+    throw new EvaluationError(`error parsing regexp: ${error.error}: \`${error.input ?? ""}\``);
+  }
+};
+
+const patterns = new Map<string, Pattern>();
+const mostPatterns = 100;
+
+/** Compiles a pattern; throws upstream's error if it is wrong. The patterns that were used last are kept. */
+export const compilePattern = (source: string): Pattern => {
+  const pattern = patterns.get(source) ?? createPattern(source);
+  patterns.delete(source);
+  patterns.set(source, pattern);
+  if (patterns.size > mostPatterns) patterns.delete(patterns.keys().next().value as string);
+  return pattern;
+};
+
+const compileArgument = (source: string): Pattern => {
+  try {
+    return compilePattern(source);
+  } catch (error) {
+    if (error instanceof EvaluationError) throw new EvaluationError(`Illegal regex: ${error.message}`);
+    throw error;
+  }
+};
+
+const find = (text: string, source: string): string => compileArgument(source).find(text);
+
+const findAll = (text: string, source: string, limit: number | bigint = -1): readonly string[] =>
+  compileArgument(source).findAll(text, limit < 0 ? undefined : Number(limit));
+
+const countSearch = ([text, source]: readonly Value[]): number =>
+  countTraversal((findSize(text as Value) ?? 1) + 1) * countTraversal(findSize(source as Value) ?? 1, 0.25);
+
+/** Kubernetes' functions of regular expressions. */
+export const regexFunctions: readonly FunctionDeclaration[] = [
+  { name: "find", overloads: [member("string_find_string", [string, string], string, find)], cost: countSearch },
+  {
+    name: "findAll",
+    overloads: [
+      member("string_find_all_string", [string, string], listOf(string), findAll),
+      member("string_find_all_string_int", [string, string, int], listOf(string), findAll),
+    ],
+    cost: countSearch,
+  },
+];

@@ -1,0 +1,34 @@
+import { type FunctionDeclaration, overload } from "../functions.ts";
+import { bool, listOf, parameter } from "../types.ts";
+import { findSize, type Value } from "../values.ts";
+import { isSame } from "./lists.ts";
+
+type List = readonly Value[];
+
+const has = (list: List, value: Value): boolean => list.some((element) => isSame(value, element));
+const contains = (list: List, part: List): boolean => part.every((value) => has(list, value));
+const isEquivalent = (left: List, right: List): boolean => contains(left, right) && contains(right, left);
+const intersects = (left: List, right: List): boolean => left.some((value) => has(right, value));
+
+const list = listOf(parameter("T"));
+
+const declareSetFunction = (
+  name: string,
+  compare: (left: List, right: List) => boolean,
+  factor = 1,
+): FunctionDeclaration => {
+  const count = ([left, right]: List) => (findSize(left as Value) ?? 1) * (findSize(right as Value) ?? 1) * factor;
+  // Lists whose cost is above the limit of every expression are not compared: the evaluation ends with that error.
+  const evaluate = (left: List, right: List) => left.length * right.length <= 1_000_000 && compare(left, right);
+  return {
+    name: `sets.${name}`,
+    overloads: [overload(`list_sets_${name}_list`, [list, list], bool, evaluate, (args) => 1 + count(args))],
+  };
+};
+
+/** The functions of cel-go's sets library. */
+export const setFunctions: readonly FunctionDeclaration[] = [
+  declareSetFunction("contains", contains),
+  declareSetFunction("equivalent", isEquivalent, 2),
+  declareSetFunction("intersects", intersects),
+];

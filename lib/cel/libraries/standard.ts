@@ -1,0 +1,532 @@
+import { countTraversal, getInnerSize } from "../cost.ts";
+import { type Evaluate, type FunctionDeclaration, member, type Overload, overload } from "../functions.ts";
+import * as types from "../types.ts";
+import {
+  CelObject,
+  compareNumbers,
+  createNoSuchOverloadError,
+  type Double,
+  Duration,
+  EvaluationError,
+  findInMap,
+  findSize,
+  getDouble,
+  getType,
+  isDouble,
+  isEqual,
+  isInt,
+  isList,
+  isMap,
+  Timestamp,
+  TypeValue,
+  toDouble,
+  toInt,
+  toUint,
+  Uint,
+  type Value,
+} from "../values.ts";
+import { formatDouble, formatDuration } from "./format-text.ts";
+import { compilePattern } from "./regex.ts";
+import { addToTimestamp, createDuration, formatTimestamp, getUnixSeconds, subtractTimestamps } from "./time.ts";
+
+/** A list that a loop builds: what is added to it is appended, and doesn't make a new list. */
+export class GrowingList extends Array<Value> {
+  static override get [Symbol.species](): ArrayConstructor {
+    return Array;
+  }
+}
+
+/** Expressions can double a list at no cost, so its size has a limit. */
+const mostElements = 2 ** 24;
+
+const concatenate = (left: readonly Value[], right: readonly Value[]): readonly Value[] => {
+  if (left.length + right.length > mostElements) throw new EvaluationError("list has too many elements");
+  if (left instanceof GrowingList) {
+    for (const element of right) left.push(element);
+    return left;
+  }
+  if (left.length === 0) return right;
+  return right.length === 0 ? left : [...left, ...right];
+};
+
+/** Throws for an operand that has no such operator: upstream names the operator except for types with methods of their own. */
+const refuseOperand = (operator: string, left: Value): never => {
+  const hasMethods = typeof left === "string" || left instanceof Duration || left instanceof Timestamp;
+  throw hasMethods ? createNoSuchOverloadError() : new EvaluationError(`no such overload: ${operator}`);
+};
+
+interface Arithmetic {
+  readonly ofDoubles?: (left: number, right: number) => number;
+  /** Computes ints that are numbers; a result that is no safe integer is computed again by `ofIntegers`. */
+  readonly ofNumbers: (left: number, right: number) => number;
+  readonly ofIntegers: (left: bigint, right: bigint) => bigint;
+  /** Computes what has no numbers; returns undefined if the type of the left operand doesn't have the operator. */
+  readonly ofOthers?: (left: Value, right: Value) => Value | undefined;
+}
+
+/** Returns the function of an operator for two operands of the same type. */
+const compute = (operator: string, { ofDoubles, ofNumbers, ofIntegers, ofOthers }: Arithmetic): Evaluate => {
+  const computeIntegers = (left: number | bigint, right: number | bigint) =>
+    toInt(ofIntegers(BigInt(left), BigInt(right)));
+  return (left: Value, right: Value): Value => {
+    if (isInt(left)) {
+      if (!isInt(right)) throw createNoSuchOverloadError();
+      if (typeof left === "bigint" || typeof right === "bigint") return computeIntegers(left, right);
+      const result = ofNumbers(left, right);
+      // Adding 0 makes 0 of -0.
+      return Number.isSafeInteger(result) ? result + 0 : computeIntegers(left, right);
+    }
+    if (left instanceof Uint) {
+      if (!(right instanceof Uint)) throw createNoSuchOverloadError();
+      return toUint(ofIntegers(left.value, right.value));
+    }
+    if (ofDoubles && isDouble(left)) {
+      if (!isDouble(right)) throw createNoSuchOverloadError();
+      return toDouble(ofDoubles(getDouble(left), getDouble(right)));
+    }
+    return ofOthers?.(left, right) ?? refuseOperand(operator, left);
+  };
+};
+
+const requireNumber = (right: bigint, message: string): void => {
+  if (right === 0n) throw new EvaluationError(message);
+};
+
+const addOthers = (left: Value, right: Value): Value | undefined => {
+  if (typeof left === "string" && typeof right === "string") return left + right;
+  if (isList(left) && isList(right)) return concatenate(left, right);
+  if (left instanceof Uint8Array && right instanceof Uint8Array) return Buffer.concat([left, right]);
+  if (left instanceof Duration) {
+    if (right instanceof Duration) return createDuration(left.nanoseconds + right.nanoseconds);
+    if (right instanceof Timestamp) return addToTimestamp(right, left.nanoseconds);
+  }
+  if (left instanceof Timestamp && right instanceof Duration) return addToTimestamp(left, right.nanoseconds);
+  if (isList(left) || left instanceof Uint8Array) throw createNoSuchOverloadError();
+  return undefined;
+};
+
+const subtractOthers = (left: Value, right: Value): Value | undefined => {
+  if (left instanceof Duration && right instanceof Duration)
+    return createDuration(left.nanoseconds - right.nanoseconds);
+  if (left instanceof Timestamp && right instanceof Duration) return addToTimestamp(left, -right.nanoseconds);
+  return left instanceof Timestamp && right instanceof Timestamp ? subtractTimestamps(left, right) : undefined;
+};
+
+const negate = (value: Value): Value => {
+  if (isInt(value)) return toInt(-BigInt(value));
+  if (isDouble(value)) return toDouble(-getDouble(value));
+  if (value instanceof Duration) return createDuration(-value.nanoseconds);
+  if (typeof value === "boolean") throw createNoSuchOverloadError();
+  return refuseOperand("-_", value);
+};
+
+const invert = (value: Value): Value => {
+  if (typeof value !== "boolean") throw createNoSuchOverloadError();
+  return !value;
+};
+
+/** Compares texts by their code points. JavaScript compares code units, and those of pairs are below U+E000. */
+const compareTexts = (left: string, right: string): number => {
+  const length = Math.min(left.length, right.length);
+  let index = 0;
+  while (index < length && left.charCodeAt(index) === right.charCodeAt(index)) index++;
+  if (index === length) return left.length - right.length;
+  const [one, two] = [left.charCodeAt(index), right.charCodeAt(index)];
+  const isPair = one >= 0xd800 && two >= 0xd800;
+  return isPair ? Number(one < 0xe000) - Number(two < 0xe000) || one - two : one - two;
+};
+
+/** Compares two values that have an order; returns a negative number, 0, or a positive one. */
+export const compareValues = (left: Value, right: Value, operator = "_<_"): number => {
+  if (typeof left === "string" && typeof right === "string") return compareTexts(left, right);
+  const order = compareNumbers(left, right);
+  if (order !== undefined) {
+    if (Number.isNaN(order)) throw new EvaluationError("NaN values cannot be ordered");
+    return order;
+  }
+  if (typeof left === "boolean" && typeof right === "boolean") return Number(left) - Number(right);
+  if (left instanceof Uint8Array && right instanceof Uint8Array) return Buffer.compare(left, right);
+  const isTime = left instanceof Duration || left instanceof Timestamp;
+  if (isTime && right instanceof CelObject && left.type === right.type) {
+    const difference = left.nanoseconds - (right as Duration | Timestamp).nanoseconds;
+    return difference < 0n ? -1 : Number(difference > 0n);
+  }
+  if (isDouble(left) && Number.isNaN(left)) throw new EvaluationError("NaN values cannot be ordered");
+  const isComparable =
+    typeof left === "boolean" || left instanceof Uint8Array || compareNumbers(left, left) !== undefined;
+  if (isComparable) throw createNoSuchOverloadError();
+  return refuseOperand(operator, left);
+};
+
+const isIn = (value: Value, container: Value): boolean => {
+  if (isList(container)) return container.some((element) => isElement(value, element));
+  if (isMap(container)) return findInMap(container, value) !== undefined;
+  throw createNoSuchOverloadError();
+};
+
+/** Values that can't be compared are different. */
+const isElement = (value: Value, element: Value): boolean => {
+  try {
+    return isEqual(value, element);
+  } catch (error) {
+    if (error instanceof EvaluationError) return false;
+    throw error;
+  }
+};
+
+const getSize = (value: Value): Value => findSize(value) ?? refuseOperand("size", value);
+
+/** Returns a function of two texts. */
+const compareStrings =
+  (evaluate: (text: string, part: string) => boolean): Evaluate =>
+  (text: Value, part: Value) => {
+    if (typeof text !== "string" || typeof part !== "string") throw createNoSuchOverloadError();
+    return evaluate(text, part);
+  };
+
+const isMatch = (text: Value, pattern: Value): boolean => {
+  if (typeof text !== "string") return refuseOperand("matches", text);
+  if (typeof pattern !== "string") throw createNoSuchOverloadError();
+  return compilePattern(pattern).test(text);
+};
+
+const createConversionError = (from: types.Type, to: types.Type) =>
+  new EvaluationError(`type conversion error from '${from.name}' to '${to.name}'`);
+
+const parseInteger =
+  (to: types.Type, form: RegExp, convert: (value: bigint) => Value): Evaluate =>
+  (text: string) => {
+    // No integer of 64 bits has more digits, apart from zeros.
+    const digits = text.replace(/^([+-]?)0+(?=\d)/, "$1").replace(/^\+/, "");
+    if (!form.test(text) || digits.length > 20) throw createConversionError(types.string, to);
+    try {
+      return convert(BigInt(digits));
+    } catch {
+      throw createConversionError(types.string, to);
+    }
+  };
+
+const decimal = /^[+-]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)(?:e[+-]?\d[\d_]*)?$/i;
+const hexadecimal = /^([+-]?)0x([\da-f_]*)(?:\.([\da-f_]*))?p([+-]?\d[\d_]*)$/i;
+
+/** Reads a double as Go's `strconv.ParseFloat` does. */
+const parseDouble = (text: string): Value => {
+  const value = findDouble(text);
+  const isInfinite = /^[+-]?inf(inity)?$/i.test(text);
+  if (value === undefined || (Math.abs(value) === Number.POSITIVE_INFINITY && !isInfinite))
+    throw createConversionError(types.string, types.double);
+  return toDouble(value);
+};
+
+const findDouble = (text: string): number | undefined => {
+  if (/^nan$/i.test(text)) return Number.NaN;
+  if (/^[+-]?inf(inity)?$/i.test(text)) return text.startsWith("-") ? -Number.MAX_VALUE * 2 : Number.MAX_VALUE * 2;
+  // An underscore stands between digits, or after the prefix.
+  if (/^[+-]?_|(?<![\da-fx])_|_(?![\da-f])/i.test(text)) return undefined;
+  const digits = text.replaceAll("_", "");
+  if (decimal.test(text)) return Number(digits);
+  const [, sign, whole = "", fraction = "", power] = hexadecimal.exec(digits) ?? [];
+  if (power === undefined || whole + fraction === "") return undefined;
+  const value = Number(BigInt(`0x${whole}${fraction}`)) * 2 ** (Number(power) - 4 * fraction.length);
+  return sign === "-" ? -value : value;
+};
+
+const booleans: ReadonlyMap<string, boolean> = new Map([
+  ...["1", "t", "T", "TRUE", "true", "True"].map((text) => [text, true] as const),
+  ...["0", "f", "F", "FALSE", "false", "False"].map((text) => [text, false] as const),
+]);
+
+const parseBool = (text: string): Value => {
+  const value = booleans.get(text);
+  if (value === undefined) throw createConversionError(types.string, types.bool);
+  return value;
+};
+
+const doubleToInt = (value: number | Double): Value => {
+  const number = getDouble(value);
+  if (!(number > -(2 ** 63) && number < 2 ** 63)) throw new EvaluationError("integer overflow");
+  return toInt(BigInt(Math.trunc(number)));
+};
+
+const doubleToUint = (value: number | Double): Value => {
+  const number = getDouble(value);
+  if (!(number >= 0 && number < 2 ** 64)) throw new EvaluationError("unsigned integer overflow");
+  return toUint(BigInt(Math.trunc(number)));
+};
+
+const bytesToString = (value: Uint8Array): Value => {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(value);
+  } catch {
+    throw new EvaluationError("invalid UTF-8 in bytes, cannot convert to string");
+  }
+};
+
+const countShorter: Overload["cost"] = ([left = null, right = null]) =>
+  countTraversal(Math.min(getInnerSize(left), getInnerSize(right)));
+const countBoth: Overload["cost"] = ([left = null, right = null]) =>
+  countTraversal(getInnerSize(left) + getInnerSize(right));
+const countFirst: Overload["cost"] = ([value = null]) => countTraversal(getInnerSize(value));
+const countList: Overload["cost"] = ([, list = null]) => getInnerSize(list);
+const countSearch: Overload["cost"] = ([text = null, part = null]) =>
+  countTraversal(getInnerSize(text)) * countTraversal(getInnerSize(part));
+/** Upstream estimates that each part of a pattern has four characters. */
+const countMatching: Overload["cost"] = ([text = null, pattern = null]) =>
+  countTraversal(getInnerSize(text) + 1) * countTraversal(getInnerSize(pattern), 0.25);
+
+const { bool, bytes, double, duration, dyn, int, string, timestamp, uint } = types;
+const [one, other] = [types.parameter("A"), types.parameter("B")];
+const list = types.listOf(one);
+const map = types.mapOf(one, other);
+const [key, value] = [types.parameter("K"), types.parameter("V")];
+const [values, entries, optional] = [types.listOf(value), types.mapOf(key, value), types.optionalOf(value)];
+
+const identify = (value: Value): Value => value;
+
+/** Declares a conversion: upstream's names of its overloads, and what they convert from. */
+const declareConversion = (
+  result: types.Type,
+  conversions: readonly (readonly [id: string, from: types.Type, evaluate: Evaluate, cost?: Overload["cost"]])[],
+): FunctionDeclaration => ({
+  name: result.name,
+  overloads: conversions.map(([id, from, evaluate, cost]) => overload(id, [from], result, evaluate, cost)),
+});
+
+/** The types that have an order, with their names in upstream's names of overloads. */
+const ordered: readonly (readonly [name: string, left: types.Type, right: types.Type])[] = [
+  ["bool", bool, bool],
+  ["int64", int, int],
+  ["int64_double", int, double],
+  ["int64_uint64", int, uint],
+  ["uint64", uint, uint],
+  ["uint64_double", uint, double],
+  ["uint64_int64", uint, int],
+  ["double", double, double],
+  ["double_int64", double, int],
+  ["double_uint64", double, uint],
+  ["string", string, string],
+  ["bytes", bytes, bytes],
+  ["timestamp", timestamp, timestamp],
+  ["duration", duration, duration],
+];
+
+const declareOrder = (name: string, id: string, isTrue: (order: number) => boolean): FunctionDeclaration => ({
+  name,
+  overloads: ordered.map(([type, left, right]) =>
+    overload(
+      `${id}_${type}`,
+      [left, right],
+      bool,
+      undefined,
+      type === "string" || type === "bytes" ? countShorter : undefined,
+    ),
+  ),
+  evaluate: (left: Value, right: Value) => isTrue(compareValues(left, right, name)),
+});
+
+/**
+ * The functions of CEL itself, without those of times. The program evaluates operators that have no function here. The
+ * order of overloads decides which type an operand gets whose type isn't known.
+ */
+export const standardFunctions: readonly FunctionDeclaration[] = [
+  { name: "_?_:_", overloads: [overload("conditional", [bool, one, one], one)] },
+  { name: "_&&_", overloads: [overload("logical_and", [bool, bool], bool)] },
+  { name: "_||_", overloads: [overload("logical_or", [bool, bool], bool)] },
+  { name: "!_", overloads: [overload("logical_not", [bool], bool)], evaluate: invert },
+  { name: "@not_strictly_false", overloads: [overload("not_strictly_false", [bool], bool)] },
+  { name: "_==_", overloads: [overload("equals", [one, one], bool)] },
+  { name: "_!=_", overloads: [overload("not_equals", [one, one], bool)] },
+  {
+    name: "_+_",
+    overloads: [
+      overload("add_bytes", [bytes, bytes], bytes, undefined, countBoth),
+      overload("add_double", [double, double], double),
+      overload("add_duration_duration", [duration, duration], duration),
+      overload("add_duration_timestamp", [duration, timestamp], timestamp),
+      overload("add_timestamp_duration", [timestamp, duration], timestamp),
+      overload("add_int64", [int, int], int),
+      overload("add_list", [list, list], list),
+      overload("add_string", [string, string], string, undefined, countBoth),
+      overload("add_uint64", [uint, uint], uint),
+    ],
+    evaluate: compute("_+_", {
+      ofDoubles: (left, right) => left + right,
+      ofNumbers: (left, right) => left + right,
+      ofIntegers: (left, right) => left + right,
+      ofOthers: addOthers,
+    }),
+  },
+  {
+    name: "_/_",
+    overloads: [
+      overload("divide_double", [double, double], double),
+      overload("divide_int64", [int, int], int),
+      overload("divide_uint64", [uint, uint], uint),
+    ],
+    evaluate: compute("_/_", {
+      ofDoubles: (left, right) => left / right,
+      ofNumbers: (left, right) => (left - (left % right)) / right,
+      ofIntegers: (left, right) => {
+        requireNumber(right, "division by zero");
+        return left / right;
+      },
+    }),
+  },
+  {
+    name: "_%_",
+    overloads: [overload("modulo_int64", [int, int], int), overload("modulo_uint64", [uint, uint], uint)],
+    evaluate: compute("_%_", {
+      ofNumbers: (left, right) => left % right,
+      ofIntegers: (left, right) => {
+        requireNumber(right, "modulus by zero");
+        // The quotient would be too large; upstream then refuses the rest too.
+        if (right === -1n) toInt(-left);
+        return left % right;
+      },
+    }),
+  },
+  {
+    name: "_*_",
+    overloads: [
+      overload("multiply_double", [double, double], double),
+      overload("multiply_int64", [int, int], int),
+      overload("multiply_uint64", [uint, uint], uint),
+    ],
+    evaluate: compute("_*_", {
+      ofDoubles: (left, right) => left * right,
+      ofNumbers: (left, right) => left * right,
+      ofIntegers: (left, right) => left * right,
+    }),
+  },
+  {
+    name: "-_",
+    overloads: [overload("negate_double", [double], double), overload("negate_int64", [int], int)],
+    evaluate: negate,
+  },
+  {
+    name: "_-_",
+    overloads: [
+      overload("subtract_double", [double, double], double),
+      overload("subtract_duration_duration", [duration, duration], duration),
+      overload("subtract_int64", [int, int], int),
+      overload("subtract_timestamp_duration", [timestamp, duration], timestamp),
+      overload("subtract_timestamp_timestamp", [timestamp, timestamp], duration),
+      overload("subtract_uint64", [uint, uint], uint),
+    ],
+    evaluate: compute("_-_", {
+      ofDoubles: (left, right) => left - right,
+      ofNumbers: (left, right) => left - right,
+      ofIntegers: (left, right) => left - right,
+      ofOthers: subtractOthers,
+    }),
+  },
+  declareOrder("_<_", "less", (order) => order < 0),
+  declareOrder("_<=_", "less_equals", (order) => order <= 0),
+  declareOrder("_>_", "greater", (order) => order > 0),
+  declareOrder("_>=_", "greater_equals", (order) => order >= 0),
+  {
+    name: "_[_]",
+    overloads: [
+      overload("index_list", [list, int], one),
+      overload("index_map", [map, one], other),
+      overload("optional_list_index_int", [types.optionalOf(values), int], optional),
+      overload("optional_map_index_value", [types.optionalOf(entries), key], optional),
+    ],
+  },
+  { name: "_?._", overloads: [overload("select_optional_field", [dyn, string], optional)] },
+  {
+    name: "_[?_]",
+    overloads: [
+      overload("list_optindex_optional_int", [values, int], optional),
+      overload("optional_list_optindex_optional_int", [types.optionalOf(values), int], optional),
+      overload("map_optindex_optional_value", [entries, key], optional),
+      overload("optional_map_optindex_optional_value", [types.optionalOf(entries), key], optional),
+    ],
+  },
+  {
+    name: "@in",
+    overloads: [overload("in_list", [one, list], bool, undefined, countList), overload("in_map", [one, map], bool)],
+    evaluate: isIn,
+  },
+  {
+    name: "size",
+    overloads: [
+      overload("size_bytes", [bytes], int),
+      member("bytes_size", [bytes], int),
+      overload("size_list", [list], int),
+      member("list_size", [list], int),
+      overload("size_map", [map], int),
+      member("map_size", [map], int),
+      overload("size_string", [string], int),
+      member("string_size", [string], int),
+    ],
+    evaluate: getSize,
+  },
+  {
+    name: "type",
+    overloads: [overload("type", [one], types.typeOf(one))],
+    evaluate: (of: Value) => new TypeValue(getType(of)),
+  },
+  { name: "dyn", overloads: [overload("to_dyn", [one], dyn)], evaluate: identify },
+  declareConversion(bool, [
+    ["bool_to_bool", bool, identify],
+    ["string_to_bool", string, parseBool],
+  ]),
+  declareConversion(bytes, [
+    ["bytes_to_bytes", bytes, identify],
+    ["string_to_bytes", string, (text: string) => new TextEncoder().encode(text), countFirst],
+  ]),
+  declareConversion(double, [
+    ["double_to_double", double, identify],
+    ["int64_to_double", int, (of: number | bigint) => toDouble(Number(of))],
+    ["string_to_double", string, parseDouble],
+    ["uint64_to_double", uint, (of: Uint) => toDouble(Number(of.value))],
+  ]),
+  declareConversion(int, [
+    ["int64_to_int64", int, identify],
+    ["double_to_int64", double, doubleToInt],
+    ["duration_to_int64", duration, (of: Duration) => toInt(of.nanoseconds)],
+    ["string_to_int64", string, parseInteger(int, /^[+-]?\d+$/, toInt)],
+    ["timestamp_to_int64", timestamp, (of: Timestamp) => toInt(getUnixSeconds(of))],
+    ["uint64_to_int64", uint, (of: Uint) => toInt(of.value)],
+  ]),
+  declareConversion(string, [
+    ["string_to_string", string, identify],
+    ["bool_to_string", bool, (of: boolean) => `${of}`],
+    ["bytes_to_string", bytes, bytesToString, countFirst],
+    ["double_to_string", double, (of: number | Double) => formatDouble(getDouble(of))],
+    ["duration_to_string", duration, formatDuration],
+    ["int64_to_string", int, (of: number | bigint) => `${of}`],
+    ["timestamp_to_string", timestamp, formatTimestamp],
+    ["uint64_to_string", uint, (of: Uint) => `${of.value}`],
+  ]),
+  declareConversion(uint, [
+    ["uint64_to_uint64", uint, identify],
+    ["double_to_uint64", double, doubleToUint],
+    ["int64_to_uint64", int, (of: number | bigint) => toUint(BigInt(of))],
+    ["string_to_uint64", string, parseInteger(uint, /^\d+$/, toUint)],
+  ]),
+  {
+    name: "contains",
+    overloads: [member("contains_string", [string, string], bool, undefined, countSearch)],
+    evaluate: compareStrings((text, part) => text.includes(part)),
+  },
+  {
+    name: "endsWith",
+    overloads: [member("ends_with_string", [string, string], bool, undefined, countFirst)],
+    evaluate: compareStrings((text, part) => text.endsWith(part)),
+  },
+  {
+    name: "startsWith",
+    overloads: [member("starts_with_string", [string, string], bool, undefined, countFirst)],
+    evaluate: compareStrings((text, part) => text.startsWith(part)),
+  },
+  {
+    name: "matches",
+    overloads: [
+      overload("matches", [string, string], bool),
+      member("matches_string", [string, string], bool, undefined, countMatching),
+    ],
+    evaluate: isMatch,
+  },
+];

@@ -1,0 +1,234 @@
+import { type FunctionDeclaration, member, overload } from "../functions.ts";
+import * as types from "../types.ts";
+import { Duration, EvaluationError, Timestamp, toInt, type Value } from "../values.ts";
+
+const second = 1_000_000_000n;
+const units: Readonly<Record<string, bigint>> = {
+  ns: 1n,
+  us: 1000n,
+  // The micro sign, and the Greek letter
+  "\u00b5s": 1000n,
+  "\u03bcs": 1000n,
+  ms: 1_000_000n,
+  s: second,
+  m: 60n * second,
+  h: 3600n * second,
+};
+const [firstSecond, lastSecond] = [-62_135_596_800n, 253_402_300_799n];
+const largest = 2n ** 63n;
+
+const createConversionError = (from: types.Type, to: types.Type) =>
+  new EvaluationError(`type conversion error from '${from.name}' to '${to.name}'`);
+
+const requireInt64 = (value: bigint): bigint => {
+  if (BigInt.asIntN(64, value) !== value) throw new EvaluationError("integer overflow");
+  return value;
+};
+
+/** Reads a duration as Go's `time.ParseDuration` does, such as `1h30m` or `-1.5s`. */
+const parseDuration = (text: string): Duration => {
+  const isNegative = text.startsWith("-");
+  const rest = isNegative || text.startsWith("+") ? text.slice(1) : text;
+  if (rest === "0") return new Duration(0n);
+  let [nanoseconds, position] = [0n, 0];
+  for (const [part, whole = "", fraction = "", name = ""] of rest.matchAll(/(\d*)(?:\.(\d*))?([^\d.]+)/gy)) {
+    const unit = Object.hasOwn(units, name) ? units[name] : undefined;
+    const digits = whole.replace(/^0+/, "");
+    if (unit === undefined || whole + fraction === "" || digits.length > 19) break;
+    nanoseconds += BigInt(digits) * unit + countFraction(fraction, Number(unit));
+    position += part.length;
+  }
+  if (rest === "" || position < rest.length || nanoseconds > largest - (isNegative ? 0n : 1n))
+    throw createConversionError(types.string, types.duration);
+  return new Duration(isNegative ? -nanoseconds : nanoseconds);
+};
+
+/** Returns the nanoseconds of digits after the point. Those that a 64-bit integer can't hold don't count. */
+const countFraction = (digits: string, unit: number): bigint => {
+  const significant = digits.replace(/^0+/, "").slice(0, 19);
+  const counted = BigInt(significant) > largest ? significant.slice(0, 18) : significant;
+  const places = digits.length - digits.replace(/^0+/, "").length + counted.length;
+  return BigInt(Math.trunc(Number(counted) * (unit / 10 ** places)));
+};
+
+const form = /^(\d{4})-(\d\d)-(\d\d)T(\d\d?):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))$/;
+
+/** Reads a timestamp as Go's `time.Parse` does for RFC 3339: also with one digit for the hour, or a comma. */
+const parseTimestamp = (text: string): Timestamp => {
+  const match = form.exec(text) ?? [];
+  const [year = 0, month = 0, day = 0, hour = 0, minute = 0, seconds = 0] = match.slice(1, 7).map(Number);
+  const [fraction = "", sign, zoneHours = "0", zoneMinutes = "0"] = match.slice(7);
+  const isPossible = month <= 12 && day <= countDays(year, month) && hour < 24 && minute < 60 && seconds < 60;
+  // Both are 0 without a match. Go takes an offset of up to 24 hours and 60 minutes.
+  const isZone = month > 0 && day > 0 && Number(zoneHours) <= 24 && Number(zoneMinutes) <= 60;
+  if (!isPossible || !isZone) throw createConversionError(types.string, types.timestamp);
+  const offset = (Number(zoneHours) * 60 + Number(zoneMinutes)) * (sign === "-" ? -1 : 1);
+  const local = countSeconds(year, month, day) + hour * 3600 + minute * 60 + seconds;
+  return createTimestamp(BigInt(local - offset * 60), BigInt(fraction.slice(0, 9).padEnd(9, "0")), offset);
+};
+
+/** Returns the seconds from 1970 to a day. */
+const countSeconds = (year: number, month: number, day: number): number =>
+  new Date(0).setUTCFullYear(year, month - 1, day) / 1000;
+
+const countDays = (year: number, month: number): number =>
+  (countSeconds(year, month + 1, 1) - countSeconds(year, month, 1)) / 86_400;
+
+const createTimestamp = (seconds: bigint, nanoseconds: bigint, offset = 0): Timestamp => {
+  if (seconds < firstSecond || seconds > lastSecond) throw new EvaluationError("timestamp overflow");
+  return new Timestamp(seconds * second + nanoseconds, offset);
+};
+
+/** Splits a time into seconds, rounded down, and nanoseconds. */
+const splitSeconds = (nanoseconds: bigint): readonly [seconds: bigint, nanoseconds: bigint] => {
+  const rest = ((nanoseconds % second) + second) % second;
+  return [(nanoseconds - rest) / second, rest];
+};
+
+export const formatTimestamp = ({ nanoseconds, offset }: Timestamp): string => {
+  const [seconds, rest] = splitSeconds(nanoseconds);
+  const date = new Date((Number(seconds) + offset * 60) * 1000);
+  const fraction = rest === 0n ? "" : `.${`${rest}`.padStart(9, "0").replace(/0+$/, "")}`;
+  const [hours, minutes] = [Math.trunc(Math.abs(offset) / 60), Math.abs(offset) % 60].map(padTwo);
+  const zone = offset === 0 ? "Z" : `${offset < 0 ? "-" : "+"}${hours}:${minutes}`;
+  // toISOString has more digits for years after 9999.
+  const year = `${date.getUTCFullYear()}`.padStart(4, "0");
+  return `${year}-${date.toISOString().slice(-19, -5)}${fraction}${zone}`;
+};
+
+const padTwo = (value: number) => `${value}`.padStart(2, "0");
+
+export const getUnixSeconds = ({ nanoseconds }: Timestamp): bigint => splitSeconds(nanoseconds)[0];
+
+/** Adds nanoseconds to a time; throws if they have more than 64 bits, and outside of the years 1 to 9999. */
+export const addToTimestamp = (time: Timestamp, nanoseconds: bigint): Timestamp => {
+  const [seconds, rest] = splitSeconds(time.nanoseconds + requireInt64(nanoseconds));
+  return createTimestamp(seconds, rest, time.offset);
+};
+
+export const subtractTimestamps = (left: Timestamp, right: Timestamp): Duration => {
+  const [[first, more], [other, less]] = [splitSeconds(left.nanoseconds), splitSeconds(right.nanoseconds)];
+  return createDuration(requireInt64((first - other) * second) + more - less);
+};
+
+/** Returns a duration; throws if its nanoseconds have more than 64 bits. */
+export const createDuration = (nanoseconds: bigint): Duration => new Duration(requireInt64(nanoseconds));
+
+/** Returns a date whose parts in UTC are those of a time in a zone. */
+const findLocalDate = ({ nanoseconds }: Timestamp, zone: string): Date => {
+  const milliseconds = Number(splitSeconds(nanoseconds)[0]) * 1000;
+  if (zone === "" || zone === "UTC" || zone === "Local") return new Date(milliseconds);
+  const colon = zone.indexOf(":");
+  if (colon < 0) return findZonedDate(milliseconds, zone);
+  const [hours, minutes] = [parseNumber(zone.slice(0, colon)), parseNumber(zone.slice(colon + 1))];
+  return new Date(milliseconds + (hours * 60 + (zone.startsWith("-") ? -minutes : minutes)) * 60_000);
+};
+
+/** Reads a number as Go's `strconv.Atoi` does. */
+const parseNumber = (text: string): number => {
+  const createError = (reason: string) =>
+    new EvaluationError(`strconv.Atoi: parsing ${JSON.stringify(text)}: ${reason}`);
+  if (!/^[+-]?\d+$/.test(text)) throw createError("invalid syntax");
+  const number = Number(text);
+  if (number >= 2 ** 63 || number < -(2 ** 63)) throw createError("value out of range");
+  return number;
+};
+
+const formatters = new Map<string, Intl.DateTimeFormat>();
+/** More than there are zones. */
+const mostFormatters = 1000;
+
+const findZonedDate = (milliseconds: number, zone: string): Date => {
+  if (/^[/\\]|(^|[/\\])\.\.($|[/\\])/.test(zone)) throw new EvaluationError("time: invalid location name");
+  let formatter = formatters.get(zone);
+  if (!formatter) {
+    formatter = createFormatter(zone);
+    if (formatters.size < mostFormatters) formatters.set(zone, formatter);
+  }
+  const parts = Object.fromEntries(formatter.formatToParts(milliseconds).map(({ type, value }) => [type, value]));
+  const date = new Date(0);
+  const year = parts.era === "BC" ? 1 - Number(parts.year) : Number(parts.year);
+  date.setUTCFullYear(year, Number(parts.month) - 1, Number(parts.day));
+  date.setUTCHours(Number(parts.hour), Number(parts.minute), Number(parts.second));
+  return date;
+};
+
+const createFormatter = (zone: string): Intl.DateTimeFormat => {
+  try {
+    // JavaScript takes names in any case, and offsets without a colon; Go doesn't.
+    if (!/^[A-Z][^/]*(\/[A-Z][^/]*)*$/.test(zone)) throw new RangeError();
+    const number = "numeric";
+    const parts = { year: number, month: number, day: number, hour: number, minute: number, second: number } as const;
+    return new Intl.DateTimeFormat("en-US", { ...parts, era: "short", timeZone: zone, hourCycle: "h23" });
+  } catch (error) {
+    if (error instanceof RangeError) throw new EvaluationError(`unknown time zone ${zone}`);
+    throw error;
+  }
+};
+
+const countDayOfYear = (date: Date): number =>
+  Math.floor(date.getTime() / 86_400_000) - countSeconds(date.getUTCFullYear(), 1, 1) / 86_400;
+
+/** Declares a method for a part of a time, in UTC or in a zone; with `measure` it is also a method of durations. */
+const declarePart = (
+  name: string,
+  id: string,
+  read: (date: Date, nanoseconds: bigint) => number,
+  measure?: (nanoseconds: bigint) => Value,
+): FunctionDeclaration => {
+  const evaluate = (time: Timestamp, zone = "UTC") =>
+    read(findLocalDate(time, zone), splitSeconds(time.nanoseconds)[1]);
+  const zoned = `timestamp_to_${id}${id === "seconds" ? "_tz" : "_with_tz"}`;
+  const overloads = [
+    member(`timestamp_to_${id}`, [types.timestamp], types.int, evaluate),
+    member(zoned, [types.timestamp, types.string], types.int, evaluate),
+  ];
+  if (!measure) return { name, overloads };
+  const evaluateDuration = ({ nanoseconds }: Duration) => measure(nanoseconds);
+  return {
+    name,
+    overloads: [...overloads, member(`duration_to_${id}`, [types.duration], types.int, evaluateDuration)],
+  };
+};
+
+/** Returns how often a unit fits into a duration. Go computes it with doubles, so closely below a number it rounds up. */
+const countUnits = (unit: bigint) => (nanoseconds: bigint) =>
+  Math.trunc(Number(nanoseconds / unit) + Number(nanoseconds % unit) / Number(unit));
+
+export const timeFunctions: readonly FunctionDeclaration[] = [
+  {
+    name: "duration",
+    overloads: [
+      overload("duration_to_duration", [types.duration], types.duration, (value: Duration) => value),
+      overload("int64_to_duration", [types.int], types.duration, () => {
+        throw createConversionError(types.int, types.duration);
+      }),
+      overload("string_to_duration", [types.string], types.duration, parseDuration),
+    ],
+  },
+  {
+    name: "timestamp",
+    overloads: [
+      overload("timestamp_to_timestamp", [types.timestamp], types.timestamp, (value: Timestamp) => value),
+      overload("int64_to_timestamp", [types.int], types.timestamp, (value: number | bigint) =>
+        createTimestamp(BigInt(value), 0n),
+      ),
+      overload("string_to_timestamp", [types.string], types.timestamp, parseTimestamp),
+    ],
+  },
+  declarePart("getFullYear", "year", (date) => date.getUTCFullYear()),
+  declarePart("getMonth", "month", (date) => date.getUTCMonth()),
+  declarePart("getDayOfYear", "day_of_year", countDayOfYear),
+  declarePart("getDayOfMonth", "day_of_month", (date) => date.getUTCDate() - 1),
+  declarePart("getDate", "day_of_month_1_based", (date) => date.getUTCDate()),
+  declarePart("getDayOfWeek", "day_of_week", (date) => date.getUTCDay()),
+  declarePart("getHours", "hours", (date) => date.getUTCHours(), countUnits(3600n * second)),
+  declarePart("getMinutes", "minutes", (date) => date.getUTCMinutes(), countUnits(60n * second)),
+  declarePart("getSeconds", "seconds", (date) => date.getUTCSeconds(), countUnits(second)),
+  declarePart(
+    "getMilliseconds",
+    "milliseconds",
+    (_, nanoseconds) => Number(nanoseconds / 1_000_000n),
+    (nanoseconds) => toInt(nanoseconds / 1_000_000n),
+  ),
+];

@@ -1,0 +1,44 @@
+import { type FunctionDeclaration, overload } from "../functions.ts";
+import { mapOf, parameter } from "../types.ts";
+import { CelMap, EvaluationError, listEntries, toMapKey, type Value, type ValueObject } from "../values.ts";
+import { formatValue } from "./format-text.ts";
+
+type Entries = Map<string, readonly [key: Value, value: Value]>;
+
+/** The maps that loops are filling. Only macros call the function, so that no other value sees them change. */
+const growing = new WeakMap<CelMap, Entries>();
+
+const insert = (map: ValueObject | CelMap, added: Iterable<readonly [key: Value, value: Value]>): CelMap => {
+  const known = map instanceof CelMap ? growing.get(map) : undefined;
+  const entries: Entries = known ?? new Map();
+  const result = known ? (map as CelMap) : new CelMap(entries);
+  if (!known) {
+    for (const entry of listEntries(map)) entries.set(toMapKey(entry[0]) as string, entry);
+    growing.set(result, entries);
+  }
+  for (const entry of added) {
+    const text = toMapKey(entry[0]) as string;
+    if (entries.has(text)) throw new EvaluationError(`insert failed: key ${formatValue(entry[0])} already exists`);
+    entries.set(text, entry);
+  }
+  return result;
+};
+
+const k = parameter("K");
+const v = parameter("V");
+const map = mapOf(k, v);
+
+/** The function that `transformMap` and `transformMapEntry` call; its name can't be written in an expression. */
+export const twoVariableFunctions: readonly FunctionDeclaration[] = [
+  {
+    name: "cel.@mapInsert",
+    overloads: [
+      overload("@mapInsert_map_key_value", [map, k, v], map, (target: ValueObject, key: Value, value: Value) =>
+        insert(target, [[key, value]]),
+      ),
+      overload("@mapInsert_map_map", [map, map], map, (target: ValueObject, update: ValueObject) =>
+        insert(target, listEntries(update)),
+      ),
+    ],
+  },
+];

@@ -1,0 +1,887 @@
+import { readFileSync } from "node:fs";
+import { parse } from "yaml";
+import { createRandom, type Random } from "../../infra/testing/random.ts";
+import {
+  getDouble,
+  isDouble,
+  isList,
+  isMap,
+  toDouble,
+  toInt,
+  type Value,
+  type ValueObject,
+} from "../../lib/cel/values.ts";
+import { anyTemplates, orderedTemplates, summableTemplates, templates, texts } from "./templates.ts";
+
+/** An expression, and what it is evaluated with. */
+export interface Task {
+  id: number;
+  expression: string;
+  mode: "validation" | "message" | "condition" | "mutation";
+  /** The data, such as `object` and `request`. */
+  variables: ValueObject;
+  /** The variables of the policy, which later ones and the expression can use. */
+  composed: readonly { name: string; expression: string }[];
+}
+
+type StaticType = { readonly name: string; readonly parameters: readonly StaticType[] };
+
+const parsedTypes = new Map<string, StaticType>();
+
+const parseType = (text: string): StaticType => {
+  const known = parsedTypes.get(text);
+  if (known) return known;
+  const [, name = "", inner] = /^(\w+)(?:\((.*)\))?$/.exec(text) ?? [];
+  const parameters: StaticType[] = [];
+  let [depth, start] = [0, 0];
+  const end = inner?.length ?? -1;
+  for (let index = 0; index <= end; index++) {
+    const character = inner?.[index];
+    if (character === "(") depth++;
+    if (character === ")") depth--;
+    if (index === end || (character === "," && depth === 0)) {
+      parameters.push(parseType(inner?.slice(start, index) ?? ""));
+      start = index + 1;
+    }
+  }
+  const type = { name, parameters };
+  parsedTypes.set(text, type);
+  return type;
+};
+
+const printType = ({ name, parameters }: StaticType): string =>
+  parameters.length === 0 ? name : `${name}(${parameters.map(printType).join(",")})`;
+
+/** The types that the capital letters in templates stand for; other letters stand for any of `anyTypes`. */
+const letters: Record<string, readonly string[]> = {
+  A: ["string", "int"],
+  C: ["int", "uint", "double", "string", "bool", "bytes", "duration", "timestamp"],
+  K: ["string", "string", "string", "int", "uint", "bool"],
+  M: ["int", "uint", "double"],
+  N: ["int", "uint", "double"],
+  S: ["int", "uint", "double", "duration"],
+};
+const scalars = ["int", "int", "string", "string", "bool", "double", "uint"];
+const anyTypes = [
+  ...scalars,
+  ...scalars,
+  ...scalars,
+  ...["bytes", "duration", "timestamp", "null", "type", "dyn", "dyn", "list(int)", "list(string)", "list(dyn)"],
+  ...["map(string,int)", "map(string,string)", "map(int,bool)", "map(string,dyn)", "optional(int)", "optional(string)"],
+  ...["quantity", "ip", "cidr", "url", "semver", "list(list(int))", "list(double)", "map(string,list(int))"],
+];
+/** The types of whole expressions. */
+const goals = [
+  ...["bool", "bool", "bool", "bool", "int", "uint", "double", "string", "string", "bytes", "duration", "timestamp"],
+  ...["dyn", "type", "list(int)", "list(string)", "list(double)", "list(dyn)", "map(string,int)", "map(int,string)"],
+  ...["optional(int)", "optional(string)", "optional(dyn)", "quantity", "ip", "cidr", "url", "semver", "decision"],
+  ...["list(uint)", "list(duration)", "list(list(int))", "map(string,string)", "list(bool)", "optional(list(string))"],
+];
+
+const isLetter = (name: string) => /^[A-Z]$/.test(name);
+
+/** Finds types for the letters of a pattern, so that it is the type. Returns false if there are none. */
+const unify = (pattern: StaticType, type: StaticType, bound: Map<string, StaticType>): boolean => {
+  if (isLetter(pattern.name)) {
+    const allowed = letters[pattern.name];
+    if (allowed && !allowed.includes(printType(type))) return false;
+    bound.set(pattern.name, type);
+    return true;
+  }
+  return (
+    pattern.name === type.name &&
+    pattern.parameters.length === type.parameters.length &&
+    // Both have as many parameters.
+    pattern.parameters.every((one, index) => unify(one, type.parameters[index] as StaticType, bound))
+  );
+};
+
+const literals: Record<string, readonly string[]> = {
+  bool: ["true", "false"],
+  int: [
+    ...[
+      "0",
+      "1",
+      "2",
+      "3",
+      "5",
+      "10",
+      "-1",
+      "-2",
+      "100",
+      "0",
+      "1",
+      "2",
+      "63",
+      "64",
+      "0x1F",
+      "-0x10",
+      "1024",
+      "1700000000",
+    ],
+    ...["9223372036854775807", "-9223372036854775808", "9007199254740991", "9007199254740993", "-9007199254740993"],
+    ...[
+      "4294967296",
+      "2147483647",
+      "-2147483648",
+      "9223372036854775808",
+      "253402300799",
+      "253402300800",
+      "-62135596801",
+    ],
+  ],
+  uint: [
+    ...["0u", "1u", "2u", "10u", "3U", "0xFFu", "18446744073709551615u", "9223372036854775808u", "9007199254740993u"],
+    ...["18446744073709551616u"],
+  ],
+  double: [
+    ...[
+      "0.0",
+      "1.0",
+      "-1.0",
+      "1.5",
+      "-2.5",
+      "0.1",
+      "3.0",
+      "1e3",
+      ".5",
+      "1e308",
+      "1e-320",
+      "1e21",
+      "9007199254740993.0",
+    ],
+    ...[
+      "9223372036854775807.0",
+      "-9223372036854775808.0",
+      "18446744073709551615.0",
+      "1E-7",
+      "-0.0",
+      "123456.789",
+      "1e400",
+    ],
+    ...["(0.0/0.0)", "(1.0/0.0)", "4.35", "0.3", "2.675", "1e15", "0.000001"],
+  ],
+  string: [
+    ...[
+      "''",
+      "'a'",
+      '"abc"',
+      "'b'",
+      "'hello world'",
+      "'a,b,,c'",
+      "'ABC'",
+      "'aXbXc'",
+      "'  trim\\t\\n '",
+      "'1'",
+      "'true'",
+    ],
+    ...[
+      "'é'",
+      "'日本語'",
+      "'😀'",
+      "'a😀b😀'",
+      "'e\\u0301'",
+      "'\\u0000'",
+      "'\\U0001F600x'",
+      "'ÄÖß'",
+      "'\\x41\\102'",
+      "'\\a\\b\\f\\n\\r\\t\\v\\\\\\?\\\"\\'\\`'",
+    ],
+    ...[
+      "r'\\d\\n'",
+      'R"raw"',
+      "'''tri'ple\n'''",
+      '"""x"y"""',
+      "r'''a\\'''",
+      "'\\ud800'",
+      "'\\q'",
+      "'İıſK'",
+      "'\\u00a0\\u2003x\\ufeff'",
+      "'𝒳𝒴'",
+    ],
+    ...[
+      "'registry.corp/app:1.0'",
+      "'app.kubernetes.io/name'",
+      "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'",
+    ],
+    ...[
+      "'1.5Gi'",
+      "'10.0.0.1'",
+      "'1h'",
+      "'2020-02-29T12:34:56Z'",
+      "'__proto__'",
+      "'constructor'",
+      "'a.b'",
+      "'foo bar foo'",
+      "'%s'",
+    ],
+  ],
+  bytes: [
+    ...[
+      "b''",
+      "b'abc'",
+      'b"a"',
+      "b'\\xff\\x00'",
+      "b'é'",
+      "br'\\n'",
+      "B'😀'",
+      "b'\\377'",
+      "b'''x'''",
+      "b'\\u00e9'",
+      "b'\\xf0\\x9f'",
+    ],
+    ...["rb'x'"],
+  ],
+  null: ["null"],
+  type: ["int", "string", "bool", "type", "list", "google.protobuf.Duration"],
+  key: [
+    "a",
+    "b",
+    "s",
+    "i",
+    "d",
+    "n",
+    "l",
+    "m",
+    "nope",
+    "spec",
+    "namespace",
+    "x",
+    "in",
+    "toString",
+    "__proto__",
+    "_x1",
+    "a.b",
+  ],
+  index: ["0", "1", "2", "3", "-1", "10", "5"],
+};
+
+/** The values of fields in made-up objects. */
+const fieldValues: readonly Value[] = [
+  ...[0, 1, 2, -1, 42, 9007199254740993n, 9223372036854775807n, -9223372036854775808n, 3, 10].map((value) => value),
+  ...[1, 0, 0.5, -2.25, 1e21, 1e300, 3].map(toDouble),
+  ...[
+    "",
+    "a",
+    "abc",
+    "hello",
+    "é",
+    "😀x",
+    "日本語",
+    "1",
+    "true",
+    "10.0.0.1",
+    "1Gi",
+    "2020-01-01T00:00:00Z",
+    "1h",
+    "b",
+    "a,b",
+  ],
+  ...[true, false, null, null],
+];
+const fieldNames = ["a", "b", "s", "i", "d", "n", "l", "m", "spec", "namespace", "x", "x-y", "é", "__proto__", "in"];
+
+const createFieldValue = (random: Random, depth: number): Value => {
+  const choice = random.draw();
+  if (depth > 0 && choice < 0.2)
+    return Array.from({ length: random.drawBelow(4) }, () => createFieldValue(random, depth - 1));
+  if (depth > 0 && choice < 0.35) {
+    const value = random.pick(fieldValues);
+    // A list of values of one type.
+    return Array.from({ length: random.drawBelow(5) }, () => {
+      const other = random.pick(fieldValues);
+      return typeof other === typeof value ? other : value;
+    });
+  }
+  if (depth > 0 && choice < 0.55) return createMap(random, depth - 1, 3);
+  return random.pick(fieldValues);
+};
+
+// Object.fromEntries makes `__proto__` a member of its own.
+const createMap = (random: Random, depth: number, most: number): ValueObject =>
+  Object.fromEntries(
+    Array.from({ length: random.drawBelow(most + 1) }, () => [
+      random.pick(fieldNames),
+      createFieldValue(random, depth),
+    ]),
+  );
+
+const pathsOf = (value: Value, path: string, depth = 4): [path: string, value: Value][] => {
+  const own: [string, Value][] = [[path, value]];
+  if (depth === 0) return own;
+  if (isList(value)) return [...own, ...value.flatMap((one, index) => pathsOf(one, `${path}[${index}]`, depth - 1))];
+  if (!isMap(value)) return own;
+  return [
+    ...own,
+    ...Object.entries(value).flatMap(([key, one]) =>
+      pathsOf(one, /^[a-zA-Z_]\w*$/.test(key) && key !== "in" ? `${path}.${key}` : `${path}['${key}']`, depth - 1),
+    ),
+  ];
+};
+
+/** Returns the types that an expression of JSON may be used as. */
+const kindsOf = (value: Value): string[] => {
+  if (value === null) return ["null"];
+  if (isList(value)) return ["list"];
+  if (isMap(value)) return ["map"];
+  if (typeof value === "string") return ["string"];
+  if (typeof value === "boolean") return ["bool"];
+  return typeof value === "bigint" || Number.isSafeInteger(value) ? ["int"] : ["double"];
+};
+
+interface Scope {
+  variables: readonly { name: string; type: string }[];
+  paths: ReadonlyMap<string, readonly string[]>;
+  /** Whether paths are converted to their types, as elements of a list must be. */
+  isTyped: boolean;
+  /** How many more expressions may be made; shared by all parts of one expression. */
+  budget: { left: number };
+}
+
+const allTemplates = Object.entries(templates).map(([result, list]) => ({ result: parseType(result), list }));
+/** Templates by the type of their value, with the types that letters in it stand for. */
+const candidatesByType = new Map<string, readonly { template: string; bound: ReadonlyMap<string, StaticType> }[]>();
+
+const findCandidates = (type: string) => {
+  const known = candidatesByType.get(type);
+  if (known) return known;
+  const parsed = parseType(type);
+  const candidates = allTemplates.flatMap(({ result, list }) => {
+    const bound = new Map<string, StaticType>();
+    return unify(result, parsed, bound) ? list.map((template) => ({ template, bound })) : [];
+  });
+  const add = (list: readonly string[], letter: string) =>
+    list.map((template) => ({ template, bound: new Map([[letter, parsed]]) }));
+  const found = [
+    ...candidates,
+    // Templates of any type are a part of all that is not too large.
+    ...add(anyTemplates, "T"),
+    ...(letters.C?.includes(type) ? add(orderedTemplates, "C") : []),
+    ...(letters.S?.includes(type) ? add(summableTemplates, "S") : []),
+  ];
+  candidatesByType.set(type, found);
+  return found;
+};
+
+const replaceLetters = (type: StaticType, bound: Map<string, StaticType>, random: Random): StaticType => {
+  if (!isLetter(type.name))
+    return type.parameters.length === 0
+      ? type
+      : { name: type.name, parameters: type.parameters.map((one) => replaceLetters(one, bound, random)) };
+  const found = bound.get(type.name) ?? parseType(random.pick(letters[type.name] ?? anyTypes));
+  bound.set(type.name, found);
+  return found;
+};
+
+const names = ["x", "y", "z", "k", "v", "e", "i", "it", "c"];
+
+/** Returns an expression that mostly has a type, as CEL prints it. */
+const createExpression = (random: Random, type: string, depth: number, scope: Scope): string => {
+  if (type === "key") return random.pick(literals[type] ?? []);
+  if (type === "index") return random.pick(random.decide(0.03) ? (literals.string ?? []) : (literals[type] ?? []));
+  if (random.decide(0.006)) return createExpression(random, random.pick(anyTypes), depth, scope);
+  if (type === "var") return scope.variables.length > 0 ? random.pick(scope.variables).name : "x";
+  if (type === "path")
+    return random.pick(
+      [...scope.paths.values()]
+        .flat()
+        .filter((path) => /[.\]]/.test(path))
+        .concat("object.a"),
+    );
+  if (scope.budget.left-- <= 0 || depth <= 0 || random.decide(0.12)) return createLeaf(random, type, scope);
+  if (random.decide(scope.isTyped ? 0.001 : 0.02)) return `dyn(${createExpression(random, type, depth - 1, scope)})`;
+  const candidates = findCandidates(type);
+  const { template, bound } = random.pick(candidates);
+  return fillTemplate(random, template, new Map(bound), depth - 1, scope);
+};
+
+const pickText = (random: Random, pool: string): string => {
+  const list = texts[pool] ?? [];
+  const end = list.indexOf("|");
+  if (end < 0) return random.pick(list);
+  return random.pick(random.decide(0.85) ? list.slice(0, end) : list.slice(end + 1));
+};
+
+const createLeaf = (random: Random, type: string, scope: Scope): string => {
+  const fitting = scope.variables.filter((variable) => variable.type === type || variable.type === "dyn");
+  if (fitting.length > 0 && random.decide(0.6)) return random.pick(fitting).name;
+  const { name, parameters } = parseType(type);
+  const paths = scope.paths.get(name);
+  if (paths && paths.length > 0 && random.decide(0.35)) {
+    const path = random.pick(paths);
+    if (!scope.isTyped || random.decide(0.05)) return path;
+    if (["bool", "double", "int", "string"].includes(name)) return `${name}(${path})`;
+  }
+  const literal = literals[name];
+  if (literal) return random.pick(literal);
+  const typed = { ...scope, isTyped: true };
+  const leaf = (one: StaticType | undefined) => createLeaf(random, one ? printType(one) : "int", typed);
+  const text = (pool: string) => pickText(random, pool);
+  switch (name) {
+    case "list": {
+      const [element] = parameters;
+      return `[${Array.from({ length: random.drawBelow(5) }, () => leaf(element)).join(", ")}]`;
+    }
+    case "map": {
+      const [key, value] = parameters;
+      return `{${Array.from({ length: random.drawBelow(4) }, () => `${leaf(key)}: ${leaf(value)}`).join(", ")}}`;
+    }
+    case "optional":
+      return random.decide(0.3) ? "optional.none()" : `optional.of(${leaf(parameters[0])})`;
+    case "dyn":
+      return random.decide(0.5)
+        ? createLeaf(random, "path", scope)
+        : `dyn(${createLeaf(random, random.pick(scalars), scope)})`;
+    case "path":
+      return createExpression(random, "path", 1, scope);
+    case "var":
+      return createExpression(random, "var", 1, scope);
+    case "duration":
+    case "timestamp":
+    case "quantity":
+    case "url":
+    case "ip":
+    case "cidr":
+    case "semver":
+      return `${name}(${text(name)})`;
+    case "format":
+      return "format.dns1123Label()";
+    case "authorizer":
+      return "authorizer";
+    case "pathCheck":
+      return `authorizer.path(${text("path")})`;
+    case "groupCheck":
+      return `authorizer.group(${text("group")})`;
+    case "resourceCheck":
+      return random.decide(0.3) ? "authorizer.requestResource" : `authorizer.group(${text("group")}).resource('pods')`;
+    case "decision":
+      return "authorizer.requestResource.check('get')";
+    case "struct":
+      return "Object{a: 1}";
+    case "patch":
+    case "JSONPatch":
+      return "JSONPatch{op: 'remove', path: '/a'}";
+    default:
+      throw new Error(`there is no literal of type ${type}`);
+  }
+};
+
+const holePattern = /\$(\w+)/g;
+
+/** Replaces the holes of a template, in their order: variables that it declares are known from there on. */
+const fillTemplate = (
+  random: Random,
+  template: string,
+  bound: Map<string, StaticType>,
+  depth: number,
+  outer: Scope,
+): string => {
+  let scope = { ...outer, isTyped: outer.isTyped || (/^[[{]/.test(template) && random.decide(0.97)) };
+  let result = "";
+  let end = 0;
+  for (const match of template.matchAll(holePattern)) {
+    const [{ length }, name = ""] = match;
+    if (match.index < end) continue;
+    result += template.slice(end, match.index);
+    end = match.index + length;
+    let inner: string | undefined;
+    if (template[end] === "(" && ["list", "map", "optional", "text", "var"].includes(name)) {
+      let close = end + 1;
+      for (let open = 1; open > 0; close++) open += template[close] === "(" ? 1 : template[close] === ")" ? -1 : 0;
+      inner = template.slice(end + 1, close - 1);
+      end = close;
+    }
+    if (name === "text") result += pickText(random, inner ?? "");
+    else if (name === "var" && inner !== undefined) {
+      const type = printType(replaceLetters(parseType(inner), bound, random));
+      const variable = random.pick(names);
+      scope = {
+        ...scope,
+        variables: [...scope.variables.filter((other) => other.name !== variable), { name: variable, type }],
+      };
+      result += variable;
+    } else {
+      const pattern = parseType(inner === undefined ? name : `${name}(${inner})`);
+      const type = printType(replaceLetters(pattern, bound, random));
+      const expression = createExpression(random, type, depth, scope);
+      // An operand of an operator, or of a call, keeps its meaning only in parentheses.
+      const isPart =
+        /^[\s]*[-+*/%<>=!&|?.[]|^ in /.test(template.slice(end)) || /[-+*/%<>=!&|?] *$|^-$| in $/.test(result);
+      result +=
+        isPart && /^-|[\s?]/.test(expression) && !/^(['"]|\[[^\]]*\]$|\([^)]*\)$)/.test(expression)
+          ? `(${expression})`
+          : expression;
+    }
+  }
+  return result + template.slice(end);
+};
+
+/** Returns an operator between values of any two types, each also as a dyn. */
+const createPair = (random: Random, scope: Scope): string => {
+  const side = () => {
+    const text = createExpression(random, random.pick(anyTypes), 1, { ...scope, budget: { left: 3 } });
+    return random.decide(0.6) ? `dyn(${text})` : `(${text})`;
+  };
+  const operator = random.pick([
+    "==",
+    "!=",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "in",
+    "&&",
+    "||",
+    "[]",
+    "?:",
+    "[?]",
+  ]);
+  if (operator === "[]") return `${side()}[${side()}]`;
+  if (operator === "[?]") return `${side()}[?${side()}]`;
+  if (operator === "?:") return `${side()} ? ${side()} : ${side()}`;
+  return `${side()} ${operator} ${side()}`;
+};
+
+/** The functions that are called with arguments of wrong types: a dot before its name marks a method. */
+const calls = [
+  ...new Map(
+    [...Object.values(templates).flat()].flatMap((template) =>
+      [
+        ...template
+          .replaceAll(/\$\w+(\([^()]*\))?/g, "$")
+          .matchAll(/(\.?)\b([a-zA-Z]\w*(?:\.[a-zA-Z]\w*)?)\(([$, ]*)\)/g),
+      ].map(
+        ([, dot = "", name = "", args = ""]) =>
+          [`${dot}${name}(${args}`, { dot, name, count: args.split("$").length - 1 }] as const,
+      ),
+    ),
+  ).values(),
+].filter(
+  ({ name }) =>
+    !/range|^(all|exists|map|filter|sortBy|transform\w+|optMap|optFlatMap|exists_one|existsOne|has)$/.test(name),
+);
+
+/** Returns a call of a function with arguments of any types. */
+const createWrongCall = (random: Random, scope: Scope): string => {
+  const argument = () => {
+    const text = createExpression(random, random.pick(anyTypes), 1, { ...scope, budget: { left: 2 } });
+    return random.decide(0.85) ? `dyn(${text})` : text;
+  };
+  const { dot, name, count } = random.pick(calls);
+  const args = Array.from({ length: random.decide(0.93) ? count : random.drawBelow(4) }, argument).join(", ");
+  return dot ? `${argument()}.${name}(${args})` : `${name}(${args})`;
+};
+
+const alphabet = [..."()[]{}.,:?!=<>+-*/%&|'\"`\\ \nabin019xuU_#$@;~^é😀"];
+
+/** Changes a few characters of an expression. */
+const damage = (random: Random, text: string): string => {
+  const characters = [...text];
+  for (let count = 1 + random.drawBelow(2); count > 0; count--) {
+    const at = random.drawBelow(characters.length + 1);
+    const choice = random.draw();
+    if (choice < 0.4) characters.splice(at, 1);
+    else if (choice < 0.8) characters.splice(at, 0, random.pick(alphabet));
+    else characters.splice(at, 1 + random.drawBelow(6));
+  }
+  return characters.join("");
+};
+
+interface PolicyKind {
+  object: Value;
+  expressions: readonly string[];
+}
+
+const toValue = (value: unknown): Value => {
+  if (typeof value === "bigint") return toInt(value);
+  if (typeof value === "number") return toDouble(value);
+  if (Array.isArray(value)) return value.map(toValue);
+  if (typeof value === "object" && value !== null)
+    return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, toValue(one)]));
+  return value as null | boolean | string;
+};
+
+const kinds: readonly PolicyKind[] = Object.values(
+  parse(readFileSync(new URL("policies.yaml", import.meta.url), "utf8"), { intAsBigInt: true }) as Record<
+    string,
+    PolicyKind
+  >,
+).map(({ object, expressions }) => ({ object: toValue(object), expressions }));
+
+/** The number of expressions of real policies. */
+export const policyCount: number = kinds.flatMap(({ expressions }) => expressions).length;
+
+/** Changes about one of the values in a tree. */
+const mutate = (random: Random, value: Value, probability: number): Value => {
+  if (random.decide(probability)) {
+    const choice = random.draw();
+    if (choice < 0.2) return null;
+    if (choice < 0.3) return [];
+    if (choice < 0.4) return {};
+    if (choice < 0.5 && isList(value) && value.length > 0) return [...value, value[0] as Value];
+    if (choice < 0.6 && typeof value === "string")
+      return `${value}${random.pick(["", "x", "😀", " ", "/", ":latest"])}`;
+    if (choice < 0.7 && typeof value === "number") return value + 1;
+    return random.pick(fieldValues);
+  }
+  if (isList(value))
+    return value.filter(() => !random.decide(probability)).map((one) => mutate(random, one, probability));
+  if (!isMap(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .filter(() => !random.decide(probability))
+      .map(([key, one]) => [key, mutate(random, one, probability)]),
+  );
+};
+
+const request: ValueObject = {
+  kind: { group: "apps", version: "v1", kind: "Deployment" },
+  resource: { group: "apps", version: "v1", resource: "deployments" },
+  requestKind: { group: "apps", version: "v1", kind: "Deployment" },
+  requestResource: { group: "apps", version: "v1", resource: "deployments" },
+  name: "web",
+  namespace: "shop",
+  operation: "CREATE",
+  userInfo: { username: "jane", groups: ["system:authenticated", "developers"], extra: { scopes: ["a", "b"] } },
+  dryRun: false,
+  options: { kind: "CreateOptions", apiVersion: "meta.k8s.io/v1", fieldManager: "kubectl" },
+};
+const requests: readonly ValueObject[] = [
+  request,
+  { ...request, operation: "UPDATE", requestSubResource: "status", subResource: "status", dryRun: true },
+  { ...request, operation: "DELETE", name: "", userInfo: { username: "system:serviceaccount:a:b", uid: "1" } },
+];
+const namespaceObject: ValueObject = {
+  metadata: {
+    name: "shop",
+    uid: "0a1b",
+    resourceVersion: "12",
+    creationTimestamp: "2024-01-01T00:00:00Z",
+    labels: { "kubernetes.io/metadata.name": "shop", environment: "production" },
+  },
+  spec: { finalizers: ["kubernetes"] },
+  status: { phase: "Active" },
+};
+const policyParameters: Value = {
+  a: 1,
+  s: "text",
+  maxReplicas: 5,
+  maxContainers: 2,
+  allowedRegistries: ["registry.corp/", "docker.io/"],
+};
+
+const policyVariables = [
+  { name: "registry", expression: "'registry.corp/'" },
+  { name: "containers", expression: "object.spec.containers" },
+  { name: "images", expression: "variables.containers.map(c, c.image)" },
+];
+
+/** Generates tasks without end; the same seed gives the same tasks. */
+export function* generateTasks(seed: number): Generator<Task, never> {
+  const random = createRandom(seed);
+  for (let id = 1; ; id++) {
+    const isPolicy = random.decide(0.2);
+    const task = isPolicy ? createPolicyTask(random) : createFreeTask(random);
+    const expression = (random.decide(0.03) ? damage(random, task.expression) : task.expression).toWellFormed();
+    yield { ...task, id, expression };
+  }
+}
+
+const tokens = [
+  ...[
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    ".",
+    ",",
+    ":",
+    "?",
+    "!",
+    "-",
+    "+",
+    "*",
+    "/",
+    "%",
+    "<",
+    "==",
+    "&&",
+    "||",
+    "in",
+    "a",
+    "x",
+    "1",
+  ],
+  ...[
+    "'",
+    '"',
+    "'a'",
+    "1u",
+    "1.5",
+    "0x",
+    "true",
+    "null",
+    "has(",
+    ".all(",
+    ".map(x, ",
+    "[?",
+    "{?",
+    ".?",
+    "//",
+    "\\",
+    "\n",
+    "`",
+    "\0",
+  ],
+  ...[
+    "b'",
+    "r'",
+    "'''",
+    '"""',
+    "1e",
+    "Object{",
+    "a.b{",
+    "😀",
+    "\ufeff",
+    "\u2028",
+    "package",
+    "for",
+    ".optMap(x, ",
+    ".sortBy(x, ",
+  ],
+];
+
+/** Generates texts without end: expressions, damaged ones, series of tokens and of characters, and deep ones. */
+export function* generateTexts(seed: number): Generator<string, never> {
+  const random = createRandom(seed);
+  const tasks = generateTasks(seed);
+  for (;;) {
+    const choice = random.draw();
+    const repeat = (list: readonly string[], most: number) =>
+      Array.from({ length: random.drawBelow(most) }, () => random.pick(list)).join("");
+    if (choice < 0.2) {
+      let text = tasks.next().value.expression;
+      for (let count = random.drawBelow(8); count > 0; count--) text = damage(random, text);
+      yield text;
+    } else if (choice < 0.6) yield repeat(tokens, 60);
+    else if (choice < 0.9) yield repeat(alphabet, 60);
+    else if (choice < 0.99)
+      yield Array.from({ length: random.drawBelow(40) }, () => String.fromCodePoint(random.drawBelow(0x1_0000))).join(
+        "",
+      );
+    else {
+      const [one, count] = [random.pick(tokens), random.pick([100, 249, 250, 251, 1000, 10_000])];
+      yield one.repeat(count) + repeat(tokens, 5);
+    }
+  }
+}
+
+const createPolicyTask = (random: Random): Omit<Task, "id"> => {
+  const { object, expressions } = random.pick(kinds);
+  const expression = random.pick(expressions);
+  const probability = random.pick([0, 0.002, 0.01, 0.03, 0.1]);
+  const own = mutate(random, object, probability);
+  return {
+    expression: random.decide(0.15) ? changeToken(random, expression) : expression,
+    mode: /\b(Object|JSONPatch|jsonpatch)\b/.test(expression)
+      ? "mutation"
+      : random.decide(0.03)
+        ? "message"
+        : "validation",
+    variables: {
+      object: own,
+      oldObject: random.decide(0.5) ? null : mutate(random, own, 0.02),
+      params: random.decide(0.9) ? policyParameters : null,
+      request: random.pick(requests),
+      namespaceObject: random.decide(0.8) ? namespaceObject : null,
+    },
+    composed: expression.includes("variables.") ? policyVariables : [],
+  };
+};
+
+/** Replaces a word, a number or an operator of an expression by another one. */
+const changeToken = (random: Random, text: string): string => {
+  const tokens = [...text.matchAll(/\w+|[<>=!]=|[-+*/%<>!.?:]/g)];
+  const { index, 0: old } = random.pick(tokens);
+  const other = random.pick(tokens)[0];
+  const replacement = /^\w/.test(old)
+    ? random.pick([other, "1", "1.5", "'x'", "nope", "null", "true", "size", "[]", "dyn(1)", "object"])
+    : random.pick([other, "+", "-", "<", "==", "!=", "&&", "||", "in", ".", "?", "*", "%"]);
+  return text.slice(0, index) + replacement + text.slice(index + old.length);
+};
+
+const createFreeTask = (random: Random): Omit<Task, "id"> => {
+  const object = { ...createMap(random, 3, 10), s: random.pick(["abc", "", "é😀"]), i: random.pick([0, 1, 7]) };
+  const paths = new Map<string, string[]>();
+  for (const [path, value] of pathsOf(object, "object"))
+    for (const kind of kindsOf(value)) paths.set(kind, [...(paths.get(kind) ?? []), path]);
+  const isMutation = random.decide(0.2);
+  const variables: { name: string; type: string }[] = [];
+  const composed: { name: string; expression: string }[] = [];
+  const create = (type: string, depth: number) =>
+    createExpression(random, type, depth, {
+      variables,
+      paths,
+      isTyped: false,
+      budget: { left: random.pick([2, 5, 10, 25]) },
+    });
+  if (random.decide(0.15))
+    for (const name of ["first", "second"]) {
+      const type = random.pick(anyTypes);
+      composed.push({ name, expression: create(type, 3) });
+      variables.push({ name: `variables.${name}`, type });
+    }
+  const choice = random.draw();
+  const scope = { variables, paths, isTyped: false, budget: { left: 5 } };
+  const goal =
+    isMutation && random.decide(0.6) ? random.pick(["struct", "patch", "list(JSONPatch)", "dyn"]) : random.pick(goals);
+  const expression =
+    choice < 0.15
+      ? createPair(random, scope)
+      : choice < 0.25
+        ? createWrongCall(random, scope)
+        : create(goal, random.pick([1, 1, 2, 3, 4, 5]));
+  return {
+    expression,
+    mode: chooseMode(random, [expression, ...composed.map((one) => one.expression)].join(" ")),
+    variables: {
+      object,
+      oldObject: random.decide(0.3) ? null : createMap(random, 1, 4),
+      params: policyParameters,
+      request: random.pick(requests),
+      namespaceObject: random.decide(0.8) ? namespaceObject : null,
+    },
+    composed,
+  };
+};
+
+/** Returns a mode that mostly has all that an expression uses. */
+const chooseMode = (random: Random, text: string): Task["mode"] => {
+  if (random.decide(0.02)) return random.pick(["validation", "message", "condition", "mutation"]);
+  if (/\b(Object|JSONPatch|jsonpatch)\b/.test(text)) return "mutation";
+  if (random.decide(0.2) && !text.includes("variables.")) return "condition";
+  return random.decide(0.2) && !text.includes("authorizer") ? "message" : "validation";
+};
+
+/** Writes a value as JSON in which ints and doubles differ, as `1` and `1.0`. */
+export const writeValue = (value: Value): string => {
+  if (value === null || typeof value === "boolean") return `${value}`;
+  if (typeof value === "string") return JSON.stringify(value);
+  if (typeof value === "bigint" || Number.isSafeInteger(value)) return `${value}`;
+  if (isList(value)) return `[${value.map(writeValue).join(",")}]`;
+  if (isMap(value))
+    return `{${Object.entries(value)
+      .map(([key, one]) => `${JSON.stringify(key)}:${writeValue(one)}`)
+      .join(",")}}`;
+  if (!isDouble(value)) throw new Error("JSON has no such value");
+  const number = getDouble(value);
+  const text = Object.is(number, -0) ? "-0" : `${number}`;
+  return /[.e]/.test(text) ? text : `${text}.0`;
+};

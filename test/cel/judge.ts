@@ -1,0 +1,401 @@
+import { parseArgs } from "node:util";
+import { optionalMacros, sortByMacro, standardMacros, twoVariableMacros } from "../../lib/cel/macros.ts";
+import { parse } from "../../lib/cel/parser.ts";
+import { generateTasks, generateTexts, type Task, writeValue } from "./generate.ts";
+import { evaluateTask } from "./postern.ts";
+import { type Answer, buildCelEvaluator, startEvaluator, type UpstreamEvaluator } from "./upstream.ts";
+
+// Compares lib/cel with the packages of kube-apiserver on generated expressions and objects:
+//
+//   node infra/node.js test/cel/judge.ts --pairs 300000 --seed 1
+//   node infra/node.js test/cel/judge.ts --expression "1 + 1"
+//   node infra/node.js test/cel/judge.ts --texts 1000000 --seed 1
+//
+// The last one only parses texts, and reports the slowest one.
+//
+// A difference is made small before it is reported, and differences are reported in groups. Texts of syntax errors come
+// from upstream's parser generator; only their positions are compared.
+
+const macros = [...standardMacros, ...optionalMacros, ...twoVariableMacros, ...sortByMacro];
+
+/** What answers can differ in. */
+const kinds = ["failure", "issues", "creation", "type", "error", "value", "cost"] as const;
+export type Kind = (typeof kinds)[number];
+
+export interface Difference {
+  kind: Kind;
+  task: Task;
+  upstream: Answer;
+  own: Answer;
+}
+
+export interface Comparison {
+  pairs: number;
+  /** The number of answers with issues, with an error, with a value. */
+  issues: number;
+  errors: number;
+  values: number;
+  /** Tasks in which upstream panics, so that there is nothing to compare with. */
+  panics: number;
+  /** Tasks to which upstream has several answers, one of which is that of this implementation. */
+  undecided: number;
+  differences: Difference[];
+}
+
+const print = (value: unknown): string => JSON.stringify(sort(value)) ?? "undefined";
+
+/** Returns JSON with its keys, and the entries of maps, in the order of their texts. */
+const sort = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(sort);
+  if (typeof value !== "object" || value === null) return value;
+  const entries = Object.entries(value).map(([key, one]): [string, unknown] => [
+    key,
+    key === "map" && Array.isArray(one)
+      ? one.map(sort).sort((left, right) => (JSON.stringify(left) < JSON.stringify(right) ? -1 : 1))
+      : sort(one),
+  ]);
+  return Object.fromEntries(entries.sort(([left], [right]) => (left < right ? -1 : 1)));
+};
+
+/** Returns where upstream's parser generator finds the first error. */
+const findSyntaxError = (issues: string) => /^ERROR: <input>:(\d+:\d+): Syntax error: /m.exec(issues)?.[1];
+
+/**
+ * Returns an error without what can't be equal: the texts of syntax errors, which errors of variables contain, and a
+ * class of cel-go for lists that were put together by `+`.
+ */
+const toComparable = (error: string | undefined) =>
+  error?.replace(/: Syntax error: .*/s, "").replace("*types.concatList", "*types.baseList");
+
+/** Returns what is different in two answers. */
+export const compareAnswers = (upstream: Answer, own: Answer): Kind | undefined => {
+  if (own.error?.startsWith("failure: ")) return "failure";
+  if (upstream.issues !== own.issues) {
+    if (upstream.issues === undefined || own.issues === undefined) return "issues";
+    const position = findSyntaxError(upstream.issues);
+    // After a syntax error the rest depends on how the parser goes on.
+    return position !== undefined && position === findSyntaxError(own.issues) ? undefined : "issues";
+  }
+  if (upstream.creation !== own.creation) return "creation";
+  if (upstream.type !== own.type || upstream.printed !== own.printed) return "type";
+  if (toComparable(upstream.error) !== toComparable(own.error)) return "error";
+  if (print(upstream.value) !== print(own.value)) return "value";
+  return upstream.cost === own.cost && (upstream.composed ?? 0) === (own.composed ?? 0) ? undefined : "cost";
+};
+
+const isPanic = ({ error }: Answer) => error?.startsWith("panic: ") === true;
+
+/** How often a task is run whose answers may depend on the order of a map. */
+const repetitions = 40;
+
+const batchSize = 256;
+
+/** Compares the implementations on generated tasks. */
+export const compare = async (
+  evaluator: UpstreamEvaluator,
+  { pairs, seed, report }: { pairs: number; seed: number; report?: (done: number, differences: number) => void },
+): Promise<Comparison> => {
+  const tasks = generateTasks(seed);
+  const takeBatch = (size: number) => Array.from({ length: size }, () => tasks.next().value);
+  const comparison: Comparison = { pairs, issues: 0, errors: 0, values: 0, panics: 0, undecided: 0, differences: [] };
+  let batch = takeBatch(Math.min(batchSize, pairs));
+  let answers = evaluator.evaluate(batch);
+  for (let done = 0; done < pairs; ) {
+    const own = batch.map(evaluateTask);
+    const [current, waiting] = [batch, answers];
+    done += batch.length;
+    // The program has its next tasks while the answers to these are compared.
+    batch = takeBatch(Math.min(batchSize, pairs - done));
+    const upstream = await waiting;
+    answers = evaluator.evaluate(batch);
+    const different = current.flatMap((task, index): Difference[] => {
+      const [theirs, ours] = [upstream[index] as Answer, own[index] as Answer];
+      if (isPanic(theirs)) {
+        comparison.panics++;
+        return [];
+      }
+      if (theirs.issues !== undefined || theirs.creation !== undefined) comparison.issues++;
+      else if (theirs.error === undefined) comparison.values++;
+      else comparison.errors++;
+      const kind = compareAnswers(theirs, ours);
+      return kind ? [{ kind, task, upstream: theirs, own: ours }] : [];
+    });
+    const decided = await dropUndecided(evaluator, different);
+    comparison.undecided += different.length - decided.length;
+    comparison.differences.push(...decided);
+    report?.(done, comparison.differences.length);
+  }
+  return comparison;
+};
+
+/** Leaves out the differences that upstream has with itself, if an answer is one of its own but for the order of a map. */
+const dropUndecided = async (evaluator: UpstreamEvaluator, different: readonly Difference[]) => {
+  const answers = await evaluator.evaluate(
+    different.map(({ task }) => task),
+    repetitions,
+  );
+  return different.filter(({ own }, index) => {
+    const { others = [], ...first } = answers[index] as Answer;
+    const all = [first, ...others];
+    if (all.some((one) => !compareAnswers(one, own))) return false;
+    // There are too many orders of many keys to see each of them.
+    const costs = all.map(({ cost = 0 }) => cost);
+    const isWithin = (own.cost ?? 0) >= Math.min(...costs) && (own.cost ?? 0) <= Math.max(...costs);
+    const isSame = (one: Answer) =>
+      isWithin &&
+      !compareAnswers(
+        { ...one, cost: 0, value: sortLists(one.value) },
+        { ...own, cost: 0, value: sortLists(own.value) },
+      );
+    return others.length === 0 || !all.some(isSame);
+  });
+};
+
+/** Returns JSON with its lists in the order of their elements' texts. */
+const sortLists = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(sortLists).sort((left, right) => (print(left) < print(right) ? -1 : 1));
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, sortLists(one)]));
+};
+
+/** Finds the end of what is in parentheses, brackets or braces. */
+const findEnd = (text: string, start: number): number => {
+  let depth = 0;
+  for (let index = start; index < text.length; index++) {
+    const character = text[index] ?? "";
+    if (/["']/.test(character)) {
+      index = text.indexOf(character, index + 1);
+      if (index < 0) return -1;
+    } else if (/[([{]/.test(character)) depth++;
+    else if (/[)\]}]/.test(character) && --depth === 0) return index;
+  }
+  return -1;
+};
+
+const splitArguments = (text: string): string[] => {
+  const parts: string[] = [];
+  let start = 0;
+  for (let index = 0; index < text.length; index++) {
+    if (/[([{]/.test(text[index] ?? "")) {
+      const end = findEnd(text, index);
+      if (end > 0) index = end;
+    } else if (text[index] === ",") {
+      parts.push(text.slice(start, index).trim());
+      start = index + 1;
+    }
+  }
+  return [...parts, text.slice(start).trim()];
+};
+
+/** Lists expressions that are shorter than one, and may show the same difference. */
+const listShorter = (text: string): string[] => {
+  const found = new Set<string>();
+  const simple = ["1", "'a'", "true", "[]", "dyn(1)", "{}", "x"];
+  for (let start = 0; start < text.length; start++) {
+    if (!/[([{]/.test(text[start] ?? "")) continue;
+    const end = findEnd(text, start);
+    if (end < 0) continue;
+    const inner = text.slice(start + 1, end);
+    const parts = splitArguments(inner);
+    // The part alone, what comes before and after it, and the whole with something simple in its place.
+    for (const part of [inner, ...parts]) found.add(part);
+    found.add(text.slice(0, end + 1));
+    found.add(text.slice(start));
+    found.add(text.slice(0, start) + text.slice(end + 1));
+    const before = /[\w.]*$/.exec(text.slice(0, start))?.[0].length ?? 0;
+    found.add(text.slice(start - before, end + 1));
+    for (const one of simple) {
+      found.add(text.slice(0, start - before) + one + text.slice(end + 1));
+      for (const [index] of parts.entries())
+        found.add(
+          text.slice(0, start + 1) + parts.map((part, at) => (at === index ? one : part)).join(", ") + text.slice(end),
+        );
+    }
+    for (const [index] of parts.entries()) {
+      found.add(text.slice(0, start + 1) + parts.filter((_, at) => at !== index).join(", ") + text.slice(end));
+      for (const inside of listInner(parts[index] ?? ""))
+        found.add(
+          text.slice(0, start + 1) +
+            parts.map((part, at) => (at === index ? inside : part)).join(", ") +
+            text.slice(end),
+        );
+    }
+  }
+  for (const { index, 0: operator } of text.matchAll(/ (?:[-+*/%<>?:]|[=!<>]=|&&|\|\||in) |\.\w+/g)) {
+    found.add(text.slice(0, index).trim());
+    found.add(text.slice(index + operator.length).trim());
+  }
+  for (const { index, 0: token } of text.matchAll(/'[^']*'|"[^"]*"|\d[\w.]*|object[.\w]+/g))
+    for (const one of ["1", "'a'", "1.0", "x"])
+      if (one.length < token.length) found.add(text.slice(0, index) + one + text.slice(index + token.length));
+  return [...found]
+    .filter((one) => one !== "" && one.length < text.length)
+    .sort((one, other) => one.length - other.length);
+};
+
+const listInner = (text: string): string[] => {
+  const start = text.search(/[([{]/);
+  const end = start < 0 ? -1 : findEnd(text, start);
+  return end < 0 ? [] : splitArguments(text.slice(start + 1, end));
+};
+
+/** Finds a shorter expression with a difference of the same kind. */
+const shrink = async (evaluator: UpstreamEvaluator, difference: Difference): Promise<Difference> => {
+  let smallest = difference;
+  for (let round = 0; round < 12; round++) {
+    const tasks = listShorter(smallest.task.expression)
+      .slice(0, 150)
+      // Upstream has no limit for these.
+      .filter((expression) => !/range\(\d{5}/.test(expression))
+      .map((expression) => ({ ...smallest.task, expression }));
+    const answers = await evaluator.evaluate(tasks, 3);
+    const found = tasks
+      .map(
+        (task, index): Difference => ({
+          kind: difference.kind,
+          task,
+          upstream: answers[index] as Answer,
+          own: evaluateTask(task),
+        }),
+      )
+      .find(
+        ({ upstream, own }) =>
+          !isPanic(upstream) && !upstream.others && compareAnswers(upstream, own) === difference.kind,
+      );
+    if (!found) return smallest;
+    smallest = found;
+  }
+  return smallest;
+};
+
+const blur = (text: string | undefined) =>
+  text
+    ?.split("\n")[0]
+    ?.replace(/<input>:\d+:\d+/, "")
+    .replace(/'[^']*'|"[^"]*"|\d+/g, "…")
+    .slice(0, 120);
+
+const describeShape = (answer: Answer) =>
+  [blur(answer.issues), blur(answer.creation), blur(answer.error), answer.value === undefined ? "" : "value"].join("|");
+
+/** Returns what differences of the same cause mostly have in common. */
+const describeCause = ({ kind, task, upstream, own }: Difference): string => {
+  if (kind === "value" || kind === "cost" || kind === "type")
+    return `${kind}: ${[...new Set(task.expression.match(/\b\w+(?=\()|[-+*/%<>=!&|?]+|\bin\b/g))].sort().slice(0, 3).join(" ")}`;
+  return `${kind}: ${describeShape(upstream)} / ${describeShape(own)}`;
+};
+
+/** Returns differences in groups, the largest first, each with its smallest differences. */
+export const groupDifferences = async (
+  evaluator: UpstreamEvaluator,
+  differences: readonly Difference[],
+): Promise<{ cause: string; count: number; examples: Difference[] }[]> => {
+  const first = Map.groupBy(differences, (one) => describeCause(one));
+  const groups = new Map<string, { cause: string; count: number; examples: Difference[] }>();
+  for (const members of first.values()) {
+    // The shortest are shrunk fastest.
+    const shortest = members
+      .toSorted((one, other) => one.task.expression.length - other.task.expression.length)
+      .slice(0, 3);
+    const small: Difference[] = [];
+    for (const one of shortest) small.push(await shrink(evaluator, one));
+    const [smallest] = small.toSorted((one, other) => one.task.expression.length - other.task.expression.length);
+    if (!smallest) continue;
+    const cause = describeCause(smallest);
+    const group = groups.get(cause) ?? { cause, count: 0, examples: [] };
+    group.count += members.length;
+    group.examples.push(...small);
+    groups.set(cause, group);
+  }
+  return [...groups.values()].sort((one, other) => other.count - one.count);
+};
+
+const printAnswer = (answer: Answer) => {
+  const { issues, creation, error, value, type, cost, composed } = answer;
+  const rest = [type, cost === undefined ? "" : `cost ${cost}`, composed ? `composed ${composed}` : ""]
+    .filter(Boolean)
+    .join(", ");
+  if (issues !== undefined)
+    return issues
+      .split("\n")
+      .filter((line) => !line.startsWith(" |"))
+      .join("\n            ");
+  if (creation !== undefined) return `creation: ${creation}`;
+  return `${error === undefined ? print(value).slice(0, 300) : `error: ${error.slice(0, 700)}`} (${rest})`;
+};
+
+const printDifference = ({ task, upstream, own }: Difference): string => {
+  const { expression, mode, composed, variables } = task;
+  const used = Object.entries(variables).filter(
+    ([name]) => new RegExp(`\\b${name}\\b`).test(expression) && name !== "request",
+  );
+  return [
+    `  ${expression}${mode === "validation" ? "" : `    (${mode})`}`,
+    ...composed.filter(({ name }) => expression.includes(name)).map((one) => `    ${one.name} = ${one.expression}`),
+    ...used.map(([name, value]) => `    ${name}: ${writeValue(value).slice(0, 250)}`),
+    `    upstream: ${printAnswer(upstream)}`,
+    `    own:      ${printAnswer(own)}`,
+  ].join("\n");
+};
+
+/** Parses random texts, and says which one takes longest. A text that can't be parsed gives issues, never an exception. */
+const parseTexts = (count: number, seed: number): string => {
+  let [refused, longest, slowest] = [0, 0, ""];
+  let done = 0;
+  for (const text of generateTexts(seed)) {
+    if (done++ === count) break;
+    const start = performance.now();
+    if (Array.isArray(parse(text, macros))) refused++;
+    const duration = performance.now() - start;
+    if (duration > longest) [longest, slowest] = [duration, text];
+  }
+  const memory = Math.round(process.resourceUsage().maxRSS / 1024);
+  const example = slowest.length > 200 ? `${slowest.slice(0, 200)}… (${slowest.length} characters)` : slowest;
+  return `${count} texts, ${refused} refused; at most ${memory} MiB; ${longest.toFixed(1)} ms for ${JSON.stringify(example)}`;
+};
+
+if (import.meta.main) {
+  const { values } = parseArgs({
+    options: {
+      pairs: { type: "string", default: "20000" },
+      texts: { type: "string" },
+      seed: { type: "string", default: "1" },
+      expression: { type: "string" },
+      mode: { type: "string", default: "validation" },
+      examples: { type: "string", default: "2" },
+      kinds: { type: "string", default: kinds.join() },
+    },
+  });
+  if (values.texts !== undefined) {
+    process.stdout.write(`${parseTexts(Number(values.texts), Number(values.seed))}\n`);
+    process.exit();
+  }
+  const { program } = await buildCelEvaluator();
+  const evaluator = startEvaluator(program);
+  if (values.expression !== undefined) {
+    const { value: task } = generateTasks(Number(values.seed)).next();
+    const one = { ...task, expression: values.expression, mode: values.mode as Task["mode"], composed: [] };
+    const [upstream = {}] = await evaluator.evaluate([one]);
+    const own = evaluateTask(one);
+    process.stdout.write(`${printDifference({ kind: "value", task: one, upstream, own })}\n`);
+    process.exitCode = compareAnswers(upstream, own) ? 1 : 0;
+  } else {
+    const start = Date.now();
+    const comparison = await compare(evaluator, { pairs: Number(values.pairs), seed: Number(values.seed) });
+    const seconds = (Date.now() - start) / 1000;
+    const { differences, pairs, issues, errors, values: found, panics, undecided } = comparison;
+    const byKind = kinds.map((kind) => [kind, differences.filter((one) => one.kind === kind).length] as const);
+    const shown = differences.filter(({ kind }) => values.kinds.split(",").includes(kind));
+    for (const { cause, count, examples } of await groupDifferences(evaluator, shown))
+      process.stdout.write(
+        `${count} × ${cause}\n${examples.slice(0, Number(values.examples)).map(printDifference).join("\n")}\n`,
+      );
+    process.stdout.write(
+      `${pairs} pairs in ${Math.round(seconds)} s: ${found} values, ${errors} errors, ${issues} refused expressions; ` +
+        `${undecided} with several answers of upstream, ${panics} panics of upstream; ` +
+        `${differences.length} differences (${byKind.map(([kind, count]) => `${kind} ${count}`).join(", ")})\n`,
+    );
+    process.exitCode = differences.length > 0 ? 1 : 0;
+  }
+  await evaluator.stop();
+}
