@@ -77,13 +77,29 @@ export class StructValue extends CelObject {
     this.fields = fields;
   }
   equals(other: this): boolean {
-    const isSame = ([name, value]: [string, Value]) => {
-      const field = other.fields.get(name);
-      return field !== undefined && getType(field).name === getType(value).name && isEqual(value, field);
-    };
-    return this.fields.size === other.fields.size && [...this.fields].every(isSame);
+    return this === other || isSameFields([...this.fields], (name) => other.fields.get(name), other.fields.size);
   }
 }
+
+const isSameFields = <Key>(
+  entries: readonly (readonly [Key, Value])[],
+  find: (key: Key) => Value | undefined,
+  size: number,
+): boolean => {
+  const isSame = ([key, value]: readonly [Key, Value]) => {
+    const other = find(key);
+    return other !== undefined && isSameField(value, other);
+  };
+  return entries.length === size && entries.every(isSame);
+};
+
+/** Reports whether fields of messages are equal. Upstream compares them as Go does: two lists are never equal. */
+const isSameField = (left: Value, right: Value): boolean => {
+  if (left === right) return true;
+  if (isList(left) || getType(left).name !== getType(right).name) return false;
+  if (!isMap(left) || !isMap(right)) return isEqual(left, right);
+  return isSameFields([...listEntries(left)], (key) => findInMap(right, key), [...listEntries(right)].length);
+};
 
 /** A value, or the error that takes its place until something absorbs it. */
 type Result = Value | EvaluationError;

@@ -37,7 +37,7 @@ export class GrowingList extends Array<Value> {
 }
 
 /** Expressions can double a list at no cost, so its size has a limit. */
-const mostElements = 2 ** 24;
+const mostElements = 2 ** 20;
 
 const concatenate = (left: readonly Value[], right: readonly Value[]): readonly Value[] => {
   if (left.length + right.length > mostElements) throw new EvaluationError("list has too many elements");
