@@ -5,7 +5,7 @@ import type { Evaluate, FunctionDeclaration, Overload } from "./functions.ts";
 import { nameGoType } from "./go-types.ts";
 import { formatValue } from "./libraries/format-text.ts";
 import { compilePattern } from "./libraries/regex.ts";
-import { GrowingList } from "./libraries/standard.ts";
+import { createGrowingList, isGrowingList } from "./libraries/standard.ts";
 import type { Expression } from "./syntax.ts";
 import type { Type } from "./types.ts";
 import * as types from "./types.ts";
@@ -196,7 +196,9 @@ const createKeyError = (value: Value, isNative: boolean): EvaluationError => {
   return new EvaluationError(`invalid qualifier type: ${isNative && isJson ? native : nameGoType(value)}`);
 };
 
-const isPlainObject = (value: object): boolean => {
+/** Reports whether a value is an object from JSON. */
+const isObject = (value: Value): value is ValueObject => {
+  if (typeof value !== "object" || value === null) return false;
   const prototype = Object.getPrototypeOf(value);
   return prototype === Object.prototype || prototype === null;
 };
@@ -204,8 +206,7 @@ const isPlainObject = (value: object): boolean => {
 /** Returns the part of a value under a key; undefined if there is none. */
 const findPart = (object: Result, key: Key, isTest: boolean, isField: boolean): Result | undefined => {
   if (object instanceof EvaluationError) return object;
-  if (typeof object !== "object" || object === null) return undefined;
-  if (isPlainObject(object)) return findInMap(object as ValueObject, key);
+  if (isObject(object)) return findInMap(object, key);
   if (isList(object)) return findElement(object, key);
   if (object instanceof FieldObject) return findField(object, key);
   if (object instanceof StructValue) return findInStruct(object, key, isTest, isField);
@@ -326,18 +327,23 @@ const buildResolver = (attribute: Attribute): Evaluator => {
   }
   const { root, qualifiers } = attribute;
   const names = getPlainNames(qualifiers);
+  const tested = names.length === qualifiers.length - 1 ? findTestedName(qualifiers.at(-1)) : undefined;
   return (frame) => {
     let object = root(frame);
     if (object instanceof EvaluationError) return object;
     let index = 0;
     // Most parts are members of objects from JSON.
     for (; index < names.length; index++) {
-      if (typeof object !== "object" || object === null || !isPlainObject(object)) break;
-      const part: Value | undefined = (object as ValueObject)[names[index] as string];
+      if (!isObject(object)) break;
+      const part: Value | undefined = object[names[index] as string];
       if (part === undefined) break;
       object = part;
     }
     if (index > 0) frame.chargeSteps(index);
+    if (tested !== undefined && index === names.length && isObject(object)) {
+      frame.charge(1);
+      return object[tested] !== undefined;
+    }
     return index === qualifiers.length && !(object instanceof Optional)
       ? object
       : select(frame, object, qualifiers, index);
@@ -346,11 +352,16 @@ const buildResolver = (attribute: Attribute): Evaluator => {
 
 /** Returns the names of the first qualifiers, as long as they can be read without looking who owns a member. */
 const getPlainNames = (qualifiers: readonly Qualifier[]): readonly string[] => {
-  const isPlain = ({ key, isOptional, isTest }: Qualifier) =>
-    typeof key === "string" && !isOptional && !isTest && !(key in Object.prototype);
-  const end = qualifiers.findIndex((qualifier) => !isPlain(qualifier));
+  const end = qualifiers.findIndex((qualifier) => !isPlainName(qualifier) || qualifier.isTest);
   return qualifiers.slice(0, end < 0 ? undefined : end).map(({ key }) => key as string);
 };
+
+const isPlainName = ({ key, isOptional }: Qualifier): boolean =>
+  typeof key === "string" && !isOptional && !(key in Object.prototype);
+
+/** Returns the name whose presence is tested, if it can be read like other names. */
+const findTestedName = (qualifier: Qualifier | undefined): string | undefined =>
+  qualifier?.isTest && isPlainName(qualifier) ? (qualifier.key as string) : undefined;
 
 const addQualifier = (attribute: Attribute, qualifier: Qualifier): void => {
   if (attribute.kind === "path") attribute.qualifiers.push(qualifier);
@@ -661,7 +672,7 @@ class Planner {
         return new EvaluationError(message);
       }
       const value = result(frame);
-      return value instanceof GrowingList ? value.slice() : value;
+      return !(value instanceof EvaluationError) && isList(value) && isGrowingList(value) ? value.slice() : value;
     });
   }
 }
@@ -690,7 +701,7 @@ const readAccumulator =
     if (value !== undefined) return value;
     const start = initial(frame);
     const isEmptyList = !(start instanceof EvaluationError) && isList(start) && start.length === 0;
-    const first = isEmptyList ? new GrowingList() : start;
+    const first = isEmptyList ? createGrowingList() : start;
     frame.slots[slot] = first;
     return first;
   };
@@ -929,23 +940,43 @@ const buildCost = (declaration: FunctionDeclaration, overload: Overload | undefi
 
 /** Returns the function for a call: that of all overloads, that of the only one that fits, or one that chooses. */
 const findImplementation = (declaration: FunctionDeclaration, overload: Overload | undefined): Evaluate => {
-  const { name, overloads, evaluate } = declaration;
-  if (evaluate) return evaluate;
-  const candidates = overload?.evaluate ? [overload] : overloads.filter((candidate) => candidate.evaluate);
-  const guarded = candidates.map((candidate) => [candidate, candidate.parameters.map(buildGuard)] as const);
+  if (declaration.evaluate) return declaration.evaluate;
+  const { name, overloads } = declaration;
+  const candidates = (overload?.evaluate ? [overload] : overloads).flatMap(({ evaluate, parameters }) =>
+    evaluate ? [{ evaluate, guards: parameters.map(buildGuard) }] : [],
+  );
+  const createError = (args: readonly Value[]) =>
+    new EvaluationError(`no such overload: ${name}(${args.map((value) => getType(value).name).join(", ")})`);
+  const [only] = candidates;
+  if (only && candidates.length === 1 && only.guards.length <= 2) {
+    const { evaluate, guards } = only;
+    const [first = takeAny, second = takeAny] = guards;
+    // Without the spreading of arguments, which takes longer than most functions.
+    if (guards.length === 1)
+      return (value: Value) => {
+        if (!first(value)) throw createError([value]);
+        return evaluate(value);
+      };
+    if (guards.length === 2)
+      return (left: Value, right: Value) => {
+        if (!first(left) || !second(right)) throw createError([left, right]);
+        return evaluate(left, right);
+      };
+  }
   return (...args: Value[]) => {
-    for (const [candidate, guards] of guarded) {
-      const fits = guards.length === args.length && guards.every((guard, index) => guard(args[index] as Value));
-      if (fits && candidate.evaluate) return candidate.evaluate(...args);
-    }
-    throw new EvaluationError(`no such overload: ${name}(${args.map((value) => getType(value).name).join(", ")})`);
+    for (const { evaluate, guards } of candidates)
+      if (guards.length === args.length && guards.every((guard, index) => guard(args[index] as Value)))
+        return evaluate(...args);
+    throw createError(args);
   };
 };
+
+const takeAny = () => true;
 
 /** Returns what reports whether a value fits a parameter. Of a list and a map, only the first element counts. */
 const buildGuard = ({ kind, name, parameters }: Type): ((value: Value) => boolean) => {
   const [first, second] = parameters.map(buildGuard);
-  if (kind === "dyn" || kind === "parameter") return () => true;
+  if (kind === "dyn" || kind === "parameter") return takeAny;
   if (kind === "string") return (value) => typeof value === "string";
   if (kind === "list" && first) return (value) => isList(value) && (value.length === 0 || first(value[0] as Value));
   if (kind === "map" && first && second)
