@@ -56,6 +56,7 @@ const parseAmount = (text: string): Amount => {
   const suffix = text.slice(number.length);
   if (text === "" || !/^[eEinumkKMGTP]*[-+]?\d*$/.test(suffix))
     throw new EvaluationError(`quantities must match the regular expression '${form}'`);
+  if (text.length > longest) throw createNumberError();
 
   const power = Math.max(binarySuffixes.indexOf(suffix), 0);
   const exponent = ((power > 0 ? 0 : (decimalSuffixes[suffix] ?? parseExponent(suffix))) - fraction.length) | 0;
@@ -64,7 +65,7 @@ const parseAmount = (text: string): Amount => {
     power > 0
       ? fraction !== "" || whole.length + 3 * power > 14
       : whole.length + fraction.length > 18 || exponent < least;
-  if (text.length > longest || (isLarge && integer + fraction === "")) throw createNumberError();
+  if (isLarge && integer + fraction === "") throw createNumberError();
 
   const digits = BigInt(whole + fraction) * 1024n ** BigInt(power);
   const amount = isLarge ? roundLargeAmount(digits, exponent, power > 0) : { digits, exponent, isLarge };
