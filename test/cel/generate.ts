@@ -278,11 +278,17 @@ const fieldValues: readonly Value[] = [
     "a,b",
   ],
   ...[true, false, null, null],
+  ...["a".repeat(300), "é😀x,".repeat(40), "app.kubernetes.io/name-of-a-long-label"],
 ];
 const fieldNames = ["a", "b", "s", "i", "d", "n", "l", "m", "spec", "namespace", "x", "x-y", "é", "__proto__", "in"];
 
 const createFieldValue = (random: Random, depth: number): Value => {
   const choice = random.draw();
+  if (depth > 0 && choice < 0.02) {
+    const kind = random.pick(fieldValues);
+    const isSame = random.decide(0.7);
+    return Array.from({ length: 20 + random.drawBelow(60) }, () => (isSame ? kind : random.drawBelow(100)));
+  }
   if (depth > 0 && choice < 0.2)
     return Array.from({ length: random.drawBelow(4) }, () => createFieldValue(random, depth - 1));
   if (depth > 0 && choice < 0.35) {
