@@ -233,10 +233,11 @@ const findField = (object: FieldObject, key: Key): Result | undefined => {
 };
 
 const patchTexts = ["op", "path", "from"];
+const patchFields = [...patchTexts, "value"];
 
 const findInStruct = (struct: StructValue, key: Key, isTest: boolean, isField: boolean): Result | undefined => {
   if (struct.type.name === "JSONPatch" && typeof key === "string") {
-    if (isTest && key !== "value" && !patchTexts.includes(key)) return new EvaluationError(`unsupported field: ${key}`);
+    if (!patchFields.includes(key)) return new EvaluationError(`unsupported ${isTest ? "field" : "indexer"}: ${key}`);
     const value = struct.fields.get(key) ?? (patchTexts.includes(key) ? "" : null);
     return isTest && (value === "" || !struct.fields.has(key)) ? undefined : value;
   }
@@ -416,8 +417,14 @@ const fold = (evaluate: Evaluator): Plan => {
   return constant(result);
 };
 
+const hasNamelessPart = ({ name, parameters }: Type): boolean => name === "" || parameters.some(hasNamelessPart);
+
 /** Makes a program of an expression; throws an EvaluationError if upstream can't make one. */
 export const compile = (checked: CheckedExpression, environment: Environment): Program => {
+  // Upstream gives a type without a name to unknown fields of JSON patches.
+  for (const type of checked.types.values())
+    if (hasNamelessPart(type))
+      throw new EvaluationError("unexpected compilation error: missing type conversion to proto: ");
   const planner = new Planner(checked, environment);
   const evaluate = toEvaluator(planner.plan(checked.expression, undefined));
   return {
@@ -590,8 +597,7 @@ class Planner {
         if (key instanceof EvaluationError) return key;
         const value = getEntry(getValue(frame), entries[index]?.isOptional ?? false, key);
         if (value instanceof EvaluationError) return value;
-        if (key instanceof Uint8Array)
-          throw new Interruption("internal error: runtime error: hash of unhashable type types.Bytes");
+        requireHashable(key);
         // Go compares lists and maps that are keys by their places in memory.
         const text = toMapKey(key) ?? `*${index}`;
         if (value === undefined) map.delete(text);
@@ -715,7 +721,7 @@ const createPatch = (type: Type, fields: ReadonlyMap<string, Value>): Result => 
       return new EvaluationError(`unexpected type ${getNativeType(value)} for JSONPatchType '${name}' field`);
   }
   for (const name of fields.keys())
-    if (![...patchTexts, "value"].includes(name)) return new EvaluationError(`unexpected JSONPatchType field: ${name}`);
+    if (!patchFields.includes(name)) return new EvaluationError(`unexpected JSONPatchType field: ${name}`);
   return new StructValue(type, fields);
 };
 
@@ -819,6 +825,14 @@ const buildAlternative =
     return isOr ? value : value.value;
   };
 
+const unhashableTypes = new Set(["bytes", "kubernetes.NamedFormat", "kubernetes.Semver"]);
+
+/** Ends the evaluation for a value that Go doesn't take as a key of a map. */
+const requireHashable = (value: Value): void => {
+  if (typeof value !== "object" || !unhashableTypes.has(getType(value).name)) return;
+  throw new Interruption(`internal error: runtime error: hash of unhashable type ${nameGoType(value)}`);
+};
+
 /** Plans `x in [1, 2]` without a call, which therefore costs nothing; undefined if the list has other values. */
 const planMembership = (element: Plan, list: Result): Plan | undefined => {
   if (list instanceof EvaluationError || !isList(list)) return undefined;
@@ -829,8 +843,7 @@ const planMembership = (element: Plan, list: Result): Plan | undefined => {
   return code((frame) => {
     const value = evaluate(frame);
     if (value instanceof EvaluationError) return value;
-    if (value instanceof Uint8Array)
-      throw new Interruption("internal error: runtime error: hash of unhashable type types.Bytes");
+    requireHashable(value);
     const member = toMember(value);
     return member !== undefined && members.has(member);
   });
