@@ -119,6 +119,7 @@ describe("formatIssues", () => {
   });
   it("shows no place for an issue without one, and no line that is too long", () => {
     assert.equal(format("a", -1), "ERROR: <input>:-1:0: wrong");
+    assert.equal(format("", 0), "ERROR: <input>:1:0: wrong");
     assert.equal(format(" ".repeat(16_385), 2), "ERROR: <input>:1:3: wrong");
   });
   it("shows at most a hundred issues", () => {

@@ -406,9 +406,10 @@ export const formatIssues = (issues: readonly Issue[], text: string): string => 
   return [...formatted, ...(left > 0 ? [`${left} more errors were truncated`] : [])].join("\n");
 };
 
-/** An issue with a negative offset has no place in the text. */
+/** An issue with a negative offset has no place in the text; one of an empty text has upstream's column 0. */
 const formatIssue = ({ offset, message }: Issue, lines: readonly string[]): string => {
   if (offset < 0) return `ERROR: <input>:-1:0: ${message}`;
+  if (lines.length === 1 && lines[0] === "") return `ERROR: <input>:1:0: ${message}`;
   let [index, column] = [0, offset];
   for (; index < lines.length - 1; index++) {
     const length = countCodePoints(lines[index] as string) + 1;

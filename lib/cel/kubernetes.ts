@@ -24,7 +24,7 @@ import { type Macro, optionalMacros, sortByMacro, standardMacros, twoVariableMac
 import { parse } from "./parser.ts";
 import { type Budget, compile, type Program, type Variables } from "./program.ts";
 import * as types from "./types.ts";
-import { formatTypeNames, isSameType, type Type } from "./types.ts";
+import { isSameType, type Type } from "./types.ts";
 import { EvaluationError, type Value } from "./values.ts";
 
 /** Which variables and functions an expression may use. */
@@ -43,10 +43,11 @@ export interface ExpressionContext {
 const mostCost = 1_000_000;
 export const mostConditionsCost = 2_500_000;
 
+/** In upstream's order, which is that of the overloads of functions that several libraries have. */
 const functions: readonly FunctionDeclaration[] = [
-  ...[standardFunctions, timeFunctions, stringFunctions, listFunctions, setFunctions, optionalFunctions],
-  ...[regexFunctions, urlFunctions, quantityFunctions, ipFunctions, cidrFunctions, formatFunctions],
-  ...[semverFunctions, authorizerFunctions, twoVariableFunctions],
+  ...[standardFunctions, timeFunctions, urlFunctions, regexFunctions, listFunctions, authorizerFunctions],
+  ...[optionalFunctions, quantityFunctions, stringFunctions, setFunctions, ipFunctions, cidrFunctions],
+  ...[formatFunctions, twoVariableFunctions, semverFunctions],
 ].flat();
 const macros: readonly Macro[] = [...standardMacros, ...optionalMacros, ...twoVariableMacros];
 
@@ -162,9 +163,9 @@ export const compileExpression = (
   if (!("expression" in checked)) return { error: `compilation failed: ${formatIssues(checked, text)}` };
   const { type } = checked;
   if (!results.some((result) => isSameType(result, type))) {
-    const names = results.map(formatTypeNames);
+    const names = results.map(formatRuntimeType);
     const wanted = names.length === 1 ? names[0] : `one of [${names.join(" ")}]`;
-    return { error: `must evaluate to ${wanted} but got ${formatTypeNames(type)}` };
+    return { error: `must evaluate to ${wanted} but got ${formatRuntimeType(type)}` };
   }
   try {
     return { program: compile(checked, environment) };
@@ -173,6 +174,10 @@ export const compileExpression = (
     throw error;
   }
 };
+
+/** Returns a type by the names that types have at run time, such as `google.protobuf.Duration`. */
+export const formatRuntimeType = ({ name, parameters }: Type): string =>
+  parameters.length === 0 ? name : `${name}(${parameters.map(formatRuntimeType).join(", ")})`;
 
 /** What an expression resulted in; `exhausted` is upstream's error if it cost more than what all of a set may cost. */
 export type ExpressionResult = { value: Value } | { error: string } | { exhausted: string };

@@ -3,7 +3,7 @@ import { findFormatIssue } from "./libraries/format-text.ts";
 import type { Expression, Issue } from "./syntax.ts";
 import type { Type } from "./types.ts";
 import * as types from "./types.ts";
-import { EvaluationError } from "./values.ts";
+import { createNoSuchOverloadError, EvaluationError } from "./values.ts";
 
 /**
  * Finds literals that upstream refuses when an expression is otherwise valid: lists and maps of several types, and texts
@@ -107,9 +107,11 @@ const findInvalidArguments = (
     const overload = declaration?.overloads.find(({ parameters: [first] }) => first && types.isSameType(first, type));
     const evaluate = declaration?.evaluate ?? overload?.evaluate;
     try {
+      // Null fits the static types, but no function takes it.
+      if (!evaluate) throw createNoSuchOverloadError();
       // Also in `matches(text, pattern)` upstream takes the first argument for the pattern.
-      if (name === "matches") evaluate?.("", argument.value);
-      else evaluate?.(argument.value);
+      if (name === "matches") evaluate("", argument.value);
+      else evaluate(argument.value);
       return [];
     } catch (thrown) {
       if (!(thrown instanceof EvaluationError)) throw thrown;

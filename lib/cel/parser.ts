@@ -14,7 +14,7 @@ const sizeLimit = 100_000;
 const depthLimit = 250;
 const lexicalIssueLimit = 100;
 /** More than any text of the largest size has, unless macros copy their targets, which `optMap` does. */
-const idLimit = 250_000;
+const idLimit = 200_000;
 /** The offset of an error without a place. */
 const nowhere = -1;
 

@@ -5,7 +5,7 @@ import type { Evaluate, FunctionDeclaration, Overload } from "./functions.ts";
 import { nameGoType } from "./go-types.ts";
 import { formatValue } from "./libraries/format-text.ts";
 import { compilePattern } from "./libraries/regex.ts";
-import { GrowingList } from "./libraries/standard.ts";
+import { createGrowingList, isGrowingList } from "./libraries/standard.ts";
 import type { Expression } from "./syntax.ts";
 import type { Type } from "./types.ts";
 import * as types from "./types.ts";
@@ -77,13 +77,29 @@ export class StructValue extends CelObject {
     this.fields = fields;
   }
   equals(other: this): boolean {
-    const isSame = ([name, value]: [string, Value]) => {
-      const field = other.fields.get(name);
-      return field !== undefined && getType(field).name === getType(value).name && isEqual(value, field);
-    };
-    return this.fields.size === other.fields.size && [...this.fields].every(isSame);
+    return this === other || isSameFields([...this.fields], (name) => other.fields.get(name), other.fields.size);
   }
 }
+
+const isSameFields = <Key>(
+  entries: readonly (readonly [Key, Value])[],
+  find: (key: Key) => Value | undefined,
+  size: number,
+): boolean => {
+  const isSame = ([key, value]: readonly [Key, Value]) => {
+    const other = find(key);
+    return other !== undefined && isSameField(value, other);
+  };
+  return entries.length === size && entries.every(isSame);
+};
+
+/** Reports whether fields of messages are equal. Upstream compares them as Go does: two lists are never equal. */
+const isSameField = (left: Value, right: Value): boolean => {
+  if (left === right) return true;
+  if (isList(left) || getType(left).name !== getType(right).name) return false;
+  if (!isMap(left) || !isMap(right)) return isEqual(left, right);
+  return isSameFields([...listEntries(left)], (key) => findInMap(right, key), [...listEntries(right)].length);
+};
 
 /** A value, or the error that takes its place until something absorbs it. */
 type Result = Value | EvaluationError;
@@ -180,7 +196,9 @@ const createKeyError = (value: Value, isNative: boolean): EvaluationError => {
   return new EvaluationError(`invalid qualifier type: ${isNative && isJson ? native : nameGoType(value)}`);
 };
 
-const isPlainObject = (value: object): boolean => {
+/** Reports whether a value is an object from JSON. */
+const isObject = (value: Value): value is ValueObject => {
+  if (typeof value !== "object" || value === null) return false;
   const prototype = Object.getPrototypeOf(value);
   return prototype === Object.prototype || prototype === null;
 };
@@ -188,8 +206,7 @@ const isPlainObject = (value: object): boolean => {
 /** Returns the part of a value under a key; undefined if there is none. */
 const findPart = (object: Result, key: Key, isTest: boolean, isField: boolean): Result | undefined => {
   if (object instanceof EvaluationError) return object;
-  if (typeof object !== "object" || object === null) return undefined;
-  if (isPlainObject(object)) return findInMap(object as ValueObject, key);
+  if (isObject(object)) return findInMap(object, key);
   if (isList(object)) return findElement(object, key);
   if (object instanceof FieldObject) return findField(object, key);
   if (object instanceof StructValue) return findInStruct(object, key, isTest, isField);
@@ -216,9 +233,11 @@ const findField = (object: FieldObject, key: Key): Result | undefined => {
 };
 
 const patchTexts = ["op", "path", "from"];
+const patchFields = [...patchTexts, "value"];
 
 const findInStruct = (struct: StructValue, key: Key, isTest: boolean, isField: boolean): Result | undefined => {
   if (struct.type.name === "JSONPatch" && typeof key === "string") {
+    if (!patchFields.includes(key)) return new EvaluationError(`unsupported ${isTest ? "field" : "indexer"}: ${key}`);
     const value = struct.fields.get(key) ?? (patchTexts.includes(key) ? "" : null);
     return isTest && (value === "" || !struct.fields.has(key)) ? undefined : value;
   }
@@ -308,18 +327,23 @@ const buildResolver = (attribute: Attribute): Evaluator => {
   }
   const { root, qualifiers } = attribute;
   const names = getPlainNames(qualifiers);
+  const tested = names.length === qualifiers.length - 1 ? findTestedName(qualifiers.at(-1)) : undefined;
   return (frame) => {
     let object = root(frame);
     if (object instanceof EvaluationError) return object;
     let index = 0;
     // Most parts are members of objects from JSON.
     for (; index < names.length; index++) {
-      if (typeof object !== "object" || object === null || !isPlainObject(object)) break;
-      const part: Value | undefined = (object as ValueObject)[names[index] as string];
+      if (!isObject(object)) break;
+      const part: Value | undefined = object[names[index] as string];
       if (part === undefined) break;
       object = part;
     }
     if (index > 0) frame.chargeSteps(index);
+    if (tested !== undefined && index === names.length && isObject(object)) {
+      frame.charge(1);
+      return object[tested] !== undefined;
+    }
     return index === qualifiers.length && !(object instanceof Optional)
       ? object
       : select(frame, object, qualifiers, index);
@@ -328,11 +352,16 @@ const buildResolver = (attribute: Attribute): Evaluator => {
 
 /** Returns the names of the first qualifiers, as long as they can be read without looking who owns a member. */
 const getPlainNames = (qualifiers: readonly Qualifier[]): readonly string[] => {
-  const isPlain = ({ key, isOptional, isTest }: Qualifier) =>
-    typeof key === "string" && !isOptional && !isTest && !(key in Object.prototype);
-  const end = qualifiers.findIndex((qualifier) => !isPlain(qualifier));
+  const end = qualifiers.findIndex((qualifier) => !isPlainName(qualifier) || qualifier.isTest);
   return qualifiers.slice(0, end < 0 ? undefined : end).map(({ key }) => key as string);
 };
+
+const isPlainName = ({ key, isOptional }: Qualifier): boolean =>
+  typeof key === "string" && !isOptional && !(key in Object.prototype);
+
+/** Returns the name whose presence is tested, if it can be read like other names. */
+const findTestedName = (qualifier: Qualifier | undefined): string | undefined =>
+  qualifier?.isTest && isPlainName(qualifier) ? (qualifier.key as string) : undefined;
 
 const addQualifier = (attribute: Attribute, qualifier: Qualifier): void => {
   if (attribute.kind === "path") attribute.qualifiers.push(qualifier);
@@ -388,8 +417,14 @@ const fold = (evaluate: Evaluator): Plan => {
   return constant(result);
 };
 
+const hasNamelessPart = ({ name, parameters }: Type): boolean => name === "" || parameters.some(hasNamelessPart);
+
 /** Makes a program of an expression; throws an EvaluationError if upstream can't make one. */
 export const compile = (checked: CheckedExpression, environment: Environment): Program => {
+  // Upstream gives a type without a name to unknown fields of JSON patches.
+  for (const type of checked.types.values())
+    if (hasNamelessPart(type))
+      throw new EvaluationError("unexpected compilation error: missing type conversion to proto: ");
   const planner = new Planner(checked, environment);
   const evaluate = toEvaluator(planner.plan(checked.expression, undefined));
   return {
@@ -562,8 +597,7 @@ class Planner {
         if (key instanceof EvaluationError) return key;
         const value = getEntry(getValue(frame), entries[index]?.isOptional ?? false, key);
         if (value instanceof EvaluationError) return value;
-        if (key instanceof Uint8Array)
-          throw new Interruption("internal error: runtime error: hash of unhashable type types.Bytes");
+        requireHashable(key);
         // Go compares lists and maps that are keys by their places in memory.
         const text = toMapKey(key) ?? `*${index}`;
         if (value === undefined) map.delete(text);
@@ -638,7 +672,7 @@ class Planner {
         return new EvaluationError(message);
       }
       const value = result(frame);
-      return value instanceof GrowingList ? value.slice() : value;
+      return !(value instanceof EvaluationError) && isList(value) && isGrowingList(value) ? value.slice() : value;
     });
   }
 }
@@ -667,7 +701,7 @@ const readAccumulator =
     if (value !== undefined) return value;
     const start = initial(frame);
     const isEmptyList = !(start instanceof EvaluationError) && isList(start) && start.length === 0;
-    const first = isEmptyList ? new GrowingList() : start;
+    const first = isEmptyList ? createGrowingList() : start;
     frame.slots[slot] = first;
     return first;
   };
@@ -687,7 +721,7 @@ const createPatch = (type: Type, fields: ReadonlyMap<string, Value>): Result => 
       return new EvaluationError(`unexpected type ${getNativeType(value)} for JSONPatchType '${name}' field`);
   }
   for (const name of fields.keys())
-    if (![...patchTexts, "value"].includes(name)) return new EvaluationError(`unexpected JSONPatchType field: ${name}`);
+    if (!patchFields.includes(name)) return new EvaluationError(`unexpected JSONPatchType field: ${name}`);
   return new StructValue(type, fields);
 };
 
@@ -791,6 +825,14 @@ const buildAlternative =
     return isOr ? value : value.value;
   };
 
+const unhashableTypes = new Set(["bytes", "kubernetes.NamedFormat", "kubernetes.Semver"]);
+
+/** Ends the evaluation for a value that Go doesn't take as a key of a map. */
+const requireHashable = (value: Value): void => {
+  if (typeof value !== "object" || !unhashableTypes.has(getType(value).name)) return;
+  throw new Interruption(`internal error: runtime error: hash of unhashable type ${nameGoType(value)}`);
+};
+
 /** Plans `x in [1, 2]` without a call, which therefore costs nothing; undefined if the list has other values. */
 const planMembership = (element: Plan, list: Result): Plan | undefined => {
   if (list instanceof EvaluationError || !isList(list)) return undefined;
@@ -801,8 +843,7 @@ const planMembership = (element: Plan, list: Result): Plan | undefined => {
   return code((frame) => {
     const value = evaluate(frame);
     if (value instanceof EvaluationError) return value;
-    if (value instanceof Uint8Array)
-      throw new Interruption("internal error: runtime error: hash of unhashable type types.Bytes");
+    requireHashable(value);
     const member = toMember(value);
     return member !== undefined && members.has(member);
   });
@@ -899,23 +940,43 @@ const buildCost = (declaration: FunctionDeclaration, overload: Overload | undefi
 
 /** Returns the function for a call: that of all overloads, that of the only one that fits, or one that chooses. */
 const findImplementation = (declaration: FunctionDeclaration, overload: Overload | undefined): Evaluate => {
-  const { name, overloads, evaluate } = declaration;
-  if (evaluate) return evaluate;
-  const candidates = overload?.evaluate ? [overload] : overloads.filter((candidate) => candidate.evaluate);
-  const guarded = candidates.map((candidate) => [candidate, candidate.parameters.map(buildGuard)] as const);
+  if (declaration.evaluate) return declaration.evaluate;
+  const { name, overloads } = declaration;
+  const candidates = (overload?.evaluate ? [overload] : overloads).flatMap(({ evaluate, parameters }) =>
+    evaluate ? [{ evaluate, guards: parameters.map(buildGuard) }] : [],
+  );
+  const createError = (args: readonly Value[]) =>
+    new EvaluationError(`no such overload: ${name}(${args.map((value) => getType(value).name).join(", ")})`);
+  const [only] = candidates;
+  if (only && candidates.length === 1 && only.guards.length <= 2) {
+    const { evaluate, guards } = only;
+    const [first = takeAny, second = takeAny] = guards;
+    // Without the spreading of arguments, which takes longer than most functions.
+    if (guards.length === 1)
+      return (value: Value) => {
+        if (!first(value)) throw createError([value]);
+        return evaluate(value);
+      };
+    if (guards.length === 2)
+      return (left: Value, right: Value) => {
+        if (!first(left) || !second(right)) throw createError([left, right]);
+        return evaluate(left, right);
+      };
+  }
   return (...args: Value[]) => {
-    for (const [candidate, guards] of guarded) {
-      const fits = guards.length === args.length && guards.every((guard, index) => guard(args[index] as Value));
-      if (fits && candidate.evaluate) return candidate.evaluate(...args);
-    }
-    throw new EvaluationError(`no such overload: ${name}(${args.map((value) => getType(value).name).join(", ")})`);
+    for (const { evaluate, guards } of candidates)
+      if (guards.length === args.length && guards.every((guard, index) => guard(args[index] as Value)))
+        return evaluate(...args);
+    throw createError(args);
   };
 };
+
+const takeAny = () => true;
 
 /** Returns what reports whether a value fits a parameter. Of a list and a map, only the first element counts. */
 const buildGuard = ({ kind, name, parameters }: Type): ((value: Value) => boolean) => {
   const [first, second] = parameters.map(buildGuard);
-  if (kind === "dyn" || kind === "parameter") return () => true;
+  if (kind === "dyn" || kind === "parameter") return takeAny;
   if (kind === "string") return (value) => typeof value === "string";
   if (kind === "list" && first) return (value) => isList(value) && (value.length === 0 || first(value[0] as Value));
   if (kind === "map" && first && second)

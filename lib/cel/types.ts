@@ -69,7 +69,3 @@ export const formatType = ({ kind, name, parameters }: Type): string => {
   const own = kind === "error" ? "!error!" : (shortNames[kind] ?? name);
   return parameters.length === 0 ? own : `${own}(${parameters.map(formatType).join(", ")})`;
 };
-
-/** Returns a type by the names that its values have at run time, such as `list(google.protobuf.Duration)`. */
-export const formatTypeNames = ({ name, parameters }: Type): string =>
-  parameters.length === 0 ? name : `${name}(${parameters.map(formatTypeNames).join(", ")})`;

@@ -1,7 +1,16 @@
 import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 import { createRandom, type Random } from "../../infra/testing/random.ts";
-import { isList, isMap, toDouble, toInt, type Value, type ValueObject } from "../../lib/cel/values.ts";
+import {
+  getDouble,
+  isDouble,
+  isList,
+  isMap,
+  toDouble,
+  toInt,
+  type Value,
+  type ValueObject,
+} from "../../lib/cel/values.ts";
 import { anyTemplates, orderedTemplates, summableTemplates, templates, texts } from "./templates.ts";
 
 /** An expression, and what it is evaluated with. */
@@ -90,33 +99,160 @@ const unify = (pattern: StaticType, type: StaticType, bound: Map<string, StaticT
 const literals: Record<string, readonly string[]> = {
   bool: ["true", "false"],
   int: [
-    ...["0", "1", "2", "3", "5", "10", "-1", "-2", "100", "0", "1", "2", "63", "64", "0x1F", "-0x10", "1024", "1700000000"],
+    ...[
+      "0",
+      "1",
+      "2",
+      "3",
+      "5",
+      "10",
+      "-1",
+      "-2",
+      "100",
+      "0",
+      "1",
+      "2",
+      "63",
+      "64",
+      "0x1F",
+      "-0x10",
+      "1024",
+      "1700000000",
+    ],
     ...["9223372036854775807", "-9223372036854775808", "9007199254740991", "9007199254740993", "-9007199254740993"],
-    ...["4294967296", "2147483647", "-2147483648", "9223372036854775808", "253402300799", "253402300800", "-62135596801"],
+    ...[
+      "4294967296",
+      "2147483647",
+      "-2147483648",
+      "9223372036854775808",
+      "253402300799",
+      "253402300800",
+      "-62135596801",
+    ],
   ],
   uint: [
     ...["0u", "1u", "2u", "10u", "3U", "0xFFu", "18446744073709551615u", "9223372036854775808u", "9007199254740993u"],
     ...["18446744073709551616u"],
   ],
   double: [
-    ...["0.0", "1.0", "-1.0", "1.5", "-2.5", "0.1", "3.0", "1e3", ".5", "1e308", "1e-320", "1e21", "9007199254740993.0"],
-    ...["9223372036854775807.0", "-9223372036854775808.0", "18446744073709551615.0", "1E-7", "-0.0", "123456.789", "1e400"],
+    ...[
+      "0.0",
+      "1.0",
+      "-1.0",
+      "1.5",
+      "-2.5",
+      "0.1",
+      "3.0",
+      "1e3",
+      ".5",
+      "1e308",
+      "1e-320",
+      "1e21",
+      "9007199254740993.0",
+    ],
+    ...[
+      "9223372036854775807.0",
+      "-9223372036854775808.0",
+      "18446744073709551615.0",
+      "1E-7",
+      "-0.0",
+      "123456.789",
+      "1e400",
+    ],
     ...["(0.0/0.0)", "(1.0/0.0)", "4.35", "0.3", "2.675", "1e15", "0.000001"],
   ],
   string: [
-    ...["''", "'a'", '"abc"', "'b'", "'hello world'", "'a,b,,c'", "'ABC'", "'aXbXc'", "'  trim\\t\\n '", "'1'", "'true'"],
-    ...["'é'", "'日本語'", "'😀'", "'a😀b😀'", "'e\\u0301'", "'\\u0000'", "'\\U0001F600x'", "'ÄÖß'", "'\\x41\\102'", "'\\a\\b\\f\\n\\r\\t\\v\\\\\\?\\\"\\'\\`'"],
-    ...["r'\\d\\n'", 'R"raw"', "'''tri'ple\n'''", '"""x"y"""', "r'''a\\'''", "'\\ud800'", "'\\q'", "'İıſK'", "'\\u00a0\\u2003x\\ufeff'", "'𝒳𝒴'"],
-    ...["'registry.corp/app:1.0'", "'app.kubernetes.io/name'", "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'"],
-    ...["'1.5Gi'", "'10.0.0.1'", "'1h'", "'2020-02-29T12:34:56Z'", "'__proto__'", "'constructor'", "'a.b'", "'foo bar foo'", "'%s'"],
+    ...[
+      "''",
+      "'a'",
+      '"abc"',
+      "'b'",
+      "'hello world'",
+      "'a,b,,c'",
+      "'ABC'",
+      "'aXbXc'",
+      "'  trim\\t\\n '",
+      "'1'",
+      "'true'",
+    ],
+    ...[
+      "'é'",
+      "'日本語'",
+      "'😀'",
+      "'a😀b😀'",
+      "'e\\u0301'",
+      "'\\u0000'",
+      "'\\U0001F600x'",
+      "'ÄÖß'",
+      "'\\x41\\102'",
+      "'\\a\\b\\f\\n\\r\\t\\v\\\\\\?\\\"\\'\\`'",
+    ],
+    ...[
+      "r'\\d\\n'",
+      'R"raw"',
+      "'''tri'ple\n'''",
+      '"""x"y"""',
+      "r'''a\\'''",
+      "'\\ud800'",
+      "'\\q'",
+      "'İıſK'",
+      "'\\u00a0\\u2003x\\ufeff'",
+      "'𝒳𝒴'",
+    ],
+    ...[
+      "'registry.corp/app:1.0'",
+      "'app.kubernetes.io/name'",
+      "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'",
+    ],
+    ...[
+      "'1.5Gi'",
+      "'10.0.0.1'",
+      "'1h'",
+      "'2020-02-29T12:34:56Z'",
+      "'__proto__'",
+      "'constructor'",
+      "'a.b'",
+      "'foo bar foo'",
+      "'%s'",
+    ],
   ],
   bytes: [
-    ...["b''", "b'abc'", 'b"a"', "b'\\xff\\x00'", "b'é'", "br'\\n'", "B'😀'", "b'\\377'", "b'''x'''", "b'\\u00e9'", "b'\\xf0\\x9f'"],
+    ...[
+      "b''",
+      "b'abc'",
+      'b"a"',
+      "b'\\xff\\x00'",
+      "b'é'",
+      "br'\\n'",
+      "B'😀'",
+      "b'\\377'",
+      "b'''x'''",
+      "b'\\u00e9'",
+      "b'\\xf0\\x9f'",
+    ],
     ...["rb'x'"],
   ],
   null: ["null"],
   type: ["int", "string", "bool", "type", "list", "google.protobuf.Duration"],
-  key: ["a", "b", "s", "i", "d", "n", "l", "m", "nope", "spec", "namespace", "x", "in", "toString", "__proto__", "_x1", "a.b"],
+  key: [
+    "a",
+    "b",
+    "s",
+    "i",
+    "d",
+    "n",
+    "l",
+    "m",
+    "nope",
+    "spec",
+    "namespace",
+    "x",
+    "in",
+    "toString",
+    "__proto__",
+    "_x1",
+    "a.b",
+  ],
   index: ["0", "1", "2", "3", "-1", "10", "5"],
 };
 
@@ -124,13 +260,35 @@ const literals: Record<string, readonly string[]> = {
 const fieldValues: readonly Value[] = [
   ...[0, 1, 2, -1, 42, 9007199254740993n, 9223372036854775807n, -9223372036854775808n, 3, 10].map((value) => value),
   ...[1, 0, 0.5, -2.25, 1e21, 1e300, 3].map(toDouble),
-  ...["", "a", "abc", "hello", "é", "😀x", "日本語", "1", "true", "10.0.0.1", "1Gi", "2020-01-01T00:00:00Z", "1h", "b", "a,b"],
+  ...[
+    "",
+    "a",
+    "abc",
+    "hello",
+    "é",
+    "😀x",
+    "日本語",
+    "1",
+    "true",
+    "10.0.0.1",
+    "1Gi",
+    "2020-01-01T00:00:00Z",
+    "1h",
+    "b",
+    "a,b",
+  ],
   ...[true, false, null, null],
+  ...["a".repeat(300), "é😀x,".repeat(40), "app.kubernetes.io/name-of-a-long-label"],
 ];
 const fieldNames = ["a", "b", "s", "i", "d", "n", "l", "m", "spec", "namespace", "x", "x-y", "é", "__proto__", "in"];
 
 const createFieldValue = (random: Random, depth: number): Value => {
   const choice = random.draw();
+  if (depth > 0 && choice < 0.02) {
+    const kind = random.pick(fieldValues);
+    const isSame = random.decide(0.7);
+    return Array.from({ length: 20 + random.drawBelow(60) }, () => (isSame ? kind : random.drawBelow(100)));
+  }
   if (depth > 0 && choice < 0.2)
     return Array.from({ length: random.drawBelow(4) }, () => createFieldValue(random, depth - 1));
   if (depth > 0 && choice < 0.35) {
@@ -148,7 +306,10 @@ const createFieldValue = (random: Random, depth: number): Value => {
 // Object.fromEntries makes `__proto__` a member of its own.
 const createMap = (random: Random, depth: number, most: number): ValueObject =>
   Object.fromEntries(
-    Array.from({ length: random.drawBelow(most + 1) }, () => [random.pick(fieldNames), createFieldValue(random, depth)]),
+    Array.from({ length: random.drawBelow(most + 1) }, () => [
+      random.pick(fieldNames),
+      createFieldValue(random, depth),
+    ]),
   );
 
 const pathsOf = (value: Value, path: string, depth = 4): [path: string, value: Value][] => {
@@ -201,8 +362,8 @@ const findCandidates = (type: string) => {
     ...candidates,
     // Templates of any type are a part of all that is not too large.
     ...add(anyTemplates, "T"),
-    ...(letters["C"]?.includes(type) ? add(orderedTemplates, "C") : []),
-    ...(letters["S"]?.includes(type) ? add(summableTemplates, "S") : []),
+    ...(letters.C?.includes(type) ? add(orderedTemplates, "C") : []),
+    ...(letters.S?.includes(type) ? add(summableTemplates, "S") : []),
   ];
   candidatesByType.set(type, found);
   return found;
@@ -223,10 +384,16 @@ const names = ["x", "y", "z", "k", "v", "e", "i", "it", "c"];
 /** Returns an expression that mostly has a type, as CEL prints it. */
 const createExpression = (random: Random, type: string, depth: number, scope: Scope): string => {
   if (type === "key") return random.pick(literals[type] ?? []);
-  if (type === "index") return random.pick(random.decide(0.03) ? (literals["string"] ?? []) : (literals[type] ?? []));
+  if (type === "index") return random.pick(random.decide(0.03) ? (literals.string ?? []) : (literals[type] ?? []));
   if (random.decide(0.006)) return createExpression(random, random.pick(anyTypes), depth, scope);
   if (type === "var") return scope.variables.length > 0 ? random.pick(scope.variables).name : "x";
-  if (type === "path") return random.pick([...scope.paths.values()].flat().filter((path) => /[.\]]/.test(path)).concat("object.a"));
+  if (type === "path")
+    return random.pick(
+      [...scope.paths.values()]
+        .flat()
+        .filter((path) => /[.\]]/.test(path))
+        .concat("object.a"),
+    );
   if (scope.budget.left-- <= 0 || depth <= 0 || random.decide(0.12)) return createLeaf(random, type, scope);
   if (random.decide(scope.isTyped ? 0.001 : 0.02)) return `dyn(${createExpression(random, type, depth - 1, scope)})`;
   const candidates = findCandidates(type);
@@ -234,11 +401,44 @@ const createExpression = (random: Random, type: string, depth: number, scope: Sc
   return fillTemplate(random, template, new Map(bound), depth - 1, scope);
 };
 
+/** Characters that texts with a grammar have, and some that none has. */
+const textCharacters = [
+  ..."0123456789abcdefxyzEGKMTikmnuvszhpZ.:/-+%[]@#?&=_ ,()*^$|\\{}\u00e9\u00df\u212a\u{1f600}\t~!;<>",
+];
+
+/** Changes some characters of a text that is a literal between single quotes. */
+const changeText = (random: Random, literal: string): string => {
+  const prefix = literal.startsWith("r") ? "r" : "";
+  if (literal[prefix.length] !== "'" || (prefix === "" && literal.includes("\\"))) return literal;
+  const characters = [...literal.slice(prefix.length + 1, -1)];
+  for (let count = 1 + random.drawBelow(3); count > 0; count--) {
+    const at = random.drawBelow(characters.length + 1);
+    const character =
+      random.decide(0.3) && characters.length > 0 ? random.pick(characters) : random.pick(textCharacters);
+    characters.splice(at, random.decide(0.6) ? 1 : 0, ...(random.decide(0.75) ? [character] : []));
+  }
+  const text = characters.join("");
+  if (prefix === "") return `'${text.replaceAll("\\", "\\\\").replaceAll("\t", "\\t")}'`;
+  return text.endsWith("\\") ? literal : `r'${text.replaceAll("\t", " ")}'`;
+};
+
 const pickText = (random: Random, pool: string): string => {
   const list = texts[pool] ?? [];
   const end = list.indexOf("|");
-  if (end < 0) return random.pick(list);
-  return random.pick(random.decide(0.85) ? list.slice(0, end) : list.slice(end + 1));
+  const text = random.pick(end < 0 ? list : random.decide(0.85) ? list.slice(0, end) : list.slice(end + 1));
+  return random.decide(0.25) ? changeText(random, text) : text;
+};
+
+/** Returns a number of any size as a literal. */
+const createNumber = (random: Random, type: string): string => {
+  const sign = random.decide(0.3) && type !== "uint" ? "-" : "";
+  const digits = Array.from({ length: 1 + random.drawBelow(20) }, () => random.drawBelow(10)).join("");
+  if (type === "int") return `${sign}${BigInt(digits)}`;
+  if (type === "uint") return `${BigInt(digits)}u`;
+  const number = random.draw() * 10 ** (random.drawBelow(60) - 30);
+  if (random.decide(0.5))
+    return `${sign}${number.toPrecision(1 + random.drawBelow(17))}`.replace(/^(-?\d+)(e|$)/, "$1.0$2");
+  return `${sign}${Number(digits) / 10 ** random.drawBelow(20)}`.replace(/^(-?\d+)(e|$)/, "$1.0$2");
 };
 
 const createLeaf = (random: Random, type: string, scope: Scope): string => {
@@ -252,6 +452,7 @@ const createLeaf = (random: Random, type: string, scope: Scope): string => {
     if (["bool", "double", "int", "string"].includes(name)) return `${name}(${path})`;
   }
   const literal = literals[name];
+  if (literal && ["int", "uint", "double"].includes(name) && random.decide(0.15)) return createNumber(random, name);
   if (literal) return random.pick(literal);
   const typed = { ...scope, isTyped: true };
   const leaf = (one: StaticType | undefined) => createLeaf(random, one ? printType(one) : "int", typed);
@@ -268,7 +469,9 @@ const createLeaf = (random: Random, type: string, scope: Scope): string => {
     case "optional":
       return random.decide(0.3) ? "optional.none()" : `optional.of(${leaf(parameters[0])})`;
     case "dyn":
-      return random.decide(0.5) ? createLeaf(random, "path", scope) : `dyn(${createLeaf(random, random.pick(scalars), scope)})`;
+      return random.decide(0.5)
+        ? createLeaf(random, "path", scope)
+        : `dyn(${createLeaf(random, random.pick(scalars), scope)})`;
     case "path":
       return createExpression(random, "path", 1, scope);
     case "var":
@@ -332,15 +535,22 @@ const fillTemplate = (
     else if (name === "var" && inner !== undefined) {
       const type = printType(replaceLetters(parseType(inner), bound, random));
       const variable = random.pick(names);
-      scope = { ...scope, variables: [...scope.variables.filter((other) => other.name !== variable), { name: variable, type }] };
+      scope = {
+        ...scope,
+        variables: [...scope.variables.filter((other) => other.name !== variable), { name: variable, type }],
+      };
       result += variable;
     } else {
       const pattern = parseType(inner === undefined ? name : `${name}(${inner})`);
       const type = printType(replaceLetters(pattern, bound, random));
       const expression = createExpression(random, type, depth, scope);
       // An operand of an operator, or of a call, keeps its meaning only in parentheses.
-      const isPart = /^[\s]*[-+*/%<>=!&|?.[]|^ in /.test(template.slice(end)) || /[-+*/%<>=!&|?] *$|^-$| in $/.test(result);
-      result += isPart && /^-|[\s?]/.test(expression) && !/^(['"]|\[[^\]]*\]$|\([^)]*\)$)/.test(expression) ? `(${expression})` : expression;
+      const isPart =
+        /^[\s]*[-+*/%<>=!&|?.[]|^ in /.test(template.slice(end)) || /[-+*/%<>=!&|?] *$|^-$| in $/.test(result);
+      result +=
+        isPart && /^-|[\s?]/.test(expression) && !/^(['"]|\[[^\]]*\]$|\([^)]*\)$)/.test(expression)
+          ? `(${expression})`
+          : expression;
     }
   }
   return result + template.slice(end);
@@ -352,7 +562,25 @@ const createPair = (random: Random, scope: Scope): string => {
     const text = createExpression(random, random.pick(anyTypes), 1, { ...scope, budget: { left: 3 } });
     return random.decide(0.6) ? `dyn(${text})` : `(${text})`;
   };
-  const operator = random.pick(["==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "in", "&&", "||", "[]", "?:", "[?]"]);
+  const operator = random.pick([
+    "==",
+    "!=",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "in",
+    "&&",
+    "||",
+    "[]",
+    "?:",
+    "[?]",
+  ]);
   if (operator === "[]") return `${side()}[${side()}]`;
   if (operator === "[?]") return `${side()}[?${side()}]`;
   if (operator === "?:") return `${side()} ? ${side()} : ${side()}`;
@@ -363,12 +591,20 @@ const createPair = (random: Random, scope: Scope): string => {
 const calls = [
   ...new Map(
     [...Object.values(templates).flat()].flatMap((template) =>
-      [...template.replaceAll(/\$\w+(\([^()]*\))?/g, "$").matchAll(/(\.?)\b([a-zA-Z]\w*(?:\.[a-zA-Z]\w*)?)\(([$, ]*)\)/g)].map(
-        ([, dot = "", name = "", args = ""]) => [`${dot}${name}(${args}`, { dot, name, count: args.split("$").length - 1 }] as const,
+      [
+        ...template
+          .replaceAll(/\$\w+(\([^()]*\))?/g, "$")
+          .matchAll(/(\.?)\b([a-zA-Z]\w*(?:\.[a-zA-Z]\w*)?)\(([$, ]*)\)/g),
+      ].map(
+        ([, dot = "", name = "", args = ""]) =>
+          [`${dot}${name}(${args}`, { dot, name, count: args.split("$").length - 1 }] as const,
       ),
     ),
   ).values(),
-].filter(({ name }) => !/range|^(all|exists|map|filter|sortBy|transform\w+|optMap|optFlatMap|exists_one|existsOne|has)$/.test(name));
+].filter(
+  ({ name }) =>
+    !/range|^(all|exists|map|filter|sortBy|transform\w+|optMap|optFlatMap|exists_one|existsOne|has)$/.test(name),
+);
 
 /** Returns a call of a function with arguments of any types. */
 const createWrongCall = (random: Random, scope: Scope): string => {
@@ -411,7 +647,10 @@ const toValue = (value: unknown): Value => {
 };
 
 const kinds: readonly PolicyKind[] = Object.values(
-  parse(readFileSync(new URL("policies.yaml", import.meta.url), "utf8"), { intAsBigInt: true }) as Record<string, PolicyKind>,
+  parse(readFileSync(new URL("policies.yaml", import.meta.url), "utf8"), { intAsBigInt: true }) as Record<
+    string,
+    PolicyKind
+  >,
 ).map(({ object, expressions }) => ({ object: toValue(object), expressions }));
 
 /** The number of expressions of real policies. */
@@ -425,7 +664,8 @@ const mutate = (random: Random, value: Value, probability: number): Value => {
     if (choice < 0.3) return [];
     if (choice < 0.4) return {};
     if (choice < 0.5 && isList(value) && value.length > 0) return [...value, value[0] as Value];
-    if (choice < 0.6 && typeof value === "string") return `${value}${random.pick(["", "x", "😀", " ", "/", ":latest"])}`;
+    if (choice < 0.6 && typeof value === "string")
+      return `${value}${random.pick(["", "x", "😀", " ", "/", ":latest"])}`;
     if (choice < 0.7 && typeof value === "number") return value + 1;
     return random.pick(fieldValues);
   }
@@ -467,7 +707,13 @@ const namespaceObject: ValueObject = {
   spec: { finalizers: ["kubernetes"] },
   status: { phase: "Active" },
 };
-const policyParameters: Value = { a: 1, s: "text", maxReplicas: 5, maxContainers: 2, allowedRegistries: ["registry.corp/", "docker.io/"] };
+const policyParameters: Value = {
+  a: 1,
+  s: "text",
+  maxReplicas: 5,
+  maxContainers: 2,
+  allowedRegistries: ["registry.corp/", "docker.io/"],
+};
 
 const policyVariables = [
   { name: "registry", expression: "'registry.corp/'" },
@@ -487,9 +733,69 @@ export function* generateTasks(seed: number): Generator<Task, never> {
 }
 
 const tokens = [
-  ...["(", ")", "[", "]", "{", "}", ".", ",", ":", "?", "!", "-", "+", "*", "/", "%", "<", "==", "&&", "||", "in", "a", "x", "1"],
-  ...["'", '"', "'a'", "1u", "1.5", "0x", "true", "null", "has(", ".all(", ".map(x, ", "[?", "{?", ".?", "//", "\\", "\n", "`", "\0"],
-  ...["b'", "r'", "'''", '"""', "1e", "Object{", "a.b{", "😀", "\ufeff", "\u2028", "package", "for", ".optMap(x, ", ".sortBy(x, "],
+  ...[
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    ".",
+    ",",
+    ":",
+    "?",
+    "!",
+    "-",
+    "+",
+    "*",
+    "/",
+    "%",
+    "<",
+    "==",
+    "&&",
+    "||",
+    "in",
+    "a",
+    "x",
+    "1",
+  ],
+  ...[
+    "'",
+    '"',
+    "'a'",
+    "1u",
+    "1.5",
+    "0x",
+    "true",
+    "null",
+    "has(",
+    ".all(",
+    ".map(x, ",
+    "[?",
+    "{?",
+    ".?",
+    "//",
+    "\\",
+    "\n",
+    "`",
+    "\0",
+  ],
+  ...[
+    "b'",
+    "r'",
+    "'''",
+    '"""',
+    "1e",
+    "Object{",
+    "a.b{",
+    "😀",
+    "\ufeff",
+    "\u2028",
+    "package",
+    "for",
+    ".optMap(x, ",
+    ".sortBy(x, ",
+  ],
 ];
 
 /** Generates texts without end: expressions, damaged ones, series of tokens and of characters, and deep ones. */
@@ -507,7 +813,9 @@ export function* generateTexts(seed: number): Generator<string, never> {
     } else if (choice < 0.6) yield repeat(tokens, 60);
     else if (choice < 0.9) yield repeat(alphabet, 60);
     else if (choice < 0.99)
-      yield Array.from({ length: random.drawBelow(40) }, () => String.fromCodePoint(random.drawBelow(0x1_0000))).join("");
+      yield Array.from({ length: random.drawBelow(40) }, () => String.fromCodePoint(random.drawBelow(0x1_0000))).join(
+        "",
+      );
     else {
       const [one, count] = [random.pick(tokens), random.pick([100, 249, 250, 251, 1000, 10_000])];
       yield one.repeat(count) + repeat(tokens, 5);
@@ -522,7 +830,11 @@ const createPolicyTask = (random: Random): Omit<Task, "id"> => {
   const own = mutate(random, object, probability);
   return {
     expression: random.decide(0.15) ? changeToken(random, expression) : expression,
-    mode: /\b(Object|JSONPatch|jsonpatch)\b/.test(expression) ? "mutation" : random.decide(0.03) ? "message" : "validation",
+    mode: /\b(Object|JSONPatch|jsonpatch)\b/.test(expression)
+      ? "mutation"
+      : random.decide(0.03)
+        ? "message"
+        : "validation",
     variables: {
       object: own,
       oldObject: random.decide(0.5) ? null : mutate(random, own, 0.02),
@@ -554,7 +866,12 @@ const createFreeTask = (random: Random): Omit<Task, "id"> => {
   const variables: { name: string; type: string }[] = [];
   const composed: { name: string; expression: string }[] = [];
   const create = (type: string, depth: number) =>
-    createExpression(random, type, depth, { variables, paths, isTyped: false, budget: { left: random.pick([2, 5, 10, 25]) } });
+    createExpression(random, type, depth, {
+      variables,
+      paths,
+      isTyped: false,
+      budget: { left: random.pick([2, 5, 10, 25]) },
+    });
   if (random.decide(0.15))
     for (const name of ["first", "second"]) {
       const type = random.pick(anyTypes);
@@ -563,9 +880,14 @@ const createFreeTask = (random: Random): Omit<Task, "id"> => {
     }
   const choice = random.draw();
   const scope = { variables, paths, isTyped: false, budget: { left: 5 } };
-  const goal = isMutation && random.decide(0.6) ? random.pick(["struct", "patch", "list(JSONPatch)", "dyn"]) : random.pick(goals);
+  const goal =
+    isMutation && random.decide(0.6) ? random.pick(["struct", "patch", "list(JSONPatch)", "dyn"]) : random.pick(goals);
   const expression =
-    choice < 0.15 ? createPair(random, scope) : choice < 0.25 ? createWrongCall(random, scope) : create(goal, random.pick([1, 1, 2, 3, 4, 5]));
+    choice < 0.15
+      ? createPair(random, scope)
+      : choice < 0.25
+        ? createWrongCall(random, scope)
+        : create(goal, random.pick([1, 1, 2, 3, 4, 5]));
   return {
     expression,
     mode: chooseMode(random, [expression, ...composed.map((one) => one.expression)].join(" ")),
@@ -598,8 +920,8 @@ export const writeValue = (value: Value): string => {
     return `{${Object.entries(value)
       .map(([key, one]) => `${JSON.stringify(key)}:${writeValue(one)}`)
       .join(",")}}`;
-  // Only doubles are left.
-  const number = typeof value === "number" ? value : (value as { value: number }).value;
+  if (!isDouble(value)) throw new Error("JSON has no such value");
+  const number = getDouble(value);
   const text = Object.is(number, -0) ? "-0" : `${number}`;
   return /[.e]/.test(text) ? text : `${text}.0`;
 };

@@ -1,16 +1,21 @@
 import { type CheckedExpression, check, formatIssues } from "../../lib/cel/checker.ts";
 import type { Environment } from "../../lib/cel/environment.ts";
-import { type AuthorizationAnswer, type AuthorizationAttributes, Authorizer, ResourceCheck } from "../../lib/cel/libraries/authorizer.ts";
+import { createAdmissionEnvironment, type ExpressionContext, formatRuntimeType } from "../../lib/cel/kubernetes.ts";
+import {
+  type AuthorizationAnswer,
+  type AuthorizationAttributes,
+  Authorizer,
+  ResourceCheck,
+} from "../../lib/cel/libraries/authorizer.ts";
 import { Cidr } from "../../lib/cel/libraries/cidr.ts";
 import { formatIp, Ip } from "../../lib/cel/libraries/ip.ts";
 import { Quantity } from "../../lib/cel/libraries/quantity.ts";
 import { Semver } from "../../lib/cel/libraries/semver.ts";
-import { createAdmissionEnvironment, type ExpressionContext } from "../../lib/cel/kubernetes.ts";
 import { parse } from "../../lib/cel/parser.ts";
 import { type Budget, compile, FieldObject, type Program, StructValue } from "../../lib/cel/program.ts";
 import type { Issue } from "../../lib/cel/syntax.ts";
 import * as types from "../../lib/cel/types.ts";
-import { formatType, formatTypeNames, type Type } from "../../lib/cel/types.ts";
+import { formatType, type Type } from "../../lib/cel/types.ts";
 import {
   Duration,
   EvaluationError,
@@ -60,7 +65,7 @@ const compileText = (text: string, environment: Environment): Compiled => {
   const checked = check(parsed, environment);
   if (isIssues(checked)) return { answer: { issues: formatIssues(checked, text) } };
   try {
-    const [type, printed] = [formatType(checked.type), formatTypeNames(checked.type)];
+    const [type, printed] = [formatType(checked.type), formatRuntimeType(checked.type)];
     const answer = { type, ...(printed !== type && { printed }) };
     return { checked, program: compile(checked, environment), answer };
   } catch (error) {
@@ -79,9 +84,6 @@ class PolicyVariables extends FieldObject {
   }
   get type(): Type {
     return variablesType;
-  }
-  equals(other: this): boolean {
-    return this === other;
   }
   find(name: string): Value | undefined {
     if (!this.#known.has(name)) {
@@ -116,7 +118,10 @@ const evaluate = ({ expression, mode, variables, composed }: Task): Answer => {
   // Nothing keeps a reference to the types but the environment, which is used for this task only.
   let environment = composed.length === 0 ? environments.get(mode) : undefined;
   if (!environment) {
-    environment = createAdmissionEnvironment({ ...scopes[mode], ...(mode !== "condition" && { variables: variableTypes }) });
+    environment = createAdmissionEnvironment({
+      ...scopes[mode],
+      ...(mode !== "condition" && { variables: variableTypes }),
+    });
     if (composed.length === 0) environments.set(mode, environment);
   }
   if (mode !== "condition")
@@ -134,7 +139,8 @@ const evaluate = ({ expression, mode, variables, composed }: Task): Answer => {
     if (!one) return undefined;
     if (!one.program) {
       const { issues, creation } = one.answer;
-      const detail = issues === undefined ? `program instantiation failed: ${creation}` : `compilation failed: ${issues}`;
+      const detail =
+        issues === undefined ? `program instantiation failed: ${creation}` : `compilation failed: ${issues}`;
       throw new EvaluationError(`composited variable "${name}" fails to compile: ${detail}`);
     }
     const outcome = one.program.evaluate(scope, createBudget());
@@ -143,7 +149,7 @@ const evaluate = ({ expression, mode, variables, composed }: Task): Answer => {
       throw new EvaluationError(`composited variable "${name}" fails to evaluate: ${outcome.error}`);
     return outcome.value;
   });
-  const { authorizer, requested } = createAuthorizer(variables["request"]);
+  const { authorizer, requested } = createAuthorizer(variables.request);
   const scope = {
     find: (name: string): Value | undefined => {
       if (name === "variables") return policyVariables;
@@ -154,9 +160,7 @@ const evaluate = ({ expression, mode, variables, composed }: Task): Answer => {
   };
   const outcome = program.evaluate(scope, createBudget());
   const result = { ...answer, cost: outcome.cost, ...(composedCost > 0 && { composed: composedCost }) };
-  return "error" in outcome
-    ? { ...result, error: outcome.error }
-    : { ...result, value: toCanonical(outcome.value) };
+  return "error" in outcome ? { ...result, error: outcome.error } : { ...result, value: toCanonical(outcome.value) };
 };
 
 const createBudget = (): Budget => ({ left: expressionLimit });
@@ -164,7 +168,8 @@ const createBudget = (): Budget => ({ left: expressionLimit });
 const createAuthorizer = (request: Value | undefined) => {
   const getText = (...path: string[]) => {
     let value: Value | undefined = request;
-    for (const name of path) value = value !== undefined && isMap(value) ? (value as Record<string, Value>)[name] : undefined;
+    for (const name of path)
+      value = value !== undefined && isMap(value) ? (value as Record<string, Value>)[name] : undefined;
     return typeof value === "string" ? value : "";
   };
   const authorizer = new Authorizer({ user: getText("userInfo", "username") }, decide);
@@ -184,7 +189,9 @@ const decide = (asked: AuthorizationAttributes): AuthorizationAnswer => {
   const path = "nonResourceAttributes" in asked ? asked.nonResourceAttributes : undefined;
   const { group = "", resource: name = "", subresource = "", namespace = "" } = resource ?? {};
   const verb = resource?.verb ?? path?.verb;
-  const text = [asked.user, verb, path?.path ?? "", group, name, subresource, namespace, resource?.name ?? ""].join("|");
+  const text = [asked.user, verb, path?.path ?? "", group, name, subresource, namespace, resource?.name ?? ""].join(
+    "|",
+  );
   // FNV-1a, with 32 bits.
   let digest = 0x811c9dc5;
   for (const byte of Buffer.from(text)) digest = Math.imul(digest ^ byte, 0x01000193);
@@ -201,7 +208,7 @@ const decide = (asked: AuthorizationAttributes): AuthorizationAnswer => {
 };
 
 /** Returns a value as JSON in which values of all types differ, as main.go prints it. */
-const toCanonical = (value: Value): unknown => {
+export const toCanonical = (value: Value): unknown => {
   if (value === null) return { null: null };
   if (typeof value === "boolean" || typeof value === "string") return value;
   if (isInt(value)) return { int: `${value}` };

@@ -35,8 +35,7 @@ const evaluator: GoProgram = {
   module: "k8s.io/apiserver",
   name: "cel",
   files: ["cel"],
-  build: (folder) =>
-    runCommand(evaluator.sources, "go", "build", "-ldflags", "-s -w", "-o", join(folder, "cel"), "."),
+  build: (folder) => runCommand(evaluator.sources, "go", "build", "-ldflags", "-s -w", "-o", join(folder, "cel"), "."),
 };
 
 /** Returns the program that evaluates expressions with the packages of kube-apiserver, if it was built before. */

@@ -12,7 +12,9 @@ const { minor } = parseArgs({ options: { minor: { type: "string" } } }).values;
 const minors = minor?.split(",") ?? [newestMinor, ...(process.env.POSTERN_SEED ? [chooseOtherMinor()] : [])];
 const builds = [
   ...minors.map((one) => () => buildBinaries(one)),
-  ...(minor === undefined ? [buildBenchControllerRuntimeWebhook, buildPodSecurityEvaluator, buildActionlint, buildCelEvaluator] : []),
+  ...(minor === undefined
+    ? [buildBenchControllerRuntimeWebhook, buildPodSecurityEvaluator, buildActionlint, buildCelEvaluator]
+    : []),
 ];
 for (const build of builds) {
   const start = Date.now();

@@ -29,19 +29,20 @@ import { formatDouble, formatDuration } from "./format-text.ts";
 import { compilePattern } from "./regex.ts";
 import { addToTimestamp, createDuration, formatTimestamp, getUnixSeconds, subtractTimestamps } from "./time.ts";
 
-/** A list that a loop builds: what is added to it is appended, and doesn't make a new list. */
-export class GrowingList extends Array<Value> {
-  static override get [Symbol.species](): ArrayConstructor {
-    return Array;
-  }
-}
+const growing = Symbol("growing");
+/** A list that a loop builds: what is added to it is appended. A class of its own would be several times slower. */
+type GrowingList = Value[] & { [growing]?: true };
+
+export const createGrowingList = (): readonly Value[] => Object.assign<GrowingList, object>([], { [growing]: true });
+
+export const isGrowingList = (list: readonly Value[]): list is GrowingList => (list as GrowingList)[growing] === true;
 
 /** Expressions can double a list at no cost, so its size has a limit. */
-const mostElements = 2 ** 24;
+const mostElements = 2 ** 20;
 
 const concatenate = (left: readonly Value[], right: readonly Value[]): readonly Value[] => {
   if (left.length + right.length > mostElements) throw new EvaluationError("list has too many elements");
-  if (left instanceof GrowingList) {
+  if (isGrowingList(left)) {
     for (const element of right) left.push(element);
     return left;
   }
