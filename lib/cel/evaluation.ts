@@ -1,4 +1,5 @@
-import { EvaluationError, type Value } from "./values.ts";
+import { nameGoType } from "./go-types.ts";
+import { EvaluationError, getType, type Value } from "./values.ts";
 
 export interface Variables {
   /** Returns a variable's value, which may be computed only now; undefined if there is none. */
@@ -64,8 +65,13 @@ export const toResult = (error: unknown): EvaluationError => {
   throw error;
 };
 
-/** Go's maps can't have bytes as keys; what looks for them fails as a whole. */
-export const createHashError = (): TypeError => new TypeError("runtime error: hash of unhashable type types.Bytes");
+const unhashableTypes = new Set(["bytes", "kubernetes.NamedFormat", "kubernetes.Semver"]);
+
+/** Ends the evaluation for a value that Go doesn't take as a key of a map. */
+export const requireHashable = (value: Value): void => {
+  if (typeof value !== "object" || !unhashableTypes.has(getType(value).name)) return;
+  throw new Interruption(`internal error: runtime error: hash of unhashable type ${nameGoType(value)}`);
+};
 
 /** Returns an argument for the computation of costs. An error is undefined; it has the size 1. */
 export const toArgument = (value: Result): Value =>
