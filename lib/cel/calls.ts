@@ -1,5 +1,5 @@
 import { countTraversal, getInnerSize } from "./cost.ts";
-import { attempt, createHashError, type Evaluator, type Result, toArgument, toResult } from "./evaluation.ts";
+import { attempt, type Evaluator, type Result, requireHashable, toArgument, toResult } from "./evaluation.ts";
 import type { Evaluate, FunctionDeclaration, Overload } from "./functions.ts";
 import { compilePattern } from "./libraries/regex.ts";
 import { toNative } from "./structs.ts";
@@ -89,7 +89,7 @@ export const buildMembership = (element: Evaluator, list: readonly Value[]): Eva
   return (frame) => {
     const value = element(frame);
     if (value instanceof EvaluationError) return value;
-    if (value instanceof Uint8Array) throw createHashError();
+    requireHashable(value);
     const member = toMember(value);
     return member !== undefined && members.has(member);
   };

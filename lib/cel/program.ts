@@ -10,11 +10,11 @@ import {
 import type { CheckedExpression } from "./checker.ts";
 import type { Environment } from "./environment.ts";
 import {
-  createHashError,
   type Evaluator,
   Frame,
   Interruption,
   type Result,
+  requireHashable,
   toResult,
   type Variables,
 } from "./evaluation.ts";
@@ -99,8 +99,14 @@ const fold = (evaluate: Evaluator): Plan => {
   return constant(result);
 };
 
+const hasNamelessPart = ({ name, parameters }: Type): boolean => name === "" || parameters.some(hasNamelessPart);
+
 /** Makes a program of an expression; throws an EvaluationError if upstream can't make one. */
 export const compile = (checked: CheckedExpression, environment: Environment): Program => {
+  // Upstream gives a type without a name to unknown fields of JSON patches.
+  for (const type of checked.types.values())
+    if (hasNamelessPart(type))
+      throw new EvaluationError("unexpected compilation error: missing type conversion to proto: ");
   const planner = new Planner(checked, environment);
   const evaluate = toEvaluator(planner.plan(checked.expression, undefined));
   return {
@@ -120,8 +126,8 @@ const run = (evaluate: Evaluator, frame: Frame): Result | Interruption => {
     return evaluate(frame);
   } catch (error) {
     if (error instanceof Interruption) return error;
-    // Upstream's costs of some functions, and its maps, fail for values of types that were not declared.
-    if (error instanceof TypeError && /^(interface conversion|runtime error)/.test(error.message))
+    // Upstream's costs of some functions depend on the types of arguments, and fail for other ones.
+    if (error instanceof TypeError && error.message.startsWith("interface conversion"))
       return new Interruption(`internal error: ${error.message}`);
     throw error;
   }
@@ -274,7 +280,7 @@ class Planner {
         if (key instanceof EvaluationError) return key;
         const value = getEntry(getValue(frame), entries[index]?.isOptional ?? false, key);
         if (value instanceof EvaluationError) return value;
-        if (key instanceof Uint8Array) throw createHashError();
+        requireHashable(key);
         // Go compares lists and maps that are keys by their places in memory.
         const text = toMapKey(key) ?? `*${index}`;
         if (value === undefined) map.delete(text);

@@ -74,6 +74,7 @@ export const findField = (object: FieldObject, key: Value): Result | undefined =
 };
 
 const patchTexts = ["op", "path", "from"];
+const patchFields = [...patchTexts, "value"];
 
 /** Returns a field of a value whose static type is that of an `Object`; undefined if it is tested and absent. */
 export const findMessageField = (object: Value, name: string, isTest: boolean): Result | undefined => {
@@ -87,9 +88,8 @@ export const findMessageField = (object: Value, name: string, isTest: boolean): 
 /** Returns a field of a JSON patch; upstream can't select from other messages whose static type isn't known. */
 export const findInPatch = (struct: StructValue, key: Value, isTest: boolean): Result | undefined => {
   if (struct.type.name !== "JSONPatch" || typeof key !== "string") return undefined;
-  const isText = patchTexts.includes(key);
-  if (isTest && key !== "value" && !isText) return new EvaluationError(`unsupported field: ${key}`);
-  const value = struct.fields.get(key) ?? (isText ? "" : null);
+  if (!patchFields.includes(key)) return new EvaluationError(`unsupported ${isTest ? "field" : "indexer"}: ${key}`);
+  const value = struct.fields.get(key) ?? (patchTexts.includes(key) ? "" : null);
   return isTest && (value === "" || !struct.fields.has(key)) ? undefined : value;
 };
 
@@ -133,7 +133,7 @@ export const createPatch = (type: Type, fields: ReadonlyMap<string, Value>): Res
       return new EvaluationError(`unexpected type ${getNativeType(value)} for JSONPatchType '${name}' field`);
   }
   for (const name of fields.keys())
-    if (![...patchTexts, "value"].includes(name)) return new EvaluationError(`unexpected JSONPatchType field: ${name}`);
+    if (!patchFields.includes(name)) return new EvaluationError(`unexpected JSONPatchType field: ${name}`);
   return new StructValue(type, fields);
 };
 

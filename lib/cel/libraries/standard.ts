@@ -1,5 +1,5 @@
 import { countTraversal, getInnerSize } from "../cost.ts";
-import { createHashError } from "../evaluation.ts";
+import { requireHashable } from "../evaluation.ts";
 import { type Evaluate, type FunctionDeclaration, member, type Overload, overload } from "../functions.ts";
 import * as types from "../types.ts";
 import {
@@ -164,8 +164,7 @@ export const compareValues = (left: Value, right: Value, operator = "_<_"): numb
 const isIn = (value: Value, container: Value): boolean => {
   if (isList(container)) return container.some((element) => isElement(value, element));
   if (isMap(container)) {
-    if (value instanceof Uint8Array && container instanceof CelMap && container.entries.size > 0)
-      throw createHashError();
+    if (container instanceof CelMap && container.entries.size > 0) requireHashable(value);
     return findInMap(container, value) !== undefined;
   }
   throw createNoSuchOverloadError();
