@@ -6,10 +6,13 @@ import { type Plugin, transform } from "esbuild";
 import type { FunctionDeclaration } from "#lib/cel/functions.ts";
 import { packageRoot } from "../cli/roots.ts";
 
-/** The functions that macros call, without the parts before a dot. */
+/** The functions that macros call, by the macro; all names without the parts before a dot. */
 const functionsOfMacros: Readonly<Record<string, readonly string[]>> = {
   optMap: ["of", "none", "hasValue", "value"],
   optFlatMap: ["none", "hasValue", "value"],
+  sortBy: ["@sortByAssociatedKeys"],
+  transformMap: ["@mapInsert"],
+  transformMapEntry: ["@mapInsert"],
 };
 
 /** Returns the names of all functions that CEL expressions in settings may call, without the parts before a dot. */
@@ -22,16 +25,16 @@ const listCalledFunctions = (settings: unknown): string[] => {
   return typeof settings === "object" && settings !== null ? Object.values(settings).flatMap(listCalledFunctions) : [];
 };
 
-/**
- * Leaves out the functions of CEL that no expression in a bundle's settings calls, with the code that only they need.
- * Functions whose names can't be written in an expression, such as operators, stay.
- */
+/** The names of operators, and of what loops call. */
+const operator = /^[-!_]|^@(?:in|not_strictly_false)$/;
+
+/** Leaves out the functions of CEL that no expression in a bundle's settings calls, with the code that only they need. */
 export const createCelPlugin = (settings: unknown): Plugin => ({
   name: "cel-functions",
   setup({ onLoad, onResolve }) {
     const called = new Set(listCalledFunctions(settings));
     const isNeeded = ({ name }: FunctionDeclaration) =>
-      !/^\w+(\.\w+)*$/.test(name) || called.has(name.slice(name.lastIndexOf(".") + 1));
+      operator.test(name) || called.has(name.slice(name.lastIndexOf(".") + 1));
     const folder = join(packageRoot, "lib/cel/");
     // No file of this folder acts when it is imported.
     onResolve({ filter: /^\.\.?\// }, ({ path, importer, resolveDir }) =>

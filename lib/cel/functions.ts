@@ -17,8 +17,8 @@ export interface FunctionDeclaration {
   readonly evaluate?: Evaluate;
   /** Returns the cost of a call as Kubernetes computes it, by the function's name. It counts before `Overload.cost`. */
   readonly cost?: (args: readonly Value[], result: Value, overload: string | undefined) => number | undefined;
-  /** Throws an EvaluationError if a constant second argument, a pattern, is wrong: upstream compiles it with the program. */
-  readonly checkPattern?: (source: string) => void;
+  /** Returns the function for calls with a constant second argument, a pattern: it is compiled with the program. */
+  readonly usePattern?: (source: string) => Evaluate;
   /** Finds what upstream's checker refuses in a call on a literal text with a literal list of arguments. */
   readonly findIssue?: (
     text: string,

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
@@ -244,6 +244,24 @@ describe("an audit of a cluster", await needs("API server"), () => {
     const { code, stderr } = await runAudit(folder, ["--namespace", "nowhere"]);
     assert.equal(code, 2);
     assert.equal(stderr, '--namespace nowhere: the API server answers 404: namespaces "nowhere" not found\n');
+  });
+
+  it("asks the authorizer where a matchCondition does", async () => {
+    const { webhooks, ...configuration } = JSON.parse(await readFile(join(folder, "sizes.json"), "utf8"));
+    const check = "authorizer.group('example.com').resource('widgets').namespace(request.namespace).check('approve')";
+    const matchConditions = [{ name: "may-not-approve", expression: `!${check}.allowed()` }];
+    const conditional = { ...configuration, webhooks: [{ ...webhooks[0], matchConditions }] };
+    await writeFile(join(folder, "conditional.json"), JSON.stringify(conditional));
+    const options = ["--webhooks", "conditional.json", "--call", "loopback", "--rules", "deny-service-external-ips"];
+    const countWidgets = async (...user: string[]) => {
+      const { objects } = await runJsonAudit(folder, [...options, ...user]);
+      const verdicts = objects.filter(({ kind }) => kind === "Widget").map(({ verdict }) => verdict);
+      return Object.fromEntries(
+        [...new Set(verdicts)].map((one) => [one, verdicts.filter((all) => all === one).length]),
+      );
+    };
+    assert.deepEqual(await countWidgets("--as", "jane"), { allowed: 48, denied: 12 });
+    assert.deepEqual(await countWidgets("--as", "ann", "--as-group", "system:masters"), { allowed: 60 });
   });
 
   it("names the kinds that the user may not read, and evaluates the rest", async () => {

@@ -14,7 +14,7 @@ import {
   createConvertibleRequestObjects,
   describeUnknownConversion,
   type InvocationResourceAndKind,
-  matchHook,
+  matchHookWithAuthorizer,
   type RequestObjectsInVersion,
 } from "./matching.ts";
 import { runMutatingWebhooks } from "./mutation.ts";
@@ -84,7 +84,7 @@ const validate = async (run: AdmissionRun, hooks: readonly DefaultedWebhookEntry
     // Each hook gets a new view: selectors and conditions see the object in the request's version, not in the version
     // that the previous hook asked for.
     const view = createConvertibleRequestObjects(run.attributes, run.context.convert);
-    const taken = matchHook(hook, run.attributes, view, run.context);
+    const taken = await matchHookWithAuthorizer(hook, run.attributes, view, run.context);
     if ("skipped" in taken) step.why = taken.skipped;
     else if ("unsupported" in taken) markUndecided(run, step, taken.unsupported);
     else if ("refusal" in taken) {

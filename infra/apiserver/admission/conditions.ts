@@ -5,9 +5,10 @@ import {
   evaluateExpression,
   mostConditionsCost,
 } from "#lib/cel/kubernetes.ts";
-import { Authorizer, MissingAuthorization } from "#lib/cel/libraries/authorizer.ts";
+import { Authorizer, type Decide, MissingAuthorization, ResourceCheck } from "#lib/cel/libraries/authorizer.ts";
 import { bool } from "#lib/cel/types.ts";
 import type { Value } from "#lib/cel/values.ts";
+import { toMap } from "#lib/json.ts";
 import type { CelEvaluator, CompiledCondition } from "./types.ts";
 
 const compiled = new Map<string, CompiledCondition>();
@@ -42,22 +43,41 @@ const compile = (expression: string, kubernetes: string | undefined): CompiledCo
     const unsupported = `the API server refuses it: ${condition.error}`;
     return () => ({ unsupported });
   }
-  return ({ object, oldObject, request }, budget) => {
+  return ({ object, oldObject, request, decide = failToDecide }, budget) => {
     if (!isExact(object) || !isExact(oldObject))
       return { unsupported: "the object has numbers that can't be represented exactly here" };
-    let isAuthorizerAsked = false;
-    const authorizer = new Authorizer(() => {
-      isAuthorizerAsked = true;
-      throw new MissingAuthorization("only the cluster's authorizer knows the rights of users");
-    });
-    const values: Record<string, unknown> = { object, oldObject, request, namespaceObject: null, authorizer };
+    let missing: MissingAuthorization | undefined;
+    const noteMissing: Decide = (attributes) => {
+      try {
+        return decide(attributes);
+      } catch (error) {
+        if (error instanceof MissingAuthorization) missing = error;
+        throw error;
+      }
+    };
+    const { username = "", ...user } = toMap(request.userInfo);
+    const authorizer = new Authorizer({ user: `${username}`, ...user }, noteMissing);
+    const { group, resource } = toMap(request.requestResource);
+    const { requestSubResource: subresource, namespace, name } = request;
+    const values: Record<string, unknown> = {
+      ...{ object, oldObject, request, namespaceObject: null, authorizer },
+      "authorizer.requestResource": new ResourceCheck(authorizer, {
+        group: `${group ?? ""}`,
+        resource: `${resource}`,
+        ...Object.fromEntries(Object.entries({ subresource, namespace, name }).filter(([, value]) => value)),
+      }),
+    };
     // The cast is safe: the values of a request are JSON.
-    const find = (name: string) => (Object.hasOwn(values, name) ? ((values[name] ?? null) as Value) : undefined);
+    const find = (variable: string) =>
+      Object.hasOwn(values, variable) ? ((values[variable] ?? null) as Value) : undefined;
     const result = evaluateExpression(expression, condition, { find }, budget);
     if ("value" in result) return { holds: result.value === true };
-    if (isAuthorizerAsked) return { unsupported: "only the cluster's authorizer knows the rights of users" };
-    return result;
+    return missing === undefined ? result : { unsupported: missing.message };
   };
+};
+
+const failToDecide: Decide = (attributes) => {
+  throw new MissingAuthorization(attributes);
 };
 
 /** The objects whose numbers were read: every condition of every hook sees the same object. */

@@ -85,6 +85,15 @@ export const matchHook = (
     : { invocation };
 };
 
+/** Decides as `matchHook` does, and asks the cluster's authorizer where a condition needs it. */
+export const matchHookWithAuthorizer = async (...args: Parameters<typeof matchHook>): Promise<HookMatch> => {
+  const [, , , { authorizations }] = args;
+  for (;;) {
+    const match = matchHook(...args);
+    if (!("unsupported" in match) || !(await authorizations?.askMissing())) return match;
+  }
+};
+
 const isEmptySelector = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): boolean =>
   matchExpressions.length === 0 && Object.keys(matchLabels).length === 0;
 
@@ -181,7 +190,7 @@ const evaluateConditions = (
   attributes: AdmissionAttributes,
   view: ConvertibleRequestObjects,
   invocation: InvocationResourceAndKind,
-  { cel, kubernetes }: ImitatedServerFunctions,
+  { cel, kubernetes, authorizations }: ImitatedServerFunctions,
 ): HookMatch => {
   const seen = view.as(invocation.kind);
   if (seen === undefined) return { unsupported: describeUnknownConversion(attributes, invocation.kind) };
@@ -195,7 +204,10 @@ const evaluateConditions = (
   let isFalse: string | undefined;
   const budget = cel.createBudget();
   for (const { name, expression } of hook.matchConditions) {
-    const result = cel.compile(expression, kubernetes)({ object, oldObject, request }, budget);
+    const result = cel.compile(expression, kubernetes)(
+      { object, oldObject, request, decide: authorizations?.decide },
+      budget,
+    );
     if ("unsupported" in result)
       unsupported ??= `whether its condition ${JSON.stringify(name)} holds: ${result.unsupported}`;
     else if ("exhausted" in result) {

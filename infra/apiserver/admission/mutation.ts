@@ -18,7 +18,7 @@ import {
 } from "./calling.ts";
 import type { DefaultedWebhookEntry } from "./hooks.ts";
 import { applyJsonPatchAsApiServer, dropNumberTextsFromPatch, parsePatchOperations } from "./json-patch.ts";
-import { type ConvertibleRequestObjects, describeUnknownConversion, matchHook } from "./matching.ts";
+import { type ConvertibleRequestObjects, describeUnknownConversion, matchHookWithAuthorizer } from "./matching.ts";
 import { countsEmptyPatchAsChange, isSameBesidesEmptyMembers, normalizePatchedObject } from "./server-objects.ts";
 import type { HookTraceStep } from "./types.ts";
 
@@ -73,7 +73,7 @@ const runHook = async (
   step: HookTraceStep,
   rounds: MutationState,
 ): Promise<Status | undefined> => {
-  const taken = matchHook(hook, run.attributes, view, run.context);
+  const taken = await matchHookWithAuthorizer(hook, run.attributes, view, run.context);
   // Like the API server, matches every hook in the second round. That can refuse the request for a hook that isn't
   // called again.
   if (!("refusal" in taken) && step.round === 1 && !rounds.again.has(hook.identity)) return undefined;

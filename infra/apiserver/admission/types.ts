@@ -1,3 +1,4 @@
+import type { Decide } from "#lib/cel/libraries/authorizer.ts";
 import type { Budget } from "#lib/cel/program.ts";
 import type {
   AdmissionRequest,
@@ -50,6 +51,15 @@ export interface ImitatedServerFunctions {
   prepare(object: unknown): unknown;
   call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult>;
   cel: CelEvaluator;
+  /** What conditions ask the cluster's authorizer; without it, they are undecided. */
+  authorizations?: Authorizations | undefined;
+}
+
+/** The answers of a cluster's authorizer during one request. */
+export interface Authorizations {
+  decide: Decide;
+  /** Asks the cluster what `decide` had no answer to; resolves to whether there are new answers. */
+  askMissing(): Promise<boolean>;
 }
 
 export interface CelEvaluator {
@@ -65,6 +75,7 @@ export interface MatchConditionVariables {
   object: unknown;
   oldObject: unknown;
   request: Record<string, unknown>;
+  decide?: Decide | undefined;
 }
 
 /**

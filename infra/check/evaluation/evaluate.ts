@@ -252,6 +252,7 @@ const createServerContext = ({
   existing,
   call,
   cel,
+  openAuthorizations,
 }: ObjectEvaluationEnvironment): ImitatedServerFunctions => ({
   kubernetes,
   findNamespace: (name) => existing.find(namespaces, name),
@@ -265,6 +266,7 @@ const createServerContext = ({
   prepare: (object) => (isMap(object) ? prepareForStorage(object, kubernetes) : object),
   call,
   cel,
+  authorizations: openAuthorizations?.(),
 });
 
 const namespaces = { group: "", resource: "namespaces" };

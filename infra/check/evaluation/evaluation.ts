@@ -1,6 +1,7 @@
 import type { DefaultedWebhookEntry, WebhookEntriesByPhase } from "#infra/apiserver/admission/hooks.ts";
 import type {
   AdmissionAttributes,
+  Authorizations,
   CelEvaluator,
   HookCallResult,
   HookTraceStep,
@@ -46,6 +47,8 @@ export interface ObjectEvaluationEnvironment {
   hooks: Pick<WebhookEntriesByPhase, "mutating" | "validating">;
   call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult>;
   cel: CelEvaluator;
+  /** Opens the cluster's authorizer for the evaluation of one object. */
+  openAuthorizations?: (() => Authorizations) | undefined;
   /** Returns a hook's name for reports; `message` tells which member of a group refused. */
   getHookName(hook: string, message?: string): string;
   findSuggestion(rule: string, step: HookTraceStep, at: FieldPath): Promise<string | undefined>;

@@ -23,7 +23,7 @@ import { type DiscoveredResource, type DiscoveryResult, discoverClusterResources
 import { openNamespaceCache } from "./namespaces.ts";
 import { type ListInterruption, type ObjectPage, readListPages } from "./pages.ts";
 import { type ApiGet, describeFailure, type FailureFormatter, openApiReader, parseAnswerJson } from "./reader.ts";
-import { prepareLiveCheckCapabilities } from "./rule-capabilities.ts";
+import { prepareAuthorizations, prepareLiveCheckCapabilities } from "./rule-capabilities.ts";
 import { matchesGroupVersion, readClusterKindIndex, selectMatchedResources, toResourceName } from "./selected-kinds.ts";
 import { createStoredObjectEvaluator, type ObjectEvaluator } from "./stored-objects.ts";
 
@@ -100,6 +100,7 @@ export const prepareClusterCheck = async (
       (resource) => list(resource, resource.namespaced ? chosen : []),
       note,
     ),
+    openAuthorizations: await prepareAuthorizations(connection),
     existing: namespaces,
     old: new Map(),
     alsoPods,

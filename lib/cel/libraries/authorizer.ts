@@ -54,8 +54,11 @@ export interface AuthorizationAnswer {
 /** The error of a check whose answer isn't known yet. */
 export class MissingAuthorization extends EvaluationError {
   readonly attributes: AuthorizationAttributes;
-  constructor(attributes: AuthorizationAttributes) {
-    super("the answer of the authorizer is missing");
+  constructor(
+    attributes: AuthorizationAttributes,
+    message = "only the cluster's authorizer knows the rights of users",
+  ) {
+    super(message);
     this.attributes = attributes;
   }
 }

@@ -16,7 +16,8 @@ export const rewordErrors = <Result>(parse: () => Result, describe: (message: st
 };
 
 /** Returns a function that reports whether arguments can be parsed. */
-export const reportParsing =
+// The annotation lets bundles leave out what calls this.
+export const reportParsing = /* @__NO_SIDE_EFFECTS__ */
   <Arguments extends unknown[]>(parse: (...args: Arguments) => unknown) =>
   (...args: Arguments): boolean => {
     try {

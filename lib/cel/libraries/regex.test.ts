@@ -1,6 +1,13 @@
-import { deepEqual, equal, throws } from "node:assert/strict";
+import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { compilePattern } from "./regex.ts";
+
+// What patterns find is tested with expressions, in libraries.test.yaml.
+
+const long = "a".repeat(200_000);
+
+/** Patterns that take time in the square of a text, or more, where ways to match are tried one after the other. */
+const hostile = ["(a*)*b", "(a|aa)+$", "^(a+)+$", "(.*)(.*)(.*)(.*)[^a]", "(?:a?){50}a{50}b", "a[ab]{200}c"];
 
 // What Go's regexp finds with FindAllString.
 const found: readonly (readonly [pattern: string, text: string, ...parts: string[]])[] = [
@@ -27,47 +34,69 @@ const found: readonly (readonly [pattern: string, text: string, ...parts: string
   ["\\bé", "é aé", "é"],
 ];
 
-// What Go's regexp refuses, after `error parsing regexp: `.
-const refused: readonly (readonly [pattern: string, error: string])[] = [
-  ["a**", "invalid nested repetition operator: `**`"],
-  ["(|*)", "missing argument to repetition operator: `*`"],
-  ["x{2,1}", "invalid repeat count: `{2,1}`"],
-  ["(a{30}){40}", "invalid repeat count: `{40}`"],
-  ["a)", "unexpected ): `a)`"],
-  ["(a", "missing closing ): `(a`"],
-  ["[a", "missing closing ]: `[a`"],
-  ["[z-a]", "invalid character class range: `z-a`"],
-  ["[[:word]:]]", "invalid character class range: `[:word]:]`"],
-  ["\\p{Grek}", "invalid character class range: `\\p{Grek}`"],
-  ["\\p{Old_Italic}", "invalid character class range: `\\p{Old_Italic}`"],
-  ["a\\1b", "invalid escape sequence: `\\1`"],
-  ["\\x{110000}", "invalid escape sequence: `\\x{110000`"],
-  ["\\", "trailing backslash at end of expression: ``"],
-  ["(?=a)", "invalid or unsupported Perl syntax: `(?=`"],
-  ["(?P<a-b>c)", "invalid named capture: `(?P<a-b>`"],
-];
-
 describe("a pattern", () => {
   for (const [pattern, text, ...parts] of found)
     it(`finds what Go finds: ${pattern}`, () => {
       const { test, find, findAll } = compilePattern(pattern);
-      deepEqual([test(text), find(text), findAll(text)], [parts.length > 0, parts[0] ?? "", parts]);
+      assert.deepEqual([test(text), find(text), findAll(text)], [parts.length > 0, parts[0] ?? "", parts]);
     });
 
-  for (const [pattern, error] of refused)
-    it(`is refused as Go refuses it: ${pattern}`, () => {
-      throws(() => compilePattern(pattern), { message: `error parsing regexp: ${error}` });
+  for (const source of hostile)
+    it(`takes linear time: ${source}`, () => {
+      const pattern = compilePattern(source);
+      const started = performance.now();
+      pattern.test(`${long}!`);
+      pattern.find(`${long}!`);
+      assert.ok(performance.now() - started < 10_000);
     });
 
-  it("has limited levels and instructions", () => {
-    const nest = (levels: number) => `${"(".repeat(levels)}a${")".repeat(levels)}`;
-    equal(compilePattern(nest(999)).test("a"), true);
-    throws(() => compilePattern(nest(1000)), /expression nests too deeply/);
-    throws(() => compilePattern(`(${"a".repeat(300)}){1000}`), /expression too large/);
+  it("is tested the same if its states are too many to keep", () => {
+    const pattern = compilePattern("a[ab]{16}c");
+    let text = "";
+    // A sequence without periods, so that nearly each position has a state of its own.
+    for (let seed = 1; text.length < 20_000; seed = (seed * 48_271) % 2_147_483_647) text += seed & 1 ? "a" : "b";
+    assert.equal(pattern.test(text), false);
+    assert.equal(pattern.test(`${text}a${"b".repeat(16)}c`), true);
+    assert.equal(pattern.test(text), false);
   });
 
-  it("takes time in proportion to its length and that of the text", () => {
-    equal(compilePattern("(a*)*b").test("a".repeat(20_000)), false);
-    throws(() => compilePattern("[[:".repeat(100_000)), /missing closing \]/);
+  it("is kept until a hundred others were used", () => {
+    const pattern = compilePattern("kept");
+    for (let index = 0; index < 99; index++) compilePattern(`${index}`);
+    assert.equal(compilePattern("kept"), pattern);
+    for (let index = 0; index < 100; index++) compilePattern(`${index}`);
+    assert.notEqual(compilePattern("kept"), pattern);
   });
+
+  for (const [source, error] of [
+    ["a{1001}", "invalid repeat count: `{1001}`"],
+    ["(?:a{100}){11}", "invalid repeat count: `{11}`"],
+    ["a**", "invalid nested repetition operator: `**`"],
+    ["(?=a)", "invalid or unsupported Perl syntax: `(?=`"],
+    ["\\p{Nope}", "invalid character class range: `\\p{Nope}`"],
+    ["[b-a]", "invalid character class range: `b-a`"],
+    ["a)", "unexpected ): `a)`"],
+    ["\\", "trailing backslash at end of expression: ``"],
+    ["(|*)", "missing argument to repetition operator: `*`"],
+    ["x{2,1}", "invalid repeat count: `{2,1}`"],
+    ["(a{30}){40}", "invalid repeat count: `{40}`"],
+    ["(a", "missing closing ): `(a`"],
+    ["[a", "missing closing ]: `[a`"],
+    ["[z-a]", "invalid character class range: `z-a`"],
+    ["[[:word]:]]", "invalid character class range: `[:word]:]`"],
+    ["\\p{Grek}", "invalid character class range: `\\p{Grek}`"],
+    ["\\p{Old_Italic}", "invalid character class range: `\\p{Old_Italic}`"],
+    ["a\\1b", "invalid escape sequence: `\\1`"],
+    ["\\x{110000}", "invalid escape sequence: `\\x{110000`"],
+    ["\\", "trailing backslash at end of expression: ``"],
+    ["(?P<a-b>c)", "invalid named capture: `(?P<a-b>`"],
+    [`(${"a".repeat(300)}){1000}`, "expression too large"],
+    ["[[:".repeat(100_000), "missing closing ]"],
+    ["(".repeat(1001) + ")".repeat(1001), "expression nests too deeply"],
+  ] as const)
+    it(`refuses ${source.slice(0, 20)}`, () =>
+      assert.throws(
+        () => compilePattern(source),
+        ({ message }: Error) => message.startsWith(`error parsing regexp: ${error}`),
+      ));
 });

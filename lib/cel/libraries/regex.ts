@@ -1,12 +1,12 @@
-import { countTraversal } from "../cost.ts";
-import { type FunctionDeclaration, member } from "../functions.ts";
+import { countTraversal, getActualSize } from "../cost.ts";
+import { type Evaluate, type FunctionDeclaration, member } from "../functions.ts";
 import { int, listOf, string } from "../types.ts";
-import { EvaluationError, findSize, type Value } from "../values.ts";
+import { EvaluationError, type Value } from "../values.ts";
 import { compileProgram, conditions, type Instruction, type PatternProgram } from "./regex-syntax.ts";
 
 /** A regular expression in RE2's syntax. Searching takes time in proportion to the text. */
 export interface Pattern {
-  /** The number of the program's instructions. */
+  /** The number of instructions that it needs. */
   readonly size: number;
   /** Reports whether a part of a text matches. */
   test(text: string): boolean;
@@ -152,20 +152,34 @@ class Automaton {
   }
 }
 
-const createPattern = (source: string): Pattern => {
+interface Matcher {
+  /** The number of the program's instructions. */
+  readonly size: number;
+  test(text: string): boolean;
+  /** Returns the range of the first match at or after a position. */
+  search(text: string, from: number): [start: number, end: number] | undefined;
+}
+
+const createLiteralMatcher = (literal: string): Matcher => ({
+  size: 0,
+  test: (text) => text.includes(literal),
+  search: (text, from) => {
+    const start = text.indexOf(literal, from);
+    return start < 0 ? undefined : [start, start + literal.length];
+  },
+});
+
+const createMatcher = (source: string): Matcher => {
+  if (!/[\\.+*?()|[\]{}^$]/.test(source)) return createLiteralMatcher(source);
   const compiled = compileProgram(source);
   const { instructions: program, start: first } = compiled;
   const isAnchored = startsText(compiled);
   const [prefix, isLiteral] = findPrefix(compiled);
+  if (isLiteral) return createLiteralMatcher(prefix);
   const automaton = new Automaton(program, first, isAnchored);
   let [current, next] = [new Ways(program), new Ways(program)];
 
-  /** Returns the range of the first match at or after a position. */
-  const search = (text: string, from: number): [start: number, end: number] | undefined => {
-    if (isLiteral) {
-      const start = text.indexOf(prefix, from);
-      return start < 0 ? undefined : [start, start + prefix.length];
-    }
+  const search: Matcher["search"] = (text, from) => {
     let matched: [number, number] | undefined;
     let [position, code, found] = [from, -1, 0];
     const moveTo = (target: number) => {
@@ -202,9 +216,14 @@ const createPattern = (source: string): Pattern => {
     }
   };
 
+  return { size: program.length, test: (text) => automaton.test(text) ?? search(text, 0) !== undefined, search };
+};
+
+const createPattern = (source: string): Pattern => {
+  const { size, test, search } = createMatcher(source);
   return {
-    size: program.length,
-    test: (text) => (isLiteral ? text.includes(prefix) : (automaton.test(text) ?? search(text, 0) !== undefined)),
+    size,
+    test,
     find: (text) => text.slice(...(search(text, 0) ?? [0, 0])),
     findAll: (text, limit = Number.POSITIVE_INFINITY) => {
       const parts: string[] = [];
@@ -274,8 +293,14 @@ const find = (text: string, source: string): string => compileArgument(source).f
 const findAll = (text: string, source: string, limit: number | bigint = -1): readonly string[] =>
   compileArgument(source).findAll(text, limit < 0 ? undefined : Number(limit));
 
+/** Returns a function as it is, once a constant pattern is found valid; it is kept for the calls. */
+const usePattern = (source: string, evaluate: Evaluate): Evaluate => {
+  compilePattern(source);
+  return evaluate;
+};
+
 const countSearch = ([text, source]: readonly Value[]): number =>
-  countTraversal((findSize(text as Value) ?? 1) + 1) * countTraversal(findSize(source as Value) ?? 1, 0.25);
+  countTraversal(getActualSize(text as Value) + 1) * countTraversal(getActualSize(source as Value), 0.25);
 
 /** Kubernetes' functions of regular expressions. */
 export const regexFunctions: readonly FunctionDeclaration[] = [
@@ -283,7 +308,7 @@ export const regexFunctions: readonly FunctionDeclaration[] = [
     name: "find",
     overloads: [member("string_find_string", [string, string], string, find)],
     cost: countSearch,
-    checkPattern: compilePattern,
+    usePattern: (source) => usePattern(source, find),
   },
   {
     name: "findAll",
@@ -292,6 +317,6 @@ export const regexFunctions: readonly FunctionDeclaration[] = [
       member("string_find_all_string_int", [string, string, int], listOf(string), findAll),
     ],
     cost: countSearch,
-    checkPattern: compilePattern,
+    usePattern: (source) => usePattern(source, findAll),
   },
 ];
