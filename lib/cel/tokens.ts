@@ -43,7 +43,7 @@ const keywords = new Set(["true", "false", "null", "in"]);
 /** The most frequent tokens as far as no other pattern matches them: this takes far less time to compile. */
 const frequentKinds = ["space", "identifier", "string", "int", "operator"];
 const frequentToken =
-  /([\t \r\n\f]+)|([a-zA-Z_]\w*(?![\w"']))|("[^"\\\n\r]+"|'[^'\\\n\r]+')|(\d+(?![\w.]))|([=!<>]=|&&|\|\||[-[\]{}(),!?:+*%<>]|\.(?!\d))/y;
+  /([\t \r\n\f]+)|([a-zA-Z_]\w*(?![\w"']))|("[^"\\\n\r]+"|'[^'\\\n\r]+'|""(?!")|''(?!'))|(\d+(?![\w.]))|([=!<>]=|&&|\|\||[-[\]{}(),!?:+*%<>]|\.(?!\d))/y;
 
 /** What a token can begin with that isn't one. Upstream goes on after it and the character that follows it. */
 const brokenToken = new RegExp(
@@ -94,7 +94,8 @@ const escapeParts = /\\(?:[xX](..)|u(.{4})|U(.{8})|(\d{3})|(.))/g;
 /** Returns the text between the quotes of a string, with its escapes replaced; undefined if one is no code point. */
 export const parseString = (literal: string): string | undefined => {
   const [quote, first] = literal;
-  if ((quote === "'" || quote === '"') && first !== quote && !literal.includes("\\")) return literal.slice(1, -1);
+  if ((quote === "'" || quote === '"') && (first !== quote || literal.length === 2) && !literal.includes("\\"))
+    return literal.slice(1, -1);
   let isValid = true;
   const text = replaceEscapes(literal, (code) => {
     const isCodePoint = code <= 0x10ffff && (code & ~0x7ff) !== 0xd800;
