@@ -113,6 +113,13 @@ const addAmounts = (left: Amount, right: Amount): Amount => {
   return { digits: sum, exponent, isLarge: isLarge || ![first, second, sum].every(isInt64) };
 };
 
+const subtractAmounts = (left: Amount, right: Amount): Amount => {
+  // The least number of 64 bits is its own opposite there: upstream adds it, unless that needs more than 64 bits.
+  const opposite = right.isLarge ? -right.digits : BigInt.asIntN(64, -right.digits);
+  const difference = addAmounts(left, { ...right, digits: opposite });
+  return difference.isLarge ? addAmounts(left, { ...right, digits: -right.digits }) : difference;
+};
+
 const getSign = (digits: bigint): number => Number(digits > 0n) - Number(digits < 0n);
 
 const compareAmounts = (left: Amount, right: Amount): number => {
@@ -148,7 +155,6 @@ const computePowerOfTen = (exponent: number): number => {
 
 const parseQuantity = (text: string) => new Quantity(parseAmount(text), false);
 const toAmount = (int: number | bigint): Amount => ({ digits: BigInt(int), exponent: 0, isLarge: false });
-const negate = (amount: Amount): Amount => ({ ...amount, digits: -amount.digits });
 const compare = (left: Quantity, right: Quantity) => compareAmounts(left.amount, right.amount);
 const toComputed = (amount: Amount): Value => new Quantity(amount, true);
 
@@ -213,10 +219,10 @@ export const quantityFunctions: readonly FunctionDeclaration[] = [
     name: "sub",
     overloads: [
       member("quantity_sub", [type, type], type, (left: Quantity, right: Quantity) =>
-        toComputed(addAmounts(left.amount, negate(right.amount))),
+        toComputed(subtractAmounts(left.amount, right.amount)),
       ),
       member("quantity_sub_int", [type, types.int], type, (left: Quantity, right: number | bigint) =>
-        toComputed(addAmounts(left.amount, negate(toAmount(right)))),
+        toComputed(subtractAmounts(left.amount, toAmount(right))),
       ),
     ],
   },

@@ -1,6 +1,6 @@
 import { type FunctionDeclaration, overload } from "../functions.ts";
 import { mapOf, parameter } from "../types.ts";
-import { CelMap, EvaluationError, listEntries, toMapKey, type Value, type ValueObject } from "../values.ts";
+import { CelMap, EvaluationError, findInMap, listEntries, toMapKey, type Value, type ValueObject } from "../values.ts";
 import { formatValue } from "./format-text.ts";
 
 type Entries = Map<string, readonly [key: Value, value: Value]>;
@@ -20,9 +20,9 @@ const insert = (map: ValueObject | CelMap, added: Iterable<readonly [key: Value,
     growing.set(result, entries);
   }
   for (const entry of added) {
-    const text = toKey(entries, entry[0]);
-    if (entries.has(text)) throw new EvaluationError(`insert failed: key ${formatValue(entry[0])} already exists`);
-    entries.set(text, entry);
+    if (findInMap(result, entry[0]) !== undefined)
+      throw new EvaluationError(`insert failed: key ${formatValue(entry[0])} already exists`);
+    entries.set(toKey(entries, entry[0]), entry);
   }
   return result;
 };

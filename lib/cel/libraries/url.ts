@@ -43,7 +43,28 @@ export class Url extends LibraryObject {
 }
 
 const toBytes = (text: string): string => Buffer.from(text).toString("latin1");
-const toText = (bytes: string): string => Buffer.from(bytes, "latin1").toString();
+const toText = (bytes: string): string => decode(bytes, () => "\ufffd");
+
+/** Decodes UTF-8. As in Go, each byte that is no part of a character counts, which `replace` turns into text. */
+const decode = (bytes: string, replace: (byte: string) => string): string => {
+  const text = Buffer.from(bytes, "latin1").toString();
+  if (!text.includes("\ufffd")) return text;
+  return bytes.replace(
+    /[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}|[\x80-\xff]/g,
+    (sequence) => {
+      const character = Buffer.from(sequence, "latin1").toString();
+      const isValid = sequence === "\xef\xbf\xbd" || !character.includes("\ufffd");
+      return isValid ? character : [...sequence].map(replace).join("");
+    },
+  );
+};
+
+/** Decodes UTF-8, with half of a pair for each byte that is no part of a character. */
+const toMarkedText = (bytes: string): string =>
+  decode(bytes, (byte) => String.fromCharCode(0xdc00 + byte.charCodeAt(0)));
+
+/** Returns a quotation of marked text as Go's %q shows the bytes. */
+const showMarks = (quotation: string): string => quotation.replace(/\\udc([89a-f][\da-f])/g, "\\x$1");
 
 /** The bytes that each part of a URL has only in escapes. */
 const escapedBytes = {
@@ -76,15 +97,7 @@ const unescapeHost = (bytes: string, isZone = false): string =>
     throw new EvaluationError(`invalid character ${quoteAsGo(found)} in host name`);
   });
 
-/** Returns bytes as Go's %q shows them; a character can be cut off. */
-const quote = (bytes: string): string => {
-  const text = toText(bytes);
-  if (!text.includes("\ufffd")) return quoteAsGo(text);
-  const quoted = [...bytes].map((byte) =>
-    byte < "\x80" ? quoteAsGo(byte).slice(1, -1) : `\\x${byte.charCodeAt(0).toString(16)}`,
-  );
-  return `"${quoted.join("")}"`;
-};
+const quote = (bytes: string): string => showMarks(quoteAsGo(toMarkedText(bytes)));
 
 /** Returns a path or a fragment as it is written if all of its bytes are allowed, otherwise as Go escapes it. */
 const normalizeEscapes = (bytes: string, part: "path" | "fragment"): string => {
@@ -159,8 +172,8 @@ const parseHost = (scheme: string, bytes: string): string => {
   const address =
     zone < 0 ? unescapeHost(name) : unescapeHost(name.slice(0, zone)) + unescapeHost(name.slice(zone), true);
   const { bits } = rewordErrors(
-    () => parseAddress(toText(address)),
-    (message) => `invalid host: ${message}`,
+    () => parseAddress(toMarkedText(address)),
+    (message) => showMarks(`invalid host: ${message}`),
   ).address;
   if (bits === 32) throw new EvaluationError("invalid IP-literal");
   return `[${address}]${port}`;
