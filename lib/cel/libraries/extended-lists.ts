@@ -97,10 +97,11 @@ const requireInt = (value: Value | undefined): number => {
 const countList = (size: number, factor = 1): number => Math.trunc(size * factor) + 11;
 const countResult = (_args: List, result: Value): number => countList(getActualSize(result));
 
-/** A depth below zero makes the cost smaller in upstream, until it is below zero, which counts as more than any limit. */
+/** Computes as upstream does in unsigned integers of 64 bits. Of a cost below zero only what no limit allows is large. */
 const countFlattening = (args: List): number => {
-  const cost = countList(getActualSize(args[0] as Value), args.length > 1 ? requireInt(args[1]) : 1);
-  return cost < -costLimit ? 2 ** 64 : cost;
+  const cost = getActualSize(args[0] as Value) * (args.length > 1 ? requireInt(args[1]) : 1);
+  const isOutside = cost >= 2 ** 64 || cost < -(2 ** 63);
+  return countList(isOutside ? 2 ** 63 : cost < -costLimit ? 2 ** 64 + cost : cost);
 };
 
 /** Returns the cost of comparing all elements of a list with each other. */

@@ -15,7 +15,9 @@ export interface Pattern {
 }
 
 // The package compiles patterns, but says only whether a text matches, and not in linear time if a pattern is large. So
-// the program that it compiles is run here: all ways to match advance together, one character at a time.
+// the program that it compiles is run here: all ways to match advance together, one character at a time. Its parser
+// differs from Go's for three kinds of patterns, which it refuses: with long names of Unicode classes, as \p{Letter},
+// with one name for two groups, and with a repetition after a brace that is a character itself, as {{2}.
 
 type Instruction = ReturnType<RE2JS["re2"]>["prog"]["inst"][number];
 

@@ -1,7 +1,9 @@
 import { countTraversal, getInnerSize } from "../cost.ts";
+import { requireHashable } from "../evaluation.ts";
 import { type Evaluate, type FunctionDeclaration, member, type Overload, overload } from "../functions.ts";
 import * as types from "../types.ts";
 import {
+  CelMap,
   CelObject,
   compareNumbers,
   createNoSuchOverloadError,
@@ -161,7 +163,10 @@ export const compareValues = (left: Value, right: Value, operator = "_<_"): numb
 
 const isIn = (value: Value, container: Value): boolean => {
   if (isList(container)) return container.some((element) => isElement(value, element));
-  if (isMap(container)) return findInMap(container, value) !== undefined;
+  if (isMap(container)) {
+    if (container instanceof CelMap && container.entries.size > 0) requireHashable(value);
+    return findInMap(container, value) !== undefined;
+  }
   throw createNoSuchOverloadError();
 };
 
