@@ -18,19 +18,23 @@ const type = types.struct("kubernetes.Quantity");
 
 export class Quantity extends LibraryObject {
   readonly amount: Amount;
-  readonly #isComputed: boolean;
-  constructor(amount: Amount, isComputed: boolean) {
+  /** What it was parsed from; undefined for a sum or a difference. */
+  readonly text: string | undefined;
+  constructor(amount: Amount, text?: string) {
     super();
     this.amount = amount;
-    this.#isComputed = isComputed;
+    this.text = text;
   }
   get type(): types.Type {
     return type;
   }
   /** Upstream can't compare anything with a sum or a difference, only a sum or a difference with something. */
   equals(other: this): boolean {
-    if (other.#isComputed) throw createNoSuchOverloadError();
+    if (other.text === undefined) throw createNoSuchOverloadError();
     return compareAmounts(this.amount, other.amount) === 0;
+  }
+  override toString(): string {
+    return this.text ?? `${this.amount.digits}e${this.amount.exponent}`;
   }
 }
 
@@ -153,10 +157,10 @@ const computePowerOfTen = (exponent: number): number => {
   return exponent < 0 ? tens / Number(`1e${rest}`) : tens * Number(`1e${rest}`);
 };
 
-const parseQuantity = (text: string) => new Quantity(parseAmount(text), false);
+const parseQuantity = (text: string) => new Quantity(parseAmount(text), text);
 const toAmount = (int: number | bigint): Amount => ({ digits: BigInt(int), exponent: 0, isLarge: false });
 const compare = (left: Quantity, right: Quantity) => compareAmounts(left.amount, right.amount);
-const toComputed = (amount: Amount): Value => new Quantity(amount, true);
+const toComputed = (amount: Amount): Value => new Quantity(amount);
 
 const requireInteger = ({ amount }: Quantity): Value => {
   const integer = findInteger(amount);
