@@ -2,7 +2,7 @@ import { parseArgs } from "node:util";
 import { optionalMacros, sortByMacro, standardMacros, twoVariableMacros } from "../../lib/cel/macros.ts";
 import { parse } from "../../lib/cel/parser.ts";
 import { generateTasks, generateTexts, type Task, writeValue } from "./generate.ts";
-import { knownDifferences } from "./known-differences.ts";
+import { type Difference, findReason, type Kind, kinds } from "./known-differences.ts";
 import { evaluateTask } from "./postern.ts";
 import { type Answer, buildCelEvaluator, startEvaluator, type UpstreamEvaluator } from "./upstream.ts";
 
@@ -18,17 +18,6 @@ import { type Answer, buildCelEvaluator, startEvaluator, type UpstreamEvaluator 
 // from upstream's parser generator; only their positions are compared.
 
 const macros = [...standardMacros, ...optionalMacros, ...twoVariableMacros, ...sortByMacro];
-
-/** What answers can differ in. */
-const kinds = ["failure", "issues", "creation", "type", "error", "value", "cost"] as const;
-export type Kind = (typeof kinds)[number];
-
-export interface Difference {
-  kind: Kind;
-  task: Task;
-  upstream: Answer;
-  own: Answer;
-}
 
 export interface Comparison {
   pairs: number;
@@ -82,9 +71,6 @@ export const compareAnswers = (upstream: Answer, own: Answer): Kind | undefined 
   return upstream.cost === own.cost && (upstream.composed ?? 0) === (own.composed ?? 0) ? undefined : "cost";
 };
 
-const findReason = (difference: Difference) =>
-  knownDifferences.find(({ isMeant }) => isMeant(difference, print))?.reason;
-
 const isPanic = ({ error }: Answer) => error?.startsWith("panic: ") === true;
 
 /** How often a task is run whose answers may depend on the order of a map. */
@@ -137,7 +123,7 @@ export const compare = async (
     const decided = await dropUndecided(evaluator, different);
     comparison.undecided += different.length - decided.length;
     for (const difference of decided) {
-      const reason = findReason(difference);
+      const reason = findReason(difference, print);
       if (reason === undefined) comparison.differences.push(difference);
       else comparison.known.set(reason, (comparison.known.get(reason) ?? 0) + 1);
     }
@@ -277,8 +263,11 @@ const shrink = async (evaluator: UpstreamEvaluator, difference: Difference): Pro
         }),
       )
       .find(
-        ({ upstream, own }) =>
-          !isPanic(upstream) && !upstream.others && compareAnswers(upstream, own) === difference.kind,
+        (one) =>
+          !isPanic(one.upstream) &&
+          !one.upstream.others &&
+          compareAnswers(one.upstream, one.own) === difference.kind &&
+          findReason(one, print) === undefined,
       );
     if (!found) return smallest;
     smallest = found;

@@ -1,4 +1,16 @@
-import type { Difference } from "./judge.ts";
+import type { Task } from "./generate.ts";
+import type { Answer } from "./upstream.ts";
+
+/** What answers can differ in. */
+export const kinds = ["failure", "issues", "creation", "type", "error", "value", "cost"] as const;
+export type Kind = (typeof kinds)[number];
+
+export interface Difference {
+  kind: Kind;
+  task: Task;
+  upstream: Answer;
+  own: Answer;
+}
 
 /** A difference that stays, and why. */
 interface KnownDifference {
@@ -13,14 +25,14 @@ const goTypes =
 const differsOnlyIn = ({ upstream, own }: Difference, pattern: RegExp) =>
   upstream.error !== own.error && upstream.error?.replace(pattern, "") === own.error?.replace(pattern, "");
 
-export const knownDifferences: readonly KnownDifference[] = [
+const knownDifferences: readonly KnownDifference[] = [
   {
     reason: "an error names Go's type of a list, a map or null, which depends on where the value comes from",
     isMeant: (difference) => differsOnlyIn(difference, goTypes),
   },
   {
-    reason: "an error has a quantity, which upstream writes in the canonical form if it is a sum or large",
-    isMeant: (difference) => differsOnlyIn(difference, /\(\*resource\.Quantity\)\S+/g),
+    reason: "an error has a quantity that is a sum or large, or a version with its build",
+    isMeant: (difference) => differsOnlyIn(difference, /\((?:\*resource\.Quantity|semver\.Version)\)\S+/g),
   },
   {
     reason: "an error has a value of a library that upstream couldn't convert twice, so that it has the error twice",
@@ -44,9 +56,13 @@ export const knownDifferences: readonly KnownDifference[] = [
       ),
   },
   {
-    reason: "a regular expression that @bufbuild/re2 doesn't know: Go reads names of Unicode classes in any case",
+    reason: "an error has a list or a map from JSON, in which upstream writes inner ones as Go does",
+    isMeant: (difference) => differsOnlyIn(difference, / from non-optional value .*/gs),
+  },
+  {
+    reason: "a regular expression that @bufbuild/re2 doesn't read: names of Unicode classes in any case, and {{2}",
     isMeant: ({ task, own }) =>
-      /\\p/i.test(task.expression) &&
+      /\\p|\{\{/i.test(task.expression) &&
       /error parsing regexp|invalid \w+ argument/.test(own.creation ?? own.issues ?? ""),
   },
   {
@@ -54,3 +70,7 @@ export const knownDifferences: readonly KnownDifference[] = [
     isMeant: ({ task }) => task.expression.includes("'EST'"),
   },
 ];
+
+/** Returns the reason of a difference that stays; undefined for all others. */
+export const findReason = (difference: Difference, print: (value: unknown) => string): string | undefined =>
+  knownDifferences.find(({ isMeant }) => isMeant(difference, print))?.reason;
