@@ -41,6 +41,7 @@ const object: Value = {
   n: 1,
   f: 1.5,
   s: "abc",
+  v: "1.2.3",
   nul: null,
   l: [1, 2],
   e: [],

@@ -172,9 +172,11 @@ class Planner {
     let inner = scope;
     while (inner && !inner.names.has(name)) inner = inner.outer;
     const local = inner?.names.get(name);
+    // A policy's own variables are results of expressions.
+    const isComposed = this.#checked.types.get(id)?.name === "kubernetes.variables";
     return {
       kind: "attribute",
-      attribute: { kind: "path", root: local ?? findVariable(name), isNative: !local, qualifiers: [] },
+      attribute: { kind: "path", root: local ?? findVariable(name), isNative: !local && !isComposed, qualifiers: [] },
       isTest: false,
     };
   }

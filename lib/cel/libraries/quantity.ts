@@ -28,6 +28,10 @@ export class Quantity extends LibraryObject {
   get type(): types.Type {
     return type;
   }
+  override toString(): string {
+    const { digits, exponent } = this.amount;
+    return exponent === 0 ? `${digits}` : `${digits}e${exponent}`;
+  }
   /** Upstream can't compare anything with a sum or a difference, only a sum or a difference with something. */
   equals(other: this): boolean {
     if (other.text === undefined) throw createNoSuchOverloadError();

@@ -1,6 +1,7 @@
 import { countTraversal, getInnerSize } from "../cost.ts";
 import { requireHashable } from "../evaluation.ts";
 import { type Evaluate, type FunctionDeclaration, member, type Overload, overload } from "../functions.ts";
+import { StructValue } from "../structs.ts";
 import * as types from "../types.ts";
 import {
   CelMap,
@@ -471,7 +472,8 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
   {
     name: "type",
     overloads: [overload("type", [one], types.typeOf(one))],
-    evaluate: (of: Value) => new TypeValue(getType(of)),
+    // Upstream returns the type of a message's type.
+    evaluate: (of: Value) => new TypeValue(of instanceof StructValue ? types.typeOf() : getType(of)),
   },
   { name: "dyn", overloads: [overload("to_dyn", [one], dyn)], evaluate: identify },
   declareConversion(bool, [
