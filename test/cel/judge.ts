@@ -52,8 +52,11 @@ const sort = (value: unknown): unknown => {
 /** Returns where upstream's parser generator finds the first error. */
 const findSyntaxError = (issues: string) => /^ERROR: <input>:(\d+:\d+): Syntax error: /m.exec(issues)?.[1];
 
-/** Returns an error without the texts of syntax errors, which errors of variables contain. */
-const toComparable = (error: string | undefined) => error?.replace(/: Syntax error: .*/s, "");
+/** Returns an error with the place of a syntax error instead of its text, as errors of variables may contain it. */
+const toComparable = (error: string | undefined) => {
+  const position = error === undefined ? undefined : findSyntaxError(error.replace(/.*?(?=ERROR: <input>)/s, ""));
+  return position === undefined ? error : `${error?.replace(/ERROR: <input>.*/s, "")}${position}`;
+};
 
 /** Returns what is different in two answers. */
 export const compareAnswers = (upstream: Answer, own: Answer): Kind | undefined => {

@@ -41,7 +41,8 @@ const knownDifferences: readonly KnownDifference[] = [
   },
   {
     reason: "lists and maps that are keys of a map: Go compares them by their places in memory",
-    isMeant: ({ upstream, own }, print) =>
+    isMeant: ({ task, upstream, own }, print) =>
+      /\{(variables\.\w+): [^:]+, \1: /.test(task.expression) ||
       [upstream, own].some(
         ({ error, value }) => /insert failed: key [[{]/.test(error ?? "") || /\[\[(?:\[|\{"map")/.test(print(value)),
       ),

@@ -30,15 +30,12 @@ export class Quantity extends LibraryObject {
   }
   override toString(): string {
     const { digits, exponent } = this.amount;
-    return exponent === 0 ? `${digits}` : `${digits}e${exponent}`;
+    return this.text ?? (exponent === 0 ? `${digits}` : `${digits}e${exponent}`);
   }
   /** Upstream can't compare anything with a sum or a difference, only a sum or a difference with something. */
   equals(other: this): boolean {
     if (other.text === undefined) throw createNoSuchOverloadError();
     return compareAmounts(this.amount, other.amount) === 0;
-  }
-  override toString(): string {
-    return this.text ?? `${this.amount.digits}e${this.amount.exponent}`;
   }
 }
 
