@@ -655,9 +655,6 @@ const kinds: readonly PolicyKind[] = Object.values(
   >,
 ).map(({ object, expressions }) => ({ object: toValue(object), expressions }));
 
-/** The number of expressions of real policies. */
-export const policyCount: number = kinds.flatMap(({ expressions }) => expressions).length;
-
 /** Changes about one of the values in a tree. */
 const mutate = (random: Random, value: Value, probability: number): Value => {
   if (random.decide(probability)) {

@@ -58,7 +58,7 @@ const knownDifferences: readonly KnownDifference[] = [
   },
   {
     reason: "an error has a list or a map from JSON, in which upstream writes inner ones as Go does",
-    isMeant: (difference) => differsOnlyIn(difference, / from non-optional value .*/gs),
+    isMeant: (difference) => differsOnlyIn(difference, /(?: from non-optional value|join: invalid input:) .*/gs),
   },
   {
     reason: "a regular expression that @bufbuild/re2 doesn't read: names of Unicode classes in any case, and {{2}",
