@@ -1,11 +1,11 @@
 import { spawnSync } from "node:child_process";
+import { findCelEvaluator } from "../infra/bench/cel-go.ts";
 import { findBenchControllerRuntimeWebhook } from "../infra/bench/controller-runtime.ts";
 import { findBuiltKinitirasEngine } from "../infra/bench/kinitiras.ts";
 import { newestMinor, requireBinaries } from "../infra/parity/control-plane/binaries.ts";
 import { findPodSecurityEvaluator } from "../infra/parity/pod-security/evaluator.ts";
 import { findActionlint } from "./actionlint/actionlint.ts";
 import { findCfnLint, findDynamoDb, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
-import { findCelEvaluator } from "./cel/upstream.ts";
 import { chooseOtherMinor } from "./cluster/choices.ts";
 import { findMissingRegistry } from "./registry/registry.ts";
 

@@ -8,6 +8,7 @@ import { buildReview, evaluateCase } from "../catalogue/cases.ts";
 import { readRule } from "../catalogue/registry.ts";
 import { functionsFolder } from "../catalogue/sources.ts";
 import { readOrCreateUrlSigner } from "../keys/keys.ts";
+import { measureCelColdStart } from "./cel.ts";
 import { compareColdStartsWithEmptyHandler, compareCueColdStartsWithCueWasm } from "./cold-starts.ts";
 import { measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
 import { findClusterAskingCase } from "./recorded-clusters.ts";
@@ -74,6 +75,11 @@ describe("bench", () => {
         ["namespace-exists", true, 1],
       ],
     );
+  });
+
+  it("measures the cold start of a policy in CEL with an answer", async () => {
+    const { ratio } = await measureCelColdStart(await createTestFolder(), 1);
+    assert.ok(ratio.median > 0);
   });
 
   it("measures cold starts of a rule with a script and of cue-wasm alone, each with an answer", async () => {

@@ -90,7 +90,7 @@ export const compareColdStartsWithEmptyHandler = async (
       return { name, bytes, asks: asked !== undefined, folder: join(folder, name), ratios: [] as number[] };
     }),
   );
-  const empty = await writeHandler(join(folder, "empty"), "exports.handler = async () => ({ statusCode: 200 });\n");
+  const empty = await writeHandler(join(folder, "empty"), emptyHandler);
   const hand = await writeHandler(
     join(folder, byHand),
     buildReadingHandler(`${url}/${byHand}/api/v1/namespaces/${byHand}`, ca),
@@ -106,6 +106,17 @@ export const compareColdStartsWithEmptyHandler = async (
   return starts;
 };
 
+/** Measures the starts of Node with a handler's code, which gets a review of a pod, as ratios to an empty handler. */
+export const compareCodeWithEmptyHandler = async (code: string, folder: string, rounds: number): Promise<number[]> => {
+  const [empty, handler] = [
+    await writeHandler(join(folder, "empty"), emptyHandler),
+    await writeHandler(join(folder, "code"), code),
+  ];
+  const createStart = (place: string) => () => timeToAnswer(place, join(place, "event.json"), "");
+  return measureRatiosInTurn(rounds, createStart(empty.folder), createStart(handler.folder), 1);
+};
+
+const emptyHandler = "exports.handler = async () => ({ statusCode: 200 });\n";
 const byHand = "by-hand";
 const nothing = { apiVersion: "v1", kind: "Namespace", metadata: { name: byHand } };
 

@@ -14,6 +14,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { moduleExtension, packageRoot } from "../cli/roots.ts";
 import { listWritableBucketPaths } from "../config/record-section.ts";
 import { findLongestTimeoutSeconds } from "../webhooks/entry.ts";
+import { createCelPlugin } from "./cel.ts";
 import { cueFilesModuleSource, readCueRuntimeFiles } from "./cue.ts";
 import { getInflatedContents, zip } from "./zip.ts";
 
@@ -91,30 +92,13 @@ export const bundleRule = async (
   const { name, phases, rule } = listed;
   const rules = listed.members ?? [listed];
   const hasConnections = hasNeeds(listed) && Object.keys(connections).length > 0;
-  const { outputFiles, metafile } = await build({
-    stdin: {
-      contents: buildEntry(listed, startsScripts(listed, config), hasConnections, isRecorded(places)),
-      resolveDir: packageRoot,
-      sourcefile: "entry.js",
-    },
-    absWorkingDir: packageRoot,
-    bundle: true,
-    write: false,
-    metafile: true,
-    outfile: "index.cjs",
-    format: "cjs",
-    platform: "node",
-    target: "node24",
-    external: [`./${connectionsFile}`],
-    minify: true,
-    legalComments: "none",
-    plugins: [createDecisionOnlyPlugin(rules.map(getRuleFile)), cueBeside],
-    logLevel: "silent",
-    logOverride: { "commonjs-variable-in-esm": "silent" },
-  }).catch((failure: Error) => {
+  const entry = buildEntry(listed, startsScripts(listed, config), hasConnections, isRecorded(places));
+  const plugins = [createDecisionOnlyPlugin(rules.map(getRuleFile)), cueBeside];
+  // Bundles without a limit of their size are for direct invocation: an event brings other settings.
+  if (budget < Number.POSITIVE_INFINITY) plugins.push(createCelPlugin(config));
+  const { code, metafile } = await bundleCode(entry, plugins).catch((failure: Error) => {
     throw new Complaint(`${listed.place} can't be bundled: ${failure.message}`);
   });
-  const code = outputFiles[0]?.text ?? "";
   // The budget in bytes limits the code of a bundle; data from postern.yaml in it isn't counted.
   const codeBytes = Buffer.byteLength(code.replace(configMark, "").replace(placesMark, ""));
   if (codeBytes > budget) throw new Complaint(describeExcess(listed.place, codeBytes, budget, metafile));
@@ -155,6 +139,31 @@ export const bundleRule = async (
     opensLedger: listUsedNeeds(listed, config).some(({ need }) => need.verb === "ledger"),
     accepts: createHash("sha256").update(keys).digest("base64url"),
   };
+};
+
+/** Bundles an entry module as a function's code. */
+export const bundleCode = async (
+  contents: string,
+  plugins: Plugin[],
+): Promise<{ code: string; metafile: Metafile }> => {
+  const { outputFiles, metafile } = await build({
+    stdin: { contents, resolveDir: packageRoot, sourcefile: "entry.js" },
+    absWorkingDir: packageRoot,
+    bundle: true,
+    write: false,
+    metafile: true,
+    outfile: "index.cjs",
+    format: "cjs",
+    platform: "node",
+    target: "node24",
+    external: [`./${connectionsFile}`],
+    minify: true,
+    legalComments: "none",
+    plugins,
+    logLevel: "silent",
+    logOverride: { "commonjs-variable-in-esm": "silent" },
+  });
+  return { code: outputFiles[0]?.text ?? "", metafile };
 };
 
 /**

@@ -73,6 +73,17 @@ const sections: Record<string, Section> = {
       return { results, text: describeBenchResults("POLICIES", results) };
     },
   },
+  cel: {
+    rounds: 20,
+    async measure({ folder, rounds, leaveOut }) {
+      const { findCelEvaluator } = await import("../bench/cel-go.ts");
+      const { measureCel } = await import("../bench/cel.ts");
+      const evaluator = await findCelEvaluator();
+      if (!evaluator) leaveOut("cel-go is left out, because its program is not here: npm run cluster builds it");
+      const results = await measureCel(evaluator?.program, folder, rounds);
+      return { results, text: describeBenchResults("CEL", results) };
+    },
+  },
   check: {
     rounds: 5,
     async measure({ folder, rounds }) {

@@ -1,6 +1,6 @@
 import type { Evaluator, Frame, Result } from "./evaluation.ts";
 import { nameGoType } from "./go-types.ts";
-import { formatValue } from "./libraries/format-text.ts";
+import { formatValue } from "./libraries/value-text.ts";
 import { FieldObject, findField, findInPatch, findMessageField, StructValue, toNative } from "./structs.ts";
 import {
   CelObject,

@@ -1,7 +1,6 @@
 import { countTraversal, getInnerSize } from "./cost.ts";
 import { attempt, type Evaluator, type Result, requireHashable, toArgument, toResult } from "./evaluation.ts";
 import type { Evaluate, FunctionDeclaration, Overload } from "./functions.ts";
-import { compilePattern } from "./libraries/regex.ts";
 import { toNative } from "./structs.ts";
 import type { Type } from "./types.ts";
 import {
@@ -112,8 +111,6 @@ const toMember = (value: Value): string | boolean | number | bigint | undefined 
   return Number.isSafeInteger(Number(integer)) ? Number(integer) : integer;
 };
 
-/** The functions whose second argument is a pattern: a constant one is compiled with the program. */
-const patternFunctions = new Set(["matches", "find", "findAll"]);
 /**
  * Returns the function of a call. Its arguments are evaluated first; an error among them is its result. `id` is the only
  * overload that fits the static types; `constants` are the arguments that are known already.
@@ -128,11 +125,8 @@ export const buildCall = (
   const apply = findImplementation(declaration, overload);
   const count = buildCost(declaration, overload);
   const pattern = constants[1];
-  if (patternFunctions.has(declaration.name) && typeof pattern === "string") {
-    const compiled = compilePattern(pattern);
-    const run = declaration.name === "matches" ? (text: string) => compiled.test(text) : apply;
-    return buildVariadic(args, withText(run), count);
-  }
+  if (declaration.usePattern && typeof pattern === "string")
+    return buildVariadic(args, withText(declaration.usePattern(pattern)), count);
   const bound = declaration.overloads.filter(({ evaluate }) => evaluate).length;
   const isDispatched = !declaration.evaluate && !overload?.evaluate && bound > 1;
   const isVariadic = isDispatched || declaration.name === "format";

@@ -1,3 +1,4 @@
+import type { Expression } from "./syntax.ts";
 import type { Type } from "./types.ts";
 import type { Value } from "./values.ts";
 
@@ -16,6 +17,14 @@ export interface FunctionDeclaration {
   readonly evaluate?: Evaluate;
   /** Returns the cost of a call as Kubernetes computes it, by the function's name. It counts before `Overload.cost`. */
   readonly cost?: (args: readonly Value[], result: Value, overload: string | undefined) => number | undefined;
+  /** Returns the function for calls with a constant second argument, a pattern: it is compiled with the program. */
+  readonly usePattern?: (source: string) => Evaluate;
+  /** Finds what upstream's checker refuses in a call on a literal text with a literal list of arguments. */
+  readonly findIssue?: (
+    text: string,
+    args: readonly Expression[],
+    types: ReadonlyMap<number, Type>,
+  ) => { message: string; expression?: Expression } | undefined;
 }
 
 /** One signature of a function. */

@@ -1,5 +1,4 @@
 import type { Environment } from "./environment.ts";
-import { findFormatIssue } from "./libraries/format-text.ts";
 import type { Expression, Issue } from "./syntax.ts";
 import type { Type } from "./types.ts";
 import * as types from "./types.ts";
@@ -18,7 +17,7 @@ export const findInvalidLiterals = (expression: Expression, typesById: Types, en
     ...findInvalidArguments("duration", visited, typesById, environment),
     ...findInvalidArguments("timestamp", visited, typesById, environment),
     ...findInvalidArguments("matches", visited, typesById, environment),
-    ...findInvalidFormats(visited, typesById),
+    ...findInvalidFormats(visited, typesById, environment),
   ];
 };
 
@@ -120,13 +119,15 @@ const findInvalidArguments = (
   });
 
 /** Checks the texts of `"…".format([…])` with their arguments. */
-const findInvalidFormats = (visited: readonly Visited[], typesById: Types): Issue[] =>
+const findInvalidFormats = (visited: readonly Visited[], typesById: Types, { functions }: Environment): Issue[] =>
   visited.flatMap(({ expression }) => {
-    if (expression.kind !== "call" || expression.function !== "format") return [];
+    if (expression.kind !== "call") return [];
     const { target } = expression;
+    const findIssue = functions.get(expression.function)?.findIssue;
     const [list] = expression.arguments;
-    if (target?.kind !== "literal" || typeof target.value !== "string" || list?.kind !== "list") return [];
+    if (!findIssue || target?.kind !== "literal" || typeof target.value !== "string" || list?.kind !== "list")
+      return [];
     const args = list.elements.map(({ value }) => value);
-    const issue = findFormatIssue(target.value, args, typesById);
+    const issue = findIssue(target.value, args, typesById);
     return issue ? [{ offset: (issue.expression ?? expression).offset, message: issue.message }] : [];
   });

@@ -19,8 +19,8 @@ import {
   type Variables,
 } from "./evaluation.ts";
 import { nameGoType } from "./go-types.ts";
-import { formatValue } from "./libraries/format-text.ts";
 import { createGrowingList, isGrowingList } from "./libraries/standard.ts";
+import { formatValue } from "./libraries/value-text.ts";
 import { createPatch, StructValue } from "./structs.ts";
 import type { Expression } from "./syntax.ts";
 import type { Type } from "./types.ts";

@@ -8,6 +8,7 @@ import type {
   SerializedIncrementalTestSuite,
   SerializedIncrementalTest as Test,
 } from "@bufbuild/cel-spec/testdata/tests.js";
+import { findCelEvaluator } from "../../infra/bench/cel-go.ts";
 import { check } from "../../lib/cel/checker.ts";
 import { member, overload } from "../../lib/cel/functions.ts";
 import { createAdmissionEnvironment } from "../../lib/cel/kubernetes.ts";
@@ -29,7 +30,7 @@ import { needs } from "../parts.ts";
 import { generateTasks } from "./generate.ts";
 import { compare, print } from "./judge.ts";
 import { toCanonical } from "./postern.ts";
-import { findCelEvaluator, startEvaluator } from "./upstream.ts";
+import { startEvaluator } from "./upstream.ts";
 
 // Runs the tests of CEL's specification. Kubernetes enables only a part of CEL; tests of other parts are left out.
 

@@ -1,10 +1,11 @@
 import { parseArgs } from "node:util";
+import { buildCelEvaluator } from "../../infra/bench/cel-go.ts";
 import { optionalMacros, sortByMacro, standardMacros, twoVariableMacros } from "../../lib/cel/macros.ts";
 import { parse } from "../../lib/cel/parser.ts";
 import { generateTasks, generateTexts, type Task, writeValue } from "./generate.ts";
 import { type Difference, findReason, type Kind, kinds } from "./known-differences.ts";
 import { evaluateTask } from "./postern.ts";
-import { type Answer, buildCelEvaluator, startEvaluator, type UpstreamEvaluator } from "./upstream.ts";
+import { type Answer, startEvaluator, type UpstreamEvaluator } from "./upstream.ts";
 
 // Compares lib/cel with the packages of kube-apiserver on generated expressions and objects:
 //

@@ -6,7 +6,8 @@
 //
 // Modes: "validation" (the default), "message" (without an authorizer), "condition" (without composed variables) and
 // "mutation" (with the types of patches). `composed` lists a policy's variables with their expressions. With `repeat`,
-// the task is run so often, and `others` has the answers that differ from the first one.
+// the task is run so often, and `others` has the answers that differ from the first one. `policy` has the expressions of
+// a policy instead: the answer is how long they take.
 package main
 
 import (
@@ -54,6 +55,7 @@ type task struct {
 	Variables  map[string]any `json:"variables"`
 	Composed   []named        `json:"composed"`
 	Repeat     int            `json:"repeat"`
+	Policy     []string       `json:"policy"`
 }
 
 type named struct {
@@ -141,6 +143,10 @@ func work(base *environment.EnvSet, tasks <-chan []byte, answers chan<- []byte) 
 	for line := range tasks {
 		var next task
 		check(kjson.Unmarshal(line, &next))
+		if next.Policy != nil {
+			answers <- encode(measure(plain, next))
+			continue
+		}
 		found := run(composited, plain, next)
 		found.ID = next.ID
 		if next.Repeat > 1 {

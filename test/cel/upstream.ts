@@ -1,14 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
-import {
-  findGoProgram,
-  findOrBuildGoProgram,
-  type GoProgram,
-  runCommand,
-} from "../../infra/parity/control-plane/go-programs.ts";
 import { type Task, writeValue } from "./generate.ts";
 
 /** What an implementation finds for a task. */
@@ -29,19 +21,6 @@ export interface Answer {
   /** Other answers of upstream to the same task: Go has no order for the keys of a map. */
   others?: readonly Answer[];
 }
-
-const evaluator: GoProgram = {
-  sources: fileURLToPath(new URL("./", import.meta.url)),
-  module: "k8s.io/apiserver",
-  name: "cel",
-  files: ["cel"],
-  build: (folder) => runCommand(evaluator.sources, "go", "build", "-ldflags", "-s -w", "-o", join(folder, "cel"), "."),
-};
-
-/** Returns the program that evaluates expressions with the packages of kube-apiserver, if it was built before. */
-export const findCelEvaluator = () => findGoProgram(evaluator);
-
-export const buildCelEvaluator = () => findOrBuildGoProgram(evaluator);
 
 /** A running program that evaluates expressions. */
 export interface UpstreamEvaluator {

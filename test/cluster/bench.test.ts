@@ -3,6 +3,8 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
+import { compareWithCelGo } from "../../infra/bench/cel.ts";
+import { findCelEvaluator } from "../../infra/bench/cel-go.ts";
 import { measureMutatorChains } from "../../infra/bench/chains.ts";
 import { measureCheck } from "../../infra/bench/checks.ts";
 import { findBenchControllerRuntimeWebhook } from "../../infra/bench/controller-runtime.ts";
@@ -87,6 +89,14 @@ describe("postern bench, of a check", () => {
     } finally {
       await rm(folder, { recursive: true, force: true });
     }
+  });
+});
+
+describe("postern bench, of CEL", await needs("CEL evaluator"), () => {
+  it("measures a policy beside cel-go, with the same results and costs", async () => {
+    const evaluator = await findCelEvaluator();
+    for (const { what, ratio } of await compareWithCelGo(evaluator?.program ?? "", 1))
+      assert.ok(ratio.median > 0, what);
   });
 });
 

@@ -1,9 +1,9 @@
 import { parseArgs } from "node:util";
+import { buildCelEvaluator } from "../../infra/bench/cel-go.ts";
 import { buildBenchControllerRuntimeWebhook } from "../../infra/bench/controller-runtime.ts";
 import { buildBinaries, newestMinor } from "../../infra/parity/control-plane/binaries.ts";
 import { buildPodSecurityEvaluator } from "../../infra/parity/pod-security/evaluator.ts";
 import { buildActionlint } from "../actionlint/actionlint.ts";
-import { buildCelEvaluator } from "../cel/upstream.ts";
 import { chooseOtherMinor } from "./choices.ts";
 
 // Builds what tests with an API server need, unless it was built before. `--minor 1.33,1.34` builds only the control

@@ -1,5 +1,5 @@
 import type { Expression } from "../syntax.ts";
-import { formatType, type Type } from "../types.ts";
+import type { Type } from "../types.ts";
 import {
   Duration,
   EvaluationError,
@@ -9,13 +9,13 @@ import {
   isList,
   isMap,
   listEntries,
-  Optional,
   Timestamp,
   TypeValue,
   Uint,
   type Value,
 } from "../values.ts";
 import { formatTimestamp } from "./time.ts";
+import { formatDouble, formatDuration } from "./value-text.ts";
 
 // The function `format` as cel-go's strings library has it at version 2, which writes %f and %e for the locale en-US.
 
@@ -295,24 +295,6 @@ const clauses: ReadonlyMap<string, Clause> = new Map<string, Clause>([
   ],
 ]);
 
-/** Returns a double as Go's %g writes it. */
-export const formatDouble = (value: number): string => {
-  if (Number.isNaN(value)) return "NaN";
-  if (!Number.isFinite(value)) return value < 0 ? "-Inf" : "+Inf";
-  const [digits = "", power] = value.toExponential().split("e");
-  const exponent = Number(power);
-  if (exponent >= -4 && exponent < 6) return Object.is(value, -0) ? "-0" : `${value}`;
-  return `${digits}e${exponent < 0 ? "-" : "+"}${`${Math.abs(exponent)}`.padStart(2, "0")}`;
-};
-
-/** Returns a duration in seconds, with a fraction if it has one. */
-export const formatDuration = ({ nanoseconds }: Duration): string => {
-  const second = 1_000_000_000n;
-  const seconds = Number(nanoseconds / second) + Number(nanoseconds % second) / 1e9;
-  const text = `${seconds}`;
-  return `${text.includes("e") ? seconds.toFixed(9).replace(/0+$/, "") : text}s`;
-};
-
 /** How characters are written in a text in quotes. */
 export const quoteEscapes: Readonly<Record<string, string>> = {
   "\x07": "\\a",
@@ -335,41 +317,3 @@ const quoteText = (text: string): string =>
     if (code < 0x80) return `\\x${digits.padStart(2, "0")}`;
     return code > 0xffff ? `\\U${digits.padStart(8, "0")}` : `\\u${digits.padStart(4, "0")}`;
   })}"`;
-
-/** Returns a duration in hours, minutes and seconds, or in the unit of a part of a second. */
-const formatHours = ({ nanoseconds }: Duration): string => {
-  const span = nanoseconds < 0n ? -nanoseconds : nanoseconds;
-  const units: [name: string, digits: number][] = [
-    ["ns", 0],
-    ["µs", 3],
-    ["ms", 6],
-  ];
-  const [unit, digits] = units.find(([, places]) => span < 10n ** BigInt(places + 3)) ?? ["s", 9];
-  const minutes = span / 60_000_000_000n;
-  const rest = `${span % 60_000_000_000n}`.padStart(digits + 1, "0");
-  const fraction = digits === 0 ? "" : rest.slice(-digits).replace(/0+$/, "");
-  const seconds = `${digits === 0 ? rest : rest.slice(0, -digits)}${fraction && `.${fraction}`}${unit}`;
-  if (span === 0n) return "0s";
-  return `${nanoseconds < 0n ? "-" : ""}${span >= 3_600_000_000_000n ? `${minutes / 60n}h` : ""}${
-    minutes > 0n ? `${minutes % 60n}m` : ""
-  }${seconds}`;
-};
-
-/** Returns a value as Go's %v writes it, which is how error messages name values. */
-export const formatValue = (value: Value): string => {
-  if (value === null) return "0";
-  if (value instanceof TypeValue) return formatType(value.of);
-  if (value instanceof Uint8Array) return `[${value.join(" ")}]`;
-  if (value instanceof Optional)
-    return value.value === undefined ? "optional.none()" : `optional(${formatValue(value.value)})`;
-  if (value instanceof Timestamp)
-    return formatTimestamp(value)
-      .replace(/[+-]..:..$/, (zone) => ` ${zone.replace(":", "")}`.repeat(2))
-      .replace("T", " ")
-      .replace("Z", " +0000 UTC");
-  if (value instanceof Duration) return formatHours(value);
-  if (isList(value)) return `[${value.map(formatValue).join(", ")}]`;
-  if (!isMap(value)) return toText(value);
-  const entries = Array.from(listEntries(value), ([key, member]) => `${formatValue(key)}: ${formatValue(member)}`);
-  return `{${entries.join(", ")}}`;
-};

@@ -87,21 +87,23 @@ const isDateTime = (text: string) => {
   return isDate(date) && hours !== "" && hours <= "23" && minutes <= "59" && seconds <= "59";
 };
 
-const formats: ReadonlyMap<string, Format> = new Map([
-  ["dns1123Label", new Format(findLabelFaults, 30)],
-  ["dns1123Subdomain", new Format(findNameFaults, 60)],
-  ["dns1035Label", new Format(findOldLabelFaults, 30)],
-  ["qualifiedName", new Format(findKeyFaults, 60)],
-  ["dns1123LabelPrefix", new Format(allowDash(findLabelFaults), 30)],
-  ["dns1123SubdomainPrefix", new Format(allowDash(findNameFaults), 60)],
-  ["dns1035LabelPrefix", new Format(allowDash(findOldLabelFaults), 30)],
-  ["labelValue", new Format(findValueFaults, 40)],
-  ["uri", new Format(findUriFaults, 1103)],
-  ["uuid", new Format(requireForm(isUuid, "does not match the UUID format"), 70)],
-  ["byte", new Format(requireForm(isBase64, "invalid base64"), 84)],
-  ["date", new Format(requireForm(isDate, "invalid date"), 71)],
-  ["datetime", new Format(requireForm(isDateTime, "invalid datetime"), 71)],
-]);
+// Bundles without the functions below leave out this map, too.
+const formats: ReadonlyMap<string, Format> = /* @__PURE__ */ (() =>
+  new Map([
+    ["dns1123Label", new Format(findLabelFaults, 30)],
+    ["dns1123Subdomain", new Format(findNameFaults, 60)],
+    ["dns1035Label", new Format(findOldLabelFaults, 30)],
+    ["qualifiedName", new Format(findKeyFaults, 60)],
+    ["dns1123LabelPrefix", new Format(allowDash(findLabelFaults), 30)],
+    ["dns1123SubdomainPrefix", new Format(allowDash(findNameFaults), 60)],
+    ["dns1035LabelPrefix", new Format(allowDash(findOldLabelFaults), 30)],
+    ["labelValue", new Format(findValueFaults, 40)],
+    ["uri", new Format(findUriFaults, 1103)],
+    ["uuid", new Format(requireForm(isUuid, "does not match the UUID format"), 70)],
+    ["byte", new Format(requireForm(isBase64, "invalid base64"), 84)],
+    ["date", new Format(requireForm(isDate, "invalid date"), 71)],
+    ["datetime", new Format(requireForm(isDateTime, "invalid datetime"), 71)],
+  ]))();
 
 const validate = ({ findFaults }: Format, text: string): Optional => {
   const faults = findFaults(text);

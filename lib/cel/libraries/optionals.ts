@@ -13,7 +13,7 @@ import {
   Uint,
   type Value,
 } from "../values.ts";
-import { formatValue } from "./format-text.ts";
+import { formatValue } from "./value-text.ts";
 
 const yearOne = -62_135_596_800_000_000_000n;
 

@@ -15,15 +15,16 @@ export const rewordErrors = <Result>(parse: () => Result, describe: (message: st
   }
 };
 
-/** Returns a function that reports whether arguments can be parsed. */
+/** Returns a function that reports whether arguments can be parsed. Bundles leave out results that they don't use. */
 export const reportParsing =
-  <Arguments extends unknown[]>(parse: (...args: Arguments) => unknown) =>
-  (...args: Arguments): boolean => {
-    try {
-      parse(...args);
-      return true;
-    } catch (error) {
-      if (error instanceof EvaluationError) return false;
-      throw error;
-    }
-  };
+  /* @__NO_SIDE_EFFECTS__ */
+    <Arguments extends unknown[]>(parse: (...args: Arguments) => unknown) =>
+    (...args: Arguments): boolean => {
+      try {
+        parse(...args);
+        return true;
+      } catch (error) {
+        if (error instanceof EvaluationError) return false;
+        throw error;
+      }
+    };

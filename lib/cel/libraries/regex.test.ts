@@ -9,7 +9,38 @@ const long = "a".repeat(200_000);
 /** Patterns that take time in the square of a text, or more, where ways to match are tried one after the other. */
 const hostile = ["(a*)*b", "(a|aa)+$", "^(a+)+$", "(.*)(.*)(.*)(.*)[^a]", "(?:a?){50}a{50}b", "a[ab]{200}c"];
 
+// What Go's regexp finds with FindAllString.
+const found: readonly (readonly [pattern: string, text: string, ...parts: string[]])[] = [
+  ["a|ab", "ab", "a"],
+  ["a+?", "aa", "a", "a"],
+  ["(?U)a+", "aa", "a", "a"],
+  ["(|a)+", "aa", "", "", ""],
+  ["(|a)*", "aa", "", "", ""],
+  ["x{2,3}", "xxxxx", "xxx", "xx"],
+  ["x{,2}", "x{,2}", "x{,2}"],
+  ["^b$", "a\nb\nc"],
+  ["(?m)^b$", "a\nb\nc", "b"],
+  [".", "\n😀", "😀"],
+  ["(?s:.)", "\n😀", "\n", "😀"],
+  ["(?i)k", "kKK", "k", "K", "K"],
+  ["(?i)[^k]", "KKs", "s"],
+  ["(?i)\\W", "sſK-", "-"],
+  ["(?i)\\p{Lu}", "aB1", "a", "B"],
+  ["\\p{greek}\\pL\\P{^lowercase letter}", "σaβ", "σaβ"],
+  ["[[:^alpha:]\\d]", "a1 ", "1", " "],
+  ["[]a-]", "]a-b", "]", "a", "-"],
+  ["\\Qa.b\\E+", "a.bb", "a.bb"],
+  ["\\101\\x42\\x{1F600}", "AB😀", "AB😀"],
+  ["\\bé", "é aé", "é"],
+];
+
 describe("a pattern", () => {
+  for (const [pattern, text, ...parts] of found)
+    it(`finds what Go finds: ${pattern}`, () => {
+      const { test, find, findAll } = compilePattern(pattern);
+      assert.deepEqual([test(text), find(text), findAll(text)], [parts.length > 0, parts[0] ?? "", parts]);
+    });
+
   for (const source of hostile)
     it(`takes linear time: ${source}`, () => {
       const pattern = compilePattern(source);
@@ -46,6 +77,21 @@ describe("a pattern", () => {
     ["[b-a]", "invalid character class range: `b-a`"],
     ["a)", "unexpected ): `a)`"],
     ["\\", "trailing backslash at end of expression: ``"],
+    ["(|*)", "missing argument to repetition operator: `*`"],
+    ["x{2,1}", "invalid repeat count: `{2,1}`"],
+    ["(a{30}){40}", "invalid repeat count: `{40}`"],
+    ["(a", "missing closing ): `(a`"],
+    ["[a", "missing closing ]: `[a`"],
+    ["[z-a]", "invalid character class range: `z-a`"],
+    ["[[:word]:]]", "invalid character class range: `[:word]:]`"],
+    ["\\p{Grek}", "invalid character class range: `\\p{Grek}`"],
+    ["\\p{Old_Italic}", "invalid character class range: `\\p{Old_Italic}`"],
+    ["a\\1b", "invalid escape sequence: `\\1`"],
+    ["\\x{110000}", "invalid escape sequence: `\\x{110000`"],
+    ["\\", "trailing backslash at end of expression: ``"],
+    ["(?P<a-b>c)", "invalid named capture: `(?P<a-b>`"],
+    [`(${"a".repeat(300)}){1000}`, "expression too large"],
+    ["[[:".repeat(100_000), "missing closing ]"],
     ["(".repeat(1001) + ")".repeat(1001), "expression nests too deeply"],
   ] as const)
     it(`refuses ${source.slice(0, 20)}`, () =>

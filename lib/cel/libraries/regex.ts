@@ -1,11 +1,13 @@
-import { RE2JS, RE2JSSyntaxException } from "@bufbuild/re2";
 import { countTraversal, getActualSize } from "../cost.ts";
-import { type FunctionDeclaration, member } from "../functions.ts";
+import { type Evaluate, type FunctionDeclaration, member } from "../functions.ts";
 import { int, listOf, string } from "../types.ts";
 import { EvaluationError, type Value } from "../values.ts";
+import { compileProgram, conditions, type Instruction, type PatternProgram } from "./regex-syntax.ts";
 
 /** A regular expression in RE2's syntax. Searching takes time in proportion to the text. */
 export interface Pattern {
+  /** The number of instructions that it needs. */
+  readonly size: number;
   /** Reports whether a part of a text matches. */
   test(text: string): boolean;
   /** Returns the first part of a text that matches; an empty text if there is none. */
@@ -14,17 +16,7 @@ export interface Pattern {
   findAll(text: string, limit?: number): string[];
 }
 
-// The package compiles patterns, but says only whether a text matches, and not in linear time if a pattern is large. So
-// the program that it compiles is run here: all ways to match advance together, one character at a time. Its parser
-// differs from Go's for three kinds of patterns, which it refuses: with long names of Unicode classes, as \p{Letter},
-// with one name for two groups, and with a repetition after a brace that is a character itself, as {{2}.
-
-type Instruction = ReturnType<RE2JS["re2"]>["prog"]["inst"][number];
-
-/** The operations of the package's programs; all greater ones read a character. */
-const operations = { alternative: 1, alternativeMatch: 2, capture: 3, condition: 4, fail: 5, match: 6, nothing: 7 };
-/** The conditions of the package's programs. */
-const conditions = { lineStart: 1, lineEnd: 2, textStart: 4, textEnd: 8, boundary: 16, noBoundary: 32 };
+// All ways to match advance together, one character at a time.
 
 /** Returns the conditions that hold between two characters; -1 is the start or the end of the text. */
 const findConditions = (before: number, after: number): number => {
@@ -69,11 +61,11 @@ class Ways {
     for (let next: number | undefined = first; next !== undefined; next = this.#stack.pop()) {
       if (this.#rounds[next] === this.#round) continue;
       this.#rounds[next] = this.#round;
-      const { op, out, arg } = this.#program[next] as Instruction;
-      if (op === operations.alternative || op === operations.alternativeMatch) this.#stack.push(arg, out);
-      else if (op === operations.capture || op === operations.nothing) this.#stack.push(out);
-      else if (op === operations.condition) (arg & ~found) === 0 && this.#stack.push(out);
-      else if (op !== operations.fail) {
+      const instruction = this.#program[next] as Instruction;
+      if (instruction.kind === "split") this.#stack.push(instruction.other, instruction.next);
+      else if (instruction.kind === "check")
+        (instruction.conditions & ~found) === 0 && this.#stack.push(instruction.next);
+      else {
         this.instructions[this.count] = next;
         this.starts[this.count++] = start;
       }
@@ -107,7 +99,7 @@ class Automaton {
     this.#program = program;
     this.#start = start;
     this.#isAnchored = isAnchored;
-    this.#hasConditions = program.some(({ op }) => op === operations.condition);
+    this.#hasConditions = program.some(({ kind }) => kind === "check");
     this.#ways = new Ways(program);
   }
 
@@ -150,8 +142,8 @@ class Automaton {
     const next = new Set<number>();
     for (let index = 0; index < ways.count; index++) {
       const instruction = this.#program[ways.instructions[index] as number] as Instruction;
-      if (instruction.op === operations.match) return true;
-      if (code >= 0 && instruction.matchRune(code)) next.add(instruction.out);
+      if (instruction.kind === "match") return true;
+      if (code >= 0 && instruction.accepts(code)) next.add(instruction.next);
     }
     if (!this.#isAnchored) next.add(this.#start);
     if (code < 0 || next.size === 0) return false;
@@ -161,12 +153,15 @@ class Automaton {
 }
 
 interface Matcher {
+  /** The number of the program's instructions. */
+  readonly size: number;
   test(text: string): boolean;
   /** Returns the range of the first match at or after a position. */
   search(text: string, from: number): [start: number, end: number] | undefined;
 }
 
 const createLiteralMatcher = (literal: string): Matcher => ({
+  size: 0,
   test: (text) => text.includes(literal),
   search: (text, from) => {
     const start = text.indexOf(literal, from);
@@ -175,13 +170,13 @@ const createLiteralMatcher = (literal: string): Matcher => ({
 });
 
 const createMatcher = (source: string): Matcher => {
-  // The package takes time in the square of a literal's length.
   if (!/[\\.+*?()|[\]{}^$]/.test(source)) return createLiteralMatcher(source);
-  const { prog, prefix, prefixComplete, cond } = compile(source);
-  if (prefixComplete) return createLiteralMatcher(prefix);
-  const program: readonly Instruction[] = prog.inst;
-  const isAnchored = (cond & conditions.textStart) !== 0;
-  const automaton = new Automaton(program, prog.start, isAnchored);
+  const compiled = compileProgram(source);
+  const { instructions: program, start: first } = compiled;
+  const isAnchored = startsText(compiled);
+  const [prefix, isLiteral] = findPrefix(compiled);
+  if (isLiteral) return createLiteralMatcher(prefix);
+  const automaton = new Automaton(program, first, isAnchored);
   let [current, next] = [new Ways(program), new Ways(program)];
 
   const search: Matcher["search"] = (text, from) => {
@@ -203,30 +198,31 @@ const createMatcher = (source: string): Matcher => {
           moveTo(start);
         }
       }
-      if (!matched) current.add(prog.start, position, found);
+      if (!matched) current.add(first, position, found);
       const [here, read] = [position, code];
       moveTo(position + (code > 0xffff ? 2 : 1));
       next.clear();
       for (let index = 0; index < current.count; index++) {
         const instruction = program[current.instructions[index] as number] as Instruction;
         const start = current.starts[index] as number;
-        if (instruction.op === operations.match) {
+        if (instruction.kind === "match") {
           matched = [start, here];
           break;
         }
-        if (read >= 0 && instruction.matchRune(read)) next.add(instruction.out, start, found);
+        if (read >= 0 && instruction.accepts(read)) next.add(instruction.next, start, found);
       }
       if (read < 0) return matched;
       [current, next] = [next, current];
     }
   };
 
-  return { test: (text) => automaton.test(text) ?? search(text, 0) !== undefined, search };
+  return { size: program.length, test: (text) => automaton.test(text) ?? search(text, 0) !== undefined, search };
 };
 
 const createPattern = (source: string): Pattern => {
-  const { test, search } = createMatcher(source);
+  const { size, test, search } = createMatcher(source);
   return {
+    size,
     test,
     find: (text) => text.slice(...(search(text, 0) ?? [0, 0])),
     findAll: (text, limit = Number.POSITIVE_INFINITY) => {
@@ -253,23 +249,30 @@ const readBefore = (text: string, position: number): number => {
   return isSecond ? (text.codePointAt(position - 2) as number) : unit;
 };
 
-const compile = (source: string): ReturnType<RE2JS["re2"]> => {
-  try {
-    return new RE2JS(source).re2();
-  } catch (error) {
-    if (!(error instanceof RE2JSSyntaxException)) throw error;
-    // The package names no part for errors of the whole pattern, and for a backslash at its end, where Go has an empty one.
-    const part = error.input ?? (error.error.startsWith("trailing") ? "" : source);
-    throw new EvaluationError(`error parsing regexp: ${error.error}: \`${part}\``);
-  }
+/** Returns the text with which all matches begin, and whether a match is always just this text. */
+const findPrefix = ({ instructions, start }: PatternProgram): [prefix: string, isLiteral: boolean] => {
+  let prefix = "";
+  let next = instructions[start];
+  for (; next?.literal; next = instructions[next.next]) prefix += next.literal;
+  return [prefix, next?.kind === "match"];
+};
+
+/** Reports whether a match can begin only at the start of the text. */
+const startsText = ({ instructions, start }: PatternProgram): boolean => {
+  let next = instructions[start];
+  for (; next?.kind === "check"; next = instructions[next.next])
+    if (next.conditions & conditions.textStart) return true;
+  return false;
 };
 
 const patterns = new Map<string, Pattern>();
 const mostPatterns = 100;
+const mostKeptInstructions = 10_000;
 
 /** Compiles a pattern; throws upstream's error if it is wrong. The patterns that were used last are kept. */
 export const compilePattern = (source: string): Pattern => {
   const pattern = patterns.get(source) ?? createPattern(source);
+  if (pattern.size > mostKeptInstructions) return pattern;
   patterns.delete(source);
   patterns.set(source, pattern);
   if (patterns.size > mostPatterns) patterns.delete(patterns.keys().next().value as string);
@@ -290,12 +293,23 @@ const find = (text: string, source: string): string => compileArgument(source).f
 const findAll = (text: string, source: string, limit: number | bigint = -1): readonly string[] =>
   compileArgument(source).findAll(text, limit < 0 ? undefined : Number(limit));
 
+/** Returns a function as it is, once a constant pattern is found valid; it is kept for the calls. */
+const usePattern = (source: string, evaluate: Evaluate): Evaluate => {
+  compilePattern(source);
+  return evaluate;
+};
+
 const countSearch = ([text, source]: readonly Value[]): number =>
   countTraversal(getActualSize(text as Value) + 1) * countTraversal(getActualSize(source as Value), 0.25);
 
 /** Kubernetes' functions of regular expressions. */
 export const regexFunctions: readonly FunctionDeclaration[] = [
-  { name: "find", overloads: [member("string_find_string", [string, string], string, find)], cost: countSearch },
+  {
+    name: "find",
+    overloads: [member("string_find_string", [string, string], string, find)],
+    cost: countSearch,
+    usePattern: (source) => usePattern(source, find),
+  },
   {
     name: "findAll",
     overloads: [
@@ -303,5 +317,6 @@ export const regexFunctions: readonly FunctionDeclaration[] = [
       member("string_find_all_string_int", [string, string, int], listOf(string), findAll),
     ],
     cost: countSearch,
+    usePattern: (source) => usePattern(source, findAll),
   },
 ];

@@ -28,9 +28,9 @@ import {
   Uint,
   type Value,
 } from "../values.ts";
-import { formatDouble, formatDuration } from "./format-text.ts";
 import { compilePattern } from "./regex.ts";
 import { addToTimestamp, createDuration, formatTimestamp, getUnixSeconds, subtractTimestamps } from "./time.ts";
+import { formatDouble, formatDuration } from "./value-text.ts";
 
 const growing = Symbol("growing");
 /** A list that a loop builds: what is added to it is appended. A class of its own would be several times slower. */
@@ -536,5 +536,9 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
       member("matches_string", [string, string], bool, undefined, countMatching),
     ],
     evaluate: isMatch,
+    usePattern: (source) => {
+      const pattern = compilePattern(source);
+      return (text: string) => pattern.test(text);
+    },
   },
 ];

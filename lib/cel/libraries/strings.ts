@@ -2,8 +2,9 @@ import { countTraversal, getActualSize, getInnerSize } from "../cost.ts";
 import { type FunctionDeclaration, member, overload } from "../functions.ts";
 import { dyn, int, listOf, string } from "../types.ts";
 import { countCodePoints, EvaluationError, type Value } from "../values.ts";
-import { formatText, formatValue, quoteEscapes } from "./format-text.ts";
+import { findFormatIssue, formatText, quoteEscapes } from "./format-text.ts";
 import { countListTraversal } from "./lists.ts";
+import { formatValue } from "./value-text.ts";
 
 type Int = number | bigint;
 
@@ -177,5 +178,9 @@ export const stringFunctions: readonly FunctionDeclaration[] = [
     cost: (_args, result) => countTraversal(getActualSize(result) * 2),
   },
   { name: "strings.quote", overloads: [overload("strings_quote", [string], string, quote, countInner)] },
-  { name: "format", overloads: [member("string_format", [string, listOf(dyn)], string, formatText, countInner)] },
+  {
+    name: "format",
+    overloads: [member("string_format", [string, listOf(dyn)], string, formatText, countInner)],
+    findIssue: findFormatIssue,
+  },
 ];

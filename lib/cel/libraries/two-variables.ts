@@ -1,7 +1,7 @@
 import { type FunctionDeclaration, overload } from "../functions.ts";
 import { mapOf, parameter } from "../types.ts";
 import { CelMap, EvaluationError, findInMap, listEntries, toMapKey, type Value, type ValueObject } from "../values.ts";
-import { formatValue } from "./format-text.ts";
+import { formatValue } from "./value-text.ts";
 
 type Entries = Map<string, readonly [key: Value, value: Value]>;
 

@@ -1,0 +1,73 @@
+import { formatType } from "../types.ts";
+import {
+  Duration,
+  getDouble,
+  isDouble,
+  isList,
+  isMap,
+  listEntries,
+  Optional,
+  Timestamp,
+  TypeValue,
+  Uint,
+  type Value,
+} from "../values.ts";
+import { formatTimestamp } from "./time.ts";
+
+/** Returns a double as Go's %g writes it. */
+export const formatDouble = (value: number): string => {
+  if (Number.isNaN(value)) return "NaN";
+  if (!Number.isFinite(value)) return value < 0 ? "-Inf" : "+Inf";
+  const [digits = "", power] = value.toExponential().split("e");
+  const exponent = Number(power);
+  if (exponent >= -4 && exponent < 6) return Object.is(value, -0) ? "-0" : `${value}`;
+  return `${digits}e${exponent < 0 ? "-" : "+"}${`${Math.abs(exponent)}`.padStart(2, "0")}`;
+};
+
+/** Returns a duration in seconds, with a fraction if it has one. */
+export const formatDuration = ({ nanoseconds }: Duration): string => {
+  const second = 1_000_000_000n;
+  const seconds = Number(nanoseconds / second) + Number(nanoseconds % second) / 1e9;
+  const text = `${seconds}`;
+  return `${text.includes("e") ? seconds.toFixed(9).replace(/0+$/, "") : text}s`;
+};
+
+/** Returns a duration in hours, minutes and seconds, or in the unit of a part of a second. */
+const formatHours = ({ nanoseconds }: Duration): string => {
+  const span = nanoseconds < 0n ? -nanoseconds : nanoseconds;
+  const units: [name: string, digits: number][] = [
+    ["ns", 0],
+    ["µs", 3],
+    ["ms", 6],
+  ];
+  const [unit, digits] = units.find(([, places]) => span < 10n ** BigInt(places + 3)) ?? ["s", 9];
+  const minutes = span / 60_000_000_000n;
+  const rest = `${span % 60_000_000_000n}`.padStart(digits + 1, "0");
+  const fraction = digits === 0 ? "" : rest.slice(-digits).replace(/0+$/, "");
+  const seconds = `${digits === 0 ? rest : rest.slice(0, -digits)}${fraction && `.${fraction}`}${unit}`;
+  if (span === 0n) return "0s";
+  return `${nanoseconds < 0n ? "-" : ""}${span >= 3_600_000_000_000n ? `${minutes / 60n}h` : ""}${
+    minutes > 0n ? `${minutes % 60n}m` : ""
+  }${seconds}`;
+};
+
+/** Returns a value as Go's %v writes it, which is how error messages name values. */
+export const formatValue = (value: Value): string => {
+  if (value === null) return "0";
+  if (value instanceof TypeValue) return formatType(value.of);
+  if (value instanceof Uint8Array) return `[${value.join(" ")}]`;
+  if (value instanceof Optional)
+    return value.value === undefined ? "optional.none()" : `optional(${formatValue(value.value)})`;
+  if (value instanceof Timestamp)
+    return formatTimestamp(value)
+      .replace(/[+-]..:..$/, (zone) => ` ${zone.replace(":", "")}`.repeat(2))
+      .replace("T", " ")
+      .replace("Z", " +0000 UTC");
+  if (value instanceof Duration) return formatHours(value);
+  if (isList(value)) return `[${value.map(formatValue).join(", ")}]`;
+  if (value instanceof Uint) return `${value.value}`;
+  if (isDouble(value)) return formatDouble(getDouble(value));
+  if (!isMap(value)) return `${value}`;
+  const entries = Array.from(listEntries(value), ([key, member]) => `${formatValue(key)}: ${formatValue(member)}`);
+  return `{${entries.join(", ")}}`;
+};
