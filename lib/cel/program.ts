@@ -285,7 +285,7 @@ class Planner {
         if (given instanceof EvaluationError || (isOptional && !(given instanceof Optional)))
           return toEntryError(given, key);
         const value = isOptional ? (given as Optional).value : given;
-        requireHashable(key);
+        requireHashable(key, value === undefined);
         // Go compares lists and maps that are keys by their places in memory.
         const text = toMapKey(key) ?? `*${index}`;
         if (value === undefined) map.delete(text);
