@@ -22,6 +22,8 @@ interface KnownDifference {
 const goTypes =
   /\*types\.(?:baseList|concatList|baseMap)|types\.Null|<nil>|\[\](?:interface \{\}|ref\.Val|string)|map\[\w+(?:\.\w+)?\](?:interface \{\}|ref\.Val)/g;
 
+const getText = ({ expression, composed }: Task) => [expression, ...composed.map((one) => one.expression)].join(" ");
+
 const differsOnlyIn = ({ upstream, own }: Difference, pattern: RegExp) =>
   upstream.error !== own.error && upstream.error?.replace(pattern, "") === own.error?.replace(pattern, "");
 
@@ -29,6 +31,10 @@ const knownDifferences: readonly KnownDifference[] = [
   {
     reason: "an error names Go's type of a list, a map or null, which depends on where the value comes from",
     isMeant: (difference) => differsOnlyIn(difference, goTypes),
+  },
+  {
+    reason: "an error names Go's type of a value of a library in a JSON patch",
+    isMeant: (difference) => differsOnlyIn(difference, /unexpected type \S+/g),
   },
   {
     reason: "an error has a quantity that is a sum or large, or a version with its build",
@@ -41,8 +47,7 @@ const knownDifferences: readonly KnownDifference[] = [
   },
   {
     reason: "the cost of a value of a library in a field of an Object: upstream makes it an error inside of a value",
-    isMeant: ({ kind, task }) =>
-      kind === "cost" && /Object\b.*\b(?:quantity|semver|ip|cidr|url)\(/.test(task.expression),
+    isMeant: ({ kind, task }) => kind === "cost" && /Object\b.*\b(?:quantity|semver|ip|cidr|url)\(/.test(getText(task)),
   },
   {
     reason: "lists and maps that are keys of a map: Go compares them by their places in memory",
@@ -55,7 +60,7 @@ const knownDifferences: readonly KnownDifference[] = [
   {
     reason: "a field that JSONPatch doesn't have: it has no type in upstream, and any other error is refused as well",
     isMeant: ({ task, upstream, own }) =>
-      /JSONPatch/.test([task.expression, ...task.composed.map(({ expression }) => expression)].join(" ")) &&
+      /JSONPatch/.test(getText(task)) &&
       [upstream, own].every(({ error, issues, creation }) => error ?? issues ?? creation) &&
       [upstream, own].some(({ error = "", issues = "", creation = "" }) =>
         /missing type conversion to proto|'[^']*\(?\)?[(,]? ?[,)]|''|\(\)'/.test(error + issues + creation),
