@@ -107,7 +107,9 @@ const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], sta
       if (part === undefined) return emptyOptional;
     }
     frame.charge(1);
-    if (part instanceof EvaluationError) return part;
+    // A field is present, even if Go can't convert its value.
+    const isPresent = isTest && isField && !isOptional && !(object instanceof EvaluationError);
+    if (part instanceof EvaluationError && !isPresent) return part;
     if (isTest && !isOptional) object = part !== undefined;
     else if (part === undefined) return createMissingError(object as Value, key as Key);
     else object = part;

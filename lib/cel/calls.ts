@@ -52,15 +52,23 @@ export const buildEquality = (left: Evaluator, right: Evaluator, isPositive: boo
 
 const compare = (left: Result, right: Result, isPositive: boolean): Result => {
   if (left instanceof EvaluationError) return left;
-  if (left instanceof Optional && (left.value as Result) instanceof EvaluationError) return left.value as Result;
   if (right instanceof EvaluationError) return right;
   if (typeof left === "string" && typeof right === "string") return (left === right) === isPositive;
+  const inner = findInnerError(left, right);
+  if (inner) return isPositive ? inner : true;
   try {
     return isEqual(left, right) === isPositive;
   } catch (error) {
     // What can't be compared is not equal.
     return isPositive ? toResult(error) : toResult(error) !== undefined;
   }
+};
+
+/** Returns the error in one of two optional values: upstream's optional values may have errors. */
+const findInnerError = (left: Value, right: Value): EvaluationError | undefined => {
+  if (!(left instanceof Optional && right instanceof Optional)) return undefined;
+  if (left.value === undefined || right.value === undefined) return undefined;
+  return [left.value as Result, right.value as Result].find((value) => value instanceof EvaluationError);
 };
 
 const countComparison = (left: Result, right: Result): number => {

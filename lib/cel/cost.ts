@@ -1,4 +1,4 @@
-import { findSize, LibraryObject, Optional, type Value } from "./values.ts";
+import { EvaluationError, findSize, LibraryObject, Optional, type Value } from "./values.ts";
 
 /** Returns the cost of going through a text or a list once. */
 export const countTraversal = (size: number, factor = 0.1): number => Math.ceil(size * factor);
@@ -8,5 +8,8 @@ export const getActualSize = (value: Value): number =>
   value instanceof LibraryObject ? value.size : (findSize(value) ?? 1);
 
 /** Returns the size of a value as the costs of CEL's own functions see it: they look into optional values. */
-export const getInnerSize = (value: Value): number =>
-  value instanceof Optional && value.value !== undefined ? getInnerSize(value.value) : getActualSize(value);
+export const getInnerSize = (value: Value): number => {
+  if (value instanceof Optional && value.value !== undefined) return getInnerSize(value.value);
+  // An optional value may have an error.
+  return (value as unknown) instanceof EvaluationError ? 1 : getActualSize(value);
+};

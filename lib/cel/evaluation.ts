@@ -67,10 +67,11 @@ export const toResult = (error: unknown): EvaluationError => {
 
 const unhashableTypes = new Set(["bytes", "kubernetes.NamedFormat", "kubernetes.Semver"]);
 
-/** Ends the evaluation for a value that Go doesn't take as a key of a map. */
-export const requireHashable = (value: Value): void => {
+/** Ends the evaluation for a value that Go doesn't take as a key of a map, which is read or written, or deleted. */
+export const requireHashable = (value: Value, isDeleted = false): void => {
   if (typeof value !== "object" || !unhashableTypes.has(getType(value).name)) return;
-  throw new Interruption(`internal error: runtime error: hash of unhashable type ${nameGoType(value)}`);
+  const problem = isDeleted ? "hash of unhashable type:" : "runtime error: hash of unhashable type";
+  throw new Interruption(`internal error: ${problem} ${nameGoType(value)}`);
 };
 
 /** Returns an argument for the computation of costs. An error is undefined; it has the size 1. */

@@ -280,9 +280,12 @@ class Planner {
       for (const [index, [getKey, getValue]] of parts.entries()) {
         const key = getKey(frame);
         if (key instanceof EvaluationError) return key;
-        const value = getEntry(getValue(frame), entries[index]?.isOptional ?? false, key);
-        if (value instanceof EvaluationError) return value;
-        requireHashable(key);
+        const given = getValue(frame);
+        const isOptional = entries[index]?.isOptional ?? false;
+        if (given instanceof EvaluationError || (isOptional && !(given instanceof Optional)))
+          return toEntryError(given, key);
+        const value = isOptional ? (given as Optional).value : given;
+        requireHashable(key, value === undefined);
         // Go compares lists and maps that are keys by their places in memory.
         const text = toMapKey(key) ?? `*${index}`;
         if (value === undefined) map.delete(text);
@@ -299,8 +302,10 @@ class Planner {
     const collect: Evaluator = (frame) => {
       const found = new Map<string, Value>();
       for (const [index, field] of fields.entries()) {
-        const value = getEntry((values[index] as Evaluator)(frame), field.isOptional, field.name);
-        if (value instanceof EvaluationError) return value;
+        const given = (values[index] as Evaluator)(frame);
+        if (given instanceof EvaluationError || (field.isOptional && !(given instanceof Optional)))
+          return toEntryError(given, field.name);
+        const value = field.isOptional ? (given as Optional).value : given;
         if (value === undefined) found.delete(field.name);
         else found.set(field.name, value);
       }
@@ -393,10 +398,9 @@ const readAccumulator =
     return first;
   };
 
-/** Returns the value of an entry or a field; undefined if it is optional and empty. */
-const getEntry = (value: Result, isOptional: boolean, key: Value): Result | undefined => {
-  if (value instanceof EvaluationError || !isOptional) return value;
-  if (value instanceof Optional) return value.value;
+/** Returns the error of the value of an entry or a field. */
+const toEntryError = (value: Result, key: Value): EvaluationError => {
+  if (value instanceof EvaluationError) return value;
   const subject = `cannot initialize optional entry '${formatValue(key)}'`;
   return new EvaluationError(`${subject} from non-optional value ${formatValue(value)}`);
 };

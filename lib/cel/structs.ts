@@ -76,9 +76,14 @@ export const findField = (object: FieldObject, key: Value): Result | undefined =
 const patchTexts = ["op", "path", "from"];
 const patchFields = [...patchTexts, "value"];
 
+/** Reports whether a value is a map that Go can't convert to one with texts as keys. */
+const hasOtherKeys = (value: Value): boolean =>
+  value instanceof CelMap && [...value.entries.values()].some(([key]) => typeof key !== "string");
+
 /** Returns a field of a value whose static type is that of an `Object`; undefined if it is tested and absent. */
 export const findMessageField = (object: Value, name: string, isTest: boolean): Result | undefined => {
-  if (object instanceof StructValue || (isMap(object) && !(object instanceof CelMap))) {
+  const isUnreadable = object instanceof StructValue && [...object.fields.values()].some(hasOtherKeys);
+  if (!isUnreadable && (object instanceof StructValue || (isMap(object) && !(object instanceof CelMap)))) {
     const value = object instanceof StructValue ? object.fields.get(name) : findInMap(object, name);
     return value === undefined && isTest ? undefined : toNativeField(value ?? null);
   }

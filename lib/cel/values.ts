@@ -207,7 +207,8 @@ export const toMapKey = (key: Value): string | undefined => {
   if (key === null || typeof key === "boolean" || isInt(key)) return `${key}`;
   if (key instanceof Uint) return `${key.value}u`;
   if (isDouble(key)) return `${getDouble(key)}d`;
-  return key instanceof Duration || key instanceof Timestamp ? `${key.type.name} ${key.nanoseconds}` : undefined;
+  if (key instanceof Duration || key instanceof Timestamp) return `${key.type.name} ${key.nanoseconds}`;
+  return key instanceof LibraryObject && key.type.name.startsWith("net.") ? `${key.type.name} ${key}` : undefined;
 };
 
 /** Returns the value under a key of a map; undefined if there is none. */

@@ -3,6 +3,7 @@ import { buildCelEvaluator } from "../../infra/bench/cel-go.ts";
 import { optionalMacros, sortByMacro, standardMacros, twoVariableMacros } from "../../lib/cel/macros.ts";
 import { parse } from "../../lib/cel/parser.ts";
 import { generateTasks, generateTexts, type Task, writeValue } from "./generate.ts";
+import { type Difference, findReason, type Kind, kinds } from "./known-differences.ts";
 import { evaluateTask } from "./postern.ts";
 import { type Answer, startEvaluator, type UpstreamEvaluator } from "./upstream.ts";
 
@@ -19,17 +20,6 @@ import { type Answer, startEvaluator, type UpstreamEvaluator } from "./upstream.
 
 const macros = [...standardMacros, ...optionalMacros, ...twoVariableMacros, ...sortByMacro];
 
-/** What answers can differ in. */
-const kinds = ["failure", "issues", "creation", "type", "error", "value", "cost"] as const;
-export type Kind = (typeof kinds)[number];
-
-export interface Difference {
-  kind: Kind;
-  task: Task;
-  upstream: Answer;
-  own: Answer;
-}
-
 export interface Comparison {
   pairs: number;
   /** The number of answers with issues, with an error, with a value. */
@@ -40,6 +30,8 @@ export interface Comparison {
   panics: number;
   /** Tasks to which upstream has several answers, one of which is that of this implementation. */
   undecided: number;
+  /** The number of differences that stay, by their reasons. */
+  known: Map<string, number>;
   differences: Difference[];
 }
 
@@ -61,12 +53,11 @@ const sort = (value: unknown): unknown => {
 /** Returns where upstream's parser generator finds the first error. */
 const findSyntaxError = (issues: string) => /^ERROR: <input>:(\d+:\d+): Syntax error: /m.exec(issues)?.[1];
 
-/**
- * Returns an error without what can't be equal: the texts of syntax errors, which errors of variables contain, and a
- * class of cel-go for lists that were put together by `+`.
- */
-const toComparable = (error: string | undefined) =>
-  error?.replace(/: Syntax error: .*/s, "").replace("*types.concatList", "*types.baseList");
+/** Returns an error with the place of a syntax error instead of its text, as errors of variables may contain it. */
+const toComparable = (error: string | undefined) => {
+  const position = error === undefined ? undefined : findSyntaxError(error.replace(/.*?(?=ERROR: <input>)/s, ""));
+  return position === undefined ? error : `${error?.replace(/ERROR: <input>.*/s, "")}${position}`;
+};
 
 /** Returns what is different in two answers. */
 export const compareAnswers = (upstream: Answer, own: Answer): Kind | undefined => {
@@ -101,7 +92,16 @@ export const compare = async (
   }: { pairs: number; tasks: Iterator<Task>; report?: (done: number, differences: number) => void },
 ): Promise<Comparison> => {
   const takeBatch = (size: number) => Array.from({ length: size }, (): Task => tasks.next().value);
-  const comparison: Comparison = { pairs, issues: 0, errors: 0, values: 0, panics: 0, undecided: 0, differences: [] };
+  const comparison: Comparison = {
+    pairs,
+    issues: 0,
+    errors: 0,
+    values: 0,
+    panics: 0,
+    undecided: 0,
+    known: new Map(),
+    differences: [],
+  };
   let batch = takeBatch(Math.min(batchSize, pairs));
   let answers = evaluator.evaluate(batch);
   for (let done = 0; done < pairs; ) {
@@ -126,7 +126,11 @@ export const compare = async (
     });
     const decided = await dropUndecided(evaluator, different);
     comparison.undecided += different.length - decided.length;
-    comparison.differences.push(...decided);
+    for (const difference of decided) {
+      const reason = findReason(difference, print);
+      if (reason === undefined) comparison.differences.push(difference);
+      else comparison.known.set(reason, (comparison.known.get(reason) ?? 0) + 1);
+    }
     report?.(done, comparison.differences.length);
   }
   return comparison;
@@ -263,8 +267,11 @@ const shrink = async (evaluator: UpstreamEvaluator, difference: Difference): Pro
         }),
       )
       .find(
-        ({ upstream, own }) =>
-          !isPanic(upstream) && !upstream.others && compareAnswers(upstream, own) === difference.kind,
+        (one) =>
+          !isPanic(one.upstream) &&
+          !one.upstream.others &&
+          compareAnswers(one.upstream, one.own) === difference.kind &&
+          findReason(one, print) === undefined,
       );
     if (!found) return smallest;
     smallest = found;
@@ -390,13 +397,14 @@ if (import.meta.main) {
       tasks: generateTasks(Number(values.seed)),
     });
     const seconds = (Date.now() - start) / 1000;
-    const { differences, pairs, issues, errors, values: found, panics, undecided } = comparison;
+    const { differences, pairs, issues, errors, values: found, panics, undecided, known } = comparison;
     const byKind = kinds.map((kind) => [kind, differences.filter((one) => one.kind === kind).length] as const);
     const shown = differences.filter(({ kind }) => values.kinds.split(",").includes(kind));
     for (const { cause, count, examples } of await groupDifferences(evaluator, shown))
       process.stdout.write(
         `${count} × ${cause}\n${examples.slice(0, Number(values.examples)).map(printDifference).join("\n")}\n`,
       );
+    for (const [reason, count] of known) process.stdout.write(`${count} known: ${reason}\n`);
     process.stdout.write(
       `${pairs} pairs in ${Math.round(seconds)} s: ${found} values, ${errors} errors, ${issues} refused expressions; ` +
         `${undecided} with several answers of upstream, ${panics} panics of upstream; ` +

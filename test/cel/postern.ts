@@ -210,6 +210,8 @@ const decide = (asked: AuthorizationAttributes): AuthorizationAnswer => {
 /** Returns a value as JSON in which values of all types differ, as main.go prints it. */
 export const toCanonical = (value: Value): unknown => {
   if (value === null) return { null: null };
+  // Upstream leaves some errors in fields and entries, and so does lib/cel, although an error is no value.
+  if ((value as unknown) instanceof EvaluationError) return { error: (value as unknown as EvaluationError).message };
   if (typeof value === "boolean" || typeof value === "string") return value;
   if (isInt(value)) return { int: `${value}` };
   if (isDouble(value)) {

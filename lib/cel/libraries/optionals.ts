@@ -1,4 +1,5 @@
 import { type FunctionDeclaration, member, overload } from "../functions.ts";
+import { StructValue } from "../structs.ts";
 import { bool, listOf, optionalOf, parameter } from "../types.ts";
 import {
   Duration,
@@ -24,6 +25,7 @@ const isZero = (value: Value): boolean => {
   if (value instanceof Duration) return value.nanoseconds === 0n;
   // Go's zero time is not that of 1970.
   if (value instanceof Timestamp) return value.nanoseconds === yearOne;
+  if (value instanceof StructValue) return value.type.name !== "JSONPatch" && value.fields.size === 0;
   return findSize(value) === 0;
 };
 

@@ -18,22 +18,23 @@ const type = types.struct("kubernetes.Quantity");
 
 export class Quantity extends LibraryObject {
   readonly amount: Amount;
-  readonly #isComputed: boolean;
-  constructor(amount: Amount, isComputed: boolean) {
+  /** What it was parsed from; undefined for a sum or a difference. */
+  readonly text: string | undefined;
+  constructor(amount: Amount, text?: string) {
     super();
     this.amount = amount;
-    this.#isComputed = isComputed;
+    this.text = text;
   }
   get type(): types.Type {
     return type;
   }
   override toString(): string {
     const { digits, exponent } = this.amount;
-    return exponent === 0 ? `${digits}` : `${digits}e${exponent}`;
+    return this.text ?? (exponent === 0 ? `${digits}` : `${digits}e${exponent}`);
   }
   /** Upstream can't compare anything with a sum or a difference, only a sum or a difference with something. */
   equals(other: this): boolean {
-    if (other.#isComputed) throw createNoSuchOverloadError();
+    if (other.text === undefined) throw createNoSuchOverloadError();
     return compareAmounts(this.amount, other.amount) === 0;
   }
 }
@@ -157,10 +158,10 @@ const computePowerOfTen = (exponent: number): number => {
   return exponent < 0 ? tens / Number(`1e${rest}`) : tens * Number(`1e${rest}`);
 };
 
-const parseQuantity = (text: string) => new Quantity(parseAmount(text), false);
+const parseQuantity = (text: string) => new Quantity(parseAmount(text), text);
 const toAmount = (int: number | bigint): Amount => ({ digits: BigInt(int), exponent: 0, isLarge: false });
 const compare = (left: Quantity, right: Quantity) => compareAmounts(left.amount, right.amount);
-const toComputed = (amount: Amount): Value => new Quantity(amount, true);
+const toComputed = (amount: Amount): Value => new Quantity(amount);
 
 const requireInteger = ({ amount }: Quantity): Value => {
   const integer = findInteger(amount);

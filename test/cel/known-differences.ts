@@ -1,0 +1,87 @@
+import type { Task } from "./generate.ts";
+import type { Answer } from "./upstream.ts";
+
+/** What answers can differ in. */
+export const kinds = ["failure", "issues", "creation", "type", "error", "value", "cost"] as const;
+export type Kind = (typeof kinds)[number];
+
+export interface Difference {
+  kind: Kind;
+  task: Task;
+  upstream: Answer;
+  own: Answer;
+}
+
+/** A difference that stays, and why. */
+interface KnownDifference {
+  reason: string;
+  isMeant(difference: Difference, print: (value: unknown) => string): boolean;
+}
+
+/** Names of cel-go and Go for the types of lists, maps and null. */
+const goTypes =
+  /\*types\.(?:baseList|concatList|baseMap)|types\.Null|<nil>|\[\](?:interface \{\}|ref\.Val|string)|map\[\w+(?:\.\w+)?\](?:interface \{\}|ref\.Val)/g;
+
+const getText = ({ expression, composed }: Task) => [expression, ...composed.map((one) => one.expression)].join(" ");
+
+const differsOnlyIn = ({ upstream, own }: Difference, pattern: RegExp) =>
+  upstream.error !== own.error && upstream.error?.replace(pattern, "") === own.error?.replace(pattern, "");
+
+const knownDifferences: readonly KnownDifference[] = [
+  {
+    reason: "an error names Go's type of a list, a map or null, which depends on where the value comes from",
+    isMeant: (difference) => differsOnlyIn(difference, goTypes),
+  },
+  {
+    reason: "an error names Go's type of a value of a library in a JSON patch",
+    isMeant: (difference) => differsOnlyIn(difference, /unexpected type \S+/g),
+  },
+  {
+    reason: "an error has a quantity that is a sum or large, or a version with its build",
+    isMeant: (difference) => differsOnlyIn(difference, /\((?:\*resource\.Quantity|semver\.Version)\)\S+/g),
+  },
+  {
+    reason: "an error has a value of a library that upstream couldn't convert twice, so that it has the error twice",
+    isMeant: (difference) =>
+      differsOnlyIn(difference, /unsupported conversion to ref\.Val: \(\*errors\.errorString\)/g),
+  },
+  {
+    reason: "the cost of a value of a library in a field of an Object: upstream makes it an error inside of a value",
+    isMeant: ({ kind, task }) => kind === "cost" && /Object\b.*\b(?:quantity|semver|ip|cidr|url)\(/.test(getText(task)),
+  },
+  {
+    reason: "lists and maps that are keys of a map: Go compares them by their places in memory",
+    isMeant: ({ task, upstream, own }, print) =>
+      /\{(variables\.\w+): [^:]+, \1: /.test(task.expression) ||
+      [upstream, own].some(
+        ({ error, value }) => /insert failed: key [[{]/.test(error ?? "") || /\[\[(?:\[|\{"map")/.test(print(value)),
+      ),
+  },
+  {
+    reason: "a field that JSONPatch doesn't have: it has no type in upstream, and any other error is refused as well",
+    isMeant: ({ task, upstream, own }) =>
+      /JSONPatch/.test(getText(task)) &&
+      [upstream, own].every(({ error, issues, creation }) => error ?? issues ?? creation) &&
+      [upstream, own].some(({ error = "", issues = "", creation = "" }) =>
+        /missing type conversion to proto|''|\w\(\)|'\(\)'|\(, /.test(error + issues + creation),
+      ),
+  },
+  {
+    reason: "an error has a list or a map from JSON, in which upstream writes inner ones as Go does",
+    isMeant: (difference) => differsOnlyIn(difference, /(?: from non-optional value|join: invalid input:) .*/gs),
+  },
+  {
+    reason: "a regular expression that @bufbuild/re2 doesn't read: names of Unicode classes in any case, and {{2}",
+    isMeant: ({ task, own }) =>
+      /\\p|\{\{/i.test(task.expression) &&
+      /error parsing regexp|invalid \w+ argument/.test(own.creation ?? own.issues ?? ""),
+  },
+  {
+    reason: "the history of the time zone EST: Node's data has it from Panama",
+    isMeant: ({ task }) => task.expression.includes("'EST'"),
+  },
+];
+
+/** Returns the reason of a difference that stays; undefined for all others. */
+export const findReason = (difference: Difference, print: (value: unknown) => string): string | undefined =>
+  knownDifferences.find(({ isMeant }) => isMeant(difference, print))?.reason;
