@@ -15,7 +15,7 @@ import {
   type Value,
 } from "../values.ts";
 import { formatTimestamp } from "./time.ts";
-import { formatDouble, formatDuration } from "./value-text.ts";
+import { formatDouble, formatDuration, requireTextLength } from "./value-text.ts";
 
 // The function `format` as cel-go's strings library has it at version 2, which writes %f and %e for the locale en-US.
 
@@ -25,10 +25,14 @@ export const formatText = (format: string, args: readonly Value[]): string => {
     if (index >= args.length) throw createIndexError(index);
     return args[index] as Value;
   };
+  let units = format.length;
   return replaceClauses(format, args.length, getArgument, (clause, value, precision) => {
     const type = getType(value);
     if (!clause.kinds.includes(type.kind)) throw createMisuseError(clause, type);
-    return clause.format(value, precision);
+    const text = clause.format(value, precision);
+    units += text.length;
+    requireTextLength(units);
+    return text;
   });
 };
 

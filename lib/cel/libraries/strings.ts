@@ -4,7 +4,7 @@ import { dyn, int, listOf, string } from "../types.ts";
 import { countCodePoints, EvaluationError, type Value } from "../values.ts";
 import { findFormatIssue, formatText, quoteEscapes } from "./format-text.ts";
 import { countListTraversal } from "./lists.ts";
-import { formatValue } from "./value-text.ts";
+import { formatValue, joinTexts } from "./value-text.ts";
 
 type Int = number | bigint;
 
@@ -68,11 +68,11 @@ const split = (text: string, separator: string, count: Int = -1): string[] => {
 const replace = (text: string, old: string, replacement: string, count: Int = -1): string => {
   const limit = count < 0 ? Number.POSITIVE_INFINITY : Number(count);
   if (limit === 0) return text;
-  if (old !== "") return split(text, old, limit + 1).join(replacement);
+  if (old !== "") return joinTexts(split(text, old, limit + 1), replacement);
   // An empty text is found before each character and at the end.
   const parts = ["", ...split(text, "", limit)];
   if (limit > countCodePoints(text)) parts.push("");
-  return parts.join(replacement);
+  return joinTexts(parts, replacement);
 };
 
 const substring = (text: string, start: Int, end: Int): string => {
@@ -98,7 +98,7 @@ const join = (list: readonly Value[], separator = ""): string => {
   for (const element of list) {
     if (typeof element !== "string") throw new EvaluationError(`join: invalid input: ${formatValue(element)}`);
   }
-  return list.join(separator);
+  return joinTexts(list as readonly string[], separator);
 };
 
 const countText = ([text]: readonly Value[]): number => countTraversal(getActualSize(text as Value));

@@ -1,6 +1,7 @@
 import { formatType } from "../types.ts";
 import {
   Duration,
+  EvaluationError,
   getDouble,
   isDouble,
   isList,
@@ -13,6 +14,20 @@ import {
   type Value,
 } from "../values.ts";
 import { formatTimestamp } from "./time.ts";
+
+/** The most units of a text that a function makes. What a longer one costs next is beyond the limit of an expression. */
+const mostUnits = 10_000_000;
+
+/** Throws if a text would be longer than any expression can read: functions can multiply a text at little cost. */
+export const requireTextLength = (units: number): void => {
+  if (units > mostUnits) throw new EvaluationError(`text has more than ${mostUnits} characters`);
+};
+
+/** Joins texts, unless the whole would be too long. */
+export const joinTexts = (texts: readonly string[], separator: string): string => {
+  requireTextLength(texts.reduce((units, text) => units + text.length + separator.length, 0));
+  return texts.join(separator);
+};
 
 /** Returns a double as Go's %g writes it. */
 export const formatDouble = (value: number): string => {
