@@ -28,7 +28,7 @@ import {
 } from "../../lib/cel/values.ts";
 import { needs } from "../parts.ts";
 import { generateTasks } from "./generate.ts";
-import { compare, print } from "./judge.ts";
+import { compare, print } from "./compare.ts";
 import { toCanonical } from "./postern.ts";
 import { startEvaluator } from "./upstream.ts";
 

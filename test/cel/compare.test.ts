@@ -3,10 +3,10 @@ import { after, before, describe, it } from "node:test";
 import { findCelEvaluator } from "../../infra/bench/cel-go.ts";
 import { needs } from "../parts.ts";
 import { generateTasks } from "./generate.ts";
-import { compare } from "./judge.ts";
+import { compare } from "./compare.ts";
 import { startEvaluator, type UpstreamEvaluator } from "./upstream.ts";
 
-// The same with more pairs: node infra/node.js test/cel/judge.ts --pairs 300000 --seed 1
+// The same with more pairs: node infra/node.js test/cel/compare.ts --pairs 300000 --seed 1
 const pairs = 3000;
 const seed = Number(process.env.POSTERN_SEED || 1);
 

@@ -9,9 +9,9 @@ import { type Answer, startEvaluator, type UpstreamEvaluator } from "./upstream.
 
 // Compares lib/cel with the packages of kube-apiserver on generated expressions and objects:
 //
-//   node infra/node.js test/cel/judge.ts --pairs 300000 --seed 1
-//   node infra/node.js test/cel/judge.ts --expression "1 + 1"
-//   node infra/node.js test/cel/judge.ts --texts 1000000 --seed 1
+//   node infra/node.js test/cel/compare.ts --pairs 300000 --seed 1
+//   node infra/node.js test/cel/compare.ts --expression "1 + 1"
+//   node infra/node.js test/cel/compare.ts --texts 1000000 --seed 1
 //
 // The last one only parses texts, and reports the slowest one.
 //
