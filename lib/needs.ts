@@ -58,10 +58,16 @@ export interface AccessQuestion {
   verb: string;
   group?: string;
   version?: string;
+  /** Empty if the question is about a path. */
   resource: string;
   subresource?: string;
   namespace?: string;
   name?: string;
+  /** Selectors of lists, as texts that the cluster parses. */
+  fieldSelector?: { readonly rawSelector: string };
+  labelSelector?: { readonly rawSelector: string };
+  /** A path such as /healthz, for a question that is not about a resource. */
+  path?: string;
 }
 
 /** A Secrets Manager secret or an SSM parameter, each with its region. */

@@ -40,7 +40,7 @@ export const findLabelFaults = (text: string): string[] => {
   return [...faults, fault];
 };
 
-const findOldLabelFaults = (text: string): string[] => {
+export const findOldLabelFaults = (text: string): string[] => {
   const faults = findLengthFaults(text, 63);
   if (/^[a-z]([-a-z0-9]*[a-z0-9])?$/.test(text)) return faults;
   const fault =
