@@ -186,7 +186,8 @@ export interface Capabilities {
   aws(action: AwsAction, request: AwsRequest): Promise<HttpsResponse>;
   /** Evaluates CUE source to JSON by `evaluate`; rejects with CUE's message if it has no value. */
   cue(source: string, evaluate: typeof evaluateCue): Promise<string>;
-  ledger(rule: string): Ledger;
+  /** Opens the ledger that all functions share, or the one of this process. */
+  ledger(rule: string, isOfProcess?: boolean): Ledger;
   count(counts: readonly MetricCount[]): void;
   /** Returns capabilities that read again what was cached; undefined if this review used no cached answer. */
   anew?(): Capabilities | undefined;
@@ -345,6 +346,15 @@ export const cue = <Settings>(
 
 /** Keeps state between reviews, for this rule and the review's cluster. */
 export const ledger = (): Need<Ledger> => ({ verb: "ledger", bind: (capabilities, rule) => capabilities.ledger(rule) });
+
+/**
+ * Keeps state as `ledger` does, but in this process alone, which needs no waiting: for what other functions needn't know
+ * and may be lost at any time. Its keys must differ from those of the rule's `ledger`.
+ */
+export const processLedger = (): Need<Ledger> => ({
+  verb: "ledger",
+  bind: (capabilities, rule) => capabilities.ledger(rule, true),
+});
 
 /** Lets a rule count events in metrics of its own, with labels of its own. */
 export const counter = (): Need<(counts: readonly MetricCount[]) => void> => ({

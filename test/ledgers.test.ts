@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import { testLedger } from "./ledger-suite.ts";
 
@@ -12,5 +13,24 @@ describe("a ledger in memory", () => {
     const ledger = createMemoryLedger(2);
     for (const key of ["a", "b", "a", "c"]) await ledger.change<number>([key], ([kept = 0]) => [kept + 1]);
     assert.deepEqual(await ledger.change(["a", "b", "c"], (kept) => kept), [2, undefined, 1]);
+  });
+});
+
+describe("the ledger of a process", () => {
+  it("keeps values of a rule and a cluster, apart from the ledger that is shared", async () => {
+    const shared = createMemoryLedger();
+    const openFunction = () => createLiveCapabilities({}, undefined, () => shared);
+    const count = async (open: ReturnType<typeof openFunction>, cluster: string, rule: string, isOfProcess = true) =>
+      open(cluster, 10_000)
+        .ledger(rule, isOfProcess)
+        .change<number>(["key"], ([kept = 0]) => [kept + 1]);
+    const [first, second] = [openFunction(), openFunction()];
+    assert.deepEqual(await count(first, "prod", "a"), [1]);
+    assert.deepEqual(await count(first, "prod", "a"), [2]);
+    assert.deepEqual(await count(first, "test", "a"), [1]);
+    assert.deepEqual(await count(first, "prod", "b"), [1]);
+    assert.deepEqual(await count(second, "prod", "a"), [1]);
+    assert.deepEqual(await count(first, "prod", "a", false), [1]);
+    assert.deepEqual(await count(second, "prod", "a", false), [2]);
   });
 });

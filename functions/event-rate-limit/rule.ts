@@ -1,8 +1,8 @@
 import type { Event } from "postern/kubernetes/core/v1";
-import { ledger } from "postern/needs";
+import { ledger, processLedger } from "postern/needs";
 import { joinErrors, tooMany } from "postern/refusals";
 import { rule } from "postern/rule";
-import { type EventLimit, eventLimitTypes, getTokenBucketKey, type TokenBucket, takeToken } from "./token-bucket.ts";
+import { type EventLimit, eventLimitTypes, getTokenBucketKey, takeToken } from "./token-bucket.ts";
 
 const settings: { limits: EventLimit[]; eventsApi: boolean } = { limits: [], eventsApi: false };
 
@@ -32,9 +32,9 @@ export default rule({
         return `must have a whole number from 0 as cacheSize in ${at}, not ${cacheSize}`;
     }
   },
-  needs: { buckets: ledger() },
+  needs: { buckets: ledger(), reserves: processLedger() },
 
-  async validate(event: Event, { request, settings: { limits, eventsApi }, now, buckets }) {
+  async validate(event: Event, { request, settings: { limits, eventsApi }, now, buckets, reserves }) {
     const isLimited = request.kind.kind === "Event" && (request.kind.group === "" || eventsApi);
     if (!isLimited || request.dryRun) return;
 
@@ -42,17 +42,7 @@ export default rule({
     const refused = await Promise.all(
       limits.map(async (limit, index) => {
         const key = getTokenBucketKey(limit, event, request);
-        let given = false;
-        await buckets.change<TokenBucket>(
-          [`${index} ${key}`],
-          ([kept]) => {
-            const left = takeToken(limit, kept, now.getTime());
-            given = left !== undefined;
-            return [left ?? kept];
-          },
-          // Stores the bucket only until it is full again, because a new bucket is full, too.
-          Math.ceil(limit.burst / limit.qps) + 1,
-        );
+        const given = await takeToken(limit, `${index} ${key}`, now.getTime(), { buckets, reserves });
         return given ? [] : [`limit reached on type ${limit.type} for key ${key}`];
       }),
     );

@@ -1,4 +1,5 @@
 import type { Event, EventSource, ObjectReference } from "postern/kubernetes/core/v1";
+import type { Ledger } from "postern/ledger";
 import type { AdmissionRequest } from "postern/review";
 
 export const eventLimitTypes = ["Server", "Namespace", "User", "SourceAndObject"] as const;
@@ -18,16 +19,74 @@ export interface TokenBucket {
   since: number;
 }
 
-/** Returns a token bucket without the token that a request takes; undefined if it has none. A new bucket is full. */
-export const takeToken = (
-  { qps, burst }: EventLimit,
-  kept: TokenBucket | undefined,
+/** What one process knows of a bucket: the tokens that it has left of its share, and when the bucket has the next. */
+export interface Reserve {
+  tokens: number;
+  /** Milliseconds since 1970 until which the bucket has no share. */
+  emptyUntil: number;
+}
+
+/**
+ * How many shares of a bucket there are in a second. DynamoDB writes an item about 1,000 times a second, and a write
+ * that another process came before counts, too.
+ */
+const sharesPerSecond = 50;
+
+/** Returns how many tokens a process takes from a bucket at once, so that not each event writes the same item. */
+export const getShare = ({ qps, burst }: Pick<EventLimit, "qps" | "burst">): number =>
+  Math.min(burst, Math.max(1, Math.floor(qps / sharesPerSecond)));
+
+/**
+ * Takes a token; resolves to whether there was one. `buckets` is shared by all processes, and `reserves` belongs to this
+ * one, which asks the bucket only when its share is used up, and not before there is another one.
+ */
+export const takeToken = async (
+  limit: EventLimit,
+  key: string,
   now: number,
-): TokenBucket | undefined => {
+  { buckets, reserves }: { buckets: Ledger; reserves: Ledger },
+): Promise<boolean> => {
+  // A bucket is stored only until it is full again, because a new bucket is full, too.
+  const seconds = Math.ceil(limit.burst / limit.qps) + 1;
+  const reserveKey = `reserve ${key}`;
+  let isGiven: boolean | undefined;
+  await reserves.change<Reserve>(
+    [reserveKey],
+    ([kept]) => {
+      if (!kept || (kept.tokens === 0 && now >= kept.emptyUntil)) return [kept];
+      isGiven = kept.tokens > 0;
+      return [isGiven ? { ...kept, tokens: kept.tokens - 1 } : kept];
+    },
+    seconds,
+  );
+  if (isGiven !== undefined) return isGiven;
+
+  const share = getShare(limit);
+  let emptyUntil = 0;
+  await buckets.change<TokenBucket>(
+    [key],
+    ([kept]) => {
+      const { tokens, since } = fillBucket(limit, kept, now);
+      isGiven = tokens >= share;
+      emptyUntil = isGiven ? 0 : since + ((share - tokens) / limit.qps) * 1000;
+      return [isGiven ? { tokens: tokens - share, since } : kept];
+    },
+    seconds,
+  );
+  const added = isGiven ? share - 1 : 0;
+  if (added > 0 || !isGiven)
+    await reserves.change<Reserve>(
+      [reserveKey],
+      ([kept]) => [{ tokens: (kept?.tokens ?? 0) + added, emptyUntil }],
+      seconds,
+    );
+  return isGiven === true;
+};
+
+/** Returns a bucket with the tokens that came since. A time before `since` adds none: functions' clocks may differ. */
+const fillBucket = ({ qps, burst }: EventLimit, kept: TokenBucket | undefined, now: number): TokenBucket => {
   const { tokens, since } = kept ?? { tokens: burst, since: now };
-  // The clocks of two functions may differ: a time before `since` adds no tokens to the bucket.
-  const filled = Math.min(burst, tokens + (Math.max(0, now - since) / 1000) * qps);
-  return filled >= 1 ? { tokens: filled - 1, since: Math.max(now, since) } : undefined;
+  return { tokens: Math.min(burst, tokens + (Math.max(0, now - since) / 1000) * qps), since: Math.max(now, since) };
 };
 
 type AnyEvent = Event & { deprecatedSource?: EventSource; regarding?: ObjectReference };

@@ -2,6 +2,7 @@ import { formatTable } from "../cli/command.ts";
 import type { CheckMeasurement } from "./checks.ts";
 import type { PodCreateBenchResults } from "./creates.ts";
 import type { FleetMeasurement } from "./fleet.ts";
+import type { LedgerMeasurement } from "./ledger.ts";
 import type { BenchResult, RatioSummary } from "./ratios.ts";
 import type { ClusterReadMeasurement } from "./reads.ts";
 
@@ -87,6 +88,18 @@ export const formatFleetMeasurement = ({ rules, steps, releases }: FleetMeasurem
   ]);
   const heads = ["CPU FOR EACH CLUSTER, OVER THE FIRST", "CPU", "TIME", "MEMORY"];
   return `${formatTable([[`FLEET, ${rules} rules`, ...heads], ...rows])}\n${formatTable([["STORED", "SIZE"], ...sizes])}`;
+};
+
+/** Returns tables of what a ledger adds to a review, and of how one value takes many changes. */
+export const formatLedgerMeasurement = ({ times, rates }: Exclude<LedgerMeasurement, { missing: string }>): string => {
+  const rows = times.map(({ what, p50, p99 }) => [what, formatMilliseconds(p50), formatMilliseconds(p99)]);
+  const heads = ["LIMIT", "ADMITTED", "REFUSED", "FAILED", "READS", "WRITES", "THROTTLED", "P50", "P99"];
+  const rated = rates.map(({ rate, qps, admitted, refused, failed, reads, writes, throttled, p50, p99 }) => [
+    ...[`${rate} a second`, `${qps} a second`, ...[admitted, refused, failed].map(String)],
+    ...[reads, writes].map((calls) => `${calls.toFixed(0)} a second`),
+    ...[`${throttled}`, formatMilliseconds(p50), formatMilliseconds(p99)],
+  ]);
+  return `${formatTable([["LEDGER", "P50", "P99"], ...rows])}\n${formatTable([["EVENTS OF ONE BUCKET", ...heads], ...rated])}`;
 };
 
 const describeRatio = ({ median, p10, p90 }: RatioSummary, bar?: number) =>

@@ -7,6 +7,7 @@ import {
   explainBenchTables,
   formatCheckMeasurement,
   formatFleetMeasurement,
+  formatLedgerMeasurement,
   formatReadMeasurement,
 } from "../bench/report.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
@@ -88,6 +89,16 @@ const sections: Record<string, Section> = {
       const results = await measureFleet(folder, [10, 50, 200]);
       if (!("missing" in results)) return { results, text: formatFleetMeasurement(results) };
       leaveOut(`fleet is left out, for ${results.missing}`);
+      return { results: {}, text: "" };
+    },
+  },
+  ledger: {
+    rounds: 5,
+    async measure({ rounds, leaveOut }) {
+      const { measureLedger } = await import("../bench/ledger.ts");
+      const results = await measureLedger(rounds);
+      if (!("missing" in results)) return { results, text: formatLedgerMeasurement(results) };
+      leaveOut(`ledger is left out, for ${results.missing}`);
       return { results: {}, text: "" };
     },
   },

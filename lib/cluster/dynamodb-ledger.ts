@@ -33,6 +33,12 @@ type Outcome = "written" | { found?: (Item | undefined)[] };
  */
 const deletedSeconds = 3600;
 
+/**
+ * The milliseconds of the longest pause after another change came first. It is short, because each time one change was
+ * made: with long pauses a change could wait for ever while new ones overtake it.
+ */
+const longestConflictPause = 100;
+
 /** Opens the table that the environment variable POSTERN_LEDGER names, for a review that ends at the deadline. */
 export const openDynamoDbLedger = (deadline: number): Ledger => {
   const { POSTERN_LEDGER: table } = process.env;
@@ -67,7 +73,7 @@ export const createDynamoDbLedger = (table: string, deadline: number, readTime =
       const outcome = await write(client, table, writes, version);
       if (outcome === "written") return made;
       found = outcome.found;
-      await client.pause("other changes of the same entries came first");
+      await client.pause("other changes of the same entries came first", longestConflictPause);
     }
   },
 });

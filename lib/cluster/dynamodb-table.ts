@@ -17,8 +17,11 @@ interface Result {
 export interface TableClient {
   /** Sends an operation until it is done or its conditions fail. Every other end is a Failure. */
   ask(operation: string, parameters: object): Promise<Result>;
-  /** Waits for a random time, longer each time; fails with the reason if the review has not so much time left. */
-  pause(reason: string): Promise<void>;
+  /**
+   * Waits for a random time, longer each time up to `longest` milliseconds; fails with the reason if the review has not
+   * so much time left.
+   */
+  pause(reason: string, longest?: number): Promise<void>;
   createFailure(why: string, cause?: unknown): Failure;
 }
 
@@ -33,8 +36,8 @@ export const createTableClient = (table: string, deadline: number): TableClient 
   let pauseLimit = 10;
   const createFailure = (why: string, cause?: unknown) =>
     new Failure(503, `the ledger in the table ${table} could not be used: ${why}`, { cause });
-  const pause = async (reason: string) => {
-    const milliseconds = Math.random() * pauseLimit;
+  const pause = async (reason: string, longest = longestPause) => {
+    const milliseconds = Math.random() * Math.min(longest, pauseLimit);
     if (Date.now() + milliseconds >= end) throw createFailure(`the time is up: ${reason}`);
     pauseLimit = Math.min(longestPause, 2 * pauseLimit);
     await wait(milliseconds);

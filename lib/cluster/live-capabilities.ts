@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { createUnconnectedCapabilities, interceptCalls, toAccessAnswer, unavailableLedger } from "../capabilities.ts";
 import { Failure, getErrorMessage } from "../failure.ts";
 import { freezeDeep, isObject, parseJson } from "../json.ts";
-import { type Ledger, openRuleLedger } from "../ledger.ts";
+import { createMemoryLedger, type Ledger, openRuleLedger } from "../ledger.ts";
 import { printMetrics } from "../metrics.ts";
 import type { Capabilities, OpenCapabilities, ResourceType, ServedResource } from "../needs.ts";
 import { joinApiVersion, toApiPath } from "../objects/api-version.ts";
@@ -33,6 +33,8 @@ const rereadPause = 150;
 const updatePause = 20;
 const longestUpdatePause = 500;
 const retryTime = 300;
+/** The most values that rules keep in this process alone. */
+const mostProcessEntries = 10_000;
 
 type Connections = Record<string, ApiServerConnection>;
 
@@ -57,6 +59,7 @@ export const createLiveCapabilities = (
     servers.set(cluster, server);
     return server;
   };
+  const processLedger = createMemoryLedger(mostProcessEntries);
   const open = (cluster: string, deadline: number, since?: number): Capabilities => {
     const started = since ?? Date.now();
     const review = { cluster, memory, deadline, since, started, isRemembered: false, collisions: 0 };
@@ -76,7 +79,7 @@ export const createLiveCapabilities = (
       ...createOutsideServiceCapabilities(review),
       // A CUE script is stopped 100 ms before the review's deadline, so that the error names the script.
       cue: (source, evaluate) => evaluate(source, deadline - 100),
-      ledger: (rule) => openRuleLedger(openLedger(deadline), rule, cluster),
+      ledger: (rule, isOfProcess) => openRuleLedger(isOfProcess ? processLedger : openLedger(deadline), rule, cluster),
       count: (counts) => tell(cluster, counts),
       ...(since === undefined && {
         anew: () => (review.isRemembered ? open(cluster, deadline, review.started) : undefined),

@@ -28,15 +28,15 @@ export const findKeyFaults = (labelKey: string): string[] => {
 const findPrefixFaults = (prefix: string): string[] =>
   prefix === "" ? ["must be non-empty"] : findSubdomainFaults(prefix);
 
-/** Returns what is wrong with the length of a text, in kube-apiserver's words. */
-export const findLengthFaults = (text: string, most: number): string[] =>
-  Buffer.byteLength(text) > most ? [`must be no more than ${most} bytes`] : [];
+/** Returns what is wrong with the length of a text, in kube-apiserver's words: it counts bytes, whatever it calls them. */
+export const findLengthFaults = (text: string, most: number, unit: "bytes" | "characters" = "bytes"): string[] =>
+  Buffer.byteLength(text) > most ? [`must be no more than ${most} ${unit}`] : [];
 
 export const isSubdomain = (text: string): boolean => subdomain.test(text);
 
 /** Returns what is wrong with a DNS subdomain, in kube-apiserver's words. */
-export const findSubdomainFaults = (text: string): string[] => [
-  ...findLengthFaults(text, 253),
+export const findSubdomainFaults = (text: string, unit?: "bytes" | "characters"): string[] => [
+  ...findLengthFaults(text, 253, unit),
   ...(isSubdomain(text)
     ? []
     : [

@@ -35,8 +35,8 @@ export const noteAnswers = (capabilities: Capabilities): NotingCapabilities => {
       (notes.take[verb] as (args: readonly unknown[], answer: unknown) => void)(args, answer);
       return answer;
     }),
-    ledger: (rule) => {
-      const ledger = inner.ledger(rule);
+    ledger: (rule, isOfProcess) => {
+      const ledger = inner.ledger(rule, isOfProcess);
       return {
         change: async (keys, change, seconds) => {
           // The ledger calls `change` again after a concurrent change. The last call got the values that count.

@@ -107,9 +107,9 @@ const interceptAnswers = (
       ask,
     );
   }),
-  ledger: (rule) => ({
+  ledger: (rule, isOfProcess) => ({
     change: (keys, change, seconds) =>
-      capabilities.ledger(rule).change(
+      capabilities.ledger(rule, isOfProcess).change(
         keys,
         (kept: Parameters<typeof change>[0]) =>
           // The cast is safe: a restored value is what this key had before.

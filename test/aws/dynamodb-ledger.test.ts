@@ -6,6 +6,7 @@ import { after, before, beforeEach, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { createDynamoDbLedger, openDynamoDbLedger } from "#lib/cluster/dynamodb-ledger.ts";
 import { openRuleLedger } from "#lib/ledger.ts";
+import { measureLedger } from "../../infra/bench/ledger.ts";
 import { testLedger } from "../ledger-suite.ts";
 import { isLinearizable } from "../linearizability.ts";
 import { needs } from "../parts.ts";
@@ -281,3 +282,15 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
 });
 
 const isRefused = (call: number) => call === 1 || call === 2;
+
+describe("event-rate-limit with events that all count against one bucket", await needs("DynamoDB Local"), () => {
+  it("admits no more than its limit, and answers each event", async () => {
+    const duration = 0.5;
+    const measured = await measureLedger(duration);
+    assert.ok("rates" in measured && measured.rates.length === 6);
+    for (const { rate, qps, seconds, admitted, refused, failed } of measured.rates) {
+      assert.equal(admitted + refused + failed, rate * duration);
+      assert.ok(admitted > 0 && admitted <= qps + qps * seconds, `${admitted} of ${rate} with ${qps} a second`);
+    }
+  });
+});

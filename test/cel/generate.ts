@@ -278,11 +278,17 @@ const fieldValues: readonly Value[] = [
     "a,b",
   ],
   ...[true, false, null, null],
+  ...["a".repeat(300), "é😀x,".repeat(40), "app.kubernetes.io/name-of-a-long-label"],
 ];
 const fieldNames = ["a", "b", "s", "i", "d", "n", "l", "m", "spec", "namespace", "x", "x-y", "é", "__proto__", "in"];
 
 const createFieldValue = (random: Random, depth: number): Value => {
   const choice = random.draw();
+  if (depth > 0 && choice < 0.02) {
+    const kind = random.pick(fieldValues);
+    const isSame = random.decide(0.7);
+    return Array.from({ length: 20 + random.drawBelow(60) }, () => (isSame ? kind : random.drawBelow(100)));
+  }
   if (depth > 0 && choice < 0.2)
     return Array.from({ length: random.drawBelow(4) }, () => createFieldValue(random, depth - 1));
   if (depth > 0 && choice < 0.35) {
@@ -395,11 +401,44 @@ const createExpression = (random: Random, type: string, depth: number, scope: Sc
   return fillTemplate(random, template, new Map(bound), depth - 1, scope);
 };
 
+/** Characters that texts with a grammar have, and some that none has. */
+const textCharacters = [
+  ..."0123456789abcdefxyzEGKMTikmnuvszhpZ.:/-+%[]@#?&=_ ,()*^$|\\{}\u00e9\u00df\u212a\u{1f600}\t~!;<>",
+];
+
+/** Changes some characters of a text that is a literal between single quotes. */
+const changeText = (random: Random, literal: string): string => {
+  const prefix = literal.startsWith("r") ? "r" : "";
+  if (literal[prefix.length] !== "'" || (prefix === "" && literal.includes("\\"))) return literal;
+  const characters = [...literal.slice(prefix.length + 1, -1)];
+  for (let count = 1 + random.drawBelow(3); count > 0; count--) {
+    const at = random.drawBelow(characters.length + 1);
+    const character =
+      random.decide(0.3) && characters.length > 0 ? random.pick(characters) : random.pick(textCharacters);
+    characters.splice(at, random.decide(0.6) ? 1 : 0, ...(random.decide(0.75) ? [character] : []));
+  }
+  const text = characters.join("");
+  if (prefix === "") return `'${text.replaceAll("\\", "\\\\").replaceAll("\t", "\\t")}'`;
+  return text.endsWith("\\") ? literal : `r'${text.replaceAll("\t", " ")}'`;
+};
+
 const pickText = (random: Random, pool: string): string => {
   const list = texts[pool] ?? [];
   const end = list.indexOf("|");
-  if (end < 0) return random.pick(list);
-  return random.pick(random.decide(0.85) ? list.slice(0, end) : list.slice(end + 1));
+  const text = random.pick(end < 0 ? list : random.decide(0.85) ? list.slice(0, end) : list.slice(end + 1));
+  return random.decide(0.25) ? changeText(random, text) : text;
+};
+
+/** Returns a number of any size as a literal. */
+const createNumber = (random: Random, type: string): string => {
+  const sign = random.decide(0.3) && type !== "uint" ? "-" : "";
+  const digits = Array.from({ length: 1 + random.drawBelow(20) }, () => random.drawBelow(10)).join("");
+  if (type === "int") return `${sign}${BigInt(digits)}`;
+  if (type === "uint") return `${BigInt(digits)}u`;
+  const number = random.draw() * 10 ** (random.drawBelow(60) - 30);
+  if (random.decide(0.5))
+    return `${sign}${number.toPrecision(1 + random.drawBelow(17))}`.replace(/^(-?\d+)(e|$)/, "$1.0$2");
+  return `${sign}${Number(digits) / 10 ** random.drawBelow(20)}`.replace(/^(-?\d+)(e|$)/, "$1.0$2");
 };
 
 const createLeaf = (random: Random, type: string, scope: Scope): string => {
@@ -413,6 +452,7 @@ const createLeaf = (random: Random, type: string, scope: Scope): string => {
     if (["bool", "double", "int", "string"].includes(name)) return `${name}(${path})`;
   }
   const literal = literals[name];
+  if (literal && ["int", "uint", "double"].includes(name) && random.decide(0.15)) return createNumber(random, name);
   if (literal) return random.pick(literal);
   const typed = { ...scope, isTyped: true };
   const leaf = (one: StaticType | undefined) => createLeaf(random, one ? printType(one) : "int", typed);

@@ -42,7 +42,7 @@ export interface Comparison {
   differences: Difference[];
 }
 
-const print = (value: unknown): string => JSON.stringify(sort(value)) ?? "undefined";
+export const print = (value: unknown): string => JSON.stringify(sort(value)) ?? "undefined";
 
 /** Returns JSON with its keys, and the entries of maps, in the order of their texts. */
 const sort = (value: unknown): unknown => {
@@ -90,13 +90,16 @@ const repetitions = 40;
 
 const batchSize = 256;
 
-/** Compares the implementations on generated tasks. */
+/** Compares the implementations on the next of some tasks. */
 export const compare = async (
   evaluator: UpstreamEvaluator,
-  { pairs, seed, report }: { pairs: number; seed: number; report?: (done: number, differences: number) => void },
+  {
+    pairs,
+    tasks,
+    report,
+  }: { pairs: number; tasks: Iterator<Task>; report?: (done: number, differences: number) => void },
 ): Promise<Comparison> => {
-  const tasks = generateTasks(seed);
-  const takeBatch = (size: number) => Array.from({ length: size }, () => tasks.next().value);
+  const takeBatch = (size: number) => Array.from({ length: size }, (): Task => tasks.next().value);
   const comparison: Comparison = { pairs, issues: 0, errors: 0, values: 0, panics: 0, undecided: 0, differences: [] };
   let batch = takeBatch(Math.min(batchSize, pairs));
   let answers = evaluator.evaluate(batch);
@@ -381,7 +384,10 @@ if (import.meta.main) {
     process.exitCode = compareAnswers(upstream, own) ? 1 : 0;
   } else {
     const start = Date.now();
-    const comparison = await compare(evaluator, { pairs: Number(values.pairs), seed: Number(values.seed) });
+    const comparison = await compare(evaluator, {
+      pairs: Number(values.pairs),
+      tasks: generateTasks(Number(values.seed)),
+    });
     const seconds = (Date.now() - start) / 1000;
     const { differences, pairs, issues, errors, values: found, panics, undecided } = comparison;
     const byKind = kinds.map((kind) => [kind, differences.filter((one) => one.kind === kind).length] as const);

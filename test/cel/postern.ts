@@ -208,7 +208,7 @@ const decide = (asked: AuthorizationAttributes): AuthorizationAnswer => {
 };
 
 /** Returns a value as JSON in which values of all types differ, as main.go prints it. */
-const toCanonical = (value: Value): unknown => {
+export const toCanonical = (value: Value): unknown => {
   if (value === null) return { null: null };
   if (typeof value === "boolean" || typeof value === "string") return value;
   if (isInt(value)) return { int: `${value}` };

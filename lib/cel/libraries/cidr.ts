@@ -51,11 +51,15 @@ const parsePrefix = (text: string): Cidr => {
   const { address, zone } = parseAddress(text.slice(0, slash));
   if (zone !== "") throw new EvaluationError("IPv6 zones cannot be present in a prefix");
   const bits = text.slice(slash + 1);
-  if (!/^(0|[1-9]\d*)$/.test(bits) || BigInt.asIntN(64, BigInt(bits)) !== BigInt(bits))
+  if (!/^(0|[1-9]\d{0,18})$/.test(bits) || BigInt.asIntN(64, BigInt(bits)) !== BigInt(bits))
     throw new EvaluationError(`bad bits after slash: ${quoteAsGo(bits)}`);
   if (Number(bits) > address.bits) throw new EvaluationError("prefix length out of range");
   return new Cidr(address, Number(bits));
 };
+
+/** The characters of an IPv6 address that ends with an IPv4 address, and of its prefix. */
+const longestCidr = 45 + 4;
+const isCidr = reportParsing(parseCidr);
 
 const containsIp = ({ ip, prefixLength }: Cidr, other: Ip) => hasPrefix(other, ip, prefixLength);
 
@@ -89,7 +93,9 @@ export const cidrFunctions: readonly FunctionDeclaration[] = [
   },
   {
     name: "isCIDR",
-    overloads: [overload("is_cidr", [types.string], types.bool, reportParsing(parseCidr))],
+    overloads: [
+      overload("is_cidr", [types.string], types.bool, (text: string) => text.length <= longestCidr && isCidr(text)),
+    ],
     cost: countReading,
   },
   {

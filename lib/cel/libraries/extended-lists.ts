@@ -1,11 +1,12 @@
+import { getActualSize } from "../cost.ts";
 import { type FunctionDeclaration, member, overload } from "../functions.ts";
+import { sortIndices } from "../go-sort.ts";
 import { nameGoType } from "../go-types.ts";
 import { dyn, int, listOf, parameter } from "../types.ts";
 import {
   createNoSuchOverloadError,
   Duration,
   EvaluationError,
-  findSize,
   getType,
   isInt,
   isList,
@@ -44,9 +45,10 @@ const flatten = (list: Value, depth?: Value): List => {
 
 const createRange = (size: Int): List => {
   if (size <= costLimit) return Array.from({ length: Math.max(Number(size), 0) }, (_, index) => index);
-  // An array of this size without elements takes no memory; its size makes the cost.
+  // An array that was larger once has no memory for elements. Its size makes the cost.
   const list: Value[] = [];
   list.length = 2 ** 32 - 1;
+  list.length = Math.min(Number(size), list.length);
   return list;
 };
 
@@ -57,26 +59,23 @@ const removeDuplicates = (list: List): List => {
   return kept;
 };
 
-const sortByKeys = (list: List, keys: List): List => {
+const sortByKeys = (list: Value, keys: List): List => {
+  if (!isList(list)) throw new EvaluationError("no such overload: @sortByAssociatedKeys");
   const [first] = keys;
   if (first === undefined) return list;
   if (!isComparable(first)) throw new EvaluationError("list elements must be comparable");
   const { name } = getType(first);
   if (keys.some((key) => getType(key).name !== name))
     throw new EvaluationError("list elements must have the same type");
-  return list
-    .map((value, index) => ({ value, key: keys[index] as Value }))
-    .sort((left, right) => findOrder(left.key, right.key))
-    .map(({ value }) => value);
+  const indices = sortIndices(keys.length, (left, right) => findOrder(keys[left] as Value, keys[right] as Value) < 0);
+  return indices.map((index) => list[index] as Value);
 };
 
 const sort = (list: Value): List => {
-  if (!isList(list)) {
-    // Values that have methods of their own in upstream refuse the call themselves.
-    const isReceiver = typeof list === "string" || list instanceof Duration || list instanceof Timestamp;
-    throw isReceiver ? createNoSuchOverloadError() : new EvaluationError("no such overload: sort");
-  }
-  return sortByKeys(list, list);
+  if (isList(list)) return sortByKeys(list, list);
+  // Values that have methods of their own in upstream refuse the call themselves.
+  const isReceiver = typeof list === "string" || list instanceof Duration || list instanceof Timestamp;
+  throw isReceiver ? createNoSuchOverloadError() : new EvaluationError("no such overload: sort");
 };
 
 // Upstream's functions of costs expect the types that were declared. With other ones, and with an error as argument,
@@ -96,12 +95,13 @@ const requireInt = (value: Value | undefined): number => {
 };
 
 const countList = (size: number, factor = 1): number => Math.trunc(size * factor) + 11;
-const countResult = (_args: List, result: Value): number => countList(findSize(result) ?? 1);
+const countResult = (_args: List, result: Value): number => countList(getActualSize(result));
 
-/** A depth below zero makes the cost smaller in upstream, until it is below zero, which counts as more than any limit. */
+/** Computes as upstream does in unsigned integers of 64 bits. Of a cost below zero only what no limit allows is large. */
 const countFlattening = (args: List): number => {
-  const cost = countList(findSize(args[0] as Value) ?? 1, args.length > 1 ? requireInt(args[1]) : 1);
-  return cost < -costLimit ? 2 ** 64 : cost;
+  const cost = getActualSize(args[0] as Value) * (args.length > 1 ? requireInt(args[1]) : 1);
+  const isOutside = cost >= 2 ** 64 || cost < -(2 ** 63);
+  return countList(isOutside ? 2 ** 63 : cost < -costLimit ? 2 ** 64 + cost : cost);
 };
 
 /** Returns the cost of comparing all elements of a list with each other. */

@@ -327,7 +327,7 @@ export const quoteEscapes: Readonly<Record<string, string>> = {
 };
 
 /** Returns a text in quotes as Go's %q writes it. */
-export const quoteText = (text: string): string =>
+const quoteText = (text: string): string =>
   `"${text.toWellFormed().replace(/[^\p{L}\p{M}\p{N}\p{P}\p{S} ]|["\\]/gu, (character) => {
     const code = character.codePointAt(0) as number;
     const digits = code.toString(16);

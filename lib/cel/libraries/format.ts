@@ -32,7 +32,7 @@ export class Format extends LibraryObject {
 
 /** Returns what is wrong with a DNS label of RFC 1123, in kube-apiserver's words. */
 export const findLabelFaults = (text: string): string[] => {
-  const faults = findLengthFaults(text, 63);
+  const faults = findLengthFaults(text, 63, "characters");
   if (/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/.test(text)) return faults;
   const fault = isSubdomain(text)
     ? "must not contain dots"
@@ -40,17 +40,19 @@ export const findLabelFaults = (text: string): string[] => {
   return [...faults, fault];
 };
 
+const findNameFaults = (text: string) => findSubdomainFaults(text, "characters");
+
 export const findOldLabelFaults = (text: string): string[] => {
-  const faults = findLengthFaults(text, 63);
+  const faults = findLengthFaults(text, 63, "characters");
   if (/^[a-z]([-a-z0-9]*[a-z0-9])?$/.test(text)) return faults;
   const fault =
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
   return [...faults, fault];
 };
 
-/** Returns a function for the beginning of a name, which can end with a dash. */
+/** Returns a function for the beginning of a name, which can end with a dash, whatever is before the dash. */
 const allowDash = (findFaults: (text: string) => string[]) => (text: string) =>
-  findFaults(text.length > 1 && text.endsWith("-") ? `${text.slice(0, -2)}a` : text);
+  findFaults(text.replace(/[^\x80-\uffff]-$/, "a"));
 
 const findUriFaults = (text: string): string[] => {
   try {
@@ -87,11 +89,11 @@ const isDateTime = (text: string) => {
 
 const formats: ReadonlyMap<string, Format> = new Map([
   ["dns1123Label", new Format(findLabelFaults, 30)],
-  ["dns1123Subdomain", new Format(findSubdomainFaults, 60)],
+  ["dns1123Subdomain", new Format(findNameFaults, 60)],
   ["dns1035Label", new Format(findOldLabelFaults, 30)],
   ["qualifiedName", new Format(findKeyFaults, 60)],
   ["dns1123LabelPrefix", new Format(allowDash(findLabelFaults), 30)],
-  ["dns1123SubdomainPrefix", new Format(allowDash(findSubdomainFaults), 60)],
+  ["dns1123SubdomainPrefix", new Format(allowDash(findNameFaults), 60)],
   ["dns1035LabelPrefix", new Format(allowDash(findOldLabelFaults), 30)],
   ["labelValue", new Format(findValueFaults, 40)],
   ["uri", new Format(findUriFaults, 1103)],

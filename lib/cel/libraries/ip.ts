@@ -163,6 +163,10 @@ const declareTest = (name: string, id: string, test: (ip: Ip) => boolean): Funct
   return { name, overloads: [member(id, [ipType], types.bool, test)] };
 };
 
+/** The characters of an IPv6 address that ends with an IPv4 address. The error of a longer text isn't worth making. */
+const longestAddress = 45;
+const isIp = reportParsing(parseIp);
+
 /** Returns the cost of the function `ip`, which is also a method of a CIDR. */
 export const countIp: FunctionDeclaration["cost"] = (args, result, id) =>
   id === "cidr_ip" ? 1 : countReading(args, result, id);
@@ -171,7 +175,9 @@ export const ipFunctions: readonly FunctionDeclaration[] = [
   { name: "ip", overloads: [overload("string_to_ip", [types.string], ipType, parseIp)], cost: countIp },
   {
     name: "isIP",
-    overloads: [overload("is_ip", [types.string], types.bool, reportParsing(parseIp))],
+    overloads: [
+      overload("is_ip", [types.string], types.bool, (text: string) => text.length <= longestAddress && isIp(text)),
+    ],
     cost: countReading,
   },
   {

@@ -27,6 +27,10 @@ export class Quantity extends LibraryObject {
   get type(): types.Type {
     return type;
   }
+  override toString(): string {
+    const { digits, exponent } = this.amount;
+    return exponent === 0 ? `${digits}` : `${digits}e${exponent}`;
+  }
   /** Upstream can't compare anything with a sum or a difference, only a sum or a difference with something. */
   equals(other: this): boolean {
     if (other.#isComputed) throw createNoSuchOverloadError();
@@ -56,6 +60,7 @@ const parseAmount = (text: string): Amount => {
   const suffix = text.slice(number.length);
   if (text === "" || !/^[eEinumkKMGTP]*[-+]?\d*$/.test(suffix))
     throw new EvaluationError(`quantities must match the regular expression '${form}'`);
+  if (text.length > longest) throw createNumberError();
 
   const power = Math.max(binarySuffixes.indexOf(suffix), 0);
   const exponent = ((power > 0 ? 0 : (decimalSuffixes[suffix] ?? parseExponent(suffix))) - fraction.length) | 0;
@@ -64,7 +69,7 @@ const parseAmount = (text: string): Amount => {
     power > 0
       ? fraction !== "" || whole.length + 3 * power > 14
       : whole.length + fraction.length > 18 || exponent < least;
-  if (text.length > longest || (isLarge && integer + fraction === "")) throw createNumberError();
+  if (isLarge && integer + fraction === "") throw createNumberError();
 
   const digits = BigInt(whole + fraction) * 1024n ** BigInt(power);
   const amount = isLarge ? roundLargeAmount(digits, exponent, power > 0) : { digits, exponent, isLarge };
@@ -112,6 +117,13 @@ const addAmounts = (left: Amount, right: Amount): Amount => {
   return { digits: sum, exponent, isLarge: isLarge || ![first, second, sum].every(isInt64) };
 };
 
+const subtractAmounts = (left: Amount, right: Amount): Amount => {
+  // The least number of 64 bits is its own opposite there: upstream adds it, unless that needs more than 64 bits.
+  const opposite = right.isLarge ? -right.digits : BigInt.asIntN(64, -right.digits);
+  const difference = addAmounts(left, { ...right, digits: opposite });
+  return difference.isLarge ? addAmounts(left, { ...right, digits: -right.digits }) : difference;
+};
+
 const getSign = (digits: bigint): number => Number(digits > 0n) - Number(digits < 0n);
 
 const compareAmounts = (left: Amount, right: Amount): number => {
@@ -147,7 +159,6 @@ const computePowerOfTen = (exponent: number): number => {
 
 const parseQuantity = (text: string) => new Quantity(parseAmount(text), false);
 const toAmount = (int: number | bigint): Amount => ({ digits: BigInt(int), exponent: 0, isLarge: false });
-const negate = (amount: Amount): Amount => ({ ...amount, digits: -amount.digits });
 const compare = (left: Quantity, right: Quantity) => compareAmounts(left.amount, right.amount);
 const toComputed = (amount: Amount): Value => new Quantity(amount, true);
 
@@ -212,10 +223,10 @@ export const quantityFunctions: readonly FunctionDeclaration[] = [
     name: "sub",
     overloads: [
       member("quantity_sub", [type, type], type, (left: Quantity, right: Quantity) =>
-        toComputed(addAmounts(left.amount, negate(right.amount))),
+        toComputed(subtractAmounts(left.amount, right.amount)),
       ),
       member("quantity_sub_int", [type, types.int], type, (left: Quantity, right: number | bigint) =>
-        toComputed(addAmounts(left.amount, negate(toAmount(right)))),
+        toComputed(subtractAmounts(left.amount, toAmount(right))),
       ),
     ],
   },

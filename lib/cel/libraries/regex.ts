@@ -1,8 +1,8 @@
 import { RE2JS, RE2JSSyntaxException } from "@bufbuild/re2";
-import { countTraversal } from "../cost.ts";
+import { countTraversal, getActualSize } from "../cost.ts";
 import { type FunctionDeclaration, member } from "../functions.ts";
 import { int, listOf, string } from "../types.ts";
-import { EvaluationError, findSize, type Value } from "../values.ts";
+import { EvaluationError, type Value } from "../values.ts";
 
 /** A regular expression in RE2's syntax. Searching takes time in proportion to the text. */
 export interface Pattern {
@@ -15,7 +15,9 @@ export interface Pattern {
 }
 
 // The package compiles patterns, but says only whether a text matches, and not in linear time if a pattern is large. So
-// the program that it compiles is run here: all ways to match advance together, one character at a time.
+// the program that it compiles is run here: all ways to match advance together, one character at a time. Its parser
+// differs from Go's for three kinds of patterns, which it refuses: with long names of Unicode classes, as \p{Letter},
+// with one name for two groups, and with a repetition after a brace that is a character itself, as {{2}.
 
 type Instruction = ReturnType<RE2JS["re2"]>["prog"]["inst"][number];
 
@@ -158,19 +160,31 @@ class Automaton {
   }
 }
 
-const createPattern = (source: string): Pattern => {
+interface Matcher {
+  test(text: string): boolean;
+  /** Returns the range of the first match at or after a position. */
+  search(text: string, from: number): [start: number, end: number] | undefined;
+}
+
+const createLiteralMatcher = (literal: string): Matcher => ({
+  test: (text) => text.includes(literal),
+  search: (text, from) => {
+    const start = text.indexOf(literal, from);
+    return start < 0 ? undefined : [start, start + literal.length];
+  },
+});
+
+const createMatcher = (source: string): Matcher => {
+  // The package takes time in the square of a literal's length.
+  if (!/[\\.+*?()|[\]{}^$]/.test(source)) return createLiteralMatcher(source);
   const { prog, prefix, prefixComplete, cond } = compile(source);
+  if (prefixComplete) return createLiteralMatcher(prefix);
   const program: readonly Instruction[] = prog.inst;
   const isAnchored = (cond & conditions.textStart) !== 0;
   const automaton = new Automaton(program, prog.start, isAnchored);
   let [current, next] = [new Ways(program), new Ways(program)];
 
-  /** Returns the range of the first match at or after a position. */
-  const search = (text: string, from: number): [start: number, end: number] | undefined => {
-    if (prefixComplete) {
-      const start = text.indexOf(prefix, from);
-      return start < 0 ? undefined : [start, start + prefix.length];
-    }
+  const search: Matcher["search"] = (text, from) => {
     let matched: [number, number] | undefined;
     let [position, code, found] = [from, -1, 0];
     const moveTo = (target: number) => {
@@ -207,8 +221,13 @@ const createPattern = (source: string): Pattern => {
     }
   };
 
+  return { test: (text) => automaton.test(text) ?? search(text, 0) !== undefined, search };
+};
+
+const createPattern = (source: string): Pattern => {
+  const { test, search } = createMatcher(source);
   return {
-    test: (text) => (prefixComplete ? text.includes(prefix) : (automaton.test(text) ?? search(text, 0) !== undefined)),
+    test,
     find: (text) => text.slice(...(search(text, 0) ?? [0, 0])),
     findAll: (text, limit = Number.POSITIVE_INFINITY) => {
       const parts: string[] = [];
@@ -239,7 +258,9 @@ const compile = (source: string): ReturnType<RE2JS["re2"]> => {
     return new RE2JS(source).re2();
   } catch (error) {
     if (!(error instanceof RE2JSSyntaxException)) throw error;
-    throw new EvaluationError(`error parsing regexp: ${error.error}: \`${error.input ?? ""}\``);
+    // The package names no part for errors of the whole pattern, and for a backslash at its end, where Go has an empty one.
+    const part = error.input ?? (error.error.startsWith("trailing") ? "" : source);
+    throw new EvaluationError(`error parsing regexp: ${error.error}: \`${part}\``);
   }
 };
 
@@ -270,7 +291,7 @@ const findAll = (text: string, source: string, limit: number | bigint = -1): rea
   compileArgument(source).findAll(text, limit < 0 ? undefined : Number(limit));
 
 const countSearch = ([text, source]: readonly Value[]): number =>
-  countTraversal((findSize(text as Value) ?? 1) + 1) * countTraversal(findSize(source as Value) ?? 1, 0.25);
+  countTraversal(getActualSize(text as Value) + 1) * countTraversal(getActualSize(source as Value), 0.25);
 
 /** Kubernetes' functions of regular expressions. */
 export const regexFunctions: readonly FunctionDeclaration[] = [

@@ -91,10 +91,10 @@ const parseNumber = (text: string, name: string, title: string): bigint => {
 };
 
 const parseUint = (text: string): bigint => {
-  const number = BigInt(text);
-  const fault = text === "" ? "invalid syntax" : number >> 64n > 0n ? "value out of range" : undefined;
+  const isTooLarge = text.length > 20 || BigInt(text) >> 64n > 0n;
+  const fault = text === "" ? "invalid syntax" : isTooLarge ? "value out of range" : undefined;
   if (fault) throw new EvaluationError(`strconv.ParseUint: parsing ${quoteAsGo(text)}: ${fault}`);
-  return number;
+  return BigInt(text);
 };
 
 const parsePrerelease = (text: string): bigint | string => {

@@ -1,6 +1,7 @@
+import { getActualSize } from "../cost.ts";
 import { type FunctionDeclaration, overload } from "../functions.ts";
 import { bool, listOf, parameter } from "../types.ts";
-import { findSize, type Value } from "../values.ts";
+import type { Value } from "../values.ts";
 import { isSame } from "./lists.ts";
 
 type List = readonly Value[];
@@ -17,7 +18,7 @@ const declareSetFunction = (
   compare: (left: List, right: List) => boolean,
   factor = 1,
 ): FunctionDeclaration => {
-  const count = ([left, right]: List) => (findSize(left as Value) ?? 1) * (findSize(right as Value) ?? 1) * factor;
+  const count = ([left, right]: List) => getActualSize(left as Value) * getActualSize(right as Value) * factor;
   // Lists whose cost is above the limit of every expression are not compared: the evaluation ends with that error.
   const evaluate = (left: List, right: List) => left.length * right.length <= 1_000_000 && compare(left, right);
   return {

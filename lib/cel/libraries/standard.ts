@@ -1,7 +1,10 @@
 import { countTraversal, getInnerSize } from "../cost.ts";
+import { requireHashable } from "../evaluation.ts";
 import { type Evaluate, type FunctionDeclaration, member, type Overload, overload } from "../functions.ts";
+import { StructValue } from "../structs.ts";
 import * as types from "../types.ts";
 import {
+  CelMap,
   CelObject,
   compareNumbers,
   createNoSuchOverloadError,
@@ -29,19 +32,20 @@ import { formatDouble, formatDuration } from "./format-text.ts";
 import { compilePattern } from "./regex.ts";
 import { addToTimestamp, createDuration, formatTimestamp, getUnixSeconds, subtractTimestamps } from "./time.ts";
 
-/** A list that a loop builds: what is added to it is appended, and doesn't make a new list. */
-export class GrowingList extends Array<Value> {
-  static override get [Symbol.species](): ArrayConstructor {
-    return Array;
-  }
-}
+const growing = Symbol("growing");
+/** A list that a loop builds: what is added to it is appended. A class of its own would be several times slower. */
+type GrowingList = Value[] & { [growing]?: true };
+
+export const createGrowingList = (): readonly Value[] => Object.assign<GrowingList, object>([], { [growing]: true });
+
+export const isGrowingList = (list: readonly Value[]): list is GrowingList => (list as GrowingList)[growing] === true;
 
 /** Expressions can double a list at no cost, so its size has a limit. */
-const mostElements = 2 ** 24;
+const mostElements = 2 ** 20;
 
 const concatenate = (left: readonly Value[], right: readonly Value[]): readonly Value[] => {
   if (left.length + right.length > mostElements) throw new EvaluationError("list has too many elements");
-  if (left instanceof GrowingList) {
+  if (isGrowingList(left)) {
     for (const element of right) left.push(element);
     return left;
   }
@@ -160,7 +164,10 @@ export const compareValues = (left: Value, right: Value, operator = "_<_"): numb
 
 const isIn = (value: Value, container: Value): boolean => {
   if (isList(container)) return container.some((element) => isElement(value, element));
-  if (isMap(container)) return findInMap(container, value) !== undefined;
+  if (isMap(container)) {
+    if (container instanceof CelMap && container.entries.size > 0) requireHashable(value);
+    return findInMap(container, value) !== undefined;
+  }
   throw createNoSuchOverloadError();
 };
 
@@ -465,7 +472,8 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
   {
     name: "type",
     overloads: [overload("type", [one], types.typeOf(one))],
-    evaluate: (of: Value) => new TypeValue(getType(of)),
+    // Upstream returns the type of a message's type.
+    evaluate: (of: Value) => new TypeValue(of instanceof StructValue ? types.typeOf() : getType(of)),
   },
   { name: "dyn", overloads: [overload("to_dyn", [one], dyn)], evaluate: identify },
   declareConversion(bool, [

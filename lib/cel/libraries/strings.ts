@@ -1,7 +1,7 @@
-import { countTraversal, getInnerSize } from "../cost.ts";
+import { countTraversal, getActualSize, getInnerSize } from "../cost.ts";
 import { type FunctionDeclaration, member, overload } from "../functions.ts";
 import { dyn, int, listOf, string } from "../types.ts";
-import { countCodePoints, EvaluationError, findSize, type Value } from "../values.ts";
+import { countCodePoints, EvaluationError, type Value } from "../values.ts";
 import { formatText, formatValue, quoteEscapes } from "./format-text.ts";
 import { countListTraversal } from "./lists.ts";
 
@@ -100,9 +100,9 @@ const join = (list: readonly Value[], separator = ""): string => {
   return list.join(separator);
 };
 
-const countText = ([text]: readonly Value[]): number => countTraversal(findSize(text as Value) ?? 1);
+const countText = ([text]: readonly Value[]): number => countTraversal(getActualSize(text as Value));
 const countInner = ([text = null]: readonly Value[]): number => countTraversal(getInnerSize(text));
-const countTextTwice = ([text]: readonly Value[]): number => countTraversal((findSize(text as Value) ?? 1) * 2);
+const countTextTwice = ([text]: readonly Value[]): number => countTraversal(getActualSize(text as Value) * 2);
 
 /** Version 2 of the strings library of cel-go. */
 export const stringFunctions: readonly FunctionDeclaration[] = [
@@ -174,7 +174,7 @@ export const stringFunctions: readonly FunctionDeclaration[] = [
       member("list_join", [listOf(string)], string, join),
       member("list_join_string", [listOf(string), string], string, join),
     ],
-    cost: (_args, result) => countTraversal((findSize(result) ?? 1) * 2),
+    cost: (_args, result) => countTraversal(getActualSize(result) * 2),
   },
   { name: "strings.quote", overloads: [overload("strings_quote", [string], string, quote, countInner)] },
   { name: "format", overloads: [member("string_format", [string, listOf(dyn)], string, formatText, countInner)] },

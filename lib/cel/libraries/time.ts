@@ -153,10 +153,13 @@ const findZonedDate = (milliseconds: number, zone: string): Date => {
   return date;
 };
 
+const shortNames = new Set("CET EET EST GMT HST MET MST PRC ROC ROK UCT WET".split(" "));
+
 const createFormatter = (zone: string): Intl.DateTimeFormat => {
   try {
-    // JavaScript takes names in any case, and offsets without a colon; Go doesn't.
-    if (!/^[A-Z][^/]*(\/[A-Z][^/]*)*$/.test(zone)) throw new RangeError();
+    // JavaScript takes names in any case, offsets without a colon, and names such as PST; Go doesn't.
+    const isNamed = /^[A-Z][^/]*(\/[A-Z][^/]*)*$/.test(zone) && !/^[A-Z]{3}$|^SystemV|-New$/.test(zone);
+    if (!isNamed && !shortNames.has(zone)) throw new RangeError();
     const number = "numeric";
     const parts = { year: number, month: number, day: number, hour: number, minute: number, second: number } as const;
     return new Intl.DateTimeFormat("en-US", { ...parts, era: "short", timeZone: zone, hourCycle: "h23" });

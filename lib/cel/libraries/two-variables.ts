@@ -1,6 +1,6 @@
 import { type FunctionDeclaration, overload } from "../functions.ts";
 import { mapOf, parameter } from "../types.ts";
-import { CelMap, EvaluationError, listEntries, toMapKey, type Value, type ValueObject } from "../values.ts";
+import { CelMap, EvaluationError, findInMap, listEntries, toMapKey, type Value, type ValueObject } from "../values.ts";
 import { formatValue } from "./format-text.ts";
 
 type Entries = Map<string, readonly [key: Value, value: Value]>;
@@ -8,18 +8,21 @@ type Entries = Map<string, readonly [key: Value, value: Value]>;
 /** The maps that loops are filling. Only macros call the function, so that no other value sees them change. */
 const growing = new WeakMap<CelMap, Entries>();
 
+/** Returns the text of a key; Go compares lists and maps that are keys by their places in memory. */
+const toKey = (entries: Entries, key: Value) => toMapKey(key) ?? `*${entries.size}`;
+
 const insert = (map: ValueObject | CelMap, added: Iterable<readonly [key: Value, value: Value]>): CelMap => {
   const known = map instanceof CelMap ? growing.get(map) : undefined;
   const entries: Entries = known ?? new Map();
   const result = known ? (map as CelMap) : new CelMap(entries);
   if (!known) {
-    for (const entry of listEntries(map)) entries.set(toMapKey(entry[0]) as string, entry);
+    for (const entry of listEntries(map)) entries.set(toKey(entries, entry[0]), entry);
     growing.set(result, entries);
   }
   for (const entry of added) {
-    const text = toMapKey(entry[0]) as string;
-    if (entries.has(text)) throw new EvaluationError(`insert failed: key ${formatValue(entry[0])} already exists`);
-    entries.set(text, entry);
+    if (findInMap(result, entry[0]) !== undefined)
+      throw new EvaluationError(`insert failed: key ${formatValue(entry[0])} already exists`);
+    entries.set(toKey(entries, entry[0]), entry);
   }
   return result;
 };

@@ -43,57 +43,65 @@ export class Url extends LibraryObject {
 }
 
 const toBytes = (text: string): string => Buffer.from(text).toString("latin1");
-const toText = (bytes: string): string => Buffer.from(bytes, "latin1").toString();
+const toText = (bytes: string): string => decode(bytes, () => "\ufffd");
 
-/** The characters, besides letters, digits and `-_.~`, that a part of a URL has without escaping. */
-const plainCharacters = {
-  path: "$&+,/:;=@",
-  host: "!$&'()*+,;=:[]<>\"",
-  user: "$&+,;=",
-  query: "",
-  fragment: "$&+,/:;=?@!()*",
+/** Decodes UTF-8. As in Go, each byte that is no part of a character counts, which `replace` turns into text. */
+const decode = (bytes: string, replace: (byte: string) => string): string => {
+  const text = Buffer.from(bytes, "latin1").toString();
+  if (!text.includes("\ufffd")) return text;
+  return bytes.replace(
+    /[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}|[\x80-\xff]/g,
+    (sequence) => {
+      const character = Buffer.from(sequence, "latin1").toString();
+      const isValid = sequence === "\xef\xbf\xbd" || !character.includes("\ufffd");
+      return isValid ? character : [...sequence].map(replace).join("");
+    },
+  );
 };
-type Part = keyof typeof plainCharacters;
 
-const isPlain = (character: string, part: Part): boolean =>
-  /[-\w.~]/.test(character) || plainCharacters[part].includes(character);
+/** Decodes UTF-8, with half of a pair for each byte that is no part of a character. */
+const toMarkedText = (bytes: string): string =>
+  decode(bytes, (byte) => String.fromCharCode(0xdc00 + byte.charCodeAt(0)));
 
-const escapeBytes = (bytes: string, part: Part): string =>
-  bytes.replace(/[^-\w.~]/g, (character) => (isPlain(character, part) ? character : escapeByte(character)));
+/** Returns a quotation of marked text as Go's %q shows the bytes. */
+const showMarks = (quotation: string): string => quotation.replace(/\\udc([89a-f][\da-f])/g, "\\x$1");
 
-const escapeByte = (character: string) => `%${character.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}`;
+/** The bytes that each part of a URL has only in escapes. */
+const escapedBytes = {
+  path: /[^-\w.~$&+,/:;=@]/g,
+  host: /[^-\w.~!$&'()*+,;=:[\]<>"]/g,
+  user: /[^-\w.~$&+,;=]/g,
+  fragment: /[^-\w.~$&+,/:;=?@!()*]/g,
+};
 
-/** Replaces escapes such as `%41`. Only a host can have characters that aren't allowed. */
-const unescapeBytes = (bytes: string, part: Part, isZone = false): string =>
-  bytes.replace(part === "host" ? /%.{0,2}|[^%]/gs : /%.{0,2}/gs, (found) => {
-    if (!found.startsWith("%")) {
-      if (found < "\x80" && !isPlain(found, part))
-        throw new EvaluationError(`invalid character ${quoteAsGo(found)} in host name`);
-      return found;
-    }
-    const byte = String.fromCharCode(Number.parseInt(found.slice(1), 16));
-    // A host can have escaped bytes that aren't ASCII; the zone of an IPv6 address only what needs no escaping.
-    const isAllowed =
-      part !== "host" || found === "%25" || (isZone ? byte === " " || isPlain(byte, part) : byte >= "\x80");
-    if (!/^%[\da-f]{2}$/i.test(found) || !isAllowed) throw new EvaluationError(`invalid URL escape ${quote(found)}`);
-    return byte;
+const escapeBytes = (bytes: string, part: keyof typeof escapedBytes): string =>
+  bytes.replace(escapedBytes[part], (byte) => `%${byte.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}`);
+
+/** Replaces escapes such as `%41`. */
+const unescapeBytes = (bytes: string): string => bytes.replace(/%.{0,2}/gs, (found) => unescapeByte(found));
+
+const unescapeByte = (text: string, isAllowed = (_byte: string) => true): string => {
+  const byte = String.fromCharCode(Number.parseInt(text.slice(1), 16));
+  if (/^%[\da-f]{2}$/i.test(text) && isAllowed(byte)) return byte;
+  throw new EvaluationError(`invalid URL escape ${quote(text)}`);
+};
+
+/** Replaces escapes in a host. Only bytes that aren't ASCII can be escaped; in the zone of an address a few more. */
+const unescapeHost = (bytes: string, isZone = false): string =>
+  bytes.replace(/%.{0,2}|[^-\w.~!$&'()*+,;=:[\]<>"\x80-\xff]/gs, (found) => {
+    if (found === "%25") return "%";
+    if (found.startsWith("%"))
+      return unescapeByte(found, (byte) =>
+        isZone ? byte === " " || byte.search(escapedBytes.host) < 0 : byte >= "\x80",
+      );
+    throw new EvaluationError(`invalid character ${quoteAsGo(found)} in host name`);
   });
 
-/** Returns bytes as Go's %q shows them; a character can be cut off. */
-const quote = (bytes: string): string => {
-  const text = toText(bytes);
-  if (!text.includes("\ufffd")) return quoteAsGo(text);
-  const quoted = [...bytes].map((byte) =>
-    byte < "\x80" ? quoteAsGo(byte).slice(1, -1) : `\\x${byte.charCodeAt(0).toString(16)}`,
-  );
-  return `"${quoted.join("")}"`;
-};
+const quote = (bytes: string): string => showMarks(quoteAsGo(toMarkedText(bytes)));
 
-/** Returns a part as it is written if it is escaped in one of the possible ways, otherwise as Go escapes it. */
-const normalizeEscapes = (bytes: string, part: Part): string => {
-  const escaped = escapeBytes(unescapeBytes(bytes, part), part);
-  const isValid = [...bytes].every((byte) => isPlain(byte, part) || "!$&'()*+,;=:@[]%".includes(byte));
-  return isValid ? bytes : escaped;
+/** Returns a path or a fragment as it is written if all of its bytes are allowed, otherwise as Go escapes it. */
+const normalizeEscapes = (bytes: string, part: "path" | "fragment"): string => {
+  return /^[-\w.~!$&'()*+,;=:@[\]%/?]*$/.test(bytes) ? bytes : escapeBytes(unescapeBytes(bytes), part);
 };
 
 const parseParts = (bytes: string, isRequest: boolean): Omit<Parts, "fragment"> => {
@@ -113,16 +121,20 @@ const parseParts = (bytes: string, isRequest: boolean): Omit<Parts, "fragment"> 
     if (isRequest) throw new EvaluationError("invalid URI for request");
   }
   const isAuthority = beforeQuery.startsWith("//") && (scheme !== "" || !(isRequest || beforeQuery.startsWith("///")));
-  if (!isAuthority) {
-    const path = normalizeEscapes(beforeQuery, "path");
-    return { ...parts, path, user: undefined, hasNoAuthority: scheme !== "" };
-  }
+  if (!isAuthority)
+    return { ...parts, path: requireEscapes(beforeQuery), user: undefined, hasNoAuthority: scheme !== "" };
   const [authority] = cut(beforeQuery.slice(2), "/");
   const at = authority.lastIndexOf("@");
   const host = parseHost(scheme, authority.slice(at + 1));
   const user = at < 0 ? undefined : parseUser(authority.slice(0, at));
-  const path = normalizeEscapes(beforeQuery.slice(2 + authority.length), "path");
+  const path = requireEscapes(beforeQuery.slice(2 + authority.length));
   return { ...parts, user, host, hasNoAuthority: false, path };
+};
+
+/** Returns a path or a fragment as it is written; throws if an escape in it isn't valid. */
+const requireEscapes = (bytes: string): string => {
+  unescapeBytes(bytes);
+  return bytes;
 };
 
 /** Splits a text at the first separator. */
@@ -134,8 +146,8 @@ const cut = (text: string, separator: string): [before: string, after: string | 
 const parseUser = (bytes: string): string => {
   if (!/^[-\w.:~!$&'()*+,;=%@]*$/.test(bytes)) throw new EvaluationError("net/url: invalid userinfo");
   const [name, password] = cut(bytes, ":");
-  const escaped = escapeBytes(unescapeBytes(name, "user"), "user");
-  return password === undefined ? escaped : `${escaped}:${escapeBytes(unescapeBytes(password, "user"), "user")}`;
+  const escaped = escapeBytes(unescapeBytes(name), "user");
+  return password === undefined ? escaped : `${escaped}:${escapeBytes(unescapeBytes(password), "user")}`;
 };
 
 const requirePort = (port: string): void => {
@@ -149,7 +161,7 @@ const parseHost = (scheme: string, bytes: string): string => {
     // Other schemes than those of HTTP can have several hosts with ports.
     const colon = /^https?$/.test(scheme) ? bytes.indexOf(":") : bytes.lastIndexOf(":");
     if (colon >= 0) requirePort(bytes.slice(colon));
-    return unescapeBytes(bytes, "host");
+    return unescapeHost(bytes);
   }
   const end = bytes.lastIndexOf("]");
   if (end < 0) throw new EvaluationError("missing ']' in host");
@@ -158,12 +170,10 @@ const parseHost = (scheme: string, bytes: string): string => {
   const name = bytes.slice(1, end);
   const zone = name.indexOf("%25");
   const address =
-    zone < 0
-      ? unescapeBytes(name, "host")
-      : unescapeBytes(name.slice(0, zone), "host") + unescapeBytes(name.slice(zone), "host", true);
+    zone < 0 ? unescapeHost(name) : unescapeHost(name.slice(0, zone)) + unescapeHost(name.slice(zone), true);
   const { bits } = rewordErrors(
-    () => parseAddress(toText(address)),
-    (message) => `invalid host: ${message}`,
+    () => parseAddress(toMarkedText(address)),
+    (message) => showMarks(`invalid host: ${message}`),
   ).address;
   if (bits === 32) throw new EvaluationError("invalid IP-literal");
   return `[${address}]${port}`;
@@ -188,7 +198,7 @@ const parseUrl = (text: string): Url =>
         (message) => `parse ${quoteAsGo(beforeFragment)}: ${message}`,
       );
       const ending = rewordErrors(
-        () => normalizeEscapes(toBytes(fragment), "fragment"),
+        () => requireEscapes(toBytes(fragment)),
         (message) => `parse ${quoteAsGo(text)}: ${message}`,
       );
       return new Url({ ...parts, fragment: ending });
@@ -201,9 +211,9 @@ const formatUrl = ({ scheme, opaque, user, host, hasNoAuthority, path, query, ha
   const authority = hasAuthority ? `//${user === undefined ? "" : `${user}@`}${escapeBytes(host, "host")}` : "";
   return [
     scheme && `${scheme}:`,
-    opaque || authority + path,
+    opaque || authority + normalizeEscapes(path, "path"),
     (query !== "" || hasEmptyQuery) && `?${query}`,
-    fragment && `#${fragment}`,
+    fragment && `#${normalizeEscapes(fragment, "fragment")}`,
   ]
     .filter(Boolean)
     .join("");
@@ -244,7 +254,7 @@ const unescapeParameter = (key: string, value = ""): [key: string, value: string
   }
 };
 
-const unescapeQuery = (bytes: string) => toText(unescapeBytes(bytes.replaceAll("+", " "), "query"));
+const unescapeQuery = (bytes: string) => toText(unescapeBytes(bytes.replaceAll("+", " ")));
 
 const declareGetter = (name: string, id: string, get: (url: Url) => string): FunctionDeclaration => {
   return { name, overloads: [member(id, [type], types.string, get)] };
@@ -255,13 +265,20 @@ export const urlFunctions: readonly FunctionDeclaration[] = [
   // Kubernetes computes no cost by the length here.
   {
     name: "isURL",
-    overloads: [overload("is_url_string", [types.string], types.bool, reportParsing(parseRequestUrl))],
+    overloads: [
+      overload(
+        "is_url_string",
+        [types.string],
+        types.bool,
+        reportParsing((text: string) => parseParts(toBytes(text), true)),
+      ),
+    ],
   },
   declareGetter("getScheme", "url_get_scheme", ({ parts }) => parts.scheme),
   declareGetter("getHost", "url_get_host", ({ parts }) => toText(parts.host)),
   declareGetter("getHostname", "url_get_hostname", (url) => splitHost(url)[0]),
   declareGetter("getPort", "url_get_port", (url) => splitHost(url)[1]),
-  declareGetter("getEscapedPath", "url_get_escaped_path", ({ parts }) => toText(parts.path)),
+  declareGetter("getEscapedPath", "url_get_escaped_path", ({ parts }) => toText(normalizeEscapes(parts.path, "path"))),
   {
     name: "getQuery",
     overloads: [member("url_get_query", [type], types.mapOf(types.string, types.listOf(types.string)), parseQuery)],

@@ -1,0 +1,103 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Ledger } from "postern/ledger";
+import { createRecordedCapabilities } from "postern/test";
+import { type EventLimit, getShare, takeToken } from "./token-bucket.ts";
+
+/** Returns a ledger in memory whose changes take some turns, so that concurrent ones are computed again. */
+const createSlowLedger = (): Ledger & { changes: number } => {
+  const { change } = createRecordedCapabilities({}).ledger("event-rate-limit");
+  const ledger = {
+    changes: 0,
+    change: (async (keys, compute, seconds) => {
+      for (;;) {
+        const read = await change<object>(keys, (kept) => kept);
+        const made = compute(read as never) as (object | undefined)[];
+        if (made.every((value, index) => value === read[index])) return made as never;
+        ledger.changes++;
+        await null;
+        let isCurrent = false;
+        await change<object>(
+          keys,
+          (kept) => {
+            isCurrent = kept.every((value, index) => value === read[index]);
+            return isCurrent ? made : kept;
+          },
+          seconds,
+        );
+        if (isCurrent) return made as never;
+      }
+    }) as Ledger["change"],
+  };
+  return ledger;
+};
+
+const openProcesses = (count: number) => Array.from({ length: count }, () => createRecordedCapabilities({}).ledger(""));
+const createLimit = (qps: number, burst: number): EventLimit => ({ type: "Server", qps, burst });
+
+describe("a bucket that several processes share", () => {
+  it("gives in each span of time at most its burst, what comes in, and what processes had taken", async () => {
+    for (const [qps, burst, count] of [
+      [1, 5, 3],
+      [20, 1, 8],
+      [100, 30, 2],
+      [500, 300, 5],
+      [5000, 20, 8],
+      [5000, 300, 8],
+    ] as const) {
+      const limit = createLimit(qps, burst);
+      const buckets = createSlowLedger();
+      const processes = openProcesses(count);
+      const given: number[] = [];
+      let now = 0;
+      for (let round = 0; round < 60; round++) {
+        // Pauses of 0 to 96 ms, and 0 to 40 concurrent requests, in an order without a pattern.
+        now += (round * round * 31) % 97;
+        const takes = Array.from({ length: (round * round * 17) % 41 }, async (_, index) => {
+          const reserves = processes[(index * index + round) % count] as Ledger;
+          if (await takeToken(limit, "", now, { buckets, reserves })) given.push(now);
+        });
+        await Promise.all(takes);
+        for (const [first, start] of given.entries()) {
+          const ahead = first === 0 ? 0 : count * (getShare(limit) - 1);
+          const most = burst + (qps * (now - start)) / 1000 + ahead;
+          if (given.length - first > most + 1e-6)
+            assert.fail(`${given.length - first} since ${start} ms, at most ${most}`);
+        }
+      }
+      assert.ok(given.length >= burst, `${given.length} of ${burst}`);
+    }
+  });
+  it("gives what comes in, although many more requests come", async () => {
+    for (const [qps, count] of [
+      [10, 8],
+      [100, 1],
+      [500, 1],
+      [1000, 8],
+    ] as const) {
+      const limit = createLimit(qps, qps);
+      const [buckets, processes] = [createSlowLedger(), openProcesses(count)];
+      let given = 0;
+      for (let now = 0; now < 10_000; now++)
+        for (const reserves of processes) if (await takeToken(limit, "", now, { buckets, reserves })) given++;
+      const comes = 11 * qps;
+      const kept = count * getShare(limit);
+      assert.ok(
+        given <= comes && given >= comes - kept - 1,
+        `${qps} a second, ${count} processes: ${given} of ${comes}`,
+      );
+    }
+  });
+  it("is written at most 50 times a second by each process, although all its tokens are taken", async () => {
+    const limit = createLimit(1000, 1000);
+    const [buckets, processes] = [createSlowLedger(), openProcesses(4)];
+    for (let now = 0; now < 10_000; now++)
+      await Promise.all(processes.map((reserves) => takeToken(limit, "", now, { buckets, reserves })));
+    // Eleven seconds, because the bucket was full at the beginning.
+    assert.ok(buckets.changes <= 11 * 50 * processes.length, `${buckets.changes}`);
+  });
+  it("has its tokens taken one by one below 100 a second", () => {
+    assert.deepEqual([getShare(createLimit(99, 500)), getShare(createLimit(100, 500))], [1, 2]);
+    assert.deepEqual([getShare(createLimit(5000, 500)), getShare(createLimit(5000, 5))], [100, 5]);
+  });
+});

@@ -1,0 +1,78 @@
+import { nameGoType } from "./go-types.ts";
+import { EvaluationError, getType, type Value } from "./values.ts";
+
+export interface Variables {
+  /** Returns a variable's value, which may be computed only now; undefined if there is none. */
+  find(name: string): Value | undefined;
+}
+
+/** A value, or the error that takes its place until something absorbs it. */
+export type Result = Value | EvaluationError;
+
+export type Evaluator = (frame: Frame) => Result;
+
+/** Ten times the rounds of the longest loops that cost something. */
+const mostRounds = 10_000_000;
+
+/** The state of one evaluation. */
+export class Frame {
+  cost = 0;
+  readonly variables: Variables;
+  readonly limit: number;
+  /** The variables of loops. That of a result is undefined until it is used first. */
+  readonly slots: (Result | undefined)[];
+  #rounds = 0;
+
+  constructor(variables: Variables, limit: number, slots: number) {
+    this.variables = variables;
+    this.limit = Math.max(limit, 0);
+    this.slots = new Array(slots).fill(undefined);
+  }
+
+  charge(cost: number): void {
+    this.cost += cost;
+    // Upstream's cost is unsigned.
+    if (this.cost < 0) this.cost += 2 ** 64;
+    if (this.cost > this.limit) throw new Interruption("operation cancelled: actual cost limit exceeded");
+  }
+
+  /** Charges steps that cost 1 each; evaluation would have ended at the first step beyond the limit. */
+  chargeSteps(count: number): void {
+    if (this.cost + count > this.limit) this.charge(Math.floor(this.limit) + 1 - this.cost);
+    this.cost += count;
+  }
+
+  /** Counts the rounds of loops, which may cost nothing. Upstream stops when the time of a request is over. */
+  countRound(): void {
+    if (++this.#rounds > mostRounds) throw new Interruption("operation interrupted");
+  }
+}
+
+/** Ends an evaluation; nothing absorbs it. */
+export class Interruption extends Error {}
+
+/** Runs what may throw an error of the evaluation, and returns the error. */
+export const attempt = <Input>(run: (input: Input) => Result, input: Input): Result => {
+  try {
+    return run(input);
+  } catch (error) {
+    return toResult(error);
+  }
+};
+
+export const toResult = (error: unknown): EvaluationError => {
+  if (error instanceof EvaluationError) return error;
+  throw error;
+};
+
+const unhashableTypes = new Set(["bytes", "kubernetes.NamedFormat", "kubernetes.Semver"]);
+
+/** Ends the evaluation for a value that Go doesn't take as a key of a map. */
+export const requireHashable = (value: Value): void => {
+  if (typeof value !== "object" || !unhashableTypes.has(getType(value).name)) return;
+  throw new Interruption(`internal error: runtime error: hash of unhashable type ${nameGoType(value)}`);
+};
+
+/** Returns an argument for the computation of costs. An error is undefined; it has the size 1. */
+export const toArgument = (value: Result): Value =>
+  value instanceof EvaluationError ? (undefined as unknown as Value) : value;

@@ -1,0 +1,56 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { compilePattern } from "./regex.ts";
+
+// What patterns find is tested with expressions, in libraries.test.yaml.
+
+const long = "a".repeat(200_000);
+
+/** Patterns that take time in the square of a text, or more, where ways to match are tried one after the other. */
+const hostile = ["(a*)*b", "(a|aa)+$", "^(a+)+$", "(.*)(.*)(.*)(.*)[^a]", "(?:a?){50}a{50}b", "a[ab]{200}c"];
+
+describe("a pattern", () => {
+  for (const source of hostile)
+    it(`takes linear time: ${source}`, () => {
+      const pattern = compilePattern(source);
+      const started = performance.now();
+      pattern.test(`${long}!`);
+      pattern.find(`${long}!`);
+      assert.ok(performance.now() - started < 10_000);
+    });
+
+  it("is tested the same if its states are too many to keep", () => {
+    const pattern = compilePattern("a[ab]{16}c");
+    let text = "";
+    // A sequence without periods, so that nearly each position has a state of its own.
+    for (let seed = 1; text.length < 20_000; seed = (seed * 48_271) % 2_147_483_647) text += seed & 1 ? "a" : "b";
+    assert.equal(pattern.test(text), false);
+    assert.equal(pattern.test(`${text}a${"b".repeat(16)}c`), true);
+    assert.equal(pattern.test(text), false);
+  });
+
+  it("is kept until a hundred others were used", () => {
+    const pattern = compilePattern("kept");
+    for (let index = 0; index < 99; index++) compilePattern(`${index}`);
+    assert.equal(compilePattern("kept"), pattern);
+    for (let index = 0; index < 100; index++) compilePattern(`${index}`);
+    assert.notEqual(compilePattern("kept"), pattern);
+  });
+
+  for (const [source, error] of [
+    ["a{1001}", "invalid repeat count: `{1001}`"],
+    ["(?:a{100}){11}", "invalid repeat count: `{11}`"],
+    ["a**", "invalid nested repetition operator: `**`"],
+    ["(?=a)", "invalid or unsupported Perl syntax: `(?=`"],
+    ["\\p{Nope}", "invalid character class range: `\\p{Nope}`"],
+    ["[b-a]", "invalid character class range: `b-a`"],
+    ["a)", "unexpected ): `a)`"],
+    ["\\", "trailing backslash at end of expression: ``"],
+    ["(".repeat(1001) + ")".repeat(1001), "expression nests too deeply"],
+  ] as const)
+    it(`refuses ${source.slice(0, 20)}`, () =>
+      assert.throws(
+        () => compilePattern(source),
+        ({ message }: Error) => message.startsWith(`error parsing regexp: ${error}`),
+      ));
+});

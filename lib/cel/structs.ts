@@ -1,0 +1,150 @@
+import { type Result, toResult } from "./evaluation.ts";
+import { nameGoType } from "./go-types.ts";
+import type { Type } from "./types.ts";
+import {
+  CelMap,
+  CelObject,
+  createNoSuchOverloadError,
+  EvaluationError,
+  findInMap,
+  getType,
+  isDouble,
+  isEqual,
+  isInt,
+  isList,
+  isMap,
+  LibraryObject,
+  listEntries,
+  Optional,
+  TypeValue,
+  Uint,
+  type Value,
+} from "./values.ts";
+
+/** A struct whose fields are computed when they are selected. */
+export abstract class FieldObject extends CelObject {
+  /** Returns a field's value; undefined if there is none; throws an EvaluationError if it can't be computed. */
+  abstract find(name: string): Value | undefined;
+  equals(other: this): boolean {
+    return this === other;
+  }
+}
+
+/** What a message literal such as `Object.spec{…}` makes. */
+export class StructValue extends CelObject {
+  readonly type: Type;
+  readonly fields: ReadonlyMap<string, Value>;
+  constructor(type: Type, fields: ReadonlyMap<string, Value>) {
+    super();
+    this.type = type;
+    this.fields = fields;
+  }
+  equals(other: this): boolean {
+    return this === other || isSameFields([...this.fields], (name) => other.fields.get(name), other.fields.size);
+  }
+}
+
+const isSameFields = <Key>(
+  entries: readonly (readonly [Key, Value])[],
+  find: (key: Key) => Value | undefined,
+  size: number,
+): boolean => {
+  const isSame = ([key, value]: readonly [Key, Value]) => {
+    const other = find(key);
+    return other !== undefined && isSameField(value, other);
+  };
+  return entries.length === size && entries.every(isSame);
+};
+
+/** Reports whether fields of messages are equal. Upstream compares them as Go does: two lists are never equal. */
+const isSameField = (left: Value, right: Value): boolean => {
+  if (left === right) return true;
+  if (isList(left) || getType(left).name !== getType(right).name) return false;
+  if (!isMap(left) || !isMap(right)) return isEqual(left, right);
+  return isSameFields([...listEntries(left)], (key) => findInMap(right, key), [...listEntries(right)].length);
+};
+
+export const findField = (object: FieldObject, key: Value): Result | undefined => {
+  if (typeof key !== "string") return createNoSuchOverloadError();
+  try {
+    return object.find(key);
+  } catch (error) {
+    return toResult(error);
+  }
+};
+
+const patchTexts = ["op", "path", "from"];
+const patchFields = [...patchTexts, "value"];
+
+/** Returns a field of a value whose static type is that of an `Object`; undefined if it is tested and absent. */
+export const findMessageField = (object: Value, name: string, isTest: boolean): Result | undefined => {
+  if (object instanceof StructValue || (isMap(object) && !(object instanceof CelMap))) {
+    const value = object instanceof StructValue ? object.fields.get(name) : findInMap(object, name);
+    return value === undefined && isTest ? undefined : toNativeField(value ?? null);
+  }
+  return isTest ? undefined : new EvaluationError(`cannot get field ${JSON.stringify(name)}`);
+};
+
+/** Returns a field of a JSON patch; upstream can't select from other messages whose static type isn't known. */
+export const findInPatch = (struct: StructValue, key: Value, isTest: boolean): Result | undefined => {
+  if (struct.type.name !== "JSONPatch" || typeof key !== "string") return undefined;
+  if (!patchFields.includes(key)) return new EvaluationError(`unsupported ${isTest ? "field" : "indexer"}: ${key}`);
+  const value = struct.fields.get(key) ?? (patchTexts.includes(key) ? "" : null);
+  return isTest && (value === "" || !struct.fields.has(key)) ? undefined : value;
+};
+
+/** The types in Go of values that cel-go can't make again of Go's values. */
+const nativeTypes: Readonly<Record<string, string>> = {
+  "kubernetes.Quantity": "*resource.Quantity",
+  "kubernetes.URL": "*url.URL",
+  "kubernetes.Semver": "semver.Version",
+  "net.CIDR": "netip.Prefix",
+  "net.IP": "netip.Addr",
+};
+
+/** Returns what cel-go makes of a value that it turned into a value of Go, as it does with values in optionals. */
+export const toNative = (value: Value): Result => {
+  if (!(value instanceof CelObject)) return value;
+  if (value instanceof Optional) return value.value === undefined ? null : toNative(value.value);
+  if (value instanceof TypeValue) return value.of.name;
+  if (value instanceof StructValue && value.type.name !== "JSONPatch")
+    return Object.fromEntries(Array.from(value.fields, ([name, field]) => [name, toNativeField(field)]));
+  if (!(value instanceof LibraryObject)) return value;
+  const { name } = value.type;
+  if (name.startsWith("kubernetes.authorization.")) return createNoSuchOverloadError();
+  const type = nativeTypes[name];
+  return type ? new EvaluationError(`unsupported conversion to ref.Val: (${type})${value}`) : value;
+};
+
+/** Returns what cel-go makes of a field's value, whose elements it turned into values of Go. */
+const toNativeField = (value: Value): Value => {
+  // Errors stay where the values were, until one is used.
+  const convert = (one: Value) => toNative(one) as Value;
+  if (isList(value)) return value.map(convert);
+  if (value instanceof CelMap)
+    return new CelMap(new Map(Array.from(value.entries, ([text, [key, one]]) => [text, [key, convert(one)]])));
+  return convert(value);
+};
+
+export const createPatch = (type: Type, fields: ReadonlyMap<string, Value>): Result => {
+  for (const name of patchTexts) {
+    const value = fields.get(name);
+    if (value !== undefined && typeof value !== "string")
+      return new EvaluationError(`unexpected type ${getNativeType(value)} for JSONPatchType '${name}' field`);
+  }
+  for (const name of fields.keys())
+    if (!patchFields.includes(name)) return new EvaluationError(`unexpected JSONPatchType field: ${name}`);
+  return new StructValue(type, fields);
+};
+
+/** Returns the type of a value in Go when cel-go has turned it into a value of Go. */
+const getNativeType = (value: Value): string => {
+  if (typeof value === "boolean") return "bool";
+  if (isInt(value)) return "int64";
+  if (isDouble(value)) return "float64";
+  if (value instanceof Uint) return "uint64";
+  if (value === null) return "structpb.NullValue";
+  if (isList(value)) return "[]interface {}";
+  if (isMap(value)) return value instanceof CelMap ? "map[ref.Val]ref.Val" : "map[string]interface {}";
+  return nameGoType(value);
+};

@@ -1,0 +1,249 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { tests as checking } from "@bufbuild/cel-spec/testdata/checking.js";
+import { tests as comprehension } from "@bufbuild/cel-spec/testdata/comprehension.js";
+import { tests as conformance } from "@bufbuild/cel-spec/testdata/conformance.js";
+import { tests as parsing } from "@bufbuild/cel-spec/testdata/parsing.js";
+import type {
+  SerializedIncrementalTestSuite,
+  SerializedIncrementalTest as Test,
+} from "@bufbuild/cel-spec/testdata/tests.js";
+import { check } from "../../lib/cel/checker.ts";
+import { member, overload } from "../../lib/cel/functions.ts";
+import { createAdmissionEnvironment } from "../../lib/cel/kubernetes.ts";
+import { parse } from "../../lib/cel/parser.ts";
+import { compile } from "../../lib/cel/program.ts";
+import * as types from "../../lib/cel/types.ts";
+import { formatType, type Type } from "../../lib/cel/types.ts";
+import {
+  CelMap,
+  EvaluationError,
+  TypeValue,
+  toDouble,
+  toInt,
+  toMapKey,
+  toUint,
+  type Value,
+} from "../../lib/cel/values.ts";
+import { needs } from "../parts.ts";
+import { generateTasks } from "./generate.ts";
+import { compare, print } from "./judge.ts";
+import { toCanonical } from "./postern.ts";
+import { findCelEvaluator, startEvaluator } from "./upstream.ts";
+
+// Runs the tests of CEL's specification. Kubernetes enables only a part of CEL; tests of other parts are left out.
+
+const messages = "protobuf's messages, wrappers and enums";
+const otherVersion = "Kubernetes' version of cel-go and its libraries has another answer";
+const unchecked = "Kubernetes refuses unchecked expressions";
+const mixed = "Kubernetes refuses lists and maps of several types";
+
+/** Tests by `file/section/test` or by their text, and the reason why they are left out. The first line counts. */
+const leftOut: readonly { reason: string; at?: RegExp; having?: RegExp }[] = [
+  { reason: messages, at: /^(dynamic|enums|proto2|proto2_ext|proto3|wrappers|comparisons\/eq_wrapper)\// },
+  { reason: "the library math", at: /^math_ext\// },
+  { reason: "cel.bind", at: /^bindings_ext\// },
+  { reason: "cel.block", at: /^block_ext\// },
+  { reason: "the library base64", at: /^encoders_ext\// },
+  { reason: "containers", at: /^namespace\/namespace\// },
+  { reason: "names of fields in backquotes", at: /^fields\/quoted_map_fields\// },
+  { reason: messages, having: /TestAllTypes|objectValue|google\.protobuf\.\w+\{/ },
+  { reason: otherVersion, at: /^string_ext\/value_errors\/(last)?indexof_out_of_range$/ },
+  {
+    reason: otherVersion,
+    at: /^string_ext\/format\//,
+    having: /%(\.\d)?e|Infinity|NaN|"%s\\"\.format\(\[(dyn\()?[[{]/,
+  },
+  { reason: otherVersion, at: /^fields\/map_fields\/map_bad_key_type_(or_true|and_false)$/ },
+  { reason: otherVersion, at: /^fields\/qualified_identifier_resolution\/map_value_repeat_key$/ },
+  { reason: otherVersion, at: /^optionals\/optionals\/map_(null_entry_no_such_key|present_key_invalid_field)$/ },
+];
+
+const counts = {
+  passed: 1306,
+  [messages]: 682,
+  "the library math": 199,
+  [mixed]: 44,
+  "cel.block": 37,
+  [unchecked]: 32,
+  [otherVersion]: 27,
+  "names of fields in backquotes": 6,
+  "cel.bind": 5,
+  "the library base64": 4,
+  containers: 2,
+};
+
+/** A message of protobuf as JSON. */
+type Json = any;
+
+/** Returns a value of `cel.expr.Value`. */
+const toValue = (json: Json): Value => {
+  const [[kind, value] = ["nothing"]] = Object.entries<Json>(json);
+  switch (kind) {
+    case "boolValue":
+    case "nullValue":
+    case "stringValue":
+      return value;
+    case "bytesValue":
+      return new Uint8Array(Buffer.from(value, "base64"));
+    case "doubleValue":
+      return toDouble(Number(value));
+    case "int64Value":
+      return toInt(BigInt(value));
+    case "uint64Value":
+      return toUint(BigInt(value));
+    case "listValue":
+      return (value.values ?? []).map(toValue);
+    case "mapValue":
+      return new CelMap(
+        new Map(
+          (value.entries ?? []).map((entry: Json) => {
+            const key = toValue(entry.key);
+            return [toMapKey(key), [key, toValue(entry.value)]];
+          }),
+        ),
+      );
+    case "typeValue":
+      return new TypeValue(types.opaque(value));
+  }
+  throw new Error(`there is no value for ${kind}`);
+};
+
+const namedTypes: Readonly<Record<string, Type>> = {
+  BOOL: types.bool,
+  BYTES: types.bytes,
+  DOUBLE: types.double,
+  DURATION: types.duration,
+  INT64: types.int,
+  STRING: types.string,
+  TIMESTAMP: types.timestamp,
+  UINT64: types.uint,
+};
+
+/** Returns a type of `cel.expr.Type`. */
+const toType = (json: Json): Type => {
+  const [[kind, value] = ["nothing"]] = Object.entries<Json>(json);
+  switch (kind) {
+    case "abstractType":
+      return { ...types.opaque(value.name), parameters: value.parameterTypes.map(toType) };
+    case "dyn":
+      return types.dyn;
+    case "listType":
+      return types.listOf(toType(value.elemType));
+    case "mapType":
+      return types.mapOf(toType(value.keyType), toType(value.valueType));
+    case "null":
+      return types.nullType;
+    case "primitive":
+    case "wellKnown":
+      if (namedTypes[value]) return namedTypes[value];
+      break;
+    case "typeParam":
+      return types.parameter(value);
+  }
+  throw new Error(`there is no type for ${kind}`);
+};
+
+const admission = createAdmissionEnvironment({});
+
+/** Runs a test; returns the reason why it is left out, or what is wrong. */
+const run = ({ original, type }: Test): { reason: string } | { wrong: string } | undefined => {
+  const {
+    expr,
+    bindings = {},
+    checkOnly,
+    disableCheck,
+    disableMacros,
+    evalError,
+    typedResult,
+    typeEnv = [],
+  }: Json = original;
+  const variables = new Map<string, Type>();
+  const functions = new Map(admission.functions);
+  for (const { name, ident, function: declared } of typeEnv) {
+    if (ident) variables.set(name, toType(ident.type));
+    const overloads = (declared?.overloads ?? []).map((one: Json) =>
+      (one.isInstanceFunction ? member : overload)(
+        one.overloadId,
+        (one.params ?? []).map(toType),
+        toType(one.resultType),
+      ),
+    );
+    if (declared) functions.set(name, { name, overloads });
+  }
+  const environment = { ...admission, variables, functions, macros: disableMacros ? [] : admission.macros };
+  const fail = (message: string) => {
+    const isRight = evalError && (/undeclared/.test(evalError.errors[0].message) || !/undeclared/.test(message));
+    return isRight ? undefined : { wrong: message };
+  };
+
+  const parsed = parse(expr, environment.macros);
+  if (!("kind" in parsed)) return fail(`${parsed[0]?.message}`);
+  const checked = check(parsed, environment);
+  if (!("expression" in checked)) {
+    const message = `${checked[0]?.message}`;
+    const failure = fail(message);
+    if (failure && disableCheck) return { reason: unchecked };
+    return failure && /^expected type '.*' but found '.*'$/.test(message) ? { reason: mixed } : failure;
+  }
+  const found = formatType(checked.type);
+  const wanted = typedResult ? formatType(toType(typedResult.deducedType)) : type;
+  if (wanted !== undefined && found !== wanted) return { wrong: `has type ${found} instead of ${wanted}` };
+  if (checkOnly) return undefined;
+  try {
+    const find = (name: string) => (bindings[name] ? toValue(bindings[name].value) : undefined);
+    const outcome = compile(checked, environment).evaluate({ find });
+    if ("error" in outcome) return fail(outcome.error);
+    const value = print(toCanonical(outcome.value));
+    if (evalError) return { wrong: `${value} instead of ${evalError.errors[0].message}` };
+    const result = print(toCanonical(toValue(typedResult?.result ?? original.value ?? { boolValue: true })));
+    return value === result ? undefined : { wrong: `${value} instead of ${result}` };
+  } catch (error) {
+    if (error instanceof EvaluationError) return fail(error.message);
+    throw error;
+  }
+};
+
+const listTests = ({
+  name,
+  suites = [],
+  tests = [],
+}: SerializedIncrementalTestSuite): { path: string; test: Test }[] => [
+  ...tests.map((test) => ({ path: `${name}/${test.original.name}`, test })),
+  ...suites.flatMap(listTests).map(({ path, test }) => ({ path: `${name}/${path}`, test })),
+];
+
+describe("the tests of CEL's specification", () => {
+  it("pass, except for what Kubernetes doesn't have", (context) => {
+    const found: Record<string, number> = {};
+    const wrong: string[] = [];
+    for (const { path, test } of (conformance.suites ?? []).flatMap(listTests)) {
+      const json = JSON.stringify(test.original);
+      const known = leftOut.find(({ at, having }) => (at?.test(path) ?? true) && (having?.test(json) ?? true));
+      const outcome = known ?? run(test);
+      if (outcome && "wrong" in outcome) wrong.push(`${path}: ${test.original.expr}: ${outcome.wrong}`);
+      else {
+        const count = outcome?.reason ?? "passed";
+        found[count] = (found[count] ?? 0) + 1;
+      }
+    }
+    for (const [name, count] of Object.entries(found)) context.diagnostic(`${count} ${name}`);
+    assert.deepEqual(wrong, []);
+    assert.deepEqual(found, counts);
+  });
+});
+
+describe("the expressions of CEL's specification", await needs("CEL evaluator"), () => {
+  it("have the answers of kube-apiserver's packages", async () => {
+    const evaluator = startEvaluator((await findCelEvaluator())?.program ?? "");
+    const { value: base } = generateTasks(1).next();
+    const tests = [checking, comprehension, conformance, parsing].flatMap(listTests);
+    const tasks = [...new Set(tests.map(({ test }) => test.original.expr))]
+      // Kubernetes knows protobuf's own messages.
+      .filter((expression) => !/google\.protobuf\.\w+\{/.test(expression))
+      .map((expression) => ({ ...base, expression, composed: [] }));
+    const { differences } = await compare(evaluator, { pairs: tasks.length, tasks: tasks.values() });
+    await evaluator.stop();
+    assert.deepEqual(differences, []);
+  });
+});
