@@ -222,7 +222,9 @@ const verbsOutsideCluster: ReadonlySet<Need<unknown>["verb"]> = new Set([
 /** Reports whether a rule asks the cluster; with settings, whether it does so under these settings. */
 export const asksCluster = ({ needs = {} }: { needs?: Needs }, settings?: object): boolean =>
   Object.values(needs).some(
-    ({ verb, kinds }) => !verbsOutsideCluster.has(verb) && (!kinds || !settings || kinds(settings).length > 0),
+    ({ verb, kinds, isUsed }) =>
+      !verbsOutsideCluster.has(verb) &&
+      (!settings || ((!kinds || kinds(settings).length > 0) && isUsed?.(settings) !== false)),
   );
 
 /** The questions that a rule may ask its cluster or a service, by the names that the rule gives them. */

@@ -18,6 +18,7 @@ export interface DispatchContext {
   request: AdmissionRequest;
   variant?: string | undefined;
   reader: ObjectReader;
+  discover: ObjectReader["discover"];
   namespaces(name: string): Promise<Namespace | undefined>;
   answers: AuthorizationAnswers;
 }
@@ -26,7 +27,7 @@ export interface DispatchContext {
 export const applyPolicy = async (
   policy: ValidatingPolicy,
   bindings: readonly ValidatingBinding[],
-  { request, variant, reader, namespaces, answers }: DispatchContext,
+  { request, variant, reader, discover, namespaces, answers }: DispatchContext,
   report: PolicyReport,
 ): Promise<Status | undefined> => {
   const { paramKind, matchConstraints } = policy.spec;
@@ -46,13 +47,13 @@ export const applyPolicy = async (
     if (namespace === undefined) throw new PolicyConfigurationError(describeMissingNamespace(name).message);
     return namespace.metadata?.labels ?? {};
   };
-  const matches = (resources: MatchResources) => matchesConstraints(resources, request, readLabels, reader.discover);
+  const matches = (resources: MatchResources) => matchesConstraints(resources, request, readLabels, discover);
 
   // The API server has compared the selectors of the entry, which are the policy's.
   const constraints =
     variant === undefined ? matchConstraints : { ...matchConstraints, namespaceSelector: {}, objectSelector: {} };
   if (!(await attempt(undefined, () => matches(constraints)))) return undefined;
-  const kind = paramKind && (await attempt(undefined, () => findParamKind(paramKind, reader)));
+  const kind = paramKind && (await attempt(undefined, () => findParamKind(paramKind, discover)));
   if (paramKind && kind === undefined) return undefined;
 
   const home = usesNamespace(policy) ? getObjectNamespace(request) : undefined;

@@ -1,6 +1,6 @@
 import { createAuthorizationAnswers } from "postern/admission-policies/authorization";
 import { isGovernedResource } from "postern/admission-policies/matching";
-import { accessReview, get, onlyIf, reader } from "postern/needs";
+import { accessReview, discovery, get, onlyIf, reader } from "postern/needs";
 import type { KubernetesObject } from "postern/review";
 import { rule, type Verdict } from "postern/rule";
 import { applyPolicy } from "./dispatch.ts";
@@ -10,6 +10,7 @@ import { PolicyReport } from "./report.ts";
 import {
   asksAuthorizer,
   defaultPolicySettings,
+  discoversResources,
   findSettingsFault,
   listParameterResources,
   readsNamespaces,
@@ -32,6 +33,7 @@ export default rule({
   checkSettings: findSettingsFault,
   needs: {
     reader: reader(listParameterResources),
+    discover: onlyIf(discoversResources, discovery()),
     namespaces: onlyIf(readsNamespaces, get("namespaces")),
     may: onlyIf(asksAuthorizer, accessReview()),
   },

@@ -45,6 +45,14 @@ export const readsNamespaces = ({ policies }: ValidatingPolicySettings): boolean
     return !selectsEverything(toSelector(object.spec.matchResources?.namespaceSelector));
   });
 
+/** Reports whether the resources are asked for that the cluster serves: for parameters, and for rules in other versions. */
+export const discoversResources = ({ policies }: ValidatingPolicySettings): boolean =>
+  policies.some((object) =>
+    isPolicy(object)
+      ? object.spec.paramKind !== undefined || object.spec.matchConstraints?.excludeResourceRules !== undefined
+      : object.spec.matchResources !== undefined,
+  );
+
 /** Reports whether an expression of a policy asks the authorizer. */
 export const asksAuthorizer = ({ policies }: ValidatingPolicySettings): boolean =>
   policies.some((object) => isPolicy(object) && mentions(object.spec, "authorizer"));

@@ -61,6 +61,8 @@ const matchesResourceRules = async (
     const original = request.requestResource ?? request.resource;
     if (rules.some((rule) => matchesRule(rule, request, original))) return true;
     if (matchPolicy === "Exact") return false;
+    // The API server sends the object as one of its equivalents, if it converts it.
+    if (rules.some((rule) => matchesRule(rule, request, request.resource))) return true;
     for (const rule of rules)
       for (const equivalent of listEquivalents(rule, original))
         if (matchesRule(rule, request, equivalent) && (await isServed(equivalent, request, discover))) return true;
@@ -100,13 +102,12 @@ const listEquivalents = (
     .filter((other) => other.group !== group || other.version !== version);
 };
 
-/** Reports whether the cluster serves a resource. The version in which the API server sends the object is served. */
+/** Reports whether the cluster serves a resource. */
 const isServed = async (
   wanted: GroupVersionResource,
-  { resource: sent, subResource }: AdmissionRequest,
+  { subResource }: AdmissionRequest,
   discover: ObjectReader["discover"],
 ): Promise<boolean> => {
-  if (wanted.group === sent.group && wanted.version === sent.version) return true;
   const path = subResource ? `${wanted.resource}/${subResource}` : wanted.resource;
   return (await discover(joinApiVersion(wanted)))?.some(({ resource }) => resource === path) === true;
 };

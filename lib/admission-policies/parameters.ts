@@ -19,7 +19,7 @@ export const guessParamResource = ({ apiVersion = "", kind = "" }: ParamKind): R
 /** Finds the resource of a policy's parameters; throws a PolicyConfigurationError if the cluster doesn't serve it. */
 export const findParamKind = async (
   { apiVersion = "", kind = "" }: ParamKind,
-  { discover }: Pick<ObjectReader, "discover">,
+  discover: ObjectReader["discover"],
 ): Promise<ServedParamKind> => {
   const served = await discover(apiVersion);
   const found = served?.find((resource) => resource.kind === kind && !resource.resource.includes("/"));
