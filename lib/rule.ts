@@ -87,7 +87,7 @@ export interface RuleVariant<Settings>
     >
   > {
   name: string;
-  /** The failurePolicy of the entry, with and without hardening, if postern.yaml sets none. */
+  /** The failurePolicy of the entry, with and without hardening, unless postern.yaml sets Ignore. */
   failurePolicy?: "Fail" | "Ignore";
   settings?: Partial<Settings>;
 }

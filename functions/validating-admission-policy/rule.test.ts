@@ -7,10 +7,8 @@ const { entries } = await openRule(import.meta.dirname);
 
 const apiVersion = "admissionregistration.k8s.io/v1";
 const rules = [{ apiGroups: ["apps"], apiVersions: ["v1"], resources: ["deployments"], operations: ["*"] }];
-const matchConditions = [
-  { name: "is-small", expression: "object.spec.replicas < 5" },
-  { name: "has-params", expression: "params != null" },
-];
+const isSmall = { name: "is-small", expression: "object.spec.replicas < 5" };
+const paramKind = { apiVersion: "v1", kind: "ConfigMap" };
 const buildPolicy = (name: string, spec: object) => ({
   ...{ apiVersion, kind: "ValidatingAdmissionPolicy", metadata: { name } },
   spec: { matchConstraints: { resourceRules: rules }, validations: [{ expression: "true" }], ...spec },
@@ -34,13 +32,19 @@ describe("the webhook entry of a policy", () => {
     assert.deepEqual([entry?.matchPolicy, entry?.failurePolicy], ["Exact", "Fail"]);
   });
 
-  it("has the failurePolicy that postern.yaml sets for the rule", () => {
-    const policies = [buildPolicy("a", {}), buildBinding("a")];
+  it("fails closed only if the policy does, and postern.yaml doesn't say Ignore", () => {
+    const list = (failurePolicy: string, config: object) => {
+      const policies = [buildPolicy("a", { failurePolicy }), buildBinding("a")];
+      return entries({ ...config, settings: { policies } })[0]?.failurePolicy;
+    };
+    const configs = [{}, { failurePolicy: "Fail" }, { failurePolicy: "Ignore" }, { mode: "warn" }];
     assert.deepEqual(
-      [{ failurePolicy: "Ignore" }, { mode: "warn" }, {}].map(
-        (config) => entries({ ...config, settings: { policies } })[0]?.failurePolicy,
-      ),
-      ["Ignore", "Ignore", "Fail"],
+      configs.map((config) => list("Fail", config)),
+      ["Fail", "Fail", "Ignore", "Ignore"],
+    );
+    assert.deepEqual(
+      configs.map((config) => list("Ignore", config)),
+      ["Ignore", "Ignore", "Ignore", "Ignore"],
     );
   });
 
@@ -49,16 +53,20 @@ describe("the webhook entry of a policy", () => {
     assert.deepEqual([only?.name, others], ["b.validating-admission-policy.postern.dev", []]);
   });
 
-  it("has the matchConditions that don't need parameters, if an error in them refuses the request anyway", () => {
+  it("has the matchConditions, if an error in them refuses the request anyway", () => {
     const conditions = (spec: object, ...bindings: object[]) =>
-      listEntries(buildPolicy("a", { matchConditions, ...spec }), ...bindings)[0]?.matchConditions;
-    const isSmall = [matchConditions[0]];
-    const paramKind = { apiVersion: "v1", kind: "ConfigMap" };
-    assert.deepEqual(conditions({ paramKind }, buildBinding("a")), isSmall);
-    assert.equal(conditions({ paramKind }, buildBinding("a", { validationActions: ["Warn"] })), undefined);
-    assert.equal(conditions({ paramKind }, buildBinding("a", { matchResources: {} })), undefined);
-    const ignoring = { paramKind, failurePolicy: "Ignore" };
-    assert.deepEqual(conditions(ignoring, buildBinding("a", { validationActions: ["Warn"] })), isSmall);
+      listEntries(buildPolicy("a", { matchConditions: [isSmall], ...spec }), ...bindings)[0]?.matchConditions;
+    assert.deepEqual(conditions({}, buildBinding("a")), [isSmall]);
+    assert.equal(conditions({}, buildBinding("a", { validationActions: ["Warn"] })), undefined);
+    assert.equal(conditions({}, buildBinding("a", { matchResources: {} })), undefined);
+    assert.equal(conditions({ paramKind }, buildBinding("a")), undefined);
+  });
+
+  it("has the matchConditions that don't need parameters, if the policy ignores failures", () => {
+    const hasParams = { name: "has-params", expression: "params != null" };
+    const policy = buildPolicy("a", { paramKind, failurePolicy: "Ignore", matchConditions: [hasParams, isSmall] });
+    const [entry] = listEntries(policy, buildBinding("a", { validationActions: ["Warn"] }));
+    assert.deepEqual(entry?.matchConditions, [isSmall]);
   });
 
   it("has no conditions with functions that older clusters lack", () => {

@@ -35,16 +35,19 @@ const mostConditions = 62;
 
 /**
  * Returns the conditions that the API server can evaluate before it calls the rule. A condition that results in an
- * error then refuses the request, so a policy that fails closed has them only if it would refuse the request, too.
+ * error then refuses the request, so a policy that fails closed has them only if it would refuse the request, too. With
+ * parameters, it could refuse the request before its conditions are evaluated.
  */
 const selectConditions = (
-  { spec: { failurePolicy, matchConditions = [] } }: ValidatingPolicy,
+  { spec: { failurePolicy, paramKind, matchConditions = [] } }: ValidatingPolicy,
   bindings: readonly ValidatingBinding[],
 ): NamedConditions => {
-  const refusesAlways = bindings.some(
-    ({ spec: { matchResources, paramRef, validationActions } }) =>
-      matchResources === undefined && paramRef === undefined && validationActions.includes("Deny"),
-  );
+  const refusesAlways =
+    paramKind === undefined &&
+    bindings.some(
+      ({ spec: { matchResources, validationActions } }) =>
+        matchResources === undefined && validationActions.includes("Deny"),
+    );
   if (failurePolicy !== "Ignore" && !refusesAlways) return {};
   // Without `params`, and without functions that older clusters lack.
   const environment = createAdmissionEnvironment({ kubernetes: "1.33", hasAuthorizer: true });

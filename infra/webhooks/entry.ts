@@ -56,7 +56,8 @@ export const buildRuleWebhookEntries = (
   return names.flatMap((variant) => {
     const { rule, settings, failurePolicy } = applyVariant(listed.rule, setup.settings, variant);
     if (isIdle(rule, settings)) return [];
-    const own = { ...setup, settings, ...(failurePolicy && { failurePolicy: setup.failurePolicy ?? failurePolicy }) };
+    const isOpen = setup.failurePolicy === "Ignore" || failurePolicy === undefined;
+    const own = { ...setup, settings, ...(!isOpen && { failurePolicy }) };
     return [{ variant, entry: buildRuleWebhookEntry({ ...listed, rule }, phase, own, harden) }];
   });
 };
