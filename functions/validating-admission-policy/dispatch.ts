@@ -10,9 +10,8 @@ import { getObjectNamespace } from "postern/objects/namespace";
 import { notFound } from "postern/refusals";
 import type { AdmissionRequest, Status } from "postern/review";
 import { evaluatePolicy, type PolicyResult } from "./evaluation.ts";
-import type { ValidatingBinding, ValidatingPolicy } from "./policies.ts";
+import { compilePolicy, type ValidatingBinding, type ValidatingPolicy } from "./policies.ts";
 import type { PolicyReport } from "./report.ts";
-import { usesNamespace } from "./settings.ts";
 
 export interface DispatchContext {
   request: AdmissionRequest;
@@ -56,7 +55,7 @@ export const applyPolicy = async (
   const kind = paramKind && (await attempt(undefined, () => findParamKind(paramKind, discover)));
   if (paramKind && kind === undefined) return undefined;
 
-  const home = usesNamespace(policy) ? getObjectNamespace(request) : undefined;
+  const home = compilePolicy(policy).usesNamespace ? getObjectNamespace(request) : undefined;
   const input = createRequestVariables(request);
   for (const binding of bindings) {
     const { matchResources = {}, paramRef } = binding.spec;

@@ -27,6 +27,8 @@ export const listBindings = (
 
 /** The compiled expressions of a policy. */
 export interface CompiledPolicy {
+  /** Whether an expression uses the namespace of a request. */
+  usesNamespace: boolean;
   variables: PolicyCompiler["variables"];
   conditions: readonly PolicyExpression[];
   validations: readonly PolicyExpression[];
@@ -35,16 +37,20 @@ export interface CompiledPolicy {
   annotations: readonly PolicyExpression[];
 }
 
-const compiled = new WeakMap<ValidatingPolicy, CompiledPolicy>();
+const compiled = new WeakMap<ValidatingPolicy, CompiledPolicy & { source: string }>();
 
 /** Returns the compiled expressions of a policy, which are compiled once for each object. */
 export const compilePolicy = (policy: ValidatingPolicy): CompiledPolicy => {
-  const known = compiled.get(policy);
-  if (known) return known;
   const { variables = [], matchConditions = [], validations = [], auditAnnotations = [] } = policy.spec;
+  // The expressions are read in every review, because a recording has only the texts that a rule reads.
+  const source = [variables, matchConditions, validations, auditAnnotations].flat().flatMap(Object.values).join();
+  const known = compiled.get(policy);
+  if (known?.source === source) return known;
   const compiler = createPolicyCompiler(policy.spec);
   for (const { name, expression } of variables) compiler.addVariable(name, expression);
-  const made: CompiledPolicy = {
+  const made = {
+    source,
+    usesNamespace: source.includes("namespaceObject"),
     variables: compiler.variables,
     conditions: matchConditions.map(({ expression }) => compiler.compile(expression, [bool])),
     validations: validations.map(({ expression }) => compiler.compile(expression, [bool])),

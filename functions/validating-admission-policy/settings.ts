@@ -35,13 +35,10 @@ export const listParameterResources = ({ policies, reads }: ValidatingPolicySett
 
 const mentions = (object: object, word: string): boolean => JSON.stringify(object).includes(word);
 
-/** Reports whether an expression of a policy uses the namespace of a request. */
-export const usesNamespace = (policy: ValidatingPolicy): boolean => mentions(policy.spec, "namespaceObject");
-
 /** Reports whether namespaces are read for the policies. The API server compares the policies' own selectors. */
 export const readsNamespaces = ({ policies }: ValidatingPolicySettings): boolean =>
   policies.some((object) => {
-    if (isPolicy(object)) return usesNamespace(object);
+    if (isPolicy(object)) return mentions(object.spec, "namespaceObject");
     return !selectsEverything(toSelector(object.spec.matchResources?.namespaceSelector));
   });
 
