@@ -58,10 +58,16 @@ export interface AccessQuestion {
   verb: string;
   group?: string;
   version?: string;
+  /** Empty if the question is about a path. */
   resource: string;
   subresource?: string;
   namespace?: string;
   name?: string;
+  /** Selectors of lists, as texts that the cluster parses. */
+  fieldSelector?: { readonly rawSelector: string };
+  labelSelector?: { readonly rawSelector: string };
+  /** A path such as /healthz, for a question that is not about a resource. */
+  path?: string;
 }
 
 /** A Secrets Manager secret or an SSM parameter, each with its region. */
@@ -216,7 +222,9 @@ const verbsOutsideCluster: ReadonlySet<Need<unknown>["verb"]> = new Set([
 /** Reports whether a rule asks the cluster; with settings, whether it does so under these settings. */
 export const asksCluster = ({ needs = {} }: { needs?: Needs }, settings?: object): boolean =>
   Object.values(needs).some(
-    ({ verb, kinds }) => !verbsOutsideCluster.has(verb) && (!kinds || !settings || kinds(settings).length > 0),
+    ({ verb, kinds, isUsed }) =>
+      !verbsOutsideCluster.has(verb) &&
+      (!settings || ((!kinds || kinds(settings).length > 0) && isUsed?.(settings) !== false)),
   );
 
 /** The questions that a rule may ask its cluster or a service, by the names that the rule gives them. */

@@ -76,10 +76,19 @@ export interface RuleVariant<Settings>
   extends Partial<
     Pick<
       WebhookEntryFields<Settings>,
-      "match" | "matchConditions" | "namespaceSelector" | "objectSelector" | "guards" | "everywhere" | "timeoutSeconds"
+      | "match"
+      | "matchConditions"
+      | "matchPolicy"
+      | "namespaceSelector"
+      | "objectSelector"
+      | "guards"
+      | "everywhere"
+      | "timeoutSeconds"
     >
   > {
   name: string;
+  /** The failurePolicy of the entry, with and without hardening, unless postern.yaml sets Ignore. */
+  failurePolicy?: "Fail" | "Ignore";
   settings?: Partial<Settings>;
 }
 
@@ -99,7 +108,14 @@ export interface UpstreamPlugin<Settings> {
 /** Objects read from manifests for a setting, and what is wrong with them, in sentences. */
 export interface ParsedManifests {
   objects: object[];
-  faults: string[];
+  faults: (string | ManifestFault)[];
+}
+
+/** A fault whose place is known: the index of a document, and the path to a field in it. */
+export interface ManifestFault {
+  sentence: string;
+  document: number;
+  path: (string | number)[];
 }
 
 /**

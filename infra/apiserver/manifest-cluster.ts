@@ -1,6 +1,6 @@
 import { readdir, readFile, stat } from "node:fs/promises";
 import { basename, join, relative } from "node:path";
-import { LineCounter, parseAllDocuments } from "yaml";
+import { isNode, LineCounter, parseAllDocuments } from "yaml";
 import { Failure } from "#lib/failure.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import type { RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
@@ -43,6 +43,8 @@ export interface ManifestFile {
   name: string;
   text: string;
   documents: unknown[];
+  /** Returns the line and column of a field of a document, or of what the file has of its path, as `:3:5`. */
+  findPosition(document: number, path: readonly (string | number)[]): string;
 }
 
 /** Reads a file, or all YAML and JSON files below a folder. `nameOf` turns a path into the name of the file. */
@@ -87,7 +89,17 @@ const readManifestFile = async (file: string, name: string): Promise<ManifestFil
       throw createYamlComplaint(document.contents?.range[0] ?? document.range[0], toSentence(error));
     }
   });
-  return { name, text, documents: values };
+  const findPosition: ManifestFile["findPosition"] = (index, path) => {
+    const document = documents[index];
+    for (let length = path.length; document && length >= 0; length--) {
+      const node = document.getIn(path.slice(0, length), true);
+      if (!isNode(node) || !node.range) continue;
+      const { line, col } = lineCounter.linePos(node.range[0]);
+      return `:${line}:${col}`;
+    }
+    return "";
+  };
+  return { name, text, documents: values, findPosition };
 };
 
 const listFileObjects = ({ name, documents }: ManifestFile): Objects =>

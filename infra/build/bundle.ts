@@ -54,14 +54,16 @@ const keysFile = "keys.json";
 const connectionsFile = "clusters.json";
 
 /**
- * Returns the largest allowed size of a bundle in bytes: 20 kB, 60 with needs, 95 with scripts, and 3 more for
- * each member and for recording. A cold start reads the whole bundle.
+ * Returns the largest allowed size of a bundle in bytes: 20 kB, 60 with needs, 95 with scripts, 100 with expressions
+ * of CEL, and 3 more for each member and for recording. A cold start reads the whole bundle.
  */
-const computeBudget = (listed: CatalogueRule, places: RecordingBucketSettingsByRule) =>
-  ((hasNeed(listed, "cue") ? 95 : hasNeeds(listed) ? 60 : 20) +
+const computeBudget = (listed: CatalogueRule, places: RecordingBucketSettingsByRule, { inputs }: Metafile) =>
+  ((celEvaluator in inputs ? 100 : hasNeed(listed, "cue") ? 95 : hasNeeds(listed) ? 60 : 20) +
     3 * (listed.members?.length ?? 0) +
     computeRecordingBudget(listed, places)) *
   1024;
+
+const celEvaluator = "lib/cel/program.ts";
 
 /** Returns the kilobytes that recording may add to a bundle. A rule with needs already includes the HTTPS client. */
 const computeRecordingBudget = (listed: CatalogueRule, places: RecordingBucketSettingsByRule) =>
@@ -88,7 +90,6 @@ export const bundleRule = async (
   connections: Record<string, ApiServerConnection> = {},
   places: RecordingBucketSettingsByRule = {},
 ): Promise<RuleBundle> => {
-  const budget = chosenBudgetBytes ?? computeBudget(listed, places);
   const { name, phases, rule } = listed;
   const rules = listed.members ?? [listed];
   const hasConnections = hasNeeds(listed) && Object.keys(connections).length > 0;
@@ -100,6 +101,7 @@ export const bundleRule = async (
     throw new Complaint(`${listed.place} can't be bundled: ${failure.message}`);
   });
   // The budget in bytes limits the code of a bundle; data from postern.yaml in it isn't counted.
+  const budget = chosenBudgetBytes ?? computeBudget(listed, places, metafile);
   const codeBytes = Buffer.byteLength(code.replace(configMark, "").replace(placesMark, ""));
   if (codeBytes > budget) throw new Complaint(describeExcess(listed.place, codeBytes, budget, metafile));
   const contents = Buffer.from(insertData(code, config, places));

@@ -153,9 +153,13 @@ const requireRule = (value: unknown, file: string): Rule => {
  */
 export const applyVariant = (rule: Rule, settings: object, variant: string | undefined) => {
   const found = getVariants(rule, settings)?.find(({ name }) => name === variant);
-  const { name: _, settings: own, ...differences } = found ?? { name: "" };
+  const { name: _, settings: own, failurePolicy, ...differences } = found ?? { name: "" };
   const { variants: __, ...ruleWithoutVariants } = rule;
-  return { rule: { ...ruleWithoutVariants, ...differences }, settings: mergeWithDefaults(settings, own) };
+  return {
+    rule: { ...ruleWithoutVariants, ...differences },
+    settings: mergeWithDefaults(settings, own),
+    failurePolicy,
+  };
 };
 
 /** Reports whether a rule has a need of this verb, such as `ledger`. */

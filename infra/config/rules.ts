@@ -292,16 +292,21 @@ const readManifestSetting = (
   if (parts.length === 0) return value;
   return parts.flatMap((part, index): object[] => {
     const at = typeof value === "string" ? path : [...path, index];
-    const files =
-      typeof part === "string" ? (places.get(part) ?? `${part} is not read here`) : [{ name: "", documents: [part] }];
+    const files = typeof part === "string" ? (places.get(part) ?? `${part} is not read here`) : [{ documents: [part] }];
     if (typeof files === "string") {
       complain(at, files);
       return [];
     }
-    return files.flatMap(({ name, documents }) => {
-      const { objects, faults } = read(documents);
-      for (const fault of faults) complain(at, name === "" ? fault : `${name}: ${fault}`);
-      return objects;
-    });
+    return files.flatMap(
+      ({ name, documents, findPosition }: Partial<ManifestFile> & Pick<ManifestFile, "documents">) => {
+        const { objects, faults } = read(documents);
+        for (const fault of faults) {
+          const { sentence, document, path = [] } = typeof fault === "string" ? { sentence: fault } : fault;
+          if (name === undefined || findPosition === undefined) complain([...at, ...path], sentence);
+          else complain(at, `${name}${document === undefined ? "" : findPosition(document, path)}: ${sentence}`);
+        }
+        return objects;
+      },
+    );
   });
 };

@@ -182,6 +182,17 @@ interface KnownDifference {
 /** All intended differences. */
 const knownDifferences: KnownDifference[] = [
   {
+    reason: "a matchCondition that fails in the entry refuses the request with 403 and the error alone",
+    rules: ["validating-admission-policy"],
+    isInAudit: true,
+    explains: (wanted, actual) => {
+      const [start, error] = getMessage(actual).split(" is forbidden: ");
+      const message = getMessage(wanted);
+      const isFailure = error !== undefined && /^\[?expression '/.test(error) && actual.code === 403;
+      return isFailure && message.startsWith(`${start} is forbidden: Validating`) && message.endsWith(`: ${error}`);
+    },
+  },
+  {
     reason: "from Kubernetes 1.37 on, the API server sends reviews of access to no webhook",
     rules: ["namespace-auto-provision", "namespace-exists"],
     since: { "1.37": true },

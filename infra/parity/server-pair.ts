@@ -5,16 +5,19 @@ import { join } from "node:path";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import type { Capabilities } from "#lib/needs.ts";
+import type { KubernetesObject } from "#lib/review.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { readServiceKubeconfig } from "../config/kubeconfig.ts";
 import { parseConfig } from "../project/project.ts";
 import { buildFunctionRbacObjects, buildKubernetesGroupName } from "../webhooks/rbac.ts";
 import { type ControlPlaneBinaries, listPlugins, webhookPlugins } from "./control-plane/binaries.ts";
-import { getCollectionPath } from "./control-plane/client.ts";
+import { getCollectionPath, type TestClusterClient } from "./control-plane/client.ts";
 import { bootCluster, bootClusters, type TestCluster, type TestClusterOptions } from "./control-plane/cluster.ts";
 import { createParityTestObjects } from "./generators/surroundings.ts";
+import { lastPolicy, policyParameters, validatingPolicies } from "./generators/validating-policies.ts";
 import { answerAboutImages, openImageBackend } from "./image-backend.ts";
 import { getComparisonConfig, listParityObjectFlags, type PluginPort, type PortComparisonConfig } from "./plugins.ts";
+import { waitUntil } from "./rule-server.ts";
 
 /** A server with the compiled-in plugin and one without it that can call the port. All else is equal. */
 export interface ParityServerPair {
@@ -56,7 +59,10 @@ export const bootParityServerPair = async (
     config.imageBackend && (await openImageBackend(place.folder, place.stack, { images: answerAboutImages }));
   const standard = mergeWithDefaults(
     settings ?? {},
-    mergeWithDefaults(config.settings ?? {}, backend && { backend: await readServiceKubeconfig(backend.images) }),
+    mergeWithDefaults(config.settings ?? {}, {
+      ...(backend && { backend: await readServiceKubeconfig(backend.images) }),
+      ...(config.policies && { policies: validatingPolicies }),
+    }),
   );
   const plugins = await listPlugins(binaries);
   const staying = [plugin, ...webhookPlugins, ...(config.keptPlugins ?? [])];
@@ -85,7 +91,8 @@ export const bootParityServerPair = async (
   ]);
   for (const { stop } of clusters) place.stack.defer(stop);
   const [upstream, ours] = clusters as [TestCluster, TestCluster];
-  if (config.rbac) await grantRights(port, ours);
+  if (config.rbac) await grantRights(port, standard, ours);
+  if (config.policies) await createPolicies(upstream, ours);
 
   const { server, ca, getToken } = ours;
   const connections = { local: { server, ca, credentials: { token: getToken(reader) } } };
@@ -97,12 +104,26 @@ export const bootParityServerPair = async (
 };
 
 /** Creates the RBAC objects by which a port's user may read what the port needs, and nothing else. */
-const grantRights = async (port: PluginPort, { admin }: TestCluster) => {
-  const [local] = parseConfig(`rules: { ${port.name}: }`, [port]).clusters.values();
-  for (const body of local ? buildFunctionRbacObjects([port], local, reader) : []) {
-    const { code, body: said } = await admin({ method: "POST", path: getCollectionPath(body), body });
-    if (code !== 201) throw new Error(`the API server refuses a role: ${said.message}`);
-  }
+const grantRights = async (port: PluginPort, settings: object, { admin }: TestCluster) => {
+  const [local] = parseConfig(JSON.stringify({ rules: { [port.name]: { settings } } }), [port]).clusters.values();
+  for (const body of local ? buildFunctionRbacObjects([port], local, reader) : []) await createObject(admin, body);
+};
+
+const createObject = async (admin: TestClusterClient, body: KubernetesObject) => {
+  const { code, body: said } = await admin({ method: "POST", path: getCollectionPath(body), body });
+  if (code !== 201) throw new Error(`the API server refuses a ${body.kind}: ${said.message}`);
+};
+
+/** Creates the policies in the cluster with the plugin, and their parameters in both; waits until the plugin has them. */
+const createPolicies = async (upstream: TestCluster, ours: TestCluster) => {
+  for (const { admin } of [upstream, ours]) for (const object of policyParameters) await createObject(admin, object);
+  for (const object of [...validatingPolicies, ...lastPolicy]) await createObject(upstream.admin, object);
+  const body = { metadata: { generateName: "last-", labels: { policy: "last" } } };
+  const path = "/api/v1/namespaces/default/configmaps?dryRun=All";
+  await waitUntil("the API server does not evaluate its policies", async () => {
+    const { body: said } = await upstream.admin({ method: "POST", path, body });
+    return String(said.message).endsWith("the policies are in use");
+  });
 };
 
 /** Returns a folder with the etcd data of a cluster that has the surroundings. Made once, with every plugin off. */

@@ -54,10 +54,11 @@ export const buildRuleWebhookEntries = (
       `${listed.place}/${listed.file} has a variant "${unfit}"; each needs a name of its own of lower-case letters, digits and hyphens, and not mutate or validate`,
     );
   return names.flatMap((variant) => {
-    const { rule, settings } = applyVariant(listed.rule, setup.settings, variant);
-    return isIdle(rule, settings)
-      ? []
-      : [{ variant, entry: buildRuleWebhookEntry({ ...listed, rule }, phase, { ...setup, settings }, harden) }];
+    const { rule, settings, failurePolicy } = applyVariant(listed.rule, setup.settings, variant);
+    if (isIdle(rule, settings)) return [];
+    const isOpen = setup.failurePolicy === "Ignore" || failurePolicy === undefined;
+    const own = { ...setup, settings, ...(!isOpen && { failurePolicy }) };
+    return [{ variant, entry: buildRuleWebhookEntry({ ...listed, rule }, phase, own, harden) }];
   });
 };
 

@@ -40,7 +40,7 @@ export interface ExpressionContext {
 }
 
 /** The most that one expression may cost, and all matchConditions of a webhook or a policy together. */
-const mostCost = 1_000_000;
+export const mostExpressionCost = 1_000_000;
 export const mostConditionsCost = 2_500_000;
 
 /** In upstream's order, which is that of the overloads of functions that several libraries have. */
@@ -151,18 +151,18 @@ export const createAdmissionEnvironment = ({
 /** A compiled expression, or upstream's error. */
 export type CompiledExpression = { program: Program } | { error: string };
 
-/** Compiles an expression whose type must be one of `results`. */
+/** Compiles an expression whose type must be one of `results`; without `results`, it may have any type. */
 export const compileExpression = (
   text: string,
   environment: Environment,
-  results: readonly Type[],
+  results: readonly Type[] | undefined,
 ): CompiledExpression => {
   const parsed = parse(text, environment.macros);
   if (Array.isArray(parsed)) return { error: `compilation failed: ${formatIssues(parsed, text)}` };
   const checked = check(parsed as Exclude<typeof parsed, readonly unknown[]>, environment);
   if (!("expression" in checked)) return { error: `compilation failed: ${formatIssues(checked, text)}` };
   const { type } = checked;
-  if (!results.some((result) => isSameType(result, type))) {
+  if (results && !results.some((result) => isSameType(result, type))) {
     const names = results.map(formatRuntimeType);
     const wanted = names.length === 1 ? names[0] : `one of [${names.join(" ")}]`;
     return { error: `must evaluate to ${wanted} but got ${formatRuntimeType(type)}` };
@@ -182,19 +182,24 @@ export const formatRuntimeType = ({ name, parameters }: Type): string =>
 /** What an expression resulted in; `exhausted` is upstream's error if it cost more than what all of a set may cost. */
 export type ExpressionResult = { value: Value } | { error: string } | { exhausted: string };
 
-/** Evaluates an expression, and deducts its cost from what the expressions of a set may cost together. */
+/**
+ * Evaluates an expression, and deducts its cost from what the expressions of a set may cost together. `takeFurtherCost`
+ * returns the cost of the variables that had to be computed for it.
+ */
 export const evaluateExpression = (
   text: string,
   compiled: CompiledExpression,
   variables: Variables,
   set: Budget,
+  takeFurtherCost = () => 0,
 ): ExpressionResult => {
   if ("error" in compiled) return { error: `compilation error: ${compiled.error}` };
-  const outcome = compiled.program.evaluate(variables, { left: mostCost });
-  if (outcome.cost > set.left)
+  const outcome = compiled.program.evaluate(variables, { left: mostExpressionCost });
+  const cost = outcome.cost + takeFurtherCost();
+  if (cost > set.left)
     return {
       exhausted: "validation failed due to running out of cost budget, no further validation rules will be run",
     };
-  set.left -= outcome.cost;
+  set.left -= cost;
   return "error" in outcome ? { error: `expression '${text}' resulted in error: ${outcome.error}` } : outcome;
 };

@@ -188,13 +188,16 @@ const createPosts = (
   { cluster, deadline }: ReviewCapabilityState,
   ask: AskApiServer,
 ): Pick<Capabilities, "may" | "create"> => ({
-  may: async ({ user, verb, name, namespace, group = "", version, resource, subresource }) => {
+  may: async ({ user, verb, path: url, group = "", ...rest }) => {
     const { username, uid, groups, extra } = user;
-    const attributes = { verb, group, version, resource, subresource, namespace, name };
+    const attributes =
+      url === undefined
+        ? { resourceAttributes: { verb, group, ...rest } }
+        : { nonResourceAttributes: { path: url, verb } };
     const review = {
       apiVersion: "authorization.k8s.io/v1",
       kind: "SubjectAccessReview",
-      spec: { user: username, uid, groups, extra, resourceAttributes: attributes },
+      spec: { user: username, uid, groups, extra, ...attributes },
     };
     const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
     const permission = ask(path, deadline, review).then((answer) => {
@@ -203,7 +206,7 @@ const createPosts = (
       return toAccessAnswer(status);
     });
     return awaitUntil(deadline, permission).catch(
-      createFailure(`ask for the right to ${verb} ${resource} in`, cluster),
+      createFailure(`ask for the right to ${verb} ${url ?? rest.resource} in`, cluster),
     );
   },
   create: async (kind, object) => {

@@ -30,6 +30,7 @@ import {
   type SequenceRequest,
 } from "./steps.ts";
 import { generatorRuntimeClassNames } from "./surroundings.ts";
+import { validatingPolicyScenarios } from "./validating-policies.ts";
 
 // Generates planned sequences of requests for each plugin: mostly valid, and about the fields that the plugin reads.
 
@@ -517,6 +518,7 @@ export const scenarioGenerators = {
   ...nodeScenarios,
   ...podSecurityScenarios,
   ...quotaScenarios,
+  ...validatingPolicyScenarios,
 } satisfies Record<string, Arbitrary<RequestSequence>>;
 
 export type ScenarioName = keyof typeof scenarioGenerators;

@@ -42,7 +42,7 @@ export const findLabelFaults = (text: string): string[] => {
 
 const findNameFaults = (text: string) => findSubdomainFaults(text, "characters");
 
-const findOldLabelFaults = (text: string): string[] => {
+export const findOldLabelFaults = (text: string): string[] => {
   const faults = findLengthFaults(text, 63, "characters");
   if (/^[a-z]([-a-z0-9]*[a-z0-9])?$/.test(text)) return faults;
   const fault =

@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { readRows } from "postern/test";
+import { readPolicyDocuments } from "./documents.ts";
+
+type Row = [name: string, spec: object, faults: string[]];
+const rows = readRows<Record<"policies" | "bindings", Row[]>>(import.meta.filename);
+
+const apiVersion = "admissionregistration.k8s.io/v1";
+const buildPolicy = (spec: object, metadata: object = { name: "a" }) => {
+  const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }];
+  const valid = { matchConstraints: { resourceRules }, validations: [{ expression: "true" }] };
+  return { apiVersion, kind: "ValidatingAdmissionPolicy", metadata, spec: { ...valid, ...spec } };
+};
+const buildBinding = (spec: object) => {
+  const valid = { policyName: "a", validationActions: ["Deny"] };
+  return { apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata: { name: "b" }, spec: { ...valid, ...spec } };
+};
+const listFaults = (document: object) =>
+  readPolicyDocuments([document]).faults.map((fault) => (typeof fault === "string" ? fault : fault.sentence));
+
+describe("policies in files", () => {
+  for (const [name, spec, faults] of rows.policies)
+    it(`may have ${name}, or not, as upstream says`, () =>
+      assert.deepEqual(
+        listFaults(buildPolicy(spec)),
+        faults.map((fault) => `ValidatingAdmissionPolicy a: ${fault}`),
+      ));
+});
+
+describe("bindings in files", () => {
+  for (const [name, spec, faults] of rows.bindings)
+    it(`may have ${name}, or not, as upstream says`, () =>
+      assert.deepEqual(
+        listFaults(buildBinding(spec)),
+        faults.map((fault) => `ValidatingAdmissionPolicyBinding b: ${fault}`),
+      ));
+});
+
+describe("a file of policies", () => {
+  it("may have lists, empty documents and the policies of another rule", () => {
+    const items = [buildPolicy({}), buildBinding({})];
+    const mutating = { apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name: "a" } };
+    const { objects, faults } = readPolicyDocuments([null, { apiVersion: "v1", kind: "List", items }, mutating]);
+    assert.deepEqual([objects, faults], [items, []]);
+  });
+
+  it("may have no other objects", () =>
+    assert.deepEqual(listFaults({ apiVersion: "v1", kind: "Pod", metadata: { name: "p" } }), [
+      "a document p: must be a ValidatingAdmissionPolicy or ValidatingAdmissionPolicyBinding of admissionregistration.k8s.io/v1",
+    ]));
+
+  it("says where a fault is", () => {
+    const items = [buildPolicy({ validations: [{ expression: "true" }, { expression: "1" }] })];
+    const { faults } = readPolicyDocuments([null, { kind: "List", items }]);
+    assert.deepEqual(faults, [
+      {
+        sentence:
+          'ValidatingAdmissionPolicy a: spec.validations[1].expression: Invalid value: "1": must evaluate to bool but got int',
+        document: 1,
+        path: ["items", 0, "spec", "validations", 1, "expression"],
+      },
+    ]);
+  });
+
+  it("must name its objects", () =>
+    assert.match(
+      String(listFaults(buildPolicy({}, { name: "A" }))),
+      /^ValidatingAdmissionPolicy A: metadata\.name: Inv/,
+    ));
+});

@@ -1,0 +1,84 @@
+import {
+  evaluateMatchConditions,
+  evaluatePass,
+  mostPassCost,
+  type PassResults,
+  type PolicyInput,
+} from "postern/admission-policies/expressions";
+import { toConditionsInput } from "postern/admission-policies/input";
+import { isFailingClosed } from "postern/admission-policies/types";
+import { compilePolicy, type ValidatingPolicy } from "./policies.ts";
+
+/** A violation of a policy, or an error that counts as one. */
+export interface Violation {
+  /** The index of the validation. */
+  index: number;
+  message: string;
+  /** The reason of the refusal; by default Invalid. */
+  reason?: string | undefined;
+}
+
+/** What a policy says of a request with one value of `params`. */
+export interface PolicyResult {
+  violations: readonly Violation[];
+  /** The values of audit annotations, by their keys. */
+  annotations: readonly [key: string, value: string][];
+  /** Errors of audit annotations: they refuse the request whatever the binding's actions are. */
+  refusals: readonly string[];
+}
+
+const nothing: PolicyResult = { violations: [], annotations: [], refusals: [] };
+const longestMessage = 5 * 1024;
+const longestAnnotation = 10 * 1024;
+
+/** Evaluates a policy with one value of `params`, in upstream's passes, each with a budget of its own. */
+export const evaluatePolicy = (policy: ValidatingPolicy, input: PolicyInput): PolicyResult => {
+  const { spec } = policy;
+  const isClosed = isFailingClosed(spec);
+  const expressions = compilePolicy(policy);
+  const { variables } = expressions;
+  const fail = (message: string): PolicyResult =>
+    isClosed ? { ...nothing, violations: [{ index: 0, message }] } : nothing;
+
+  const matches = evaluateMatchConditions(expressions.conditions, variables, toConditionsInput(input), spec);
+  if (typeof matches === "object") return fail(matches.error);
+  if (!matches) return nothing;
+
+  const budget = { left: mostPassCost };
+  const results = evaluatePass(expressions.validations, variables, input, budget);
+  if ("exhausted" in results) return fail(results.exhausted);
+  const { authorizer: _, "authorizer.requestResource": __, ...inputOfMessages } = input;
+  let messages: PassResults | undefined;
+  const violations = results.flatMap((result, index): Violation[] => {
+    if (result === undefined || ("value" in result && result.value === true)) return [];
+    if (!("value" in result)) return isClosed && "error" in result ? [{ index, message: result.error }] : [];
+    // Messages have what the validations leave of the budget. They matter only if a validation is false.
+    messages ??= evaluatePass(expressions.messages, variables, inputOfMessages, budget);
+    if ("exhausted" in messages)
+      return isClosed ? [{ index, message: `failed messageExpression: ${messages.exhausted}` }] : [];
+    const { reason, message = "", expression } = spec.validations?.[index] ?? { expression: "" };
+    const made = messages[index];
+    const text = (made && "value" in made && toMessage(made.value)) || message.trim();
+    return [{ index, message: text || `failed expression: ${expression.trim()}`, reason }];
+  });
+
+  const values = evaluatePass(expressions.annotations, variables, input, { left: mostPassCost });
+  if ("exhausted" in values) return fail(values.exhausted);
+  const annotations: [string, string][] = [];
+  const refusals: string[] = [];
+  for (const [index, { key }] of (spec.auditAnnotations ?? []).entries()) {
+    const result = values[index];
+    if (result && "error" in result && isClosed) refusals.push(result.error);
+    const value = result && "value" in result && typeof result.value === "string" ? result.value.trim() : "";
+    if (value !== "") annotations.push([key, truncate(value)]);
+  }
+  return { violations, annotations, refusals };
+};
+
+const toMessage = (value: unknown): string => {
+  const message = typeof value === "string" ? value.trim() : "";
+  return Buffer.byteLength(message) > longestMessage || message.includes("\n") ? "" : message;
+};
+
+const truncate = (text: string): string =>
+  text.length <= longestAnnotation / 3 ? text : Buffer.from(text).subarray(0, longestAnnotation).toString();

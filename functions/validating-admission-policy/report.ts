@@ -1,0 +1,73 @@
+import { forbidden } from "postern/refusals";
+import type { AdmissionRequest, Status } from "postern/review";
+import type { Verdict } from "postern/rule";
+import type { PolicyResult } from "./evaluation.ts";
+import type { ValidatingBinding, ValidatingPolicy } from "./policies.ts";
+
+/** What the policies said of a request. */
+export class PolicyReport {
+  readonly #denials: { message: string; reason?: string | undefined }[] = [];
+  readonly #warnings: string[] = [];
+  readonly #audit = new Map<string, string[]>();
+
+  /** Adds the result of a policy under a binding. */
+  add({ metadata: { name: policy } }: ValidatingPolicy, binding: ValidatingBinding, result: PolicyResult): void {
+    const { validationActions } = binding.spec;
+    const where = `ValidatingAdmissionPolicy '${policy}' with binding '${binding.metadata.name}'`;
+    const deny = (message: string, reason?: string) =>
+      this.#denials.push({ message: `${where} denied request: ${message}`, reason });
+    for (const { index, message, reason } of result.violations)
+      for (const action of validationActions)
+        if (action === "Deny") deny(message, reason);
+        else if (action === "Warn") this.#warnings.push(`Validation failed for ${where}: ${message}`);
+        else if (!this.#audit.has(failureKey))
+          this.#audit.set(failureKey, [describeFailure(binding, policy, index, message)]);
+    for (const message of result.refusals) deny(message);
+    for (const [key, value] of result.annotations)
+      this.#audit.set(key, [...new Set([...(this.#audit.get(key) ?? []), value])]);
+  }
+
+  /** Adds an error of a policy's configuration, or of its binding's. */
+  addConfigurationError(policy: ValidatingPolicy, binding: ValidatingBinding | undefined, error: string): void {
+    const [where, what] = binding ? [` with binding '${binding.metadata.name}'`, "binding"] : ["", "policy"];
+    const message = `ValidatingAdmissionPolicy '${policy.metadata.name}'${where} denied request: failed to configure ${what}: ${error}`;
+    this.#denials.push({ message });
+  }
+
+  /** Returns the verdict: a refusal by the first denial. */
+  toVerdict(request: AdmissionRequest): Verdict {
+    const [first] = this.#denials;
+    const audit = Object.fromEntries([...this.#audit].map(([key, values]) => [key, values.join(", ")]));
+    return { ...(first && { refuse: buildStatus(request, first) }), warnings: this.#warnings, audit };
+  }
+}
+
+/** Upstream's key without its prefix, which the API server replaces by the name of the entry. */
+const failureKey = "validation_failure";
+
+const describeFailure = (
+  { metadata, spec: { validationActions } }: ValidatingBinding,
+  policy: string,
+  expressionIndex: number,
+  message: string,
+): string =>
+  JSON.stringify([{ message, policy, binding: metadata.name, expressionIndex, validationActions }]).replace(
+    // Go escapes these characters.
+    /[<>&\u2028\u2029]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+
+const codes: Readonly<Record<string, number>> = {
+  Invalid: 422,
+  Forbidden: 403,
+  Unauthorized: 401,
+  RequestEntityTooLarge: 413,
+};
+
+const buildStatus = (
+  request: AdmissionRequest,
+  { message, reason = "Invalid" }: { message: string; reason?: string | undefined },
+): Status => {
+  const status = forbidden({ ...request, resource: request.requestResource ?? request.resource }, message);
+  return { ...status, code: codes[reason] ?? 422, reason, details: { ...status.details, causes: [{ message }] } };
+};

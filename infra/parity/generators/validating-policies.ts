@@ -1,0 +1,280 @@
+import fc from "fast-check";
+import type { KubernetesObject } from "#lib/review.ts";
+import { buildEditStep, buildScenario, generateCreateStep, wrapEdit } from "./scenario-parts.ts";
+import {
+  type FieldEdit,
+  generateFieldEdit,
+  generateWholeObjects,
+  makeOptional,
+  omitUndefinedMembers,
+  pickOne,
+} from "./steps.ts";
+
+// Policies in CEL, and requests about objects that choose a policy by their label `policy`. Each request has one
+// policy, because the order of several is random in the API server.
+
+const nested = ["a", "b", "c", "d", "e", "f"].reduceRight(
+  (inner, name) => `variables.list.all(${name}, ${inner})`,
+  "true",
+);
+const plainExpressions = [
+  "object == null || !has(object.data) || object.data.all(k, v, size(v) < 3)",
+  "has(object.data.a) && int(object.data.a) > 3",
+  "object.data.a == '1'",
+  "request.operation != 'DELETE' || oldObject.data.size() > 1",
+  "variables.labels.size() > 1",
+  "variables.a > 2",
+  "variables.bad == 1",
+  "variables.twice != 4 && variables.a != 3",
+  "namespaceObject == null || namespaceObject.metadata.name == 'default'",
+  "namespaceObject.metadata.labels['kubernetes.io/metadata.name'] == 'default' && namespaceObject.status.phase == 'Active'",
+  "authorizer.requestResource.check('delete').allowed()",
+  "authorizer.group('').resource('secrets').namespace('default').check('get').allowed()",
+  "authorizer.path('/healthz').check('get').allowed() && authorizer.serviceAccount('default', 'x').group('').resource('pods').check('list').reason() == ''",
+  "request.userInfo.username == 'admin' || 'system:masters' in request.userInfo.groups",
+  "request.dryRun || request.options.kind == 'CreateOptions'",
+  "object.metadata.?labels[?'app'].orValue('x') == 'x'",
+  "['a', 'b'].exists(k, k in object.data && object.data[k].matches('^[0-9]+$'))",
+  "quantity(object.data.a).isGreaterThan(quantity('2'))",
+  "object.spec.replicas <= 3",
+  "request.resource.resource == 'configmaps' && request.requestKind.kind == object.kind && !has(request.subResource)",
+  "oldObject == null || object.data == oldObject.data",
+  nested,
+];
+const parameterExpressions = [
+  "params != null && params.data.most != '3'",
+  "int(params.data.most) >= size(object.data)",
+  "params.metadata.namespace == request.namespace && params.kind == 'ConfigMap'",
+];
+const variables = [
+  { name: "labels", expression: "has(object.metadata.labels) ? object.metadata.labels : {}" },
+  { name: "a", expression: "int(object.data.a)" },
+  { name: "twice", expression: "variables.a * 2" },
+  { name: "bad", expression: "object.nope" },
+  { name: "list", expression: "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]" },
+];
+const conditions = [
+  "request.operation != 'DELETE'",
+  "object.data.b == 'yes'",
+  "has(object.data) && size(object.data) > 0",
+  "authorizer.requestResource.check('patch').allowed()",
+  "request.userInfo.username != 'jane'",
+  "namespaceObject == null",
+];
+/** Only dry runs of deletions are refused, because objects that remain must not disturb the next run. */
+const cleaningCondition = "request.operation != 'DELETE' || request.dryRun";
+const messages = [
+  {},
+  { message: " no " },
+  { message: "no <a> & b" },
+  { messageExpression: "'got ' + string(object.data.a)" },
+  { message: "fallback", messageExpression: "string(variables.a) + ' ' + request.operation" },
+  { message: "fallback", messageExpression: "'a\\nb'" },
+  { messageExpression: "' ' + string(variables.bad)" },
+];
+
+const validation = (expressions: readonly string[]) =>
+  fc
+    .record({
+      expression: pickOne(...expressions),
+      message: pickOne(...messages),
+      reason: makeOptional(pickOne("Forbidden", "Invalid", "RequestEntityTooLarge")),
+    })
+    .map(({ message, ...fields }) => omitUndefinedMembers({ ...fields, ...message }));
+const annotations = pickOne(
+  [],
+  [],
+  [{ key: "a", valueExpression: "string(object.data.a)" }],
+  [
+    { key: "kind", valueExpression: "' ' + string(object.kind) + ' '" },
+    { key: "none", valueExpression: "null" },
+  ],
+);
+const configMapRule = { apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["*"] };
+const deploymentRule = { apiGroups: ["apps"], apiVersions: ["v1"], resources: ["deployments"], operations: ["*"] };
+const constraints = pickOne(
+  {},
+  {},
+  { namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": "default" } } },
+  { excludeResourceRules: [{ ...configMapRule, operations: ["DELETE"] }] },
+  { matchPolicy: "Exact", resourceRules: [{ ...configMapRule, operations: ["CREATE", "UPDATE"] }] },
+);
+const matchResources = makeOptional(
+  pickOne<object>(
+    {
+      namespaceSelector: {
+        matchExpressions: [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: ["limited"] }],
+      },
+    },
+    { objectSelector: { matchLabels: { app: "x" } } },
+    { resourceRules: [{ ...configMapRule, operations: ["CREATE"] }] },
+    {
+      excludeResourceRules: [
+        { ...deploymentRule, apiVersions: ["v1beta1"] },
+        { ...configMapRule, resourceNames: ["x"] },
+      ],
+    },
+  ),
+  1,
+  2,
+);
+const actions = pickOne(["Deny"], ["Deny"], ["Deny"], ["Warn"], ["Audit"], ["Deny", "Audit"], ["Warn", "Audit"]);
+const parameters = pickOne<{ paramKind?: object; paramRef?: object }>(
+  {},
+  {},
+  {},
+  { paramKind: { apiVersion: "v1", kind: "ConfigMap" } },
+  ...["limits", "missing"].flatMap((name) =>
+    ["Allow", "Deny"].map((parameterNotFoundAction) => ({
+      paramKind: { apiVersion: "v1", kind: "ConfigMap" },
+      paramRef: { name, parameterNotFoundAction },
+    })),
+  ),
+  {
+    paramKind: { apiVersion: "v1", kind: "ConfigMap" },
+    paramRef: { name: "limits", namespace: "limited", parameterNotFoundAction: "Deny" },
+  },
+  {
+    paramKind: { apiVersion: "v1", kind: "ConfigMap" },
+    paramRef: { selector: { matchLabels: { role: "limits" } }, parameterNotFoundAction: "Deny" },
+  },
+  {
+    paramKind: { apiVersion: "v1", kind: "Namespace" },
+    paramRef: { name: "limited", namespace: "default", parameterNotFoundAction: "Deny" },
+  },
+  { paramKind: { apiVersion: "example.com/v1", kind: "Missing" } },
+);
+
+const policy = parameters.chain(({ paramKind, paramRef }) => {
+  const expressions = paramKind
+    ? [...plainExpressions, ...parameterExpressions, ...parameterExpressions]
+    : plainExpressions;
+  return fc.record({
+    paramKind: pickOne(paramKind),
+    paramRef: pickOne(paramRef),
+    failurePolicy: pickOne("Fail", "Fail", "Fail", "Ignore", undefined),
+    matchConditions: makeOptional(fc.uniqueArray(pickOne(...conditions), { minLength: 1, maxLength: 2 }), 1, 2),
+    validations: fc.array(validation(expressions), { minLength: 1, maxLength: 3 }),
+    annotations,
+    constraints,
+    matchResources,
+    actions,
+    isWarnedTwice: pickOne(false, false, false, true),
+  });
+});
+
+const apiVersion = "admissionregistration.k8s.io/v1";
+/** The number of policies. Each has a webhook entry, and the API server asks every entry's rules for each request. */
+const count = 150;
+
+/** The policies and their bindings; the same ones each time. */
+export const validatingPolicies: readonly KubernetesObject[] = fc
+  .sample(policy, { numRuns: count, seed: 20_261_123 })
+  .flatMap((parts, index) => {
+    const metadata = { name: `p${index}${index % 10 === 0 ? ".example.com" : ""}` };
+    const { matchConditions = [], annotations: auditAnnotations, actions: validationActions } = parts;
+    const spec = omitUndefinedMembers({
+      failurePolicy: parts.failurePolicy,
+      paramKind: parts.paramKind,
+      matchConstraints: {
+        resourceRules: [configMapRule, deploymentRule],
+        objectSelector: { matchLabels: { policy: `p${index}` } },
+        ...parts.constraints,
+      },
+      matchConditions: [cleaningCondition, ...matchConditions].map((expression, at) => ({
+        name: `c${at}`,
+        expression,
+      })),
+      variables,
+      validations: parts.validations,
+      auditAnnotations,
+    });
+    const binding = omitUndefinedMembers({
+      policyName: metadata.name,
+      validationActions,
+      paramRef: parts.paramRef,
+      matchResources: parts.matchResources,
+    });
+    const kind = "ValidatingAdmissionPolicyBinding";
+    const isWarned =
+      parts.isWarnedTwice &&
+      auditAnnotations.length === 0 &&
+      !validationActions.includes("Warn") &&
+      !validationActions.includes("Audit");
+    const warned = { policyName: metadata.name, validationActions: ["Warn"] };
+    return [
+      { apiVersion, kind: "ValidatingAdmissionPolicy", metadata, spec },
+      { apiVersion, kind, metadata, spec: binding },
+      ...(isWarned ? [{ apiVersion, kind, metadata: { name: `${metadata.name}-w` }, spec: warned }] : []),
+    ];
+  });
+
+/** A policy that refuses every object with the label `policy: last`, and its binding. It is created last. */
+export const lastPolicy: readonly KubernetesObject[] = [
+  {
+    ...{ apiVersion, kind: "ValidatingAdmissionPolicy", metadata: { name: "last" } },
+    spec: {
+      paramKind: { apiVersion: "v1", kind: "ConfigMap" },
+      matchConstraints: { resourceRules: [configMapRule], objectSelector: { matchLabels: { policy: "last" } } },
+      validations: [{ expression: "params.data.most == ''", message: "the policies are in use" }],
+    },
+  } as KubernetesObject,
+  {
+    ...{ apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata: { name: "last" } },
+    spec: {
+      policyName: "last",
+      validationActions: ["Deny"],
+      paramRef: { name: "limits", parameterNotFoundAction: "Deny" },
+    },
+  } as KubernetesObject,
+];
+
+/** The parameters of the policies, which both clusters have. */
+export const policyParameters: readonly KubernetesObject[] = ["default", "limited"].map((namespace) => {
+  const labels: Record<string, string> = namespace === "default" ? { role: "limits" } : {};
+  const data = { most: namespace === "default" ? "2" : "3" };
+  return { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "limits", namespace, labels }, data };
+});
+
+const label = fc.nat({ max: count - 1 }).map((index) => `p${index}`);
+const metadata = generateWholeObjects({
+  labels: generateWholeObjects({ policy: label, app: makeOptional(pickOne("x", "y")) }),
+});
+const number = pickOne("1", "2", "3", "4", "15", "many");
+const configMap = generateWholeObjects({
+  apiVersion: pickOne("v1"),
+  kind: pickOne("ConfigMap"),
+  metadata,
+  data: makeOptional(
+    generateWholeObjects({
+      a: makeOptional(number, 5),
+      b: makeOptional(pickOne("yes", "no")),
+      c: makeOptional(number),
+    }),
+    7,
+  ),
+});
+const deployment = fc.record({ metadata, replicas: pickOne(1, 3, 5) }).map(({ metadata, replicas }) => {
+  const labels = { app: "web" };
+  const template = { metadata: { labels }, spec: { containers: [{ name: "c", image: "i" }] } };
+  const spec = { replicas, selector: { matchLabels: labels }, template };
+  return { apiVersion: "apps/v1", kind: "Deployment", metadata, spec };
+});
+const edit = (path: string, value: Parameters<typeof generateFieldEdit>[1]) =>
+  buildEditStep(wrapEdit(generateFieldEdit(path, value) as fc.Arbitrary<FieldEdit>));
+
+export const validatingPolicyScenarios = {
+  /** ConfigMaps and deployments that choose a policy. */
+  policies: fc.oneof(
+    {
+      weight: 4,
+      arbitrary: buildScenario("configmaps", generateCreateStep(configMap), [
+        edit("data", pickOne({ a: "1" }, { a: "7", b: "yes" })),
+      ]),
+    },
+    {
+      weight: 1,
+      arbitrary: buildScenario("deployments", generateCreateStep(deployment), [edit("spec.replicas", pickOne(2, 4))]),
+    },
+  ),
+};

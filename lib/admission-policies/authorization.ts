@@ -1,0 +1,73 @@
+import {
+  type AuthorizationAnswer,
+  type AuthorizationAttributes,
+  Authorizer,
+  type Decide,
+  MissingAuthorization,
+  ResourceCheck,
+} from "../cel/libraries/authorizer.ts";
+import type { AccessAnswer, AccessQuestion } from "../needs.ts";
+import type { AdmissionRequest, UserInfo } from "../review.ts";
+
+/** Asks the cluster's authorizer. */
+export type AskAuthorizer = (question: AccessQuestion) => Promise<AccessAnswer>;
+
+/** Answers expressions from what the authorizer has answered already, and notes what it has to be asked. */
+export interface AuthorizationAnswers {
+  decide: Decide;
+  /** Asks what is missing; resolves to false if nothing was. What was evaluated before must then be repeated. */
+  askMissing(): Promise<boolean>;
+}
+
+export const createAuthorizationAnswers = (ask: AskAuthorizer): AuthorizationAnswers => {
+  const answers = new Map<string, AuthorizationAnswer>();
+  const missing = new Map<string, AuthorizationAttributes>();
+  return {
+    decide: (attributes) => {
+      const key = JSON.stringify(attributes);
+      const answer = answers.get(key);
+      if (answer) return answer;
+      missing.set(key, attributes);
+      throw new MissingAuthorization(attributes);
+    },
+    askMissing: async () => {
+      const asked = [...missing];
+      missing.clear();
+      await Promise.all(
+        asked.map(async ([key, attributes]) => {
+          const { allowed, reason = "", evaluationError } = await ask(toAccessQuestion(attributes));
+          answers.set(key, { allowed, reason, ...(evaluationError !== undefined && { error: evaluationError }) });
+        }),
+      );
+      return asked.length > 0;
+    },
+  };
+};
+
+const toAccessQuestion = ({ user: username, uid, groups, extra, ...attributes }: AuthorizationAttributes) => {
+  const user = {
+    username,
+    ...(uid !== undefined && { uid }),
+    ...(groups && { groups: [...groups] }),
+    ...(extra && { extra: extra as NonNullable<UserInfo["extra"]> }),
+  };
+  if ("nonResourceAttributes" in attributes) return { user, resource: "", ...attributes.nonResourceAttributes };
+  return { user, ...attributes.resourceAttributes };
+};
+
+/** Returns the variables `authorizer` and `authorizer.requestResource` for a request. */
+export const createAuthorizerVariables = (request: AdmissionRequest, decide: Decide) => {
+  const { username = "", ...user } = request.userInfo;
+  const authorizer = new Authorizer({ user: username, ...user }, decide);
+  const { group, resource } = request.requestResource ?? request.resource;
+  const subresource = request.requestSubResource ?? request.subResource;
+  const { namespace, name } = request;
+  const attributes = {
+    group,
+    resource,
+    ...(subresource && { subresource }),
+    ...(namespace && { namespace }),
+    ...(name && { name }),
+  };
+  return { authorizer, "authorizer.requestResource": new ResourceCheck(authorizer, attributes) };
+};

@@ -1,0 +1,64 @@
+import { isMap, toMap } from "../json.ts";
+import type { ManifestFault, ParsedManifests } from "../rule.ts";
+import type { FieldFault } from "./faults.ts";
+import { type FieldShape, findShapeFaults } from "./field-shapes.ts";
+
+/** A kind of object that a setting accepts: its fields, and upstream's validation of an object with these fields. */
+export interface PolicyKind {
+  shape: FieldShape;
+  findFaults(object: never): readonly FieldFault[];
+}
+
+const apiVersion = "admissionregistration.k8s.io/v1";
+
+/**
+ * Returns a function that reads objects of these kinds from documents, and unpacks lists. `others` are kinds that the
+ * same files may have for other rules.
+ */
+export const createPolicyReader =
+  (kinds: Readonly<Record<string, PolicyKind>>, others: readonly string[]) =>
+  (documents: readonly unknown[]): ParsedManifests => {
+    const objects: object[] = [];
+    const faults: ManifestFault[] = [];
+    for (const { value, document, path } of unpackLists(documents)) {
+      const object = dropNulls(value);
+      const { kind, metadata, ...rest } = toMap(object);
+      const known = typeof kind === "string" && Object.hasOwn(kinds, kind) ? kinds[kind] : undefined;
+      const isOther = typeof kind === "string" && others.includes(kind);
+      const report = (fault: FieldFault) => {
+        const name = `${known ? kind : "a document"} ${toMap(metadata).name ?? ""}`.trim();
+        faults.push({ sentence: `${name}: ${fault.sentence}`, document, path: [...path, ...fault.path] });
+      };
+      if (rest.apiVersion === apiVersion && isOther) continue;
+      if (known === undefined || rest.apiVersion !== apiVersion) {
+        const wanted = Object.keys(kinds).join(" or ");
+        report({ path: ["kind"], sentence: `must be a ${wanted} of ${apiVersion}` });
+        continue;
+      }
+      const misfits = findShapeFaults(object, known.shape);
+      // The cast is safe: the object has the kind's fields.
+      const found = misfits.length > 0 ? misfits : known.findFaults(object as never);
+      if (found.length === 0) objects.push(object as object);
+      else found.forEach(report);
+    }
+    return { objects, faults };
+  };
+
+/** An element of a document that is a list, or the document itself. */
+const unpackLists = (documents: readonly unknown[]) =>
+  documents
+    .flatMap((value, document): { value: unknown; document: number; path: (string | number)[] }[] => {
+      const { kind, items } = toMap(value);
+      if (kind !== "List" || !Array.isArray(items)) return [{ value, document, path: [] }];
+      return items.map((item: unknown, index) => ({ value: item, document, path: ["items", index] }));
+    })
+    // An empty YAML document has the value null.
+    .filter(({ value }) => value !== null && value !== undefined);
+
+/** Returns a copy without members that are null, which upstream treats as absent. */
+const dropNulls = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(dropNulls);
+  if (!isMap(value)) return value;
+  const members = Object.entries(value).filter(([, member]) => member !== null);
+  return Object.fromEntries(members.map(([key, member]) => [key, dropNulls(member)]));
+};

@@ -1,0 +1,162 @@
+import {
+  type CompiledExpression,
+  compileExpression,
+  createAdmissionEnvironment,
+  type ExpressionResult,
+  evaluateExpression,
+  mostConditionsCost,
+  mostExpressionCost,
+} from "../cel/kubernetes.ts";
+import { FieldObject } from "../cel/program.ts";
+import * as types from "../cel/types.ts";
+import { EvaluationError, type Value } from "../cel/values.ts";
+import { quoteAsGo } from "../objects/go-quoted.ts";
+import { joinErrors } from "../refusals.ts";
+import { isFailingClosed, type PolicySpec } from "./types.ts";
+
+/** The most that all expressions of one pass may cost together, such as all validations of a policy. */
+export const mostPassCost = 10_000_000;
+
+export interface PolicyExpression {
+  readonly text: string;
+  readonly compiled: CompiledExpression;
+}
+
+/** Compiles the expressions of one policy: first its variables, in order. */
+export interface PolicyCompiler {
+  /** The policy's variables that are compiled, by name; of two with one name, the last. */
+  readonly variables: ReadonlyMap<string, PolicyExpression>;
+  addVariable(name: string, text: string): PolicyExpression;
+  /** Compiles an expression whose type must be one of `results`; by default it may ask the authorizer. */
+  compile(text: string, results: readonly types.Type[], hasAuthorizer?: boolean): PolicyExpression;
+}
+
+export const createPolicyCompiler = (
+  { paramKind }: Pick<PolicySpec, "paramKind">,
+  { isMutation = false, hasVariables = true } = {},
+): PolicyCompiler => {
+  // The environments read the types of variables from this map, which grows while variables are compiled.
+  const variableTypes = new Map<string, types.Type>();
+  const variables = new Map<string, PolicyExpression>();
+  const parts = { hasParams: paramKind !== undefined, ...(hasVariables && { variables: variableTypes }) };
+  const environment = createAdmissionEnvironment({ ...parts, hasAuthorizer: true });
+  const withPatches = isMutation
+    ? createAdmissionEnvironment({ ...parts, hasAuthorizer: true, isMutation })
+    : environment;
+  const withoutAuthorizer = createAdmissionEnvironment(parts);
+  return {
+    variables,
+    addVariable: (name, text) => {
+      const compiled = compileExpression(text, environment, undefined);
+      variableTypes.set(name, "program" in compiled ? toDeclaredType(compiled.program.type) : types.dyn);
+      const expression = { text, compiled };
+      variables.set(name, expression);
+      return expression;
+    },
+    compile: (text, results, hasAuthorizer = true) => {
+      return { text, compiled: compileExpression(text, hasAuthorizer ? withPatches : withoutAuthorizer, results) };
+    },
+  };
+};
+
+const scalars: readonly types.Type[] = [
+  ...[types.bool, types.bytes, types.double, types.duration, types.int],
+  ...[types.nullType, types.string, types.timestamp, types.uint],
+];
+
+/** Returns the type that upstream gives a variable: scalars, lists and maps keep theirs. */
+const toDeclaredType = (type: types.Type): types.Type => {
+  const [first, second] = type.parameters;
+  if (type.kind === "list" && first) return types.listOf(toDeclaredType(first));
+  if (type.kind === "map" && first && second) return types.mapOf(toDeclaredType(first), toDeclaredType(second));
+  return scalars.includes(type) ? type : types.dyn;
+};
+
+/** The values of `object`, `request`, `params` and so on. Variables that a pass doesn't have are absent. */
+export type PolicyInput = Readonly<Record<string, Value>>;
+
+/** The results of a pass, one for each expression; `exhausted` if the pass ended because it cost too much. */
+export type PassResults = readonly (ExpressionResult | undefined)[] | { readonly exhausted: string };
+
+/**
+ * Evaluates expressions in order, with a common budget. A variable is evaluated when it is first used in a pass, and
+ * its cost is added to that of the expression that uses it.
+ */
+export const evaluatePass = (
+  expressions: readonly (PolicyExpression | undefined)[],
+  variables: PolicyCompiler["variables"],
+  input: PolicyInput,
+  budget: { left: number },
+): PassResults => {
+  const composed = new ComposedVariables(variables, input);
+  const find = (name: string) =>
+    name === "variables" ? composed : Object.hasOwn(input, name) ? input[name] : undefined;
+  const results: (ExpressionResult | undefined)[] = [];
+  for (const expression of expressions) {
+    const takeCost = () => composed.takeCost();
+    const result = expression && evaluateExpression(expression.text, expression.compiled, { find }, budget, takeCost);
+    if (result && "exhausted" in result) return result;
+    results.push(result);
+  }
+  return results;
+};
+
+/** The value of `variables` in one pass. */
+class ComposedVariables extends FieldObject {
+  readonly type = types.struct("kubernetes.variables");
+  readonly #variables: PolicyCompiler["variables"];
+  readonly #input: PolicyInput;
+  readonly #values = new Map<string, Value | EvaluationError>();
+  #cost = 0;
+
+  constructor(variables: PolicyCompiler["variables"], input: PolicyInput) {
+    super();
+    this.#variables = variables;
+    this.#input = input;
+  }
+
+  find(name: string): Value | undefined {
+    const variable = this.#variables.get(name);
+    if (variable === undefined) return undefined;
+    const value = this.#values.get(name) ?? this.#evaluate(name, variable);
+    this.#values.set(name, value);
+    if (value instanceof EvaluationError) throw value;
+    return value;
+  }
+
+  /** Returns the cost of the variables that were evaluated since the last call. */
+  takeCost(): number {
+    const cost = this.#cost;
+    this.#cost = 0;
+    return cost;
+  }
+
+  #evaluate(name: string, { compiled }: PolicyExpression): Value | EvaluationError {
+    const createError = (verb: string, error: string) =>
+      new EvaluationError(`composited variable ${quoteAsGo(name)} fails to ${verb}: ${error}`);
+    if ("error" in compiled) return createError("compile", compiled.error);
+    const find = (variable: string) =>
+      variable === "variables" ? this : Object.hasOwn(this.#input, variable) ? this.#input[variable] : undefined;
+    const outcome = compiled.program.evaluate({ find }, { left: mostExpressionCost });
+    this.#cost += outcome.cost;
+    return "error" in outcome ? createError("evaluate", outcome.error) : outcome.value;
+  }
+}
+
+/** Returns whether a policy's matchConditions hold, or their error if errors refuse the request. */
+export const evaluateMatchConditions = (
+  conditions: readonly PolicyExpression[],
+  variables: PolicyCompiler["variables"],
+  input: PolicyInput,
+  spec: PolicySpec,
+): boolean | { error: string } => {
+  const results = evaluatePass(conditions, variables, input, { left: mostConditionsCost });
+  const errors: string[] = [];
+  if ("exhausted" in results) errors.push(results.exhausted);
+  else
+    for (const result of results)
+      if (result && "error" in result) errors.push(result.error);
+      else if (result && "value" in result && result.value === false) return false;
+  if (errors.length === 0) return true;
+  return isFailingClosed(spec) && { error: joinErrors(errors) };
+};

@@ -1,0 +1,45 @@
+import type { Value } from "../cel/values.ts";
+import { isMap, toMap } from "../json.ts";
+import type { AdmissionRequest, KubernetesObject } from "../review.ts";
+import type { PolicyInput } from "./expressions.ts";
+
+/** Returns the variables that don't depend on a policy's parameters. */
+export const createRequestVariables = ({ object, oldObject, ...request }: AdmissionRequest): PolicyInput => {
+  const { uid: _, dryRun = false, ...shown } = request;
+  const { resource, kind, subResource } = request;
+  const filled = { requestKind: kind, requestResource: resource, requestSubResource: subResource, ...shown, dryRun };
+  // The cast is safe: a request is JSON. Members without a value are absent, as in the JSON that upstream makes.
+  return {
+    object: (object ?? null) as Value,
+    oldObject: (oldObject ?? null) as Value,
+    request: dropEmpty(filled) as unknown as Value,
+  };
+};
+
+/** The request as upstream shows it to matchConditions: its resource is not the one of the matching rule. */
+export const toConditionsInput = (input: PolicyInput): PolicyInput => {
+  const request = toMap(input.request);
+  return { ...input, namespaceObject: null, request: { ...request, resource: request.requestResource } as Value };
+};
+
+const omittedIfEmpty = new Set(["subResource", "requestSubResource", "name", "namespace"]);
+const dropEmpty = (request: object) =>
+  Object.fromEntries(
+    Object.entries(request).filter(([key, value]) => value !== undefined && (value !== "" || !omittedIfEmpty.has(key))),
+  );
+
+const shownMetadata = [
+  ...["name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp"],
+  ...["deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "finalizers"],
+];
+
+/** Returns the part of a namespace that policies see. */
+export const toNamespaceObject = (namespace: KubernetesObject): Value => {
+  const { metadata, spec, status } = namespace as Record<string, unknown>;
+  const shown = Object.entries(toMap(metadata)).filter(([key]) => shownMetadata.includes(key));
+  return {
+    metadata: Object.fromEntries(shown),
+    spec: isMap(spec) ? spec : {},
+    status: isMap(status) ? status : {},
+  } as Value;
+};

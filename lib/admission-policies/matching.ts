@@ -1,0 +1,141 @@
+import { toMap } from "../json.ts";
+import type { MatchResources, NamedRuleWithOperations } from "../kubernetes/admissionregistration/v1.ts";
+import type { ObjectReader } from "../needs.ts";
+import { joinApiVersion } from "../objects/api-version.ts";
+import type { Labels } from "../objects/label.ts";
+import { isSelected, type LabelSelector } from "../objects/selection.ts";
+import { matchesRequest } from "../request-match.ts";
+import type { AdmissionRequest, GroupVersionResource } from "../review.ts";
+import type { RequestMatch } from "../rule.ts";
+
+const virtualReviews = ["selfsubjectreviews", "tokenreviews"];
+const virtualAccessReviews = [
+  "localsubjectaccessreviews",
+  "selfsubjectaccessreviews",
+  "selfsubjectrulesreviews",
+  "subjectaccessreviews",
+];
+const policies = ["validatingadmissionpolicies", "mutatingadmissionpolicies"];
+const bindings = ["validatingadmissionpolicybindings", "mutatingadmissionpolicybindings"];
+const excluded: Readonly<Record<string, readonly string[]>> = {
+  "authentication.k8s.io": virtualReviews,
+  "authorization.k8s.io": virtualAccessReviews,
+  "admissionregistration.k8s.io": [...policies, ...bindings],
+};
+
+/** Reports whether policies apply to a resource. They don't apply to policies and to requests about rights. */
+export const isGovernedResource = ({ resource: { group, resource } }: AdmissionRequest): boolean =>
+  !(Object.hasOwn(excluded, group) && excluded[group]?.includes(resource));
+
+/** Returns a rule of a policy as a rule of a webhook entry, which has no names of objects. */
+export const toRequestMatch = (rule: NamedRuleWithOperations): RequestMatch => {
+  const { apiGroups = [], apiVersions = [], resources = [], operations = [], scope } = rule;
+  // The casts are safe: the policy is valid.
+  return {
+    ...{ apiGroups, apiVersions, resources, operations: operations as RequestMatch["operations"] },
+    ...(scope !== undefined && { scope: scope as NonNullable<RequestMatch["scope"]> }),
+  };
+};
+
+/**
+ * Reports whether a policy's constraints, or a binding's, match a request. The API server has converted the object to
+ * the version of the entry, but the rules are first compared with the version of the request.
+ */
+export const matchesConstraints = async (
+  { namespaceSelector, objectSelector, ...resources }: MatchResources,
+  request: AdmissionRequest,
+  readNamespaceLabels: () => Promise<Labels>,
+  discover: ObjectReader["discover"],
+): Promise<boolean> => {
+  if (!matchesObjectSelector(toSelector(objectSelector), request)) return false;
+  if (!(await matchesResourceRules(resources, request, discover))) return false;
+  return matchesNamespaceSelector(toSelector(namespaceSelector), request, readNamespaceLabels);
+};
+
+const matchesResourceRules = async (
+  { excludeResourceRules = [], resourceRules = [], matchPolicy = "Equivalent" }: MatchResources,
+  request: AdmissionRequest,
+  discover: ObjectReader["discover"],
+): Promise<boolean> => {
+  const matchesAny = async (rules: readonly NamedRuleWithOperations[]) => {
+    const original = request.requestResource ?? request.resource;
+    if (rules.some((rule) => matchesRule(rule, request, original))) return true;
+    if (matchPolicy === "Exact") return false;
+    // The API server sends the object as one of its equivalents, if it converts it.
+    if (rules.some((rule) => matchesRule(rule, request, request.resource))) return true;
+    for (const rule of rules)
+      for (const equivalent of listEquivalents(rule, original))
+        if (matchesRule(rule, request, equivalent) && (await isServed(equivalent, request, discover))) return true;
+    return false;
+  };
+  if (await matchesAny(excludeResourceRules)) return false;
+  return resourceRules.length === 0 || matchesAny(resourceRules);
+};
+
+const matchesRule = (
+  rule: NamedRuleWithOperations,
+  request: AdmissionRequest,
+  resource: GroupVersionResource,
+): boolean => {
+  const { resourceNames: names = [] } = rule;
+  const subResource = request.requestSubResource ?? request.subResource ?? "";
+  return (
+    matchesRequest(toRequestMatch(rule), { ...request, resource, subResource }) &&
+    (names.length === 0 || names.includes(request.name ?? ""))
+  );
+};
+
+/** The groups that serve the same events. All other groups have resources of their own. */
+const groupsOfEvents = ["", "events.k8s.io"];
+
+/** Returns the resources that a rule names besides the request's, and that may be the same objects. */
+const listEquivalents = (
+  { apiGroups = [], apiVersions = [] }: NamedRuleWithOperations,
+  { group, version, resource }: GroupVersionResource,
+): GroupVersionResource[] => {
+  const isEvents = resource === "events" && groupsOfEvents.includes(group);
+  const groups = isEvents ? groupsOfEvents : [group];
+  const versions = isEvents ? ["v1"] : apiVersions.filter((named) => named !== "*");
+  return groups
+    .filter((named) => apiGroups.includes(named) || apiGroups.includes("*"))
+    .flatMap((named) => versions.map((other) => ({ group: named, version: other, resource })))
+    .filter((other) => other.group !== group || other.version !== version);
+};
+
+/** Reports whether the cluster serves a resource. */
+const isServed = async (
+  wanted: GroupVersionResource,
+  { subResource }: AdmissionRequest,
+  discover: ObjectReader["discover"],
+): Promise<boolean> => {
+  const path = subResource ? `${wanted.resource}/${subResource}` : wanted.resource;
+  return (await discover(joinApiVersion(wanted)))?.some(({ resource }) => resource === path) === true;
+};
+
+const matchesObjectSelector = (selector: LabelSelector, { object, oldObject }: AdmissionRequest): boolean =>
+  selectsEverything(selector) ||
+  [object, oldObject].some((value) => {
+    const { metadata } = toMap(value);
+    return metadata !== undefined && isSelected(selector, toMap(toMap(metadata).labels) as Labels);
+  });
+
+const matchesNamespaceSelector = async (
+  selector: LabelSelector,
+  { object, resource, subResource, namespace, operation }: AdmissionRequest,
+  readNamespaceLabels: () => Promise<Labels>,
+): Promise<boolean> => {
+  const isNamespace = resource.resource === "namespaces";
+  if (selectsEverything(selector) || (!namespace && !isNamespace)) return true;
+  const isWritten = isNamespace && !subResource && (operation === "CREATE" || operation === "UPDATE");
+  const labels = isWritten ? (toMap(toMap(toMap(object).metadata).labels) as Labels) : await readNamespaceLabels();
+  return isSelected(selector, labels);
+};
+
+/** Returns a selector of a valid policy; by default the one that selects everything. */
+export const toSelector = (selector: MatchResources["namespaceSelector"]): LabelSelector =>
+  // The cast is safe: the operators of a valid policy are known.
+  (selector ?? {}) as LabelSelector;
+
+/** Reports whether a selector has no requirement. */
+export const selectsEverything = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): boolean =>
+  Object.keys(matchLabels).length === 0 && matchExpressions.length === 0;

@@ -1,0 +1,62 @@
+import type { Value } from "../cel/values.ts";
+import type { ParamKind, ParamRef } from "../kubernetes/admissionregistration/v1.ts";
+import type { ObjectReader, ResourceType, ServedResource } from "../needs.ts";
+import { splitApiVersion } from "../objects/api-version.ts";
+import { toPlural } from "../recorded-answers.ts";
+import type { KubernetesObject } from "../review.ts";
+import { PolicyConfigurationError } from "./types.ts";
+
+/** A kind of parameters as the cluster serves it. */
+export interface ServedParamKind extends ServedResource {
+  paramKind: Required<ParamKind>;
+}
+
+/** Guesses the resource of a kind of parameters by forming its plural as Kubernetes does for its own kinds. */
+export const guessParamResource = ({ apiVersion = "", kind = "" }: ParamKind): ResourceType => {
+  return { ...splitApiVersion(apiVersion), resource: toPlural(kind) };
+};
+
+/** Finds the resource of a policy's parameters; throws a PolicyConfigurationError if the cluster doesn't serve it. */
+export const findParamKind = async (
+  { apiVersion = "", kind = "" }: ParamKind,
+  discover: ObjectReader["discover"],
+): Promise<ServedParamKind> => {
+  const served = await discover(apiVersion);
+  const found = served?.find((resource) => resource.kind === kind && !resource.resource.includes("/"));
+  if (found) return { ...found, paramKind: { apiVersion, kind } };
+  const { group, version } = splitApiVersion(apiVersion);
+  throw new PolicyConfigurationError(
+    `failed to find resource referenced by paramKind: '${group}/${version}, Kind=${kind}'`,
+  );
+};
+
+/**
+ * Returns the values of `params` with which a policy is evaluated under a binding: null if the binding names none.
+ * Throws a PolicyConfigurationError as upstream reports one.
+ */
+export const collectParameters = async (
+  found: ServedParamKind | undefined,
+  paramRef: ParamRef | undefined,
+  requestNamespace: string | undefined,
+  reader: ObjectReader,
+): Promise<readonly Value[]> => {
+  if (found === undefined || paramRef === undefined) return [null];
+  const { paramKind, resource, namespaced } = found;
+  const { name, selector, namespace, parameterNotFoundAction } = paramRef;
+  const home = namespace || requestNamespace || undefined;
+  if (namespaced && home === undefined)
+    throw new PolicyConfigurationError(
+      "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources",
+    );
+  if (!namespaced && namespace)
+    throw new PolicyConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`");
+  const place: ResourceType = { ...splitApiVersion(paramKind.apiVersion), resource };
+  const scope = namespaced ? home : undefined;
+  const read = async (): Promise<readonly (KubernetesObject | undefined)[]> =>
+    name ? [await reader.get(place, name, scope)] : reader.list(place, scope, { labels: selector as object });
+  const parameters = (await read()).filter((parameter) => parameter !== undefined);
+  if (parameters.length === 0 && parameterNotFoundAction === "Deny")
+    throw new PolicyConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction");
+  // The cast is safe: objects in a cluster are JSON. Elements of its lists don't say their kind.
+  return parameters.map((parameter) => ({ ...parameter, ...paramKind }) as unknown as Value);
+};

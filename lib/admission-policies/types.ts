@@ -1,0 +1,29 @@
+import type {
+  MatchResources,
+  ValidatingAdmissionPolicyBindingSpec,
+  ValidatingAdmissionPolicySpec,
+} from "../kubernetes/admissionregistration/v1.ts";
+
+/** What the specs of both kinds of policies have. */
+export type PolicySpec = Pick<
+  ValidatingAdmissionPolicySpec,
+  "failurePolicy" | "matchConditions" | "matchConstraints" | "paramKind" | "variables"
+>;
+
+/** A policy or a binding that upstream's validation accepts. Absent fields have upstream's defaults. */
+interface NamedObject<Spec> {
+  readonly kind: string;
+  readonly metadata: { readonly name: string };
+  readonly spec: Spec;
+}
+
+export type Policy<Spec extends PolicySpec> = NamedObject<Spec & { matchConstraints: MatchResources }>;
+export type Binding<Spec extends BindingSpec> = NamedObject<Spec>;
+/** What the specs of both kinds of bindings have. */
+export type BindingSpec = Pick<ValidatingAdmissionPolicyBindingSpec, "policyName" | "matchResources" | "paramRef">;
+
+/** An error of a policy's or a binding's configuration, with upstream's text; failurePolicy decides what it means. */
+export class PolicyConfigurationError extends Error {}
+
+/** Reports whether errors refuse the request. */
+export const isFailingClosed = ({ failurePolicy = "Fail" }: PolicySpec): boolean => failurePolicy !== "Ignore";
