@@ -96,7 +96,7 @@ export const bundleRule = async (
   const entry = buildEntry(listed, startsScripts(listed, config), hasConnections, isRecorded(places));
   const plugins = [createDecisionOnlyPlugin(rules.map(getRuleFile)), cueBeside];
   // Bundles without a limit of their size are for direct invocation: an event brings other settings.
-  if (budget < Number.POSITIVE_INFINITY) plugins.push(createCelPlugin(config));
+  if (chosenBudgetBytes !== Number.POSITIVE_INFINITY) plugins.push(createCelPlugin(config));
   const { code, metafile } = await bundleCode(entry, plugins).catch((failure: Error) => {
     throw new Complaint(`${listed.place} can't be bundled: ${failure.message}`);
   });

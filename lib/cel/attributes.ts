@@ -161,7 +161,7 @@ export const buildResolver = (attribute: Attribute): Evaluator => {
   };
 };
 
-/** Returns the names of the first qualifiers, as long as they can be read without looking who owns a member. */
+/** Returns the names of the first qualifiers, as long as no member of `Object.prototype` has such a name. */
 const getPlainNames = (qualifiers: readonly Qualifier[]): readonly string[] => {
   const end = qualifiers.findIndex((qualifier) => !isPlainName(qualifier) || qualifier.isTest);
   return qualifiers.slice(0, end < 0 ? undefined : end).map(({ key }) => key as string);

@@ -2,8 +2,8 @@ import { deepEqual } from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { findCelEvaluator } from "../../infra/bench/cel-go.ts";
 import { needs } from "../parts.ts";
-import { generateTasks } from "./generate.ts";
 import { compare } from "./compare.ts";
+import { generateTasks } from "./generate.ts";
 import { startEvaluator, type UpstreamEvaluator } from "./upstream.ts";
 
 // The same with more pairs: node infra/node.js test/cel/compare.ts --pairs 300000 --seed 1

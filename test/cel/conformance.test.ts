@@ -27,8 +27,8 @@ import {
   type Value,
 } from "../../lib/cel/values.ts";
 import { needs } from "../parts.ts";
-import { generateTasks } from "./generate.ts";
 import { compare, print } from "./compare.ts";
+import { generateTasks } from "./generate.ts";
 import { toCanonical } from "./postern.ts";
 import { startEvaluator } from "./upstream.ts";
 

@@ -167,7 +167,7 @@ const literals: Record<string, readonly string[]> = {
       "'a'",
       '"abc"',
       "'b'",
-      "'hello world'",
+      "'hello there'",
       "'a,b,,c'",
       "'ABC'",
       "'aXbXc'",
