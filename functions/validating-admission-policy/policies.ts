@@ -37,20 +37,16 @@ export interface CompiledPolicy {
   annotations: readonly PolicyExpression[];
 }
 
-const compiled = new WeakMap<ValidatingPolicy, CompiledPolicy & { source: string }>();
+const compiled = new WeakMap<ValidatingPolicy, CompiledPolicy>();
 
 /** Returns the compiled expressions of a policy, which are compiled once for each object. */
 export const compilePolicy = (policy: ValidatingPolicy): CompiledPolicy => {
-  const { variables = [], matchConditions = [], validations = [], auditAnnotations = [] } = policy.spec;
-  // The expressions are read in every review, because a recording has only the texts that a rule reads.
-  const source = [variables, matchConditions, validations, auditAnnotations].flat().flatMap(Object.values).join();
   const known = compiled.get(policy);
-  if (known?.source === source) return known;
+  if (known) return known;
+  const { variables = [], matchConditions = [], validations = [], auditAnnotations = [] } = policy.spec;
   const compiler = createPolicyCompiler(policy.spec);
   for (const { name, expression } of variables) compiler.addVariable(name, expression);
-  const made = {
-    source,
-    usesNamespace: source.includes("namespaceObject"),
+  const parts = {
     variables: compiler.variables,
     conditions: matchConditions.map(({ expression }) => compiler.compile(expression, [bool])),
     validations: validations.map(({ expression }) => compiler.compile(expression, [bool])),
@@ -59,6 +55,9 @@ export const compilePolicy = (policy: ValidatingPolicy): CompiledPolicy => {
     ),
     annotations: auditAnnotations.map(({ valueExpression }) => compiler.compile(valueExpression, [string, nullType])),
   };
+  // The texts are read one by one, because a recording has only the texts that a rule reads by their keys.
+  const texts = [...parts.variables.values(), ...[parts.validations, parts.messages, parts.annotations].flat()];
+  const made = { ...parts, usesNamespace: texts.some((part) => part?.text.includes("namespaceObject")) };
   compiled.set(policy, made);
   return made;
 };
