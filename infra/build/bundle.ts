@@ -54,11 +54,12 @@ const keysFile = "keys.json";
 const connectionsFile = "clusters.json";
 
 /**
- * Returns the largest allowed size of a bundle in bytes: 20 kB, 60 with needs, 95 with scripts, 100 with expressions
- * of CEL, and 3 more for each member and for recording. A cold start reads the whole bundle.
+ * Returns the largest allowed size of a bundle in bytes: 20 kB, 60 with needs, 95 with scripts; 80 more with
+ * expressions of CEL, and 3 more for each member and for recording. A cold start reads the whole bundle.
  */
 const computeBudget = (listed: CatalogueRule, places: RecordingBucketSettingsByRule, { inputs }: Metafile) =>
-  ((celEvaluator in inputs ? 100 : hasNeed(listed, "cue") ? 95 : hasNeeds(listed) ? 60 : 20) +
+  ((hasNeed(listed, "cue") ? 95 : hasNeeds(listed) ? 60 : 20) +
+    (celEvaluator in inputs ? 80 : 0) +
     3 * (listed.members?.length ?? 0) +
     computeRecordingBudget(listed, places)) *
   1024;
