@@ -9,6 +9,13 @@ export class PolicyReport {
   readonly #denials: { message: string; reason?: string | undefined }[] = [];
   readonly #warnings: string[] = [];
   readonly #audit = new Map<string, string[]>();
+  readonly #failures: object[] = [];
+  readonly #mostFailures: number;
+
+  /** `mostFailures` is how many failures the annotation for the audit log may have. */
+  constructor(mostFailures: number) {
+    this.#mostFailures = mostFailures;
+  }
 
   /** Adds the result of a policy under a binding. */
   add({ metadata: { name: policy } }: ValidatingPolicy, binding: ValidatingBinding, result: PolicyResult): void {
@@ -20,8 +27,14 @@ export class PolicyReport {
       for (const action of validationActions)
         if (action === "Deny") deny(message, reason);
         else if (action === "Warn") this.#warnings.push(`Validation failed for ${where}: ${message}`);
-        else if (!this.#audit.has(failureKey))
-          this.#audit.set(failureKey, [describeFailure(binding, policy, index, message)]);
+        else
+          this.#failures.push({
+            message,
+            policy,
+            binding: binding.metadata.name,
+            expressionIndex: index,
+            validationActions,
+          });
     for (const message of result.refusals) deny(message);
     for (const [key, value] of result.annotations)
       this.#audit.set(key, [...new Set([...(this.#audit.get(key) ?? []), value])]);
@@ -37,21 +50,18 @@ export class PolicyReport {
   /** Returns the verdict: a refusal by the first denial. */
   toVerdict(request: AdmissionRequest): Verdict {
     const [first] = this.#denials;
-    const audit = Object.fromEntries([...this.#audit].map(([key, values]) => [key, values.join(", ")]));
+    const failures = this.#failures.slice(0, this.#mostFailures);
+    const audit = {
+      ...Object.fromEntries([...this.#audit].map(([key, values]) => [key, values.join(", ")])),
+      // Upstream's key without its prefix, which the API server replaces by the name of the entry.
+      ...(failures.length > 0 && { validation_failure: printFailures(failures) }),
+    };
     return { ...(first && { refuse: buildStatus(request, first) }), warnings: this.#warnings, audit };
   }
 }
 
-/** Upstream's key without its prefix, which the API server replaces by the name of the entry. */
-const failureKey = "validation_failure";
-
-const describeFailure = (
-  { metadata, spec: { validationActions } }: ValidatingBinding,
-  policy: string,
-  expressionIndex: number,
-  message: string,
-): string =>
-  JSON.stringify([{ message, policy, binding: metadata.name, expressionIndex, validationActions }]).replace(
+const printFailures = (failures: readonly object[]): string =>
+  JSON.stringify(failures).replace(
     // Go escapes these characters.
     /[<>&\u2028\u2029]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,

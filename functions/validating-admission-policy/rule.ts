@@ -25,6 +25,7 @@ export default rule({
     worthwhile:
       "Every API server since 1.30 evaluates such policies itself. The rule is for older clusters, for clusters whose version lacks a CEL function, and for fleets that keep policies in one place.",
   },
+  since: { "1.0": { mostFailures: 1 }, "1.37": { mostFailures: 50 } },
   match: listPolicyMatches,
   variants: buildPolicyVariants,
   timeoutSeconds: 5,
@@ -38,10 +39,13 @@ export default rule({
     may: onlyIf(asksAuthorizer, accessReview()),
   },
 
-  async validate(_: KubernetesObject, { request, settings: { policies }, variant, may, ...context }): Promise<Verdict> {
+  async validate(
+    _: KubernetesObject,
+    { request, settings: { policies }, variant, may, upstream, ...context },
+  ): Promise<Verdict> {
     if (!isGovernedResource(request)) return;
     const isCalled = (name: string) => variant === undefined || variant === getVariantName(name);
-    const report = new PolicyReport();
+    const report = new PolicyReport(upstream.mostFailures);
     const dispatch = { ...context, request, variant, answers: createAuthorizationAnswers(may) };
     for (const policy of policies.filter(isPolicy).filter(({ metadata }) => isCalled(metadata.name))) {
       const refuse = await applyPolicy(policy, listBindings(policies, policy), dispatch, report);
