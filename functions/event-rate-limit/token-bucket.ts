@@ -19,26 +19,26 @@ export interface TokenBucket {
   since: number;
 }
 
-/** What one process knows of a bucket: the tokens that it has left of its share, and when the bucket has the next. */
+/** What one process knows of a bucket: the tokens that it has taken from it, and when it can take more. */
 export interface Reserve {
   tokens: number;
-  /** Milliseconds since 1970 until which the bucket has no share. */
+  /** Milliseconds since 1970; before, the bucket has too few tokens. */
   emptyUntil: number;
 }
 
 /**
- * How many shares of a bucket there are in a second. DynamoDB writes an item about 1,000 times a second, and a write
- * that another process came before counts, too.
+ * How often a bucket gets the tokens of a share in a second. DynamoDB allows about 1,000 writes of an item a second,
+ * including those that fail because another process has changed the bucket first.
  */
 const sharesPerSecond = 50;
 
-/** Returns how many tokens a process takes from a bucket at once, so that not each event writes the same item. */
+/** Returns how many tokens a process takes from a bucket at once. With more than one, not every event writes the item. */
 export const getShare = ({ qps, burst }: Pick<EventLimit, "qps" | "burst">): number =>
   Math.min(burst, Math.max(1, Math.floor(qps / sharesPerSecond)));
 
 /**
- * Takes a token; resolves to whether there was one. `buckets` is shared by all processes, and `reserves` belongs to this
- * one, which asks the bucket only when its share is used up, and not before there is another one.
+ * Takes a token; resolves to whether there was one. All processes share `buckets`; `reserves` belongs to this process.
+ * It reads the bucket only when its own tokens are used up, and not before the bucket has a share again.
  */
 export const takeToken = async (
   limit: EventLimit,

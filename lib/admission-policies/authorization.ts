@@ -28,7 +28,7 @@ export const createAuthorizationAnswers = (ask: AskAuthorizer): AuthorizationAns
       const answer = answers.get(key);
       if (answer) return answer;
       missing.set(key, attributes);
-      throw new MissingAuthorization(attributes);
+      throw new MissingAuthorization();
     },
     askMissing: async () => {
       const asked = [...missing];

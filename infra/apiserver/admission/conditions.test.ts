@@ -9,7 +9,8 @@ const object = {
   metadata: { name: "x", labels: { tier: "a", "a.b/c": "d" } },
   spec: { replicas: 3, containers: [{ name: "main", image: "i:1" }], none: null },
 };
-const request = { operation: "CREATE", dryRun: false, userInfo: { username: "jane" } };
+const resource = { group: "apps", version: "v1", resource: "deployments" };
+const request = { operation: "CREATE", resource, dryRun: false, userInfo: { username: "jane" } };
 
 /** Evaluates a condition in an API server of a minor version; without one, in the newest. */
 const evaluate = (expression: string, object: object, kubernetes?: string, budget = celEvaluator.createBudget()) =>

@@ -1,3 +1,4 @@
+import { createAuthorizerVariables } from "#lib/admission-policies/authorization.ts";
 import {
   type CompiledExpression,
   compileExpression,
@@ -5,10 +6,10 @@ import {
   evaluateExpression,
   mostConditionsCost,
 } from "#lib/cel/kubernetes.ts";
-import { Authorizer, type Decide, MissingAuthorization, ResourceCheck } from "#lib/cel/libraries/authorizer.ts";
+import { type Decide, MissingAuthorization } from "#lib/cel/libraries/authorizer.ts";
 import { bool } from "#lib/cel/types.ts";
 import type { Value } from "#lib/cel/values.ts";
-import { toMap } from "#lib/json.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
 import type { CelEvaluator, CompiledCondition } from "./types.ts";
 
 const compiled = new Map<string, CompiledCondition>();
@@ -55,18 +56,9 @@ const compile = (expression: string, kubernetes: string | undefined): CompiledCo
         throw error;
       }
     };
-    const { username = "", ...user } = toMap(request.userInfo);
-    const authorizer = new Authorizer({ user: `${username}`, ...user }, noteMissing);
-    const { group, resource } = toMap(request.requestResource);
-    const { requestSubResource: subresource, namespace, name } = request;
-    const values: Record<string, unknown> = {
-      ...{ object, oldObject, request, namespaceObject: null, authorizer },
-      "authorizer.requestResource": new ResourceCheck(authorizer, {
-        group: `${group ?? ""}`,
-        resource: `${resource}`,
-        ...Object.fromEntries(Object.entries({ subresource, namespace, name }).filter(([, value]) => value)),
-      }),
-    };
+    // The cast is safe: the request of a condition has the members of an AdmissionRequest that are not empty.
+    const authorizer = createAuthorizerVariables(request as unknown as AdmissionRequest, noteMissing);
+    const values: Record<string, unknown> = { object, oldObject, request, namespaceObject: null, ...authorizer };
     // The cast is safe: the values of a request are JSON.
     const find = (variable: string) =>
       Object.hasOwn(values, variable) ? ((values[variable] ?? null) as Value) : undefined;
@@ -76,8 +68,8 @@ const compile = (expression: string, kubernetes: string | undefined): CompiledCo
   };
 };
 
-const failToDecide: Decide = (attributes) => {
-  throw new MissingAuthorization(attributes);
+const failToDecide: Decide = () => {
+  throw new MissingAuthorization();
 };
 
 /** The objects whose numbers were read: every condition of every hook sees the same object. */

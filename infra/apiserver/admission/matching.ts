@@ -1,3 +1,4 @@
+import { Failure } from "#lib/failure.ts";
 import { isMap, isSame } from "#lib/json.ts";
 import { joinApiVersion } from "#lib/objects/api-version.ts";
 import { isSelected, type LabelSelector } from "#lib/objects/selection.ts";
@@ -90,7 +91,12 @@ export const matchHookWithAuthorizer = async (...args: Parameters<typeof matchHo
   const [, , , { authorizations }] = args;
   for (;;) {
     const match = matchHook(...args);
-    if (!("unsupported" in match) || !(await authorizations?.askMissing())) return match;
+    try {
+      if (!("unsupported" in match) || !(await authorizations?.askMissing())) return match;
+    } catch (error) {
+      if (error instanceof Failure) return { unsupported: error.message };
+      throw error;
+    }
   }
 };
 

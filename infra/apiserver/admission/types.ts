@@ -1,3 +1,4 @@
+import type { AuthorizationAnswers } from "#lib/admission-policies/authorization.ts";
 import type { Decide } from "#lib/cel/libraries/authorizer.ts";
 import type { Budget } from "#lib/cel/program.ts";
 import type {
@@ -52,14 +53,7 @@ export interface ImitatedServerFunctions {
   call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult>;
   cel: CelEvaluator;
   /** What conditions ask the cluster's authorizer; without it, they are undecided. */
-  authorizations?: Authorizations | undefined;
-}
-
-/** The answers of a cluster's authorizer during one request. */
-export interface Authorizations {
-  decide: Decide;
-  /** Asks the cluster what `decide` had no answer to; resolves to whether there are new answers. */
-  askMissing(): Promise<boolean>;
+  authorizations?: AuthorizationAnswers | undefined;
 }
 
 export interface CelEvaluator {

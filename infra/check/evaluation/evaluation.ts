@@ -1,12 +1,12 @@
 import type { DefaultedWebhookEntry, WebhookEntriesByPhase } from "#infra/apiserver/admission/hooks.ts";
 import type {
   AdmissionAttributes,
-  Authorizations,
   CelEvaluator,
   HookCallResult,
   HookTraceStep,
   ReviewToSend,
 } from "#infra/apiserver/admission/types.ts";
+import type { AuthorizationAnswers } from "#lib/admission-policies/authorization.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
@@ -48,7 +48,7 @@ export interface ObjectEvaluationEnvironment {
   call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult>;
   cel: CelEvaluator;
   /** Opens the cluster's authorizer for the evaluation of one object. */
-  openAuthorizations?: (() => Authorizations) | undefined;
+  openAuthorizations?: (() => AuthorizationAnswers) | undefined;
   /** Returns a hook's name for reports; `message` tells which member of a group refused. */
   getHookName(hook: string, message?: string): string;
   findSuggestion(rule: string, step: HookTraceStep, at: FieldPath): Promise<string | undefined>;

@@ -1,4 +1,5 @@
 import type { DefaultedWebhookEntry } from "#infra/apiserver/admission/hooks.ts";
+import { createAuthorizationAnswers } from "#lib/admission-policies/authorization.ts";
 import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
@@ -23,7 +24,7 @@ import { type DiscoveredResource, type DiscoveryResult, discoverClusterResources
 import { openNamespaceCache } from "./namespaces.ts";
 import { type ListInterruption, type ObjectPage, readListPages } from "./pages.ts";
 import { type ApiGet, describeFailure, type FailureFormatter, openApiReader, parseAnswerJson } from "./reader.ts";
-import { prepareAuthorizations, prepareLiveCheckCapabilities } from "./rule-capabilities.ts";
+import { prepareLiveCheckCapabilities } from "./rule-capabilities.ts";
 import { matchesGroupVersion, readClusterKindIndex, selectMatchedResources, toResourceName } from "./selected-kinds.ts";
 import { createStoredObjectEvaluator, type ObjectEvaluator } from "./stored-objects.ts";
 
@@ -76,12 +77,8 @@ export const prepareClusterCheck = async (
   for (const namespace of chosen) await checkNamespace(namespace, read, describeAnswer);
   const kubernetes = config.kubernetes ?? (await readMinor(read, note));
   const cluster: ClusterCheckOptions["cluster"] = [name, kubernetes === undefined ? config : { ...config, kubernetes }];
-  const rules = await createCallableClusterRules(
-    catalogue,
-    cluster,
-    options.harden,
-    await prepareLiveCheckCapabilities(name, connection, hosts),
-  );
+  const createCapabilities = await prepareLiveCheckCapabilities(name, connection, hosts);
+  const rules = await createCallableClusterRules(catalogue, cluster, options.harden, createCapabilities);
   for (const sentence of rules.notes) note(sentence);
   const webhooks = await createWebhookEnvironment(rules, foreign, cluster, hosts, true);
   for (const warning of webhooks.hooks.warnings) note(warning);
@@ -100,7 +97,7 @@ export const prepareClusterCheck = async (
       (resource) => list(resource, resource.namespaced ? chosen : []),
       note,
     ),
-    openAuthorizations: await prepareAuthorizations(connection),
+    openAuthorizations: () => createAuthorizationAnswers(createCapabilities(note, mostAskingTime).may),
     existing: namespaces,
     old: new Map(),
     alsoPods,
@@ -158,6 +155,9 @@ const listUnknown = (
       return [];
     return [toUnread({ apiVersion, kind: "" }, `the kinds in ${apiVersion} can't be read: ${why}`)];
   });
+
+/** The milliseconds in which the cluster's authorizer answers the matchConditions of one object. */
+const mostAskingTime = 30_000;
 
 /** The number of objects that are evaluated at the same time, since rules may wait for the cluster. */
 const concurrency = 8;

@@ -1,21 +1,9 @@
-import type { Authorizations } from "#infra/apiserver/admission/types.ts";
-import {
-  type AuthorizationAnswer,
-  type AuthorizationAttributes,
-  MissingAuthorization,
-} from "#lib/cel/libraries/authorizer.ts";
 import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
-import {
-  type ApiServerConnection,
-  createApiServerRequester,
-  longestApiServerReadMilliseconds,
-  parseAnswerUnlessNotFound,
-} from "#lib/cluster/api-server.ts";
+import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
 import { getAwsServiceUrl } from "#lib/cluster/credentials.ts";
 import { sendRequest, UnansweredError } from "#lib/cluster/https-request.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
-import { Failure, getErrorMessage } from "#lib/failure.ts";
-import { toMap } from "#lib/json.ts";
+import { Failure } from "#lib/failure.ts";
 import { createMemoryLedger, openRuleLedger } from "#lib/ledger.ts";
 import type { Capabilities, HttpsRequest } from "#lib/needs.ts";
 import type { ClusterConnection } from "../../clusters/api.ts";
@@ -77,47 +65,6 @@ export const prepareLiveCheckCapabilities = async (
 const toConnection = async ({ server, ca, cert, key, token }: ClusterConnection): Promise<ApiServerConnection> => {
   const credentials = cert && key ? { cert, key } : { token: (await token()) ?? "" };
   return { server, ...(ca && { ca }), credentials };
-};
-
-/** Returns a function that opens the cluster's authorizer for the matchConditions of one request. */
-export const prepareAuthorizations = async (connection: ClusterConnection): Promise<() => Authorizations> => {
-  const ask = createApiServerRequester(await toConnection(connection), createReadOnlySender(connection));
-  const review = async (spec: AuthorizationAttributes): Promise<AuthorizationAnswer | Error> => {
-    const body = { apiVersion: "authorization.k8s.io/v1", kind: "SubjectAccessReview", spec };
-    try {
-      const answer = await ask(accessReviews, Date.now() + longestApiServerReadMilliseconds, body);
-      const { allowed, reason, evaluationError } = toMap(toMap(parseAnswerUnlessNotFound(answer)?.content).status);
-      if (typeof allowed !== "boolean") return new Error("the answer is not a SubjectAccessReview");
-      return {
-        allowed,
-        ...(typeof reason === "string" && { reason }),
-        ...(typeof evaluationError === "string" && { error: evaluationError }),
-      };
-    } catch (error) {
-      return new Error(getErrorMessage(error));
-    }
-  };
-  return () => {
-    const answers = new Map<string, AuthorizationAnswer | Error>();
-    const missing = new Map<string, AuthorizationAttributes>();
-    return {
-      decide: (attributes) => {
-        const key = JSON.stringify(attributes);
-        const answer = answers.get(key);
-        if (answer instanceof Error)
-          throw new MissingAuthorization(attributes, `the cluster's authorizer can't be asked: ${answer.message}`);
-        if (answer) return answer;
-        missing.set(key, attributes);
-        throw new MissingAuthorization(attributes);
-      },
-      askMissing: async () => {
-        const asked = [...missing];
-        missing.clear();
-        await Promise.all(asked.map(async ([key, attributes]) => answers.set(key, await review(attributes))));
-        return asked.length > 0;
-      },
-    };
-  };
 };
 
 const accessReviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";

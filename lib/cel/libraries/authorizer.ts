@@ -53,13 +53,8 @@ export interface AuthorizationAnswer {
 
 /** The error of a check whose answer isn't known yet. */
 export class MissingAuthorization extends EvaluationError {
-  readonly attributes: AuthorizationAttributes;
-  constructor(
-    attributes: AuthorizationAttributes,
-    message = "only the cluster's authorizer knows the rights of users",
-  ) {
-    super(message);
-    this.attributes = attributes;
+  constructor() {
+    super("only the cluster's authorizer knows the rights of users");
   }
 }
 
