@@ -60,27 +60,28 @@ describe("the state of a stage", await needs("moto"), () => {
     parameters = openNextParameters();
   });
   let buckets = 0;
-  const createBucket = async (client: S3Client): Promise<StageBucket> => {
+  const recorder: CallRecorder = { recordedCalls: [], fault: undefined, allow: undefined };
+  let s3: S3;
+  let server: Awaited<ReturnType<typeof startServer>>;
+  before(async () => {
+    s3 = openS3(createMotoService(moto.url, "s3"), recorder);
+    server = await startServer(() => s3, recorder);
+  });
+  after(() => server?.stop());
+  /** Creates a bucket behind the server, for moto itself may fulfil two conditional writes at once. */
+  const createBucket = async (): Promise<StageBucket> => {
     const name = `bucket-${++buckets}`;
     assert.equal(await openStorage(moto.url, region).createBucket(name), undefined);
-    return openBucket(name, client);
+    return openBucket(name, new S3Client({ region, endpoint: server.url, maxAttempts: 5 }));
   };
 
   describe("has a lock that", () => {
     const by = process.env.POSTERN_BY;
-    const recorder: CallRecorder = { recordedCalls: [], fault: undefined, allow: undefined };
-    let s3: S3;
-    let server: Awaited<ReturnType<typeof startServer>>;
     let bucket: StageBucket;
-    before(async () => {
-      s3 = openS3(createMotoService(moto.url, "s3"), recorder);
-      server = await startServer(() => s3, recorder);
-    });
-    after(() => server?.stop());
     beforeEach(async () => {
       process.env.POSTERN_BY = "jane";
       s3.ahead = 0;
-      bucket = await createBucket(new S3Client({ region, endpoint: server.url, maxAttempts: 5 }));
+      bucket = await createBucket();
     });
     afterEach(() => {
       Object.assign(recorder, { fault: undefined, allow: undefined });
@@ -515,7 +516,7 @@ describe("the state of a stage", await needs("moto"), () => {
   describe("has releases that", () => {
     let bucket: StageBucket;
     beforeEach(async () => {
-      bucket = await createBucket(new S3Client({ region, maxAttempts: 5 }));
+      bucket = await createBucket();
     });
     const openAll = () => readReleaseStore(async () => bucket);
 

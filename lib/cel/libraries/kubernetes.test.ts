@@ -123,7 +123,7 @@ describe("the authorizer", () => {
 
   it("stops an evaluation that needs an answer which is missing", () => {
     const check = 'authorizer.path("/").check("get").allowed()';
-    const decide = (attributes: AuthorizationAttributes) => {
+    const decide = () => {
       throw new MissingAuthorization();
     };
     assert.ok("error" in evaluate(check, decide));
