@@ -27,6 +27,13 @@ const getText = ({ expression, composed }: Task) => [expression, ...composed.map
 const differsOnlyIn = ({ upstream, own }: Difference, pattern: RegExp) =>
   upstream.error !== own.error && upstream.error?.replace(pattern, "") === own.error?.replace(pattern, "");
 
+/** Returns the words and numbers of a text in their order by Unicode. */
+const listScalars = (text: string) =>
+  text
+    .match(/[^\s"[\]{},:]+/g)
+    ?.sort()
+    .join(" ");
+
 const knownDifferences: readonly KnownDifference[] = [
   {
     reason: "an error names Go's type of a list, a map or null, which depends on where the value comes from",
@@ -75,6 +82,13 @@ const knownDifferences: readonly KnownDifference[] = [
     isMeant: ({ task, own }) =>
       /\\p|\{\{/i.test(task.expression) &&
       /error parsing regexp|invalid \w+ argument/.test(own.creation ?? own.issues ?? ""),
+  },
+  {
+    reason: "equal keys of more than twelve elements, and NaN: Go's sort doesn't keep their order",
+    isMeant: ({ kind, task, upstream, own }, print) =>
+      kind === "value" &&
+      /\.sort(?:By)?\(/.test(task.expression) &&
+      listScalars(print(own.value)) === listScalars(print(upstream.value)),
   },
   {
     reason: "the history of the time zone EST: Node's data has it from Panama",

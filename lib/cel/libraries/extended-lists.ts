@@ -1,6 +1,5 @@
 import { getActualSize } from "../cost.ts";
 import { type FunctionDeclaration, member, overload } from "../functions.ts";
-import { sortIndices } from "../go-sort.ts";
 import { nameGoType } from "../go-types.ts";
 import { dyn, int, listOf, parameter } from "../types.ts";
 import {
@@ -67,7 +66,8 @@ const sortByKeys = (list: Value, keys: List): List => {
   const { name } = getType(first);
   if (keys.some((key) => getType(key).name !== name))
     throw new EvaluationError("list elements must have the same type");
-  const indices = sortIndices(keys.length, (left, right) => findOrder(keys[left] as Value, keys[right] as Value) < 0);
+  // Equal keys keep their order; Go's sort guarantees that only for lists of at most twelve elements.
+  const indices = [...keys.keys()].sort((left, right) => findOrder(keys[left] as Value, keys[right] as Value));
   return indices.map((index) => list[index] as Value);
 };
 
