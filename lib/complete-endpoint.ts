@@ -7,6 +7,7 @@ import {
   type OptionalEndpointFunctions,
 } from "./endpoint.ts";
 import { evaluateRule } from "./evaluation.ts";
+import { exactJson } from "./exact-json.ts";
 import { createGroupEndpoint, type GroupConfig } from "./group.ts";
 import { createCapabilitiesFromRecord } from "./recorded-answers.ts";
 import type { Rule } from "./rule.ts";
@@ -16,6 +17,7 @@ const parts: OptionalEndpointFunctions = {
   findVariantSettings,
   evaluateInTime,
   createCapabilitiesFromRecord,
+  exactJson,
 };
 
 /** Creates an endpoint for any rule. If reviews are recorded, `evaluate` is the function that records them, too. */

@@ -2,6 +2,7 @@ import type { Context } from "aws-lambda";
 import { createStartMeter } from "./cold-start.ts";
 import type { evaluateInTime } from "./deadline.ts";
 import type { EnforcementMode, EvaluateRequest, RuleDecision } from "./decide.ts";
+import type { exactJson } from "./exact-json.ts";
 import { Failure, toFailure, toFailureStatus } from "./failure.ts";
 import { freezeDeep } from "./json.ts";
 import {
@@ -76,6 +77,8 @@ export interface OptionalEndpointFunctions {
   /** Evaluates a rule within its time limit. Required for rules with needs, as is `createCapabilitiesFromRecord`. */
   evaluateInTime?: typeof evaluateInTime;
   createCapabilitiesFromRecord?: typeof createCapabilitiesFromRecord;
+  /** Reads and writes JSON for rules with `exactIntegers`. */
+  exactJson?: typeof exactJson;
 }
 
 /** The state of one review: each step adds what the next ones and the log line need. */
@@ -101,8 +104,9 @@ export const createEndpoint = (
   config: EndpointConfig,
   evaluate: EvaluateRequest,
   host: EndpointHostInputs = createLambdaHost(),
-  { findVariantSettings, evaluateInTime, createCapabilitiesFromRecord }: OptionalEndpointFunctions = {},
+  { findVariantSettings, evaluateInTime, createCapabilitiesFromRecord, exactJson }: OptionalEndpointFunctions = {},
 ) => {
+  const { parse, stringify } = (rule.exactIntegers && exactJson) || JSON;
   const defaults = rule.settings ?? {};
   freezeDeep([defaults, config]);
   const verifyKey = createUrlKeyVerifier(host.publicKeys, (name) => findClusterSetup(config, name)?.keyVersions ?? []);
@@ -161,9 +165,9 @@ export const createEndpoint = (
       // A load balancer's health check has no key.
       if (turn.call?.userAgent.startsWith("ELB-HealthChecker/")) return turn.call.answer(200, "");
       checkCall(turn);
-      decodeBody(turn);
+      decodeBody(turn, parse);
       await evaluateReview(turn, context);
-      return encodeAnswer(turn);
+      return encodeAnswer(turn, stringify);
     } catch (error) {
       return answerFailure(turn, error);
     } finally {
@@ -211,7 +215,7 @@ const takeDirect = (
   if (cluster && typeof cluster === "string") Object.assign(turn, { cluster, key: "direct" });
 };
 
-const decodeBody = (turn: Turn) => {
+const decodeBody = (turn: Turn, parse: (body: string) => unknown) => {
   const { call } = turn;
   if (!call) return;
   if (call.method !== "POST") throw new Failure(405, `${call.method} is not answered here; a review is sent by POST`);
@@ -220,12 +224,14 @@ const decodeBody = (turn: Turn) => {
   const body = call.body();
   if (Buffer.byteLength(body) > longestBody)
     throw new Failure(413, `the body has more than ${longestBody} bytes, the most that Lambda takes`);
-  turn.review = decodeReview(body);
+  turn.review = decodeReview(body, parse);
 };
 
-const encodeAnswer = (turn: Turn): unknown => {
+const encodeAnswer = (turn: Turn, format: (patch: unknown) => string): unknown => {
   const { call, review, outcome } = turn as Required<Turn>;
-  return call ? call.answer(200, encodeReviewResponse(review, outcome)) : buildReviewResponse(review, outcome);
+  return call
+    ? call.answer(200, encodeReviewResponse(review, outcome, format))
+    : buildReviewResponse(review, outcome, format);
 };
 
 const answerFailure = (turn: Turn, error: unknown): unknown => {

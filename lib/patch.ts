@@ -238,6 +238,8 @@ const removeMemberDrafts = (node: Node | undefined, key: string, value: unknown)
 const requireJsonValue = (value: unknown): unknown => {
   if (value === null || typeof value === "string" || typeof value === "boolean" || value === undefined) return value;
   if (typeof value === "number" && Number.isFinite(value)) return value;
+  // An object has such integers only for rules with `exactIntegers`.
+  if (typeof value === "bigint" && !Number.isSafeInteger(Number(value))) return value;
   throw createNoJsonFailure(value);
 };
 

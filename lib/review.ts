@@ -91,7 +91,11 @@ export interface Status {
 const groupVersion = "admission.k8s.io/";
 
 /** Reads a review and checks its envelope; of the object, only that it is present. */
-export const decodeReview = (body: string): AdmissionReview => requireValidReview(parseBody(body));
+export const decodeReview = (body: string, parse: ParseJson = JSON.parse): AdmissionReview =>
+  requireValidReview(parseBody(body, parse));
+
+type ParseJson = (text: string) => unknown;
+type FormatJson = (value: unknown) => string;
 
 export const requireValidReview = (value: unknown): AdmissionReview => {
   if (!isMap(value)) throw createReviewFailure("the review", "an object");
@@ -171,10 +175,15 @@ const checkRequest = checkMembers({
 const operations = new Set(["CREATE", "UPDATE", "DELETE", "CONNECT"]);
 
 /** Returns the response body for an outcome, in the review's version and within the limits of the API server. */
-export const encodeReviewResponse = (review: AdmissionReview, outcome: ReviewOutcome): string =>
-  JSON.stringify(buildReviewResponse(review, outcome));
+export const encodeReviewResponse = (review: AdmissionReview, outcome: ReviewOutcome, format?: FormatJson): string =>
+  JSON.stringify(buildReviewResponse(review, outcome, format));
 
-export const buildReviewResponse = ({ version, request }: AdmissionReview, outcome: ReviewOutcome) => {
+/** `format` returns the patch as JSON. */
+export const buildReviewResponse = (
+  { version, request }: AdmissionReview,
+  outcome: ReviewOutcome,
+  format: FormatJson = JSON.stringify,
+) => {
   const warnings = outcome.warnings && fitWarnings(outcome.warnings);
   const patched = outcome.allowed && outcome.patch !== undefined && outcome.patch.length > 0;
   return {
@@ -186,7 +195,7 @@ export const buildReviewResponse = ({ version, request }: AdmissionReview, outco
       ...(!outcome.allowed && { status: fitStatus(outcome.status) }),
       ...(patched && {
         patchType: "JSONPatch",
-        patch: encodeBase64(JSON.stringify(outcome.patch)),
+        patch: encodeBase64(format(outcome.patch)),
       }),
       ...(warnings && warnings.length > 0 && { warnings }),
       ...(outcome.audit &&
@@ -249,10 +258,10 @@ export const fitAuditAnnotationKeys = (audit: Record<string, string>): Record<st
   return fit;
 };
 
-const parseBody = (body: string): unknown => {
+const parseBody = (body: string, parse: ParseJson): unknown => {
   if (body === "") throw new Failure(400, "the body is empty; an AdmissionReview as JSON is expected");
   try {
-    return JSON.parse(body);
+    return parse(body);
   } catch (error) {
     // V8 quotes the text around the error, which may be a secret; the position, where V8 has one, is enough.
     const [, position] = /at (position \d+) \(line \d+ column \d+\)$/.exec(String(error)) ?? [];

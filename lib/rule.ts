@@ -168,6 +168,8 @@ export interface RuleDefinition<Object, Settings extends object, N extends Needs
   since?: Since<Partial<Upstream>> & { readonly "1.0": Upstream };
   /** The questions that the rule may ask; its rights follow from them. */
   needs?: N;
+  /** True if an integer in the request's objects that a number doesn't hold is a bigint, instead of being rounded. */
+  exactIntegers?: true;
   mutate?(object: Object, context: RuleContext<Object, Settings, N, Upstream>): Verdict | Promise<Verdict>;
   validate?(object: Object, context: RuleContext<Object, Settings, N, Upstream>): Verdict | Promise<Verdict>;
   /**

@@ -29,6 +29,7 @@ export default rule({
   match: listPolicyMatches,
   variants: buildPolicyVariants,
   timeoutSeconds: 5,
+  exactIntegers: true,
   settings: defaultPolicySettings,
   manifests: { policies: readPolicyDocuments },
   checkSettings: findSettingsFault,

@@ -13,6 +13,7 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 import { createTestFolder } from "../../test/folders.ts";
 import { buildPodReview } from "../../test/requests.ts";
 import { type CatalogueRule, readRule } from "../catalogue/registry.ts";
+import { createTestSigner } from "../parity/test-key.ts";
 import { toGroupRule } from "../project/served.ts";
 import { bundleRule } from "./bundle.ts";
 import { getInflatedContents, readOwnZip } from "./zip.ts";
@@ -99,6 +100,28 @@ describe("a bundle", () => {
     const ask = async (cluster: string) =>
       (await handler({ phase: "validate", cluster, review }, {})).response.auditAnnotations.settings;
     assert.deepEqual([await ask("older"), await ask("any")], ['{"word":"old"}', '{"word":"new"}']);
+  });
+
+  it("of a rule with exactIntegers has no rounded integers", async () => {
+    const { publicKey, segment } = createTestSigner(1);
+    process.env.POSTERN_KEYS = publicKey;
+    const body = JSON.stringify(review).replace('"object":{}', '"object":{"integer":9007199254740993}');
+    assert.ok(body.includes("integer"));
+    const ask = async (name: string, more: string) => {
+      const telling = await createTelltaleRule(name, "validate", more);
+      const file = join(telling.folder, "rule.ts");
+      const source = await readFile(file, "utf8");
+      await writeFile(file, source.replace("JSON.stringify(settings)", "String(object.integer)"));
+      await bundleRule(telling, { ...buildConfig({}), rule: name }, toOutputPath("exact"));
+      const { handler } = createRequire(import.meta.url)(toOutputPath(`exact/${name}/index.cjs`));
+      const http = { method: "POST" };
+      const rawPath = `/${segment("local")}/${name}/validate`;
+      const headers = { "content-type": "application/json" };
+      const answer = await handler({ version: "2.0", rawPath, requestContext: { http }, headers, body }, {});
+      return JSON.parse(answer.body).response.auditAnnotations.settings;
+    };
+    assert.equal(await ask("exact", "exactIntegers: true,"), "9007199254740993");
+    assert.equal(await ask("rounding", ""), "9007199254740992");
   });
 
   it("of a rule with such data in another order is not built", async () => {

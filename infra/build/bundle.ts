@@ -215,6 +215,7 @@ const buildEntry = (listed: CatalogueRule, isScriptStarted: boolean, hasConnecti
   const evaluate = `${importFromLib("decide.ts", "createEvaluate")}(${[draft, bind, merge].join(", ")})`;
   const parts = [
     ...(rule.variants ? [importFromLib("settings.ts", "findVariantSettings")] : []),
+    ...(rule.exactIntegers ? [importFromLib("exact-json.ts", "exactJson")] : []),
     ...(asks
       ? [
           importFromLib("deadline.ts", "evaluateInTime"),

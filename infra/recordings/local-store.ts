@@ -1,6 +1,7 @@
 import { type FileHandle, mkdir, open } from "node:fs/promises";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
+import { exactJson } from "#lib/exact-json.ts";
 import type { RecordedReview } from "#lib/recording/recorder.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
@@ -139,7 +140,7 @@ const openOmissions = () => {
  */
 const estimateLength = (request: object): number => {
   try {
-    return JSON.stringify(request).length;
+    return exactJson.stringify(request).length;
   } catch {
     return longestBatch;
   }

@@ -1,4 +1,5 @@
 import type { RuleDecision } from "../decide.ts";
+import { exactJson } from "../exact-json.ts";
 import { freezeDeep } from "../json.ts";
 import { applyPatch } from "../patch.ts";
 import { getObjectName } from "../refusals.ts";
@@ -30,7 +31,7 @@ export const formatRecording = async (
   keep: readonly UnredactedPath[] = [],
 ): Promise<string> => {
   const recording = await createRecording(evaluation, origin, parts, keep);
-  const line = `- ${JSON.stringify(recording).replace(unsafe, escapeCharacter)}\n`;
+  const line = `- ${exactJson.stringify(recording).replace(unsafe, escapeCharacter)}\n`;
   const bytes = Buffer.byteLength(line);
   if (bytes > longest) throw new Error(`it has ${bytes} bytes, but a recording may have at most ${longest}`);
   return line;

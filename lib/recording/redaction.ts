@@ -65,7 +65,8 @@ export const createRedactor = ({
     left -= typeof value === "string" ? value.length : 8;
     if (left < 0 || at.depth > deepest) throw new Error("it is too large to be recorded");
     if (typeof value === "string") return keepText(value, at) ?? getPlaceholder(value);
-    if (typeof value === "number") return isSecretFieldKey(at.key) && !at.isChosen ? 0 : value;
+    if (typeof value === "number" || typeof value === "bigint")
+      return isSecretFieldKey(at.key) && !at.isChosen ? 0 : value;
     if (!isObject(value)) return value;
     const inner = { ...at, holder: value, depth: at.depth + 1 };
     if (Array.isArray(value))
