@@ -207,6 +207,7 @@ export const toMapKey = (key: Value): string | undefined => {
   if (key === null || typeof key === "boolean" || isInt(key)) return `${key}`;
   if (key instanceof Uint) return `${key.value}u`;
   if (isDouble(key)) return `${getDouble(key)}d`;
+  if (key instanceof TypeValue) return `type ${key.of.name}`;
   if (key instanceof Duration || key instanceof Timestamp) return `${key.type.name} ${key.nanoseconds}`;
   return key instanceof LibraryObject && key.type.name.startsWith("net.") ? `${key.type.name} ${key}` : undefined;
 };
