@@ -15,8 +15,7 @@ export interface FunctionDeclaration {
    * the overload whose parameters fit the arguments' types at run time is called.
    */
   readonly evaluate?: Evaluate;
-  /** Returns the cost of a call as Kubernetes computes it, by the function's name. It counts before `Overload.cost`. */
-  readonly cost?: (args: readonly Value[], result: Value, overload: string | undefined) => number | undefined;
+  readonly cost?: FunctionCost;
   /** Returns the function for calls with a constant second argument, a pattern: it is compiled with the program. */
   readonly usePattern?: (source: string) => Evaluate;
   /** Finds what upstream's checker refuses in a call on a literal text with a literal list of arguments. */
@@ -26,6 +25,12 @@ export interface FunctionDeclaration {
     types: ReadonlyMap<number, Type>,
   ) => { message: string; expression?: Expression } | undefined;
 }
+
+/**
+ * Returns the cost of a call as Kubernetes computes it, by the function's name. It counts before `Overload.cost`; without
+ * a cost that counts. `overload` is the name of the only overload that fits the static types.
+ */
+export type FunctionCost = (args: readonly Value[], result: Value, overload: string | undefined) => number | undefined;
 
 /** One signature of a function. */
 export interface Overload {
@@ -54,3 +59,25 @@ export const overload = (
 
 /** Declares an overload that is called as a method of its first parameter. */
 export const member = (...args: Parameters<typeof overload>): Overload => ({ ...overload(...args), isMember: true });
+
+/**
+ * Declares a function with one overload. A function with several is declared several times: the environment puts the
+ * overloads of declarations with the same name together.
+ */
+export const declareFunction = (
+  name: string,
+  id: string,
+  parameters: readonly Type[],
+  result: Type,
+  evaluate: Evaluate,
+  cost?: FunctionCost,
+): FunctionDeclaration => ({ name, overloads: [overload(id, parameters, result, evaluate)], ...(cost && { cost }) });
+
+/** Declares a function like `declareFunction`, but it is called as a method of its first parameter. */
+export const declareMethod = (
+  ...[name, id, parameters, result, evaluate, cost]: Parameters<typeof declareFunction>
+) => ({
+  name,
+  overloads: [member(id, parameters, result, evaluate)],
+  ...(cost && { cost }),
+});

@@ -1,8 +1,8 @@
 import { quoteAsGo } from "../../objects/go-quoted.ts";
 import { countTraversal, getActualSize } from "../cost.ts";
-import { type FunctionDeclaration, member, overload } from "../functions.ts";
+import { declareFunction, declareMethod, type FunctionCost, type FunctionDeclaration } from "../functions.ts";
 import * as types from "../types.ts";
-import { createNoSuchOverloadError, EvaluationError, LibraryObject, type Value } from "../values.ts";
+import { createNoSuchOverloadError, EvaluationError, LibraryObject } from "../values.ts";
 import { countIp, formatIp, hasPrefix, Ip, ipType, isMapped, parseAddress, parseIp } from "./ip.ts";
 import { countReading, reportParsing, rewordErrors } from "./parsing.ts";
 
@@ -10,15 +10,13 @@ export const cidrType = types.opaque("net.CIDR");
 
 /** An address, and how many of its first bits a network has. The other bits may be set. */
 export class Cidr extends LibraryObject {
+  readonly type = cidrType;
   readonly ip: Ip;
   readonly prefixLength: number;
   constructor(ip: Ip, prefixLength: number) {
     super();
     this.ip = ip;
     this.prefixLength = prefixLength;
-  }
-  get type(): types.Type {
-    return cidrType;
   }
   override get size(): number {
     return Math.ceil(this.prefixLength / 8);
@@ -57,10 +55,6 @@ const parsePrefix = (text: string): Cidr => {
   return new Cidr(address, Number(bits));
 };
 
-/** The characters of an IPv6 address that ends with an IPv4 address, and of its prefix. */
-const longestCidr = 45 + 4;
-const isCidr = reportParsing(parseCidr);
-
 const containsIp = ({ ip, prefixLength }: Cidr, other: Ip) => hasPrefix(other, ip, prefixLength);
 
 const containsIpText = (cidr: Cidr, text: string) => {
@@ -74,6 +68,7 @@ const containsIpText = (cidr: Cidr, text: string) => {
   return containsIp(cidr, ip);
 };
 
+const containsCidrText = (cidr: Cidr, text: string) => containsCidr(cidr, parseCidr(text));
 const containsCidr = (cidr: Cidr, other: Cidr) => cidr.prefixLength <= other.prefixLength && containsIp(cidr, other.ip);
 
 const mask = ({ ip, prefixLength }: Cidr) => {
@@ -82,56 +77,23 @@ const mask = ({ ip, prefixLength }: Cidr) => {
 };
 
 /** Returns the cost of comparing all bytes of a network with those of another value, which may have to be parsed. */
-const countComparison = ([cidr = null, other = null]: readonly Value[], isText: boolean): number =>
-  countTraversal(2 * getActualSize(cidr)) + (isText ? countTraversal(getActualSize(other)) : 0);
+const countIpTest: FunctionCost = ([cidr = null, other = null], _, id) =>
+  countTraversal(2 * getActualSize(cidr)) + (id?.endsWith("_string") ? countTraversal(getActualSize(other)) : 0);
+const countCidrTest: FunctionCost = (args, result, id) =>
+  Number(countIpTest(args, result, id)) + Number(countReading(args, result, id)) + 1;
+
+const { bool, int, string } = types;
+const isCidr = reportParsing(parseCidr);
 
 export const cidrFunctions: readonly FunctionDeclaration[] = [
-  {
-    name: "cidr",
-    overloads: [overload("string_to_cidr", [types.string], cidrType, parseCidr)],
-    cost: countReading,
-  },
-  {
-    name: "isCIDR",
-    overloads: [
-      overload("is_cidr", [types.string], types.bool, (text: string) => text.length <= longestCidr && isCidr(text)),
-    ],
-    cost: countReading,
-  },
-  {
-    name: "containsIP",
-    overloads: [
-      member("cidr_contains_ip_string", [cidrType, types.string], types.bool, containsIpText),
-      member("cidr_contains_ip_ip", [cidrType, ipType], types.bool, containsIp),
-    ],
-    cost: (args, _, id) => countComparison(args, id === "cidr_contains_ip_string"),
-  },
-  {
-    name: "containsCIDR",
-    overloads: [
-      member("cidr_contains_cidr_string", [cidrType, types.string], types.bool, (cidr: Cidr, text: string) =>
-        containsCidr(cidr, parseCidr(text)),
-      ),
-      member("cidr_contains_cidr", [cidrType, cidrType], types.bool, containsCidr),
-    ],
-    cost: (args, _, id) =>
-      countComparison(args, id === "cidr_contains_cidr_string") + countTraversal(getActualSize(args[0] ?? null)) + 1,
-  },
-  { name: "ip", overloads: [member("cidr_ip", [cidrType], ipType, ({ ip }: Cidr) => ip)], cost: countIp },
-  {
-    name: "prefixLength",
-    overloads: [member("cidr_prefix_length", [cidrType], types.int, ({ prefixLength }: Cidr) => prefixLength)],
-  },
-  { name: "masked", overloads: [member("cidr_masked", [cidrType], cidrType, mask)] },
-  {
-    name: "string",
-    overloads: [
-      overload(
-        "cidr_to_string",
-        [cidrType],
-        types.string,
-        ({ ip, prefixLength }: Cidr) => `${formatIp(ip)}/${prefixLength}`,
-      ),
-    ],
-  },
+  declareFunction("cidr", "string_to_cidr", [string], cidrType, parseCidr, countReading),
+  declareFunction("isCIDR", "is_cidr", [string], bool, isCidr, countReading),
+  declareMethod("containsIP", "cidr_contains_ip_string", [cidrType, string], bool, containsIpText, countIpTest),
+  declareMethod("containsIP", "cidr_contains_ip_ip", [cidrType, ipType], bool, containsIp, countIpTest),
+  declareMethod("containsCIDR", "cidr_contains_cidr_string", [cidrType, string], bool, containsCidrText, countCidrTest),
+  declareMethod("containsCIDR", "cidr_contains_cidr", [cidrType, cidrType], bool, containsCidr, countCidrTest),
+  declareMethod("ip", "cidr_ip", [cidrType], ipType, ({ ip }: Cidr) => ip, countIp),
+  declareMethod("prefixLength", "cidr_prefix_length", [cidrType], int, ({ prefixLength }: Cidr) => prefixLength),
+  declareMethod("masked", "cidr_masked", [cidrType], cidrType, mask),
+  declareFunction("string", "cidr_to_string", [cidrType], string, String),
 ];

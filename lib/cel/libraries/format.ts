@@ -14,6 +14,7 @@ import { parseRequestUrl } from "./url.ts";
 const type = types.struct("kubernetes.NamedFormat");
 
 export class Format extends LibraryObject {
+  readonly type = type;
   readonly findFaults: (text: string) => string[];
   /** The length of the regular expression, or of a similar one, from which costs are computed. */
   readonly patternLength: number;
@@ -21,9 +22,6 @@ export class Format extends LibraryObject {
     super();
     this.findFaults = findFaults;
     this.patternLength = patternLength;
-  }
-  get type(): types.Type {
-    return type;
   }
   equals(other: this): boolean {
     return this === other;

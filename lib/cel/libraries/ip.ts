@@ -1,23 +1,20 @@
 import { quoteAsGo } from "../../objects/go-quoted.ts";
-import { countTraversal, getActualSize } from "../cost.ts";
-import { type FunctionDeclaration, member, overload } from "../functions.ts";
+import { declareFunction, declareMethod, type FunctionCost, type FunctionDeclaration } from "../functions.ts";
 import * as types from "../types.ts";
 import { EvaluationError, LibraryObject } from "../values.ts";
-import { countReading, reportParsing, rewordErrors } from "./parsing.ts";
+import { countReading, countReadingTwice, reportParsing, rewordErrors } from "./parsing.ts";
 
 export const ipType = types.opaque("net.IP");
 
 /** An address with 32 or 128 bits. */
 export class Ip extends LibraryObject {
+  readonly type = ipType;
   readonly number: bigint;
   readonly bits: number;
   constructor(number: bigint, bits: number) {
     super();
     this.number = number;
     this.bits = bits;
-  }
-  get type(): types.Type {
-    return ipType;
   }
   override get size(): number {
     return this.bits / 8;
@@ -47,24 +44,20 @@ const joinParts = (parts: readonly number[], bits: number): bigint =>
 /** Returns the four bytes of an IPv4 address, which can be the end of an IPv6 address. */
 const parseIpv4 = (text: string, address: string): number[] => {
   const bytes: number[] = [];
-  let [byte, digits] = [0, 0];
-  for (let index = 0; index < address.length; index++) {
-    const character = address[index] ?? "";
-    if (character >= "0" && character <= "9") {
-      if (digits === 1 && byte === 0) throw createParseError(text, "IPv4 field has octet with leading zero");
-      byte = byte * 10 + Number(character);
-      digits++;
-      if (byte > 255) throw createParseError(text, "IPv4 field has value >255");
-    } else if (character === ".") {
-      if (digits === 0 || index === address.length - 1)
-        throw createParseError(text, "IPv4 field must have at least one digit", address.slice(index));
-      if (bytes.length === 3) throw createParseError(text, "IPv4 address too long");
-      bytes.push(byte);
-      [byte, digits] = [0, 0];
-    } else throw createParseError(text, "unexpected character", address.slice(index));
+  for (let rest = address; ; rest = rest.slice(1)) {
+    const [digits = ""] = /^\d*/.exec(rest) ?? [];
+    rest = rest.slice(digits.length);
+    if (/^0\d/.test(digits)) throw createParseError(text, "IPv4 field has octet with leading zero");
+    if (Number(digits) > 255) throw createParseError(text, "IPv4 field has value >255");
+    if (/^[^.]/s.test(rest)) throw createParseError(text, "unexpected character", rest);
+    if (rest === "." || (rest !== "" && digits === ""))
+      throw createParseError(text, "IPv4 field must have at least one digit", rest);
+    bytes.push(Number(digits));
+    if (rest === "") break;
+    if (bytes.length === 4) throw createParseError(text, "IPv4 address too long");
   }
-  if (bytes.length < 3) throw createParseError(text, "IPv4 address too short");
-  return [...bytes, byte];
+  if (bytes.length < 4) throw createParseError(text, "IPv4 address too short");
+  return bytes;
 };
 
 const parseIpv6 = (text: string): { address: Ip; zone: string } => {
@@ -159,39 +152,22 @@ const isGlobalUnicast = (ip: Ip) =>
   ![isUnspecified, isLoopback, isMulticast, isLinkLocalUnicast].some((isOther) => isOther(ip)) &&
   !(isIpv4(ip) && ip.number === 0xffffffffn);
 
-const declareTest = (name: string, id: string, test: (ip: Ip) => boolean): FunctionDeclaration => {
-  return { name, overloads: [member(id, [ipType], types.bool, test)] };
-};
-
-/** The characters of an IPv6 address that ends with an IPv4 address. The error of a longer text isn't worth making. */
-const longestAddress = 45;
-const isIp = reportParsing(parseIp);
-
 /** Returns the cost of the function `ip`, which is also a method of a CIDR. */
-export const countIp: FunctionDeclaration["cost"] = (args, result, id) =>
-  id === "cidr_ip" ? 1 : countReading(args, result, id);
+export const countIp: FunctionCost = (args, result, id) => (id === "cidr_ip" ? 1 : countReading(args, result, id));
+
+const isIp = reportParsing(parseIp);
+const isCanonical = (text: string) => formatIp(parseIp(text)) === text;
+const { bool, int, string } = types;
 
 export const ipFunctions: readonly FunctionDeclaration[] = [
-  { name: "ip", overloads: [overload("string_to_ip", [types.string], ipType, parseIp)], cost: countIp },
-  {
-    name: "isIP",
-    overloads: [
-      overload("is_ip", [types.string], types.bool, (text: string) => text.length <= longestAddress && isIp(text)),
-    ],
-    cost: countReading,
-  },
-  {
-    name: "ip.isCanonical",
-    overloads: [
-      overload("ip_is_canonical", [types.string], types.bool, (text: string) => formatIp(parseIp(text)) === text),
-    ],
-    cost: ([text = null]) => countTraversal(2 * getActualSize(text)),
-  },
-  { name: "string", overloads: [overload("ip_to_string", [ipType], types.string, formatIp)] },
-  { name: "family", overloads: [member("ip_family", [ipType], types.int, (ip: Ip) => (isIpv4(ip) ? 4 : 6))] },
-  declareTest("isUnspecified", "ip_is_unspecified", isUnspecified),
-  declareTest("isLoopback", "ip_is_loopback", isLoopback),
-  declareTest("isLinkLocalMulticast", "ip_is_link_local_multicast", isLinkLocalMulticast),
-  declareTest("isLinkLocalUnicast", "ip_is_link_local_unicast", isLinkLocalUnicast),
-  declareTest("isGlobalUnicast", "ip_is_global_unicast", isGlobalUnicast),
+  declareFunction("ip", "string_to_ip", [string], ipType, parseIp, countIp),
+  declareFunction("isIP", "is_ip", [string], bool, isIp, countReading),
+  declareFunction("ip.isCanonical", "ip_is_canonical", [string], bool, isCanonical, countReadingTwice),
+  declareFunction("string", "ip_to_string", [ipType], string, formatIp),
+  declareMethod("family", "ip_family", [ipType], int, (ip) => (isIpv4(ip) ? 4 : 6)),
+  declareMethod("isUnspecified", "ip_is_unspecified", [ipType], bool, isUnspecified),
+  declareMethod("isLoopback", "ip_is_loopback", [ipType], bool, isLoopback),
+  declareMethod("isLinkLocalMulticast", "ip_is_link_local_multicast", [ipType], bool, isLinkLocalMulticast),
+  declareMethod("isLinkLocalUnicast", "ip_is_link_local_unicast", [ipType], bool, isLinkLocalUnicast),
+  declareMethod("isGlobalUnicast", "ip_is_global_unicast", [ipType], bool, isGlobalUnicast),
 ];

@@ -1,10 +1,10 @@
 import { countTraversal, getActualSize } from "../cost.ts";
-import type { FunctionDeclaration } from "../functions.ts";
+import type { FunctionCost } from "../functions.ts";
 import { EvaluationError } from "../values.ts";
 
 /** Returns the cost of a function that reads its first argument once. */
-export const countReading: NonNullable<FunctionDeclaration["cost"]> = ([text = null]) =>
-  countTraversal(getActualSize(text));
+export const countReading: FunctionCost = ([text = null]) => countTraversal(getActualSize(text));
+export const countReadingTwice: FunctionCost = ([text = null]) => countTraversal(2 * getActualSize(text));
 
 /** Parses with a function; an error's message is replaced by what `describe` makes of it. */
 export const rewordErrors = <Result>(parse: () => Result, describe: (message: string) => string): Result => {

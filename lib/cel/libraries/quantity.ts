@@ -1,6 +1,7 @@
-import { type FunctionDeclaration, member, overload } from "../functions.ts";
+import { declareFunction, declareMethod, type FunctionDeclaration } from "../functions.ts";
 import * as types from "../types.ts";
 import { createNoSuchOverloadError, EvaluationError, LibraryObject, toDouble, toInt, type Value } from "../values.ts";
+import { declareComparisons } from "./comparisons.ts";
 import { countReading, reportParsing } from "./parsing.ts";
 
 /**
@@ -17,6 +18,7 @@ interface Amount {
 const type = types.struct("kubernetes.Quantity");
 
 export class Quantity extends LibraryObject {
+  readonly type = type;
   readonly amount: Amount;
   /** What it was parsed from; undefined for a sum or a difference. */
   readonly text: string | undefined;
@@ -24,9 +26,6 @@ export class Quantity extends LibraryObject {
     super();
     this.amount = amount;
     this.text = text;
-  }
-  get type(): types.Type {
-    return type;
   }
   override toString(): string {
     const { digits, exponent } = this.amount;
@@ -138,7 +137,7 @@ const compareAmounts = (left: Amount, right: Amount): number => {
 };
 
 /** Returns the integer that an amount is; undefined for a large amount, and for one with a negative exponent. */
-const findInteger = ({ digits, exponent, isLarge }: Amount): bigint | undefined => {
+const findInteger = ({ amount: { digits, exponent, isLarge } }: Quantity): bigint | undefined => {
   if (isLarge || exponent < 0) return undefined;
   if (digits === 0n) return 0n;
   const integer = digits * 10n ** BigInt(Math.min(exponent, 19));
@@ -146,8 +145,8 @@ const findInteger = ({ digits, exponent, isLarge }: Amount): bigint | undefined 
 };
 
 /** Returns the double that Go's multiplication gives, which isn't always the nearest one. */
-const approximate = ({ digits, exponent }: Amount): number =>
-  exponent === 0 ? Number(digits) : Number(digits) * computePowerOfTen(exponent);
+const approximate = ({ amount: { digits, exponent } }: Quantity): Value =>
+  toDouble(exponent === 0 ? Number(digits) : Number(digits) * computePowerOfTen(exponent));
 
 /** Returns what Go's `math.Pow10` returns. */
 const computePowerOfTen = (exponent: number): number => {
@@ -159,76 +158,30 @@ const computePowerOfTen = (exponent: number): number => {
 };
 
 const parseQuantity = (text: string) => new Quantity(parseAmount(text), text);
-const toAmount = (int: number | bigint): Amount => ({ digits: BigInt(int), exponent: 0, isLarge: false });
+const toQuantity = (int: number | bigint) => new Quantity({ digits: BigInt(int), exponent: 0, isLarge: false });
 const compare = (left: Quantity, right: Quantity) => compareAmounts(left.amount, right.amount);
-const toComputed = (amount: Amount): Value => new Quantity(amount);
+const add = (left: Quantity, right: Quantity) => new Quantity(addAmounts(left.amount, right.amount));
+const subtract = (left: Quantity, right: Quantity) => new Quantity(subtractAmounts(left.amount, right.amount));
 
-const requireInteger = ({ amount }: Quantity): Value => {
-  const integer = findInteger(amount);
+const requireInteger = (quantity: Quantity): Value => {
+  const integer = findInteger(quantity);
   if (integer === undefined) throw new EvaluationError("cannot convert value to integer");
   return toInt(integer);
 };
 
+const { bool, double, int, string } = types;
+
 export const quantityFunctions: readonly FunctionDeclaration[] = [
-  {
-    name: "quantity",
-    overloads: [overload("string_to_quantity", [types.string], type, parseQuantity)],
-    cost: countReading,
-  },
-  {
-    name: "isQuantity",
-    overloads: [overload("is_quantity_string", [types.string], types.bool, reportParsing(parseQuantity))],
-    cost: countReading,
-  },
+  declareFunction("quantity", "string_to_quantity", [string], type, parseQuantity, countReading),
+  declareFunction("isQuantity", "is_quantity_string", [string], bool, reportParsing(parseQuantity), countReading),
   // Upstream declares it as a function, not as a method, whatever its documentation says.
-  {
-    name: "sign",
-    overloads: [overload("quantity_sign", [type], types.int, ({ amount }: Quantity) => getSign(amount.digits))],
-  },
-  {
-    name: "isGreaterThan",
-    overloads: [
-      member("quantity_is_greater_than", [type, type], types.bool, (left, right) => compare(left, right) > 0),
-    ],
-  },
-  {
-    name: "isLessThan",
-    overloads: [member("quantity_is_less_than", [type, type], types.bool, (left, right) => compare(left, right) < 0)],
-  },
-  { name: "compareTo", overloads: [member("quantity_compare_to", [type, type], types.int, compare)] },
-  {
-    name: "asApproximateFloat",
-    overloads: [
-      member("quantity_get_float", [type], types.double, ({ amount }: Quantity) => toDouble(approximate(amount))),
-    ],
-  },
-  { name: "asInteger", overloads: [member("quantity_get_int", [type], types.int, requireInteger)] },
-  {
-    name: "isInteger",
-    overloads: [
-      member("quantity_is_integer", [type], types.bool, ({ amount }: Quantity) => findInteger(amount) !== undefined),
-    ],
-  },
-  {
-    name: "add",
-    overloads: [
-      member("quantity_add", [type, type], type, (left: Quantity, right: Quantity) =>
-        toComputed(addAmounts(left.amount, right.amount)),
-      ),
-      member("quantity_add_int", [type, types.int], type, (left: Quantity, right: number | bigint) =>
-        toComputed(addAmounts(left.amount, toAmount(right))),
-      ),
-    ],
-  },
-  {
-    name: "sub",
-    overloads: [
-      member("quantity_sub", [type, type], type, (left: Quantity, right: Quantity) =>
-        toComputed(subtractAmounts(left.amount, right.amount)),
-      ),
-      member("quantity_sub_int", [type, types.int], type, (left: Quantity, right: number | bigint) =>
-        toComputed(subtractAmounts(left.amount, toAmount(right))),
-      ),
-    ],
-  },
+  declareFunction("sign", "quantity_sign", [type], int, ({ amount }: Quantity) => getSign(amount.digits)),
+  declareMethod("asApproximateFloat", "quantity_get_float", [type], double, approximate),
+  declareMethod("asInteger", "quantity_get_int", [type], int, requireInteger),
+  declareMethod("isInteger", "quantity_is_integer", [type], bool, (value) => findInteger(value) !== undefined),
+  declareMethod("add", "quantity_add", [type, type], type, add),
+  declareMethod("add", "quantity_add_int", [type, int], type, (left, right) => add(left, toQuantity(right))),
+  declareMethod("sub", "quantity_sub", [type, type], type, subtract),
+  declareMethod("sub", "quantity_sub_int", [type, int], type, (left, right) => subtract(left, toQuantity(right))),
+  ...declareComparisons("quantity", type, compare),
 ];

@@ -1,13 +1,15 @@
 import { quoteAsGo } from "../../objects/go-quoted.ts";
-import { type FunctionDeclaration, member, overload } from "../functions.ts";
+import { declareFunction, declareMethod, type FunctionDeclaration } from "../functions.ts";
 import * as types from "../types.ts";
 import { EvaluationError, LibraryObject, toInt } from "../values.ts";
+import { declareComparisons } from "./comparisons.ts";
 import { countReading, reportParsing } from "./parsing.ts";
 
 const type = types.struct("kubernetes.Semver");
 
 /** A semantic version without its build, which doesn't count in comparisons. */
 export class Semver extends LibraryObject {
+  readonly type = type;
   /** The major, minor and patch numbers. */
   readonly numbers: readonly bigint[];
   readonly prerelease: readonly (bigint | string)[];
@@ -15,9 +17,6 @@ export class Semver extends LibraryObject {
     super();
     this.numbers = numbers;
     this.prerelease = prerelease;
-  }
-  get type(): types.Type {
-    return type;
   }
   override toString(): string {
     return `${this.numbers.join(".")}${this.prerelease.length > 0 ? "-" : ""}${this.prerelease.join(".")}`;
@@ -106,43 +105,22 @@ const parsePrerelease = (text: string): bigint | string => {
   return parseUint(text);
 };
 
-/** Declares a function that returns one of the numbers, whose 64 bits upstream takes for a number with a sign. */
-const declareNumber = (name: string, index: number): FunctionDeclaration => {
-  const getNumber = ({ numbers }: Semver) => toInt(BigInt.asIntN(64, numbers[index] ?? 0n));
-  return { name, overloads: [member(`semver_${name}`, [type], types.int, getNumber)] };
-};
+/** Returns one of the numbers, whose 64 bits upstream takes for a number with a sign. */
+const getNumber =
+  (index: number) =>
+  ({ numbers }: Semver) =>
+    toInt(BigInt.asIntN(64, numbers[index] ?? 0n));
+
+const { bool, int, string } = types;
+const isSemver = reportParsing(parseSemver);
 
 export const semverFunctions: readonly FunctionDeclaration[] = [
-  {
-    name: "semver",
-    overloads: [
-      overload("string_to_semver", [types.string], type, parseSemver),
-      overload("string_bool_to_semver", [types.string, types.bool], type, parseSemver),
-    ],
-    cost: countReading,
-  },
-  {
-    name: "isSemver",
-    overloads: [
-      overload("is_semver_string", [types.string], types.bool, reportParsing(parseSemver)),
-      overload("is_semver_string_bool", [types.string, types.bool], types.bool, reportParsing(parseSemver)),
-    ],
-    cost: countReading,
-  },
-  {
-    name: "isGreaterThan",
-    overloads: [
-      member("semver_is_greater_than", [type, type], types.bool, (left, right) => compareVersions(left, right) > 0),
-    ],
-  },
-  {
-    name: "isLessThan",
-    overloads: [
-      member("semver_is_less_than", [type, type], types.bool, (left, right) => compareVersions(left, right) < 0),
-    ],
-  },
-  { name: "compareTo", overloads: [member("semver_compare_to", [type, type], types.int, compareVersions)] },
-  declareNumber("major", 0),
-  declareNumber("minor", 1),
-  declareNumber("patch", 2),
+  declareFunction("semver", "string_to_semver", [string], type, parseSemver, countReading),
+  declareFunction("semver", "string_bool_to_semver", [string, bool], type, parseSemver, countReading),
+  declareFunction("isSemver", "is_semver_string", [string], bool, isSemver, countReading),
+  declareFunction("isSemver", "is_semver_string_bool", [string, bool], bool, isSemver, countReading),
+  declareMethod("major", "semver_major", [type], int, getNumber(0)),
+  declareMethod("minor", "semver_minor", [type], int, getNumber(1)),
+  declareMethod("patch", "semver_patch", [type], int, getNumber(2)),
+  ...declareComparisons("semver", type, compareVersions),
 ];

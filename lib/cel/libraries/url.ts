@@ -26,13 +26,11 @@ interface Parts {
 }
 
 export class Url extends LibraryObject {
+  readonly type = type;
   readonly parts: Parts;
   constructor(parts: Parts) {
     super();
     this.parts = parts;
-  }
-  get type(): types.Type {
-    return type;
   }
   override toString(): string {
     return toText(formatUrl(this.parts));
