@@ -1,4 +1,4 @@
-import { escapeAsGo } from "./json-patch.ts";
+import { escapeAsGo } from "#lib/json-patch.ts";
 
 /** The audit annotations of one request; the first value of a key stays. */
 export interface AuditAnnotations {

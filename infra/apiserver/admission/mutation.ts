@@ -1,5 +1,6 @@
 import { getErrorMessage } from "#lib/failure.ts";
 import { isMap, type JsonMap } from "#lib/json.ts";
+import { applyJsonPatchAsApiServer, dropNumberTextsFromPatch, parsePatchOperations } from "#lib/json-patch.ts";
 import { createReinvocationTracker, type ReinvocationTracker } from "#lib/reinvocation.ts";
 import type { Status } from "#lib/review.ts";
 import { mergeSince, type Since } from "#lib/since.ts";
@@ -17,7 +18,6 @@ import {
   toRefusal,
 } from "./calling.ts";
 import type { DefaultedWebhookEntry } from "./hooks.ts";
-import { applyJsonPatchAsApiServer, dropNumberTextsFromPatch, parsePatchOperations } from "./json-patch.ts";
 import { type ConvertibleRequestObjects, describeUnknownConversion, matchHookWithAuthorizer } from "./matching.ts";
 import { countsEmptyPatchAsChange, isSameBesidesEmptyMembers, normalizePatchedObject } from "./server-objects.ts";
 import type { HookTraceStep } from "./types.ts";

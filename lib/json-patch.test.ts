@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { computePatch } from "#lib/patch.ts";
-import { readRows } from "../../../test/rows.ts";
+import { readRows } from "../test/rows.ts";
 import { applyJsonPatchAsApiServer, parsePatchOperations } from "./json-patch.ts";
+import { computePatch } from "./patch.ts";
 
 const { fine, failing } = readRows<{ fine: [string, unknown[], object][]; failing: [string, string, string][] }>(
   import.meta.filename,

@@ -1,5 +1,5 @@
-import { getErrorMessage } from "#lib/failure.ts";
-import { isMap, isObject, type JsonMap, parsePointer } from "#lib/json.ts";
+import { getErrorMessage } from "./failure.ts";
+import { isMap, isObject, type JsonMap, parsePointer } from "./json.ts";
 
 /**
  * Applies RFC 6902 with the API server's deviations and error texts: an absent member can be replaced, negative indexes
@@ -13,6 +13,9 @@ export const applyJsonPatchAsApiServer = (document: JsonMap, operations: readonl
   for (const operation of operations) applyOperation(root, operation, budget, owned);
   return root.value;
 };
+
+/** The error of a `test` operation that found another value. */
+export class FailedPatchTest extends Error {}
 
 /** Parses the operations of a patch; throws the API server's error if they are invalid. */
 export const parsePatchOperations = (text: string): JsonMap[] => {
@@ -145,7 +148,7 @@ const operations: Record<string, (act: OperationRun) => void> = {
     const place = path === "" ? undefined : findPlace(act, path, `is missing path: ${path}`);
     const there = place ? withContext(`error in test for path: '${path}': `, () => getMember(place)) : act.root.value;
     if (!isEqual(there ?? null, act.operation.value ?? null))
-      throw new Error(`testing value ${path} failed: test failed`);
+      throw new FailedPatchTest(`testing value ${path} failed: test failed`);
   },
 };
 
