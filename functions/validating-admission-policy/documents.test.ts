@@ -38,10 +38,13 @@ describe("bindings in files", () => {
 });
 
 describe("a file of policies", () => {
-  it("may have lists, empty documents and the policies of another rule", () => {
+  it("may have lists, empty documents and the objects of another rule", () => {
     const items = [buildPolicy({}), buildBinding({})];
-    const mutating = { apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name: "a" } };
-    const { objects, faults } = readPolicyDocuments([null, { apiVersion: "v1", kind: "List", items }, mutating]);
+    const others = [
+      { apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name: "a" } },
+      { apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition", metadata: { name: "a" } },
+    ];
+    const { objects, faults } = readPolicyDocuments([null, { apiVersion: "v1", kind: "List", items }, ...others]);
     assert.deepEqual([objects, faults], [items, []]);
   });
 

@@ -96,20 +96,17 @@ const findBindingFaults = ({ metadata, spec }: ValidatingBinding): FieldFault[] 
 };
 
 /** Reads policies and bindings from documents, with upstream's validation. */
-export const readPolicyDocuments = createPolicyReader(
-  {
-    ValidatingAdmissionPolicy: {
-      shape: createObjectShape({
-        ...policySpecShape,
-        validations: [{ expression: "text", message: "text", messageExpression: "text", reason: "text" }],
-        auditAnnotations: [{ key: "text", valueExpression: "text" }],
-      }),
-      findFaults: findPolicyFaults,
-    },
-    ValidatingAdmissionPolicyBinding: {
-      shape: createObjectShape({ ...bindingSpecShape, validationActions: ["text"] }),
-      findFaults: findBindingFaults,
-    },
+export const readPolicyDocuments = createPolicyReader({
+  ValidatingAdmissionPolicy: {
+    shape: createObjectShape({
+      ...policySpecShape,
+      validations: [{ expression: "text", message: "text", messageExpression: "text", reason: "text" }],
+      auditAnnotations: [{ key: "text", valueExpression: "text" }],
+    }),
+    findFaults: findPolicyFaults,
   },
-  ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"],
-);
+  ValidatingAdmissionPolicyBinding: {
+    shape: createObjectShape({ ...bindingSpecShape, validationActions: ["text"] }),
+    findFaults: findBindingFaults,
+  },
+});

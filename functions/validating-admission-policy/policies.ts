@@ -13,18 +13,6 @@ import type {
 export type ValidatingPolicy = Policy<ValidatingAdmissionPolicySpec>;
 export type ValidatingBinding = Binding<ValidatingAdmissionPolicyBindingSpec>;
 
-export const isPolicy = (object: ValidatingPolicy | ValidatingBinding): object is ValidatingPolicy =>
-  object.kind === "ValidatingAdmissionPolicy";
-
-/** Returns the bindings of a policy. A policy without bindings does nothing. */
-export const listBindings = (
-  objects: readonly (ValidatingPolicy | ValidatingBinding)[],
-  { metadata }: ValidatingPolicy,
-): ValidatingBinding[] =>
-  objects.filter(
-    (object): object is ValidatingBinding => !isPolicy(object) && object.spec.policyName === metadata.name,
-  );
-
 /** The compiled expressions of a policy. */
 export interface CompiledPolicy {
   /** Whether an expression uses the namespace of a request. */
@@ -60,18 +48,4 @@ export const compilePolicy = (policy: ValidatingPolicy): CompiledPolicy => {
   const made = { ...parts, usesNamespace: texts.some((part) => part?.text.includes("namespaceObject")) };
   compiled.set(policy, made);
   return made;
-};
-
-/** Returns the name of a policy's entry: the policy's name, changed if an entry can't have it. */
-export const getVariantName = (policy: string): string => {
-  if (/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(policy) && policy !== "mutate" && policy !== "validate")
-    return policy;
-  return `${policy.replaceAll(".", "-").slice(0, 50).replace(/-+$/, "")}-${hashText(policy)}`;
-};
-
-/** The FNV-1a hash of a text, which tells apart names that begin alike. */
-const hashText = (text: string): string => {
-  let hash = 0x811c9dc5;
-  for (const byte of Buffer.from(text)) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
-  return hash.toString(16).padStart(8, "0");
 };

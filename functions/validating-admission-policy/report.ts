@@ -41,10 +41,11 @@ export class PolicyReport {
   }
 
   /** Adds an error of a policy's configuration, or of its binding's. */
-  addConfigurationError(policy: ValidatingPolicy, binding: ValidatingBinding | undefined, error: string): void {
-    const [where, what] = binding ? [` with binding '${binding.metadata.name}'`, "binding"] : ["", "policy"];
-    const message = `ValidatingAdmissionPolicy '${policy.metadata.name}'${where} denied request: failed to configure ${what}: ${error}`;
-    this.#denials.push({ message });
+  addConfigurationError(policy: ValidatingPolicy, error: string, binding: ValidatingBinding | undefined): void {
+    const where = binding ? ` with binding '${binding.metadata.name}'` : "";
+    this.#denials.push({
+      message: `ValidatingAdmissionPolicy '${policy.metadata.name}'${where} denied request: ${error}`,
+    });
   }
 
   /** Returns the verdict: a refusal by the first denial. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { getVariantName } from "postern/admission-policies/policies";
 import { openRule } from "postern/test";
-import { getVariantName } from "./policies.ts";
 
 const { entries } = await openRule(import.meta.dirname);
 

@@ -1,23 +1,21 @@
-import { createAuthorizationAnswers } from "postern/admission-policies/authorization";
+import { createAuthorizationAnswers, evaluateWithAuthorizer } from "postern/admission-policies/authorization";
+import { createRequestVariables } from "postern/admission-policies/input";
+import { findInvocations } from "postern/admission-policies/invocations";
 import { isGovernedResource } from "postern/admission-policies/matching";
-import { accessReview, discovery, get, onlyIf, reader } from "postern/needs";
+import { listBindings, listPolicies } from "postern/admission-policies/policies";
+import { findSettingsFault, type PolicySettings, policyNeeds } from "postern/admission-policies/settings";
+import { PolicyStatusError } from "postern/admission-policies/types";
+import { buildPolicyVariants, listPolicyMatches } from "postern/admission-policies/variants";
 import type { KubernetesObject } from "postern/review";
 import { rule, type Verdict } from "postern/rule";
-import { applyPolicy } from "./dispatch.ts";
 import { readPolicyDocuments } from "./documents.ts";
-import { getVariantName, isPolicy, listBindings } from "./policies.ts";
+import { evaluatePolicy } from "./evaluation.ts";
+import { compilePolicy, type ValidatingBinding, type ValidatingPolicy } from "./policies.ts";
 import { PolicyReport } from "./report.ts";
-import {
-  asksAuthorizer,
-  defaultPolicySettings,
-  discoversResources,
-  findSettingsFault,
-  listParameterResources,
-  readsNamespaces,
-} from "./settings.ts";
-import { buildPolicyVariants, listPolicyMatches } from "./variants.ts";
 
-export default rule({
+type Settings = PolicySettings<ValidatingPolicy | ValidatingBinding>;
+
+export default rule<KubernetesObject, Settings, typeof policyNeeds, { mostFailures: number }>({
   summary: "Refuses requests by ValidatingAdmissionPolicies in files beside postern.yaml.",
   order: 38,
   upstreamPlugin: {
@@ -27,30 +25,35 @@ export default rule({
   },
   since: { "1.0": { mostFailures: 1 }, "1.37": { mostFailures: 50 } },
   match: listPolicyMatches,
-  variants: buildPolicyVariants,
+  variants: (settings) => buildPolicyVariants(settings, ({ spec }) => spec.validationActions.includes("Deny")),
   timeoutSeconds: 5,
   exactIntegers: true,
-  settings: defaultPolicySettings,
+  settings: { policies: [], reads: [] },
   manifests: { policies: readPolicyDocuments },
   checkSettings: findSettingsFault,
-  needs: {
-    reader: reader(listParameterResources),
-    discover: onlyIf(discoversResources, discovery()),
-    namespaces: onlyIf(readsNamespaces, get("namespaces")),
-    may: onlyIf(asksAuthorizer, accessReview()),
-  },
+  needs: policyNeeds,
 
-  async validate(
-    _: KubernetesObject,
-    { request, settings: { policies }, variant, may, upstream, ...context },
-  ): Promise<Verdict> {
+  async validate(_: KubernetesObject, { settings: { policies }, may, upstream, ...policyRequest }): Promise<Verdict> {
+    const { request, variant } = policyRequest;
     if (!isGovernedResource(request)) return;
-    const isCalled = (name: string) => variant === undefined || variant === getVariantName(name);
     const report = new PolicyReport(upstream.mostFailures);
-    const dispatch = { ...context, request, variant, answers: createAuthorizationAnswers(may) };
-    for (const policy of policies.filter(isPolicy).filter(({ metadata }) => isCalled(metadata.name))) {
-      const refuse = await applyPolicy(policy, listBindings(policies, policy), dispatch, report);
-      if (refuse) return { refuse };
+    const answers = createAuthorizationAnswers(may);
+    const input = createRequestVariables(request);
+    try {
+      for (const policy of listPolicies(policies, variant)) {
+        const bindings = listBindings(policies, policy);
+        const { usesNamespace } = compilePolicy(policy);
+        const fail = (error: string, binding?: ValidatingBinding) =>
+          report.addConfigurationError(policy, error, binding);
+        for await (const invocation of findInvocations(policy, bindings, usesNamespace, policyRequest, fail)) {
+          const { binding, ...values } = invocation;
+          const evaluate = (authorizer: object) => evaluatePolicy(policy, { ...input, ...authorizer, ...values });
+          report.add(policy, binding, await evaluateWithAuthorizer(request, answers, evaluate));
+        }
+      }
+    } catch (error) {
+      if (error instanceof PolicyStatusError) return { refuse: error.status };
+      throw error;
     }
     return report.toVerdict(request);
   },

@@ -8,6 +8,7 @@ import {
 } from "../cel/libraries/authorizer.ts";
 import type { AccessAnswer, AccessQuestion } from "../needs.ts";
 import type { AdmissionRequest, UserInfo } from "../review.ts";
+import type { PolicyInput } from "./expressions.ts";
 
 /** Asks the cluster's authorizer. */
 export type AskAuthorizer = (question: AccessQuestion) => Promise<AccessAnswer>;
@@ -53,6 +54,18 @@ const toAccessQuestion = ({ user: username, uid, groups, extra, ...attributes }:
   };
   if ("nonResourceAttributes" in attributes) return { user, resource: "", ...attributes.nonResourceAttributes };
   return { user, ...attributes.resourceAttributes };
+};
+
+/** Evaluates a policy, and again until the authorizer has answered all that its expressions ask. */
+export const evaluateWithAuthorizer = async <T>(
+  request: AdmissionRequest,
+  answers: AuthorizationAnswers,
+  evaluate: (authorizer: PolicyInput) => T,
+): Promise<T> => {
+  for (;;) {
+    const result = evaluate(createAuthorizerVariables(request, answers.decide));
+    if (!(await answers.askMissing())) return result;
+  }
 };
 
 /** Returns the variables `authorizer` and `authorizer.requestResource` for a request. */

@@ -11,26 +11,33 @@ export interface PolicyKind {
 
 const apiVersion = "admissionregistration.k8s.io/v1";
 
-/**
- * Returns a function that reads objects of these kinds from documents, and unpacks lists. `others` are kinds that the
- * same files may have for other rules.
- */
+/** The kinds that files of policies may have: those that a rule doesn't read are for another rule. */
+const apiVersions: Readonly<Record<string, string>> = {
+  ValidatingAdmissionPolicy: apiVersion,
+  ValidatingAdmissionPolicyBinding: apiVersion,
+  MutatingAdmissionPolicy: apiVersion,
+  MutatingAdmissionPolicyBinding: apiVersion,
+  CustomResourceDefinition: "apiextensions.k8s.io/v1",
+};
+
+/** Returns a function that reads objects of these kinds from documents, and unpacks lists. */
 export const createPolicyReader =
-  (kinds: Readonly<Record<string, PolicyKind>>, others: readonly string[]) =>
+  (kinds: Readonly<Record<string, PolicyKind>>) =>
   (documents: readonly unknown[]): ParsedManifests => {
     const objects: object[] = [];
     const faults: ManifestFault[] = [];
     for (const { value, document, path } of unpackLists(documents)) {
       const object = dropNulls(value);
       const { kind, metadata, ...rest } = toMap(object);
-      const known = typeof kind === "string" && Object.hasOwn(kinds, kind) ? kinds[kind] : undefined;
-      const isOther = typeof kind === "string" && others.includes(kind);
+      const expected = typeof kind === "string" && Object.hasOwn(apiVersions, kind) ? apiVersions[kind] : undefined;
+      const known = expected === undefined ? undefined : kinds[String(kind)];
       const report = (fault: FieldFault) => {
         const name = `${known ? kind : "a document"} ${toMap(metadata).name ?? ""}`.trim();
         faults.push({ sentence: `${name}: ${fault.sentence}`, document, path: [...path, ...fault.path] });
       };
-      if (rest.apiVersion === apiVersion && isOther) continue;
-      if (known === undefined || rest.apiVersion !== apiVersion) {
+      const isExpected = expected !== undefined && rest.apiVersion === expected;
+      if (isExpected && known === undefined) continue;
+      if (known === undefined || !isExpected) {
         const wanted = Object.keys(kinds).join(" or ");
         report({ path: ["kind"], sentence: `must be a ${wanted} of ${apiVersion}` });
         continue;

@@ -3,12 +3,15 @@ import type {
   ValidatingAdmissionPolicyBindingSpec,
   ValidatingAdmissionPolicySpec,
 } from "../kubernetes/admissionregistration/v1.ts";
+import type { Status } from "../review.ts";
 
 /** What the specs of both kinds of policies have. */
 export type PolicySpec = Pick<
   ValidatingAdmissionPolicySpec,
   "failurePolicy" | "matchConditions" | "matchConstraints" | "paramKind" | "variables"
 >;
+/** What the specs of both kinds of bindings have. */
+export type BindingSpec = Pick<ValidatingAdmissionPolicyBindingSpec, "policyName" | "matchResources" | "paramRef">;
 
 /** A policy or a binding that upstream's validation accepts. Absent fields have upstream's defaults. */
 interface NamedObject<Spec> {
@@ -18,12 +21,23 @@ interface NamedObject<Spec> {
 }
 
 export type Policy<Spec extends PolicySpec> = NamedObject<Spec & { matchConstraints: MatchResources }>;
-export type Binding<Spec extends BindingSpec> = NamedObject<Spec>;
-/** What the specs of both kinds of bindings have. */
-export type BindingSpec = Pick<ValidatingAdmissionPolicyBindingSpec, "policyName" | "matchResources" | "paramRef">;
+export type Binding<Spec extends BindingSpec> = NamedObject<Spec & { policyName: string }>;
+export type AnyPolicy = Policy<PolicySpec>;
+export type AnyBinding = Binding<BindingSpec>;
+/** An object that the setting `policies` has. */
+export type PolicyObject = AnyPolicy | AnyBinding;
 
 /** An error of a policy's or a binding's configuration, with upstream's text; failurePolicy decides what it means. */
 export class PolicyConfigurationError extends Error {}
+
+/** An error that refuses the request with a status, whatever failurePolicy says. */
+export class PolicyStatusError extends Error {
+  readonly status: Status;
+  constructor(status: Status) {
+    super(status.message);
+    this.status = status;
+  }
+}
 
 /** Reports whether errors refuse the request. */
 export const isFailingClosed = ({ failurePolicy = "Fail" }: PolicySpec): boolean => failurePolicy !== "Ignore";

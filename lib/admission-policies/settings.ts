@@ -1,19 +1,19 @@
-import { selectsEverything, toSelector } from "postern/admission-policies/matching";
-import { guessParamResource } from "postern/admission-policies/parameters";
-import type { ResourceType } from "postern/needs";
-import { isPolicy, type ValidatingBinding, type ValidatingPolicy } from "./policies.ts";
+import { accessReview, discovery, get, onlyIf, type ResourceType, reader } from "../needs.ts";
+import { selectsEverything, toSelector } from "./matching.ts";
+import { guessParamResource } from "./parameters.ts";
+import { isBinding, isPolicy } from "./policies.ts";
+import type { PolicyObject } from "./types.ts";
 
-export interface ValidatingPolicySettings {
+/** The settings of a rule that evaluates policies. */
+export interface PolicySettings<T extends PolicyObject = PolicyObject> {
   /** Policies and bindings. In postern.yaml also the names of files and folders that hold them. */
-  policies: readonly (ValidatingPolicy | ValidatingBinding)[];
+  policies: readonly T[];
   /** Resources of parameters whose plural isn't formed as usual. */
   reads: readonly ResourceType[];
 }
 
-export const defaultPolicySettings: ValidatingPolicySettings = { policies: [], reads: [] };
-
 /** Returns the first fault of the settings in a sentence; each object was checked before. */
-export const findSettingsFault = ({ policies, reads }: ValidatingPolicySettings): string | undefined => {
+export const findSettingsFault = ({ policies, reads }: PolicySettings): string | undefined => {
   const names = policies.map(({ kind, metadata }) => `${kind} ${metadata?.name}`);
   const twice = names.find((name, index) => names.indexOf(name) < index);
   if (twice !== undefined) return `must have one ${twice} among its policies, not two`;
@@ -28,7 +28,7 @@ export const findSettingsFault = ({ policies, reads }: ValidatingPolicySettings)
 };
 
 /** Returns the resources of the policies' parameters. */
-export const listParameterResources = ({ policies, reads }: ValidatingPolicySettings): ResourceType[] => {
+const listParameterResources = ({ policies, reads }: PolicySettings): ResourceType[] => {
   const kinds = policies.flatMap((object) => (isPolicy(object) && object.spec.paramKind) || []);
   return [...kinds.map(guessParamResource), ...reads];
 };
@@ -36,20 +36,28 @@ export const listParameterResources = ({ policies, reads }: ValidatingPolicySett
 const mentions = (object: object, word: string): boolean => JSON.stringify(object).includes(word);
 
 /** Reports whether namespaces are read for the policies. The API server compares the policies' own selectors. */
-export const readsNamespaces = ({ policies }: ValidatingPolicySettings): boolean =>
+const readsNamespaces = ({ policies }: PolicySettings): boolean =>
   policies.some((object) => {
     if (isPolicy(object)) return mentions(object.spec, "namespaceObject");
-    return !selectsEverything(toSelector(object.spec.matchResources?.namespaceSelector));
+    return isBinding(object) && !selectsEverything(toSelector(object.spec.matchResources?.namespaceSelector));
   });
 
 /** Reports whether the resources are asked for that the cluster serves: for parameters, and for rules in other versions. */
-export const discoversResources = ({ policies }: ValidatingPolicySettings): boolean =>
+const discoversResources = ({ policies }: PolicySettings): boolean =>
   policies.some((object) =>
     isPolicy(object)
       ? object.spec.paramKind !== undefined || object.spec.matchConstraints?.excludeResourceRules !== undefined
-      : object.spec.matchResources !== undefined,
+      : isBinding(object) && object.spec.matchResources !== undefined,
   );
 
 /** Reports whether an expression of a policy asks the authorizer. */
-export const asksAuthorizer = ({ policies }: ValidatingPolicySettings): boolean =>
+const asksAuthorizer = ({ policies }: PolicySettings): boolean =>
   policies.some((object) => isPolicy(object) && mentions(object.spec, "authorizer"));
+
+/** What a rule that evaluates policies asks the cluster. */
+export const policyNeeds = {
+  reader: reader(listParameterResources),
+  discover: onlyIf(discoversResources, discovery()),
+  namespaces: onlyIf(readsNamespaces, get("namespaces")),
+  may: onlyIf(asksAuthorizer, accessReview()),
+};

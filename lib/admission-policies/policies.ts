@@ -1,0 +1,35 @@
+// The policies and bindings that the setting `policies` has.
+import type { AnyBinding, AnyPolicy, PolicyObject } from "./types.ts";
+
+export const isPolicy = <T extends PolicyObject>(object: T): object is Extract<T, AnyPolicy> =>
+  object.kind.endsWith("AdmissionPolicy");
+
+export const isBinding = <T extends PolicyObject>(object: T): object is Extract<T, AnyBinding> =>
+  object.kind.endsWith("AdmissionPolicyBinding");
+
+/** Returns the bindings of a policy. A policy without bindings does nothing. */
+export const listBindings = <T extends PolicyObject>(
+  objects: readonly T[],
+  { metadata }: AnyPolicy,
+): Extract<T, AnyBinding>[] => objects.filter(isBinding).filter(({ spec }) => spec.policyName === metadata.name);
+
+/** Returns the policies of an entry: one if it is the entry of a variant, otherwise all. */
+export const listPolicies = <T extends PolicyObject>(
+  objects: readonly T[],
+  variant: string | undefined,
+): Extract<T, AnyPolicy>[] =>
+  objects.filter(isPolicy).filter(({ metadata }) => variant === undefined || variant === getVariantName(metadata.name));
+
+/** Returns the name of a policy's entry: the policy's name, changed if an entry can't have it. */
+export const getVariantName = (policy: string): string => {
+  if (/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(policy) && policy !== "mutate" && policy !== "validate")
+    return policy;
+  return `${policy.replaceAll(".", "-").slice(0, 50).replace(/-+$/, "")}-${hashText(policy)}`;
+};
+
+/** The FNV-1a hash of a text, which tells apart names that begin alike. */
+const hashText = (text: string): string => {
+  let hash = 0x811c9dc5;
+  for (const byte of Buffer.from(text)) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
+  return hash.toString(16).padStart(8, "0");
+};
