@@ -1,0 +1,39 @@
+import { isMap, type JsonMap } from "../json.ts";
+import { quoteAsGo } from "../objects/go-quoted.ts";
+
+/** Returns JSON as Go's %v prints it. */
+export const formatGo = (value: unknown): string => {
+  if (value === null) return "<nil>";
+  if (typeof value === "number") return formatNumber(value);
+  if (Array.isArray(value)) return `[${value.map(formatGo).join(" ")}]`;
+  if (!isMap(value)) return String(value);
+  return `map[${listSorted(value)
+    .map(([key, member]) => `${key}:${formatGo(member)}`)
+    .join(" ")}]`;
+};
+
+/** Returns JSON as Go's %#v prints it. */
+export const formatGoSyntax = (value: unknown): string => {
+  if (value === null) return "interface {}(nil)";
+  if (typeof value === "string") return quoteAsGo(value);
+  if (Array.isArray(value)) return `[]interface {}{${value.map(formatGoSyntax).join(", ")}}`;
+  if (!isMap(value)) return formatGo(value);
+  const members = listSorted(value).map(([key, member]) => `${quoteAsGo(key)}:${formatGoSyntax(member)}`);
+  return `map[string]interface {}{${members.join(", ")}}`;
+};
+
+/** Returns the name of the type that Go has for JSON that is no number and not null. */
+export const nameGoType = (value: unknown): string => {
+  if (Array.isArray(value)) return "[]interface {}";
+  return isMap(value) ? "map[string]interface {}" : typeof value === "boolean" ? "bool" : "string";
+};
+
+const listSorted = (map: JsonMap) => Object.entries(map).sort(([left], [right]) => (left < right ? -1 : 1));
+
+/** Integers of 64 bits have all their digits; other numbers have an exponent from a million on. */
+const formatNumber = (number: number): string => {
+  if (Number.isInteger(number) && Math.abs(number) < 2 ** 63) return String(number);
+  const [digits = "", exponent = "0"] = number.toExponential().split("e");
+  if (Number(exponent) >= -4 && Number(exponent) < 6) return String(number);
+  return `${digits}e${exponent[0]}${exponent.slice(1).padStart(2, "0")}`;
+};

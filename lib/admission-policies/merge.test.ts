@@ -1,0 +1,58 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import { parse } from "yaml";
+import { freezeDeep } from "../json.ts";
+import { ApplyConfigurationError, applyConfiguration } from "./merge.ts";
+import { findSchema } from "./schemas.ts";
+
+interface Row {
+  name: string;
+  live?: unknown;
+  patch: unknown;
+  becomes?: unknown;
+  refused?: string;
+}
+
+const { schema, rows }: { schema: object; rows: Row[] } = parse(
+  readFileSync(new URL("merge.test.yaml", import.meta.url), "utf8"),
+);
+
+const definition = {
+  spec: {
+    group: "example.org",
+    names: { kind: "Thing" },
+    versions: [{ name: "v1", served: true, schema: { openAPIV3Schema: schema } }],
+  },
+};
+const kind = { group: "example.org", version: "v1", kind: "Thing" };
+const header = { apiVersion: "example.org/v1", kind: "Thing" };
+
+const readValue = (value: unknown) => (typeof value === "string" ? JSON.parse(value) : value);
+
+describe("a patch of an ApplyConfiguration", () => {
+  const found = findSchema(kind, [definition]);
+  assert.ok(found);
+  for (const { name, live = {}, patch, becomes, refused } of rows)
+    it(name, () => {
+      const object = freezeDeep({ ...header, spec: readValue(live) });
+      const apply = () => applyConfiguration(found, object, freezeDeep({ spec: readValue(patch) }));
+      if (refused === undefined) assert.deepEqual(apply(), { ...header, spec: readValue(becomes) });
+      else assert.throws(apply, new ApplyConfigurationError(refused));
+    });
+
+  it("takes time in proportion to a list's length", () => {
+    const ports = Array.from({ length: 20_000 }, (_, index) => ({ port: index }));
+    const object = { ...header, spec: { ports } };
+    const start = performance.now();
+    applyConfiguration(found, object, { spec: { ports: ports.toReversed() } });
+    assert.ok(performance.now() - start < 2000);
+  });
+});
+
+describe("the schema of a kind", () => {
+  it("is not there for versions that no CustomResourceDefinition serves", () => {
+    assert.equal(findSchema({ ...kind, version: "v2" }, [definition]), undefined);
+    assert.equal(findSchema(kind, []), undefined);
+  });
+});
