@@ -222,10 +222,12 @@ const verbsOutsideCluster: ReadonlySet<Need<unknown>["verb"]> = new Set([
 /** Reports whether a rule asks the cluster; with settings, whether it does so under these settings. */
 export const asksCluster = ({ needs = {} }: { needs?: Needs }, settings?: object): boolean =>
   Object.values(needs).some(
-    ({ verb, kinds, isUsed }) =>
-      !verbsOutsideCluster.has(verb) &&
-      (!settings || ((!kinds || kinds(settings).length > 0) && isUsed?.(settings) !== false)),
+    (need) => !verbsOutsideCluster.has(need.verb) && (!settings || isUsedUnder(settings, need)),
   );
+
+/** Reports whether a rule with these settings uses a need. */
+export const isUsedUnder = (settings: object, { kinds, isUsed }: Need<unknown>): boolean =>
+  (!kinds || kinds(settings).length > 0) && isUsed?.(settings) !== false;
 
 /** The questions that a rule may ask its cluster or a service, by the names that the rule gives them. */
 export type Needs = { readonly [name: string]: Need<unknown> };

@@ -30,7 +30,7 @@ const createTelltaleRule = async (name = "telltale", phase = "validate", more = 
     join(root, "package.json"),
     '{ "name": "postern", "type": "module", "exports": { "./*": "./lib/*.ts" } }',
   );
-  const rule = `import { cue, ledger, list } from "postern/needs";
+  const rule = `import { cue, ledger, list, onlyIf } from "postern/needs";
     import { rule } from "postern/rule";
     export default rule({
       summary: "Reports its settings.",
@@ -202,6 +202,30 @@ describe("a bundle", () => {
     const { code: status, message } = await handler({ phase: "validate", cluster: "local", review: askingReview }, {});
     assert.equal(status, 503);
     assert.match(message, /^could not read namespaces of cluster "local": connect ECONNREFUSED 127.0.0.1:1$/);
+  });
+
+  it("of a rule that reads no cluster under its settings doesn't contain the client, and can't read", async () => {
+    const more = 'needs: { all: onlyIf((settings) => settings.any === "reading", list("namespaces")) },';
+    const asking = await createTelltaleRule("seldom", "validate", more);
+    const setup = { keyVersions: [1], mode: "enforce" as const, settings: { any: "plain" } };
+    const configs: Record<string, EndpointConfig["clusters"]> = {
+      plain: { local: setup, off: { ...setup, mode: "off", settings: { any: "reading" } } },
+      reading: { local: setup, other: { ...setup, settings: { any: "reading" } } },
+      variant: { local: { ...setup, variants: { some: { any: "reading" } } } },
+    };
+    const sizes: Record<string, number> = {};
+    for (const [name, clusters] of Object.entries(configs)) {
+      const { bytes } = await bundleRule(asking, { rule: "seldom", clusters }, toOutputPath(name));
+      sizes[name] = bytes;
+    }
+    assert.ok((sizes.plain ?? 0) < 25_000, `${sizes.plain} bytes`);
+    assert.ok((sizes.reading ?? 0) > 35_000 && (sizes.variant ?? 0) > 35_000, JSON.stringify(sizes));
+    const { handler } = createRequire(import.meta.url)(toOutputPath("plain/seldom/index.cjs"));
+    const askingReview = { ...review, request: { ...review.request, object: { ask: true } } };
+    const ask = (event: object) => handler({ phase: "validate", cluster: "local", review: askingReview, ...event }, {});
+    const { code, message } = await ask({});
+    assert.deepEqual([code, message], [503, 'nothing can be read from cluster "local": it has no connection here']);
+    assert.equal((await ask({ needs: { objects: [] } })).response.allowed, true);
   });
 
   it("of a rule with a ledger opens the table of POSTERN_LEDGER; bundles of other rules don't contain that code", async () => {

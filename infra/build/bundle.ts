@@ -4,11 +4,11 @@ import { join, relative } from "node:path";
 import { parse } from "acorn";
 import { build, type Metafile, type Plugin, transform } from "esbuild";
 import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
-import type { EnforcementMode } from "#lib/decide.ts";
-import { type EndpointConfig, findClusterSetup } from "#lib/endpoint.ts";
-import { type AwsAction, asksCluster, type SecretPlace } from "#lib/needs.ts";
+import { type ClusterSetup, type EndpointConfig, findClusterSetup } from "#lib/endpoint.ts";
+import { type AwsAction, asksCluster, isUsedUnder, type SecretPlace } from "#lib/needs.ts";
 import type { RecordingBucketSettingsByRule } from "#lib/recording/bucket-handler.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
 import { type CatalogueRule, hasNeed } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { moduleExtension, packageRoot } from "../cli/roots.ts";
@@ -54,21 +54,27 @@ const keysFile = "keys.json";
 const connectionsFile = "clusters.json";
 
 /**
- * Returns the largest allowed size of a bundle in bytes: 20 kB, 60 with needs, 95 with scripts; 80 more with
- * expressions of CEL, and 3 more for each member and for recording. A cold start reads the whole bundle.
+ * Returns the largest allowed size of a bundle in bytes: 20 kB, 60 with needs or 30 if the settings use none of
+ * them, 95 with scripts; 80 more with expressions of CEL, and 3 more for each member and for recording. A cold start
+ * reads the whole bundle.
  */
-const computeBudget = (listed: CatalogueRule, places: RecordingBucketSettingsByRule, { inputs }: Metafile) =>
-  ((hasNeed(listed, "cue") ? 95 : hasNeeds(listed) ? 60 : 20) +
+const computeBudget = (
+  listed: CatalogueRule,
+  asks: boolean,
+  places: RecordingBucketSettingsByRule,
+  { inputs }: Metafile,
+) =>
+  ((hasNeed(listed, "cue") ? 95 : asks ? 60 : hasNeeds(listed) ? 30 : 20) +
     (celEvaluator in inputs ? 80 : 0) +
     3 * (listed.members?.length ?? 0) +
-    computeRecordingBudget(listed, places)) *
+    computeRecordingBudget(asks, places)) *
   1024;
 
 const celEvaluator = "lib/cel/program.ts";
 
-/** Returns the kilobytes that recording may add to a bundle. A rule with needs already includes the HTTPS client. */
-const computeRecordingBudget = (listed: CatalogueRule, places: RecordingBucketSettingsByRule) =>
-  !isRecorded(places) ? 0 : hasNeeds(listed) ? 16 : 24;
+/** Returns the kilobytes that recording may add to a bundle. A rule that asks already includes the HTTPS client. */
+const computeRecordingBudget = (asks: boolean, places: RecordingBucketSettingsByRule) =>
+  !isRecorded(places) ? 0 : asks ? 16 : 24;
 
 /** The needs that a function meets by itself. */
 const localVerbs = new Set<string>(["cue", "count"]);
@@ -93,16 +99,18 @@ export const bundleRule = async (
 ): Promise<RuleBundle> => {
   const { name, phases, rule } = listed;
   const rules = listed.members ?? [listed];
-  const hasConnections = hasNeeds(listed) && Object.keys(connections).length > 0;
-  const entry = buildEntry(listed, startsScripts(listed, config), hasConnections, isRecorded(places));
-  const plugins = [createDecisionOnlyPlugin(rules.map(getRuleFile)), cueBeside];
   // Bundles without a limit of their size are for direct invocation: an event brings other settings.
-  if (chosenBudgetBytes !== Number.POSITIVE_INFINITY) plugins.push(createCelPlugin(config));
+  const isForAnySettings = chosenBudgetBytes === Number.POSITIVE_INFINITY;
+  const asks = isForAnySettings ? hasNeeds(listed) : listUsedNeeds(listed, config).length > 0;
+  const hasConnections = asks && Object.keys(connections).length > 0;
+  const entry = buildEntry(listed, startsScripts(listed, config), asks, hasConnections, isRecorded(places));
+  const plugins = [createDecisionOnlyPlugin(rules.map(getRuleFile)), cueBeside];
+  if (!isForAnySettings) plugins.push(createCelPlugin(config));
   const { code, metafile } = await bundleCode(entry, plugins).catch((failure: Error) => {
     throw new Complaint(`${listed.place} can't be bundled: ${failure.message}`);
   });
   // The budget in bytes limits the code of a bundle; data from postern.yaml in it isn't counted.
-  const budget = chosenBudgetBytes ?? computeBudget(listed, places, metafile);
+  const budget = chosenBudgetBytes ?? computeBudget(listed, asks, places, metafile);
   const codeBytes = Buffer.byteLength(code.replace(configMark, "").replace(placesMark, ""));
   if (codeBytes > budget) throw new Complaint(describeExcess(listed.place, codeBytes, budget, metafile));
   const contents = Buffer.from(insertData(code, config, places));
@@ -198,7 +206,13 @@ const insertData = (code: string, config: EndpointConfig, places: RecordingBucke
  * Builds the source of a function's entry module. Its data is parsed from a string: in an object literal,
  * `"__proto__"` would set a prototype. `module.exports` instead of an export avoids esbuild's export helpers.
  */
-const buildEntry = (listed: CatalogueRule, isScriptStarted: boolean, hasConnections: boolean, isRecorded: boolean) => {
+const buildEntry = (
+  listed: CatalogueRule,
+  isScriptStarted: boolean,
+  asks: boolean,
+  hasConnections: boolean,
+  isRecorded: boolean,
+) => {
   const { members = [listed], phases, rule } = listed;
   const lines = members.map((member, index) => `import rule${index} from ${toSpecifier(getRuleFile(member))};`);
   /** Adds an import from a file of lib to the entry module, and returns the imported name. */
@@ -208,15 +222,15 @@ const buildEntry = (listed: CatalogueRule, isScriptStarted: boolean, hasConnecti
     );
     return name;
   };
-  const asks = hasNeeds(listed);
+  const needs = hasNeeds(listed);
   const draft = phases.includes("mutate") ? importFromLib("patch.ts", "createDraft") : "undefined";
-  const bind = asks ? importFromLib("capabilities.ts", "bindNeeds") : "undefined";
+  const bind = needs ? importFromLib("capabilities.ts", "bindNeeds") : "undefined";
   const merge = members.some(({ rule }) => rule.since) ? importFromLib("since.ts", "mergeSince") : "undefined";
   const evaluate = `${importFromLib("decide.ts", "createEvaluate")}(${[draft, bind, merge].join(", ")})`;
   const parts = [
     ...(rule.variants ? [importFromLib("settings.ts", "findVariantSettings")] : []),
     ...(rule.exactIntegers ? [importFromLib("exact-json.ts", "exactJson")] : []),
-    ...(asks
+    ...(needs
       ? [
           importFromLib("deadline.ts", "evaluateInTime"),
           importFromLib("recorded-answers.ts", "createCapabilitiesFromRecord"),
@@ -234,23 +248,25 @@ const buildEntry = (listed: CatalogueRule, isScriptStarted: boolean, hasConnecti
       : "";
     const capabilities = asks
       ? `${importFromLib("cluster/live-capabilities.ts", "createLiveCapabilities")}(${connections}${ledger})`
-      : "";
+      : needs
+        ? importFromLib("capabilities.ts", "createUnconnectedCapabilities")
+        : "";
     return `${importFromLib("endpoint.ts", "createLambdaHost")}(${capabilities})`;
   };
   const makeHandler = (evaluate: string, host: string) =>
     `${create}, JSON.parse("${configMark}"), ${evaluate}, ${host}${parts.length > 0 ? `, { ${parts.join(", ")} }` : ""})`;
   const makeRecorder = () => {
-    const [noting, repeating] = asks
+    const [noting, repeating] = needs
       ? [
           importFromLib("recording/notes.ts", "noteAnswers"),
           importFromLib("recording/repeated-answers.ts", "createAnswerRepeater"),
         ]
       : [];
-    const recorder = `{ evaluate: ${evaluate}${asks ? `, answers: { ${noting}, ${repeating} }` : ""} }`;
+    const recorder = `{ evaluate: ${evaluate}${needs ? `, answers: { ${noting}, ${repeating} }` : ""} }`;
     const create = `(host, evaluate) => ${makeHandler("evaluate", "host")}`;
     return `${importFromLib("recording/bucket-handler.ts", "createRecordingHandler")}(JSON.parse("${placesMark}"), ${makeHost()}, ${recorder}, ${create})`;
   };
-  const handler = isRecorded ? makeRecorder() : makeHandler(evaluate, asks ? makeHost() : "undefined");
+  const handler = isRecorded ? makeRecorder() : makeHandler(evaluate, needs ? makeHost() : "undefined");
   if (isScriptStarted) lines.push(`${importFromLib("cue/engine.ts", "warmUpCueEngine")}();`);
   return [...lines, `module.exports = { handler: ${handler} };`].join("\n");
 };
@@ -275,22 +291,32 @@ const listSecrets = (listed: CatalogueRule, config: EndpointConfig): SecretPlace
 
 /** Reports whether any cluster's settings use CUE, so that the zip must include it. */
 const usesScripts = (listed: CatalogueRule, config: EndpointConfig): boolean =>
-  listUsedNeeds(listed, config).some(({ need, settings }) => need.verb === "cue" && (need.isUsed?.(settings) ?? true));
+  listUsedNeeds(listed, config).some(({ need }) => need.verb === "cue");
 
 /** Reports whether CUE starts with the function, so that the first script needn't wait for that. */
 const startsScripts = (listed: CatalogueRule, config: EndpointConfig): boolean =>
   listUsedNeeds(listed, config).some(({ need, settings }) => need.isAwaited?.(settings) ?? false);
 
-const listUsedNeeds = ({ rule, members }: CatalogueRule, { usual, clusters }: EndpointConfig) =>
+/** Lists the needs that rules use under the settings of clusters and of their variants. */
+const listUsedNeeds = (listed: CatalogueRule, config: EndpointConfig) =>
+  listRuleSettings(listed, config).flatMap(({ rule: { needs = {} }, settings }) =>
+    Object.values(needs).flatMap((need) => (isUsedUnder(settings, need) ? [{ need, settings }] : [])),
+  );
+
+/** Lists the settings of rules that are on: those of each cluster, and of each of its variants. */
+const listRuleSettings = ({ rule, members }: CatalogueRule, { usual, clusters, variants }: EndpointConfig) =>
   [usual, ...Object.values(clusters)].flatMap((setup) => {
     if (setup === undefined || typeof setup === "string") return [];
     // A group's settings hold the settings and the mode of each member.
-    return members
-      ? members.flatMap((member) => listNeedsUnder(member.rule, Reflect.get(setup.settings, member.name)))
-      : listNeedsUnder(rule, setup);
+    const setups = members
+      ? members.map((member) => ({ rule: member.rule, ...Reflect.get(setup.settings, member.name) }))
+      : [{ rule, ...setup }];
+    return setups.flatMap(({ rule, mode, settings, variants: own = variants }: ClusterSetup & { rule: Rule }) =>
+      mode === "off"
+        ? []
+        : [{}, ...Object.values(own ?? {})].map((more) => ({ rule, settings: mergeWithDefaults(settings, more) })),
+    );
   });
-const listNeedsUnder = ({ needs = {} }: Rule, { mode, settings }: { mode: EnforcementMode; settings: object }) =>
-  mode === "off" ? [] : Object.values(needs).map((need) => ({ need, settings }));
 
 const getRuleFile = ({ folder, file }: CatalogueRule) => join(folder, file);
 
