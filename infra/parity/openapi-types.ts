@@ -1,10 +1,12 @@
 // Writes lib/kubernetes/: the TypeScript types of Kubernetes objects, from the OpenAPI document that the newest API server
-// publishes. `npm run kubernetes-types` runs this file, and test/cluster/kubernetes-types.test.ts compares.
+// publishes; and with openapi-schemas.ts the schemas of built-in kinds. `npm run kubernetes-types` runs this file, and
+// test/cluster/kubernetes-types.test.ts compares.
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { packageRoot } from "../cli/roots.ts";
 import { requireBinaries } from "./control-plane/binaries.ts";
 import { bootCluster } from "./control-plane/cluster.ts";
+import { printSchemas, type SchemaDocuments, schemasFile } from "./openapi-schemas.ts";
 
 /** The part of a schema in OpenAPI 2 that the types are made from. */
 export interface OpenApiSchema {
@@ -31,15 +33,21 @@ interface TypeLocation {
 
 export const typesFolder = join(packageRoot, "lib/kubernetes");
 
-/** Returns the OpenAPI document of the newest API server. Its alpha features are on: Job mentions alpha types. */
-export const readOpenApiDocument = async (): Promise<OpenApiDocument> => {
+/** Returns the OpenAPI documents of the newest API server. Its alpha features are on: Job mentions alpha types. */
+export const readOpenApiDocuments = async (): Promise<{ types: OpenApiDocument; schemas: SchemaDocuments }> => {
   const cluster = await bootCluster(await requireBinaries(), {
     flags: ["--runtime-config=api/all=true", "--feature-gates=AllAlpha=true,AllBeta=true"],
   });
+  const read = async (path: string): Promise<unknown> => {
+    const { code, body } = await cluster.admin({ method: "GET", path });
+    if (code !== 200) throw new Error(`kube-apiserver answers ${path} with ${code}`);
+    return body;
+  };
   try {
-    const { code, body } = await cluster.admin({ method: "GET", path: "/openapi/v2" });
-    if (code !== 200) throw new Error(`kube-apiserver answers /openapi/v2 with ${code}`);
-    return body as unknown as OpenApiDocument;
+    const { paths } = (await read("/openapi/v3")) as { paths: Record<string, { serverRelativeURL: string }> };
+    const schemas: Record<string, unknown> = {};
+    for (const [path, { serverRelativeURL }] of Object.entries(paths)) schemas[path] = await read(serverRelativeURL);
+    return { types: (await read("/openapi/v2")) as OpenApiDocument, schemas };
   } finally {
     await cluster.stop();
   }
@@ -167,9 +175,11 @@ const wrapText = (text: string, width: number): string[] =>
   text.match(new RegExp(`\\S.{0,${width - 1}}(?=\\s|$)|\\S+`, "g")) ?? [];
 
 if (import.meta.main) {
+  const { types, schemas } = await readOpenApiDocuments();
   await rm(typesFolder, { recursive: true, force: true });
-  for (const [file, text] of buildTypeFiles(await readOpenApiDocument())) {
+  for (const [file, text] of buildTypeFiles(types)) {
     await mkdir(dirname(join(typesFolder, file)), { recursive: true });
     await writeFile(join(typesFolder, file), text);
   }
+  await writeFile(schemasFile, printSchemas(schemas));
 }

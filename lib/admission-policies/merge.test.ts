@@ -51,6 +51,32 @@ describe("a patch of an ApplyConfiguration", () => {
 });
 
 describe("the schema of a kind", () => {
+  it("is there for built-in kinds", () => {
+    const pod = findSchema({ group: "", version: "v1", kind: "Pod" }, []);
+    assert.ok(pod);
+    const object = {
+      apiVersion: "v1",
+      kind: "Pod",
+      spec: { containers: [{ name: "web", image: "web:1", env: [{ name: "A", value: "b" }] }] },
+    };
+    const containers = [
+      { name: "proxy", image: "proxy:1" },
+      { name: "web", ports: [{ containerPort: 80 }] },
+    ];
+    assert.deepEqual(applyConfiguration(pod, object, { spec: { containers } }).spec, {
+      containers: [
+        { name: "proxy", image: "proxy:1" },
+        { name: "web", image: "web:1", env: [{ name: "A", value: "b" }], ports: [{ containerPort: 80 }] },
+      ],
+    });
+    assert.throws(
+      () => applyConfiguration(pod, object, { spec: { containers: [{ name: "web", args: ["a"] }] } }),
+      new ApplyConfigurationError(
+        "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.containers[0].args",
+      ),
+    );
+  });
+
   it("is not there for versions that no CustomResourceDefinition serves", () => {
     assert.equal(findSchema({ ...kind, version: "v2" }, [definition]), undefined);
     assert.equal(findSchema(kind, []), undefined);

@@ -2,13 +2,17 @@ import assert from "node:assert/strict";
 import { globSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { describe, it } from "node:test";
-import { buildTypeFiles, readOpenApiDocument, typesFolder } from "../../infra/parity/openapi-types.ts";
+import { before, describe, it } from "node:test";
+import { printSchemas, schemasFile } from "../../infra/parity/openapi-schemas.ts";
+import { buildTypeFiles, readOpenApiDocuments, typesFolder } from "../../infra/parity/openapi-types.ts";
 import { needs } from "../parts.ts";
 
-describe("lib/kubernetes", await needs("API server"), () => {
-  it("has the types that the newest API server publishes; if not, npm run kubernetes-types writes them", async () => {
-    const published = buildTypeFiles(await readOpenApiDocument());
+describe("what the newest API server publishes (npm run kubernetes-types writes it)", await needs("API server"), () => {
+  const documents = Promise.withResolvers<Awaited<ReturnType<typeof readOpenApiDocuments>>>();
+  before(() => readOpenApiDocuments().then(documents.resolve, documents.reject));
+
+  it("has the types of lib/kubernetes", async () => {
+    const published = buildTypeFiles((await documents.promise).types);
     const files = globSync("*/*.ts", { cwd: typesFolder });
     assert.deepEqual(files.sort(), [...published.keys()].sort());
     const differing = await Promise.all(
@@ -17,5 +21,9 @@ describe("lib/kubernetes", await needs("API server"), () => {
       ),
     );
     assert.deepEqual(differing.flat(), []);
+  });
+
+  it("has the schemas of built-in kinds that patches are merged with", async () => {
+    assert.equal(await readFile(schemasFile, "utf8"), printSchemas((await documents.promise).schemas));
   });
 });
