@@ -5,30 +5,32 @@ import type { Expression, Issue } from "./syntax.ts";
 import { findMoreGeneral, isDynOrError, replaceParameters, TooManySteps, TypeBindings } from "./type-bindings.ts";
 import type { Type } from "./types.ts";
 import * as types from "./types.ts";
-import { countCodePoints, getType, TypeValue, type Value } from "./values.ts";
+import { countCodePoints, getType } from "./values.ts";
 
 /** An expression and what its names mean. */
 export interface CheckedExpression {
-  /** The expression with its names resolved: `a.b` can be one name, and the call `a.b(c)` one without a target. */
   readonly expression: Expression;
   readonly type: Type;
-  /** The type of each expression, by its id. */
-  readonly types: ReadonlyMap<number, Type>;
-  /** What identifiers, calls and message literals refer to, by their id. */
-  readonly references: ReadonlyMap<number, Reference>;
+  /** The types of the expression and its parts, except for parts of names with dots. */
+  readonly types: ReadonlyMap<Expression, Type>;
+  /** What names, calls and message literals refer to. `a.b` can be one name, and the call `a.b(c)` one of `a.b`. */
+  readonly references: ReadonlyMap<Expression, Reference>;
 }
 
-/** A variable or type, with the value of a type; or the overloads of a function that fit the static types. */
-export type Reference = { readonly name: string; readonly value?: Value } | { readonly overloads: readonly string[] };
+/** A variable, a type, or a function with its overloads that fit the static types. */
+interface Reference {
+  readonly name: string;
+  readonly overloads?: readonly string[];
+}
 
 /** Finds the types of an expression and of its parts, or what is wrong with them. */
 export const check = (expression: Expression, environment: Environment): CheckedExpression | readonly Issue[] => {
   const checker = new Checker(environment);
   try {
-    const resolved = checker.check(expression);
+    checker.check(expression);
     if (checker.issues.length > 0) return checker.issues;
-    const checked = checker.finish(resolved);
-    const issues = findInvalidLiterals(checked.expression, checked.types, environment);
+    const checked = checker.finish(expression);
+    const issues = findInvalidLiterals(expression, checked.types, environment);
     return issues.length > 0 ? issues : checked;
   } catch (thrown) {
     if (!(thrown instanceof TooManySteps)) throw thrown;
@@ -38,6 +40,7 @@ export const check = (expression: Expression, environment: Environment): Checked
 
 type Kind<Name extends Expression["kind"]> = Extract<Expression, { kind: Name }>;
 type Call = Kind<"call">;
+type Place = Pick<Issue, "offset">;
 
 /** Variables of a macro, and those around it. */
 interface Scope {
@@ -49,8 +52,8 @@ interface Scope {
 class Checker {
   readonly issues: Issue[] = [];
   readonly #environment: Environment;
-  readonly #types = new Map<number, Type>();
-  readonly #references = new Map<number, Reference>();
+  readonly #types = new Map<Expression, Type>();
+  readonly #references = new Map<Expression, Reference>();
   readonly #bindings = new TypeBindings();
   #scope: Scope | undefined;
   #freeParameters = 0;
@@ -60,25 +63,29 @@ class Checker {
   }
 
   finish(expression: Expression): CheckedExpression {
-    const finalTypes = new Map<number, Type>();
-    for (const [id, type] of this.#types) finalTypes.set(id, this.#bindings.substitute(type, true));
-    const references = new Map(this.#references);
-    for (const [id, reference] of references) {
-      const named = "name" in reference && namedTypes.get(reference.name);
-      if (named && finalTypes.get(id)?.kind === "type")
-        references.set(id, { ...reference, value: new TypeValue(named) });
-    }
-    return { expression, type: finalTypes.get(expression.id) ?? types.dyn, types: finalTypes, references };
+    const finalTypes = new Map<Expression, Type>();
+    for (const [part, type] of this.#types) finalTypes.set(part, this.#bindings.substitute(type, true));
+    return {
+      expression,
+      type: finalTypes.get(expression) ?? types.dyn,
+      types: finalTypes,
+      references: this.#references,
+    };
   }
 
-  /** Sets the type of an expression and of its parts, and returns it with its names resolved. */
-  check(expression: Expression): Expression {
+  /** Finds the type of an expression and of its parts. */
+  check(expression: Expression): Type {
+    const type = this.#findType(expression);
+    this.#types.set(expression, type);
+    return type;
+  }
+
+  #findType(expression: Expression): Type {
     switch (expression.kind) {
       case "literal":
-        this.#types.set(expression.id, getType(expression.value));
-        return expression;
+        return getType(expression.value);
       case "identifier":
-        return this.#checkIdentifier(expression);
+        return this.#resolveName(expression, expression.name) ?? this.#reportUndeclared(expression, expression.name);
       case "select":
         return this.#checkSelect(expression);
       case "call":
@@ -94,114 +101,87 @@ class Checker {
     }
   }
 
-  #checkIdentifier(expression: Kind<"identifier">): Expression {
-    const resolved = this.#resolveName(expression, expression.name);
-    if (resolved) return resolved;
-    this.#types.set(expression.id, types.error);
-    this.#reportUndeclared(expression, expression.name);
-    return expression;
-  }
-
-  #checkSelect(expression: Kind<"select">): Expression {
+  #checkSelect(expression: Kind<"select">): Type {
     const name = toQualifiedName(expression);
     const resolved = name === undefined ? undefined : this.#resolveName(expression, name);
     if (resolved) return resolved;
-    const operand = this.check(expression.operand);
-    const type = this.#findFieldType(expression, operand, expression.field);
-    this.#types.set(expression.id, expression.isTest ? types.bool : this.#bindings.substitute(type));
-    return { ...expression, operand };
+    const type = this.#findFieldType(expression, this.check(expression.operand), expression.field);
+    return expression.isTest ? types.bool : this.#bindings.substitute(type);
   }
 
-  #checkOptionalSelect(expression: Call): Expression {
+  #checkOptionalSelect(expression: Call): Type {
     const [operand, field] = expression.arguments as [Expression, Kind<"literal">];
-    const checked = this.check(operand);
-    const type = this.#findFieldType(expression, checked, String(field.value), true);
-    this.#types.set(expression.id, this.#bindings.substitute(type));
-    this.#references.set(expression.id, { overloads: ["select_optional_field"] });
-    return { ...expression, arguments: [checked, field] };
+    const type = this.#findFieldType(expression, this.check(operand), String(field.value), true);
+    this.#references.set(expression, { name: expression.function, overloads: ["select_optional_field"] });
+    return this.#bindings.substitute(type);
   }
 
   /** Returns the type of `operand.field`, or with `isOptional` of `operand.?field`. */
-  #findFieldType(expression: Expression, operand: Expression, field: string, isOptional = false): Type {
-    const type = this.#bindings.substitute(this.#typeOf(operand));
+  #findFieldType(expression: Expression, operand: Type, field: string, isOptional = false): Type {
+    const type = this.#bindings.substitute(operand);
     const result = this.#findFieldTypeOf(expression, unwrapOptional(type), field);
     return isOptional || types.isOptional(type) ? types.optionalOf(result) : result;
   }
 
   #findFieldTypeOf(expression: Expression, type: Type, field: string): Type {
     if (type.kind === "map") return type.parameters[1] as Type;
-    if (type.kind === "struct") return this.#findStructField(expression, type.name, field) ?? types.error;
+    if (type.kind === "struct") return this.#findStructField(expression, type.name, field);
     if (type.kind === "parameter") this.#bindings.isAssignable([types.dyn], [type]);
     else if (!isDynOrError(type))
       this.#report(expression, `type '${types.formatType(type)}' does not support field selection`);
     return types.dyn;
   }
 
-  #findStructField({ offset }: { offset: number }, name: string, field: string): Type | undefined {
+  #findStructField(place: Place, name: string, field: string): Type {
     const struct = this.#environment.findStruct(name);
-    const type = struct?.findField(field);
-    if (!struct) this.#report({ offset }, `unexpected failed resolution of '${name}'`);
-    else if (!type) this.#report({ offset }, `undefined field '${field}'`);
-    return type;
+    if (!struct) return this.#report(place, `unexpected failed resolution of '${name}'`);
+    return struct.findField(field) ?? this.#report(place, `undefined field '${field}'`);
   }
 
-  #checkCall(expression: Call): Expression {
-    const call = { ...expression, arguments: expression.arguments.map((argument) => this.check(argument)) };
-    if (!call.target) {
-      const declaration = this.#findFunction(call.function);
-      if (declaration) return this.#resolveOverload({ ...call, function: declaration.name }, declaration);
-      this.#types.set(call.id, types.error);
-      this.#reportUndeclared(call, call.function);
-      return call;
-    }
-    const prefix = toQualifiedName(call.target);
+  #checkCall(call: Call): Type {
+    const given = call.arguments.map((argument) => this.check(argument));
+    const prefix = call.target && toQualifiedName(call.target);
     const inNamespace = prefix === undefined ? undefined : this.#findFunction(`${prefix}.${call.function}`);
-    if (inNamespace)
-      return this.#resolveOverload({ ...call, function: inNamespace.name, target: undefined }, inNamespace);
-    const withTarget = { ...call, target: this.check(call.target) };
+    if (inNamespace) return this.#resolveOverload(call, inNamespace, given, false);
+    if (call.target) given.unshift(this.check(call.target));
     const declaration = this.#findFunction(call.function);
-    if (declaration) return this.#resolveOverload(withTarget, declaration);
-    this.#types.set(call.id, types.error);
-    this.#reportUndeclared(call, call.function);
-    return withTarget;
+    if (!declaration) return this.#reportUndeclared(call, call.function);
+    if (call.function === "_&&_" || call.function === "_||_") return this.#resolveLogic(call, given);
+    return this.#resolveOverload(call, declaration, given, call.target !== undefined);
   }
 
-  /** Sets the type of a call by the overloads that fit its arguments. */
-  #resolveOverload(call: Call, declaration: FunctionDeclaration): Expression {
-    const given = [...(call.target ? [call.target] : []), ...call.arguments].map((argument) => this.#typeOf(argument));
-    const isMember = call.target !== undefined;
-    const candidates = declaration.overloads.filter((overload) => overload.isMember === isMember);
-    if (call.function === "_&&_" || call.function === "_||_") return this.#resolveLogic(call, given, candidates);
-    const overloads: string[] = [];
+  /** Returns the type of a call by the overloads that fit its arguments. */
+  #resolveOverload(
+    call: Call,
+    { name, overloads }: FunctionDeclaration,
+    given: readonly Type[],
+    isMember: boolean,
+  ): Type {
+    const fitting: string[] = [];
     let result: Type | undefined;
-    for (const candidate of candidates) {
+    for (const candidate of overloads) {
+      if (candidate.isMember !== isMember) continue;
       const signature = this.#createSignature(candidate);
       if (!this.#bindings.isAssignable(given, signature.slice(1))) continue;
-      overloads.push(candidate.id);
+      fitting.push(candidate.id);
       const next = this.#bindings.substitute(signature[0] as Type);
       result ??= next;
       if (result.kind !== "dyn" && !types.isSameType(result, next)) result = types.dyn;
     }
-    this.#types.set(call.id, result ?? types.error);
-    if (result) this.#references.set(call.id, { overloads });
-    else {
-      const texts = given.map((type) => types.formatType(this.#bindings.substitute(type, true)));
-      const applied = isMember ? `${texts[0]}.(${texts.slice(1).join(", ")})` : `(${texts.join(", ")})`;
-      this.#report(call, `found no matching overload for '${declaration.name}' applied to '${applied}'`);
+    if (result) {
+      this.#references.set(call, { name, overloads: fitting });
+      return result;
     }
-    return call;
+    const texts = given.map((type) => types.formatType(this.#bindings.substitute(type, true)));
+    const applied = isMember ? `${texts[0]}.(${texts.slice(1).join(", ")})` : `(${texts.join(", ")})`;
+    return this.#report(call, `found no matching overload for '${name}' applied to '${applied}'`);
   }
 
-  #resolveLogic(call: Call, given: readonly Type[], [overload]: readonly Overload[]): Expression {
+  #resolveLogic(call: Call, given: readonly Type[]): Type {
     const before = this.issues.length;
-    for (const [index, argument] of call.arguments.entries()) {
-      const type = given[index] as Type;
-      if (!this.#bindings.isAssignable([type], [types.bool])) this.#reportMismatch(argument, types.bool, type);
-    }
-    const isValid = overload && this.issues.length === before;
-    this.#types.set(call.id, isValid ? types.bool : types.error);
-    if (isValid) this.#references.set(call.id, { overloads: [overload.id] });
-    return call;
+    for (const [index, argument] of call.arguments.entries())
+      this.#requireType(argument, types.bool, given[index] as Type);
+    return this.issues.length === before ? types.bool : types.error;
   }
 
   /** Returns the types of a function's result and parameters, with type parameters that are used nowhere else. */
@@ -220,36 +200,26 @@ class Checker {
     return types.parameter(`_var${this.#freeParameters++}`);
   }
 
-  #checkList(expression: Kind<"list">): Expression {
+  #checkList({ elements }: Kind<"list">): Type {
     let common: Type | undefined;
-    const elements = expression.elements.map((element) => {
-      const value = this.check(element.value);
-      common = this.#joinTypes(common, this.#findElementType(value, element.isOptional));
-      return { ...element, value };
-    });
-    this.#types.set(expression.id, types.listOf(common ?? this.#createFree()));
-    return { ...expression, elements };
+    for (const element of elements) common = this.#joinTypes(common, this.#checkElement(element));
+    return types.listOf(common ?? this.#createFree());
   }
 
-  #checkMap(expression: Kind<"map">): Expression {
+  #checkMap({ entries }: Kind<"map">): Type {
     let keys: Type | undefined;
     let values: Type | undefined;
-    const entries = expression.entries.map((entry) => {
-      const key = this.check(entry.key);
-      keys = this.#joinTypes(keys, this.#typeOf(key));
-      const value = this.check(entry.value);
-      values = this.#joinTypes(values, this.#findElementType(value, entry.isOptional));
-      return { ...entry, key, value };
-    });
+    for (const entry of entries) {
+      keys = this.#joinTypes(keys, this.check(entry.key));
+      values = this.#joinTypes(values, this.#checkElement(entry));
+    }
     keys ??= this.#createFree();
-    values ??= this.#createFree();
-    this.#types.set(expression.id, types.mapOf(keys, values));
-    return { ...expression, entries };
+    return types.mapOf(keys, values ?? this.#createFree());
   }
 
   /** Returns the type of a value in a literal; an optional one counts without its optional. */
-  #findElementType(value: Expression, isOptional: boolean): Type {
-    const type = this.#typeOf(value);
+  #checkElement({ value, isOptional }: { readonly value: Expression; readonly isOptional: boolean }): Type {
+    const type = this.check(value);
     if (!isOptional) return type;
     if (!types.isOptional(type) && type.kind !== "dyn") this.#reportMismatch(value, types.optionalOf(type), type);
     return unwrapOptional(type);
@@ -260,26 +230,19 @@ class Checker {
     return this.#bindings.isAssignable([previous], [current]) ? findMoreGeneral(previous, current) : types.dyn;
   }
 
-  #checkStruct(expression: Kind<"struct">): Expression {
+  #checkStruct(expression: Kind<"struct">): Type {
     const found = this.#findName(expression.name);
-    if (!found) {
-      this.#types.set(expression.id, types.error);
-      this.#reportUndeclared(expression, expression.name);
-      return expression;
+    if (!found) return this.#reportUndeclared(expression, expression.name);
+    this.#references.set(expression, { name: found.name });
+    const result = this.#findStructType(expression, found.type);
+    for (const field of expression.fields) {
+      const given = this.#checkElement(field);
+      const type = this.#findStructField(field, found.name, field.name);
+      if (this.#bindings.isAssignable([type], [given])) continue;
+      const [wanted, present] = [types.formatType(type), types.formatType(given)];
+      this.#report(field, `expected type of field '${field.name}' is '${wanted}' but provided type is '${present}'`);
     }
-    this.#references.set(expression.id, { name: found.name });
-    this.#types.set(expression.id, this.#findStructType(expression, found.type));
-    const fields = expression.fields.map((field) => {
-      const value = this.check(field.value);
-      const type = this.#findStructField(field, found.name, field.name) ?? types.error;
-      const given = this.#findElementType(value, field.isOptional);
-      if (!this.#bindings.isAssignable([type], [given])) {
-        const [wanted, present] = [types.formatType(type), types.formatType(given)];
-        this.#report(field, `expected type of field '${field.name}' is '${wanted}' but provided type is '${present}'`);
-      }
-      return { ...field, value };
-    });
-    return { ...expression, name: found.name, fields };
+    return result;
   }
 
   /** Returns the type of a message literal whose name has a type. */
@@ -287,27 +250,21 @@ class Checker {
     if (named.kind === "error") return types.error;
     const type = named.kind === "type" ? named.parameters[0] : undefined;
     if (type?.kind === "struct") return type;
-    this.#report(expression, type ? `'${type.name}' is not a message type` : `'${named.name}' is not a type`);
-    return types.error;
+    return this.#report(expression, type ? `'${type.name}' is not a message type` : `'${named.name}' is not a type`);
   }
 
-  #checkComprehension(expression: Kind<"comprehension">): Expression {
-    const range = this.check(expression.range);
-    const initial = this.check(expression.initial);
-    const rangeType = this.#bindings.substitute(this.#typeOf(range));
-    const accumulated = this.#typeOf(initial);
+  #checkComprehension(expression: Kind<"comprehension">): Type {
+    const range = this.#bindings.substitute(this.check(expression.range));
+    const accumulated = this.check(expression.initial);
     const outer = this.#scope;
     const around: Scope = { variables: new Map([[expression.accumulator, accumulated]]), outer };
-    this.#scope = { variables: this.#findLoopVariables(expression, rangeType), outer: around };
-    const condition = this.check(expression.condition);
-    this.#requireType(condition, types.bool);
-    const step = this.check(expression.step);
-    this.#requireType(step, accumulated);
+    this.#scope = { variables: this.#findLoopVariables(expression, range), outer: around };
+    this.#requireType(expression.condition, types.bool, this.check(expression.condition));
+    this.#requireType(expression.step, accumulated, this.check(expression.step));
     this.#scope = around;
     const result = this.check(expression.result);
     this.#scope = outer;
-    this.#types.set(expression.id, this.#bindings.substitute(this.#typeOf(result)));
-    return { ...expression, range, initial, condition, step, result };
+    return this.#bindings.substitute(result);
   }
 
   #findLoopVariables(expression: Kind<"comprehension">, range: Type): ReadonlyMap<string, Type> {
@@ -321,30 +278,22 @@ class Checker {
     } else if (range.kind !== "map") {
       const text = types.formatType(range);
       const message = `expression of type '${text}' cannot be range of a comprehension (must be list, map, or dynamic)`;
-      this.#report(expression.range, message);
-      first = second = types.error;
+      first = second = this.#report(expression.range, message);
     }
     const variables = new Map([[variable, first as Type]]);
     if (secondVariable !== undefined && secondVariable !== variable) variables.set(secondVariable, second as Type);
     return variables;
   }
 
-  #requireType(expression: Expression, wanted: Type): void {
-    const given = this.#typeOf(expression);
+  #requireType(expression: Expression, wanted: Type, given: Type): void {
     if (!this.#bindings.isAssignable([wanted], [given])) this.#reportMismatch(expression, wanted, given);
   }
 
-  #typeOf(expression: Expression): Type {
-    return this.#types.get(expression.id) ?? types.error;
-  }
-
-  /** Returns an identifier in place of an expression, if its name is that of a variable or type. */
-  #resolveName({ id, offset }: Expression, name: string): Expression | undefined {
-    const found = this.#findName(name);
-    if (!found) return undefined;
-    this.#types.set(id, found.type);
-    this.#references.set(id, { name: found.name });
-    return { id, offset, kind: "identifier", name: found.name };
+  /** Returns the type of an expression's name if it is that of a variable or type. */
+  #resolveName(expression: Expression, written: string): Type | undefined {
+    const found = this.#findName(written);
+    if (found) this.#references.set(expression, { name: found.name });
+    return found?.type;
   }
 
   #findName(written: string): { name: string; type: Type } | undefined {
@@ -367,17 +316,19 @@ class Checker {
     return this.#environment.functions.get(removeDot(written));
   }
 
-  #reportUndeclared(expression: Expression, name: string): void {
-    this.#report(expression, `undeclared reference to '${name}' (in container '')`);
+  #reportUndeclared(expression: Expression, name: string): Type {
+    return this.#report(expression, `undeclared reference to '${name}' (in container '')`);
   }
 
   #reportMismatch(expression: Expression, expected: Type, found: Type): void {
     this.#report(expression, formatMismatch(expected, found));
   }
 
-  #report({ offset }: { readonly offset: number }, message: string): void {
+  /** Returns the type of an expression with an error. */
+  #report({ offset }: Place, message: string): Type {
     this.#bindings.countSteps(message.length);
     this.issues.push({ offset, message });
+    return types.error;
   }
 }
 

@@ -22,7 +22,7 @@ export interface FunctionDeclaration {
   readonly findIssue?: (
     text: string,
     args: readonly Expression[],
-    types: ReadonlyMap<number, Type>,
+    types: ReadonlyMap<Expression, Type>,
   ) => { message: string; expression?: Expression } | undefined;
 }
 

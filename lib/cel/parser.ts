@@ -1,5 +1,5 @@
-import { type Macro, MacroContext, MacroError } from "./macros.ts";
-import type { Expression, Issue } from "./syntax.ts";
+import type { Macro } from "./macros.ts";
+import { createCall, createLiteral, type Expression, type Issue, IssueError, listParts } from "./syntax.ts";
 import { parseBytes, parseString, readTokens, type Token } from "./tokens.ts";
 import { countCodePoints, toDouble, toInt, Uint, type Value } from "./values.ts";
 
@@ -13,8 +13,8 @@ export const parse = (text: string, macros: readonly Macro[]): Expression | read
 const sizeLimit = 100_000;
 const depthLimit = 250;
 const lexicalIssueLimit = 100;
-/** More than any text of the largest size has, unless macros copy their targets, which `optMap` does. */
-const idLimit = 200_000;
+/** More parts than any text of the largest size has, unless macros use their targets twice, as `optMap` does. */
+const partLimit = 200_000;
 /** The offset of an error without a place. */
 const nowhere = -1;
 
@@ -31,31 +31,18 @@ const reservedWords = new Set(
   "as break const continue else for function if import let loop package namespace return var void while".split(" "),
 );
 
-/** An error after which the rest of the text isn't parsed. */
-class ParseError extends Error {
-  readonly offset: number;
-  constructor(message: string, offset: number) {
-    super(message);
-    this.offset = offset;
-  }
-}
-
-/** A recursive-descent parser. It gives ids in the order in which upstream does. */
+/** A recursive-descent parser. */
 class Parser {
   readonly #macros: ReadonlyMap<string, Macro>;
   readonly #readToken: () => Token;
   /** Tokens that were read and not yet taken begin at the position. */
   readonly #tokens: Token[] = [];
   #position = 0;
-  #lastId = 0;
   readonly #lexicalIssues: Issue[] = [];
   /** Errors in parts of the text that can be parsed, such as a name that is reserved. */
   readonly #issues: Issue[] = [];
-  /** How many of upstream's rules the parser is in. Upstream limits each number, and the height of the tree besides. */
+  /** How many of upstream's rules the parser is in. Upstream limits each number. */
   readonly #depths = { expression: 0, relation: 0, calculation: 0 };
-  /** The height of the expression that was parsed last, as upstream counts it: without literals, names and some more. */
-  #height = 0;
-  #isTooHigh = false;
 
   constructor(text: string, macros: readonly Macro[]) {
     this.#macros = new Map(macros.map((macro) => [`${macro.name}:${macro.arity}:${macro.isMember}`, macro]));
@@ -63,7 +50,7 @@ class Parser {
       if (this.#lexicalIssues.length < lexicalIssueLimit) this.#lexicalIssues.push(issue);
       else {
         this.#issues.length = 0;
-        throw new ParseError(`Syntax error: More than ${lexicalIssueLimit} syntax errors`, issue.offset);
+        throw new IssueError(`Syntax error: More than ${lexicalIssueLimit} syntax errors`, issue.offset);
       }
     });
   }
@@ -73,14 +60,13 @@ class Parser {
     try {
       const expression = this.#parseExpression();
       this.#expect("end");
-      if (issues.length + this.#issues.length === 0 && !this.#isTooHigh) return expression;
+      requireLimits(expression);
+      if (issues.length + this.#issues.length === 0) return expression;
     } catch (error) {
-      if (!(error instanceof ParseError)) throw error;
-      issues.push({ offset: error.offset, message: error.message });
+      if (!(error instanceof IssueError)) throw error;
+      issues.push(error);
       if (error.offset === nowhere) return issues;
     }
-    // Upstream finds these errors only after it has read all of the text, and the first alone if there is one.
-    if (this.#isTooHigh) return [...issues, { offset: nowhere, message: "max recursion depth exceeded" }];
     return [...issues, ...this.#issues];
   }
 
@@ -90,35 +76,26 @@ class Parser {
       const condition = this.#parseLogical("||");
       const question = this.#take("?");
       if (!question) return condition;
-      let height = this.#height;
-      const id = this.#createId();
       const ifTrue = this.#parseLogical("||");
-      height = Math.max(height, this.#height);
       this.#expect(":");
-      const ifFalse = this.#parseExpression();
-      this.#raise(height);
-      return createCall(id, question.offset, "_?_:_", [condition, ifTrue, ifFalse]);
+      return createCall(question.offset, "_?_:_", [condition, ifTrue, this.#parseExpression()]);
     });
   }
 
   /** Parses operands of `||` or of `&&`. Upstream makes a balanced tree of more than two. */
   #parseLogical(operator: "||" | "&&"): Expression {
     const operands = [this.#parseLogicalOperand(operator)];
-    const operators: { id: number; offset: number }[] = [];
-    let height = this.#height;
+    const offsets: number[] = [];
     for (let token = this.#take(operator); token; token = this.#take(operator)) {
       operands.push(this.#parseLogicalOperand(operator));
-      operators.push({ id: this.#createId(), offset: token.offset });
-      height = Math.max(height, this.#height);
+      offsets.push(token.offset);
     }
-    this.#height = height;
     const join = (first: number, last: number): Expression => {
       if (first === last) return operands[first] as Expression;
       const middle = (first + last) >> 1;
-      const { id, offset } = operators[middle] as (typeof operators)[number];
-      return createCall(id, offset, `_${operator}_`, [join(first, middle), join(middle + 1, last)]);
+      return createCall(offsets[middle] as number, `_${operator}_`, [join(first, middle), join(middle + 1, last)]);
     };
-    return join(0, operators.length);
+    return join(0, offsets.length);
   }
 
   #parseLogicalOperand(operator: "||" | "&&"): Expression {
@@ -134,12 +111,9 @@ class Parser {
       const precedence = precedences.get(kind) ?? 0;
       if (precedence < minimum) return left;
       this.#position++;
-      const height = this.#height;
-      const id = this.#createId();
       const rule = precedence === 1 ? "relation" : "calculation";
       const right = this.#nest(rule, () => this.#parseBinary(precedence + 1));
-      this.#raise(height);
-      left = createCall(id, offset, kind === "in" ? "@in" : `_${kind}_`, [left, right]);
+      left = createCall(offset, kind === "in" ? "@in" : `_${kind}_`, [left, right]);
     }
   }
 
@@ -148,26 +122,21 @@ class Parser {
     if ((kind !== "!" && kind !== "-") || this.#isNegativeNumber()) return this.#parseMember();
     let count = 0;
     while (this.#take(kind)) count++;
-    if (count % 2 === 0) return this.#parseMember();
-    const id = this.#createId();
-    return createCall(id, offset, `${kind}_`, [this.#parseMember()]);
+    const operand = this.#parseMember();
+    return count % 2 === 0 ? operand : createCall(offset, `${kind}_`, [operand]);
   }
 
   /** Parses an operand with all that is selected from it, such as `a.b`, `a.b(c)` and `a[b]`. */
   #parseMember(): Expression {
     let operand = this.#parsePrimary();
     for (;;) {
-      const height = this.#height;
       const { offset } = this.#peek();
       if (this.#take(".")) operand = this.#parseSelect(operand, offset);
       else if (this.#take("[")) {
-        const id = this.#createId();
         const name = this.#take("?") ? "_[?_]" : "_[_]";
-        const index = this.#parseExpression();
+        operand = createCall(offset, name, [operand, this.#parseExpression()]);
         this.#expect("]");
-        operand = createCall(id, offset, name, [operand, index]);
       } else return operand;
-      this.#raise(height);
     }
   }
 
@@ -176,25 +145,21 @@ class Parser {
     const name = this.#takeName();
     if (!isOptional && name.kind === "identifier" && this.#peek().kind === "(")
       return this.#parseCall(name.text, operand);
-    this.#height = 0;
     if (name.kind === "quoted") this.#report(name.offset, "unsupported syntax: '`'");
-    if (!isOptional) return { id: this.#createId(), offset, kind: "select", operand, field: name.text, isTest: false };
-    const field = this.#createLiteral(name.offset, name.text);
-    return createCall(this.#createId(), offset, "_?._", [operand, field]);
+    if (isOptional) return createCall(offset, "_?._", [operand, createLiteral(name.offset, name.text)]);
+    return { offset, kind: "select", operand, field: name.text, isTest: false };
   }
 
   /** Parses the arguments of a call, and replaces the call if it is a macro's. */
   #parseCall(name: string, target?: Expression): Expression {
     const { offset } = this.#expect("(");
-    const id = this.#createId();
     const args = this.#parseItems(")", () => this.#parseExpression());
     const macro = this.#macros.get(`${name}:${args.length}:${target !== undefined}`);
-    if (!macro) return { id, offset, kind: "call", function: name, target, arguments: args };
-    if (this.#isTooHigh) return this.#createLiteral(offset, null);
+    if (!macro) return createCall(offset, name, args, target);
     try {
-      return macro.expand(new MacroContext(offset, () => this.#createId()), target, args);
+      return macro.expand(offset, args, target);
     } catch (error) {
-      if (!(error instanceof MacroError)) throw error;
+      if (!(error instanceof IssueError)) throw error;
       return this.#report(error.offset, error.message);
     }
   }
@@ -203,7 +168,6 @@ class Parser {
     const token = this.#peek();
     const { kind, offset } = token;
     if (kind === "identifier" || kind === ".") return this.#parseIdentifier();
-    this.#height = 0;
     const isNegative = this.#isNegativeNumber();
     this.#position++;
     if (isNegative) {
@@ -218,31 +182,24 @@ class Parser {
         return expression;
       }
       case "[": {
-        const id = this.#createId();
         const elements = this.#parseItems("]", () => {
           const isOptional = this.#take("?") !== undefined;
           return { value: this.#parseExpression(), isOptional };
         });
-        return { id, offset, kind: "list", elements };
+        return { offset, kind: "list", elements };
       }
       case "{": {
-        const id = this.#createId();
-        return { id, offset, kind: "map", entries: this.#parseItems("}", () => this.#parseEntry()) };
+        const entries = this.#parseItems("}", () => {
+          const isOptional = this.#take("?") !== undefined;
+          const key = this.#parseExpression();
+          this.#expect(":");
+          return { key, value: this.#parseExpression(), isOptional };
+        });
+        return { offset, kind: "map", entries };
       }
       default:
         return this.#parseLiteral(token);
     }
-  }
-
-  #parseEntry() {
-    const id = this.#createId();
-    const isOptional = this.#take("?") !== undefined;
-    const key = this.#parseExpression();
-    const height = this.#height;
-    this.#expect(":");
-    const value = this.#parseExpression();
-    this.#height = Math.max(height, this.#height);
-    return { id, key, value, isOptional };
   }
 
   /** Parses a name, a call of a function or a message such as `a.b{c: d}`. All may begin with a dot. */
@@ -252,14 +209,13 @@ class Parser {
     if (this.#isMessage()) return this.#parseMessage(dot);
     const name = this.#expect("identifier");
     const isCall = this.#peek().kind === "(";
-    this.#height = 0;
     if (reservedWords.has(name.text)) {
       const placeholder = this.#report(offset, `reserved identifier: ${name.text}`);
       if (isCall) this.#ignoreIssues(() => this.#parseCall(name.text));
       return placeholder;
     }
     if (isCall) return this.#parseCall(dot + name.text);
-    return { id: this.#createId(), offset: name.offset, kind: "identifier", name: dot + name.text };
+    return { offset: name.offset, kind: "identifier", name: dot + name.text };
   }
 
   /** Reports whether the next tokens are names with dots between them, and a brace. */
@@ -273,20 +229,17 @@ class Parser {
     let name = dot + this.#expect("identifier").text;
     while (this.#take(".")) name += `.${this.#expect("identifier").text}`;
     const { offset } = this.#expect("{");
-    const id = this.#createId();
     const start = this.#peek().offset;
     const fields = this.#parseItems("}", () => {
       const isOptional = this.#take("?") !== undefined;
       const field = this.#takeName();
       const colon = this.#expect(":");
-      const place = { id: this.#createId(), offset: colon.offset };
-      if (field.kind === "identifier")
-        return { ...place, name: field.text, value: this.#parseExpression(), isOptional };
-      const value = this.#report(start, "unsupported syntax: '`'");
-      this.#ignoreIssues(() => this.#parseExpression());
-      return { ...place, name: field.text, value, isOptional };
+      if (field.kind === "quoted") this.#report(start, "unsupported syntax: '`'");
+      const parse = () => this.#parseExpression();
+      const value = field.kind === "quoted" ? this.#ignoreIssues(parse) : parse();
+      return { offset: colon.offset, name: field.text, value, isOptional };
     });
-    return { id, offset, kind: "struct", name, fields };
+    return { offset, kind: "struct", name, fields };
   }
 
   #parseLiteral({ kind, text, offset }: Token): Expression {
@@ -294,13 +247,12 @@ class Parser {
     // After a minus only a number can follow here, so what is wrong is the next token.
     if (!literal) throw createSyntaxError(kind === "-" ? this.#peek() : { kind, text, offset }, "an expression");
     const value = literal.parse(text);
-    return value === undefined ? this.#report(offset, literal.error) : this.#createLiteral(offset, value);
+    return value === undefined ? this.#report(offset, literal.error) : createLiteral(offset, value);
   }
 
   /** Parses items with commas between them. Except in a list of arguments, a comma may come last, even alone. */
   #parseItems<Item>(end: ")" | "]" | "}", parseItem: () => Item): Item[] {
     const items: Item[] = [];
-    let height = 0;
     while (!this.#take(end)) {
       const comma = items.length > 0 ? this.#expect(",") : end !== ")" && this.#take(",");
       if (comma && end !== ")" && (items.length === 0 || this.#peek().kind === end)) {
@@ -308,46 +260,30 @@ class Parser {
         break;
       }
       items.push(parseItem());
-      height = Math.max(height, this.#height);
     }
-    this.#height = height;
     return items;
-  }
-
-  #createLiteral(offset: number, value: Value): Expression {
-    return { id: this.#createId(), offset, kind: "literal", value };
-  }
-
-  #createId(): number {
-    if (this.#lastId === idLimit) throw new ParseError("expression is too large with its macros replaced", nowhere);
-    return ++this.#lastId;
   }
 
   /** Parses within a rule, of which there may be only so many within each other. */
   #nest(rule: "expression" | "relation" | "calculation", parse: () => Expression): Expression {
     if (++this.#depths[rule] > depthLimit)
-      throw new ParseError(`expression recursion limit exceeded: ${depthLimit}`, nowhere);
+      throw new IssueError(`expression recursion limit exceeded: ${depthLimit}`, nowhere);
     const expression = parse();
     this.#depths[rule]--;
     return expression;
   }
 
-  /** Sets the height of an expression to more than that of its part that was parsed last, and of its other parts. */
-  #raise(height: number): void {
-    this.#height = Math.max(height, this.#height) + 1;
-    this.#isTooHigh ||= this.#height > depthLimit;
-  }
-
   /** Adds an error that leaves the rest of the text as it is, and returns what stands for the broken expression. */
   #report(offset: number, message: string): Expression {
     this.#issues.push({ offset, message });
-    return this.#createLiteral(offset, null);
+    return createLiteral(offset, null);
   }
 
-  #ignoreIssues(parse: () => Expression): void {
+  #ignoreIssues(parse: () => Expression): Expression {
     const count = this.#issues.length;
-    parse();
+    const expression = parse();
     this.#issues.length = count;
+    return expression;
   }
 
   #isNegativeNumber(): boolean {
@@ -378,20 +314,30 @@ class Parser {
   }
 }
 
-const createCall = (id: number, offset: number, name: string, args: readonly Expression[]): Expression => ({
-  id,
-  offset,
-  kind: "call",
-  function: name,
-  target: undefined,
-  arguments: args,
-});
+/** Throws if an expression has too many parts, or too many within each other. */
+const requireLimits = (expression: Expression): void => {
+  let count = 0;
+  const visit = (part: Expression, outer: number): void => {
+    if (++count > partLimit) throw new IssueError("expression is too large with its macros replaced", nowhere);
+    const depth = outer + Number(hasLimit(part));
+    if (depth > depthLimit) throw new IssueError("max recursion depth exceeded", nowhere);
+    for (const inner of listParts(part)) visit(inner, depth);
+  };
+  visit(expression, 0);
+};
+
+/** Reports whether upstream limits how many expressions of a kind are within each other. */
+const hasLimit = (expression: Expression): boolean => {
+  const { kind } = expression;
+  if (kind !== "call") return kind === "select" || kind === "comprehension";
+  return expression.target !== undefined || /^(?:_(?!&&|\|\|)|@in)/.test(expression.function);
+};
 
 const names: Partial<Record<string, string>> = { end: "the end", identifier: "a name" };
 
-const createSyntaxError = ({ kind, text, offset }: Token, expected: string): ParseError => {
+const createSyntaxError = ({ kind, text, offset }: Token, expected: string): IssueError => {
   const found = kind === "end" ? "the end" : `'${text}'`;
-  return new ParseError(`Syntax error: found ${found}, expected ${expected}`, offset);
+  return new IssueError(`Syntax error: found ${found}, expected ${expected}`, offset);
 };
 
 const toInteger = (text: string): bigint => (text.startsWith("-") ? -BigInt(text.slice(1)) : BigInt(text));

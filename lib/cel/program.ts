@@ -8,7 +8,7 @@ import {
   buildMembership,
 } from "./calls.ts";
 import type { CheckedExpression } from "./checker.ts";
-import type { Environment } from "./environment.ts";
+import { type Environment, namedTypes } from "./environment.ts";
 import {
   type Evaluator,
   Frame,
@@ -25,7 +25,17 @@ import { createPatch, StructValue } from "./structs.ts";
 import type { Expression } from "./syntax.ts";
 import type { Type } from "./types.ts";
 import * as types from "./types.ts";
-import { CelMap, EvaluationError, isList, isMap, listEntries, Optional, toMapKey, type Value } from "./values.ts";
+import {
+  CelMap,
+  EvaluationError,
+  isList,
+  isMap,
+  listEntries,
+  Optional,
+  TypeValue,
+  toMapKey,
+  type Value,
+} from "./values.ts";
 
 export type { Variables } from "./evaluation.ts";
 export { FieldObject, StructValue } from "./structs.ts";
@@ -164,16 +174,19 @@ class Planner {
     }
   }
 
-  #planName({ id }: Expression, written: string, scope: Scope | undefined): Plan {
-    const reference = this.#checked.references.get(id);
-    const name = reference && "name" in reference ? reference.name : written;
-    if (reference && "name" in reference && reference.value !== undefined) return constant(reference.value);
-    if (this.#checked.types.get(id)?.kind === "type") throw new EvaluationError(`reference to undefined type: ${name}`);
+  #planName(expression: Expression, written: string, scope: Scope | undefined): Plan {
+    const name = this.#checked.references.get(expression)?.name ?? written;
+    const type = this.#checked.types.get(expression);
+    if (type?.kind === "type") {
+      const named = namedTypes.get(name);
+      if (named) return constant(new TypeValue(named));
+      throw new EvaluationError(`reference to undefined type: ${name}`);
+    }
     let inner = scope;
     while (inner && !inner.names.has(name)) inner = inner.outer;
     const local = inner?.names.get(name);
     // A policy's own variables are results of expressions.
-    const isComposed = this.#checked.types.get(id)?.name === "kubernetes.variables";
+    const isComposed = type?.name === "kubernetes.variables";
     return {
       kind: "attribute",
       attribute: { kind: "path", root: local ?? findVariable(name), isNative: !local && !isComposed, qualifiers: [] },
@@ -182,17 +195,20 @@ class Planner {
   }
 
   #planSelect(expression: Expression & { kind: "select" }, scope: Scope | undefined): Plan {
-    const { id, operand, field: key, isTest } = expression;
-    if (this.#checked.references.has(id)) return this.#planName(expression, key, scope);
+    const { operand, field: key, isTest } = expression;
+    if (this.#checked.references.has(expression)) return this.#planName(expression, key, scope);
     const attribute = toAttribute(this.plan(operand, scope));
-    const isField = /^Object(\.|$)/.test(this.#checked.types.get(operand.id)?.name ?? "");
+    const isField = /^Object(\.|$)/.test(this.#checked.types.get(operand)?.name ?? "");
     addQualifier(attribute, { key, isTest, isField, isOptional: false });
     return { kind: "attribute", attribute, isTest };
   }
 
   #planCall(expression: Expression & { kind: "call" }, scope: Scope | undefined): Plan {
-    const { id, function: name, target } = expression;
-    const written = target ? [target, ...expression.arguments] : expression.arguments;
+    const { target } = expression;
+    const { name = expression.function, overloads = [] } = this.#checked.references.get(expression) ?? {};
+    // The target can be the first part of the function's name.
+    const isMember = target && !name.endsWith(`.${expression.function}`);
+    const written = isMember ? [target, ...expression.arguments] : expression.arguments;
     const args = written.map((argument) => this.plan(argument, scope));
     const [first, second, third] = args as [Plan, Plan, Plan];
     switch (name) {
@@ -223,9 +239,7 @@ class Planner {
       case "@not_strictly_false":
         return code(buildLoopCondition(toEvaluator(first)));
     }
-    const reference = this.#checked.references.get(id);
-    const candidates = reference && "overloads" in reference ? reference.overloads : [];
-    const overload = candidates.length === 1 ? candidates[0] : undefined;
+    const overload = overloads.length === 1 ? overloads[0] : undefined;
     const isOptionalOr = overload === undefined || overload.startsWith("optional_or");
     if ((name === "or" || name === "orValue") && isOptionalOr && args.length === 2)
       return code(buildAlternative(toEvaluator(first), toEvaluator(second), name === "or"));
@@ -296,7 +310,9 @@ class Planner {
     return plans.flat().every(({ kind }) => kind === "constant") ? fold(evaluate) : code(evaluate);
   }
 
-  #planStruct({ name, fields }: Expression & { kind: "struct" }, scope: Scope | undefined): Plan {
+  #planStruct(expression: Expression & { kind: "struct" }, scope: Scope | undefined): Plan {
+    const { fields } = expression;
+    const name = this.#checked.references.get(expression)?.name ?? expression.name;
     const values = fields.map(({ value }) => toEvaluator(this.plan(value, scope)));
     const type = types.struct(name);
     const collect: Evaluator = (frame) => {

@@ -1,10 +1,10 @@
 import type { Value } from "./values.ts";
 
 /**
- * An expression as it was parsed, with its macros replaced. `id` is a number from 1 that no other expression of the
- * text has. `offset` is where it begins in the text, in code points.
+ * An expression as it was parsed, with its macros replaced. `offset` is where it begins in the text, in code points. An
+ * expression can be a part of several others: some macros use an argument twice.
  */
-export type Expression = { readonly id: number; readonly offset: number } & (
+export type Expression = { readonly offset: number } & (
   | { readonly kind: "literal"; readonly value: Value }
   | { readonly kind: "identifier"; readonly name: string }
   /** `operand.field`, or with `isTest` the macro `has(operand.field)`. */
@@ -28,26 +28,20 @@ interface ListElement {
   readonly isOptional: boolean;
 }
 
-interface MapEntry {
-  readonly id: number;
+interface MapEntry extends ListElement {
   readonly key: Expression;
-  readonly value: Expression;
-  readonly isOptional: boolean;
 }
 
-interface StructField {
-  readonly id: number;
+interface StructField extends ListElement {
   readonly offset: number;
   readonly name: string;
-  readonly value: Expression;
-  readonly isOptional: boolean;
 }
 
 /** A loop, which macros such as `all` are replaced by. */
-interface Comprehension {
+export interface Comprehension {
   /** The name of an element of a list or of a key of a map; with `secondVariable`, of an index or a key. */
   readonly variable: string;
-  readonly secondVariable: string | undefined;
+  readonly secondVariable?: string | undefined;
   readonly range: Expression;
   /** The name of the value that the loop computes. */
   readonly accumulator: string;
@@ -58,9 +52,48 @@ interface Comprehension {
   readonly result: Expression;
 }
 
+export const createCall = (
+  offset: number,
+  name: string,
+  args: readonly Expression[],
+  target?: Expression,
+): Expression => ({ offset, kind: "call", function: name, target, arguments: args });
+
+export const createLiteral = (offset: number, value: Value): Expression => ({ offset, kind: "literal", value });
+
+/** Lists the expressions that an expression consists of. */
+export const listParts = (expression: Expression): readonly Expression[] => {
+  switch (expression.kind) {
+    case "literal":
+    case "identifier":
+      return [];
+    case "select":
+      return [expression.operand];
+    case "call":
+      return expression.target ? [expression.target, ...expression.arguments] : expression.arguments;
+    case "list":
+      return expression.elements.map(({ value }) => value);
+    case "map":
+      return expression.entries.flatMap(({ key, value }) => [key, value]);
+    case "struct":
+      return expression.fields.map(({ value }) => value);
+    case "comprehension":
+      return [expression.range, expression.initial, expression.condition, expression.step, expression.result];
+  }
+};
+
 /** An error that was found in the text of an expression. */
 export interface Issue {
   /** Where it is, in code points from the start of the text; negative if it has no place there. */
   readonly offset: number;
   readonly message: string;
+}
+
+/** Thrown for an issue in a part of a text. */
+export class IssueError extends Error implements Issue {
+  readonly offset: number;
+  constructor(message: string, offset: number) {
+    super(message);
+    this.offset = offset;
+  }
 }

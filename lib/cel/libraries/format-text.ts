@@ -43,7 +43,7 @@ export const formatText = (format: string, args: readonly Value[]): string => {
 export const findFormatIssue = (
   format: string,
   args: readonly Expression[],
-  types: ReadonlyMap<number, Type>,
+  types: ReadonlyMap<Expression, Type>,
 ): { message: string; expression?: Expression } | undefined => {
   let used = 0;
   let wrong: Expression | undefined;
@@ -54,7 +54,7 @@ export const findFormatIssue = (
   try {
     replaceClauses(format, args.length, getArgument, (clause, argument) => {
       wrong = findMisuse(clause, argument as Expression, types);
-      if (wrong) throw createMisuseError(clause, types.get(wrong.id) as Type);
+      if (wrong) throw createMisuseError(clause, types.get(wrong) as Type);
       return "";
     });
   } catch (error) {
@@ -66,8 +66,12 @@ export const findFormatIssue = (
 };
 
 /** Returns the argument, or the element of a literal in it, that a clause doesn't format. */
-const findMisuse = (clause: Clause, argument: Expression, types: ReadonlyMap<number, Type>): Expression | undefined => {
-  const kind = types.get(argument.id)?.kind ?? "dyn";
+const findMisuse = (
+  clause: Clause,
+  argument: Expression,
+  types: ReadonlyMap<Expression, Type>,
+): Expression | undefined => {
+  const kind = types.get(argument)?.kind ?? "dyn";
   if (kind !== "dyn" && !clause.kinds.includes(kind)) return argument;
   const parts =
     clause !== textClause
