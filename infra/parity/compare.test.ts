@@ -25,7 +25,7 @@ type Row = [verdict: ParityComparisonResult["verdict"], ...pair: AnswerPair];
 const verify = (rows: Row[], rule = "some-rule", minor = "1.36") => {
   for (const [index, [verdict, wanted, actual, earlier]] of rows.entries())
     assert.equal(
-      comparePluginAndPortAnswers({ rule, minor }, wanted, actual, earlier).verdict,
+      comparePluginAndPortAnswers({ rule, minor }, wanted, actual, { ...(earlier && { earlier }) }).verdict,
       verdict,
       `row ${index}: ${formatAnswerDiff(wanted, actual)}`,
     );
@@ -75,6 +75,46 @@ describe("a comparison", () => {
         );
       for (const one of everyPort ? ports : [rule]) verifyKnown(one, toPairs(known), toPairs(different), minor);
     });
+
+  it("accepts any denial of a policy if upstream's is one of them, and the first failure of any policy", () => {
+    const deny = (policy: string, code = 422, audit = {}) => answer(code, { message: `${policy} denied` }, [], audit);
+    const verdict = (wanted: ComparableServerAnswer, actual: ComparableServerAnswer, minor = "1.36") =>
+      comparePluginAndPortAnswers({ rule: "validating-admission-policy", minor }, wanted, actual, {
+        denials: [deny("a"), deny("b", 403)],
+      }).verdict;
+    assert.equal(verdict(deny("a"), deny("b", 403)), "equal");
+    assert.equal(verdict(deny("b", 403), deny("a")), "equal");
+    assert.equal(verdict(deny("b"), deny("a")), "different");
+    assert.equal(verdict(deny("c"), deny("a")), "different");
+    assert.equal(verdict(deny("a"), deny("c")), "different");
+    assert.equal(verdict(answer(201, {}), deny("a")), "different");
+    const failed = (...policies: string[]) =>
+      answer(201, {}, [], {
+        ...Object.fromEntries(
+          policies.map((policy) => [`${policy}/validation_failure`, JSON.stringify([{ policy, message: "no" }])]),
+        ),
+      });
+    assert.equal(verdict(failed("b"), failed("a", "b")), "equal");
+    assert.equal(verdict(failed("c"), failed("a", "b")), "different");
+    assert.equal(verdict(failed(), failed("a", "b")), "different");
+    assert.equal(verdict(failed("a", "b"), failed("b")), "different");
+    assert.equal(verdict(failed("b"), failed("a", "b"), "1.37"), "different");
+    assert.equal(verdict(failed("b", "a"), failed("a", "b"), "1.37"), "equal");
+  });
+
+  it("ignores the order of warnings of several policies, but not of one", () => {
+    const warn = (...texts: string[]) =>
+      answer(
+        201,
+        {},
+        texts.map((text) => `Validation failed for ValidatingAdmissionPolicy '${text[0]}' with binding 'b': ${text}`),
+      );
+    verify([
+      ["equal", warn("a1", "b1", "b2"), warn("b1", "b2", "a1")],
+      ["different", warn("a1", "b1", "b2"), warn("b2", "b1", "a1")],
+      ["different", warn("a1", "b1"), warn("a1")],
+    ]);
+  });
 
   it("ignores the order of a LimitRange's faults in one container, but not across containers, pods and bounds", () => {
     const cpu = "maximum cpu usage per Container is 2, but limit is 8";

@@ -59,7 +59,10 @@ export const toComparable = (
     .replaceAll("\u00a0", " ");
   const [parsed, comparableAudit] = JSON.parse(plain);
   const body = Object.values(orderings).reduce((body, arrange) => arrange(body), parsed);
-  const warnings = answer.warnings.map((text) => replaceNames(text, name, sequence));
+  const warnings = sortByPolicy(
+    answer.warnings.map((text) => replaceNames(text, name, sequence)),
+    (text) => /^Validation failed for ValidatingAdmissionPolicy '([^']*)'/.exec(text)?.[1],
+  );
   return {
     code: answer.code,
     warnings,
@@ -68,15 +71,34 @@ export const toComparable = (
   };
 };
 
-/** Returns audit annotations by their names, without those that the API server adds about authorization and webhooks. */
-const selectAuditAnnotations = (audit: Record<string, string>) =>
-  Object.fromEntries(
-    Object.entries(audit)
-      .filter(
-        ([key]) => !/^authorization\.k8s\.io|^apiserver\.latency\.k8s\.io|webhook\.admission\.k8s\.io\//.test(key),
-      )
-      .map(([key, value]) => [key.slice(key.indexOf("/") + 1), value]),
+/**
+ * Returns audit annotations by their names, without those that the API server adds about authorization and webhooks. The
+ * values of several annotations with one name are joined.
+ */
+const selectAuditAnnotations = (audit: Record<string, string>) => {
+  const selected = Object.entries(audit).filter(
+    ([key]) => !/^authorization\.k8s\.io|^apiserver\.latency\.k8s\.io|webhook\.admission\.k8s\.io\//.test(key),
   );
+  const byName = Map.groupBy(selected, ([key]) => key.slice(key.indexOf("/") + 1));
+  return Object.fromEntries(
+    [...byName].map(([name, entries]) => {
+      const values = entries.map(([, value]) => value);
+      return [name, name === "validation_failure" ? joinFailures(values) : values.sort().join("\n")];
+    }),
+  );
+};
+
+/** Returns the failures of all policies as one list. The order of policies is random, and each has an entry. */
+const joinFailures = (values: readonly string[]): string =>
+  toCanonicalJson(
+    sortByPolicy(
+      values.flatMap((value) => JSON.parse(value)),
+      ({ policy }) => policy,
+    ),
+  );
+
+const sortByPolicy = <T>(values: readonly T[], getPolicy: (value: T) => string | undefined): T[] =>
+  values.toSorted((one, other) => compareText(getPolicy(one) ?? "", getPolicy(other) ?? ""));
 
 type Body = Record<string, unknown>;
 
@@ -169,8 +191,8 @@ interface KnownDifference {
   /** True if audit annotations may differ, too; otherwise they must be the same. */
   isInAudit?: true;
   /**
-   * Reports whether this known difference alone explains how the plugin's answer and the rule's differ. `earlier` has the
-   * answers of the rule's server to the sequence's requests before.
+   * Reports whether this known difference alone explains how the plugin's answer and the rule's differ. `earlier` is that
+   * of the comparison.
    */
   explains(
     wanted: ComparableServerAnswer,
@@ -524,7 +546,10 @@ const toCanonicalJson = (value: unknown): string =>
       : inner,
   );
 
-const compareText = (one: unknown, other: unknown) => (toCanonicalJson(one) < toCanonicalJson(other) ? -1 : 1);
+const compareText = (one: unknown, other: unknown) => {
+  const [left, right] = [toCanonicalJson(one), toCanonicalJson(other)];
+  return left < right ? -1 : Number(left > right);
+};
 
 export type ParityComparisonResult =
   | { verdict: "equal" }
@@ -537,21 +562,47 @@ export interface ComparedPort {
   minor: string;
 }
 
+/** What a comparison of two answers takes into account besides them. */
+interface ComparisonContext {
+  /** The answers of the rule's server to the sequence's requests before. */
+  earlier?: readonly ComparableServerAnswer[];
+  /** The answers that the client may get if several entries of the rule deny the request: one for each denial. */
+  denials?: readonly ComparableServerAnswer[];
+}
+
 export const comparePluginAndPortAnswers = (
   { rule, minor }: ComparedPort,
   wanted: ComparableServerAnswer,
   actual: ComparableServerAnswer,
-  earlier: readonly ComparableServerAnswer[] = [],
+  { earlier = [], denials = [] }: ComparisonContext = {},
 ): ParityComparisonResult => {
-  if (isSame(wanted, actual)) return { verdict: "equal" };
+  const first = chooseFailure(wanted, actual, minor);
+  // Of several denials, upstream tells a random one: if it is one of the rule's, any of the rule's is right.
+  const isAnyRight = denials.some((denial) => isSame(chooseFailure(wanted, denial, minor), denial));
+  const right = isAnyRight ? [first, ...denials] : [first];
+  if (right.some((answer) => isSame(answer, actual))) return { verdict: "equal" };
   const known = knownDifferences.find(
     ({ rules, since = { "1.0": true }, isInAudit, explains }) =>
       rules.includes(rule) &&
       selectNewest(since, minor) &&
-      (isInAudit || isSame(wanted.audit, actual.audit)) &&
-      explains(wanted, actual, earlier),
+      right.some((answer) => (isInAudit || isSame(answer.audit, actual.audit)) && explains(answer, actual, earlier)),
   );
   return known ? { verdict: "known", reason: known.reason } : { verdict: "different" };
+};
+
+/**
+ * Returns upstream's answer with the rule's failures of policies for the audit log, if they are the same but for
+ * upstream's choice: until Kubernetes 1.36, it has only the first failure of all policies, in random order.
+ */
+const chooseFailure = (
+  wanted: ComparableServerAnswer,
+  actual: ComparableServerAnswer,
+  minor: string,
+): ComparableServerAnswer => {
+  const [one, all] = [wanted, actual].map(({ audit }): unknown[] => JSON.parse(audit?.validation_failure ?? "[]"));
+  const isFirst = one?.length === 1 && all?.some((failure) => isSame(failure, one[0]));
+  if (!isFirst || !selectNewest({ "1.0": true, "1.37": false }, minor)) return wanted;
+  return { ...wanted, audit: { ...wanted.audit, ...{ validation_failure: toCanonicalJson(all) } } };
 };
 
 /**

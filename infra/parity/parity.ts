@@ -2,11 +2,15 @@ import { mkdtempDisposable } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc, { type Arbitrary } from "fast-check";
+import { writeInteger } from "#lib/exact-json.ts";
+import { parseJson } from "#lib/json.ts";
 import type { Pod } from "#lib/kubernetes/core/v1.ts";
 import { listContainers } from "#lib/objects/pod.ts";
+import type { AdmissionRequest, Status } from "#lib/review.ts";
 import { getVariants, type RuleVariant, rule, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { readOrCreateServerCertificate } from "../keys/keys.ts";
+import type { LambdaHandler } from "../serve/gateway.ts";
 import {
   type ComparableServerAnswer,
   type ComparedPort,
@@ -30,7 +34,13 @@ import {
   type TestRuleServerOptions,
 } from "./rule-server.ts";
 import { type ConfigurationUseDetector, openScriptedWebhookEndpoints } from "./scripted-endpoints.ts";
-import { deleteWithFinalizers, type GetClient, type RequestWithAnswer, sendSequence } from "./sequence-sender.ts";
+import {
+  deleteWithFinalizers,
+  type GetClient,
+  type RequestWithAnswer,
+  sendSequence,
+  sequenceLabel,
+} from "./sequence-sender.ts";
 import { bootParityServerPair } from "./server-pair.ts";
 
 /** The options of one parity test, which compares a plugin with its port. */
@@ -109,8 +119,10 @@ export const measureParity = async (
   const settings = mergeWithDefaults(standard.settings, options.settings);
   const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
   stack.defer(stop);
+  const denials = createDenialCollector();
   const open = async (ports: PluginPort[]) => {
-    const served = await serve(ports, { certificate, openCapabilities: world() }, { settings, minor }, announcer);
+    const host = { certificate, openCapabilities: world(), before: denials.observe };
+    const served = await serve(ports, host, { settings, minor }, announcer);
     stack.defer(served.stop);
     return served;
   };
@@ -119,7 +131,8 @@ export const measureParity = async (
   const bare = await open([{ ...port, rule: deleteConditions(port.rule) }]);
 
   const compared = { rule: port.name, minor };
-  const pair = { compared, upstream, ours };
+  const sendToOurs = (sequences: NamedSequence[]) => sendAndClear(sequences, ours, denials.take);
+  const pair = { compared, upstream, sendToOurs };
   const property = createProperty(sequence, pair);
   if (isLate) await fill(ours.as);
   const outcome: PortParityResult = {
@@ -137,27 +150,27 @@ export const measureParity = async (
   // A server that refuses everything would accept no webhook configuration and call no webhook, so none is registered
   // there.
   await Promise.all([isLate || spoilt.callFrom(upstream), asItIs.callFrom(ours)]);
-  const [wanted, actual] = await Promise.all([sendAndClear(numbered, upstream), sendAndClear(numbered, ours)]);
+  const [wanted, actual] = await Promise.all([sendAndClear(numbered, upstream), sendToOurs(numbered)]);
   outcome.calls.made = asItIs.calls().length;
   outcome.calls.acted = asItIs.calls().filter(({ refused, operations }) => refused || operations !== 0).length;
-  const verdicts = numbered.map(({ name }, index) =>
-    compareExchanges(compared, wanted[index] ?? [], actual[index] ?? [], name),
-  );
+  await bare.callFrom(ours);
+  const again = await sendToOurs(numbered);
+  outcome.calls.withoutConditions = bare.calls().length;
+  const compare = (answers: RequestWithAnswer[][], index: number) =>
+    compareExchanges(compared, wanted[index] ?? [], answers[index] ?? [], numbered[index]?.name ?? "", again[index]);
+  const verdicts = numbered.map((_, index) => compare(actual, index));
   for (const verdict of verdicts.flat())
     if (verdict.verdict === "equal") outcome.equal += 1;
     else if (verdict.verdict === "known") outcome.known[verdict.reason] = (outcome.known[verdict.reason] ?? 0) + 1;
     else outcome.unexplained += 1;
-  outcome.differences.push(...(await explain(verdicts, property, options, false)));
-
-  await bare.callFrom(ours);
-  const again = await sendAndClear(numbered, ours);
-  outcome.calls.withoutConditions = bare.calls().length;
   // Sequences that already differed in the run with match conditions aren't reported again in the run without.
-  const onlyNow = numbered.map(({ name }, index) =>
-    verdicts[index]?.some(isDifferent) ? [] : compareExchanges(compared, wanted[index] ?? [], again[index] ?? [], name),
-  );
+  const onlyNow = numbered.map((_, index) => (verdicts[index]?.some(isDifferent) ? [] : compare(again, index)));
   outcome.unexplained += onlyNow.flat().filter(isDifferent).length;
-  outcome.differences.push(...(await explain(onlyNow, property, options, true)));
+  for (const [served, found] of [[asItIs, verdicts] as const, [bare, onlyNow] as const])
+    if (found.flat().some(isDifferent)) {
+      await served.callFrom(ours);
+      outcome.differences.push(...(await explain(found, property, options, served === bare)));
+    }
   // Conditions of generated policies may fail.
   if (!getComparisonConfig(upstreamPlugin.plugin, minor).policies)
     outcome.failedConditions = await countFailedConditions(ours);
@@ -261,12 +274,40 @@ interface NamedSequence {
   name: string;
 }
 
+/** Collects the denials of all entries: the API server tells only one of several to its client. */
+const createDenialCollector = () => {
+  const collected = new Map<string, Status[]>();
+  return {
+    observe:
+      (_: string, handler: LambdaHandler): LambdaHandler =>
+      async (event, context) => {
+        const answer = await handler(event, context);
+        const [{ request }, { response }] = [event, answer].map((message) => parseJson(Object(message).body) ?? {}) as [
+          { request?: AdmissionRequest },
+          { response?: { status?: Status } },
+        ];
+        const sequence = [request?.object, request?.oldObject]
+          .map((object) => Object(Object(Object(object).metadata).labels)[sequenceLabel])
+          .find((name) => typeof name === "string");
+        if (sequence !== undefined && response?.status)
+          collected.set(sequence, [...(collected.get(sequence) ?? []), response.status]);
+        return answer;
+      },
+    take: (sequence: string): readonly Status[] => {
+      const taken = collected.get(sequence) ?? [];
+      collected.delete(sequence);
+      return taken;
+    },
+  };
+};
+
 /** Sends all sequences to one server, some in parallel, reads the audit log, and deletes the remaining objects. */
 const sendAndClear = async (
   numbered: NamedSequence[],
   { as, readAuditAnnotations }: TestCluster,
+  takeDenials?: (sequence: string) => readonly Status[],
 ): Promise<RequestWithAnswer[][]> => {
-  const { played, remains } = await sendAll(numbered, as);
+  const { played, remains } = await sendAll(numbered, as, takeDenials);
   const logged = played.flat().flatMap((turn) => {
     const { auditId } = turn.answer;
     return auditId === undefined || turn.call.method === "GET" ? [] : [{ turn, auditId }];
@@ -277,14 +318,18 @@ const sendAndClear = async (
   return played;
 };
 
-const sendAll = async (numbered: NamedSequence[], as: GetClient) => {
+const sendAll = async (
+  numbered: NamedSequence[],
+  as: GetClient,
+  takeDenials?: (sequence: string) => readonly Status[],
+) => {
   const played: RequestWithAnswer[][] = [];
   const remains: string[] = [];
   let next = 0;
   const sendNext = async () => {
     for (let index = next++; index < numbered.length; index = next++) {
       const { sequence, name } = numbered[index] as NamedSequence;
-      const outcome = await sendSequence(sequence, name, as);
+      const outcome = await sendSequence(sequence, name, as, takeDenials);
       played[index] = outcome.turns;
       remains.push(...outcome.remains);
     }
@@ -300,11 +345,13 @@ type StepVerdict = ParityComparisonResult & {
 };
 const isDifferent = ({ verdict }: StepVerdict) => verdict === "different";
 
+/** `complete` has the answers of the port's server for which every entry that matches was called. */
 const compareExchanges = (
   compared: ComparedPort,
   wanted: RequestWithAnswer[],
   actual: RequestWithAnswer[],
   sequence: string,
+  complete = actual,
 ): StepVerdict[] => {
   const earlier: ComparableServerAnswer[] = [];
   return wanted.map((turn, index) => {
@@ -312,12 +359,20 @@ const compareExchanges = (
       ComparableServerAnswer,
       ComparableServerAnswer,
     ];
-    const comparison = comparePluginAndPortAnswers(compared, one, other, earlier);
+    const denials = listDenials(complete[index] ?? turn, sequence);
+    const comparison = comparePluginAndPortAnswers(compared, one, other, { earlier, denials });
     earlier.push(other);
     if (comparison.verdict !== "different") return comparison;
     return { ...comparison, turns: wanted.slice(0, index + 1), wanted: one, actual: other };
   });
 };
+
+/** Returns the answers that a client may get if several entries deny the request: one for each. */
+const listDenials = (turn: RequestWithAnswer, sequence: string): ComparableServerAnswer[] =>
+  (turn.denials ?? []).map((status) => {
+    const body = { kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", ...status };
+    return toComparable({ ...turn, answer: { ...turn.answer, code: status.code, body } }, sequence);
+  });
 
 type Property = ReturnType<typeof createProperty>;
 
@@ -327,14 +382,21 @@ const listMatches = ({ phases, rule }: PluginPort) =>
 /** Creates a fast-check property: plugin and rule answer a sequence alike. Each run uses another object's name. */
 const createProperty = (
   sequence: Arbitrary<RequestSequence>,
-  { compared, upstream, ours }: { compared: ComparedPort; upstream: TestCluster; ours: TestCluster },
+  {
+    compared,
+    upstream,
+    sendToOurs,
+  }: {
+    compared: ComparedPort;
+    upstream: TestCluster;
+    sendToOurs(sequences: NamedSequence[]): Promise<RequestWithAnswer[][]>;
+  },
 ) => {
   let count = 0;
   return fc.asyncProperty(sequence, async (sequence) => {
     const name = `t${count++}`;
-    const [wanted, actual] = await Promise.all(
-      [upstream, ours].map((cluster) => sendAndClear([{ sequence, name }], cluster)),
-    );
+    const sequences = [{ sequence, name }];
+    const [wanted, actual] = await Promise.all([sendAndClear(sequences, upstream), sendToOurs(sequences)]);
     const difference = compareExchanges(compared, wanted?.[0] ?? [], actual?.[0] ?? [], name).find(isDifferent);
     if (difference) throw new DifferenceError(difference);
   });
@@ -395,5 +457,5 @@ const toDifference = (verdict: StepVerdict, withoutConditions: boolean, recurs: 
 
 /** Formats a body without the fields that the server adds to each object. */
 const formatBody = (body: unknown) =>
-  JSON.stringify(body, (key, value) => (serverFields.has(key) ? undefined : value)) ?? "";
+  JSON.stringify(body, (key, value) => (serverFields.has(key) ? undefined : writeInteger(key, value))) ?? "";
 const serverFields = new Set(["managedFields", "uid", "resourceVersion", "creationTimestamp"]);

@@ -1,6 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { JsonMap } from "#lib/json.ts";
 import { toApiPath } from "#lib/objects/api-version.ts";
+import type { Status } from "#lib/review.ts";
 import type { TestClusterClient, TestClusterRequest, TestClusterResponse } from "./control-plane/client.ts";
 import { replaceUidPlaceholders } from "./generators/nodes.ts";
 import {
@@ -23,15 +24,21 @@ export interface RequestWithAnswer {
   answer: TestClusterResponse;
   /** The audit annotations of the request. */
   audit?: Record<string, string>;
+  /** The Status of each webhook entry that refused the request, if they are collected. */
+  denials?: readonly Status[];
   /** The name of the sequence's object after this request. With generateName, each server generates another name. */
   name: string;
 }
 
-/** Sends a sequence's requests, about an object of this name. `remains` has the paths of objects that still exist. */
+/**
+ * Sends a sequence's requests, about an object of this name. `remains` has the paths of objects that still exist.
+ * `takeDenials` returns and forgets the denials by webhook entries of requests about a sequence's objects.
+ */
 export const sendSequence = async (
   sequence: RequestSequence,
   name: string,
   as: GetClient,
+  takeDenials: (sequence: string) => readonly Status[] = () => [],
 ): Promise<{ turns: RequestWithAnswer[]; remains: string[] }> => {
   const { kind, namespace = name, standing, generateName, prefix: start = "", steps } = sequence;
   const { namespaced, kind: kindName, ...usual } = { ...parityGeneratedKinds, ...handWrittenOnlyKinds }[kind];
@@ -83,7 +90,7 @@ export const sendSequence = async (
       current = called;
       made.add(called);
     }
-    turns.push({ call: { ...call, user: step.user }, answer, name: current });
+    turns.push({ call: { ...call, user: step.user }, answer, name: current, denials: takeDenials(name) });
   }
   const left = [
     ...[...made].map((one) => `${collection}/${one}`),
@@ -198,7 +205,7 @@ const buildCall = async (step: SequenceRequest, place: StepContext): Promise<Tes
 };
 
 /** The label that identifies the objects of a sequence. */
-const sequenceLabel = "parity.postern.dev/sequence";
+export const sequenceLabel = "parity.postern.dev/sequence";
 
 const getBody = (step: SequenceRequest | undefined): JsonMap => (step && "body" in step ? Object(step.body) : {});
 

@@ -14,7 +14,7 @@ import { type ControlPlaneBinaries, listPlugins, webhookPlugins } from "./contro
 import { getCollectionPath, type TestClusterClient } from "./control-plane/client.ts";
 import { bootCluster, bootClusters, type TestCluster, type TestClusterOptions } from "./control-plane/cluster.ts";
 import { createParityTestObjects } from "./generators/surroundings.ts";
-import { lastPolicy, policyParameters, validatingPolicies } from "./generators/validating-policies.ts";
+import { counterKind, lastPolicy, policyParameters, validatingPolicies } from "./generators/validating-policies.ts";
 import { answerAboutImages, openImageBackend } from "./image-backend.ts";
 import { getComparisonConfig, listParityObjectFlags, type PluginPort, type PortComparisonConfig } from "./plugins.ts";
 import { waitUntil } from "./rule-server.ts";
@@ -114,9 +114,16 @@ const createObject = async (admin: TestClusterClient, body: KubernetesObject) =>
   if (code !== 201) throw new Error(`the API server refuses a ${body.kind}: ${said.message}`);
 };
 
-/** Creates the policies in the cluster with the plugin, and their parameters in both; waits until the plugin has them. */
+/**
+ * Creates the policies in the cluster with the plugin, and their parameters and a custom kind in both; waits until the
+ * plugin has them.
+ */
 const createPolicies = async (upstream: TestCluster, ours: TestCluster) => {
-  for (const { admin } of [upstream, ours]) for (const object of policyParameters) await createObject(admin, object);
+  for (const { admin } of [upstream, ours]) {
+    for (const object of [counterKind, ...policyParameters]) await createObject(admin, object);
+    const counters = { method: "GET", path: "/apis/example.com/v1/counters" } as const;
+    await waitUntil("the custom kind is not served", async () => (await admin(counters)).code === 200);
+  }
   for (const object of [...validatingPolicies, ...lastPolicy]) await createObject(upstream.admin, object);
   const body = { metadata: { generateName: "last-", labels: { policy: "last" } } };
   const path = "/api/v1/namespaces/default/configmaps?dryRun=All";

@@ -1,4 +1,5 @@
 import { Agent, request } from "node:https";
+import { exactJson } from "#lib/exact-json.ts";
 import { toApiPath } from "#lib/objects/api-version.ts";
 import { toPlural } from "#lib/recorded-answers.ts";
 import type { KubernetesObject, UserInfo } from "#lib/review.ts";
@@ -56,7 +57,7 @@ export const createTokenClient = (
       });
       sent.on("timeout", () => sent.destroy(new Error(`${method} ${path} was not answered`)));
       sent.on("error", reject);
-      sent.end(body === undefined ? undefined : JSON.stringify(body));
+      sent.end(body === undefined ? undefined : exactJson.stringify(body));
     });
   return { client: sendRequest, close: () => agent.destroy() };
 };

@@ -1,4 +1,5 @@
 import fc, { type Arbitrary } from "fast-check";
+import { exactJson } from "#lib/exact-json.ts";
 import type { JsonMap } from "#lib/json.ts";
 import type { TestClusterClient, TestClusterRequest } from "../control-plane/client.ts";
 import { generateSigningRequestObject, pickCertificateRequest } from "./certificates.ts";
@@ -37,12 +38,12 @@ export const replaceUidPlaceholders = async (
   call: TestClusterRequest,
   admin: TestClusterClient,
 ): Promise<TestClusterRequest> => {
-  let text = JSON.stringify(call.body ?? null);
+  let text = exactJson.stringify(call.body ?? null);
   for (const [whole, path = ""] of text.matchAll(/"uid of ([^"]+)"/g)) {
     const { body } = await admin({ method: "GET", path });
     text = text.replaceAll(whole, JSON.stringify(Object(body.metadata).uid ?? "unknown"));
   }
-  return call.body === undefined ? call : { ...call, body: JSON.parse(text) };
+  return call.body === undefined ? call : { ...call, body: exactJson.parse(text) };
 };
 const referToNodeUid = (name: string) => `uid of /api/v1/nodes/${name}`;
 const referToPodUid = (name: string) => `uid of /api/v1/namespaces/default/pods/${name}`;

@@ -54,6 +54,7 @@ export const handWrittenOnlyKinds = {
   csinodes: { apiVersion: "storage.k8s.io/v1", kind: "CSINode", namespaced: false },
   resourceslices: { apiVersion: "resource.k8s.io/v1", kind: "ResourceSlice", namespaced: false },
   serviceaccounts: { apiVersion: "v1", kind: "ServiceAccount", namespaced: true },
+  counters: { apiVersion: "example.com/v1", kind: "Counter", namespaced: true },
   resourceclaims: { apiVersion: "resource.k8s.io/v1", kind: "ResourceClaim", namespaced: true },
 } as const;
 

@@ -10,8 +10,8 @@ import {
   pickOne,
 } from "./steps.ts";
 
-// Policies in CEL, and requests about objects that choose a policy by their label `policy`. Each request has one
-// policy, because the order of several is random in the API server.
+// Policies in CEL, and requests about objects that choose policies by labels with the policies' names. Two thirds of the
+// objects have one policy, because the order of several is random in the API server; the others have two to four.
 
 const nested = ["a", "b", "c", "d", "e", "f"].reduceRight(
   (inner, name) => `variables.list.all(${name}, ${inner})`,
@@ -41,6 +41,18 @@ const plainExpressions = [
   "oldObject == null || object.data == oldObject.data",
   nested,
 ];
+const integerExpressions = [
+  "variables.count != 9007199254740993",
+  "variables.count + 1 > 9007199254740993",
+  "variables.count % 2 == 0",
+  "variables.count * 2 > 0",
+  "string(variables.count).endsWith('2')",
+  "double(variables.count) == 9007199254740992.0",
+  "object.spec.any.n == variables.count",
+  "type(object.spec.any.n) == int",
+  "object.spec.any.list.all(n, n < 9223372036854775807)",
+  "variables.count in object.spec.any.list",
+];
 const parameterExpressions = [
   "params != null && params.data.most != '3'",
   "int(params.data.most) >= size(object.data)",
@@ -51,6 +63,11 @@ const variables = [
   { name: "a", expression: "int(object.data.a)" },
   { name: "twice", expression: "variables.a * 2" },
   { name: "bad", expression: "object.nope" },
+  {
+    name: "count",
+    expression:
+      "object.?spec.?count.orValue(object.?spec.?template.?spec.?terminationGracePeriodSeconds.orValue(9007199254740993))",
+  },
   { name: "list", expression: "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]" },
 ];
 const conditions = [
@@ -71,6 +88,7 @@ const messages = [
   { message: "fallback", messageExpression: "string(variables.a) + ' ' + request.operation" },
   { message: "fallback", messageExpression: "'a\\nb'" },
   { messageExpression: "' ' + string(variables.bad)" },
+  { messageExpression: "'count ' + string(variables.count)" },
 ];
 
 const validation = (expressions: readonly string[]) =>
@@ -85,6 +103,7 @@ const annotations = pickOne(
   [],
   [],
   [{ key: "a", valueExpression: "string(object.data.a)" }],
+  [{ key: "count", valueExpression: "string(variables.count)" }],
   [
     { key: "kind", valueExpression: "' ' + string(object.kind) + ' '" },
     { key: "none", valueExpression: "null" },
@@ -92,6 +111,7 @@ const annotations = pickOne(
 );
 const configMapRule = { apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["*"] };
 const deploymentRule = { apiGroups: ["apps"], apiVersions: ["v1"], resources: ["deployments"], operations: ["*"] };
+const counterRule = { apiGroups: ["example.com"], apiVersions: ["v1"], resources: ["counters"], operations: ["*"] };
 const constraints = pickOne(
   {},
   {},
@@ -148,7 +168,7 @@ const parameters = pickOne<{ paramKind?: object; paramRef?: object }>(
 const policy = parameters.chain(({ paramKind, paramRef }) => {
   const expressions = paramKind
     ? [...plainExpressions, ...parameterExpressions, ...parameterExpressions]
-    : plainExpressions;
+    : [...plainExpressions, ...integerExpressions];
   return fc.record({
     paramKind: pickOne(paramKind),
     paramRef: pickOne(paramRef),
@@ -177,8 +197,8 @@ export const validatingPolicies: readonly KubernetesObject[] = fc
       failurePolicy: parts.failurePolicy,
       paramKind: parts.paramKind,
       matchConstraints: {
-        resourceRules: [configMapRule, deploymentRule],
-        objectSelector: { matchLabels: { policy: `p${index}` } },
+        resourceRules: [configMapRule, deploymentRule, counterRule],
+        objectSelector: { matchLabels: { [`p${index}`]: "on" } },
         ...parts.constraints,
       },
       matchConditions: [cleaningCondition, ...matchConditions].map((expression, at) => ({
@@ -236,10 +256,46 @@ export const policyParameters: readonly KubernetesObject[] = ["default", "limite
   return { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "limits", namespace, labels }, data };
 });
 
+/** The kind of objects with integers, which both clusters have. */
+export const counterKind: KubernetesObject = {
+  ...{ apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition" },
+  metadata: { name: "counters.example.com" },
+  spec: {
+    group: "example.com",
+    scope: "Namespaced",
+    names: { plural: "counters", singular: "counter", kind: "Counter" },
+    versions: [
+      {
+        ...{ name: "v1", served: true, storage: true },
+        schema: {
+          openAPIV3Schema: {
+            type: "object",
+            properties: {
+              spec: {
+                type: "object",
+                properties: {
+                  count: { type: "integer", format: "int64" },
+                  plain: { type: "integer" },
+                  any: { type: "object", "x-kubernetes-preserve-unknown-fields": true },
+                },
+              },
+            },
+          },
+        },
+      },
+    ],
+  },
+} as KubernetesObject;
+
 const label = fc.nat({ max: count - 1 }).map((index) => `p${index}`);
-const metadata = generateWholeObjects({
-  labels: generateWholeObjects({ policy: label, app: makeOptional(pickOne("x", "y")) }),
-});
+const chosen = fc.oneof(
+  { weight: 2, arbitrary: label.map((name) => [name]) },
+  { weight: 1, arbitrary: fc.uniqueArray(label, { minLength: 2, maxLength: 4 }) },
+);
+const labels = fc
+  .tuple(chosen, makeOptional(pickOne("x", "y")))
+  .map(([names, app]) => omitUndefinedMembers({ ...Object.fromEntries(names.map((name) => [name, "on"])), app }));
+const metadata = generateWholeObjects({ labels });
 const number = pickOne("1", "2", "3", "4", "15", "many");
 const configMap = generateWholeObjects({
   apiVersion: pickOne("v1"),
@@ -254,9 +310,30 @@ const configMap = generateWholeObjects({
     7,
   ),
 });
-const deployment = fc.record({ metadata, replicas: pickOne(1, 3, 5) }).map(({ metadata, replicas }) => {
+const integer = pickOne<bigint>(
+  ...[1n, 2n ** 53n - 1n, 2n ** 53n, 2n ** 53n + 1n, -(2n ** 53n) - 1n, 2n ** 62n + 1n, 2n ** 63n - 1n],
+);
+const counter = generateWholeObjects({
+  apiVersion: pickOne("example.com/v1"),
+  kind: pickOne("Counter"),
+  metadata,
+  spec: generateWholeObjects({
+    count: makeOptional(integer, 5),
+    plain: makeOptional(integer),
+    any: makeOptional(
+      generateWholeObjects({
+        n: fc.oneof(integer, pickOne<unknown>(1.5, "1", 2n ** 63n, 2n ** 64n)),
+        list: fc.array(integer, { maxLength: 3 }),
+      }),
+      5,
+    ),
+  }),
+});
+const deployment = fc.record({ metadata, replicas: pickOne(1, 3, 5), grace: makeOptional(integer) }).map((parts) => {
+  const { metadata, replicas, grace: terminationGracePeriodSeconds } = parts;
   const labels = { app: "web" };
-  const template = { metadata: { labels }, spec: { containers: [{ name: "c", image: "i" }] } };
+  const pod = { containers: [{ name: "c", image: "i" }], terminationGracePeriodSeconds };
+  const template = { metadata: { labels }, spec: omitUndefinedMembers(pod) };
   const spec = { replicas, selector: { matchLabels: labels }, template };
   return { apiVersion: "apps/v1", kind: "Deployment", metadata, spec };
 });
@@ -264,7 +341,7 @@ const edit = (path: string, value: Parameters<typeof generateFieldEdit>[1]) =>
   buildEditStep(wrapEdit(generateFieldEdit(path, value) as fc.Arbitrary<FieldEdit>));
 
 export const validatingPolicyScenarios = {
-  /** ConfigMaps and deployments that choose a policy. */
+  /** ConfigMaps, deployments and custom resources that choose policies. */
   policies: fc.oneof(
     {
       weight: 4,
@@ -275,6 +352,13 @@ export const validatingPolicyScenarios = {
     {
       weight: 1,
       arbitrary: buildScenario("deployments", generateCreateStep(deployment), [edit("spec.replicas", pickOne(2, 4))]),
+    },
+    {
+      weight: 2,
+      arbitrary: buildScenario("counters", generateCreateStep(counter), [
+        edit("spec.count", integer),
+        edit("spec.any.n", integer),
+      ]),
     },
   ),
 };
