@@ -1,10 +1,10 @@
 import {
   type AuthorizationAnswer,
   type AuthorizationAttributes,
-  Authorizer,
+  createAuthorizer,
+  createResourceCheck,
   type Decide,
   MissingAuthorization,
-  ResourceCheck,
 } from "../cel/libraries/authorizer.ts";
 import type { AccessAnswer, AccessQuestion } from "../needs.ts";
 import type { AdmissionRequest, UserInfo } from "../review.ts";
@@ -71,7 +71,7 @@ export const evaluateWithAuthorizer = async <T>(
 /** Returns the variables `authorizer` and `authorizer.requestResource` for a request. */
 export const createAuthorizerVariables = (request: AdmissionRequest, decide: Decide) => {
   const { username = "", ...user } = request.userInfo;
-  const authorizer = new Authorizer({ user: username, ...user }, decide);
+  const authorizer = createAuthorizer({ user: username, ...user }, decide);
   const { group, resource } = request.requestResource ?? request.resource;
   const subresource = request.requestSubResource ?? request.subResource;
   const { namespace, name } = request;
@@ -82,5 +82,5 @@ export const createAuthorizerVariables = (request: AdmissionRequest, decide: Dec
     ...(namespace && { namespace }),
     ...(name && { name }),
   };
-  return { authorizer, "authorizer.requestResource": new ResourceCheck(authorizer, attributes) };
+  return { authorizer, "authorizer.requestResource": createResourceCheck(authorizer, attributes) };
 };

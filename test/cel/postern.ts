@@ -4,8 +4,8 @@ import { createAdmissionEnvironment, type ExpressionContext, formatRuntimeType }
 import {
   type AuthorizationAnswer,
   type AuthorizationAttributes,
-  Authorizer,
-  ResourceCheck,
+  createAuthorizer,
+  createResourceCheck,
 } from "../../lib/cel/libraries/authorizer.ts";
 import { Cidr } from "../../lib/cel/libraries/cidr.ts";
 import { formatIp, Ip } from "../../lib/cel/libraries/ip.ts";
@@ -149,7 +149,7 @@ const evaluate = ({ expression, mode, variables, composed }: Task): Answer => {
       throw new EvaluationError(`composited variable "${name}" fails to evaluate: ${outcome.error}`);
     return outcome.value;
   });
-  const { authorizer, requested } = createAuthorizer(variables.request);
+  const { authorizer, requested } = createAuthorizerVariables(variables.request);
   const scope = {
     find: (name: string): Value | undefined => {
       if (name === "variables") return policyVariables;
@@ -165,15 +165,15 @@ const evaluate = ({ expression, mode, variables, composed }: Task): Answer => {
 
 const createBudget = (): Budget => ({ left: expressionLimit });
 
-const createAuthorizer = (request: Value | undefined) => {
+const createAuthorizerVariables = (request: Value | undefined) => {
   const getText = (...path: string[]) => {
     let value: Value | undefined = request;
     for (const name of path)
       value = value !== undefined && isMap(value) ? (value as Record<string, Value>)[name] : undefined;
     return typeof value === "string" ? value : "";
   };
-  const authorizer = new Authorizer({ user: getText("userInfo", "username") }, decide);
-  const requested = new ResourceCheck(authorizer, {
+  const authorizer = createAuthorizer({ user: getText("userInfo", "username") }, decide);
+  const requested = createResourceCheck(authorizer, {
     group: getText("requestResource", "group"),
     resource: getText("requestResource", "resource"),
     subresource: getText("requestSubResource"),

@@ -1,15 +1,15 @@
 import { isSubdomain } from "../../objects/label.ts";
 import { countTraversal, getActualSize } from "../cost.ts";
-import { type FunctionDeclaration, member } from "../functions.ts";
-import * as types from "../types.ts";
+import { declareMethod, type FunctionDeclaration } from "../functions.ts";
+import { bool, string, struct, type Type } from "../types.ts";
 import { createNoSuchOverloadError, EvaluationError, LibraryObject, type Value } from "../values.ts";
 import { findLabelFaults } from "./format.ts";
 
-export const authorizerType = types.struct("kubernetes.authorization.Authorizer");
-const pathCheckType = types.struct("kubernetes.authorization.PathCheck");
-const groupCheckType = types.struct("kubernetes.authorization.GroupCheck");
-export const resourceCheckType = types.struct("kubernetes.authorization.ResourceCheck");
-const decisionType = types.struct("kubernetes.authorization.Decision");
+export const authorizerType = struct("kubernetes.authorization.Authorizer");
+const pathCheckType = struct("kubernetes.authorization.PathCheck");
+const groupCheckType = struct("kubernetes.authorization.GroupCheck");
+export const resourceCheckType = struct("kubernetes.authorization.ResourceCheck");
+const decisionType = struct("kubernetes.authorization.Decision");
 
 /** A user, as the spec of a SubjectAccessReview names it. */
 export interface Subject {
@@ -58,184 +58,131 @@ export class MissingAuthorization extends EvaluationError {
   }
 }
 
-/** Upstream can't compare these values, not even with themselves. */
-abstract class IncomparableObject extends LibraryObject {
+/** A value with which a check is put together. Upstream can't compare these values, not even with themselves. */
+class Part<Content> extends LibraryObject {
+  readonly type: Type;
+  readonly content: Content;
+  constructor(type: Type, content: Content) {
+    super();
+    this.type = type;
+    this.content = content;
+  }
   equals(): boolean {
     throw createNoSuchOverloadError();
   }
 }
 
-export class Authorizer extends IncomparableObject {
+interface Inquirer {
   readonly subject: Subject;
   readonly decide: Decide;
-  constructor(subject: Subject, decide: Decide) {
-    super();
-    this.subject = subject;
-    this.decide = decide;
-  }
-  get type(): types.Type {
-    return authorizerType;
-  }
 }
+type Authorizer = Part<Inquirer>;
+type PathCheck = Part<Inquirer & { readonly path: string }>;
+type GroupCheck = Part<Inquirer & { readonly group: string }>;
+type ResourceCheck = Part<Inquirer & { readonly attributes: ResourceAttributes }>;
+type Decision = Part<AuthorizationAnswer>;
 
-class PathCheck extends IncomparableObject {
-  readonly authorizer: Authorizer;
-  readonly path: string;
-  constructor(authorizer: Authorizer, path: string) {
-    super();
-    this.authorizer = authorizer;
-    this.path = path;
-  }
-  get type(): types.Type {
-    return pathCheckType;
-  }
-}
+/** Returns the value of the variable `authorizer`. */
+export const createAuthorizer = (subject: Subject, decide: Decide): Authorizer =>
+  new Part(authorizerType, { subject, decide });
 
-class GroupCheck extends IncomparableObject {
-  readonly authorizer: Authorizer;
-  readonly group: string;
-  constructor(authorizer: Authorizer, group: string) {
-    super();
-    this.authorizer = authorizer;
-    this.group = group;
-  }
-  get type(): types.Type {
-    return groupCheckType;
-  }
-}
+/** Returns a check for a resource, such as the value of the variable `authorizer.requestResource`. */
+export const createResourceCheck = ({ content }: Authorizer, attributes: ResourceAttributes): ResourceCheck =>
+  new Part(resourceCheckType, { ...content, attributes });
 
-/** Also the value of the variable `authorizer.requestResource`. */
-export class ResourceCheck extends IncomparableObject {
-  readonly authorizer: Authorizer;
-  readonly attributes: ResourceAttributes;
-  constructor(authorizer: Authorizer, attributes: ResourceAttributes) {
-    super();
-    this.authorizer = authorizer;
-    this.attributes = attributes;
-  }
-  get type(): types.Type {
-    return resourceCheckType;
-  }
-}
-
-class Decision extends IncomparableObject {
-  readonly answer: AuthorizationAnswer;
-  constructor(answer: AuthorizationAnswer) {
-    super();
-    this.answer = answer;
-  }
-  get type(): types.Type {
-    return decisionType;
-  }
-}
-
-/** Throws for a text without any character but spaces, in Go's sense of them. */
-const requireText = (text: string, name: string): void => {
+/** Returns a text; throws if it has no characters but spaces, in Go's sense of them. */
+const requireText = (text: string, name: string): string => {
   if (!/[^\s\u0085]|\ufeff/.test(text)) throw new EvaluationError(`${name} must not be empty`);
+  return text;
 };
 
-const createPathCheck = (authorizer: Authorizer, path: string): Value => {
-  requireText(path, "path");
-  return new PathCheck(authorizer, path);
-};
+const createPathCheck = ({ content }: Authorizer, path: string): PathCheck =>
+  new Part(pathCheckType, { ...content, path: requireText(path, "path") });
 
-const createResourceCheck = ({ authorizer, group }: GroupCheck, resource: string): Value => {
-  requireText(resource, "resource");
-  return new ResourceCheck(authorizer, { group, resource });
-};
+const createGroupCheck = ({ content }: Authorizer, group: string): GroupCheck =>
+  new Part(groupCheckType, { ...content, group });
 
-const createServiceAccount = ({ decide }: Authorizer, namespace: string, name: string): Value => {
+const addResource = (check: GroupCheck, resource: string): ResourceCheck =>
+  createResourceCheck(check, { group: check.content.group, resource: requireText(resource, "resource") });
+
+const createServiceAccount = ({ content: { decide } }: Authorizer, namespace: string, name: string): Authorizer => {
   if (!isSubdomain(name) || name.length > 253) throw new EvaluationError("Invalid service account name");
   if (findLabelFaults(namespace).length > 0) throw new EvaluationError("Invalid service account namespace");
   const groups = ["system:serviceaccounts", `system:serviceaccounts:${namespace}`];
-  return new Authorizer({ user: `system:serviceaccount:${namespace}:${name}`, groups }, decide);
+  return createAuthorizer({ user: `system:serviceaccount:${namespace}:${name}`, groups }, decide);
 };
 
-const checkPath = ({ authorizer: { subject, decide }, path }: PathCheck, verb: string): Value =>
-  new Decision(decide({ ...subject, nonResourceAttributes: { path, verb } }));
+const addAttribute = (name: "subresource" | "namespace" | "name") => (check: ResourceCheck, text: string) =>
+  createResourceCheck(check, { ...check.content.attributes, [name]: text });
 
-const checkResource = ({ authorizer: { subject, decide }, attributes }: ResourceCheck, verb: string): Value =>
-  new Decision(decide({ ...subject, resourceAttributes: { ...attributes, version: "*", verb } }));
+const addSelector = (name: "fieldSelector" | "labelSelector") => (check: ResourceCheck, rawSelector: string) =>
+  createResourceCheck(check, {
+    ...check.content.attributes,
+    [name]: rawSelector === "" ? undefined : { rawSelector },
+  });
 
-/** Declares a function that returns a check with one more attribute. */
-const declareAttribute = (name: "subresource" | "namespace" | "name"): FunctionDeclaration => {
-  const evaluate = ({ authorizer, attributes }: ResourceCheck, text: string) =>
-    new ResourceCheck(authorizer, { ...attributes, [name]: text });
-  const id = `resourcecheck_${name}`;
-  return { name, overloads: [member(id, [resourceCheckType, types.string], resourceCheckType, evaluate)] };
+const checkPath = ({ content: { subject, decide, path } }: PathCheck, verb: string): Decision =>
+  new Part(decisionType, decide({ ...subject, nonResourceAttributes: { path, verb } }));
+
+const checkResource = ({ content: { subject, decide, attributes } }: ResourceCheck, verb: string): Decision =>
+  new Part(decisionType, decide({ ...subject, resourceAttributes: { ...attributes, version: "*", verb } }));
+
+/** Kubernetes allows two checks in an expression. */
+const countCheck = () => 350_000;
+
+/** Returns the cost of the list of requirements, of parsing, and of requirements, which have two characters or more. */
+const countSelector = ([, selector = null]: readonly Value[]): number => {
+  const size = getActualSize(selector);
+  return 10 + countTraversal(size) + 50 * countTraversal(size, 0.5);
 };
 
-const declareSelector = (name: "fieldSelector" | "labelSelector"): FunctionDeclaration => {
-  const evaluate = ({ authorizer, attributes }: ResourceCheck, rawSelector: string) =>
-    new ResourceCheck(authorizer, { ...attributes, [name]: rawSelector === "" ? undefined : { rawSelector } });
-  const id = `authorizer_${name.toLowerCase()}`;
-  return {
-    name,
-    overloads: [member(id, [resourceCheckType, types.string], resourceCheckType, evaluate)],
-    // The list of requirements, parsing, and each requirement, which has at least two characters.
-    cost: ([, selector = null]) => {
-      const size = getActualSize(selector);
-      return 10 + countTraversal(size) + 50 * countTraversal(size, 0.5);
-    },
-  };
-};
-
-const declareAnswer = (
-  name: string,
-  result: types.Type,
-  get: (answer: AuthorizationAnswer) => boolean | string,
-): FunctionDeclaration => {
-  const evaluate = ({ answer }: Decision) => get(answer);
-  return { name, overloads: [member(`decision_${name}`, [decisionType], result, evaluate)] };
-};
+/** The parameters of methods with one text. */
+const authorizer = [authorizerType, string];
+const pathCheck = [pathCheckType, string];
+const groupCheck = [groupCheckType, string];
+const resourceCheck = [resourceCheckType, string];
+const account = [authorizerType, string, string];
 
 export const authorizerFunctions: readonly FunctionDeclaration[] = [
-  {
-    name: "path",
-    overloads: [member("authorizer_path", [authorizerType, types.string], pathCheckType, createPathCheck)],
-  },
-  {
-    name: "group",
-    overloads: [
-      member(
-        "authorizer_group",
-        [authorizerType, types.string],
-        groupCheckType,
-        (authorizer: Authorizer, group: string) => new GroupCheck(authorizer, group),
-      ),
-    ],
-  },
-  {
-    name: "serviceAccount",
-    overloads: [
-      member(
-        "authorizer_serviceaccount",
-        [authorizerType, types.string, types.string],
-        authorizerType,
-        createServiceAccount,
-      ),
-    ],
-  },
-  {
-    name: "resource",
-    overloads: [member("groupcheck_resource", [groupCheckType, types.string], resourceCheckType, createResourceCheck)],
-  },
-  declareAttribute("subresource"),
-  declareAttribute("namespace"),
-  declareAttribute("name"),
-  declareSelector("fieldSelector"),
-  declareSelector("labelSelector"),
-  {
-    name: "check",
-    overloads: [
-      member("pathcheck_check", [pathCheckType, types.string], decisionType, checkPath),
-      member("resourcecheck_check", [resourceCheckType, types.string], decisionType, checkResource),
-    ],
-    // Kubernetes allows two checks in an expression.
-    cost: () => 350_000,
-  },
-  declareAnswer("allowed", types.bool, ({ allowed }) => allowed),
-  declareAnswer("reason", types.string, ({ reason = "" }) => reason),
-  declareAnswer("errored", types.bool, ({ error }) => error !== undefined),
-  declareAnswer("error", types.string, ({ error = "" }) => error),
+  declareMethod("path", "authorizer_path", authorizer, pathCheckType, createPathCheck),
+  declareMethod("group", "authorizer_group", authorizer, groupCheckType, createGroupCheck),
+  declareMethod("serviceAccount", "authorizer_serviceaccount", account, authorizerType, createServiceAccount),
+  declareMethod("resource", "groupcheck_resource", groupCheck, resourceCheckType, addResource),
+  declareMethod(
+    "subresource",
+    "resourcecheck_subresource",
+    resourceCheck,
+    resourceCheckType,
+    addAttribute("subresource"),
+  ),
+  declareMethod("namespace", "resourcecheck_namespace", resourceCheck, resourceCheckType, addAttribute("namespace")),
+  declareMethod("name", "resourcecheck_name", resourceCheck, resourceCheckType, addAttribute("name")),
+  declareMethod(
+    "fieldSelector",
+    "authorizer_fieldselector",
+    resourceCheck,
+    resourceCheckType,
+    addSelector("fieldSelector"),
+    countSelector,
+  ),
+  declareMethod(
+    "labelSelector",
+    "authorizer_labelselector",
+    resourceCheck,
+    resourceCheckType,
+    addSelector("labelSelector"),
+    countSelector,
+  ),
+  declareMethod("check", "pathcheck_check", pathCheck, decisionType, checkPath, countCheck),
+  declareMethod("check", "resourcecheck_check", resourceCheck, decisionType, checkResource, countCheck),
+  declareMethod("allowed", "decision_allowed", [decisionType], bool, ({ content }: Decision) => content.allowed),
+  declareMethod("reason", "decision_reason", [decisionType], string, ({ content }: Decision) => content.reason ?? ""),
+  declareMethod(
+    "errored",
+    "decision_errored",
+    [decisionType],
+    bool,
+    ({ content }: Decision) => content.error !== undefined,
+  ),
+  declareMethod("error", "decision_error", [decisionType], string, ({ content }: Decision) => content.error ?? ""),
 ];

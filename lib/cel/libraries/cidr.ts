@@ -1,12 +1,12 @@
 import { quoteAsGo } from "../../objects/go-quoted.ts";
 import { countTraversal, getActualSize } from "../cost.ts";
 import { declareFunction, declareMethod, type FunctionCost, type FunctionDeclaration } from "../functions.ts";
-import * as types from "../types.ts";
-import { createNoSuchOverloadError, EvaluationError, LibraryObject } from "../values.ts";
+import { bool, int, opaque, string } from "../types.ts";
+import { EvaluationError, LibraryObject, type Value } from "../values.ts";
 import { countIp, formatIp, hasPrefix, Ip, ipType, isMapped, parseAddress, parseIp } from "./ip.ts";
 import { countReading, reportParsing, rewordErrors } from "./parsing.ts";
 
-export const cidrType = types.opaque("net.CIDR");
+export const cidrType = opaque("net.CIDR");
 
 /** An address, and how many of its first bits a network has. The other bits may be set. */
 export class Cidr extends LibraryObject {
@@ -57,16 +57,15 @@ const parsePrefix = (text: string): Cidr => {
 
 const containsIp = ({ ip, prefixLength }: Cidr, other: Ip) => hasPrefix(other, ip, prefixLength);
 
-const containsIpText = (cidr: Cidr, text: string) => {
-  let ip: Ip;
-  try {
-    ip = parseIp(text);
-  } catch (error) {
-    // Upstream doesn't pass on what is wrong with the address.
-    throw error instanceof EvaluationError ? createNoSuchOverloadError() : error;
-  }
-  return containsIp(cidr, ip);
-};
+const containsIpText = (cidr: Cidr, text: string) =>
+  containsIp(
+    cidr,
+    rewordErrors(
+      () => parseIp(text),
+      // Upstream doesn't pass on what is wrong with the address.
+      () => "no such overload",
+    ),
+  );
 
 const containsCidrText = (cidr: Cidr, text: string) => containsCidr(cidr, parseCidr(text));
 const containsCidr = (cidr: Cidr, other: Cidr) => cidr.prefixLength <= other.prefixLength && containsIp(cidr, other.ip);
@@ -77,17 +76,13 @@ const mask = ({ ip, prefixLength }: Cidr) => {
 };
 
 /** Returns the cost of comparing all bytes of a network with those of another value, which may have to be parsed. */
-const countIpTest: FunctionCost = ([cidr = null, other = null], _, id) =>
+const countIpTest = ([cidr = null, other = null]: readonly Value[], _: Value, id?: string): number =>
   countTraversal(2 * getActualSize(cidr)) + (id?.endsWith("_string") ? countTraversal(getActualSize(other)) : 0);
-const countCidrTest: FunctionCost = (args, result, id) =>
-  Number(countIpTest(args, result, id)) + Number(countReading(args, result, id)) + 1;
-
-const { bool, int, string } = types;
-const isCidr = reportParsing(parseCidr);
+const countCidrTest: FunctionCost = (args, result, id) => countIpTest(args, result, id) + countReading(args) + 1;
 
 export const cidrFunctions: readonly FunctionDeclaration[] = [
   declareFunction("cidr", "string_to_cidr", [string], cidrType, parseCidr, countReading),
-  declareFunction("isCIDR", "is_cidr", [string], bool, isCidr, countReading),
+  declareFunction("isCIDR", "is_cidr", [string], bool, reportParsing(parseCidr), countReading),
   declareMethod("containsIP", "cidr_contains_ip_string", [cidrType, string], bool, containsIpText, countIpTest),
   declareMethod("containsIP", "cidr_contains_ip_ip", [cidrType, ipType], bool, containsIp, countIpTest),
   declareMethod("containsCIDR", "cidr_contains_cidr_string", [cidrType, string], bool, containsCidrText, countCidrTest),

@@ -12,7 +12,8 @@ import {
   Timestamp,
   type Value,
 } from "../values.ts";
-import { comparableTypes, findOrder, isComparable, isSame } from "./lists.ts";
+import { comparableTypes, findOrder } from "./lists.ts";
+import { isComparable, isSame } from "./standard.ts";
 
 type List = readonly Value[];
 type Int = number | bigint;

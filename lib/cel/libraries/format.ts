@@ -6,12 +6,12 @@ import {
   isSubdomain,
 } from "../../objects/label.ts";
 import { countTraversal, getActualSize } from "../cost.ts";
-import { type FunctionDeclaration, member, overload } from "../functions.ts";
-import * as types from "../types.ts";
+import { declareFunction, declareMethod, type FunctionCost, type FunctionDeclaration } from "../functions.ts";
+import { listOf, optionalOf, string, struct } from "../types.ts";
 import { EvaluationError, emptyOptional, LibraryObject, Optional } from "../values.ts";
 import { parseRequestUrl } from "./url.ts";
 
-const type = types.struct("kubernetes.NamedFormat");
+const type = struct("kubernetes.NamedFormat");
 
 export class Format extends LibraryObject {
   readonly type = type;
@@ -113,22 +113,15 @@ const findFormat = (name: string): Optional => {
   return format ? new Optional(format) : emptyOptional;
 };
 
+const faults = optionalOf(listOf(string));
+
+const countValidation: FunctionCost = ([format, text = null]) =>
+  format instanceof Format
+    ? countTraversal(getActualSize(text) + 1) * countTraversal(format.patternLength, 0.25)
+    : undefined;
+
 export const formatFunctions: readonly FunctionDeclaration[] = [
-  {
-    name: "validate",
-    overloads: [
-      member("format-validate", [type, types.string], types.optionalOf(types.listOf(types.string)), validate),
-    ],
-    cost: ([format, text = null]) =>
-      format instanceof Format
-        ? countTraversal(getActualSize(text) + 1) * countTraversal(format.patternLength, 0.25)
-        : undefined,
-  },
-  {
-    name: "format.named",
-    overloads: [overload("format-named", [types.string], types.optionalOf(type), findFormat)],
-  },
-  ...[...formats].map(([name, format]): FunctionDeclaration => {
-    return { name: `format.${name}`, overloads: [overload(`format.${name}`, [], type, () => format)] };
-  }),
+  declareMethod("validate", "format-validate", [type, string], faults, validate, countValidation),
+  declareFunction("format.named", "format-named", [string], optionalOf(type), findFormat),
+  ...[...formats].map(([name, format]) => declareFunction(`format.${name}`, `format.${name}`, [], type, () => format)),
 ];

@@ -1,10 +1,10 @@
 import { quoteAsGo } from "../../objects/go-quoted.ts";
 import { declareFunction, declareMethod, type FunctionCost, type FunctionDeclaration } from "../functions.ts";
-import * as types from "../types.ts";
+import { bool, int, opaque, string } from "../types.ts";
 import { EvaluationError, LibraryObject } from "../values.ts";
 import { countReading, countReadingTwice, reportParsing, rewordErrors } from "./parsing.ts";
 
-export const ipType = types.opaque("net.IP");
+export const ipType = opaque("net.IP");
 
 /** An address with 32 or 128 bits. */
 export class Ip extends LibraryObject {
@@ -153,15 +153,13 @@ const isGlobalUnicast = (ip: Ip) =>
   !(isIpv4(ip) && ip.number === 0xffffffffn);
 
 /** Returns the cost of the function `ip`, which is also a method of a CIDR. */
-export const countIp: FunctionCost = (args, result, id) => (id === "cidr_ip" ? 1 : countReading(args, result, id));
+export const countIp: FunctionCost = (args, _, id) => (id === "cidr_ip" ? 1 : countReading(args));
 
-const isIp = reportParsing(parseIp);
 const isCanonical = (text: string) => formatIp(parseIp(text)) === text;
-const { bool, int, string } = types;
 
 export const ipFunctions: readonly FunctionDeclaration[] = [
   declareFunction("ip", "string_to_ip", [string], ipType, parseIp, countIp),
-  declareFunction("isIP", "is_ip", [string], bool, isIp, countReading),
+  declareFunction("isIP", "is_ip", [string], bool, reportParsing(parseIp), countReading),
   declareFunction("ip.isCanonical", "ip_is_canonical", [string], bool, isCanonical, countReadingTwice),
   declareFunction("string", "ip_to_string", [ipType], string, formatIp),
   declareMethod("family", "ip_family", [ipType], int, (ip) => (isIpv4(ip) ? 4 : 6)),

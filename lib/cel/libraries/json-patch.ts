@@ -1,14 +1,14 @@
 import { type FunctionDeclaration, overload } from "../functions.ts";
-import * as types from "../types.ts";
+import { dyn, string, type Type } from "../types.ts";
 import { countReading } from "./parsing.ts";
 
 /** The type of the operations that a mutation of type JSONPatch returns. */
-export const jsonPatchStruct: { name: string; findField(name: string): types.Type | undefined } = {
+export const jsonPatchStruct: { name: string; findField(name: string): Type | undefined } = {
   name: "JSONPatch",
   findField: (name) => {
-    if (["op", "path", "from"].includes(name)) return types.string;
+    if (["op", "path", "from"].includes(name)) return string;
     // Upstream has every other field, but of a type without a name, which no value has.
-    return name === "value" ? types.dyn : { kind: "bool", name: "", parameters: [] };
+    return name === "value" ? dyn : { kind: "bool", name: "", parameters: [] };
   },
 };
 
@@ -17,7 +17,7 @@ const escapeKey = (key: string): string => key.replace(/[~/]/g, (character) => (
 export const jsonPatchFunctions: readonly FunctionDeclaration[] = [
   {
     name: "jsonpatch.escapeKey",
-    overloads: [overload("string_jsonpatch_escapeKey_string", [types.string], types.string, escapeKey)],
+    overloads: [overload("string_jsonpatch_escapeKey_string", [string], string, escapeKey)],
     cost: countReading,
   },
 ];

@@ -10,9 +10,9 @@ import { CelMap, getDouble, isDouble, isMap, listEntries, Optional, type Value }
 import {
   type AuthorizationAnswer,
   type AuthorizationAttributes,
-  Authorizer,
+  createAuthorizer,
+  createResourceCheck,
   MissingAuthorization,
-  ResourceCheck,
 } from "./authorizer.ts";
 
 const environment = createAdmissionEnvironment({ hasAuthorizer: true, isMutation: true });
@@ -20,8 +20,8 @@ const environment = createAdmissionEnvironment({ hasAuthorizer: true, isMutation
 const evaluate = (text: string, decide: (attributes: AuthorizationAttributes) => AuthorizationAnswer): Outcome => {
   const checked = check(parse(text, environment.macros) as Expression, environment);
   assert.ok("expression" in checked, text);
-  const authorizer = new Authorizer({ user: "alice", groups: ["developers"] }, decide);
-  const requestResource = new ResourceCheck(authorizer, { group: "", resource: "pods", namespace: "a", name: "b" });
+  const authorizer = createAuthorizer({ user: "alice", groups: ["developers"] }, decide);
+  const requestResource = createResourceCheck(authorizer, { group: "", resource: "pods", namespace: "a", name: "b" });
   const variables = new Map<string, Value>([
     ["authorizer", authorizer],
     ["authorizer.requestResource", requestResource],

@@ -1,4 +1,4 @@
-import { type FunctionDeclaration, member, overload } from "../functions.ts";
+import { declareFunction, declareMethod, type FunctionDeclaration, member } from "../functions.ts";
 import { StructValue } from "../structs.ts";
 import { bool, listOf, optionalOf, parameter } from "../types.ts";
 import {
@@ -35,54 +35,31 @@ const unwrap = (list: readonly Value[]): readonly Value[] =>
     return element.value === undefined ? [] : [element.value];
   });
 
+const toOptional = (value: Value | undefined) => (value === undefined ? emptyOptional : new Optional(value));
+const toNonZero = (value: Value) => (isZero(value) ? emptyOptional : new Optional(value));
+
+const getValue = ({ value }: Optional): Value => {
+  if (value === undefined) throw new EvaluationError("optional.none() dereference");
+  return value;
+};
+
 const v = parameter("V");
 const optional = optionalOf(v);
 const list = listOf(v);
+const optionals = listOf(optional);
 
 /** The functions of optional values. Operators with optional values, such as `_?._`, are standard. */
 export const optionalFunctions: readonly FunctionDeclaration[] = [
-  { name: "optional.of", overloads: [overload("optional_of", [v], optional, (value: Value) => new Optional(value))] },
-  {
-    name: "optional.ofNonZeroValue",
-    overloads: [
-      overload("optional_ofNonZeroValue", [v], optional, (value: Value) =>
-        isZero(value) ? emptyOptional : new Optional(value),
-      ),
-    ],
-  },
-  { name: "optional.none", overloads: [overload("optional_none", [], optional, () => emptyOptional)] },
-  {
-    name: "value",
-    overloads: [
-      member("optional_value", [optional], v, ({ value }: Optional) => {
-        if (value === undefined) throw new EvaluationError("optional.none() dereference");
-        return value;
-      }),
-    ],
-  },
-  {
-    name: "hasValue",
-    overloads: [member("optional_hasValue", [optional], bool, ({ value }: Optional) => value !== undefined)],
-  },
+  declareFunction("optional.of", "optional_of", [v], optional, toOptional),
+  declareFunction("optional.ofNonZeroValue", "optional_ofNonZeroValue", [v], optional, toNonZero),
+  declareFunction("optional.none", "optional_none", [], optional, () => emptyOptional),
+  declareMethod("value", "optional_value", [optional], v, getValue),
+  declareMethod("hasValue", "optional_hasValue", [optional], bool, ({ value }: Optional) => value !== undefined),
   // The program evaluates these two: the argument only if the optional is empty.
   { name: "or", overloads: [member("optional_or_optional", [optional, optional], optional)] },
   { name: "orValue", overloads: [member("optional_orValue_value", [optional, v], v)] },
-  {
-    name: "last",
-    overloads: [
-      member("list_last", [list], optional, (values: readonly Value[]) =>
-        values.length === 0 ? emptyOptional : new Optional(values.at(-1)),
-      ),
-    ],
-  },
-  {
-    name: "first",
-    overloads: [
-      member("list_first", [list], optional, (values: readonly Value[]) =>
-        values.length === 0 ? emptyOptional : new Optional(values[0]),
-      ),
-    ],
-  },
-  { name: "optional.unwrap", overloads: [overload("optional_unwrap", [listOf(optional)], list, unwrap)] },
-  { name: "unwrapOpt", overloads: [member("optional_unwrapOpt", [listOf(optional)], list, unwrap)] },
+  declareMethod("last", "list_last", [list], optional, (values: readonly Value[]) => toOptional(values.at(-1))),
+  declareMethod("first", "list_first", [list], optional, (values: readonly Value[]) => toOptional(values[0])),
+  declareFunction("optional.unwrap", "optional_unwrap", [optionals], list, unwrap),
+  declareMethod("unwrapOpt", "optional_unwrapOpt", [optionals], list, unwrap),
 ];

@@ -1,10 +1,9 @@
 import { countTraversal, getActualSize } from "../cost.ts";
-import type { FunctionCost } from "../functions.ts";
-import { EvaluationError } from "../values.ts";
+import { EvaluationError, type Value } from "../values.ts";
 
 /** Returns the cost of a function that reads its first argument once. */
-export const countReading: FunctionCost = ([text = null]) => countTraversal(getActualSize(text));
-export const countReadingTwice: FunctionCost = ([text = null]) => countTraversal(2 * getActualSize(text));
+export const countReading = ([text = null]: readonly Value[]): number => countTraversal(getActualSize(text));
+export const countReadingTwice = ([text = null]: readonly Value[]): number => countTraversal(2 * getActualSize(text));
 
 /** Parses with a function; an error's message is replaced by what `describe` makes of it. */
 export const rewordErrors = <Result>(parse: () => Result, describe: (message: string) => string): Result => {
@@ -15,16 +14,18 @@ export const rewordErrors = <Result>(parse: () => Result, describe: (message: st
   }
 };
 
-/** Returns a function that reports whether arguments can be parsed. Bundles leave out results that they don't use. */
+/** Returns what a function returns; undefined if it throws an error of the expression. */
+export const attempt = <Result>(compute: () => Result): Result | undefined => {
+  try {
+    return compute();
+  } catch (error) {
+    if (error instanceof EvaluationError) return undefined;
+    throw error;
+  }
+};
+
+/** Returns a function that reports whether arguments can be parsed. */
 export const reportParsing =
-  /* @__NO_SIDE_EFFECTS__ */
-    <Arguments extends unknown[]>(parse: (...args: Arguments) => unknown) =>
-    (...args: Arguments): boolean => {
-      try {
-        parse(...args);
-        return true;
-      } catch (error) {
-        if (error instanceof EvaluationError) return false;
-        throw error;
-      }
-    };
+  <Arguments extends unknown[]>(parse: (...args: Arguments) => object) =>
+  (...args: Arguments): boolean =>
+    attempt(() => parse(...args)) !== undefined;

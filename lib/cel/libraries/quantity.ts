@@ -1,5 +1,5 @@
 import { declareFunction, declareMethod, type FunctionDeclaration } from "../functions.ts";
-import * as types from "../types.ts";
+import { bool, double, int, string, struct } from "../types.ts";
 import { createNoSuchOverloadError, EvaluationError, LibraryObject, toDouble, toInt, type Value } from "../values.ts";
 import { declareComparisons } from "./comparisons.ts";
 import { countReading, reportParsing } from "./parsing.ts";
@@ -15,7 +15,7 @@ interface Amount {
   readonly isLarge: boolean;
 }
 
-const type = types.struct("kubernetes.Quantity");
+const type = struct("kubernetes.Quantity");
 
 export class Quantity extends LibraryObject {
   readonly type = type;
@@ -168,8 +168,6 @@ const requireInteger = (quantity: Quantity): Value => {
   if (integer === undefined) throw new EvaluationError("cannot convert value to integer");
   return toInt(integer);
 };
-
-const { bool, double, int, string } = types;
 
 export const quantityFunctions: readonly FunctionDeclaration[] = [
   declareFunction("quantity", "string_to_quantity", [string], type, parseQuantity, countReading),

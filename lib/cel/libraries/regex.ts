@@ -1,7 +1,8 @@
 import { countTraversal, getActualSize } from "../cost.ts";
-import { type Evaluate, type FunctionDeclaration, member } from "../functions.ts";
+import { declareMethod, type Evaluate, type FunctionDeclaration } from "../functions.ts";
 import { int, listOf, string } from "../types.ts";
-import { EvaluationError, type Value } from "../values.ts";
+import type { Value } from "../values.ts";
+import { rewordErrors } from "./parsing.ts";
 import { compileProgram, conditions, type Instruction, type PatternProgram } from "./regex-syntax.ts";
 
 /** A regular expression in RE2's syntax. Searching takes time in proportion to the text. */
@@ -279,14 +280,11 @@ export const compilePattern = (source: string): Pattern => {
   return pattern;
 };
 
-const compileArgument = (source: string): Pattern => {
-  try {
-    return compilePattern(source);
-  } catch (error) {
-    if (error instanceof EvaluationError) throw new EvaluationError(`Illegal regex: ${error.message}`);
-    throw error;
-  }
-};
+const compileArgument = (source: string): Pattern =>
+  rewordErrors(
+    () => compilePattern(source),
+    (message) => `Illegal regex: ${message}`,
+  );
 
 const find = (text: string, source: string): string => compileArgument(source).find(text);
 
@@ -305,18 +303,12 @@ const countSearch = ([text, source]: readonly Value[]): number =>
 /** Kubernetes' functions of regular expressions. */
 export const regexFunctions: readonly FunctionDeclaration[] = [
   {
-    name: "find",
-    overloads: [member("string_find_string", [string, string], string, find)],
-    cost: countSearch,
+    ...declareMethod("find", "string_find_string", [string, string], string, find, countSearch),
     usePattern: (source) => usePattern(source, find),
   },
   {
-    name: "findAll",
-    overloads: [
-      member("string_find_all_string", [string, string], listOf(string), findAll),
-      member("string_find_all_string_int", [string, string, int], listOf(string), findAll),
-    ],
-    cost: countSearch,
+    ...declareMethod("findAll", "string_find_all_string", [string, string], listOf(string), findAll, countSearch),
     usePattern: (source) => usePattern(source, findAll),
   },
+  declareMethod("findAll", "string_find_all_string_int", [string, string, int], listOf(string), findAll, countSearch),
 ];

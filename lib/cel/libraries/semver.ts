@@ -1,11 +1,11 @@
 import { quoteAsGo } from "../../objects/go-quoted.ts";
 import { declareFunction, declareMethod, type FunctionDeclaration } from "../functions.ts";
-import * as types from "../types.ts";
+import { bool, int, string, struct } from "../types.ts";
 import { EvaluationError, LibraryObject, toInt } from "../values.ts";
 import { declareComparisons } from "./comparisons.ts";
 import { countReading, reportParsing } from "./parsing.ts";
 
-const type = types.struct("kubernetes.Semver");
+const type = struct("kubernetes.Semver");
 
 /** A semantic version without its build, which doesn't count in comparisons. */
 export class Semver extends LibraryObject {
@@ -111,14 +111,11 @@ const getNumber =
   ({ numbers }: Semver) =>
     toInt(BigInt.asIntN(64, numbers[index] ?? 0n));
 
-const { bool, int, string } = types;
-const isSemver = reportParsing(parseSemver);
-
 export const semverFunctions: readonly FunctionDeclaration[] = [
   declareFunction("semver", "string_to_semver", [string], type, parseSemver, countReading),
   declareFunction("semver", "string_bool_to_semver", [string, bool], type, parseSemver, countReading),
-  declareFunction("isSemver", "is_semver_string", [string], bool, isSemver, countReading),
-  declareFunction("isSemver", "is_semver_string_bool", [string, bool], bool, isSemver, countReading),
+  declareFunction("isSemver", "is_semver_string", [string], bool, reportParsing(parseSemver), countReading),
+  declareFunction("isSemver", "is_semver_string_bool", [string, bool], bool, reportParsing(parseSemver), countReading),
   declareMethod("major", "semver_major", [type], int, getNumber(0)),
   declareMethod("minor", "semver_minor", [type], int, getNumber(1)),
   declareMethod("patch", "semver_patch", [type], int, getNumber(2)),

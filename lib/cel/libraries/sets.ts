@@ -2,7 +2,7 @@ import { getActualSize } from "../cost.ts";
 import { type FunctionDeclaration, overload } from "../functions.ts";
 import { bool, listOf, parameter } from "../types.ts";
 import type { Value } from "../values.ts";
-import { isSame } from "./lists.ts";
+import { isSame } from "./standard.ts";
 
 type List = readonly Value[];
 

@@ -2,7 +2,23 @@ import { countTraversal, getInnerSize } from "../cost.ts";
 import { requireHashable } from "../evaluation.ts";
 import { type Evaluate, type FunctionDeclaration, member, type Overload, overload } from "../functions.ts";
 import { StructValue } from "../structs.ts";
-import * as types from "../types.ts";
+import {
+  bool,
+  bytes,
+  double,
+  duration,
+  dyn,
+  int,
+  listOf,
+  mapOf,
+  optionalOf,
+  parameter,
+  string,
+  type Type,
+  timestamp,
+  typeOf,
+  uint,
+} from "../types.ts";
 import {
   CelMap,
   CelObject,
@@ -28,8 +44,17 @@ import {
   Uint,
   type Value,
 } from "../values.ts";
+import { attempt } from "./parsing.ts";
 import { compilePattern } from "./regex.ts";
-import { addToTimestamp, createDuration, formatTimestamp, getUnixSeconds, subtractTimestamps } from "./time.ts";
+import {
+  addToTimestamp,
+  createConversionError,
+  createDuration,
+  formatTimestamp,
+  getUnixSeconds,
+  identify,
+  subtractTimestamps,
+} from "./time.ts";
 import { formatDouble, formatDuration } from "./value-text.ts";
 
 const growing = Symbol("growing");
@@ -92,22 +117,24 @@ const compute = (operator: string, { ofDoubles, ofNumbers, ofIntegers, ofOthers 
   };
 };
 
-const requireNumber = (right: bigint, message: string): void => {
-  if (right === 0n) throw new EvaluationError(message);
-};
-
 const addOthers = (left: Value, right: Value): Value | undefined => {
   if (typeof left === "string" && typeof right === "string") return left + right;
+  if (left instanceof Duration && right instanceof Duration)
+    return createDuration(left.nanoseconds + right.nanoseconds);
+  if (left instanceof Duration && right instanceof Timestamp) return addToTimestamp(right, left.nanoseconds);
+  if (left instanceof Timestamp && right instanceof Duration) return addToTimestamp(left, right.nanoseconds);
   if (isList(left) && isList(right)) return concatenate(left, right);
   if (left instanceof Uint8Array && right instanceof Uint8Array) return Buffer.concat([left, right]);
-  if (left instanceof Duration) {
-    if (right instanceof Duration) return createDuration(left.nanoseconds + right.nanoseconds);
-    if (right instanceof Timestamp) return addToTimestamp(right, left.nanoseconds);
-  }
-  if (left instanceof Timestamp && right instanceof Duration) return addToTimestamp(left, right.nanoseconds);
   if (isList(left) || left instanceof Uint8Array) throw createNoSuchOverloadError();
   return undefined;
 };
+
+export const add = compute("_+_", {
+  ofDoubles: (left, right) => left + right,
+  ofNumbers: (left, right) => left + right,
+  ofIntegers: (left, right) => left + right,
+  ofOthers: addOthers,
+});
 
 const subtractOthers = (left: Value, right: Value): Value | undefined => {
   if (left instanceof Duration && right instanceof Duration)
@@ -140,14 +167,21 @@ const compareTexts = (left: string, right: string): number => {
   return isPair ? Number(one < 0xe000) - Number(two < 0xe000) || one - two : one - two;
 };
 
+/** Reports whether a value is of a type that has an order. */
+export const isComparable = (value: Value): boolean =>
+  typeof value === "string" ||
+  typeof value === "boolean" ||
+  value instanceof Uint8Array ||
+  value instanceof Duration ||
+  value instanceof Timestamp ||
+  compareNumbers(value, 0) !== undefined;
+
 /** Compares two values that have an order; returns a negative number, 0, or a positive one. */
 export const compareValues = (left: Value, right: Value, operator = "_<_"): number => {
   if (typeof left === "string" && typeof right === "string") return compareTexts(left, right);
   const order = compareNumbers(left, right);
-  if (order !== undefined) {
-    if (Number.isNaN(order)) throw new EvaluationError("NaN values cannot be ordered");
-    return order;
-  }
+  if (Number.isNaN(order ?? left)) throw new EvaluationError("NaN values cannot be ordered");
+  if (order !== undefined) return order;
   if (typeof left === "boolean" && typeof right === "boolean") return Number(left) - Number(right);
   if (left instanceof Uint8Array && right instanceof Uint8Array) return Buffer.compare(left, right);
   const isTime = left instanceof Duration || left instanceof Timestamp;
@@ -155,15 +189,14 @@ export const compareValues = (left: Value, right: Value, operator = "_<_"): numb
     const difference = left.nanoseconds - (right as Duration | Timestamp).nanoseconds;
     return difference < 0n ? -1 : Number(difference > 0n);
   }
-  if (isDouble(left) && Number.isNaN(left)) throw new EvaluationError("NaN values cannot be ordered");
-  const isComparable =
-    typeof left === "boolean" || left instanceof Uint8Array || compareNumbers(left, left) !== undefined;
-  if (isComparable) throw createNoSuchOverloadError();
-  return refuseOperand(operator, left);
+  throw isComparable(left) ? createNoSuchOverloadError() : new EvaluationError(`no such overload: ${operator}`);
 };
 
+/** Reports whether two values are equal; values that can't be compared are not. */
+export const isSame = (left: Value, right: Value): boolean => attempt(() => isEqual(left, right)) ?? false;
+
 const isIn = (value: Value, container: Value): boolean => {
-  if (isList(container)) return container.some((element) => isElement(value, element));
+  if (isList(container)) return container.some((element) => isSame(value, element));
   if (isMap(container)) {
     if (container instanceof CelMap && container.entries.size > 0) requireHashable(value);
     return findInMap(container, value) !== undefined;
@@ -171,25 +204,7 @@ const isIn = (value: Value, container: Value): boolean => {
   throw createNoSuchOverloadError();
 };
 
-/** Values that can't be compared are different. */
-const isElement = (value: Value, element: Value): boolean => {
-  try {
-    return isEqual(value, element);
-  } catch (error) {
-    if (error instanceof EvaluationError) return false;
-    throw error;
-  }
-};
-
 const getSize = (value: Value): Value => findSize(value) ?? refuseOperand("size", value);
-
-/** Returns a function of two texts. */
-const compareStrings =
-  (evaluate: (text: string, part: string) => boolean): Evaluate =>
-  (text: Value, part: Value) => {
-    if (typeof text !== "string" || typeof part !== "string") throw createNoSuchOverloadError();
-    return evaluate(text, part);
-  };
 
 const isMatch = (text: Value, pattern: Value): boolean => {
   if (typeof text !== "string") return refuseOperand("matches", text);
@@ -197,19 +212,16 @@ const isMatch = (text: Value, pattern: Value): boolean => {
   return compilePattern(pattern).test(text);
 };
 
-const createConversionError = (from: types.Type, to: types.Type) =>
-  new EvaluationError(`type conversion error from '${from.name}' to '${to.name}'`);
-
 const parseInteger =
-  (to: types.Type, form: RegExp, convert: (value: bigint) => Value): Evaluate =>
+  (to: Type, form: RegExp, convert: (value: bigint) => Value): Evaluate =>
   (text: string) => {
     // No integer of 64 bits has more digits, apart from zeros.
     const digits = text.replace(/^([+-]?)0+(?=\d)/, "$1").replace(/^\+/, "");
-    if (!form.test(text) || digits.length > 20) throw createConversionError(types.string, to);
+    if (!form.test(text) || digits.length > 20) throw createConversionError(string, to);
     try {
       return convert(BigInt(digits));
     } catch {
-      throw createConversionError(types.string, to);
+      throw createConversionError(string, to);
     }
   };
 
@@ -221,7 +233,7 @@ const parseDouble = (text: string): Value => {
   const value = findDouble(text);
   const isInfinite = /^[+-]?inf(inity)?$/i.test(text);
   if (value === undefined || (Math.abs(value) === Number.POSITIVE_INFINITY && !isInfinite))
-    throw createConversionError(types.string, types.double);
+    throw createConversionError(string, double);
   return toDouble(value);
 };
 
@@ -238,15 +250,10 @@ const findDouble = (text: string): number | undefined => {
   return sign === "-" ? -value : value;
 };
 
-const booleans: ReadonlyMap<string, boolean> = new Map([
-  ...["1", "t", "T", "TRUE", "true", "True"].map((text) => [text, true] as const),
-  ...["0", "f", "F", "FALSE", "false", "False"].map((text) => [text, false] as const),
-]);
-
 const parseBool = (text: string): Value => {
-  const value = booleans.get(text);
-  if (value === undefined) throw createConversionError(types.string, types.bool);
-  return value;
+  if (/^(?:1|t|T|TRUE|true|True)$/.test(text)) return true;
+  if (/^(?:0|f|F|FALSE|false|False)$/.test(text)) return false;
+  throw createConversionError(string, bool);
 };
 
 const doubleToInt = (value: number | Double): Value => {
@@ -281,26 +288,23 @@ const countSearch: Overload["cost"] = ([text = null, part = null]) =>
 const countMatching: Overload["cost"] = ([text = null, pattern = null]) =>
   countTraversal(getInnerSize(text) + 1) * countTraversal(getInnerSize(pattern), 0.25);
 
-const { bool, bytes, double, duration, dyn, int, string, timestamp, uint } = types;
-const [one, other] = [types.parameter("A"), types.parameter("B")];
-const list = types.listOf(one);
-const map = types.mapOf(one, other);
-const [key, value] = [types.parameter("K"), types.parameter("V")];
-const [values, entries, optional] = [types.listOf(value), types.mapOf(key, value), types.optionalOf(value)];
-
-const identify = (value: Value): Value => value;
+const [one, other] = [parameter("A"), parameter("B")];
+const list = listOf(one);
+const map = mapOf(one, other);
+const [key, value] = [parameter("K"), parameter("V")];
+const [values, entries, optional] = [listOf(value), mapOf(key, value), optionalOf(value)];
 
 /** Declares a conversion: upstream's names of its overloads, and what they convert from. */
 const declareConversion = (
-  result: types.Type,
-  conversions: readonly (readonly [id: string, from: types.Type, evaluate: Evaluate, cost?: Overload["cost"]])[],
+  result: Type,
+  conversions: readonly (readonly [id: string, from: Type, evaluate: Evaluate, cost?: Overload["cost"]])[],
 ): FunctionDeclaration => ({
   name: result.name,
   overloads: conversions.map(([id, from, evaluate, cost]) => overload(id, [from], result, evaluate, cost)),
 });
 
 /** The types that have an order, with their names in upstream's names of overloads. */
-const ordered: readonly (readonly [name: string, left: types.Type, right: types.Type])[] = [
+const ordered: readonly (readonly [name: string, left: Type, right: Type])[] = [
   ["bool", bool, bool],
   ["int64", int, int],
   ["int64_double", int, double],
@@ -316,6 +320,21 @@ const ordered: readonly (readonly [name: string, left: types.Type, right: types.
   ["timestamp", timestamp, timestamp],
   ["duration", duration, duration],
 ];
+
+/** Declares a method of a text that compares it with a part. */
+const declareTextTest = (
+  name: string,
+  id: string,
+  cost: Overload["cost"],
+  evaluate: (text: string, part: string) => boolean,
+): FunctionDeclaration => ({
+  name,
+  overloads: [member(id, [string, string], bool, undefined, cost)],
+  evaluate: (text: Value, part: Value) => {
+    if (typeof text !== "string" || typeof part !== "string") throw createNoSuchOverloadError();
+    return evaluate(text, part);
+  },
+});
 
 const declareOrder = (name: string, id: string, isTrue: (order: number) => boolean): FunctionDeclaration => ({
   name,
@@ -356,12 +375,7 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
       overload("add_string", [string, string], string, undefined, countBoth),
       overload("add_uint64", [uint, uint], uint),
     ],
-    evaluate: compute("_+_", {
-      ofDoubles: (left, right) => left + right,
-      ofNumbers: (left, right) => left + right,
-      ofIntegers: (left, right) => left + right,
-      ofOthers: addOthers,
-    }),
+    evaluate: add,
   },
   {
     name: "_/_",
@@ -374,7 +388,7 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
       ofDoubles: (left, right) => left / right,
       ofNumbers: (left, right) => (left - (left % right)) / right,
       ofIntegers: (left, right) => {
-        requireNumber(right, "division by zero");
+        if (right === 0n) throw new EvaluationError("division by zero");
         return left / right;
       },
     }),
@@ -385,7 +399,7 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
     evaluate: compute("_%_", {
       ofNumbers: (left, right) => left % right,
       ofIntegers: (left, right) => {
-        requireNumber(right, "modulus by zero");
+        if (right === 0n) throw new EvaluationError("modulus by zero");
         // The quotient would be too large; upstream then refuses the rest too.
         if (right === -1n) toInt(-left);
         return left % right;
@@ -436,8 +450,8 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
     overloads: [
       overload("index_list", [list, int], one),
       overload("index_map", [map, one], other),
-      overload("optional_list_index_int", [types.optionalOf(values), int], optional),
-      overload("optional_map_index_value", [types.optionalOf(entries), key], optional),
+      overload("optional_list_index_int", [optionalOf(values), int], optional),
+      overload("optional_map_index_value", [optionalOf(entries), key], optional),
     ],
   },
   { name: "_?._", overloads: [overload("select_optional_field", [dyn, string], optional)] },
@@ -445,9 +459,9 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
     name: "_[?_]",
     overloads: [
       overload("list_optindex_optional_int", [values, int], optional),
-      overload("optional_list_optindex_optional_int", [types.optionalOf(values), int], optional),
+      overload("optional_list_optindex_optional_int", [optionalOf(values), int], optional),
       overload("map_optindex_optional_value", [entries, key], optional),
-      overload("optional_map_optindex_optional_value", [types.optionalOf(entries), key], optional),
+      overload("optional_map_optindex_optional_value", [optionalOf(entries), key], optional),
     ],
   },
   {
@@ -471,9 +485,9 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
   },
   {
     name: "type",
-    overloads: [overload("type", [one], types.typeOf(one))],
+    overloads: [overload("type", [one], typeOf(one))],
     // Upstream returns the type of a message's type.
-    evaluate: (of: Value) => new TypeValue(of instanceof StructValue ? types.typeOf() : getType(of)),
+    evaluate: (of: Value) => new TypeValue(of instanceof StructValue ? typeOf() : getType(of)),
   },
   { name: "dyn", overloads: [overload("to_dyn", [one], dyn)], evaluate: identify },
   declareConversion(bool, [
@@ -514,21 +528,9 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
     ["int64_to_uint64", int, (of: number | bigint) => toUint(BigInt(of))],
     ["string_to_uint64", string, parseInteger(uint, /^\d+$/, toUint)],
   ]),
-  {
-    name: "contains",
-    overloads: [member("contains_string", [string, string], bool, undefined, countSearch)],
-    evaluate: compareStrings((text, part) => text.includes(part)),
-  },
-  {
-    name: "endsWith",
-    overloads: [member("ends_with_string", [string, string], bool, undefined, countFirst)],
-    evaluate: compareStrings((text, part) => text.endsWith(part)),
-  },
-  {
-    name: "startsWith",
-    overloads: [member("starts_with_string", [string, string], bool, undefined, countFirst)],
-    evaluate: compareStrings((text, part) => text.startsWith(part)),
-  },
+  declareTextTest("contains", "contains_string", countSearch, (text, part) => text.includes(part)),
+  declareTextTest("endsWith", "ends_with_string", countFirst, (text, part) => text.endsWith(part)),
+  declareTextTest("startsWith", "starts_with_string", countFirst, (text, part) => text.startsWith(part)),
   {
     name: "matches",
     overloads: [

@@ -1,9 +1,10 @@
 import { countTraversal, getActualSize, getInnerSize } from "../cost.ts";
-import { type FunctionDeclaration, member, overload } from "../functions.ts";
+import { declareMethod, type FunctionDeclaration, member, overload } from "../functions.ts";
 import { dyn, int, listOf, string } from "../types.ts";
 import { countCodePoints, EvaluationError, type Value } from "../values.ts";
 import { findFormatIssue, formatText, quoteEscapes } from "./format-text.ts";
-import { countListTraversal } from "./lists.ts";
+import { countParts } from "./lists.ts";
+import { countReading, countReadingTwice } from "./parsing.ts";
 import { formatValue, joinTexts } from "./value-text.ts";
 
 type Int = number | bigint;
@@ -75,7 +76,8 @@ const replace = (text: string, old: string, replacement: string, count: Int = -1
   return joinTexts(parts, replacement);
 };
 
-const substring = (text: string, start: Int, end: Int): string => {
+const substring = (text: string, start: Int, end?: Int): string => {
+  if (end === undefined) return text.slice(getUnit(text, start));
   if (start > end) throw new EvaluationError(`invalid substring range. start: ${start}, end: ${end}`);
   return text.slice(getUnit(text, start), getUnit(text, end));
 };
@@ -101,82 +103,40 @@ const join = (list: readonly Value[], separator = ""): string => {
   return joinTexts(list as readonly string[], separator);
 };
 
-const countText = ([text]: readonly Value[]): number => countTraversal(getActualSize(text as Value));
+const toLower = (text: string) => text.replace(/[A-Z]+/g, (part) => part.toLowerCase());
+const toUpper = (text: string) => text.replace(/[a-z]+/g, (part) => part.toUpperCase());
+
 const countInner = ([text = null]: readonly Value[]): number => countTraversal(getInnerSize(text));
-const countTextTwice = ([text]: readonly Value[]): number => countTraversal(getActualSize(text as Value) * 2);
+const countJoined = (_: readonly Value[], result: Value) => countTraversal(getActualSize(result) * 2);
+
+const texts = listOf(string);
+const threeTexts = [string, string, string];
 
 /** Version 2 of the strings library of cel-go. */
 export const stringFunctions: readonly FunctionDeclaration[] = [
-  { name: "charAt", overloads: [member("string_char_at_int", [string, int], string, getCharacter)] },
-  {
-    name: "indexOf",
-    overloads: [
-      member("string_index_of_string", [string, string], int, findFirst),
-      member("string_index_of_string_int", [string, string, int], int, findFirst),
-    ],
-    cost: countListTraversal,
-  },
-  {
-    name: "lastIndexOf",
-    overloads: [
-      member("string_last_index_of_string", [string, string], int, findLast),
-      member("string_last_index_of_string_int", [string, string, int], int, findLast),
-    ],
-    cost: countListTraversal,
-  },
-  {
-    name: "lowerAscii",
-    overloads: [
-      member("string_lower_ascii", [string], string, (text: string) =>
-        text.replace(/[A-Z]+/g, (part) => part.toLowerCase()),
-      ),
-    ],
-    cost: countText,
-  },
-  {
-    name: "upperAscii",
-    overloads: [
-      member("string_upper_ascii", [string], string, (text: string) =>
-        text.replace(/[a-z]+/g, (part) => part.toUpperCase()),
-      ),
-    ],
-    cost: countText,
-  },
-  {
-    name: "replace",
-    overloads: [
-      member("string_replace_string_string", [string, string, string], string, replace),
-      member("string_replace_string_string_int", [string, string, string, int], string, replace),
-    ],
-    cost: countTextTwice,
-  },
-  {
-    name: "split",
-    overloads: [
-      member("string_split_string", [string, string], listOf(string), split),
-      member("string_split_string_int", [string, string, int], listOf(string), split),
-    ],
-    cost: countTextTwice,
-  },
-  {
-    name: "substring",
-    overloads: [
-      member("string_substring_int", [string, int], string, (text: string, start: Int) =>
-        text.slice(getUnit(text, start)),
-      ),
-      member("string_substring_int_int", [string, int, int], string, substring),
-    ],
-    cost: countText,
-  },
-  { name: "trim", overloads: [member("string_trim", [string], string, trim)], cost: countText },
-  {
-    name: "join",
-    overloads: [
-      member("list_join", [listOf(string)], string, join),
-      member("list_join_string", [listOf(string), string], string, join),
-    ],
-    cost: (_args, result) => countTraversal(getActualSize(result) * 2),
-  },
+  declareMethod("charAt", "string_char_at_int", [string, int], string, getCharacter),
+  declareMethod("indexOf", "string_index_of_string", [string, string], int, findFirst, countParts),
+  declareMethod("indexOf", "string_index_of_string_int", [string, string, int], int, findFirst, countParts),
+  declareMethod("lastIndexOf", "string_last_index_of_string", [string, string], int, findLast, countParts),
+  declareMethod("lastIndexOf", "string_last_index_of_string_int", [string, string, int], int, findLast, countParts),
+  declareMethod("lowerAscii", "string_lower_ascii", [string], string, toLower, countReading),
+  declareMethod("upperAscii", "string_upper_ascii", [string], string, toUpper, countReading),
+  declareMethod("replace", "string_replace_string_string", threeTexts, string, replace, countReadingTwice),
+  declareMethod(
+    "replace",
+    "string_replace_string_string_int",
+    [...threeTexts, int],
+    string,
+    replace,
+    countReadingTwice,
+  ),
+  declareMethod("split", "string_split_string", [string, string], texts, split, countReadingTwice),
+  declareMethod("split", "string_split_string_int", [string, string, int], texts, split, countReadingTwice),
+  declareMethod("substring", "string_substring_int", [string, int], string, substring, countReading),
+  declareMethod("substring", "string_substring_int_int", [string, int, int], string, substring, countReading),
+  declareMethod("trim", "string_trim", [string], string, trim, countReading),
+  declareMethod("join", "list_join", [texts], string, join, countJoined),
+  declareMethod("join", "list_join_string", [texts, string], string, join, countJoined),
   { name: "strings.quote", overloads: [overload("strings_quote", [string], string, quote, countInner)] },
   {
     name: "format",

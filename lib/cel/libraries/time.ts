@@ -1,5 +1,5 @@
-import { type FunctionDeclaration, member, overload } from "../functions.ts";
-import * as types from "../types.ts";
+import { declareFunction, type FunctionDeclaration, member } from "../functions.ts";
+import { duration, int, string, type Type, timestamp } from "../types.ts";
 import { Duration, EvaluationError, Timestamp, toInt, type Value } from "../values.ts";
 
 const second = 1_000_000_000n;
@@ -17,7 +17,9 @@ const units: Readonly<Record<string, bigint>> = {
 const [firstSecond, lastSecond] = [-62_135_596_800n, 253_402_300_799n];
 const largest = 2n ** 63n;
 
-const createConversionError = (from: types.Type, to: types.Type) =>
+export const identify = (value: Value): Value => value;
+
+export const createConversionError = (from: Type, to: Type) =>
   new EvaluationError(`type conversion error from '${from.name}' to '${to.name}'`);
 
 const requireInt64 = (value: bigint): bigint => {
@@ -39,7 +41,7 @@ const parseDuration = (text: string): Duration => {
     position += part.length;
   }
   if (rest === "" || position < rest.length || nanoseconds > largest - (isNegative ? 0n : 1n))
-    throw createConversionError(types.string, types.duration);
+    throw createConversionError(string, duration);
   return new Duration(isNegative ? -nanoseconds : nanoseconds);
 };
 
@@ -61,7 +63,7 @@ const parseTimestamp = (text: string): Timestamp => {
   const isPossible = month <= 12 && day <= countDays(year, month) && hour < 24 && minute < 60 && seconds < 60;
   // Both are 0 without a match. Go takes an offset of up to 24 hours and 60 minutes.
   const isZone = month > 0 && day > 0 && Number(zoneHours) <= 24 && Number(zoneMinutes) <= 60;
-  if (!isPossible || !isZone) throw createConversionError(types.string, types.timestamp);
+  if (!isPossible || !isZone) throw createConversionError(string, timestamp);
   const offset = (Number(zoneHours) * 60 + Number(zoneMinutes)) * (sign === "-" ? -1 : 1);
   const local = countSeconds(year, month, day) + hour * 3600 + minute * 60 + seconds;
   return createTimestamp(BigInt(local - offset * 60), BigInt(fraction.slice(0, 9).padEnd(9, "0")), offset);
@@ -183,14 +185,14 @@ const declarePart = (
     read(findLocalDate(time, zone), splitSeconds(time.nanoseconds)[1]);
   const zoned = `timestamp_to_${id}${id === "seconds" ? "_tz" : "_with_tz"}`;
   const overloads = [
-    member(`timestamp_to_${id}`, [types.timestamp], types.int, evaluate),
-    member(zoned, [types.timestamp, types.string], types.int, evaluate),
+    member(`timestamp_to_${id}`, [timestamp], int, evaluate),
+    member(zoned, [timestamp, string], int, evaluate),
   ];
   if (!measure) return { name, overloads };
   const evaluateDuration = ({ nanoseconds }: Duration) => measure(nanoseconds);
   return {
     name,
-    overloads: [...overloads, member(`duration_to_${id}`, [types.duration], types.int, evaluateDuration)],
+    overloads: [...overloads, member(`duration_to_${id}`, [duration], int, evaluateDuration)],
   };
 };
 
@@ -198,27 +200,18 @@ const declarePart = (
 const countUnits = (unit: bigint) => (nanoseconds: bigint) =>
   Math.trunc(Number(nanoseconds / unit) + Number(nanoseconds % unit) / Number(unit));
 
+const refuseInt = () => {
+  throw createConversionError(int, duration);
+};
+const toTimestamp = (seconds: number | bigint) => createTimestamp(BigInt(seconds), 0n);
+
 export const timeFunctions: readonly FunctionDeclaration[] = [
-  {
-    name: "duration",
-    overloads: [
-      overload("duration_to_duration", [types.duration], types.duration, (value: Duration) => value),
-      overload("int64_to_duration", [types.int], types.duration, () => {
-        throw createConversionError(types.int, types.duration);
-      }),
-      overload("string_to_duration", [types.string], types.duration, parseDuration),
-    ],
-  },
-  {
-    name: "timestamp",
-    overloads: [
-      overload("timestamp_to_timestamp", [types.timestamp], types.timestamp, (value: Timestamp) => value),
-      overload("int64_to_timestamp", [types.int], types.timestamp, (value: number | bigint) =>
-        createTimestamp(BigInt(value), 0n),
-      ),
-      overload("string_to_timestamp", [types.string], types.timestamp, parseTimestamp),
-    ],
-  },
+  declareFunction("duration", "duration_to_duration", [duration], duration, identify),
+  declareFunction("duration", "int64_to_duration", [int], duration, refuseInt),
+  declareFunction("duration", "string_to_duration", [string], duration, parseDuration),
+  declareFunction("timestamp", "timestamp_to_timestamp", [timestamp], timestamp, identify),
+  declareFunction("timestamp", "int64_to_timestamp", [int], timestamp, toTimestamp),
+  declareFunction("timestamp", "string_to_timestamp", [string], timestamp, parseTimestamp),
   declarePart("getFullYear", "year", (date) => date.getUTCFullYear()),
   declarePart("getMonth", "month", (date) => date.getUTCMonth()),
   declarePart("getDayOfYear", "day_of_year", countDayOfYear),

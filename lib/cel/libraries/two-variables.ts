@@ -1,4 +1,4 @@
-import { type FunctionDeclaration, overload } from "../functions.ts";
+import { declareFunction, type FunctionDeclaration } from "../functions.ts";
 import { mapOf, parameter } from "../types.ts";
 import { CelMap, EvaluationError, findInMap, listEntries, toMapKey, type Value, type ValueObject } from "../values.ts";
 import { formatValue } from "./value-text.ts";
@@ -27,21 +27,15 @@ const insert = (map: ValueObject | CelMap, added: Iterable<readonly [key: Value,
   return result;
 };
 
+const insertEntry = (map: ValueObject | CelMap, key: Value, value: Value) => insert(map, [[key, value]]);
+const insertAll = (map: ValueObject | CelMap, added: ValueObject | CelMap) => insert(map, listEntries(added));
+
 const k = parameter("K");
 const v = parameter("V");
 const map = mapOf(k, v);
 
 /** The function that `transformMap` and `transformMapEntry` call; its name can't be written in an expression. */
 export const twoVariableFunctions: readonly FunctionDeclaration[] = [
-  {
-    name: "cel.@mapInsert",
-    overloads: [
-      overload("@mapInsert_map_key_value", [map, k, v], map, (target: ValueObject, key: Value, value: Value) =>
-        insert(target, [[key, value]]),
-      ),
-      overload("@mapInsert_map_map", [map, map], map, (target: ValueObject, update: ValueObject) =>
-        insert(target, listEntries(update)),
-      ),
-    ],
-  },
+  declareFunction("cel.@mapInsert", "@mapInsert_map_key_value", [map, k, v], map, insertEntry),
+  declareFunction("cel.@mapInsert", "@mapInsert_map_map", [map, map], map, insertAll),
 ];

@@ -1,11 +1,11 @@
 import { quoteAsGo } from "../../objects/go-quoted.ts";
-import { type FunctionDeclaration, member, overload } from "../functions.ts";
-import * as types from "../types.ts";
+import { declareFunction, declareMethod, type FunctionDeclaration } from "../functions.ts";
+import { bool, listOf, mapOf, string, struct } from "../types.ts";
 import { CelMap, EvaluationError, LibraryObject, toMapKey, type Value } from "../values.ts";
 import { parseAddress } from "./ip.ts";
-import { countReading, reportParsing, rewordErrors } from "./parsing.ts";
+import { attempt, countReading, reportParsing, rewordErrors } from "./parsing.ts";
 
-const type = types.struct("kubernetes.URL");
+const type = struct("kubernetes.URL");
 
 /**
  * A URL as Go's net/url parses it: unlike the class of JavaScript it changes nothing. All texts are bytes: each
@@ -178,9 +178,12 @@ const parseHost = (scheme: string, bytes: string): string => {
 };
 
 /** Parses a URL that a request can have: with a scheme, or a path that begins with a slash. */
+const parseRequest = (text: string) => parseParts(toBytes(text), true);
+
+/** Parses a URL like `parseRequest`; the errors name it. */
 export const parseRequestUrl = (text: string): void => {
   rewordErrors(
-    () => parseParts(toBytes(text), true),
+    () => parseRequest(text),
     (message) => `parse ${quoteAsGo(text)}: ${message}`,
   );
 };
@@ -224,6 +227,8 @@ const splitHost = ({ parts: { host } }: Url): [name: string, port: string] => {
   return [toText(name.replace(/^\[(.*)\]$/s, "$1")), port];
 };
 
+const getEscapedPath = ({ parts: { path } }: Url) => toText(normalizeEscapes(path, "path"));
+
 /** Upstream returns no parameters for a query with more than these. */
 const mostParameters = 10_000;
 
@@ -232,53 +237,28 @@ const parseQuery = ({ parts: { query } }: Url): CelMap => {
   const parameters = query.split("&");
   for (const parameter of parameters.length > mostParameters ? [] : parameters) {
     if (parameter === "" || parameter.includes(";")) continue;
-    const texts = unescapeParameter(...cut(parameter, "="));
-    if (!texts) continue;
-    const [key, value] = texts;
-    const entry = entries.get(toMapKey(key) ?? "");
-    if (entry) entry[1].push(value);
-    else entries.set(toMapKey(key) ?? "", [key, [value]]);
+    // Upstream leaves out what isn't escaped correctly.
+    const [key, value = ""] = attempt(() => cut(parameter, "=").map(unescapeQuery)) ?? [];
+    if (key === undefined) continue;
+    const text = `${toMapKey(key)}`;
+    const [, values] = entries.get(text) ?? [];
+    if (values) values.push(value);
+    else entries.set(text, [key, [value]]);
   }
   return new CelMap(entries);
 };
 
-/** Returns the key and the value of a parameter; undefined if they aren't escaped correctly: upstream leaves it out. */
-const unescapeParameter = (key: string, value = ""): [key: string, value: string] | undefined => {
-  try {
-    return [unescapeQuery(key), unescapeQuery(value)];
-  } catch (error) {
-    if (error instanceof EvaluationError) return undefined;
-    throw error;
-  }
-};
+const unescapeQuery = (bytes = "") => toText(unescapeBytes(bytes.replaceAll("+", " ")));
 
-const unescapeQuery = (bytes: string) => toText(unescapeBytes(bytes.replaceAll("+", " ")));
-
-const declareGetter = (name: string, id: string, get: (url: Url) => string): FunctionDeclaration => {
-  return { name, overloads: [member(id, [type], types.string, get)] };
-};
-
+const parameters = mapOf(string, listOf(string));
 export const urlFunctions: readonly FunctionDeclaration[] = [
-  { name: "url", overloads: [overload("string_to_url", [types.string], type, parseUrl)], cost: countReading },
+  declareFunction("url", "string_to_url", [string], type, parseUrl, countReading),
   // Kubernetes computes no cost by the length here.
-  {
-    name: "isURL",
-    overloads: [
-      overload(
-        "is_url_string",
-        [types.string],
-        types.bool,
-        reportParsing((text: string) => parseParts(toBytes(text), true)),
-      ),
-    ],
-  },
-  declareGetter("getScheme", "url_get_scheme", ({ parts }) => parts.scheme),
-  declareGetter("getHost", "url_get_host", ({ parts }) => toText(parts.host)),
-  declareGetter("getHostname", "url_get_hostname", (url) => splitHost(url)[0]),
-  declareGetter("getPort", "url_get_port", (url) => splitHost(url)[1]),
-  declareGetter("getEscapedPath", "url_get_escaped_path", ({ parts }) => toText(normalizeEscapes(parts.path, "path"))),
-  {
-    name: "getQuery",
-    overloads: [member("url_get_query", [type], types.mapOf(types.string, types.listOf(types.string)), parseQuery)],
-  },
+  declareFunction("isURL", "is_url_string", [string], bool, reportParsing(parseRequest)),
+  declareMethod("getScheme", "url_get_scheme", [type], string, ({ parts }: Url) => parts.scheme),
+  declareMethod("getHost", "url_get_host", [type], string, ({ parts }: Url) => toText(parts.host)),
+  declareMethod("getHostname", "url_get_hostname", [type], string, (url) => splitHost(url)[0]),
+  declareMethod("getPort", "url_get_port", [type], string, (url) => splitHost(url)[1]),
+  declareMethod("getEscapedPath", "url_get_escaped_path", [type], string, getEscapedPath),
+  declareMethod("getQuery", "url_get_query", [type], parameters, parseQuery),
 ];
