@@ -10,11 +10,15 @@ export const exactJson = {
   stringify: (value: unknown): string => JSON.stringify(value, writeInteger),
 };
 
-const readInteger = (_: string, value: unknown, { source = "" }: { source?: string } = {}): unknown => {
-  if (typeof value !== "number" || Number.isSafeInteger(value) || !/^-?\d+$/.test(source)) return value;
-  const integer = BigInt(source);
-  return BigInt.asIntN(64, integer) === integer ? integer : value;
-};
+/** A reviver for `JSON.parse`, which reads an integer exactly. */
+export const readInteger = (_: string, value: unknown, { source = "" }: { source?: string } = {}): unknown =>
+  typeof value !== "number" || Number.isSafeInteger(value) || !/^-?\d+$/.test(source)
+    ? value
+    : toExactInteger(BigInt(source));
+
+/** Returns an integer as a number if that is exact, and as a bigint if it has 64 bits; otherwise it is rounded. */
+export const toExactInteger = (integer: bigint): number | bigint =>
+  Number.isSafeInteger(Number(integer)) || BigInt.asIntN(64, integer) !== integer ? Number(integer) : integer;
 
 /** A replacer for `JSON.stringify`, which writes a bigint as a number. */
 export const writeInteger = (_: string, value: unknown): unknown =>

@@ -1,3 +1,4 @@
+import { exactJson, readInteger } from "./exact-json.ts";
 import { getErrorMessage } from "./failure.ts";
 import { isMap, isObject, type JsonMap, parsePointer } from "./json.ts";
 
@@ -44,8 +45,10 @@ class Scalar {
   }
 }
 
-const keepSource = (_: string, value: unknown, context?: { source?: string }): unknown =>
-  value === null || typeof value === "object" ? value : new Scalar(value, context?.source ?? JSON.stringify(value));
+const keepSource = (key: string, value: unknown, context?: { source?: string }): unknown =>
+  value === null || typeof value === "object"
+    ? value
+    : new Scalar(readInteger(key, value, context), context?.source ?? JSON.stringify(value));
 
 const toPlainValue = (value: unknown): unknown => {
   if (value instanceof Scalar) return value.value;
@@ -62,7 +65,7 @@ export const dropNumberTextsFromPatch = (operations: readonly JsonMap[]): unknow
 const getTypeName = (value: unknown): string => {
   const inner = toPlainValue(value);
   if (Array.isArray(inner)) return "array";
-  return typeof inner === "boolean" ? "bool" : typeof inner;
+  return typeof inner === "boolean" ? "bool" : typeof inner === "bigint" ? "number" : typeof inner;
 };
 
 const createTypeError = (value: unknown, type: string) =>
@@ -134,13 +137,13 @@ const operations: Record<string, (act: OperationRun) => void> = {
     const value = withContext(`error in copy for from: '${from}': `, () => getMember(source));
     const path = readPath(act, "path", true);
     const target = findPlace(act, path, `doc is missing destination path: ${path}`);
-    const written = JSON.stringify(value ?? null);
+    const written = exactJson.stringify(value ?? null);
     act.budget.copied += value == null ? 0 : Buffer.byteLength(escapeAsGo(written));
     if (act.budget.copied > mostCopied)
       throw new Error(
         `Unable to complete the copy, the accumulated size increase of copy is ${act.budget.copied}, exceeding the limit ${mostCopied}`,
       );
-    withContext("error while adding value during copy: ", () => insertMember(target, JSON.parse(written)));
+    withContext("error while adding value during copy: ", () => insertMember(target, exactJson.parse(written)));
   },
 
   test: (act) => {
@@ -182,7 +185,8 @@ const withContext = <T>(before: string, act: () => T): T => {
  * it fails the test.
  */
 const isEqual = (there: unknown, value: unknown): boolean => {
-  if (value instanceof Scalar) return typeof there !== "object" && escapeAsGo(JSON.stringify(there)) === value.source;
+  if (value instanceof Scalar)
+    return typeof there !== "object" && escapeAsGo(exactJson.stringify(there)) === value.source;
   if (there === null || value === null) return there === value;
   if (Array.isArray(there) || Array.isArray(value))
     return (

@@ -14,9 +14,9 @@ export const isObject = (value: unknown): value is object => typeof value === "o
 
 export const isMap = (value: unknown): value is JsonMap => isObject(value) && !Array.isArray(value);
 
-export const parseJson = (text: string): unknown => {
+export const parseJson = (text: string, parse: (text: string) => unknown = JSON.parse): unknown => {
   try {
-    return JSON.parse(text);
+    return parse(text);
   } catch {
     return undefined;
   }

@@ -113,4 +113,38 @@ describe("check", () => {
       if (expected.after !== undefined) assert.partialDeepStrictEqual(after, expected.after);
       return undefined;
     });
+
+  it("shows integers beyond 2^53 to policies exactly, and to other rules rounded", async () => {
+    const apiVersion = "admissionregistration.k8s.io/v1";
+    const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }];
+    const validations = [
+      {
+        expression: "object.spec.terminationGracePeriodSeconds != 9007199254740993",
+        messageExpression: "'it waits ' + string(object.spec.terminationGracePeriodSeconds) + ' seconds'",
+      },
+    ];
+    const metadata = { name: "a" };
+    const policies = [
+      {
+        ...{ apiVersion, kind: "ValidatingAdmissionPolicy", metadata },
+        spec: { matchConstraints: { resourceRules }, validations },
+      },
+      {
+        ...{ apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata },
+        spec: { policyName: "a", validationActions: ["Deny"] },
+      },
+    ];
+    const buildPod = (name: string, terminationGracePeriodSeconds: bigint) => ({
+      ...{ apiVersion: "v1", kind: "Pod", metadata: { name } },
+      spec: { containers: [{ name: "c", image: "a:1" }], terminationGracePeriodSeconds },
+    });
+    const { verdicts, after } = await runCheck({
+      rules: `validating-admission-policy: { settings: { policies: ${JSON.stringify(policies)} } }, always-pull-images: {}`,
+      manifests: [buildPod("less", 9007199254740992n), buildPod("equal", 9007199254740993n)],
+    });
+    assert.equal(verdicts.less, "changed");
+    assert.match(String(verdicts.equal), /^denied; .* it waits 9007199254740993 seconds$/);
+    const spec = { containers: [{ imagePullPolicy: "Always" }], terminationGracePeriodSeconds: 9007199254740992n };
+    assert.partialDeepStrictEqual(after.less, { spec });
+  });
 });

@@ -1,3 +1,4 @@
+import { exactJson } from "#lib/exact-json.ts";
 import { isMap } from "#lib/json.ts";
 
 export interface YamlIndentation {
@@ -60,7 +61,7 @@ export const formatYamlFlow = (value: unknown): string => {
 
 const formatScalar = (value: unknown): string => {
   if (typeof value === "string") return quoteText(value);
-  return Array.isArray(value) ? "[]" : isMap(value) ? "{}" : (JSON.stringify(value) ?? "null");
+  return Array.isArray(value) ? "[]" : isMap(value) ? "{}" : (exactJson.stringify(value) ?? "null");
 };
 
 /** Quotes a text that YAML would read as another type or that is hard to read. */

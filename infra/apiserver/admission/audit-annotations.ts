@@ -1,3 +1,4 @@
+import { exactJson } from "#lib/exact-json.ts";
 import { escapeAsGo } from "#lib/json-patch.ts";
 
 /** The audit annotations of one request; the first value of a key stays. */
@@ -52,7 +53,10 @@ export const buildPatchAuditAnnotation = (
     Object.fromEntries(Object.entries(Object(operation)).sort(([a], [b]) => (a < b ? -1 : 1))),
   );
   const value = { configuration, webhook, patch: sorted, patchType: "JSONPatch" };
-  return [`patch.webhook.admission.k8s.io/round_${round}_index_${index}`, escapeAsGo(JSON.stringify(value))] as const;
+  return [
+    `patch.webhook.admission.k8s.io/round_${round}_index_${index}`,
+    escapeAsGo(exactJson.stringify(value)),
+  ] as const;
 };
 
 /** Returns the audit annotation of a hook whose failure was ignored. */

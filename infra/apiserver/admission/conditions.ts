@@ -15,10 +15,7 @@ import type { CelEvaluator, CompiledCondition } from "./types.ts";
 const compiled = new Map<string, CompiledCondition>();
 const mostCompiled = 10_000;
 
-/**
- * Evaluates matchConditions with the API server's outcome, or returns `unsupported`: for questions to the authorizer, and
- * for objects with numbers that JavaScript doesn't hold exactly.
- */
+/** Evaluates matchConditions with the API server's outcome, or returns `unsupported`: for questions to the authorizer. */
 export const celEvaluator: CelEvaluator = {
   compile: (expression, kubernetes) => {
     const key = `${kubernetes} ${expression}`;
@@ -45,8 +42,6 @@ const compile = (expression: string, kubernetes: string | undefined): CompiledCo
     return () => ({ unsupported });
   }
   return ({ object, oldObject, request, decide = failToDecide }, budget) => {
-    if (!isExact(object) || !isExact(oldObject))
-      return { unsupported: "the object has numbers that can't be represented exactly here" };
     let missing: MissingAuthorization | undefined;
     const noteMissing: Decide = (attributes) => {
       try {
@@ -71,16 +66,4 @@ const compile = (expression: string, kubernetes: string | undefined): CompiledCo
 
 const failToDecide: Decide = () => {
   throw new MissingAuthorization();
-};
-
-/** The objects whose numbers were read: every condition of every hook sees the same object. */
-const known = new WeakMap<object, boolean>();
-
-/** Reports whether JavaScript holds all numbers of a value exactly. */
-const isExact = (value: unknown): boolean => {
-  if (typeof value === "number") return !Number.isInteger(value) || Number.isSafeInteger(value);
-  if (typeof value !== "object" || value === null) return true;
-  const found = known.get(value) ?? Object.values(value).every(isExact);
-  known.set(value, found);
-  return found;
 };

@@ -1,3 +1,4 @@
+import { exactJson } from "#lib/exact-json.ts";
 import { isMap, type JsonMap } from "#lib/json.ts";
 import { selectMinor } from "../minors.ts";
 import { selectConversions, selectDefaulters } from "./defaulters.ts";
@@ -201,8 +202,12 @@ const createScalarDecoder = (expected: string, none: unknown, read: (value: unkn
 const applyToText = (read: (text: string) => unknown) => (value: unknown) =>
   typeof value === "string" ? read(value) : undefined;
 const applyToAmount = (read: (amount: string | number) => unknown) => (value: unknown) =>
-  typeof value === "string" || typeof value === "number" ? read(value) : undefined;
-const toWholeNumber = (value: unknown) => (Number.isInteger(value) ? value : undefined);
+  typeof value === "string" || typeof value === "number"
+    ? read(value)
+    : typeof value === "bigint"
+      ? read(String(value))
+      : undefined;
+const toWholeNumber = (value: unknown) => (Number.isInteger(value) || typeof value === "bigint" ? value : undefined);
 
 const simple = new Map<string, TypeDecoder>([
   ["text", createScalarDecoder("a text", "", applyToText(String))],
@@ -226,7 +231,7 @@ const simple = new Map<string, TypeDecoder>([
 const describeValue = (value: unknown): string => {
   if (Array.isArray(value)) return "a list";
   if (typeof value === "object") return "an object";
-  const text = JSON.stringify(value);
+  const text = exactJson.stringify(value);
   return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 };
 

@@ -16,6 +16,7 @@ import { createHandler } from "../../serve/handlers.ts";
 import { buildWebhookConfigurations, getRuleNameOfEntry } from "../../webhooks/configurations.ts";
 import { joinCelExpressionLines } from "../../webhooks/entry.ts";
 import type { FieldPath } from "../manifests/manifests.ts";
+import { roundIntegers } from "./rounding.ts";
 import { suggestFix } from "./suggestions.ts";
 
 export interface CallableRules {
@@ -118,7 +119,9 @@ export const createCallableClusterRules = async (
 
   const call = async (url: string, review: ReviewToSend): Promise<HookCallResult> => {
     const { name, phase, variant } = parseRuleUrl(url);
-    const event = { phase, ...(variant !== undefined && { variant }), cluster: clusterName, review };
+    const isExact = catalogue.some((listed) => listed.name === name && listed.rule.exactIntegers);
+    const sent = isExact ? review : roundIntegers(review);
+    const event = { phase, ...(variant !== undefined && { variant }), cluster: clusterName, review: sent };
     const { found, unsupported } = await runWithAnswers(async () => handlers.get(name)?.(event, context));
     if (unsupported !== undefined) return { unsupported };
     // A failure of Postern makes the object undecided, so that failurePolicy Ignore can't hide the failure.
@@ -136,7 +139,7 @@ export const createCallableClusterRules = async (
       suggestFix(
         variantRule,
         phase,
-        request,
+        roundIntegers(request),
         { ...evaluationContext, capabilities: rule.needs && openCapabilities(reviewTime) },
         at,
       ),
@@ -174,7 +177,7 @@ const openHandlers = (
   return new Map(
     listServedRulesAndGroups(config, catalogue).map((listed) => {
       const own = (_: string, milliseconds: number) =>
-        watchReads(openCapabilities(milliseconds), () => asks(listed.name));
+        watchReads(openCapabilities(milliseconds), () => asks(listed.name), !listed.rule.exactIntegers);
       return [
         listed.name,
         createHandler(config, listed, { publicKeys: "", openCapabilities: own, writeLogLine: () => {} }),
@@ -184,18 +187,19 @@ const openHandlers = (
 };
 
 /** Returns capabilities that call `reportRead` before a rule reads or writes objects. */
-const watchReads = (capabilities: Capabilities, reportRead: () => void): Capabilities => {
+const watchReads = (capabilities: Capabilities, reportRead: () => void, isRounded: boolean): Capabilities => {
   const watch =
     <A extends unknown[], R>(ask: (...args: A) => R) =>
     (...args: A): R => {
       reportRead();
       return ask(...args);
     };
+  const round = isRounded ? roundIntegers : <T>(answer: T) => answer;
   const { get, list, create, updateStatus } = capabilities;
   return {
     ...capabilities,
-    get: watch(get),
-    list: watch(list),
+    get: watch(async (...question) => round(await get(...question))),
+    list: watch(async (...question) => (await list(...question)).map(round)),
     create: watch(create),
     updateStatus: watch(updateStatus),
   };

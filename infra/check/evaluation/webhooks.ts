@@ -6,6 +6,7 @@ import {
 } from "#infra/apiserver/admission/hooks.ts";
 import { getHookUrl, parseWebhookHttpAnswer } from "#infra/apiserver/admission/http.ts";
 import type { CelEvaluator, HookCallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
+import { exactJson } from "#lib/exact-json.ts";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
 import type { ClusterConfig } from "../../config/config.ts";
 import type { Manifest } from "../manifests/manifests.ts";
@@ -113,7 +114,7 @@ export const callForeignWebhook = async (
   const dryRunRequest = { ...review.request, dryRun: true, ...(isDry && { options }) };
   const where = `${getHookUrl(hook.clientConfig)}?timeout=${hook.timeoutSeconds}s`;
   try {
-    const body = JSON.stringify({ ...review, request: dryRunRequest });
+    const body = exactJson.stringify({ ...review, request: dryRunRequest });
     const answer = await sendReview(new URL(where), body, hook.timeoutSeconds, caBundle);
     // The API server would follow the redirect, but its target isn't among the allowed hosts.
     if (answer.location !== undefined && redirects.includes(answer.code))

@@ -2,6 +2,7 @@ import { realpath, writeFile } from "node:fs/promises";
 import { isAbsolute, relative, resolve, sep } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { type Document, isCollection, isMap, isSeq, type ParsedNode, visit } from "yaml";
+import { writeInteger } from "#lib/exact-json.ts";
 import { escapeJsonPointerStep, getOwn, isObject, parsePointer } from "#lib/json.ts";
 import { applyPatch, computePatch } from "#lib/patch.ts";
 import type { Patch } from "#lib/review.ts";
@@ -179,7 +180,7 @@ const printJson = (value: unknown, text: string): string => {
   const [start = "", end = ""] = text.split(text.trim());
   const isTabbed = /^\s*[{[][ \t]*\n\t/.test(text);
   const isOneLine = !text.trim().includes("\n");
-  return start + JSON.stringify(value, null, isOneLine ? 0 : isTabbed ? "\t" : detectLayout(text).step) + end;
+  return start + JSON.stringify(value, writeInteger, isOneLine ? 0 : isTabbed ? "\t" : detectLayout(text).step) + end;
 };
 
 const detectStyle = (text: string) => {

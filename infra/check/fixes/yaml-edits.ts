@@ -1,4 +1,5 @@
 import { type Document, isCollection, isMap, isScalar, isSeq, type Pair, type YAMLMap, type YAMLSeq } from "yaml";
+import { exactJson, writeInteger } from "#lib/exact-json.ts";
 import { formatYamlFlow, formatYamlLines, type YamlIndentation } from "../../diff/yaml-lines.ts";
 import type { FieldPath } from "../manifests/manifests.ts";
 
@@ -77,8 +78,11 @@ const indentLines = (lines: readonly string[], column: number) =>
 /** Returns a value as JSON or in YAML's flow style; JSON goes on several lines if `indent` is given. */
 const formatInFlow = ({ isJson, layout }: EditableDocument, value: unknown, indent: string | undefined): string => {
   if (!isJson) return formatYamlFlow(value);
-  if (indent === undefined) return JSON.stringify(value);
-  return JSON.stringify(value, null, indent.includes("\t") ? "\t" : layout.step).replaceAll("\n", `\n${indent}`);
+  if (indent === undefined) return exactJson.stringify(value);
+  return JSON.stringify(value, writeInteger, indent.includes("\t") ? "\t" : layout.step).replaceAll(
+    "\n",
+    `\n${indent}`,
+  );
 };
 
 /** Appends a member to a YAML map or list in flow style; on a line of its own if the last member has one. */

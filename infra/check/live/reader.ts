@@ -1,6 +1,7 @@
 import { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import { type HttpsAnswer, requireUnansweredError, sendRequest, UnansweredError } from "#lib/cluster/https-request.ts";
+import { exactJson } from "#lib/exact-json.ts";
 import { parseJson } from "#lib/json.ts";
 import { sanitizeTerminalText } from "../../cli/terminal.ts";
 import type { ClusterConnection } from "../../clusters/api.ts";
@@ -78,7 +79,7 @@ export const isUnansweredAsTooLarge = (answer: HttpsAnswer | UnansweredError): b
   answer instanceof UnansweredError && answer.message.startsWith("its answer has more than ");
 
 /** Returns an answer parsed as JSON; undefined if it isn't JSON. */
-export const parseAnswerJson = ({ body }: HttpsAnswer): unknown => parseJson(body);
+export const parseAnswerJson = ({ body }: HttpsAnswer): unknown => parseJson(body, exactJson.parse);
 
 /** Returns a sentence about an API server that can't be reached or answers with an error, with advice if possible. */
 export const describeFailure = (

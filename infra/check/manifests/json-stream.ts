@@ -1,3 +1,4 @@
+import { exactJson } from "#lib/exact-json.ts";
 import { findJsonStringEnd, hasMisreadKey, hasRepeatedKey, isObject, parseJson } from "#lib/json.ts";
 import { createMemberOffsetStore, type YamlDocumentWithOffsets, type YamlValueWithOffsets } from "./plain-yaml.ts";
 
@@ -111,7 +112,7 @@ const findClosing = (text: string, begin: number): number | undefined => {
  * Returns undefined for invalid JSON, for maps with a repeated key, which are ambiguous, and for text that V8 misreads.
  */
 const parseUnambiguous = (text: string): { value: unknown } | undefined => {
-  const value = parseJson(text);
+  const value = parseJson(text, exactJson.parse);
   return value === undefined || hasRepeatedKey(text, value) || hasMisreadKey(text, value) ? undefined : { value };
 };
 

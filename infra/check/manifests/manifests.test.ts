@@ -57,6 +57,25 @@ describe("the manifests of a file", () => {
     );
   });
 
+  it("have integers of 64 bits without rounding", () => {
+    const list = "[9007199254740993, -9223372036854775808, 9223372036854775808, 9007199254740991]";
+    const plain = "apiVersion: v1\nkind: A\nlist:\n- 9007199254740993\n- 1\n";
+    const texts = [
+      plain,
+      plain.replace("9007199254740993", "0x20000000000001 # hexadecimal"),
+      plain.replace("9007199254740993", "9_007_199_254_740_993"),
+      `apiVersion: v1\nkind: A\nlist: ${list}\n`,
+      `apiVersion: v1\nkind: A\nsame: &list ${list}\nlist: *list\n`,
+      `{"apiVersion":"v1","kind":"A","list":${list}}`,
+    ];
+    const few = [9007199254740993n, 1];
+    const all = [9007199254740993n, -9223372036854775808n, 2 ** 63, 9007199254740991];
+    assert.deepEqual(
+      texts.map((text) => read(text).manifests[0]?.object.list),
+      [few, few, few, all, all, all],
+    );
+  });
+
   it("are the objects in Lists, in typed lists and in Lists within Lists", () => {
     const { manifests } = read(`apiVersion: v1
 kind: List

@@ -1,4 +1,5 @@
 import { type Document, isAlias, isMap as isMapNode, isNode, isScalar, isSeq, visit } from "yaml";
+import { exactJson } from "#lib/exact-json.ts";
 import { isMap } from "#lib/json.ts";
 import { toSentence } from "../../cli/complaint.ts";
 import { createPositionFinder, type PositionFinder, parseJsonOrPlainYaml, parseYamlDocuments } from "./yaml.ts";
@@ -116,7 +117,7 @@ const plainSentences: [RegExp, string][] = [
 const toContent = (document: Document.Parsed, mayAlias: boolean, mayMerge: boolean): unknown => {
   if (mayMerge) mergeInOrder(document);
   const value: unknown = document.toJS();
-  return mayAlias ? JSON.parse(JSON.stringify(value) ?? "null") : value;
+  return mayAlias ? exactJson.parse(exactJson.stringify(value) ?? "null") : value;
 };
 
 /** Merges as kubectl does: keys from `<<` replace earlier keys of the map, while the YAML standard keeps those. */
@@ -188,7 +189,7 @@ const findFault = (value: unknown): string | undefined => {
     if (!isMap(map)) return `metadata.${key} must be a map`;
     const wrong = Object.keys(map).find((name) => map[name] !== null && typeof map[name] !== "string");
     if (wrong !== undefined)
-      return `metadata.${key}.${wrong} must be a text; in quotes ${JSON.stringify(map[wrong])} would be one`;
+      return `metadata.${key}.${wrong} must be a text; in quotes ${exactJson.stringify(map[wrong])} would be one`;
   }
   for (const key of ["finalizers", "ownerReferences"])
     if (metadata[key] != null && !Array.isArray(metadata[key])) return `metadata.${key} must be a list`;

@@ -1,4 +1,5 @@
 import { Composer, type Document, isScalar, LineCounter, Parser, type ScalarTag, visit } from "yaml";
+import { toExactInteger } from "#lib/exact-json.ts";
 import { type JsonStreamResult, parseJsonWithOffsets, readJsonStream } from "./json-stream.ts";
 import { locatePlainYaml, readPlainYaml, type YamlDocumentWithOffsets } from "./plain-yaml.ts";
 
@@ -28,9 +29,19 @@ const selectTags: Tags = (all) => {
   const own = all.flatMap((tag): ReturnType<Tags> => {
     if (typeof tag === "string") return tag === "timestamp" ? [] : [tag];
     if (tag.tag === "tag:yaml.org,2002:timestamp" || ("format" in tag && tag.format === "TIME")) return [];
+    if (tag.tag === "tag:yaml.org,2002:int") return [readExactly(tag as ScalarTag)];
     return "format" in tag && tag.format === "EXP" ? [{ ...tag, test: exponent } as ScalarTag] : [tag];
   });
   return [...own, "intOct"];
+};
+
+/** Returns a tag for integers of 64 bits, which are bigints if a number doesn't hold them. */
+const readExactly = (tag: ScalarTag): ScalarTag => {
+  const resolve: ScalarTag["resolve"] = (text, onError, options) => {
+    const integer = tag.resolve(text, onError, { ...options, intAsBigInt: true });
+    return typeof integer === "bigint" ? toExactInteger(integer) : integer;
+  };
+  return { ...tag, resolve };
 };
 
 const exponent = /^[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)[eE][-+]?[0-9]+$/;
@@ -76,7 +87,7 @@ const meaning = /(?:^|[\s{,])(?:y|n|yes|no|on|off|true|false|[-+.]?\d[\w.+-]*)[ 
 const renameKey = (key: { type?: unknown; value: unknown }): void => {
   if (key.type !== "PLAIN" || typeof key.value !== "string" || !meaning.test(`${key.value}:`)) return;
   const value = readWord(key.value);
-  if (typeof value === "boolean" || Number.isFinite(value)) key.value = String(value);
+  if (typeof value === "boolean" || typeof value === "bigint" || Number.isFinite(value)) key.value = String(value);
 };
 
 /** Reads JSON or plain YAML; undefined for a text that needs a full parser. */
