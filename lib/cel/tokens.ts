@@ -34,30 +34,24 @@ const patterns = {
 };
 const kinds = ["", ...Object.keys(patterns)];
 const groups = Object.values(patterns).map((pattern) => `(${pattern})`);
-const token = new RegExp(groups.join("|"), "y");
+const token = new RegExp(groups.join("|"), "g");
 const keywords = new Set(["true", "false", "null", "in"]);
 
-/** Returns a function that returns the next token of a text. What is no token is reported, and left out. */
-export const readTokens = (text: string, report: (issue: Issue) => void): (() => Token) => {
+/** Returns the tokens of a text, with one of kind `end` behind it. What is no token is added to the issues. */
+export const readTokens = (text: string, issues: Issue[]): readonly Token[] => {
+  const tokens: Token[] = [];
   const hasPairs = countCodePoints(text) < text.length;
-  let index = 0;
-  let next = 0;
-  return () => {
-    for (;;) {
-      token.lastIndex = index;
-      const match = token.exec(text);
-      const offset = next;
-      if (!match) return { kind: "end", text: "", offset };
-      const [taken] = match;
-      index += taken.length;
-      next += hasPairs ? countCodePoints(taken) : taken.length;
-      const kind = kinds[match.indexOf(taken, 1)] as string;
-      if (kind === "broken") report({ offset, message: `Syntax error: token recognition error at: '${taken}'` });
-      else if (kind === "operator" || keywords.has(taken)) return { kind: taken, text: taken, offset };
-      else if (kind === "string" && /^b/i.test(taken)) return { kind: "bytes", text: taken, offset };
-      else if (kind !== "space") return { kind, text: taken, offset };
-    }
-  };
+  let offset = 0;
+  for (const match of text.matchAll(token)) {
+    const [taken] = match;
+    const kind = kinds[match.indexOf(taken, 1)] as string;
+    if (kind === "broken") issues.push({ offset, message: `Syntax error: token recognition error at: '${taken}'` });
+    else if (kind === "operator" || keywords.has(taken)) tokens.push({ kind: taken, text: taken, offset });
+    else if (kind === "string" && /^b/i.test(taken)) tokens.push({ kind: "bytes", text: taken, offset });
+    else if (kind !== "space") tokens.push({ kind, text: taken, offset });
+    offset += hasPairs ? countCodePoints(taken) : taken.length;
+  }
+  return [...tokens, { kind: "end", text: "", offset }];
 };
 
 const characters: Record<string, string> = { a: "\x07", b: "\b", f: "\f", n: "\n", r: "\r", t: "\t", v: "\v" };
