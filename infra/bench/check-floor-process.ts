@@ -55,6 +55,7 @@ const measureRules = async (): Promise<number> => {
     old: [],
     webhooks: [],
     hosts: [],
+    plugins: ["none"],
     operation: undefined,
     user: { username: "jane" },
     namespace: "default",

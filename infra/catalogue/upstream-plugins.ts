@@ -1,3 +1,5 @@
+import { selectSince } from "#lib/since.ts";
+
 /** A compiled-in admission plugin of kube-apiserver. */
 export interface CompiledInPlugin {
   /** Whether kube-apiserver has it on without `--enable-admission-plugins`, in all minors that have it. */
@@ -55,6 +57,13 @@ export const compiledInPlugins: Readonly<Record<string, CompiledInPlugin>> = {
   ValidatingAdmissionWebhook: on,
   ResourceQuota: on,
   AlwaysDeny: off,
+};
+
+/** Reports whether a plugin does something in a minor version of Kubernetes that has no flags about it. */
+export const isEffectiveByDefault = (plugin: string, kubernetes?: string): boolean => {
+  const { isOn = false, first = "1.0", gate } = compiledInPlugins[plugin] ?? {};
+  const from = gate ? gate.onSince : first;
+  return isOn && from !== undefined && Object.keys(selectSince({ [from]: true }, kubernetes)).length > 0;
 };
 
 /** The heading of a column with the texts of `describeCompiledInPlugin`. */

@@ -23,6 +23,8 @@ interface CheckCase {
   kubernetes?: string;
   user?: UserInfo;
   alsoPods?: boolean;
+  /** By default none, so that a case shows what rules do. */
+  plugins?: string[];
   verdicts?: Record<string, string>;
   notes?: string[];
   passed?: Record<string, string[]>;
@@ -59,6 +61,7 @@ const runCheck = async ({ rules, manifests, state, old, webhooks, ...options }: 
     old: await writeManifests("old.yaml", old),
     webhooks: await writeManifests("webhooks.yaml", webhooks),
     hosts: [],
+    plugins: options.plugins ?? ["none"],
     operation: options.operation,
     namespace: options.namespace ?? "default",
     alsoPods: options.alsoPods ?? false,

@@ -1,5 +1,5 @@
 import { getOwn } from "#lib/json.ts";
-import type { ResourceType } from "#lib/needs.ts";
+import type { Capabilities, ResourceType } from "#lib/needs.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import { fillDefaults, prepareForStorage } from "../apiserver/defaults/defaults.ts";
 import { apiServerOwnObjects } from "../apiserver/initial-objects.ts";
@@ -11,6 +11,7 @@ import { evaluateManifestsInOrder } from "./evaluation/evaluate.ts";
 import type { CheckRequestOptions, ObjectEvaluation } from "./evaluation/evaluation.ts";
 import { createEmptyObjectStore } from "./evaluation/existing-objects.ts";
 import { describeDuplicateOrLostManifests, describeMissingNamespaces } from "./evaluation/notes.ts";
+import { choosePlugins, loadCallablePlugins } from "./evaluation/plugins.ts";
 import { isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
 import { createCallableClusterRules } from "./evaluation/rules.ts";
 import { createUnevaluatedPolicyMatcher, isUnevaluatedByCheck } from "./evaluation/unevaluated.ts";
@@ -34,6 +35,8 @@ export interface CheckOptions {
   webhooks: readonly string[];
   /** The hosts whose foreign webhooks `check` may call. */
   hosts: readonly string[];
+  /** Compiled-in plugins to turn on and, with a hyphen before the name, off. */
+  plugins: readonly string[];
   operation: Operation | undefined;
   user: UserInfo;
   namespace: string;
@@ -58,8 +61,8 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
     [...state, ...old, ...all].map(({ object }) => object),
     kubernetes,
   );
-  const asking: Omit<CheckRequestOptions, "operation"> = { user: options.user, namespace: options.namespace };
-  for (const remark of describeDuplicateOrLostManifests(manifests, old, kinds, asking)) note(remark);
+  const sending: Omit<CheckRequestOptions, "operation"> = { user: options.user, namespace: options.namespace };
+  for (const remark of describeDuplicateOrLostManifests(manifests, old, kinds, sending)) note(remark);
   const isStateKnown = options.state.length > 0;
   if (isStateKnown && state.length === 0)
     note(`--state ${options.state.join(", ")} contains no manifest, so no object exists`);
@@ -68,7 +71,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   const deleted = options.operation === "DELETE" ? manifests : [];
   for (const object of [
     ...apiServerOwnObjects,
-    ...fillAll([...deleted, ...state], kinds, asking, kubernetes).values(),
+    ...fillAll([...deleted, ...state], kinds, sending, kubernetes).values(),
   ]) {
     const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");
     if (kind !== undefined) existing.put(kind.resource, object);
@@ -89,11 +92,16 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
     listCreated,
   );
   for (const sentence of rules.notes) note(sentence);
+  const asking = new Set<string>();
   // Each admission policy or quota among the manifests concerns all of them, also earlier ones: the API server
   // applies it only some time after it was sent.
   const standing = [...state, ...manifests].filter(({ object }) => isUnevaluatedByCheck(object));
   const missing = new Set<string>();
-  const environment = await createWebhookEnvironment(rules, webhooks, cluster, hosts, standing.length > 0);
+  const plugins = await loadCallablePlugins(choosePlugins(options.plugins, kubernetes), kubernetes, (plugin, tell) => {
+    const capabilities = existing.capabilities(tell);
+    return isStateKnown ? capabilities : restrictToKnown(capabilities, tell, () => void asking.add(plugin));
+  });
+  const environment = await createWebhookEnvironment(rules, webhooks, cluster, hosts, standing.length > 0, plugins);
   for (const warning of environment.hooks.warnings) note(warning);
   const evaluations = evaluateManifestsInOrder(all, {
     ...environment,
@@ -103,8 +111,8 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
       standing.map(({ object }) => setDefaultNamespace(object, options.namespace)),
       isStateKnown,
     ),
-    asking: { ...asking, operation: options.operation },
-    old: fillAll(old, kinds, asking, kubernetes),
+    asking: { ...sending, operation: options.operation },
+    old: fillAll(old, kinds, sending, kubernetes),
     alsoPods: options.alsoPods,
     isStateKnown,
     namespaceHint: "that may be among the manifests or in --state",
@@ -112,7 +120,8 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   });
   const end = () => {
     for (const sentence of describeMissingNamespaces(missing, isStateKnown)) note(sentence);
-    if (!isStateKnown && rules.asking.size > 0) note(describeAskingRules(rules.asking));
+    for (const name of rules.asking) asking.add(name);
+    if (!isStateKnown && asking.size > 0) note(describeAskingRules(asking));
   };
   return { faults, notes, evaluations: runAtEnd(evaluations, end) };
 };
@@ -149,6 +158,28 @@ const runAtEnd = async function* <T>(all: AsyncGenerator<T>, end: () => void): A
     end();
   }
 };
+
+/**
+ * Returns the capabilities of a plugin without --state: it can't be said of an object that isn't known whether it exists,
+ * and `reportList` is called before known objects are listed.
+ */
+const restrictToKnown = (
+  capabilities: Capabilities,
+  tell: (sentence: string) => void,
+  reportList: () => void,
+): Capabilities => ({
+  ...capabilities,
+  list: (...args) => {
+    reportList();
+    return capabilities.list(...args);
+  },
+  get: async (kind, name, ...more) => {
+    const found = await capabilities.get(kind, name, ...more);
+    if (found === undefined)
+      tell(`whether ${kind.resource} "${name}" exists; that may be among the manifests or in --state`);
+    return found;
+  },
+});
 
 const describeAskingRules = (rules: ReadonlySet<string>): string =>
   `${[...rules].sort().join(", ")} ${rules.size === 1 ? "asks" : "ask"} the cluster, of which nothing is known but these manifests; --state says what exists`;

@@ -88,6 +88,7 @@ const readOptions = ({ options, catalogue, cluster }: CheckRequest) => ({
   harden: options.flag("harden"),
   webhooks: options.texts("webhooks"),
   hosts: readListOption(options, "call"),
+  plugins: readListOption(options, "plugins"),
   user: readUser(options),
   alsoPods: !options.flag("no-pod-templates"),
 });

@@ -25,6 +25,13 @@ export default {
     config: commonCommandOptions.config,
     cluster: commonCommandOptions.cluster,
     rules: { ...rulesOption, says: "check only these rules, even if postern.yaml doesn't turn them on" },
+    plugins: {
+      type: "string",
+      multiple: true,
+      value: "PLUGIN",
+      isValue: isNoFile,
+      says: "turn on a compiled-in plugin of the API server, or with a hyphen before its name, turn it off: --plugins=NodeRestriction,-PodSecurity; none turns all off (default: those that are on in every API server)",
+    },
     kubernetes: {
       type: "string",
       value: "MINOR",

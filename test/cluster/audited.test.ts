@@ -246,6 +246,21 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.equal(stderr, '--namespace nowhere: the API server answers 404: namespaces "nowhere" not found\n');
   });
 
+  it("evaluates the cluster's plugins, with what they read there", async () => {
+    const label = (level: string | null) => ({
+      ...{ method: "PATCH" as const, path: "/api/v1/namespaces/n5", contentType: "application/merge-patch+json" },
+      body: { metadata: { labels: { "pod-security.kubernetes.io/enforce": level } } },
+    });
+    assert.equal((await admin(label("restricted"))).code, 200);
+    const words = ["--namespace", "n4,n5", "--rules", "always-admit", "--plugins=-ServiceAccount"];
+    const { objects } = await runJsonAudit(folder, words).finally(() => admin(label(null)));
+    const denials = objects.flatMap(({ kind, namespace, denials }) =>
+      denials.map(({ rule }) => `${kind} ${namespace} ${rule}`),
+    );
+    assert.deepEqual([...new Set(denials)], ["Pod n5 PodSecurity"]);
+    assert.equal(denials.length, 20);
+  });
+
   it("asks the authorizer where a matchCondition does", async () => {
     const { webhooks, ...configuration } = JSON.parse(await readFile(join(folder, "sizes.json"), "utf8"));
     const check = "authorizer.group('example.com').resource('widgets').namespace(request.namespace).check('approve')";

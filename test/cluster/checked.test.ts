@@ -136,7 +136,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
             old: [],
             webhooks: [],
           },
-          ...{ hosts: [], operation: "CREATE", namespace: "default", alsoPods: false },
+          ...{ hosts: [], plugins: ["none"], operation: "CREATE", namespace: "default", alsoPods: false },
           user: { username: "admin", groups: ["system:masters", "system:authenticated"] },
         });
         const evaluations = new Map<string, ObjectEvaluation>();

@@ -25,6 +25,7 @@ import { limitWarnings } from "./warnings.ts";
 /** The API server's time limit for one write request (requestTimeoutUpperBound), in milliseconds. */
 const mostTime = 34_000;
 
+/** Sends a request through hooks in their order, in which compiled-in plugins stand before and after webhooks. */
 export const runAdmissionChain = async (
   attributes: AdmissionAttributes,
   hooks: { mutating: readonly DefaultedWebhookEntry[]; validating: readonly DefaultedWebhookEntry[] },
@@ -44,28 +45,47 @@ export const runAdmissionChain = async (
   };
   const buildTrace = (last: unknown, refusals: Status[]): AdmissionTrace => {
     const [status] = refusals;
+    // An object that plugins changed gets its defaults when it is read from the storage.
+    const isFilled = isGone || !run.steps.some(({ isPlugin, after }) => isPlugin && after !== undefined);
     return {
       allowed: status === undefined,
       ...(status && { status }),
       refusals,
-      object: last,
+      object: isFilled ? last : context.fill(last, "request"),
       warnings: limitWarnings(run.warnings),
       audit: run.audit.all,
       steps: run.steps,
       undecided: run.undecided,
     };
   };
-  if (isExempt(filled.resource, context.kubernetes)) return buildTrace(completed, []);
+  const isExcluded = isExempt(filled.resource, context.kubernetes);
+  const select = (all: readonly DefaultedWebhookEntry[]) => (isExcluded ? all.filter(({ isPlugin }) => isPlugin) : all);
 
   const mutated = await runMutatingWebhooks(
     run,
-    hooks.mutating,
+    select(hooks.mutating),
     createConvertibleRequestObjects(filled, context.convert),
   );
   if (mutated.refusal) return buildTrace(mutated.object, [mutated.refusal]);
   const object = context.prepare(restoreUnwrittenFields(filled, mutated.object));
   const last = assignGeneratedMetadata({ ...filled, object });
-  return buildTrace(object, await validate({ ...run, attributes: last }, hooks.validating));
+  const validation = { ...run, attributes: last };
+  for (const group of groupValidating(select(hooks.validating))) {
+    const refusals = await validate(validation, group);
+    if (refusals.length > 0) return buildTrace(object, refusals);
+  }
+  return buildTrace(object, []);
+};
+
+/** Groups hooks that are called at the same time: webhooks that follow each other; a plugin is called alone. */
+const groupValidating = (hooks: readonly DefaultedWebhookEntry[]): DefaultedWebhookEntry[][] => {
+  const groups: DefaultedWebhookEntry[][] = [];
+  for (const hook of hooks) {
+    const last = groups.at(-1);
+    if (last && !hook.isPlugin && !last[0]?.isPlugin) last.push(hook);
+    else groups.push([hook]);
+  }
+  return groups;
 };
 
 /**
@@ -101,7 +121,7 @@ const validate = async (run: AdmissionRun, hooks: readonly DefaultedWebhookEntry
   const refusals = await Promise.all(
     calls.map(async ({ hook, invocation, seen, step }) => {
       const { answer, refusal } = await callHook(run, hook, invocation, seen, step);
-      if (answer?.allowed === false) return noteRefusalInTraceStep(step, toRefusal(hook.name, answer.status));
+      if (answer?.allowed === false) return noteRefusalInTraceStep(step, toRefusal(hook, answer.status));
       return refusal;
     }),
   );

@@ -28,11 +28,12 @@ export interface AdmissionRun {
 
 /** Creates the trace entry of a hook; until the hook is called, its outcome is `skipped`. */
 export const createSkippedTraceStep = (
-  { phase, name, configuration }: DefaultedWebhookEntry,
+  { phase, name, configuration, isPlugin }: DefaultedWebhookEntry,
   round: 0 | 1,
   index: number,
 ): HookTraceStep => {
-  return { hook: name, configuration, phase, round, index, outcome: "skipped", warnings: [] };
+  const step = { hook: name, configuration, phase, round, index };
+  return { ...step, ...(isPlugin && { isPlugin }), outcome: "skipped", warnings: [] };
 };
 
 export const markUndecided = (run: AdmissionRun, step: HookTraceStep, why: string): void => {
@@ -101,7 +102,8 @@ export const callHook = async (
 
   const answer = parseHookResponse(hook.phase, version, uid, called.body);
   if ("fault" in answer) return applyFailurePolicy(run, hook, step, answer.fault);
-  for (const [key, value] of Object.entries(answer.audit)) run.audit.add(`${hook.name}/${key}`, value);
+  for (const [key, value] of hook.isPlugin ? [] : Object.entries(answer.audit))
+    run.audit.add(`${hook.name}/${key}`, value);
   for (const warning of answer.warnings) run.warnings.push(warning);
   Object.assign(step, { allowed: answer.allowed, warnings: answer.warnings });
   return { answer };
@@ -165,14 +167,15 @@ export const createTimeoutStatus = (): Status => {
 };
 
 /** Returns the status that the client gets for a hook's refusal; a code below 400 becomes 400. */
-export const toRefusal = (hook: string, answered: JsonMap = {}): Status => {
+export const toRefusal = ({ name, isPlugin }: DefaultedWebhookEntry, answered: JsonMap = {}): Status => {
   const { code, message, reason, details } = answered;
-  const deniedBy = `admission webhook "${hook}" denied the request`;
+  const deniedBy = `admission webhook "${name}" denied the request`;
   const text = [message, reason].find((candidate) => typeof candidate === "string" && candidate !== "");
+  const explained = isPlugin ? String(text) : `${deniedBy}: ${text}`;
   return {
     code: typeof code === "number" && code >= 400 ? code : 400,
     ...(typeof reason === "string" && reason !== "" && { reason }),
-    message: text === undefined ? `${deniedBy} without explanation` : `${deniedBy}: ${text}`,
+    message: text === undefined ? `${deniedBy} without explanation` : explained,
     ...(isMap(details) && { details: parseDetails(details) }),
   };
 };

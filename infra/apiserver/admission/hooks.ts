@@ -3,8 +3,10 @@ import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { Phase, RequestMatch } from "#lib/rule.ts";
 import { listWebhookConfigFaults, listWebhookConfigWarnings } from "./configurations.ts";
 
-/** A webhook entry with the API server's defaults. */
+/** A webhook entry with the API server's defaults; or a compiled-in plugin, which is matched and called alike. */
 export interface DefaultedWebhookEntry {
+  /** Set for a compiled-in plugin: no resource is exempt from it, and clients get its refusals as they are. */
+  isPlugin?: true;
   phase: Phase;
   configuration: string;
   name: string;

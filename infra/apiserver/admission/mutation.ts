@@ -28,9 +28,9 @@ interface MutationResult {
 }
 
 /**
- * Calls the hooks one after the other, each with the object that the previous hook left. If a hook changed the object,
- * earlier hooks with reinvocationPolicy IfNeeded are called once more. A change in this second round counts as a change
- * for the hooks after it.
+ * Calls the hooks one after the other, each with the object that the previous hook left. If a webhook changed the object,
+ * all plugins and the earlier webhooks with reinvocationPolicy IfNeeded are called once more. A change in this second
+ * round counts as a change for the webhooks after it.
  */
 export const runMutatingWebhooks = async (
   run: AdmissionRun,
@@ -54,7 +54,8 @@ export const runMutatingWebhooks = async (
       run.undecided.push(`it can't be said ${describeUnknownConversion(run.attributes, run.attributes.kind)}`);
       return { object: view.latest.object };
     }
-    if (isMap(back.object)) view.put(run.context.fill(back.object, "request"));
+    const isPatched = run.steps.some((step) => step.round === round && step.after !== undefined && !step.isPlugin);
+    if (isPatched && isMap(back.object)) view.put(run.context.fill(back.object, "request"));
   }
   return { object: view.latest.object };
 };
@@ -76,7 +77,7 @@ const runHook = async (
   const taken = await matchHookWithAuthorizer(hook, run.attributes, view, run.context);
   // Like the API server, matches every hook in the second round. That can refuse the request for a hook that isn't
   // called again.
-  if (!("refusal" in taken) && step.round === 1 && !rounds.again.has(hook.identity)) return undefined;
+  if (!("refusal" in taken) && step.round === 1 && !hook.isPlugin && !rounds.again.has(hook.identity)) return undefined;
   run.steps.push(step);
   if ("skipped" in taken) {
     step.why = taken.skipped;
@@ -95,16 +96,16 @@ const runHook = async (
 
   const { answer, refusal } = await callHook(run, hook, taken.invocation, seen, step);
   const changed = answer?.allowed ? applyResponsePatch(run, hook, view, step, answer, rounds.isStamped) : unchanged;
-  const { configuration, name } = hook;
-  if (step.outcome === "called" || refusal)
+  const { configuration, name, isPlugin = false } = hook;
+  if (!isPlugin && (step.outcome === "called" || refusal))
     run.audit.add(...buildMutationAnnotation(step.round, step.index, configuration, name, changed.isChanged));
-  if (changed.isChanged || changed.isApplied) rounds.isStamped = false;
-  rounds.isChanged ||= changed.isChanged;
+  if (!isPlugin && (changed.isChanged || changed.isApplied)) rounds.isStamped = false;
+  rounds.isChanged ||= changed.isChanged && !isPlugin;
   rounds.again.note(hook.identity, changed.isChanged, hook.reinvocationPolicy === "IfNeeded");
 
   const end = refusal ?? changed.refusal;
   if (end) return end;
-  if (answer && !answer.allowed) return noteRefusalInTraceStep(step, toRefusal(hook.name, answer.status));
+  if (answer && !answer.allowed) return noteRefusalInTraceStep(step, toRefusal(hook, answer.status));
   return step.ignored && performance.now() >= run.end ? noteRefusalInTraceStep(step, createTimeoutStatus()) : undefined;
 };
 
@@ -161,10 +162,12 @@ const applyResponsePatch = (
       return unchanged;
     }
     const read = normalizePatchedObject(raw);
-    step.after = run.context.fill(read, "patch");
-    run.audit.add(...buildPatchAuditAnnotation(step.round, step.index, hook.configuration, hook.name, step.patch));
+    // Plugins change the object in memory; only a webhook's patch is read as a new object.
+    step.after = hook.isPlugin ? read : run.context.fill(read, "patch");
+    if (!hook.isPlugin)
+      run.audit.add(...buildPatchAuditAnnotation(step.round, step.index, hook.configuration, hook.name, step.patch));
     view.put(step.after);
-    return { isChanged: isStamped || !isSameBesidesEmptyMembers(before, read), isApplied: true };
+    return { isChanged: (isStamped && !hook.isPlugin) || !isSameBesidesEmptyMembers(before, read), isApplied: true };
   } catch (error) {
     return endRequest(getErrorMessage(error));
   }

@@ -85,6 +85,8 @@ export type MatchConditionResult =
 export interface HookTraceStep {
   hook: string;
   configuration: string;
+  /** Set for a compiled-in plugin. */
+  isPlugin?: true;
   phase: Phase;
   /** 0 for the first call of a hook, 1 for its reinvocation. */
   round: 0 | 1;

@@ -222,15 +222,12 @@ export const evaluateRequest = async (
   const { attributes, manifest, made } = subject;
   assumeOld(attributes, environment);
   const assumed = assumeNamespace(attributes, environment);
-  const trace = await runAdmissionChain(attributes, environment.hooks, createServerContext(environment));
-  const unevaluated = environment.unevaluated.findMatching(
-    attributes,
-    trace.object,
-    createServerContext(environment),
-    assumed,
-  );
+  const context = createServerContext(environment);
+  const trace = await runAdmissionChain(attributes, environment.chain, context);
+  const unevaluated = environment.unevaluated.findMatching(attributes, trace.object, context, assumed);
   if (trace.allowed && !made) storeOutcome(attributes, trace, environment);
-  const before = attributes.object ?? attributes.oldObject;
+  const prepared = findBeforeWebhooks(trace);
+  const before = prepared ? context.fill(prepared, "request") : (attributes.object ?? attributes.oldObject);
   const after = attributes.object === null || attributes.object === undefined ? before : trace.object;
   return {
     subject,
@@ -240,10 +237,17 @@ export const evaluateRequest = async (
       ...(await collectFindings(trace, subject, environment, assumed, unevaluated)),
     },
     audit: trace.audit,
-    steps: trace.steps,
+    steps: trace.steps.filter(({ isPlugin }) => !isPlugin),
     before,
     after,
   };
+};
+
+/** Returns the object as plugins left it for the first webhook; undefined if none changed it. */
+const findBeforeWebhooks = ({ steps, object }: AdmissionTrace): unknown => {
+  const changed = steps.findLast(({ isPlugin, round, after }) => isPlugin && round === 0 && after !== undefined)?.after;
+  // Reports compare it with the last object, which is in the version of the request.
+  return getOwn(changed, "apiVersion") === getOwn(object, "apiVersion") ? changed : undefined;
 };
 
 const createServerContext = ({

@@ -44,7 +44,10 @@ export interface ObjectEvaluationEnvironment {
   kubernetes: string | undefined;
   kinds: KindIndex;
   existing: Omit<ExistingObjects, "capabilities">;
+  /** The webhooks: rules' and foreign ones. */
   hooks: Pick<WebhookEntriesByPhase, "mutating" | "validating">;
+  /** The webhooks and the compiled-in plugins, in the order of their calls. */
+  chain: Pick<WebhookEntriesByPhase, "mutating" | "validating">;
   call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult>;
   cel: CelEvaluator;
   /** Opens the cluster's authorizer for the evaluation of one object. */

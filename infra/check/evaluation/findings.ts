@@ -33,7 +33,9 @@ export const collectFindings = async (
   if (!trace.allowed && denials.length === 0 && trace.status)
     denials.push(createDenial(trace.status, subject, () => "the API server"));
   const changes = steps.flatMap((step) =>
-    step.patch && step.patch.length > 0 ? [{ rule: getName(step), patch: step.patch as object[] }] : [],
+    !step.isPlugin && step.patch && step.patch.length > 0
+      ? [{ rule: getName(step), patch: step.patch as object[] }]
+      : [],
   );
   const undecided = [
     ...trace.undecided.map((sentence) => formatUndecided(sentence, environment)),
@@ -52,7 +54,7 @@ export const collectFindings = async (
     passed: [
       ...new Set(
         steps
-          .filter(({ outcome, allowed, patch }) => outcome === "called" && allowed && !patch?.length)
+          .filter((step) => step.outcome === "called" && step.allowed && !step.isPlugin && !step.patch?.length)
           .map(getName)
           // A rule with two endpoints passed only if neither refused or changed the object.
           .filter((name) => ![...changes, ...denials].some(({ rule }) => rule === name)),
@@ -69,7 +71,7 @@ const listWarnings = (rule: string, { warnings }: HookTraceStep) =>
 
 /** Replaces the name of the hook at the start of a sentence with its name for reports. */
 const formatUndecided = (sentence: string, { getHookName }: ObjectEvaluationEnvironment): string => {
-  const [, hook, rest] = /^([-a-z0-9.]+) \([^)]*\): (.*)$/s.exec(sentence) ?? [];
+  const [, hook, rest] = /^([-A-Za-z0-9.]+) \([^)]*\): (.*)$/s.exec(sentence) ?? [];
   return hook === undefined ? sentence : `${getHookName(hook)}: ${rest}`;
 };
 

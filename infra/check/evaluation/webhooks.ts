@@ -11,11 +11,12 @@ import { Complaint, toSentence } from "../../cli/complaint.ts";
 import type { ClusterConfig } from "../../config/config.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import type { ObjectEvaluationEnvironment } from "./evaluation.ts";
+import type { CallablePlugins } from "./plugins.ts";
 import type { CallableRules } from "./rules.ts";
 
 /**
  * Returns a cluster's webhooks: its rules' and the foreign ones in manifests, called only at `callableHosts`.
- * `hasPolicies`: matchConditions of admission policies are evaluated, too.
+ * `hasPolicies`: matchConditions of admission policies are evaluated, too. `plugins` are called in their places.
  */
 export const createWebhookEnvironment = async (
   rules: CallableRules,
@@ -23,18 +24,22 @@ export const createWebhookEnvironment = async (
   [cluster, { kubernetes }]: readonly [name: string, config: ClusterConfig],
   callableHosts: readonly string[],
   hasPolicies: boolean,
+  plugins: CallablePlugins,
 ): Promise<
-  Pick<ObjectEvaluationEnvironment, "kubernetes" | "call" | "cel" | "getHookName" | "findSuggestion"> & {
+  Pick<ObjectEvaluationEnvironment, "kubernetes" | "chain" | "call" | "cel" | "getHookName" | "findSuggestion"> & {
     hooks: WebhookEntriesByPhase;
   }
 > => {
   const configurations = [...rules.configurations, ...foreignConfigurations.map(({ object }) => object)];
   const hooks = extendTimeouts(parseWebhookConfigurations(configurations, kubernetes), rules);
-  checkHooks(hooks, rules, cluster);
+  const chain = plugins.insert(hooks);
+  checkHooks({ ...hooks, ...chain }, rules, cluster);
   return {
     kubernetes,
     hooks,
-    call: (hook, review) => rules.call(hook, review) ?? callForeignWebhook(hook, review, callableHosts),
+    chain,
+    call: (hook, review) =>
+      plugins.call(hook, review) ?? rules.call(hook, review) ?? callForeignWebhook(hook, review, callableHosts),
     cel: await createConditionEvaluator(hooks, rules, hasPolicies),
     getHookName: (hook, message) => rules.findRuleName(hook, message) ?? hook,
     findSuggestion: rules.findSuggestion,
@@ -49,7 +54,8 @@ const createConditionEvaluator = async (
 ): Promise<CelEvaluator> => {
   if (!hasPolicies && ![...mutating, ...validating].some(({ matchConditions }) => matchConditions.length > 0))
     return {
-      compile: (expression) => () => ({ unsupported: `${expression} is not a matchCondition` }),
+      // Only plugins have conditions then, over the authorizer.
+      compile: () => () => ({ unsupported: "only the cluster's authorizer knows whether the user has the right" }),
       createBudget: () => ({ left: 0 }),
     };
   const { celEvaluator } = await import("#infra/apiserver/admission/conditions.ts");

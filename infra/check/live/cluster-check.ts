@@ -9,6 +9,7 @@ import { type ClusterCredentialOptions, resolveClusterConnection } from "../../c
 import { parseMinor } from "../../clusters/version.ts";
 import type { ClusterConfig } from "../../config/config.ts";
 import { noFindings, type ObjectEvaluation, type ObjectEvaluationEnvironment } from "../evaluation/evaluation.ts";
+import { choosePlugins, loadCallablePlugins } from "../evaluation/plugins.ts";
 import { hasBuiltInWorkloadKinds } from "../evaluation/pod-templates.ts";
 import { createCallableClusterRules } from "../evaluation/rules.ts";
 import {
@@ -37,6 +38,8 @@ export interface ClusterCheckOptions {
   webhooks: readonly string[];
   /** Hosts that may be called, by other webhooks and by rules. */
   hosts: readonly string[];
+  /** Compiled-in plugins to turn on and, with a hyphen before the name, off. */
+  plugins: readonly string[];
   operation: Operation;
   user: UserInfo;
   /** The namespaces whose objects are checked; all namespaces if the list is empty. */
@@ -80,7 +83,10 @@ export const prepareClusterCheck = async (
   const createCapabilities = await prepareLiveCheckCapabilities(name, connection, hosts);
   const rules = await createCallableClusterRules(catalogue, cluster, options.harden, createCapabilities);
   for (const sentence of rules.notes) note(sentence);
-  const webhooks = await createWebhookEnvironment(rules, foreign, cluster, hosts, true);
+  const plugins = await loadCallablePlugins(choosePlugins(options.plugins, kubernetes), kubernetes, (_, tell) =>
+    createCapabilities(tell, mostAskingTime),
+  );
+  const webhooks = await createWebhookEnvironment(rules, foreign, cluster, hosts, true, plugins);
   for (const warning of webhooks.hooks.warnings) note(warning);
   const hooks = [...webhooks.hooks.mutating, ...webhooks.hooks.validating];
   const kinds = await readClusterKindIndex(found, hooks, read);
