@@ -7,7 +7,7 @@
 // Modes: "validation" (the default), "message" (without an authorizer), "condition" (without composed variables) and
 // "mutation" (with the types of patches). `composed` lists a policy's variables with their expressions. With `repeat`,
 // the task is run so often, and `others` has the answers that differ from the first one. `policy` has the expressions of
-// a policy instead: the answer is how long they take.
+// a policy instead: the answer is how long they take. `merging` is a patch of an ApplyConfiguration to apply instead.
 package main
 
 import (
@@ -56,6 +56,7 @@ type task struct {
 	Composed   []named        `json:"composed"`
 	Repeat     int            `json:"repeat"`
 	Policy     []string       `json:"policy"`
+	Merging    *merging       `json:"merging"`
 }
 
 type named struct {
@@ -145,6 +146,10 @@ func work(base *environment.EnvSet, tasks <-chan []byte, answers chan<- []byte) 
 		check(kjson.Unmarshal(line, &next))
 		if next.Policy != nil {
 			answers <- encode(measure(plain, next))
+			continue
+		}
+		if next.Merging != nil {
+			answers <- encode(merge(next))
 			continue
 		}
 		found := run(composited, plain, next)

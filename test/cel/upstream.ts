@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
+import type { JsonMap } from "../../lib/json.ts";
 import { type Task, writeValue } from "./generate.ts";
 
 /** What an implementation finds for a task. */
@@ -22,10 +23,29 @@ export interface Answer {
   others?: readonly Answer[];
 }
 
+/** A patch of an ApplyConfiguration, and an object of a schema in a file: upstream's OpenAPI or a definition. */
+export interface Merging {
+  schema: string;
+  object: JsonMap;
+  patch: JsonMap;
+}
+
+/** What upstream makes of a patch. */
+export interface MergeAnswer {
+  /** The object as kube-apiserver shows it to webhooks. */
+  object: JsonMap;
+  value?: JsonMap;
+  error?: string;
+  /** Other errors of upstream for the same patch: Go has no order for the keys of a map. */
+  others?: readonly string[];
+}
+
 /** A running program that evaluates expressions. */
 export interface UpstreamEvaluator {
   /** Returns an answer for each task; with `repeat`, each task is run so often. */
   evaluate(tasks: readonly Task[], repeat?: number): Promise<Answer[]>;
+  /** Applies patches; those with errors so often. */
+  merge(patches: readonly Merging[], repeat: number): Promise<MergeAnswer[]>;
   stop(): Promise<void>;
 }
 
@@ -33,7 +53,7 @@ export const startEvaluator = (program: string): UpstreamEvaluator => {
   // A task that needs more memory than this is a mistake of the generator.
   const env = { ...process.env, GOMEMLIMIT: "1GiB" };
   const child = spawn(program, { env, stdio: ["pipe", "pipe", "inherit"] });
-  const waiting = new Map<number, (answer: Answer) => void>();
+  const waiting = new Map<number, (answer: never) => void>();
   let fail: ((error: Error) => void) | undefined;
   const failure = new Promise<never>((_, reject) => {
     fail = reject;
@@ -42,24 +62,32 @@ export const startEvaluator = (program: string): UpstreamEvaluator => {
   child.on("exit", (code) => fail?.(new Error(`the program that evaluates expressions ended with code ${code}`)));
   child.stdin.on("error", () => undefined);
   createInterface({ input: child.stdout, crlfDelay: Number.POSITIVE_INFINITY }).on("line", (line) => {
-    const { id, ...answer } = JSON.parse(line) as Answer & { id: number };
-    waiting.get(id)?.(answer);
+    const { id, ...answer } = JSON.parse(line) as { id: number };
+    // The cast is safe: an answer is what its task asks for.
+    waiting.get(id)?.(answer as never);
     waiting.delete(id);
   });
   let last = 0;
+  /** Sends tasks, each the members of an object in JSON. */
+  const send = <T>(tasks: string[]): Promise<T[]> => {
+    const answers = tasks.map((text) => {
+      const id = ++last;
+      const { promise, resolve } = Promise.withResolvers<T>();
+      waiting.set(id, resolve);
+      child.stdin.write(`{"id":${id},${text}}\n`);
+      return promise;
+    });
+    return Promise.race([Promise.all(answers), failure]);
+  };
   return {
-    evaluate: (tasks, repeat = 1) => {
-      const answers = tasks.map((task) => {
-        const id = ++last;
-        const { promise, resolve } = Promise.withResolvers<Answer>();
-        waiting.set(id, resolve);
-        const { expression, mode, composed } = task;
-        const head = JSON.stringify({ id, expression, mode, composed, repeat }).slice(0, -1);
-        child.stdin.write(`${head},"variables":${writeValue(task.variables)}}\n`);
-        return promise;
-      });
-      return Promise.race([Promise.all(answers), failure]);
-    },
+    evaluate: (tasks, repeat = 1) =>
+      send(
+        tasks.map(({ expression, mode, composed, variables }) => {
+          const head = JSON.stringify({ expression, mode, composed, repeat }).slice(1, -1);
+          return `${head},"variables":${writeValue(variables)}`;
+        }),
+      ),
+    merge: (patches, repeat) => send(patches.map((merging) => JSON.stringify({ merging, repeat }).slice(1, -1))),
     stop: async () => {
       const ended = once(child, "close");
       child.stdin.end();

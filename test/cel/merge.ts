@@ -1,0 +1,169 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { isDeepStrictEqual, parseArgs } from "node:util";
+import { buildCelEvaluator } from "../../infra/bench/cel-go.ts";
+import { readOpenApiDocuments } from "../../infra/parity/openapi-types.ts";
+import { createRandom } from "../../infra/testing/random.ts";
+import { ApplyConfigurationError, applyConfiguration } from "../../lib/admission-policies/merge.ts";
+import { findSchema, type ObjectSchema } from "../../lib/admission-policies/schemas.ts";
+import type { JsonMap } from "../../lib/json.ts";
+import { generateDefinition, generatePair } from "./merge-generator.ts";
+import { type MergeAnswer, startEvaluator, type UpstreamEvaluator } from "./upstream.ts";
+
+// Compares the merge of ApplyConfiguration patches with kube-apiserver's packages on generated schemas and objects:
+//
+//   node infra/node.js test/cel/merge.ts --pairs 20000 --seed 1
+
+const builtInKinds = [
+  { path: "api/v1", group: "", version: "v1", kind: "Pod" },
+  { path: "api/v1", group: "", version: "v1", kind: "Service" },
+  { path: "api/v1", group: "", version: "v1", kind: "ConfigMap" },
+  { path: "api/v1", group: "", version: "v1", kind: "PersistentVolume" },
+  { path: "apis/apps/v1", group: "apps", version: "v1", kind: "Deployment" },
+  { path: "apis/networking.k8s.io/v1", group: "networking.k8s.io", version: "v1", kind: "Ingress" },
+];
+
+/** How many kinds of generated CustomResourceDefinitions there are for each built-in kind. */
+const definitionsPerKind = 8;
+
+/** Upstream's errors come in any order; so often, each of them comes first. */
+const repeat = 40;
+
+export interface MergeDifference {
+  kind: string;
+  object: unknown;
+  patch: unknown;
+  upstream: unknown;
+  own: unknown;
+}
+
+interface Subject {
+  file: string;
+  schema: ObjectSchema;
+  header: { apiVersion: string; kind: string };
+}
+
+/** Writes the schemas of all kinds to a folder. */
+const writeSubjects = async (folder: string, seed: number): Promise<Subject[]> => {
+  const { schemas } = await readOpenApiDocuments();
+  const write = async (name: string, content: unknown) => {
+    const file = join(folder, `${name.replaceAll("/", "-")}.json`);
+    await writeFile(file, JSON.stringify(content));
+    return file;
+  };
+  const subjects: Subject[] = [];
+  for (const { path, ...gvk } of builtInKinds) {
+    const schema = findSchema(gvk, []);
+    if (!schema) throw new Error(`${gvk.kind} has no schema`);
+    const header = { apiVersion: path.replace(/^apis?\//, ""), kind: gvk.kind };
+    subjects.push({ file: await write(path, schemas[path]), schema, header });
+  }
+  for (let index = 0; index < builtInKinds.length * definitionsPerKind; index++) {
+    const definition = generateDefinition(seed * 1000 + index);
+    const schema = findSchema({ group: "example.org", version: "v1", kind: "Thing" }, [definition]);
+    if (!schema) throw new Error("the generated definition has no schema");
+    const file = await write(`definition-${index}`, definition);
+    subjects.push({ file, schema, header: { apiVersion: "example.org/v1", kind: "Thing" } });
+  }
+  return subjects;
+};
+
+const applyOwn = (schema: ObjectSchema, object: JsonMap, patch: JsonMap): { value?: unknown; error?: string } => {
+  try {
+    return { value: applyConfiguration(schema, object, patch) };
+  } catch (error) {
+    if (error instanceof ApplyConfigurationError) return { error: error.message };
+    throw error;
+  }
+};
+
+/** Returns an error's parts in the order of their texts. */
+const sortParts = (error: string): string =>
+  error
+    .split(/\n|(?<=structs: )|, (?=\.)/)
+    .sort()
+    .join("\n");
+
+/** The one difference that stays: a cluster may be newer than the schemas here, and its objects have more fields. */
+const laterField = /^error applying patch: failed to convert original object .*: field not declared in schema$/s;
+
+const isSameAnswer = (upstream: MergeAnswer, own: { value?: unknown; error?: string }): boolean => {
+  if (own.error === undefined || upstream.error === undefined)
+    return own.error === upstream.error && isDeepStrictEqual(own.value, upstream.value);
+  const parts = sortParts(own.error);
+  return [upstream.error, ...(upstream.others ?? [])].some((error) => sortParts(error) === parts);
+};
+
+export interface MergeComparison {
+  values: number;
+  errors: number;
+  /** Pairs that differ only because upstream refuses objects with fields that its schema doesn't have. */
+  known: number;
+  differences: MergeDifference[];
+}
+
+export const compareMerges = async (
+  evaluator: UpstreamEvaluator,
+  { pairs, seed }: { pairs: number; seed: number },
+): Promise<MergeComparison> => {
+  const folder = await mkdtemp(join(tmpdir(), "postern-merge-"));
+  try {
+    const subjects = await writeSubjects(folder, seed);
+    const random = createRandom(seed);
+    const comparison: MergeComparison = { values: 0, errors: 0, known: 0, differences: [] };
+    for (let done = 0; done < pairs; ) {
+      const tasks = Array.from({ length: Math.min(500, pairs - done) }, (_, index) => {
+        const builtIn = (done + index) % 2 === 0;
+        const from = builtIn ? subjects.slice(0, builtInKinds.length) : subjects.slice(builtInKinds.length);
+        const subject = random.pick(from);
+        return { subject, ...generatePair(random, subject.schema, subject.header) };
+      });
+      done += tasks.length;
+      const answers = await evaluator.merge(
+        tasks.map(({ subject, object, patch }) => ({ schema: subject.file, object, patch })),
+        repeat,
+      );
+      for (const [index, { subject, patch }] of tasks.entries()) {
+        const upstream = answers[index] as MergeAnswer;
+        const own = applyOwn(subject.schema, upstream.object, patch);
+        if (upstream.error === undefined) comparison.values++;
+        else comparison.errors++;
+        if (isSameAnswer(upstream, own)) continue;
+        if (upstream.error !== undefined && laterField.test(upstream.error)) {
+          comparison.known++;
+          continue;
+        }
+        const { object, ...found } = upstream;
+        comparison.differences.push({ kind: subject.file, object, patch, upstream: found, own });
+      }
+    }
+    return comparison;
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+};
+
+if (import.meta.main) {
+  const { values } = parseArgs({
+    options: {
+      pairs: { type: "string", default: "20000" },
+      seed: { type: "string", default: "1" },
+      examples: { type: "string", default: "3" },
+    },
+  });
+  const { program } = await buildCelEvaluator();
+  const evaluator = startEvaluator(program);
+  const start = Date.now();
+  const comparison = await compareMerges(evaluator, { pairs: Number(values.pairs), seed: Number(values.seed) });
+  const { differences, values: merged, errors, known } = comparison;
+  const shortest = differences.toSorted((left, right) => JSON.stringify(left).length - JSON.stringify(right).length);
+  for (const one of shortest.slice(0, Number(values.examples)))
+    process.stdout.write(`${JSON.stringify(one, null, 1)}\n`);
+  process.stdout.write(
+    `${values.pairs} pairs in ${Math.round((Date.now() - start) / 1000)} s: ${merged} values, ${errors} errors, ` +
+      `${differences.length} differences, ${known} known\n`,
+  );
+  process.exitCode = differences.length > 0 ? 1 : 0;
+  await evaluator.stop();
+}
