@@ -6,8 +6,16 @@ import { countCodePoints, toDouble, toInt, Uint, type Value } from "./values.ts"
 /** Parses an expression and replaces its macros. Returns the errors if the text is not an expression. */
 export const parse = (text: string, macros: readonly Macro[]): Expression | readonly Issue[] => {
   const size = countCodePoints(text);
-  if (size <= sizeLimit) return new Parser(text.toWellFormed(), macros).parse();
-  return [{ offset: nowhere, message: `expression code point size exceeds limit: size: ${size}, limit ${sizeLimit}` }];
+  if (size > sizeLimit)
+    return [
+      { offset: nowhere, message: `expression code point size exceeds limit: size: ${size}, limit ${sizeLimit}` },
+    ];
+  const issues: Issue[] = [];
+  const tokens = readTokens(text.toWellFormed(), issues);
+  const next = issues[lexicalIssueLimit];
+  if (!next) return new Parser(tokens, issues, macros).parse();
+  const message = `Syntax error: More than ${lexicalIssueLimit} syntax errors`;
+  return [...issues.slice(0, lexicalIssueLimit), { offset: next.offset, message }];
 };
 
 const sizeLimit = 100_000;
@@ -34,29 +42,23 @@ const reservedWords = new Set(
 /** A recursive-descent parser. */
 class Parser {
   readonly #macros: ReadonlyMap<string, Macro>;
-  readonly #readToken: () => Token;
-  /** Tokens that were read and not yet taken begin at the position. */
-  readonly #tokens: Token[] = [];
+  readonly #tokens: readonly Token[];
   #position = 0;
-  readonly #lexicalIssues: Issue[] = [];
+  /** Errors after which nothing can be parsed, and those of tokens. */
+  readonly #syntaxIssues: Issue[];
   /** Errors in parts of the text that can be parsed, such as a name that is reserved. */
   readonly #issues: Issue[] = [];
   /** How many of upstream's rules the parser is in. Upstream limits each number. */
   readonly #depths = { expression: 0, relation: 0, calculation: 0 };
 
-  constructor(text: string, macros: readonly Macro[]) {
+  constructor(tokens: readonly Token[], issues: Issue[], macros: readonly Macro[]) {
     this.#macros = new Map(macros.map((macro) => [`${macro.name}:${macro.arity}:${macro.isMember}`, macro]));
-    this.#readToken = readTokens(text, (issue) => {
-      if (this.#lexicalIssues.length < lexicalIssueLimit) this.#lexicalIssues.push(issue);
-      else {
-        this.#issues.length = 0;
-        throw new IssueError(`Syntax error: More than ${lexicalIssueLimit} syntax errors`, issue.offset);
-      }
-    });
+    this.#tokens = tokens;
+    this.#syntaxIssues = issues;
   }
 
   parse(): Expression | readonly Issue[] {
-    const issues = this.#lexicalIssues;
+    const issues = this.#syntaxIssues;
     try {
       const expression = this.#parseExpression();
       this.#expect("end");
@@ -246,8 +248,9 @@ class Parser {
     const literal = literals.get(kind);
     // After a minus only a number can follow here, so what is wrong is the next token.
     if (!literal) throw createSyntaxError(kind === "-" ? this.#peek() : { kind, text, offset }, "an expression");
-    const value = literal.parse(text);
-    return value === undefined ? this.#report(offset, literal.error) : createLiteral(offset, value);
+    const [parse, error] = literal;
+    const value = parse(text);
+    return value === undefined ? this.#report(offset, error) : createLiteral(offset, value);
   }
 
   /** Parses items with commas between them. Except in a list of arguments, a comma may come last, even alone. */
@@ -291,8 +294,7 @@ class Parser {
   }
 
   #peek(ahead = 0): Token {
-    while (this.#tokens.length <= this.#position + ahead) this.#tokens.push(this.#readToken());
-    return this.#tokens[this.#position + ahead] as Token;
+    return (this.#tokens[this.#position + ahead] ?? this.#tokens.at(-1)) as Token;
   }
 
   /** Returns the next token if it is of a kind. */
@@ -340,40 +342,27 @@ const createSyntaxError = ({ kind, text, offset }: Token, expected: string): Iss
   return new IssueError(`Syntax error: found ${found}, expected ${expected}`, offset);
 };
 
-const toInteger = (text: string): bigint => (text.startsWith("-") ? -BigInt(text.slice(1)) : BigInt(text));
+const parseInteger = (text: string): Value | undefined => {
+  const value = text.startsWith("-") ? -BigInt(text.slice(1)) : BigInt(text);
+  return BigInt.asIntN(64, value) === value ? toInt(value) : undefined;
+};
+
+const parseUnsigned = (text: string): Value | undefined => {
+  const value = BigInt(text.slice(0, -1));
+  return BigInt.asUintN(64, value) === value ? new Uint(value) : undefined;
+};
+
+const parseDouble = (text: string): Value | undefined =>
+  Number.isFinite(Number(text)) ? toDouble(Number(text)) : undefined;
 
 /** How literals are parsed by their kinds, and upstream's error if one has no value. */
-const literals = new Map<string, { parse: (text: string) => Value | undefined; error: string }>([
-  ["true", { parse: () => true, error: "" }],
-  ["false", { parse: () => false, error: "" }],
-  ["null", { parse: () => null, error: "" }],
-  [
-    "int",
-    {
-      parse(text) {
-        const value = toInteger(text);
-        return BigInt.asIntN(64, value) === value ? toInt(value) : undefined;
-      },
-      error: "invalid int literal",
-    },
-  ],
-  [
-    "uint",
-    {
-      parse(text) {
-        const value = toInteger(text.slice(0, -1));
-        return BigInt.asUintN(64, value) === value ? new Uint(value) : undefined;
-      },
-      error: "invalid uint literal",
-    },
-  ],
-  [
-    "double",
-    {
-      parse: (text) => (Number.isFinite(Number(text)) ? toDouble(Number(text)) : undefined),
-      error: "invalid double literal",
-    },
-  ],
-  ["string", { parse: parseString, error: "invalid unicode code point" }],
-  ["bytes", { parse: parseBytes, error: "unable to unescape string" }],
+const literals = new Map<string, readonly [parse: (text: string) => Value | undefined, error: string]>([
+  ["true", [() => true, ""]],
+  ["false", [() => false, ""]],
+  ["null", [() => null, ""]],
+  ["int", [parseInteger, "invalid int literal"]],
+  ["uint", [parseUnsigned, "invalid uint literal"]],
+  ["double", [parseDouble, "invalid double literal"]],
+  ["string", [parseString, "invalid unicode code point"]],
+  ["bytes", [parseBytes, "unable to unescape string"]],
 ]);
