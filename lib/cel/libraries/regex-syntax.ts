@@ -12,8 +12,6 @@ export interface Instruction {
   readonly conditions: number;
   /** Reports whether a character can be read. */
   readonly accepts: Accepts;
-  /** The only character that can be read. */
-  readonly literal: string;
 }
 
 type Accepts = (code: number) => boolean;
@@ -26,40 +24,18 @@ export interface PatternProgram {
 /** What a pattern can require at a position. */
 export const conditions = { lineStart: 1, lineEnd: 2, textStart: 4, textEnd: 8, boundary: 16, noBoundary: 32 };
 
-/** A part of a pattern. What is limited is its instructions, its levels, and its copies by nested repetitions. */
-type Part = {
-  readonly size: number;
-  readonly height: number;
-  readonly copies: number;
-  /** Whether it matches the empty text. */
-  readonly isNullable: boolean;
-} & (
-  | { readonly kind: "read"; readonly accepts: Accepts; readonly literal: string }
-  | { readonly kind: "check"; readonly conditions: number }
-  | { readonly kind: "sequence" | "choice"; readonly parts: readonly Part[] }
-  | Repetition
-);
-
-interface Repetition {
-  readonly kind: "repetition";
-  readonly part: Part;
-  readonly min: number;
-  readonly max: number;
-  readonly isGreedy: boolean;
-}
+/** What a pattern requires where it has such a text: without the flag `m`, and with it. */
+const positions: Readonly<Record<string, readonly [number, number]>> = {
+  "^": [conditions.textStart, conditions.lineStart],
+  $: [conditions.textEnd, conditions.lineEnd],
+  "\\A": [conditions.textStart, conditions.textStart],
+  "\\z": [conditions.textEnd, conditions.textEnd],
+  "\\b": [conditions.boundary, conditions.boundary],
+  "\\B": [conditions.noBoundary, conditions.noBoundary],
+};
 
 /** The limits of upstream, but that of instructions, which is 3 million: they would need too much memory. */
 const [mostInstructions, mostLevels, mostCopies] = [250_000, 1000, 1000];
-
-const single = { size: 1, height: 1, copies: 1, isNullable: false };
-
-/** A group that is open: the choices before the last `|`, and the parts after it. */
-interface Group {
-  readonly flagsOutside: ReadonlySet<string>;
-  readonly isCapture: boolean;
-  readonly choices: Part[];
-  parts: Part[];
-}
 
 const createError = (fault: string, text: string): EvaluationError =>
   new EvaluationError(`error parsing regexp: ${fault}: \`${text}\``);
@@ -128,25 +104,110 @@ const createTest = (source: string, isFolded: boolean): Accepts => {
 
 const toEscape = (code: number): string => `\\u{${code.toString(16)}}`;
 
+const createInstruction = ({
+  kind = "match",
+  next = 0,
+  other = 0,
+  conditions = 0,
+  accepts = () => false,
+}: Partial<Instruction>): Instruction => ({ kind, next, other, conditions, accepts });
+
+const createSplit = (start: number, other: number, isGreedy: boolean): Instruction =>
+  isGreedy
+    ? createInstruction({ kind: "split", next: start, other })
+    : createInstruction({ kind: "split", next: other, other: start });
+
+/** Writes a program from its end to its start, so that what follows a part is known. */
+class Writer {
+  readonly instructions: Instruction[] = [];
+  readonly #source: string;
+  #parts = 0;
+
+  constructor(source: string) {
+    this.#source = source;
+  }
+
+  add(instruction: Partial<Instruction>): number {
+    return this.instructions.push(createInstruction(instruction)) - 1;
+  }
+
+  /** Writes a part, and returns where it starts. */
+  write(part: Part, next: number): number {
+    // Empty parts have no instructions, but a repetition can have many of them.
+    if (++this.#parts > mostInstructions || this.instructions.length > mostInstructions)
+      throw createError("expression too large", this.#source);
+    return part.write(this, next);
+  }
+}
+
+/** A part of a pattern. */
+interface Part {
+  /** How many parts are inside of each other. */
+  readonly height: number;
+  /** How many copies nested repetitions make of a part. */
+  readonly copies: number;
+  /** Whether it matches the empty text. */
+  readonly isNullable: boolean;
+  readonly write: (writer: Writer, next: number) => number;
+}
+
+const createPart = (parts: readonly Part[], isNullable: boolean, write: Part["write"]): Part => ({
+  height: parts.reduce((most, { height }) => Math.max(most, height), 0) + 1,
+  copies: parts.reduce((most, { copies }) => Math.max(most, copies), 1),
+  isNullable,
+  write,
+});
+
 const isEmpty = ({ isNullable }: Part): boolean => isNullable;
 
-const join = (kind: "sequence" | "choice", parts: readonly Part[]): Part => {
-  if (parts[0] && parts.length === 1) return parts[0];
-  const isNullable = kind === "choice" ? parts.some(isEmpty) : parts.every(isEmpty);
-  const result = { kind, parts, size: kind === "choice" ? parts.length - 1 : 0, height: 0, copies: 1, isNullable };
-  for (const { size, height, copies } of parts) {
-    result.size += size;
-    result.height = Math.max(result.height, height);
-    result.copies = Math.max(result.copies, copies);
-  }
-  return { ...result, size: Math.max(result.size, 1), height: result.height + 1 };
+const join = (parts: readonly Part[]): Part =>
+  parts[0] && parts.length === 1
+    ? parts[0]
+    : createPart(parts, parts.every(isEmpty), (writer, next) =>
+        parts.reduceRight((following, part) => writer.write(part, following), next),
+      );
+
+const choose = (choices: readonly Part[]): Part =>
+  createPart(choices, choices.some(isEmpty), (writer, next) =>
+    choices
+      .map((choice) => writer.write(choice, next))
+      .reduceRight((other, start) => writer.add(createSplit(start, other, true))),
+  );
+
+/** Repeats a part; a `max` below 0 stands for any number. */
+const repeat = (part: Part, min: number, max: number, isGreedy: boolean): Part => {
+  const repeated = createPart([part], min === 0 || part.isNullable, (writer, next) => {
+    const addSplit = (start: number) => writer.add(createSplit(start, next, isGreedy));
+    let start = next;
+    if (max < 0) {
+      // The split is written before what it repeats.
+      const split = addSplit(next);
+      const again = writer.write(part, split);
+      writer.instructions[split] = createSplit(again, next, isGreedy);
+      // If the part can be empty, `x*` is `(x+)?`.
+      start = min > 0 ? again : part.isNullable ? addSplit(again) : split;
+    }
+    for (let count = min; count < max; count++) start = addSplit(writer.write(part, start));
+    for (let count = max < 0 ? 1 : 0; count < min; count++) start = writer.write(part, start);
+    return start;
+  });
+  return { ...repeated, copies: max === 0 ? 1 : part.copies * Math.max(min, max, 1) };
 };
+
+/** A group that is open: the choices before the last `|`, and the parts after it. */
+interface Group {
+  readonly flagsOutside: ReadonlySet<string>;
+  readonly isCapture: boolean;
+  readonly choices: Part[];
+  parts: Part[];
+}
 
 class Parser {
   readonly #text: string;
   /** Where the last name of a set can end: without it, a search at each `[:` would read the whole text. */
   readonly #lastNameEnd: number;
   #position = 0;
+  #size = 0;
   #flags: ReadonlySet<string> = new Set();
   readonly #groups: Group[] = [];
   #group: Group = { flagsOutside: this.#flags, isCapture: false, choices: [], parts: [] };
@@ -161,61 +222,37 @@ class Parser {
     let repetition = -1;
     while (this.#position < this.#text.length) {
       const start = this.#position;
-      repetition = this.#parseNext(repetition) ? start : -1;
+      const found = this.#read(/[*+?]|\{(0|[1-9]\d*)(?:(,)(0|[1-9]\d*)?)?\}/y);
+      if (found) this.#repeat(start, found, repetition);
+      else this.#parseNext(start);
+      repetition = found ? start : -1;
     }
     if (this.#groups.length > 0) throw createError("missing closing )", this.#text);
-    const part = this.#closeChoices();
-    this.#checkLimits(part);
-    return part;
+    return this.#closeChoices();
   }
 
-  /** Parses the next part, and reports whether it is a repetition. */
-  #parseNext(lastRepetition: number): boolean {
-    const start = this.#position;
-    const counts = this.#read(/\{(0|[1-9]\d*)(?:(,)(0|[1-9]\d*)?)?\}/y);
-    if (counts) {
-      const min = Number(counts[1]);
-      const max = counts[2] === undefined ? min : counts[3] === undefined ? -1 : Number(counts[3]);
-      if (min > 1000 || max > 1000 || (max >= 0 && min > max)) throw this.#createError("invalid repeat count", start);
-      this.#repeat(start, min, max, lastRepetition);
-      return true;
+  /** Parses what isn't a repetition. */
+  #parseNext(start: number): void {
+    const position = this.#read(/[$^]|\\[ABbz]/y);
+    if (position) {
+      const [usual, multiline] = positions[position[0]] as readonly [number, number];
+      this.#addInstruction({ kind: "check", conditions: this.#flags.has("m") ? multiline : usual });
+      return;
     }
-    const character = this.#readCharacter();
-    switch (character) {
-      case "(":
-        this.#openGroup(start);
-        return false;
-      case ")":
-        this.#closeGroup();
-        return false;
-      case "|":
-        this.#group.choices.push(join("sequence", this.#group.parts));
-        this.#group.parts = [];
-        return false;
-      case "*":
-      case "+":
-      case "?":
-        this.#repeat(start, character === "+" ? 1 : 0, character === "?" ? 1 : -1, lastRepetition);
-        return true;
-      case "^":
-        this.#addCheck(this.#flags.has("m") ? conditions.lineStart : conditions.textStart);
-        return false;
-      case "$":
-        this.#addCheck(this.#flags.has("m") ? conditions.lineEnd : conditions.textEnd);
-        return false;
-      case ".":
-        this.#addClass(this.#flags.has("s") ? "[^]" : "[^\\n]");
-        return false;
-      case "[":
-        this.#addClass(this.#parseClass(start));
-        return false;
-      case "\\":
-        this.#parseBackslash(start);
-        return false;
-      default:
-        this.#addLiteral(character.codePointAt(0) as number);
-        return false;
+    const [, quoted] = this.#read(/\\Q(.*?)(?:\\E|$)/sy) ?? [];
+    if (quoted !== undefined) {
+      for (const character of quoted) this.#addLiteral(character.codePointAt(0) as number);
+      return;
     }
+    const set = this.#readSet(start);
+    const character = set === undefined ? this.#readCharacter() : "";
+    if (set !== undefined) this.#addClass(set);
+    else if (character === "(") this.#openGroup(start);
+    else if (character === ")") this.#closeGroup();
+    else if (character === "|") this.#closeChoice();
+    else if (character === ".") this.#addClass(this.#flags.has("s") ? "[^]" : "[^\\n]");
+    else if (character === "[") this.#addClass(this.#parseClass(start));
+    else this.#addLiteral(this.#toCode(character, start));
   }
 
   #createError(fault: string, start: number): EvaluationError {
@@ -232,95 +269,67 @@ class Parser {
 
   /** Returns the next character; an empty text at the end. */
   #readCharacter(): string {
-    const code = this.#text.codePointAt(this.#position);
-    if (code === undefined) return "";
-    const character = String.fromCodePoint(code);
-    this.#position += character.length;
+    const [character = ""] = this.#read(/./suy) ?? [];
     return character;
   }
 
-  #checkLimits({ size, height }: Part): void {
-    if (size > mostInstructions) throw createError("expression too large", this.#text);
-    if (height > mostLevels) throw createError("expression nests too deeply", this.#text);
-  }
-
-  #add(part: Part): void {
-    this.#checkLimits(part);
-    this.#group.parts.push(part);
-  }
-
-  #addCheck(required: number): void {
-    this.#add({ ...single, kind: "check", conditions: required, isNullable: true });
+  #addInstruction(instruction: Partial<Instruction>): void {
+    if (++this.#size > mostInstructions) throw createError("expression too large", this.#text);
+    const isNullable = instruction.kind === "check";
+    this.#group.parts.push(createPart([], isNullable, (writer, next) => writer.add({ ...instruction, next })));
   }
 
   #addClass(source: string): void {
-    this.#add({ ...single, kind: "read", accepts: createTest(source, this.#flags.has("i")), literal: "" });
+    this.#addInstruction({ kind: "read", accepts: createTest(source, this.#flags.has("i")) });
   }
 
   #addLiteral(code: number): void {
     if (this.#flags.has("i")) this.#addClass(toEscape(code));
-    else
-      this.#add({ ...single, kind: "read", accepts: (other) => other === code, literal: String.fromCodePoint(code) });
+    else this.#addInstruction({ kind: "read", accepts: (other) => other === code });
   }
 
-  #repeat(start: number, min: number, max: number, lastRepetition: number): void {
+  #repeat(start: number, [operator, least, comma, most]: RegExpExecArray, lastRepetition: number): void {
+    const min = operator === "+" ? 1 : Number(least ?? 0);
+    const max = operator === "?" ? 1 : least !== undefined && comma === undefined ? min : Number(most ?? -1);
+    if (min > 1000 || max > 1000 || (max >= 0 && min > max)) throw this.#createError("invalid repeat count", start);
     const isGreedy = (this.#read(/\?/y) !== null) === this.#flags.has("U");
     if (lastRepetition >= 0) throw this.#createError("invalid nested repetition operator", lastRepetition);
     const part = this.#group.parts.pop();
     if (!part) throw this.#createError("missing argument to repetition operator", start);
-    const times = max < 0 ? min : max;
-    const copies = max === 0 ? 1 : part.copies * Math.max(times, 1);
-    if (Math.max(min, max) >= 2 && copies > mostCopies) throw this.#createError("invalid repeat count", start);
-    const size = Math.max(1, times * part.size + (max < 0 ? (min === 0 ? 2 + part.size : 1) : max - min));
-    const isNullable = min === 0 || part.isNullable;
-    this.#add({ kind: "repetition", part, min, max, isGreedy, size, height: part.height + 1, copies, isNullable });
+    const repeated = repeat(part, min, max, isGreedy);
+    if (Math.max(min, max) >= 2 && repeated.copies > mostCopies) throw this.#createError("invalid repeat count", start);
+    this.#group.parts.push(repeated);
   }
 
   #openGroup(start: number): void {
     const flagsOutside = this.#flags;
-    if (this.#read(/\?/y)) {
-      if (this.#read(/P?<(?=.)/sy)) {
-        if (this.#read(/[^>]*>/y) === null) throw createError("invalid named capture", this.#text.slice(start));
-        const capture = this.#text.slice(start, this.#position);
-        if (!/^\(\?P?<\w+>$/.test(capture)) throw createError("invalid named capture", capture);
-      } else if (this.#parseFlags(start)) return;
-      else {
-        this.#push({ flagsOutside, isCapture: false, choices: [], parts: [] });
-        return;
+    let isCapture = true;
+    if (this.#read(/\?P?<(?=.)/sy)) {
+      if (this.#read(/[^>]*>/y) === null) throw createError("invalid named capture", this.#text.slice(start));
+      const capture = this.#text.slice(start, this.#position);
+      if (!/^\(\?P?<\w+>$/.test(capture)) throw createError("invalid named capture", capture);
+    } else if (this.#text[this.#position] === "?") {
+      const [whole, added = "", removed = "", end] = this.#read(/\?([Uims]*)(?:-([Uims]+))?([:)])/y) ?? [];
+      if (whole === undefined) {
+        this.#read(/\?[Uims]*(?:-[Uims]*)?.?/suy);
+        throw this.#createError("invalid or unsupported Perl syntax", start);
       }
+      this.#flags = new Set([...this.#flags, ...added].filter((flag) => !removed.includes(flag)));
+      if (end === ")") return;
+      isCapture = false;
     }
-    this.#push({ flagsOutside, isCapture: true, choices: [], parts: [] });
-  }
-
-  #push(group: Group): void {
     this.#groups.push(this.#group);
-    this.#group = group;
+    this.#group = { flagsOutside, isCapture, choices: [], parts: [] };
   }
 
-  /** Parses the flags of a group that captures nothing, and reports whether they are all it has. */
-  #parseFlags(start: number): boolean {
-    const flags = new Set(this.#flags);
-    let isNegative = false;
-    let hasFlag = false;
-    for (;;) {
-      const character = this.#readCharacter();
-      if (/^[imsU]$/.test(character)) {
-        hasFlag = true;
-        if (isNegative) flags.delete(character);
-        else flags.add(character);
-      } else if (character === "-" && !isNegative) {
-        isNegative = true;
-        hasFlag = false;
-      } else if (/^[:)]$/.test(character) && (!isNegative || hasFlag)) {
-        this.#flags = flags;
-        return character === ")";
-      } else throw this.#createError("invalid or unsupported Perl syntax", start);
-    }
+  #closeChoice(): void {
+    this.#group.choices.push(join(this.#group.parts));
+    this.#group.parts = [];
   }
 
   #closeChoices(): Part {
     const { choices, parts } = this.#group;
-    return join("choice", [...choices, join("sequence", parts)]);
+    return choices.length === 0 ? join(parts) : choose([...choices, join(parts)]);
   }
 
   #closeGroup(): void {
@@ -330,45 +339,28 @@ class Parser {
     const part = this.#closeChoices();
     this.#group = outer;
     this.#flags = flagsOutside;
-    const { size, height, copies, isNullable } = part;
-    const capture = { kind: "repetition", part, min: 1, max: 1, isGreedy: true, copies, isNullable } as const;
-    this.#add(isCapture ? { ...capture, size: size + 2, height: height + 1 } : part);
+    this.#group.parts.push(isCapture ? createPart([part], part.isNullable, part.write) : part);
   }
 
-  #parseBackslash(start: number): void {
-    const set = this.#readSet(start);
-    if (set !== undefined) {
-      this.#addClass(set);
-      return;
-    }
-    const quoted = this.#read(/Q(.*?)(?:\\E|$)/sy);
-    if (quoted) {
-      for (const character of quoted[1] ?? "") this.#addLiteral(character.codePointAt(0) as number);
-      return;
-    }
-    const [position = ""] = this.#read(/[AbBz]/y) ?? [];
-    if (position === "A") this.#addCheck(conditions.textStart);
-    else if (position === "z") this.#addCheck(conditions.textEnd);
-    else if (position === "b") this.#addCheck(conditions.boundary);
-    else if (position === "B") this.#addCheck(conditions.noBoundary);
-    else this.#addLiteral(this.#parseEscape(start));
-  }
-
-  /** Reads what follows a backslash, if it is a set such as `\d` or `\pL`, and returns it as a class of JavaScript. */
+  /** Reads a set such as `\d` or `\pL`, and returns it as a class of JavaScript; undefined if there is none. */
   #readSet(start: number): string | undefined {
-    const [letter] = this.#read(/[dswDSW]/y) ?? [];
+    const [, letter] = this.#read(/\\([DSWdsw])/y) ?? [];
     if (letter) return `[${letter < "a" ? "^" : ""}${letterSets[letter.toLowerCase()]}]`;
-    const property = this.#read(/([pP])(?:\{([^}]*)\}|[^{]|$|(\{))/suy);
+    const property = this.#read(/\\([Pp])(?:\{([^}]*)\}|[^{]|$|(\{))/suy);
     if (!property) return undefined;
     const [whole, sign, braced, open] = property;
     if (open) throw createError("invalid character class range", this.#text.slice(start));
-    const name = braced ?? whole.slice(1);
+    const name = braced ?? whole.slice(2);
     const found = findProperty(name.replace(/^\^/, ""));
     if (!found) throw this.#createError("invalid character class range", start);
     return `[${(sign === "P") === name.startsWith("^") ? "" : "^"}\\p{${found}}]`;
   }
 
-  /** Returns the character that an escape means, after its backslash. */
+  /** Returns the code of a character that was read; after a backslash, that of the escape. */
+  #toCode(character: string, start: number): number {
+    return character === "\\" ? this.#parseEscape(start) : (character.codePointAt(0) as number);
+  }
+
   #parseEscape(start: number): number {
     const octal = this.#read(/0[0-7]{0,2}|[1-7][0-7]{1,2}/y);
     if (octal) return Number.parseInt(octal[0], 8);
@@ -412,13 +404,10 @@ class Parser {
         sets.push(`[${sign}${namedSets[name]}]`);
         continue;
       }
-      if (this.#read(/\\/y)) {
-        const set = this.#readSet(begin);
-        if (set !== undefined) {
-          sets.push(set);
-          continue;
-        }
-        this.#position = begin;
+      const set = this.#readSet(begin);
+      if (set !== undefined) {
+        sets.push(set);
+        continue;
       }
       const low = this.#parseClassCharacter(start);
       const high = this.#read(/-(?=[^\]])/sy) ? this.#parseClassCharacter(start) : low;
@@ -434,69 +423,15 @@ class Parser {
     const begin = this.#position;
     const character = this.#readCharacter();
     if (character === "") throw createError("missing closing ]", this.#text.slice(start));
-    return character === "\\" ? this.#parseEscape(begin) : (character.codePointAt(0) as number);
+    return this.#toCode(character, begin);
   }
 }
-
-const createInstruction = ({
-  kind = "match",
-  next = 0,
-  other = 0,
-  conditions = 0,
-  accepts = () => false,
-  literal = "",
-}: Partial<Instruction>): Instruction => ({ kind, next, other, conditions, accepts, literal });
-
-/** Writes a program from its end to its start, so that what follows a part is known. */
-class Writer {
-  readonly instructions: Instruction[] = [createInstruction({ kind: "match" })];
-
-  #add(parts: Partial<Instruction>): number {
-    return this.instructions.push(createInstruction(parts)) - 1;
-  }
-
-  /** Writes a part, and returns where it starts. */
-  write(part: Part, next: number): number {
-    switch (part.kind) {
-      case "read":
-      case "check":
-        return this.#add({ ...part, next });
-      case "sequence":
-        return part.parts.reduceRight((following, one) => this.write(one, following), next);
-      case "choice": {
-        const starts = part.parts.map((one) => this.write(one, next));
-        return starts.reduceRight((other, start) => this.#split(start, other, true));
-      }
-      case "repetition":
-        return this.#writeRepetition(part, next);
-    }
-  }
-
-  #split(start: number, other: number, isGreedy: boolean): number {
-    return this.#add(createSplit(start, other, isGreedy));
-  }
-
-  #writeRepetition({ part, min, max, isGreedy }: Repetition, next: number): number {
-    let start = next;
-    if (max < 0) {
-      const split = this.#split(next, next, isGreedy);
-      const again = this.write(part, split);
-      this.instructions[split] = createSplit(again, next, isGreedy);
-      // If the part can be empty, `x*` is `(x+)?`.
-      start = min > 0 ? again : part.isNullable ? this.#split(again, next, isGreedy) : split;
-    }
-    for (let count = min; count < max; count++) start = this.#split(this.write(part, start), next, isGreedy);
-    for (let count = max < 0 ? 1 : 0; count < min; count++) start = this.write(part, start);
-    return start;
-  }
-}
-
-const createSplit = (start: number, other: number, isGreedy: boolean): Instruction =>
-  createInstruction({ kind: "split", ...(isGreedy ? { next: start, other } : { next: other, other: start }) });
 
 /** Compiles a pattern; throws upstream's error if it is wrong. */
 export const compileProgram = (source: string): PatternProgram => {
-  const writer = new Writer();
-  const start = writer.write(new Parser(source).parse(), 0);
+  const part = new Parser(source).parse();
+  if (part.height > mostLevels) throw createError("expression nests too deeply", source);
+  const writer = new Writer(source);
+  const start = writer.write(part, writer.add({ kind: "match" }));
   return { instructions: writer.instructions, start };
 };

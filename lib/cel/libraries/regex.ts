@@ -161,22 +161,10 @@ interface Matcher {
   search(text: string, from: number): [start: number, end: number] | undefined;
 }
 
-const createLiteralMatcher = (literal: string): Matcher => ({
-  size: 0,
-  test: (text) => text.includes(literal),
-  search: (text, from) => {
-    const start = text.indexOf(literal, from);
-    return start < 0 ? undefined : [start, start + literal.length];
-  },
-});
-
 const createMatcher = (source: string): Matcher => {
-  if (!/[\\.+*?()|[\]{}^$]/.test(source)) return createLiteralMatcher(source);
   const compiled = compileProgram(source);
   const { instructions: program, start: first } = compiled;
   const isAnchored = startsText(compiled);
-  const [prefix, isLiteral] = findPrefix(compiled);
-  if (isLiteral) return createLiteralMatcher(prefix);
   const automaton = new Automaton(program, first, isAnchored);
   let [current, next] = [new Ways(program), new Ways(program)];
 
@@ -191,14 +179,7 @@ const createMatcher = (source: string): Matcher => {
     moveTo(from);
     current.clear();
     for (;;) {
-      if (current.count === 0) {
-        if (matched || (position > 0 && isAnchored)) return matched;
-        if (prefix !== "") {
-          const start = text.indexOf(prefix, position);
-          if (start < 0) return undefined;
-          moveTo(start);
-        }
-      }
+      if (current.count === 0 && (matched || (position > 0 && isAnchored))) return matched;
       if (!matched) current.add(first, position, found);
       const [here, read] = [position, code];
       moveTo(position + (code > 0xffff ? 2 : 1));
@@ -248,14 +229,6 @@ const readBefore = (text: string, position: number): number => {
   const unit = position > 0 ? text.charCodeAt(position - 1) : -1;
   const isSecond = (unit & 0xfc00) === 0xdc00 && position > 1;
   return isSecond ? (text.codePointAt(position - 2) as number) : unit;
-};
-
-/** Returns the text with which all matches begin, and whether a match is always just this text. */
-const findPrefix = ({ instructions, start }: PatternProgram): [prefix: string, isLiteral: boolean] => {
-  let prefix = "";
-  let next = instructions[start];
-  for (; next?.literal; next = instructions[next.next]) prefix += next.literal;
-  return [prefix, next?.kind === "match"];
 };
 
 /** Reports whether a match can begin only at the start of the text. */
