@@ -305,11 +305,18 @@ export const discovery = (): Need<(groupVersion: string) => Promise<ServedResour
 export type ObjectReader = Pick<Capabilities, "get" | "list" | "discover">;
 
 /** Declares an ObjectReader; the rule's rights cover the kinds that `listKinds` returns for its settings. */
-export const reader = <Settings>(listKinds: (settings: Settings) => ResourceType[]): Need<ObjectReader> => ({
+export const reader = <Settings>(
+  listKinds: (settings: Settings) => ResourceType[],
+  freshness?: ReadOptions,
+): Need<ObjectReader> => ({
   verb: "list",
   // The cast is safe: a rule only gets its own settings.
   kinds: (settings) => listKinds(settings as Settings),
-  bind: ({ get, list, discover }) => ({ get, list, discover }),
+  bind: ({ get, list, discover }) => ({
+    get: (kind, name, namespace, options) => get(kind, name, namespace, { ...freshness, ...options }),
+    list: (kind, namespace, options) => list(kind, namespace, { ...freshness, ...options }),
+    discover,
+  }),
 });
 
 /** Calls an HTTPS service outside the cluster; `getPlaces` returns where its token and its client key are stored. */

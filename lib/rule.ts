@@ -84,6 +84,7 @@ export interface RuleVariant<Settings>
       | "guards"
       | "everywhere"
       | "timeoutSeconds"
+      | "reinvocationPolicy"
     >
   > {
   name: string;

@@ -15,8 +15,6 @@ import type { AuditAnnotation, Validation } from "postern/kubernetes/admissionre
 import { findKeyFaults } from "postern/objects/label";
 import type { ValidatingBinding, ValidatingPolicy } from "./policies.ts";
 
-const operations = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
-
 /** Returns the faults of a policy, in the texts and the order of upstream's validation. */
 const findPolicyFaults = ({ metadata, spec = {} as ValidatingPolicy["spec"] }: ValidatingPolicy): FieldFault[] => {
   const { paramKind, variables = [], validations = [], auditAnnotations = [] } = spec;
@@ -55,7 +53,7 @@ const findPolicyFaults = ({ metadata, spec = {} as ValidatingPolicy["spec"] }: V
     return keys.indexOf(key) < index ? [...faults, createDuplicateFault(path("key"), key)] : faults;
   };
 
-  const faults = [...findNameFaults(metadata), ...findPolicySpecFaults(spec, operations, compiler)];
+  const faults = [...findNameFaults(metadata), ...findPolicySpecFaults(spec, compiler)];
   const needed = "validations or auditAnnotations must contain at least one item";
   if (validations.length === 0 && auditAnnotations.length === 0)
     return [
@@ -85,7 +83,7 @@ const findBindingFaults = ({ metadata, spec }: ValidatingBinding): FieldFault[] 
     "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)";
   return [
     ...findNameFaults(metadata),
-    ...findBindingSpecFaults(spec ?? {}, operations),
+    ...findBindingSpecFaults(spec ?? {}),
     ...actions.flatMap((action, index) => [
       ...findChoiceFaults([...path, index], action, ["Audit", "Deny", "Warn"]),
       ...(actions.indexOf(action) < index ? [createDuplicateFault([...path, index], action)] : []),

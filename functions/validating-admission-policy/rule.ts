@@ -3,7 +3,7 @@ import { createRequestVariables } from "postern/admission-policies/input";
 import { findInvocations } from "postern/admission-policies/invocations";
 import { isGovernedResource } from "postern/admission-policies/matching";
 import { listBindings, listPolicies } from "postern/admission-policies/policies";
-import { findSettingsFault, type PolicySettings, policyNeeds } from "postern/admission-policies/settings";
+import { buildPolicyNeeds, findSettingsFault, type PolicySettings } from "postern/admission-policies/settings";
 import { PolicyStatusError } from "postern/admission-policies/types";
 import { buildPolicyVariants, listPolicyMatches } from "postern/admission-policies/variants";
 import type { KubernetesObject } from "postern/review";
@@ -14,8 +14,9 @@ import { compilePolicy, type ValidatingBinding, type ValidatingPolicy } from "./
 import { PolicyReport } from "./report.ts";
 
 type Settings = PolicySettings<ValidatingPolicy | ValidatingBinding>;
+const needs = buildPolicyNeeds();
 
-export default rule<KubernetesObject, Settings, typeof policyNeeds, { mostFailures: number }>({
+export default rule<KubernetesObject, Settings, typeof needs, { mostFailures: number }>({
   summary: "Refuses requests by ValidatingAdmissionPolicies in files beside postern.yaml.",
   order: 38,
   upstreamPlugin: {
@@ -24,14 +25,18 @@ export default rule<KubernetesObject, Settings, typeof policyNeeds, { mostFailur
       "Every API server since 1.30 evaluates such policies itself. The rule is for older clusters, for clusters whose version lacks a CEL function, and for fleets that keep policies in one place.",
   },
   since: { "1.0": { mostFailures: 1 }, "1.37": { mostFailures: 50 } },
-  match: listPolicyMatches,
-  variants: (settings) => buildPolicyVariants(settings, ({ spec }) => spec.validationActions.includes("Deny")),
+  match: (settings) => listPolicyMatches(settings, ["*"]),
+  variants: (settings) =>
+    buildPolicyVariants(settings, {
+      operations: ["*"],
+      refuses: ({ spec }) => spec.validationActions.includes("Deny"),
+    }),
   timeoutSeconds: 5,
   exactIntegers: true,
   settings: { policies: [], reads: [] },
   manifests: { policies: readPolicyDocuments },
   checkSettings: findSettingsFault,
-  needs: policyNeeds,
+  needs,
 
   async validate(_: KubernetesObject, { settings: { policies }, may, upstream, ...policyRequest }): Promise<Verdict> {
     const { request, variant } = policyRequest;

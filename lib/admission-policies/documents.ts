@@ -7,6 +7,8 @@ import { type FieldShape, findShapeFaults } from "./field-shapes.ts";
 export interface PolicyKind {
   shape: FieldShape;
   findFaults(object: never): readonly FieldFault[];
+  /** Returns the part of an object that a rule needs; by default all of it. */
+  select?(object: never): object;
 }
 
 const apiVersion = "admissionregistration.k8s.io/v1";
@@ -45,7 +47,7 @@ export const createPolicyReader =
       const misfits = findShapeFaults(object, known.shape);
       // The cast is safe: the object has the kind's fields.
       const found = misfits.length > 0 ? misfits : known.findFaults(object as never);
-      if (found.length === 0) objects.push(object as object);
+      if (found.length === 0) objects.push(known.select?.(object as never) ?? (object as object));
       else found.forEach(report);
     }
     return { objects, faults };

@@ -1,11 +1,14 @@
 // The policies and bindings that the setting `policies` has.
-import type { AnyBinding, AnyPolicy, PolicyObject } from "./types.ts";
+import type { AnyBinding, AnyPolicy, CustomKind, PolicyObject } from "./types.ts";
 
 export const isPolicy = <T extends PolicyObject>(object: T): object is Extract<T, AnyPolicy> =>
   object.kind.endsWith("AdmissionPolicy");
 
 export const isBinding = <T extends PolicyObject>(object: T): object is Extract<T, AnyBinding> =>
   object.kind.endsWith("AdmissionPolicyBinding");
+
+export const isCustomKind = <T extends PolicyObject>(object: T): object is Extract<T, CustomKind> =>
+  object.kind === "CustomResourceDefinition";
 
 /** Returns the bindings of a policy. A policy without bindings does nothing. */
 export const listBindings = <T extends PolicyObject>(

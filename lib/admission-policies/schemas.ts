@@ -47,6 +47,10 @@ export const resolveType = (types: ObjectSchema["types"], reference: TypeReferen
 /** Reports whether values of a type may be maps. */
 export const hasMembers = ({ fields, values }: ValueType): boolean => fields !== undefined || values !== undefined;
 
+/** Reports whether a group has built-in kinds. */
+export const hasSchemas = (group: string): boolean =>
+  group === "" || Object.keys(builtIn.types).some((name) => name.startsWith(`${group}/`));
+
 interface GroupVersionKind {
   group: string;
   version: string;

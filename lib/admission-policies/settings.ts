@@ -1,4 +1,4 @@
-import { accessReview, discovery, get, onlyIf, type ResourceType, reader } from "../needs.ts";
+import { accessReview, discovery, get, onlyIf, type ReadOptions, type ResourceType, reader } from "../needs.ts";
 import { selectsEverything, toSelector } from "./matching.ts";
 import { guessParamResource } from "./parameters.ts";
 import { isBinding, isPolicy } from "./policies.ts";
@@ -54,10 +54,15 @@ const discoversResources = ({ policies }: PolicySettings): boolean =>
 const asksAuthorizer = ({ policies }: PolicySettings): boolean =>
   policies.some((object) => isPolicy(object) && mentions(object.spec, "authorizer"));
 
-/** What a rule that evaluates policies asks the cluster. */
-export const policyNeeds = {
-  reader: reader(listParameterResources),
-  discover: onlyIf(discoversResources, discovery()),
-  namespaces: onlyIf(readsNamespaces, get("namespaces")),
-  may: onlyIf(asksAuthorizer, accessReview()),
+/**
+ * Returns what a rule that evaluates policies asks the cluster. A rule that changes objects must not fill in values from
+ * kept answers: it sets `maxAge` to 0 seconds.
+ */
+export const buildPolicyNeeds = (freshness?: ReadOptions) => {
+  return {
+    reader: reader(listParameterResources, freshness),
+    discover: onlyIf(discoversResources, discovery()),
+    namespaces: onlyIf(readsNamespaces, get("namespaces", freshness)),
+    may: onlyIf(asksAuthorizer, accessReview()),
+  };
 };

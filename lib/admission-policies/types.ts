@@ -1,6 +1,6 @@
 import type {
   MatchResources,
-  ValidatingAdmissionPolicyBindingSpec,
+  MutatingAdmissionPolicyBindingSpec,
   ValidatingAdmissionPolicySpec,
 } from "../kubernetes/admissionregistration/v1.ts";
 import type { Status } from "../review.ts";
@@ -11,7 +11,7 @@ export type PolicySpec = Pick<
   "failurePolicy" | "matchConditions" | "matchConstraints" | "paramKind" | "variables"
 >;
 /** What the specs of both kinds of bindings have. */
-export type BindingSpec = Pick<ValidatingAdmissionPolicyBindingSpec, "policyName" | "matchResources" | "paramRef">;
+export type BindingSpec = Pick<MutatingAdmissionPolicyBindingSpec, "policyName" | "matchResources" | "paramRef">;
 
 /** A policy or a binding that upstream's validation accepts. Absent fields have upstream's defaults. */
 interface NamedObject<Spec> {
@@ -24,8 +24,14 @@ export type Policy<Spec extends PolicySpec> = NamedObject<Spec & { matchConstrai
 export type Binding<Spec extends BindingSpec> = NamedObject<Spec & { policyName: string }>;
 export type AnyPolicy = Policy<PolicySpec>;
 export type AnyBinding = Binding<BindingSpec>;
+/** What a rule needs of a CustomResourceDefinition: the schemas of a kind. */
+export type CustomKind = NamedObject<{
+  group: string;
+  names: { kind: string; plural: string };
+  versions: readonly object[];
+}>;
 /** An object that the setting `policies` has. */
-export type PolicyObject = AnyPolicy | AnyBinding;
+export type PolicyObject = AnyPolicy | AnyBinding | CustomKind;
 
 /** An error of a policy's or a binding's configuration, with upstream's text; failurePolicy decides what it means. */
 export class PolicyConfigurationError extends Error {}

@@ -35,8 +35,8 @@ export const findNameFaults = (metadata: unknown): FieldFault[] => {
 /** Returns what is wrong with the fields that both kinds of policies have; adds the variables to the compiler. */
 export const findPolicySpecFaults = (
   spec: PolicySpec,
-  operations: readonly string[],
   compiler: PolicyCompiler,
+  operations?: readonly string[],
 ): FieldFault[] => {
   const { failurePolicy = "Fail", paramKind, matchConstraints, matchConditions = [], variables = [] } = spec;
   const constraints = ["spec", "matchConstraints"];
@@ -45,10 +45,11 @@ export const findPolicySpecFaults = (
     ...(paramKind ? findParamKindFaults(paramKind, ["spec", "paramKind"]) : []),
     ...(matchConstraints === undefined
       ? [createRequiredFault(constraints)]
-      : findMatchResourcesFaults(matchConstraints, operations, constraints)),
+      : findMatchResourcesFaults(matchConstraints, constraints)),
     ...(matchConstraints !== undefined && (matchConstraints.resourceRules ?? []).length === 0
       ? [createRequiredFault([...constraints, "resourceRules"])]
       : []),
+    ...findFurtherOperationFaults(matchConstraints, operations, constraints),
     ...findConditionFaults(matchConditions, paramKind, ["spec", "matchConditions"]),
     ...variables.flatMap((variable, index) => findVariableFaults(variable, compiler, ["spec", "variables", index])),
   ];
@@ -57,7 +58,7 @@ export const findPolicySpecFaults = (
 /** Returns what is wrong with the fields that both kinds of bindings have. */
 export const findBindingSpecFaults = (
   { policyName, paramRef, matchResources }: Partial<BindingSpec>,
-  operations: readonly string[],
+  operations?: readonly string[],
 ): FieldFault[] => {
   const path = ["spec", "policyName"];
   return [
@@ -65,7 +66,8 @@ export const findBindingSpecFaults = (
       ? findSubdomainFaults(policyName).map((detail) => createInvalidFault(path, policyName, detail))
       : [createRequiredFault(path)]),
     ...(paramRef ? findParamRefFaults(paramRef, ["spec", "paramRef"]) : []),
-    ...(matchResources ? findMatchResourcesFaults(matchResources, operations, ["spec", "matchResources"]) : []),
+    ...(matchResources ? findMatchResourcesFaults(matchResources, ["spec", "matchResources"]) : []),
+    ...findFurtherOperationFaults(matchResources, operations, ["spec", "matchResources"]),
   ];
 };
 
@@ -92,16 +94,33 @@ const findParamKindFaults = ({ apiVersion = "", kind = "" }: ParamKind, path: Fi
   return faults;
 };
 
+const allOperations = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+
+/** Returns a fault for each operation that one kind of policies doesn't have. Upstream names no index. */
+const findFurtherOperationFaults = (
+  { resourceRules = [] }: MatchResources = {},
+  supported: readonly string[] = allOperations,
+  path: FieldPath,
+): FieldFault[] =>
+  supported === allOperations
+    ? []
+    : resourceRules.flatMap(({ operations = [] }, index) =>
+        operations.flatMap((operation, at) =>
+          findChoiceFaults([...path, "resourceRules", "operations"], operation, supported).map((fault) => {
+            return { ...fault, path: [...path, "resourceRules", index, "operations", at] };
+          }),
+        ),
+      );
+
 const findMatchResourcesFaults = (
   { matchPolicy = "Equivalent", namespaceSelector, objectSelector, ...rules }: MatchResources,
-  operations: readonly string[],
   path: FieldPath,
 ): FieldFault[] => [
   ...findChoiceFaults([...path, "matchPolicy"], matchPolicy, ["Equivalent", "Exact"]),
   ...findSelectorFaults(namespaceSelector as LabelSelector | undefined, [...path, "namespaceSelector"]),
   ...findSelectorFaults(objectSelector as LabelSelector | undefined, [...path, "objectSelector"]),
   ...(["resourceRules", "excludeResourceRules"] as const).flatMap((list) =>
-    (rules[list] ?? []).flatMap((rule, index) => findRuleFaults(rule, operations, [...path, list, index])),
+    (rules[list] ?? []).flatMap((rule, index) => findRuleFaults(rule, [...path, list, index])),
   ),
 ];
 
@@ -132,7 +151,7 @@ const findSelectorFaults = ({ matchLabels = {}, matchExpressions = [] }: LabelSe
   }),
 ];
 
-const findRuleFaults = (rule: NamedRuleWithOperations, supported: readonly string[], path: FieldPath): FieldFault[] => {
+const findRuleFaults = (rule: NamedRuleWithOperations, path: FieldPath): FieldFault[] => {
   const { apiGroups = [], apiVersions = [], resources = [], operations = [], resourceNames = [], scope = "*" } = rule;
   const require = (list: readonly string[], key: string) =>
     list.length === 0 ? [createRequiredFault([...path, key])] : [];
@@ -151,7 +170,9 @@ const findRuleFaults = (rule: NamedRuleWithOperations, supported: readonly strin
     }),
     ...require(operations, "operations"),
     ...refuseMore(operations, "operations", "operations"),
-    ...operations.flatMap((operation, index) => findChoiceFaults([...path, "operations", index], operation, supported)),
+    ...operations.flatMap((operation, index) =>
+      findChoiceFaults([...path, "operations", index], operation, allOperations),
+    ),
     ...require(apiGroups, "apiGroups"),
     ...refuseMore(apiGroups, "apiGroups", "API groups"),
     ...require(apiVersions, "apiVersions"),

@@ -7,13 +7,20 @@ import { getVariantName, isPolicy, listBindings } from "./policies.ts";
 import type { PolicySettings } from "./settings.ts";
 import type { AnyBinding, AnyPolicy, PolicyObject } from "./types.ts";
 
-/**
- * Returns an entry for each policy. A policy without bindings has none. `refuses` reports whether an error refuses the
- * request under a binding, if the policy fails closed.
- */
+/** What the entries of one kind of policies have of their own. */
+interface EntryTraits<T extends PolicyObject> {
+  /** The operations that `*` in a rule stands for. */
+  operations: RequestMatch["operations"];
+  /** Reports whether an error refuses the request under a binding, if the policy fails closed. */
+  refuses?(binding: Extract<T, AnyBinding>): boolean;
+  /** Reports whether a policy is evaluated once more if another one changed the object. */
+  isReinvoked?(policy: Extract<T, AnyPolicy>): boolean;
+}
+
+/** Returns an entry for each policy. A policy without bindings has none. */
 export const buildPolicyVariants = <T extends PolicyObject>(
   { policies }: PolicySettings<T>,
-  refuses: (binding: Extract<T, AnyBinding>) => boolean,
+  { operations, refuses = () => true, isReinvoked = () => true }: EntryTraits<T>,
 ): RuleVariant<PolicySettings<T>>[] =>
   policies.filter(isPolicy).map((policy) => {
     const { failurePolicy = "Fail", matchConstraints } = policy.spec;
@@ -25,21 +32,24 @@ export const buildPolicyVariants = <T extends PolicyObject>(
     // The casts are safe: the policy is valid.
     return {
       name: getVariantName(policy.metadata.name),
-      match: bindings.length === 0 ? [] : listMatches(policy),
+      match: bindings.length === 0 ? [] : listMatches(policy, operations),
       matchConditions: failurePolicy === "Ignore" || refusesAlways ? selectConditions(policy) : {},
       matchPolicy: (matchConstraints.matchPolicy ?? "Equivalent") as "Equivalent" | "Exact",
       failurePolicy: failurePolicy as "Fail" | "Ignore",
       namespaceSelector: toSelector(matchConstraints.namespaceSelector),
       objectSelector: toSelector(matchConstraints.objectSelector),
+      ...(!isReinvoked(policy) && { reinvocationPolicy: "Never" }),
     };
   });
 
 /** Returns the requests that any policy is for. */
-export const listPolicyMatches = ({ policies }: PolicySettings): RequestMatch[] =>
-  policies.filter(isPolicy).flatMap(listMatches);
+export const listPolicyMatches = ({ policies }: PolicySettings, operations: RequestMatch["operations"]) =>
+  policies.filter(isPolicy).flatMap((policy) => listMatches(policy, operations));
 
-const listMatches = ({ spec }: AnyPolicy): RequestMatch[] =>
-  (spec.matchConstraints.resourceRules ?? []).map(toRequestMatch);
+const listMatches = ({ spec }: AnyPolicy, operations: RequestMatch["operations"]): RequestMatch[] =>
+  (spec.matchConstraints.resourceRules ?? []).map(toRequestMatch).map((match) => {
+    return { ...match, operations: match.operations.includes("*") ? operations : match.operations };
+  });
 
 /** The most conditions of an entry, less those that exempt users and groups. */
 const mostConditions = 62;

@@ -1,0 +1,69 @@
+import { type AuthorizationAnswers, evaluateWithAuthorizer } from "postern/admission-policies/authorization";
+import { findInvocations, type Invocation, type PolicyRequest } from "postern/admission-policies/invocations";
+import { isCustomKind, listBindings, listPolicies } from "postern/admission-policies/policies";
+import { PolicyStatusError } from "postern/admission-policies/types";
+import { isSame, type JsonMap, toMap } from "postern/json";
+import { evaluatePolicy } from "./evaluation.ts";
+import { compilePolicy, type MutatingBinding, type MutatingPolicy, type MutatingPolicySettings } from "./policies.ts";
+import { formatDenial, type PolicyDenial } from "./report.ts";
+
+export interface DispatchResult {
+  object: JsonMap;
+  denials: readonly PolicyDenial[];
+}
+
+/** An evaluation that a round of mutations begins with. */
+interface PlannedInvocation extends Invocation<MutatingBinding> {
+  policy: MutatingPolicy;
+}
+
+/**
+ * Applies policies to the object of a request. If they changed it, upstream evaluates all of them once more: the
+ * conditions of all, and the mutations of those with reinvocationPolicy IfNeeded that were applied before.
+ */
+export const applyPolicies = async (
+  { policies }: MutatingPolicySettings,
+  policyRequest: PolicyRequest,
+  answers: AuthorizationAnswers,
+): Promise<DispatchResult> => {
+  const customKinds = policies.filter(isCustomKind);
+  const denials: PolicyDenial[] = [];
+  const reinvoked = new Set<string>();
+  let object = policyRequest.request.object as JsonMap;
+
+  for (const isFirst of [true, false]) {
+    const before = object;
+    const request = { ...policyRequest.request, object };
+    const planned: PlannedInvocation[] = [];
+    // Upstream chooses all policies by the object that the round begins with.
+    for (const policy of listPolicies(policies, policyRequest.variant)) {
+      const report = (error: string, binding?: MutatingBinding) =>
+        denials.push({ message: formatDenial(policy, binding, error), reason: "Forbidden" });
+      const { usesNamespace } = compilePolicy(policy);
+      const bindings = listBindings(policies, policy);
+      const invocations = findInvocations(policy, bindings, usesNamespace, { ...policyRequest, request }, report);
+      for await (const invocation of invocations) planned.push({ policy, ...invocation });
+    }
+    for (const { policy, binding, ...values } of planned) {
+      const key = formatKey(policy, binding, values.params);
+      const context = { request, customKinds, isInvoked: isFirst || reinvoked.has(key) };
+      const seen = object;
+      const result = await evaluateWithAuthorizer(request, answers, (authorizer) =>
+        evaluatePolicy(policy, seen, { ...authorizer, ...values }, context),
+      );
+      if (result.status) throw new PolicyStatusError(result.status);
+      for (const error of result.errors)
+        denials.push({ message: formatDenial(policy, binding, error), reason: "Invalid" });
+      if (result.isMatched && policy.spec.reinvocationPolicy === "IfNeeded") reinvoked.add(key);
+      object = result.object;
+    }
+    if (denials.length > 0 || isSame(before, object)) break;
+  }
+  return { object, denials };
+};
+
+/** Returns what tells apart the evaluations of a round. */
+const formatKey = (policy: MutatingPolicy, binding: MutatingBinding, params: unknown): string => {
+  const { name, namespace } = toMap(toMap(params).metadata);
+  return JSON.stringify([policy.metadata.name, binding.metadata.name, namespace, name]);
+};

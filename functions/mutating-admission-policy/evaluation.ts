@@ -1,0 +1,70 @@
+import {
+  evaluateMatchConditions,
+  evaluatePass,
+  mostPassCost,
+  type PolicyInput,
+} from "postern/admission-policies/expressions";
+import { createRequestVariables, toConditionsInput } from "postern/admission-policies/input";
+import { applyConfigurationValue, applyPatchValue, MutationError } from "postern/admission-policies/mutation";
+import { type CustomKind, isFailingClosed, PolicyStatusError } from "postern/admission-policies/types";
+import type { JsonMap } from "postern/json";
+import type { AdmissionRequest, Status } from "postern/review";
+import { compilePolicy, type MutatingPolicy } from "./policies.ts";
+
+/** What a policy made of an object with one value of `params`. */
+export interface MutationResult {
+  object: JsonMap;
+  /** Whether the policy's conditions hold. */
+  isMatched: boolean;
+  /** The errors that refuse the request. */
+  errors: string[];
+  /** A status that refuses the request at once. */
+  status?: Status;
+}
+
+/** How a policy is evaluated, beside the object. */
+export interface MutationContext {
+  request: Omit<AdmissionRequest, "object">;
+  customKinds: readonly CustomKind[];
+  /** False if only the conditions are evaluated. */
+  isInvoked: boolean;
+}
+
+/**
+ * Evaluates a policy with one value of `params`: its conditions, and then its mutations, each with a budget of
+ * its own and with the object that the mutation before it left. An error doesn't stop the mutations after it.
+ */
+export const evaluatePolicy = (
+  policy: MutatingPolicy,
+  original: JsonMap,
+  values: PolicyInput,
+  { request, customKinds, isInvoked }: MutationContext,
+): MutationResult => {
+  const { spec } = policy;
+  const { conditions, variables, mutations } = compilePolicy(policy);
+  const createInput = (object: JsonMap): PolicyInput => {
+    return { ...createRequestVariables({ ...request, object }), ...values };
+  };
+  const matches = evaluateMatchConditions(conditions, variables, toConditionsInput(createInput(original)), spec);
+  const result: MutationResult = { object: original, isMatched: matches === true, errors: [] };
+  if (typeof matches === "object") return { ...result, errors: [matches.error] };
+  if (!matches || !isInvoked) return result;
+
+  for (const { isJsonPatch, expression } of mutations) {
+    const { object } = result;
+    const results = evaluatePass([expression], variables, createInput(object), { left: mostPassCost });
+    const [first] = "exhausted" in results ? [{ error: results.exhausted }] : results;
+    try {
+      if (first && "error" in first) throw new MutationError(first.error);
+      if (first && "value" in first)
+        result.object = isJsonPatch
+          ? applyPatchValue(first.value, object)
+          : applyConfigurationValue(first.value, object, request.kind, customKinds);
+    } catch (error) {
+      if (error instanceof PolicyStatusError) return { ...result, status: error.status };
+      if (!(error instanceof MutationError)) throw error;
+      if (isFailingClosed(spec)) result.errors.push(error.message);
+    }
+  }
+  return result;
+};

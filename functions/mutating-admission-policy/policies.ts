@@ -1,0 +1,64 @@
+import {
+  createPolicyCompiler,
+  type PolicyCompiler,
+  type PolicyExpression,
+} from "postern/admission-policies/expressions";
+import type { PolicySettings } from "postern/admission-policies/settings";
+import type { Binding, CustomKind, Policy } from "postern/admission-policies/types";
+import { bool, listOf, struct } from "postern/cel/types";
+import type {
+  MutatingAdmissionPolicyBindingSpec,
+  MutatingAdmissionPolicySpec,
+  Mutation,
+} from "postern/kubernetes/admissionregistration/v1";
+
+export type MutatingPolicy = Policy<MutatingAdmissionPolicySpec>;
+export type MutatingBinding = Binding<MutatingAdmissionPolicyBindingSpec>;
+export type MutatingPolicySettings = PolicySettings<MutatingPolicy | MutatingBinding | CustomKind>;
+
+/** The operations whose requests have an object to change. */
+export const mutatingOperations = ["CREATE", "UPDATE", "CONNECT"] as const;
+
+export const jsonPatchType = listOf(struct("JSONPatch"));
+export const applyConfigurationType = struct("Object");
+
+/** The compiled expressions of a policy. */
+export interface CompiledPolicy {
+  /** Whether an expression uses the namespace of a request. */
+  usesNamespace: boolean;
+  variables: PolicyCompiler["variables"];
+  conditions: readonly PolicyExpression[];
+  mutations: readonly CompiledMutation[];
+}
+
+export interface CompiledMutation {
+  isJsonPatch: boolean;
+  expression: PolicyExpression;
+}
+
+const compiled = new WeakMap<MutatingPolicy, CompiledPolicy>();
+
+/** Returns the compiled expressions of a policy, which are compiled once for each object. */
+export const compilePolicy = (policy: MutatingPolicy): CompiledPolicy => {
+  const known = compiled.get(policy);
+  if (known) return known;
+  const { variables = [], matchConditions = [], mutations = [] } = policy.spec;
+  const compiler = createPolicyCompiler(policy.spec, { isMutation: true });
+  for (const { name, expression } of variables) compiler.addVariable(name, expression);
+  const compileMutation = ({ patchType, jsonPatch, applyConfiguration }: Mutation): CompiledMutation => {
+    const isJsonPatch = patchType === "JSONPatch";
+    const { expression = "" } = (isJsonPatch ? jsonPatch : applyConfiguration) ?? {};
+    const type = isJsonPatch ? jsonPatchType : applyConfigurationType;
+    return { isJsonPatch, expression: compiler.compile(expression, [type]) };
+  };
+  const parts = {
+    variables: compiler.variables,
+    conditions: matchConditions.map(({ expression }) => compiler.compile(expression, [bool])),
+    mutations: mutations.map(compileMutation),
+  };
+  // The texts are read one by one, because a recording has only the texts that a rule reads by their keys.
+  const texts = [...parts.variables.values(), ...parts.mutations.map(({ expression }) => expression)];
+  const made = { ...parts, usesNamespace: texts.some(({ text }) => text.includes("namespaceObject")) };
+  compiled.set(policy, made);
+  return made;
+};

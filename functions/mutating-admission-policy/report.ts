@@ -1,0 +1,30 @@
+import { quoteAsGo } from "postern/objects/go-quoted";
+import { forbidden } from "postern/refusals";
+import type { AdmissionRequest, Status } from "postern/review";
+import type { MutatingBinding, MutatingPolicy } from "./policies.ts";
+
+/** An error of a policy that refuses the request. */
+export interface PolicyDenial {
+  message: string;
+  reason: "Forbidden" | "Invalid";
+}
+
+export const formatDenial = (
+  { metadata: { name } }: MutatingPolicy,
+  binding: MutatingBinding | undefined,
+  error: string,
+): string => {
+  const where = binding ? `policy '${name}' with binding '${binding.metadata.name}'` : `policy ${quoteAsGo(name)}`;
+  return `${where} denied request: ${error}`;
+};
+
+/** Returns the refusal by some errors: it has the message and the reason of the first, and code 403 as upstream's. */
+export const buildStatus = (
+  request: AdmissionRequest,
+  first: PolicyDenial,
+  denials: readonly PolicyDenial[],
+): Status => {
+  const status = forbidden({ ...request, resource: request.requestResource ?? request.resource }, "");
+  const causes = denials.map(({ message }) => ({ message }));
+  return { ...status, ...first, details: { ...status.details, causes } };
+};

@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { applyOutcomePatch, openRule } from "postern/test";
+
+const { entries, decideCase } = await openRule(import.meta.dirname);
+
+const apiVersion = "admissionregistration.k8s.io/v1";
+const configmaps = { apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"] };
+const buildMutation = (expression: string) => ({ patchType: "JSONPatch", jsonPatch: { expression } });
+const appending = buildMutation(`[JSONPatch{op: "add", path: "/data/a", value: object.data.a + "x"}]`);
+const buildPolicy = (name: string, spec: object) => ({
+  ...{ apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name } },
+  spec: {
+    matchConstraints: { resourceRules: [{ ...configmaps, operations: ["*"] }] },
+    mutations: [appending],
+    reinvocationPolicy: "IfNeeded",
+    ...spec,
+  },
+});
+const buildBinding = (policyName: string, spec: object = {}) => ({
+  ...{ apiVersion, kind: "MutatingAdmissionPolicyBinding", metadata: { name: policyName } },
+  spec: { policyName, ...spec },
+});
+const listEntries = (...policies: object[]) => entries({ exempt: { namespaces: [] }, settings: { policies } });
+
+describe("the webhook entry of a policy", () => {
+  it("matches all operations but DELETE, and is reinvoked if the policy is", () => {
+    const [first, second] = listEntries(
+      buildPolicy("a", {}),
+      buildBinding("a"),
+      buildPolicy("b", { reinvocationPolicy: "Never" }),
+      buildBinding("b"),
+    );
+    assert.deepEqual(first?.rules, [{ ...configmaps, operations: ["CREATE", "UPDATE", "CONNECT"], scope: "*" }]);
+    assert.deepEqual([first?.reinvocationPolicy, second?.reinvocationPolicy], ["IfNeeded", "Never"]);
+  });
+
+  it("has the matchConditions, if an error in them refuses the request anyway", () => {
+    const matchConditions = [{ name: "has-a", expression: "has(object.data.a)" }];
+    const listConditions = (spec: object, binding: object) =>
+      listEntries(buildPolicy("a", { matchConditions, ...spec }), buildBinding("a", binding))[0]?.matchConditions;
+    assert.deepEqual(listConditions({}, {}), matchConditions);
+    assert.equal(listConditions({}, { matchResources: {} }), undefined);
+    assert.deepEqual(listConditions({ failurePolicy: "Ignore" }, { matchResources: {} }), matchConditions);
+  });
+});
+
+describe("policies that change an object each time", () => {
+  const apply = async (...specs: object[]) => {
+    const policies = specs.flatMap((spec, index) => [buildPolicy(`p${index}`, spec), buildBinding(`p${index}`)]);
+    const mutate = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "c", namespace: "n" }, data: { a: "" } };
+    const { outcome } = await decideCase({ name: "appends", mutate, settings: { policies } });
+    return Object(applyOutcomePatch(mutate, outcome)).data.a;
+  };
+  const appendingY = [buildMutation(`[JSONPatch{op: "add", path: "/data/a", value: object.data.a + "y"}]`)];
+
+  it("are applied twice if their reinvocationPolicy is IfNeeded", async () => assert.equal(await apply({}), "xx"));
+
+  it("are applied once if their reinvocationPolicy is Never", async () =>
+    assert.equal(await apply({ reinvocationPolicy: "Never" }), "x"));
+
+  it("are applied in rounds if one call applies several", async () => {
+    assert.equal(await apply({}, { mutations: appendingY }), "xyxy");
+    assert.equal(await apply({}, { mutations: appendingY, reinvocationPolicy: "Never" }), "xyx");
+  });
+
+  it("are applied once more only if they were applied before", async () => {
+    const matchConditions = [{ name: "has-x", expression: "object.data.a != ''" }];
+    assert.equal(await apply({ mutations: appendingY, matchConditions }, {}), "xx");
+  });
+});

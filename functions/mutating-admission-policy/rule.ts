@@ -1,0 +1,59 @@
+import { createAuthorizationAnswers } from "postern/admission-policies/authorization";
+import { isGovernedResource } from "postern/admission-policies/matching";
+import { buildPolicyNeeds } from "postern/admission-policies/settings";
+import { PolicyStatusError } from "postern/admission-policies/types";
+import { buildPolicyVariants, listPolicyMatches } from "postern/admission-policies/variants";
+import { isMap } from "postern/json";
+import type { KubernetesObject } from "postern/review";
+import { rule, type Verdict } from "postern/rule";
+import { applyPolicies } from "./dispatch.ts";
+import { readPolicyDocuments } from "./documents.ts";
+import { type MutatingPolicySettings, mutatingOperations } from "./policies.ts";
+import { buildStatus } from "./report.ts";
+import { findMutatingSettingsFault } from "./settings.ts";
+
+// Values of parameters may become part of an object.
+const needs = buildPolicyNeeds({ maxAge: 0 });
+
+export default rule<KubernetesObject, MutatingPolicySettings, typeof needs>({
+  summary: "Changes objects by MutatingAdmissionPolicies in files beside postern.yaml.",
+  order: 36,
+  upstreamPlugin: {
+    plugin: "MutatingAdmissionPolicy",
+    worthwhile:
+      "Every API server since 1.36 evaluates such policies itself. The rule is for older clusters, for clusters whose version lacks a CEL function, and for fleets that keep policies in one place.",
+  },
+  match: (settings) => listPolicyMatches(settings, mutatingOperations),
+  variants: (settings) =>
+    buildPolicyVariants(settings, {
+      operations: mutatingOperations,
+      isReinvoked: ({ spec }) => spec.reinvocationPolicy !== "Never",
+    }),
+  timeoutSeconds: 5,
+  exactIntegers: true,
+  settings: { policies: [], reads: [] },
+  manifests: { policies: readPolicyDocuments },
+  checkSettings: findMutatingSettingsFault,
+  needs,
+
+  async mutate(draft: KubernetesObject, { settings, may, ...policyRequest }): Promise<Verdict> {
+    const { request } = policyRequest;
+    if (request.operation === "DELETE" || !isMap(request.object) || !isGovernedResource(request)) return;
+    try {
+      const { object, denials } = await applyPolicies(settings, policyRequest, createAuthorizationAnswers(may));
+      const [first] = denials;
+      if (first) return { refuse: buildStatus(request, first, denials) };
+      replaceMembers(draft, request.object, object);
+    } catch (error) {
+      if (error instanceof PolicyStatusError) return { refuse: error.status };
+      throw error;
+    }
+  },
+});
+
+/** Writes what differs between two objects to the draft of the first one. */
+const replaceMembers = (draft: object, before: object, after: object): void => {
+  for (const key of Object.keys(before)) if (!Object.hasOwn(after, key)) Reflect.deleteProperty(draft, key);
+  for (const [key, value] of Object.entries(after))
+    if (Reflect.get(before, key) !== value) Reflect.set(draft, key, value);
+};

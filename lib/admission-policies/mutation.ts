@@ -1,0 +1,98 @@
+// What the expression of a mutation results in, applied to an object.
+import { findTypeNameFaults, toJson } from "../cel/json.ts";
+import { StructValue } from "../cel/structs.ts";
+import { EvaluationError, isList, type Value } from "../cel/values.ts";
+import { getErrorMessage } from "../failure.ts";
+import { isMap, type JsonMap } from "../json.ts";
+import { applyJsonPatchAsApiServer, escapeAsGo, FailedPatchTest, parsePatchOperations } from "../json-patch.ts";
+import type { GroupVersionKind, Status } from "../review.ts";
+import { ApplyConfigurationError, applyConfiguration } from "./merge.ts";
+import { findSchema, hasSchemas } from "./schemas.ts";
+import { PolicyStatusError } from "./types.ts";
+
+/** An error of a mutation, with upstream's text; failurePolicy decides what it means. */
+export class MutationError extends Error {}
+
+/**
+ * Returns the object that a JSON patch, which an expression made, leaves. A patch with a failing `test` changes nothing.
+ * Throws a MutationError or a PolicyStatusError.
+ */
+export const applyPatchValue = (patch: Value, object: JsonMap): JsonMap => {
+  const operations = parsePatchOperations(`[${isList(patch) ? patch.map(formatOperation) : ""}]`);
+  let patched: unknown;
+  try {
+    patched = applyJsonPatchAsApiServer(object, operations);
+  } catch (error) {
+    if (error instanceof FailedPatchTest) return object;
+    throw new MutationError(`JSON Patch: ${getErrorMessage(error)}`);
+  }
+  if (isMap(patched)) return patched;
+  throw new PolicyStatusError(createInternalError("a JSON patch replaced the object by a value that is no object"));
+};
+
+const formatOperation = (operation: Value): string => {
+  const fields = operation instanceof StructValue ? operation.fields : new Map<string, Value>();
+  const { op = "", path = "", from = "", value } = Object.fromEntries(fields);
+  const members = [`"op":${JSON.stringify(op)}`, `"path":${JSON.stringify(path)}`];
+  if (from !== "") members.push(`"from":${JSON.stringify(from)}`);
+  if (value !== undefined) members.push(`"value":${formatOperand(value)}`);
+  return `{${members.join(",")}}`;
+};
+
+const formatOperand = (value: Value): string => {
+  if (value instanceof StructValue) requireTypeNames(value, value.type.name);
+  const json = convertToJson(value, "JSONPath valueExpression evaluated to a type that could not marshal to JSON");
+  // Upstream writes an integer as a text that a double doesn't hold.
+  return escapeAsGo(JSON.stringify(json, (_, member) => (typeof member === "bigint" ? String(member) : member)));
+};
+
+const requireTypeNames = (value: Value, root: string): void => {
+  const faults = findTypeNameFaults(value, [root]);
+  if (faults.length > 0) throw new MutationError(`type mismatch: ${faults.join("\n")}`);
+};
+
+const convertToJson = (value: Value, context: string): unknown => {
+  try {
+    return toJson(value);
+  } catch (error) {
+    if (error instanceof EvaluationError) throw new MutationError(`${context}: ${error.message}`);
+    throw error;
+  }
+};
+
+/**
+ * Returns the object with which an apply configuration, which an expression made, is merged. The schema of its kind is a
+ * built-in one, or that of one of these CustomResourceDefinitions. Throws a MutationError or a PolicyStatusError.
+ */
+export const applyConfigurationValue = (
+  configuration: Value,
+  object: JsonMap,
+  kind: GroupVersionKind,
+  customKinds: readonly object[],
+): JsonMap => {
+  requireTypeNames(configuration, "Object");
+  const json = convertToJson(configuration, "invalid return type");
+  const name = `${kind.group}/${kind.version}, Kind=${kind.kind}`;
+  const schema = findSchema(kind, customKinds);
+  if (schema === undefined && hasSchemas(kind.group))
+    throw new MutationError(
+      `error applying patch: failed to convert patch object to typed object: no corresponding type for ${name}`,
+    );
+  if (schema === undefined) throw new PolicyStatusError(createUnknownKindStatus(name));
+  try {
+    return applyConfiguration(schema, object, isMap(json) ? json : {});
+  } catch (error) {
+    if (error instanceof ApplyConfigurationError) throw new MutationError(error.message);
+    throw error;
+  }
+};
+
+const createInternalError = (text: string): Status => {
+  const message = `Internal error occurred: ${text}`;
+  return { code: 500, reason: "InternalError", message, details: { causes: [{ message: text }] } };
+};
+
+const createUnknownKindStatus = (kind: string): Status => {
+  const message = `Resource kind ${kind} not found. There can be a delay between when CustomResourceDefinitions are created and when they are available.`;
+  return { code: 503, reason: "ServiceUnavailable", message };
+};

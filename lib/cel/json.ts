@@ -1,0 +1,64 @@
+import { formatTimestamp } from "./libraries/time.ts";
+import { formatDuration } from "./libraries/value-text.ts";
+import { StructValue } from "./structs.ts";
+import { formatType } from "./types.ts";
+import {
+  CelMap,
+  CelObject,
+  Double,
+  Duration,
+  EvaluationError,
+  getType,
+  isList,
+  listEntries,
+  Optional,
+  Timestamp,
+  Uint,
+  type Value,
+} from "./values.ts";
+
+/** Returns a value as JSON, as upstream does; an integer that a number doesn't hold is a bigint. Throws if JSON can't have it. */
+export const toJson = (value: Value): unknown => {
+  if (typeof value === "number" && !Number.isFinite(value)) throw createError(value);
+  if (isList(value)) return value.map(toJson);
+  if (value instanceof Uint8Array) return Buffer.from(value).toString("base64");
+  if (value instanceof Double) return value.value;
+  if (value instanceof Uint) return Number.isSafeInteger(Number(value.value)) ? Number(value.value) : value.value;
+  if (value instanceof Duration) return formatDuration(value);
+  if (value instanceof Timestamp) return formatTimestamp(value);
+  if (value instanceof Optional && value.value !== undefined) return toJson(value.value);
+  if (value instanceof StructValue) return toMembers(value.fields);
+  if (value instanceof CelMap) return toMembers(listEntries(value));
+  // What remains is JSON as it is.
+  if (!(value instanceof CelObject)) return value;
+  throw createError(value);
+};
+
+const toMembers = (entries: Iterable<readonly [key: Value, value: Value]>): Record<string, unknown> =>
+  Object.fromEntries(
+    Array.from(entries, ([key, value]) => {
+      if (typeof key !== "string") throw createError(key, "string");
+      return [key, toJson(value)];
+    }),
+  );
+
+const createError = (value: Value, wanted = "JSON") =>
+  new EvaluationError(`unsupported type conversion from '${formatType(getType(value))}' to ${wanted}`);
+
+/**
+ * Returns what is wrong with the names of message types below a value: the type of a field must be called as its path,
+ * such as `Object.spec`.
+ */
+export const findTypeNameFaults = (value: Value, path: readonly string[]): string[] => {
+  if (isList(value)) return value.flatMap((element) => findTypeNameFaults(element, path));
+  if (value instanceof StructValue) {
+    const { name } = value.type;
+    const expected = path.join(".");
+    const fault = `unexpected type name "${name}", expected "${expected}", which matches field name path from root Object type`;
+    const inner = [...value.fields].flatMap(([key, field]) => findTypeNameFaults(field, [...path, key]));
+    return name === expected ? inner : [fault, ...inner];
+  }
+  return value instanceof CelMap
+    ? [...value.entries.values()].flatMap(([, member]) => findTypeNameFaults(member, path))
+    : [];
+};
