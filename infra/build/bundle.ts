@@ -16,6 +16,7 @@ import { listWritableBucketPaths } from "../config/record-section.ts";
 import { findLongestTimeoutSeconds } from "../webhooks/entry.ts";
 import { createCelPlugin } from "./cel.ts";
 import { cueFilesModuleSource, readCueRuntimeFiles } from "./cue.ts";
+import { createSchemaPlugin, schemasFile } from "./schemas.ts";
 import { getInflatedContents, zip } from "./zip.ts";
 
 export interface RuleBundle {
@@ -105,13 +106,14 @@ export const bundleRule = async (
   const hasConnections = asks && Object.keys(connections).length > 0;
   const entry = buildEntry(listed, startsScripts(listed, config), asks, hasConnections, isRecorded(places));
   const plugins = [createDecisionOnlyPlugin(rules.map(getRuleFile)), cueBeside];
-  if (!isForAnySettings) plugins.push(createCelPlugin(config));
+  if (!isForAnySettings) plugins.push(createCelPlugin(config), createSchemaPlugin(config));
   const { code, metafile } = await bundleCode(entry, plugins).catch((failure: Error) => {
     throw new Complaint(`${listed.place} can't be bundled: ${failure.message}`);
   });
-  // The budget in bytes limits the code of a bundle; data from postern.yaml in it isn't counted.
+  // The budget in bytes limits the code of a bundle; data from postern.yaml, and the schemas of kinds, aren't counted.
   const budget = chosenBudgetBytes ?? computeBudget(listed, asks, places, metafile);
-  const codeBytes = Buffer.byteLength(code.replace(configMark, "").replace(placesMark, ""));
+  const schemaBytes = Object.values(metafile.outputs)[0]?.inputs[schemasFile]?.bytesInOutput ?? 0;
+  const codeBytes = Buffer.byteLength(code.replace(configMark, "").replace(placesMark, "")) - schemaBytes;
   if (codeBytes > budget) throw new Complaint(describeExcess(listed.place, codeBytes, budget, metafile));
   const contents = Buffer.from(insertData(code, config, places));
 
