@@ -70,11 +70,11 @@ describe("the webhook entry of a policy", () => {
   });
 
   it("has no conditions with functions that older clusters lack", () => {
-    const newer = [{ name: "newer", expression: "[3, 1].sort() == [1, 3]" }];
-    assert.equal(
-      listEntries(buildPolicy("a", { matchConditions: newer }), buildBinding("a"))[0]?.matchConditions,
-      undefined,
-    );
+    const newer = ["[3, 1].sort() == [1, 3]", "isSemver('1.0.0')"].map((expression, index) => {
+      return { name: `newer-${index}`, expression };
+    });
+    const [entry] = listEntries(buildPolicy("a", { matchConditions: [...newer, isSmall] }), buildBinding("a"));
+    assert.deepEqual(entry?.matchConditions, [isSmall]);
   });
 
   it("has a name that an entry can have", () => {

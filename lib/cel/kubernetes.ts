@@ -47,12 +47,16 @@ export const mostConditionsCost = 2_500_000;
 const functions: readonly FunctionDeclaration[] = [
   ...[standardFunctions, timeFunctions, urlFunctions, regexFunctions, listFunctions, authorizerFunctions],
   ...[optionalFunctions, quantityFunctions, stringFunctions, setFunctions, ipFunctions, cidrFunctions],
-  ...[formatFunctions, twoVariableFunctions, semverFunctions],
+  ...[formatFunctions, twoVariableFunctions],
 ].flat();
 const macros: readonly Macro[] = [...standardMacros, ...optionalMacros, ...twoVariableMacros];
 
-/** The minor version that brought cel-go's functions of lists. All others are older than 1.33. */
-const extendedListsSince = 34;
+/**
+ * The first minor versions that accept these functions in new expressions: the versions after those that brought them,
+ * so that a cluster can be set back by one. 1.33 accepts all others.
+ */
+const semverSince = 34;
+const extendedListsSince = 35;
 
 const { bool, dyn, int, listOf, mapOf, string, struct, timestamp } = types;
 
@@ -120,7 +124,8 @@ export const createAdmissionEnvironment = ({
   isMutation = false,
   variables,
 }: ExpressionContext): Environment => {
-  const hasExtendedLists = kubernetes === undefined || parseMinor(kubernetes) >= extendedListsSince;
+  const isSince = (minor: number) => kubernetes === undefined || parseMinor(kubernetes) >= minor;
+  const hasExtendedLists = isSince(extendedListsSince);
   const findStruct = (name: string): StructType | undefined => {
     if (name === variablesType.name && variables) return { name, findField: (field) => variables.get(field) };
     if (isMutation && (name === "Object" || name.startsWith("Object."))) return { name, findField: () => dyn };
@@ -140,6 +145,7 @@ export const createAdmissionEnvironment = ({
     },
     functions: [
       ...functions,
+      ...(isSince(semverSince) ? semverFunctions : []),
       ...(hasExtendedLists ? extendedListFunctions : []),
       ...(isMutation ? jsonPatchFunctions : []),
     ],

@@ -42,11 +42,15 @@ describe("a condition", () => {
     assert.deepEqual(evaluate("type(object.n) == double", { n: 2 ** 63 }), { holds: true });
   });
 
-  it("knows the functions of the API server's minor version", () => {
-    assert.deepEqual(evaluate("[1, 2].reverse() == [2, 1]", {}, "1.34"), { holds: true });
-    assert.match(
-      Object(evaluate("[1, 2].reverse() == [2, 1]", {}, "1.33")).unsupported,
-      /undeclared reference to 'reverse'/,
-    );
+  it("knows the functions that the API server's minor version accepts in new expressions", () => {
+    const rows: [expression: string, unknown: string, known: string][] = [
+      ["semver('1.2.3').major() == 1", "1.33", "1.34"],
+      ["[1, 2].reverse() == [2, 1]", "1.34", "1.35"],
+      ["[1, 2].sortBy(i, -i) == [2, 1]", "1.34", "1.35"],
+    ];
+    for (const [expression, unknown, known] of rows) {
+      assert.deepEqual(evaluate(expression, {}, known), { holds: true });
+      assert.match(Object(evaluate(expression, {}, unknown)).unsupported, /undeclared reference to '/);
+    }
   });
 });
