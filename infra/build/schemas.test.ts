@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { describe, it } from "node:test";
+import { splitApiVersion } from "#lib/objects/api-version.ts";
+import kinds from "../apiserver/kinds/kinds.json" with { type: "json" };
 import { bundleCode } from "./bundle.ts";
 import { createSchemaPlugin } from "./schemas.ts";
 
@@ -14,9 +16,9 @@ interface Exports {
   size: number;
 }
 
-const buildPolicy = (patchType: string, apiGroups: string[], resources: string[]) => ({
+const buildPolicy = (patchType: string, apiGroups: string[], resources: string[], apiVersions = ["*"]) => ({
   kind: "MutatingAdmissionPolicy",
-  spec: { mutations: [{ patchType }], matchConstraints: { resourceRules: [{ apiGroups, resources }] } },
+  spec: { mutations: [{ patchType }], matchConstraints: { resourceRules: [{ apiGroups, apiVersions, resources }] } },
 });
 
 /** Returns which schemas a bundle has. */
@@ -35,21 +37,37 @@ describe("a bundle with policies", () => {
     assert.equal((await bundle(buildPolicy("JSONPatch", ["apps"], ["deployments"]))).size, 0);
   });
 
-  it("has the schemas of the groups that are merged into, with all that they refer to", async () => {
-    const { has, types } = await bundle(buildPolicy("ApplyConfiguration", ["apps"], ["deployments"]));
-    assert.ok(has("apps", "v1", "Deployment") && !has("", "v1", "Pod") && !has("batch", "v1", "Job"));
+  it("has the schemas of the kinds that are merged into, with all that they refer to", async () => {
+    const { has, types } = await bundle(buildPolicy("ApplyConfiguration", ["apps"], ["deployments"], ["v1"]));
+    const roots = Object.keys(types ?? {}).filter((name) => name.includes("/"));
+    assert.deepEqual(roots, ["apps/v1/Deployment"]);
+    assert.ok(has("apps", "v1", "Deployment"));
     for (const name of ["core.v1.PodSpec", "core.v1.Container", "meta.v1.ObjectMeta"]) assert.ok(types?.[name], name);
   });
 
-  it("has all schemas for a policy that may be about any kind", async () => {
-    const cases = [
-      [["*"], ["pods"]],
-      [[""], ["pods/eviction"]],
-      [["apps"], ["*"]],
-    ] as const;
-    for (const [groups, resources] of cases) {
-      const { has } = await bundle(buildPolicy("ApplyConfiguration", [...groups], [...resources]));
+  it("has the schemas of subresources", async () => {
+    const { has } = await bundle(buildPolicy("ApplyConfiguration", [""], ["pods/binding", "pods/resize"]));
+    assert.ok(has("", "v1", "Binding") && has("", "v1", "Pod") && !has("", "v1", "Service"));
+  });
+
+  it("has all schemas for policies that may be about any kind", async () => {
+    for (const resources of [["*"], ["*/*"], ["pods", "*/status"]]) {
+      const { has } = await bundle(buildPolicy("ApplyConfiguration", ["*"], resources));
       assert.ok(has("batch", "v1", "Job") && has("", "v1", "Pod"), String(resources));
     }
+  });
+
+  it("has the schema of each resource that a policy names", async () => {
+    const rows = Object.entries(kinds).flatMap(([apiVersion, resources]) => {
+      const { group, version } = splitApiVersion(apiVersion);
+      return Object.entries(resources).map(([kind, { resource }]) => ({ group, version, kind, resource }));
+    });
+    const { has } = await bundle(
+      ...rows.map(({ group, version, resource }) => buildPolicy("ApplyConfiguration", [group], [resource], [version])),
+    );
+    assert.deepEqual(
+      rows.filter(({ group, version, kind }) => !has(group, version, kind)),
+      [],
+    );
   });
 });

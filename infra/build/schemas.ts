@@ -2,7 +2,9 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Plugin } from "esbuild";
 import type { ObjectSchema } from "#lib/admission-policies/schemas.ts";
-import { isMap, toList, toMap } from "#lib/json.ts";
+import { isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
+import { splitApiVersion } from "#lib/objects/api-version.ts";
+import { toPlural } from "#lib/recorded-answers.ts";
 import { packageRoot } from "../cli/roots.ts";
 
 type Types = ObjectSchema["types"];
@@ -16,39 +18,51 @@ export const createSchemaPlugin = (settings: unknown): Plugin => ({
   name: "policy-schemas",
   setup({ onLoad }) {
     onLoad({ filter: /[\\/]built-in-schemas\.json$/ }, async () => {
-      const { types }: ObjectSchema = JSON.parse(await readFile(join(packageRoot, schemasFile), "utf8"));
-      return { contents: JSON.stringify({ types: selectTypes(types, listMergedGroups(settings)) }), loader: "json" };
+      const { types, ...rest } = JSON.parse(await readFile(join(packageRoot, schemasFile), "utf8"));
+      return {
+        contents: JSON.stringify({ ...rest, types: selectTypes(types, listMergeRules(settings)) }),
+        loader: "json",
+      };
     });
   },
 });
 
-/** Returns the API groups whose objects policies merge configurations into; "*" stands for all. */
-const listMergedGroups = (value: unknown): string[] => {
-  if (Array.isArray(value)) return value.flatMap(listMergedGroups);
+/** Returns the rules of the policies that merge configurations. */
+const listMergeRules = (value: unknown): JsonMap[] => {
+  if (Array.isArray(value)) return value.flatMap(listMergeRules);
   if (!isMap(value)) return [];
   const { kind, spec } = value;
-  if (kind !== "MutatingAdmissionPolicy") return Object.values(value).flatMap(listMergedGroups);
+  if (kind !== "MutatingAdmissionPolicy") return Object.values(value).flatMap(listMergeRules);
   const { mutations, matchConstraints } = toMap(spec);
-  if (toList(mutations).every((mutation) => toMap(mutation).patchType !== "ApplyConfiguration")) return [];
-  return toList(toMap(matchConstraints).resourceRules).flatMap((rule) => {
-    const { apiGroups, resources } = toMap(rule);
-    // The object of a subresource can have a kind of another group, such as that of an eviction.
-    const hasSubresources = toList(resources).some((resource) => /[*/]/.test(String(resource)));
-    return hasSubresources ? ["*"] : toList(apiGroups).map(String);
-  });
+  const isMerging = toList(mutations).some((mutation) => toMap(mutation).patchType === "ApplyConfiguration");
+  return isMerging ? toList(toMap(matchConstraints).resourceRules).map(toMap) : [];
 };
 
-/** Returns the types of the kinds of these groups, and all that they refer to. */
-const selectTypes = (types: Types, groups: readonly string[]): Types => {
-  if (groups.includes("*")) return types;
-  const isMerged = (name: string) =>
-    groups.some((group) => (group === "" ? /^v\d\w*\//.test(name) : name.startsWith(`${group}/`)));
-  const kept = new Set(groups.length === 0 ? [] : [metadataType, ...Object.keys(types).filter(isMerged)]);
+/** Returns the types of the kinds that rules match, and all that they refer to. */
+const selectTypes = (types: Types, rules: readonly JsonMap[]): Types => {
+  const matches = rules.map(createKindMatch);
+  const isMerged = (name: string) => {
+    const [, apiVersion = "", kind = ""] = /^(.+)\/(\w+)$/.exec(name) ?? [];
+    return matches.some((match) => match(apiVersion, kind));
+  };
+  const kept = new Set(rules.length === 0 ? [] : [metadataType, ...Object.keys(types).filter(isMerged)]);
   // The loop also visits the names that it adds.
   for (const name of kept)
     for (const reference of listTexts(types[name])) if (Object.hasOwn(types, reference)) kept.add(reference);
   return Object.fromEntries(Object.entries(types).filter(([name]) => kept.has(name)));
 };
+
+const createKindMatch = ({ apiGroups, apiVersions, resources }: JsonMap) => {
+  // A subresource may have a kind of its own, such as Binding of pods/binding.
+  const names = toList(resources).flatMap((resource) => String(resource).split("/"));
+  return (apiVersion: string, kind: string): boolean => {
+    const { group, version } = splitApiVersion(apiVersion);
+    const isNamed = [toPlural(kind), kind.toLowerCase(), "*"].some((name) => names.includes(name));
+    return isNamed && includes(apiGroups, group) && includes(apiVersions, version);
+  };
+};
+
+const includes = (list: unknown, value: string): boolean => toList(list).some((one) => one === "*" || one === value);
 
 const listTexts = (value: unknown): string[] => {
   if (typeof value === "string") return [value];

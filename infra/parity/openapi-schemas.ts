@@ -17,11 +17,16 @@ const specialTypes: Readonly<Record<string, string>> = {
   "io.k8s.apimachinery.pkg.runtime.RawExtension": "atomic",
 };
 
-/** Returns the content of the file: the types of all kinds of the documents' own groups and versions, a line for each. */
+/**
+ * Returns the content of the file: the groups and versions that have documents, and the types of all kinds of the
+ * documents' own groups and versions, a line for each.
+ */
 export const printSchemas = (documents: SchemaDocuments): string => {
   const types = Object.entries(buildSchemas(documents)).toSorted(([left], [right]) => (left < right ? -1 : 1));
   const lines = types.map(([name, type]) => `    ${JSON.stringify(name)}: ${JSON.stringify(type)}`);
-  return `{\n  "types": {\n${lines.join(",\n")}\n  }\n}\n`;
+  const paths = Object.keys(documents).filter((path) => /^(api|apis\/[^/]+)\/\w+$/.test(path));
+  const versions = paths.map((path) => path.replace(/^apis?\//, "")).sort();
+  return `{\n  "versions": ${JSON.stringify(versions)},\n  "types": {\n${lines.join(",\n")}\n  }\n}\n`;
 };
 
 const buildSchemas = (documents: SchemaDocuments): Record<string, ValueType> => {

@@ -49,7 +49,7 @@ export const hasMembers = ({ fields, values }: ValueType): boolean => fields !==
 
 /** Reports whether a group has built-in kinds. */
 export const hasSchemas = (group: string): boolean =>
-  group === "" || Object.keys(builtIn.types).some((name) => name.startsWith(`${group}/`));
+  group === "" || builtIn.versions.some((version) => version.startsWith(`${group}/`));
 
 interface GroupVersionKind {
   group: string;
