@@ -1,5 +1,6 @@
 import { createAuthorizationAnswers } from "postern/admission-policies/authorization";
 import { isGovernedResource } from "postern/admission-policies/matching";
+import { listPolicies } from "postern/admission-policies/policies";
 import { buildPolicyNeeds } from "postern/admission-policies/settings";
 import { PolicyStatusError } from "postern/admission-policies/types";
 import { buildPolicyVariants, listPolicyMatches } from "postern/admission-policies/variants";
@@ -8,7 +9,7 @@ import type { KubernetesObject } from "postern/review";
 import { rule, type Verdict } from "postern/rule";
 import { applyPolicies } from "./dispatch.ts";
 import { readPolicyDocuments } from "./documents.ts";
-import { type MutatingPolicySettings, mutatingOperations } from "./policies.ts";
+import { compilePolicy, type MutatingPolicySettings, mutatingOperations } from "./policies.ts";
 import { buildStatus } from "./report.ts";
 import { findMutatingSettingsFault } from "./settings.ts";
 
@@ -34,6 +35,7 @@ export default rule<KubernetesObject, MutatingPolicySettings, typeof needs>({
   settings: { policies: [], reads: [] },
   manifests: { policies: readPolicyDocuments },
   checkSettings: findMutatingSettingsFault,
+  compileExpressions: ({ policies }) => listPolicies(policies, undefined).forEach(compilePolicy),
   needs,
 
   async mutate(draft: KubernetesObject, { settings, may, ...policyRequest }): Promise<Verdict> {

@@ -36,6 +36,7 @@ export default rule<KubernetesObject, Settings, typeof needs, { mostFailures: nu
   settings: { policies: [], reads: [] },
   manifests: { policies: readPolicyDocuments },
   checkSettings: findSettingsFault,
+  compileExpressions: ({ policies }) => listPolicies(policies, undefined).forEach(compilePolicy),
   needs,
 
   async validate(_: KubernetesObject, { settings: { policies }, may, upstream, ...policyRequest }): Promise<Verdict> {

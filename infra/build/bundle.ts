@@ -3,6 +3,8 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { parse } from "acorn";
 import { build, type Metafile, type Plugin, transform } from "esbuild";
+import { encodeChecks } from "#lib/cel/checked-expressions.ts";
+import { collectChecks } from "#lib/cel/expression-check.ts";
 import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
 import { type ClusterSetup, type EndpointConfig, findClusterSetup } from "#lib/endpoint.ts";
 import { type AwsAction, asksCluster, isUsedUnder, type SecretPlace } from "#lib/needs.ts";
@@ -14,7 +16,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { moduleExtension, packageRoot } from "../cli/roots.ts";
 import { listWritableBucketPaths } from "../config/record-section.ts";
 import { findLongestTimeoutSeconds } from "../webhooks/entry.ts";
-import { createCelPlugin } from "./cel.ts";
+import { createCelPlugin, expressionsMark } from "./cel.ts";
 import { cueFilesModuleSource, readCueRuntimeFiles } from "./cue.ts";
 import { createSchemaPlugin, schemasFile } from "./schemas.ts";
 import { getInflatedContents, zip } from "./zip.ts";
@@ -55,9 +57,9 @@ const keysFile = "keys.json";
 const connectionsFile = "clusters.json";
 
 /**
- * Returns the largest allowed size of a bundle in bytes: 20 kB, 60 with needs or 30 if the settings use none of
- * them, 95 with scripts; 80 more with expressions of CEL, and 3 more for each member and for recording. A cold start
- * reads the whole bundle.
+ * Returns the largest allowed size of a bundle in bytes: 20 kB, 60 with needs or 35 if the settings use none of
+ * them, 95 with scripts; 90 more with expressions of CEL, which is what all of its functions have; and 3 more for each
+ * member and for recording. A cold start reads the whole bundle.
  */
 const computeBudget = (
   listed: CatalogueRule,
@@ -65,8 +67,8 @@ const computeBudget = (
   places: RecordingBucketSettingsByRule,
   { inputs }: Metafile,
 ) =>
-  ((hasNeed(listed, "cue") ? 95 : asks ? 60 : hasNeeds(listed) ? 30 : 20) +
-    (celEvaluator in inputs ? 80 : 0) +
+  ((hasNeed(listed, "cue") ? 95 : asks ? 60 : hasNeeds(listed) ? 35 : 20) +
+    (celEvaluator in inputs ? 90 : 0) +
     3 * (listed.members?.length ?? 0) +
     computeRecordingBudget(asks, places)) *
   1024;
@@ -106,7 +108,8 @@ export const bundleRule = async (
   const hasConnections = asks && Object.keys(connections).length > 0;
   const entry = buildEntry(listed, startsScripts(listed, config), asks, hasConnections, isRecorded(places));
   const plugins = [createDecisionOnlyPlugin(rules.map(getRuleFile)), cueBeside];
-  if (!isForAnySettings) plugins.push(createCelPlugin(config), createSchemaPlugin(config));
+  const checks = encodeChecks(collectChecks(() => compileExpressions(listed, config)));
+  if (!isForAnySettings) plugins.push(createCelPlugin(checks), createSchemaPlugin(config));
   const { code, metafile } = await bundleCode(entry, plugins).catch((failure: Error) => {
     throw new Complaint(`${listed.place} can't be bundled: ${failure.message}`);
   });
@@ -114,8 +117,12 @@ export const bundleRule = async (
   const budget = chosenBudgetBytes ?? computeBudget(listed, asks, places, metafile);
   const schemaBytes = Object.values(metafile.outputs)[0]?.inputs[schemasFile]?.bytesInOutput ?? 0;
   const codeBytes = Buffer.byteLength(code.replace(configMark, "").replace(placesMark, "")) - schemaBytes;
+  if (celEvaluator in metafile.inputs && !rules.some(({ rule }) => rule.compileExpressions))
+    throw new Complaint(`${listed.place} has expressions of CEL, so its rule.ts must have compileExpressions`);
   if (codeBytes > budget) throw new Complaint(describeExcess(listed.place, codeBytes, budget, metafile));
-  const contents = Buffer.from(insertData(code, config, places));
+  const contents = Buffer.from(
+    insertData(code, { [configMark]: config, [placesMark]: places, [expressionsMark]: checks }),
+  );
 
   const scripts = usesScripts(listed, config);
   const keys = formatKeyVersions(config);
@@ -194,11 +201,10 @@ const formatKeyVersions = (config: EndpointConfig): string => {
  */
 const [configMark, placesMark] = ["POSTERN CONFIG", "POSTERN PLACES"];
 
-/** Replaces the marks in code by data as JSON, in single quotes, because JSON has many double ones. */
-const insertData = (code: string, config: EndpointConfig, places: RecordingBucketSettingsByRule): string =>
-  code.replace(new RegExp(`"(${configMark}|${placesMark})"`, "g"), (_, mark) => {
-    const text = JSON.stringify(mark === configMark ? config : places);
-    const escaped = text.replace(/[\\'\u2028\u2029]/g, (found) =>
+/** Replaces marks in code by data as JSON, in single quotes, because JSON has many double ones. */
+export const insertData = (code: string, data: Readonly<Record<string, unknown>>): string =>
+  code.replace(new RegExp(`"(${Object.keys(data).join("|")})"`, "g"), (_, mark) => {
+    const escaped = JSON.stringify(data[mark]).replace(/[\\'\u2028\u2029]/g, (found) =>
       found < "~" ? `\\${found}` : `\\u${found.charCodeAt(0).toString(16)}`,
     );
     return `'${escaped}'`;
@@ -305,6 +311,12 @@ const listUsedNeeds = (listed: CatalogueRule, config: EndpointConfig) =>
     Object.values(needs).flatMap((need) => (isUsedUnder(settings, need) ? [{ need, settings }] : [])),
   );
 
+/** Compiles the expressions of all settings. Copies of them, because rules remember what they have compiled. */
+const compileExpressions = (listed: CatalogueRule, config: EndpointConfig): void => {
+  for (const { rule, settings } of listRuleSettings(listed, config))
+    rule.compileExpressions?.(structuredClone(settings));
+};
+
 /** Lists the settings of rules that are on: those of each cluster, and of each of its variants. */
 const listRuleSettings = ({ rule, members }: CatalogueRule, { usual, clusters, variants }: EndpointConfig) =>
   [usual, ...Object.values(clusters)].flatMap((setup) => {
@@ -360,6 +372,7 @@ const entryFields = new Set([
     "kubeconfigs",
     "reinvocationPolicy",
     "inspectForSettings",
+    "compileExpressions",
     "suggest",
   ],
 ]);

@@ -1,64 +1,89 @@
 import { readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, extname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parse } from "acorn";
 import { type Plugin, transform } from "esbuild";
+import type { EncodedChecks } from "#lib/cel/checked-expressions.ts";
 import type { FunctionDeclaration } from "#lib/cel/functions.ts";
 import { packageRoot } from "../cli/roots.ts";
 
-/** The functions that macros call, by the macro; all names without the parts before a dot. */
-const functionsOfMacros: Readonly<Record<string, readonly string[]>> = {
-  optMap: ["of", "none", "hasValue", "value"],
-  optFlatMap: ["none", "hasValue", "value"],
-  sortBy: ["@sortByAssociatedKeys"],
-  transformMap: ["@mapInsert"],
-  transformMapEntry: ["@mapInsert"],
+/** The text in a bundle's code that the checked expressions replace, as JSON. */
+export const expressionsMark = "POSTERN EXPRESSIONS";
+
+/** Returns all texts in JSON: among them are the names of the overloads that expressions call. */
+const listTexts = (value: unknown): string[] => {
+  if (typeof value === "string") return [value];
+  return typeof value === "object" && value !== null ? Object.values(value).flatMap(listTexts) : [];
 };
 
-/** Returns the names of all functions that CEL expressions in settings may call, without the parts before a dot. */
-const listCalledFunctions = (settings: unknown): string[] => {
-  if (typeof settings === "string") {
-    // Between a name and its parenthesis there may be spaces and comments.
-    const names = Array.from(settings.matchAll(/\b([A-Za-z_]\w*)(?:\s|\/\/.*)*\(/g), ([, name = ""]) => name);
-    return names.flatMap((name) => [name, ...(functionsOfMacros[name] ?? [])]);
-  }
-  return typeof settings === "object" && settings !== null ? Object.values(settings).flatMap(listCalledFunctions) : [];
-};
-
-/** The names of operators, and of what loops call. */
-const operator = /^[-!_]|^@(?:in|not_strictly_false)$/;
-
-/** Leaves out the functions of CEL that no expression in a bundle's settings calls, with the code that only they need. */
-export const createCelPlugin = (settings: unknown): Plugin => ({
-  name: "cel-functions",
+/**
+ * Reduces CEL to what a bundle's expressions need, which are checked already: without the parser, the checker, and the
+ * functions that no expression calls.
+ */
+export const createCelPlugin = (checks: EncodedChecks): Plugin => ({
+  name: "checked-expressions",
   setup({ onLoad, onResolve }) {
-    const called = new Set(listCalledFunctions(settings));
-    const isNeeded = ({ name }: FunctionDeclaration) =>
-      operator.test(name) || called.has(name.slice(name.lastIndexOf(".") + 1));
+    const texts = new Set(listTexts(checks.results));
+    const isCalled = ({ overloads }: FunctionDeclaration) => overloads.some(({ id }) => texts.has(id));
+    /** Returns the source of a library's list without the functions that no expression calls. */
+    const reduceList = (
+      code: string,
+      elements: readonly ({ type: string; start: number; end: number } | null)[],
+      functions: readonly FunctionDeclaration[],
+    ): string => {
+      const called = new Set(functions.filter(isCalled).map(({ name }) => name));
+      // A spread element has all functions that follow.
+      const kept = elements.filter((element, index) =>
+        functions
+          .slice(index, element?.type === "SpreadElement" ? undefined : index + 1)
+          .some(({ name }) => called.has(name)),
+      );
+      return `[${kept.map((element) => element && code.slice(element.start, element.end)).join(", ")}]`;
+    };
     const folder = join(packageRoot, "lib/cel/");
     // No file of this folder acts when it is imported.
     onResolve({ filter: /^\.\.?\// }, ({ path, importer, resolveDir }) =>
       importer.startsWith(folder) ? { path: join(resolveDir, path), sideEffects: false } : undefined,
     );
+    onLoad({ filter: /[\\/]lib[\\/]cel[\\/]expression-check\.[jt]s$/ }, ({ path }) => ({
+      contents: `import { createCheckLookup } from "./checked-expressions${extname(path)}";
+        export const { checkExpression, createDeclarations } = createCheckLookup(() => JSON.parse("${expressionsMark}"));`,
+      resolveDir: dirname(path),
+    }));
     onLoad({ filter: /[\\/]lib[\\/]cel[\\/]libraries[\\/][\w-]+\.[jt]s$/ }, async ({ path }) => {
       const { code } = await transform(await readFile(path, "utf8"), { loader: "ts", target: "node24" });
       const declared: Record<string, readonly FunctionDeclaration[]> = await import(pathToFileURL(path).href);
-      const { body } = parse(code, { ecmaVersion: "latest", sourceType: "module" });
-      for (const statement of body) {
-        const declaration = statement.type === "ExportNamedDeclaration" ? statement.declaration : undefined;
-        const [list] = declaration?.type === "VariableDeclaration" ? declaration.declarations : [];
-        if (list?.id.type !== "Identifier" || !list.id.name.endsWith("Functions")) continue;
-        if (list.init?.type !== "ArrayExpression")
-          throw new Error(`${list.id.name} of ${path} is no list of functions`);
-        const functions = declared[list.id.name] ?? [];
-        // A spread element has all functions that follow.
-        const kept = list.init.elements.filter((element, index) =>
-          functions.slice(index, element?.type === "SpreadElement" ? undefined : index + 1).some(isNeeded),
-        );
-        const text = kept.map((element) => element && code.slice(element.start, element.end)).join(", ");
-        return { contents: `${code.slice(0, list.init.start)}[${text}]${code.slice(list.init.end)}` };
+      const edits: Edit[] = [];
+      for (const statement of parse(code, { ecmaVersion: "latest", sourceType: "module" }).body) {
+        const declaration = statement.type === "ExportNamedDeclaration" ? statement.declaration : statement;
+        if (declaration?.type === "ClassDeclaration" && declaration.superClass)
+          edits.push(
+            { start: declaration.start, end: declaration.start, text: `const ${declaration.id.name} = ${pure}(() => ` },
+            { start: declaration.end, end: declaration.end, text: ")();" },
+          );
+        if (declaration?.type !== "VariableDeclaration") continue;
+        for (const { id, init } of declaration.declarations) {
+          const name = id.type === "Identifier" ? id.name : "";
+          if (init?.type === "CallExpression" || init?.type === "NewExpression")
+            edits.push({ start: init.start, end: init.start, text: pure });
+          if (!name.endsWith("Functions") || !declared[name]) continue;
+          if (init?.type !== "ArrayExpression") throw new Error(`${name} of ${path} is no list of functions`);
+          edits.push({ start: init.start, end: init.end, text: reduceList(code, init.elements, declared[name]) });
+        }
       }
-      return { contents: code };
+      return { contents: applyEdits(code, edits) };
     });
   },
 });
+
+/** Tells esbuild that a call is of no use if its value isn't used. */
+const pure = "/* @__PURE__ */ ";
+
+interface Edit {
+  readonly start: number;
+  readonly end: number;
+  readonly text: string;
+}
+
+const applyEdits = (code: string, edits: readonly Edit[]): string =>
+  edits.reduceRight((edited, { start, end, text }) => edited.slice(0, start) + text + edited.slice(end), code);

@@ -69,7 +69,7 @@ const toDeclaredType = (type: types.Type): types.Type => {
   const [first, second] = type.parameters;
   if (type.kind === "list" && first) return types.listOf(toDeclaredType(first));
   if (type.kind === "map" && first && second) return types.mapOf(toDeclaredType(first), toDeclaredType(second));
-  return scalars.includes(type) ? type : types.dyn;
+  return scalars.some((scalar) => types.isSameType(scalar, type)) ? type : types.dyn;
 };
 
 /** The values of `object`, `request`, `params` and so on. Variables that a pass doesn't have are absent. */

@@ -1,14 +1,15 @@
 // The environment of CEL expressions in Kubernetes' admission: matchConditions and policies.
 import { parseMinor } from "../since.ts";
-import { check, formatIssues } from "./checker.ts";
-import { createEnvironment, type Environment, type StructType } from "./environment.ts";
+import type { AdmissionEnvironment, ExpressionContext } from "./contexts.ts";
+import { createEnvironment } from "./environment.ts";
+import { checkExpression, createDeclarations } from "./expression-check.ts";
 import type { FunctionDeclaration } from "./functions.ts";
-import { authorizerFunctions, authorizerType, resourceCheckType } from "./libraries/authorizer.ts";
+import { authorizerFunctions } from "./libraries/authorizer.ts";
 import { cidrFunctions } from "./libraries/cidr.ts";
 import { extendedListFunctions } from "./libraries/extended-lists.ts";
 import { formatFunctions } from "./libraries/format.ts";
 import { ipFunctions } from "./libraries/ip.ts";
-import { jsonPatchFunctions, jsonPatchStruct } from "./libraries/json-patch.ts";
+import { jsonPatchFunctions } from "./libraries/json-patch.ts";
 import { listFunctions } from "./libraries/lists.ts";
 import { optionalFunctions } from "./libraries/optionals.ts";
 import { quantityFunctions } from "./libraries/quantity.ts";
@@ -20,24 +21,9 @@ import { stringFunctions } from "./libraries/strings.ts";
 import { timeFunctions } from "./libraries/time.ts";
 import { twoVariableFunctions } from "./libraries/two-variables.ts";
 import { urlFunctions } from "./libraries/url.ts";
-import { type Macro, optionalMacros, sortByMacro, standardMacros, twoVariableMacros } from "./macros.ts";
-import { parse } from "./parser.ts";
 import { type Budget, compile, type Program, type Variables } from "./program.ts";
-import * as types from "./types.ts";
-import { isSameType, type Type } from "./types.ts";
+import type { Type } from "./types.ts";
 import { EvaluationError, type Value } from "./values.ts";
-
-/** Which variables and functions an expression may use. */
-export interface ExpressionContext {
-  /** The cluster's minor version, such as `1.35`; without it, the newest. */
-  kubernetes?: string;
-  hasParams?: boolean;
-  hasAuthorizer?: boolean;
-  /** Whether the expression makes a mutation, so that it knows `Object` and `JSONPatch`. */
-  isMutation?: boolean;
-  /** The static types of a policy's own variables; undefined if it may have none. */
-  variables?: ReadonlyMap<string, Type>;
-}
 
 /** The most that one expression may cost, and all matchConditions of a webhook or a policy together. */
 export const mostExpressionCost = 1_000_000;
@@ -49,7 +35,6 @@ const functions: readonly FunctionDeclaration[] = [
   ...[optionalFunctions, quantityFunctions, stringFunctions, setFunctions, ipFunctions, cidrFunctions],
   ...[formatFunctions, twoVariableFunctions],
 ].flat();
-const macros: readonly Macro[] = [...standardMacros, ...optionalMacros, ...twoVariableMacros];
 
 /**
  * The first minor versions that accept these functions in new expressions: the versions after those that brought them,
@@ -58,100 +43,21 @@ const macros: readonly Macro[] = [...standardMacros, ...optionalMacros, ...twoVa
 const semverSince = 34;
 const extendedListsSince = 35;
 
-const { bool, dyn, int, listOf, mapOf, string, struct, timestamp } = types;
-
-const kind = { group: string, version: string, kind: string };
-const resource = { group: string, version: string, resource: string };
-const structs: Readonly<Record<string, Readonly<Record<string, Type>>>> = {
-  "kubernetes.GroupVersionKind": kind,
-  "kubernetes.GroupVersionResource": resource,
-  "kubernetes.UserInfo": {
-    username: string,
-    uid: string,
-    groups: listOf(string),
-    extra: mapOf(string, listOf(string)),
-  },
-  "kubernetes.AdmissionRequest": {
-    kind: struct("kubernetes.GroupVersionKind"),
-    resource: struct("kubernetes.GroupVersionResource"),
-    subResource: string,
-    requestKind: struct("kubernetes.GroupVersionKind"),
-    requestResource: struct("kubernetes.GroupVersionResource"),
-    requestSubResource: string,
-    name: string,
-    namespace: string,
-    operation: string,
-    userInfo: struct("kubernetes.UserInfo"),
-    dryRun: bool,
-    options: dyn,
-  },
-  "kubernetes.NamespaceSpec": { finalizers: listOf(string) },
-  "kubernetes.NamespaceCondition": {
-    status: string,
-    type: string,
-    lastTransitionTime: timestamp,
-    message: string,
-    reason: string,
-  },
-  "kubernetes.NamespaceStatus": { conditions: listOf(struct("kubernetes.NamespaceCondition")), phase: string },
-  "kubernetes.NamespaceMetadata": {
-    name: string,
-    generateName: string,
-    namespace: string,
-    labels: mapOf(string, string),
-    annotations: mapOf(string, string),
-    UID: string,
-    creationTimestamp: timestamp,
-    deletionGracePeriodSeconds: int,
-    deletionTimestamp: timestamp,
-    generation: int,
-    resourceVersion: string,
-    finalizers: listOf(string),
-  },
-  "kubernetes.Namespace": {
-    metadata: struct("kubernetes.NamespaceMetadata"),
-    spec: struct("kubernetes.NamespaceSpec"),
-    status: struct("kubernetes.NamespaceStatus"),
-  },
-};
-const variablesType = struct("kubernetes.variables");
-
 /** Returns the environment of expressions of one kind. */
-export const createAdmissionEnvironment = ({
-  kubernetes,
-  hasParams = false,
-  hasAuthorizer = false,
-  isMutation = false,
-  variables,
-}: ExpressionContext): Environment => {
+export const createAdmissionEnvironment = (context: ExpressionContext): AdmissionEnvironment => {
+  const { kubernetes, isMutation = false } = context;
   const isSince = (minor: number) => kubernetes === undefined || parseMinor(kubernetes) >= minor;
   const hasExtendedLists = isSince(extendedListsSince);
-  const findStruct = (name: string): StructType | undefined => {
-    if (name === variablesType.name && variables) return { name, findField: (field) => variables.get(field) };
-    if (isMutation && (name === "Object" || name.startsWith("Object."))) return { name, findField: () => dyn };
-    if (isMutation && name === jsonPatchStruct.name) return jsonPatchStruct;
-    const fields = Object.hasOwn(structs, name) ? structs[name] : undefined;
-    return fields && { name, findField: (field) => (Object.hasOwn(fields, field) ? fields[field] : undefined) };
-  };
-  return createEnvironment({
-    variables: {
-      object: dyn,
-      oldObject: dyn,
-      namespaceObject: struct("kubernetes.Namespace"),
-      request: struct("kubernetes.AdmissionRequest"),
-      ...(hasParams && { params: dyn }),
-      ...(hasAuthorizer && { authorizer: authorizerType, "authorizer.requestResource": resourceCheckType }),
-      ...(variables && { variables: variablesType }),
-    },
+  const environment = createEnvironment({
+    ...createDeclarations(context, hasExtendedLists),
     functions: [
       ...functions,
       ...(isSince(semverSince) ? semverFunctions : []),
       ...(hasExtendedLists ? extendedListFunctions : []),
       ...(isMutation ? jsonPatchFunctions : []),
     ],
-    macros: hasExtendedLists ? [...macros, ...sortByMacro] : macros,
-    findStruct,
   });
+  return { ...environment, context };
 };
 
 /** A compiled expression, or upstream's error. */
@@ -160,19 +66,11 @@ export type CompiledExpression = { program: Program } | { error: string };
 /** Compiles an expression whose type must be one of `results`; without `results`, it may have any type. */
 export const compileExpression = (
   text: string,
-  environment: Environment,
+  environment: AdmissionEnvironment,
   results: readonly Type[] | undefined,
 ): CompiledExpression => {
-  const parsed = parse(text, environment.macros);
-  if (Array.isArray(parsed)) return { error: `compilation failed: ${formatIssues(parsed, text)}` };
-  const checked = check(parsed as Exclude<typeof parsed, readonly unknown[]>, environment);
-  if (!("expression" in checked)) return { error: `compilation failed: ${formatIssues(checked, text)}` };
-  const { type } = checked;
-  if (results && !results.some((result) => isSameType(result, type))) {
-    const names = results.map(formatRuntimeType);
-    const wanted = names.length === 1 ? names[0] : `one of [${names.join(" ")}]`;
-    return { error: `must evaluate to ${wanted} but got ${formatRuntimeType(type)}` };
-  }
+  const checked = checkExpression(text, environment, results);
+  if ("error" in checked) return checked;
   try {
     return { program: compile(checked, environment) };
   } catch (error) {
@@ -180,10 +78,6 @@ export const compileExpression = (
     throw error;
   }
 };
-
-/** Returns a type by the names that types have at run time, such as `google.protobuf.Duration`. */
-export const formatRuntimeType = ({ name, parameters }: Type): string =>
-  parameters.length === 0 ? name : `${name}(${parameters.map(formatRuntimeType).join(", ")})`;
 
 /** What an expression resulted in; `exhausted` is upstream's error if it cost more than what all of a set may cost. */
 export type ExpressionResult = { value: Value } | { error: string } | { exhausted: string };

@@ -1,6 +1,7 @@
 import { type CheckedExpression, check, formatIssues } from "../../lib/cel/checker.ts";
+import { type ExpressionContext, formatRuntimeType } from "../../lib/cel/contexts.ts";
 import type { Environment } from "../../lib/cel/environment.ts";
-import { createAdmissionEnvironment, type ExpressionContext, formatRuntimeType } from "../../lib/cel/kubernetes.ts";
+import { createAdmissionEnvironment } from "../../lib/cel/kubernetes.ts";
 import {
   type AuthorizationAnswer,
   type AuthorizationAttributes,

@@ -1,0 +1,101 @@
+// What takes the place of expression-check.ts in a bundle: the expressions of its settings were checked by the build.
+import type { CheckedExpression } from "./checker.ts";
+import { describeContext } from "./contexts.ts";
+import type { CheckResult, CollectedCheck, checkExpression as parseAndCheckExpression } from "./expression-check.ts";
+import type { Expression } from "./syntax.ts";
+import type { Type } from "./types.ts";
+import { Double, Uint } from "./values.ts";
+
+/** A value as JSON. An array begins with the index of an object's shape, or with a text that tells what it is. */
+type Encoded = string | number | boolean | null | readonly Encoded[];
+
+/** What objects have in common: members with the same values, and the names of the other members. */
+type Shape = readonly [common: Readonly<Record<string, unknown>>, names: readonly string[]];
+
+/** Checked expressions, or their errors, as JSON: by their contexts and their texts. */
+export interface EncodedChecks {
+  readonly shapes: readonly Shape[];
+  readonly results: Readonly<Record<string, Readonly<Record<string, Encoded>>>>;
+}
+
+/** The types that matter when an expression is compiled; among them those that upstream refuses for want of a name. */
+const isNeeded = ({ kind, name, parameters }: Type): boolean =>
+  kind === "struct" || kind === "type" || name === "" || parameters.some(isNeeded);
+
+/** Returns checked expressions as JSON. */
+export const encodeChecks = (checks: readonly CollectedCheck[]): EncodedChecks => {
+  const shapes = new Map<string, { index: number; shape: Shape }>();
+  const encodeObject = (entries: readonly [string, unknown][]): Encoded => {
+    const isCommon = ([name, value]: readonly [string, unknown]) => name === "kind" || typeof value === "boolean";
+    const others = entries.filter((entry) => !isCommon(entry));
+    const shape: Shape = [Object.fromEntries(entries.filter(isCommon)), others.map(([name]) => name)];
+    const key = JSON.stringify(shape);
+    const { index } = shapes.get(key) ?? { index: shapes.size };
+    shapes.set(key, { index, shape });
+    return [index, ...others.map(([, value]) => encode(value))];
+  };
+  let checked: CheckedExpression | undefined;
+  const encode = (value: unknown): Encoded => {
+    if (typeof value === "bigint") return ["int", String(value)];
+    if (value instanceof Uint) return ["uint", String(value.value)];
+    if (value instanceof Double) return ["double", Object.is(value.value, -0) ? "-0" : String(value.value)];
+    if (value instanceof Uint8Array) return ["bytes", Buffer.from(value).toString("base64")];
+    if (Array.isArray(value)) return ["list", ...value.map(encode)];
+    if (typeof value !== "object" || value === null) return value as string | number | boolean | null;
+    const [type, reference] = [checked?.types.get(value as Expression), checked?.references.get(value as Expression)];
+    const members = {
+      ...value,
+      offset: undefined,
+      "@type": type && isNeeded(type) ? type : undefined,
+      // The name of most identifiers refers to itself.
+      "@reference": Reflect.get(value, "name") === reference?.name ? undefined : reference,
+    };
+    return encodeObject(Object.entries(members).filter(([, member]) => member !== undefined));
+  };
+  const results: Record<string, Record<string, Encoded>> = {};
+  for (const { context, text, result } of checks) {
+    checked = "error" in result ? undefined : result;
+    const encoded = "error" in result ? result.error : encode({ expression: result.expression, type: result.type });
+    results[context] = { ...results[context], [text]: encoded };
+  }
+  return { shapes: Array.from(shapes.values(), ({ shape }) => shape), results };
+};
+
+const decode = (encoded: Encoded | undefined, shapes: readonly Shape[]): CheckResult => {
+  if (typeof encoded === "string") return { error: encoded };
+  const types = new Map<Expression, Type>();
+  const references = new Map();
+  const toValue = (value: Encoded | undefined): unknown => {
+    if (!Array.isArray(value)) return value;
+    const [tag, ...parts] = value;
+    const [part] = parts;
+    if (tag === "list") return parts.map(toValue);
+    if (tag === "int") return BigInt(part);
+    if (tag === "uint") return new Uint(BigInt(part));
+    if (tag === "double") return new Double(Number(part));
+    if (tag === "bytes") return new Uint8Array(Buffer.from(part, "base64"));
+    const [common, names] = shapes[tag] as Shape;
+    const object: Record<string, unknown> = { ...common };
+    for (const [index, name] of names.entries()) {
+      const member = toValue(parts[index]);
+      if (name === "@type") types.set(object as unknown as Expression, member as Type);
+      else if (name === "@reference") references.set(object, member);
+      else object[name] = member;
+    }
+    return object;
+  };
+  return { ...(toValue(encoded) as CheckedExpression), types, references };
+};
+
+/** Returns the functions of expression-check.ts for expressions that `readChecks` returns. */
+export const createCheckLookup = (readChecks: () => EncodedChecks) => {
+  let checks: EncodedChecks | undefined;
+  const checkExpression: typeof parseAndCheckExpression = (text, { context }, results) => {
+    checks ??= readChecks();
+    const known = checks.results[describeContext(context, results)] ?? {};
+    if (!Object.hasOwn(known, text))
+      throw new Error(`the expression ${JSON.stringify(text)} isn't in the settings that this function was built with`);
+    return decode(known[text], checks.shapes);
+  };
+  return { checkExpression, createDeclarations: () => ({ variables: {}, macros: [] }) };
+};
