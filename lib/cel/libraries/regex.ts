@@ -3,19 +3,7 @@ import { declareMethod, type Evaluate, type FunctionDeclaration } from "../funct
 import { int, listOf, string } from "../types.ts";
 import type { Value } from "../values.ts";
 import { rewordErrors } from "./parsing.ts";
-import { compileProgram, conditions, type Instruction, type PatternProgram } from "./regex-syntax.ts";
-
-/** A regular expression in RE2's syntax. Searching takes time in proportion to the text. */
-export interface Pattern {
-  /** The number of instructions that it needs. */
-  readonly size: number;
-  /** Reports whether a part of a text matches. */
-  test(text: string): boolean;
-  /** Returns the first part of a text that matches; an empty text if there is none. */
-  find(text: string): string;
-  /** Returns the parts of a text that match, without overlaps. */
-  findAll(text: string, limit?: number): string[];
-}
+import { compileProgram, conditions, type Instruction } from "./regex-syntax.ts";
 
 // All ways to match advance together, one character at a time.
 
@@ -86,37 +74,100 @@ interface State {
 /** How many open ways the states of a pattern may keep. */
 const mostKept = 50_000;
 
-/** Tests texts with states that are kept, so that most characters cost one look-up. */
-class Automaton {
+/** A regular expression in RE2's syntax. Searching takes time in proportion to the text. */
+class Pattern {
+  /** The text that it stands for, if it has no special characters. */
+  readonly #literal: string | undefined;
   readonly #program: readonly Instruction[];
   readonly #start: number;
+  /** Whether a match can begin only at the start of the text. */
   readonly #isAnchored: boolean;
   readonly #hasConditions: boolean;
-  readonly #ways: Ways;
+  readonly #ways: readonly [Ways, Ways];
+  /** The states that `test` knows, so that most characters cost one look-up. */
   readonly #states = new Map<string, State>();
-  #size = 0;
+  #kept = 0;
 
-  constructor(program: readonly Instruction[], start: number, isAnchored: boolean) {
-    this.#program = program;
+  constructor(source: string) {
+    const { instructions, start } = compileProgram(source);
+    this.#literal = /[$()*+.?[\\\]^{|}]/.test(source) ? undefined : source;
+    this.#program = instructions;
     this.#start = start;
-    this.#isAnchored = isAnchored;
-    this.#hasConditions = program.some(({ kind }) => kind === "check");
-    this.#ways = new Ways(program);
+    this.#isAnchored = ((instructions[start]?.conditions ?? 0) & conditions.textStart) !== 0;
+    this.#hasConditions = instructions.some(({ kind }) => kind === "check");
+    this.#ways = [new Ways(instructions), new Ways(instructions)];
   }
 
-  /** Returns undefined if the states that the pattern needs are too many. */
-  test(text: string): boolean | undefined {
+  /** The number of its instructions. */
+  get size(): number {
+    return this.#program.length;
+  }
+
+  /** Reports whether a part of a text matches. */
+  test(text: string): boolean {
+    if (this.#literal !== undefined) return text.includes(this.#literal);
     let state: State | boolean = this.#getState([this.#start], -1);
     for (let position = 0; typeof state === "object"; position++) {
-      if (this.#size > mostKept) {
+      if (this.#kept > mostKept) {
         this.#states.clear();
-        return undefined;
+        return this.#search(text, 0) !== undefined;
       }
-      const code: number = position < text.length ? (text.codePointAt(position) as number) : -1;
+      const code: number = text.codePointAt(position) ?? -1;
       if (code > 0xffff) position++;
       state = state.next.get(code) ?? this.#move(state, code);
     }
     return state;
+  }
+
+  /** Returns the first part of a text that matches; an empty text if there is none. */
+  find(text: string): string {
+    return text.slice(...(this.#search(text, 0) ?? [0, 0]));
+  }
+
+  /** Returns the parts of a text that match, without overlaps. */
+  findAll(text: string, limit = Number.POSITIVE_INFINITY): string[] {
+    const parts: string[] = [];
+    let lastEnd = -1;
+    for (let position = 0; position <= text.length && parts.length < limit; ) {
+      const range = this.#search(text, position);
+      if (!range) break;
+      const [start, end] = range;
+      // An empty match directly after another match doesn't count.
+      if (end > position || start !== lastEnd) parts.push(text.slice(start, end));
+      position = end > position ? end : end + ((text.codePointAt(end) ?? 0) > 0xffff ? 2 : 1);
+      lastEnd = end;
+    }
+    return parts;
+  }
+
+  /** Returns the range of the first match at or after a position. */
+  #search(text: string, from: number): [start: number, end: number] | undefined {
+    let [current, next] = this.#ways;
+    let matched: [number, number] | undefined;
+    let position = from;
+    let code = text.codePointAt(position) ?? -1;
+    let found = findConditions(position > 0 ? text.charCodeAt(position - 1) : -1, code);
+    current.clear();
+    while (current.count > 0 || !(matched || (position > 0 && this.#isAnchored))) {
+      if (!matched) current.add(this.#start, position, found);
+      const after = position + (code > 0xffff ? 2 : 1);
+      const codeAfter = text.codePointAt(after) ?? -1;
+      found = findConditions(code, codeAfter);
+      next.clear();
+      for (let index = 0; index < current.count; index++) {
+        const instruction = this.#program[current.instructions[index] as number] as Instruction;
+        const start = current.starts[index] as number;
+        if (instruction.kind === "match") {
+          matched = [start, position];
+          break;
+        }
+        if (code >= 0 && instruction.accepts(code)) next.add(instruction.next, start, found);
+      }
+      if (code < 0) break;
+      [current, next] = [next, current];
+      [position, code] = [after, codeAfter];
+    }
+    return matched;
   }
 
   #getState(open: readonly number[], before: number): State {
@@ -131,13 +182,13 @@ class Automaton {
   #move(state: State, code: number): State | boolean {
     const next = this.#read(state, code);
     state.next.set(code, next);
-    this.#size += state.open.length;
+    this.#kept += state.open.length;
     return next;
   }
 
   #read({ open, before }: State, code: number): State | boolean {
     const found = this.#hasConditions ? findConditions(before, code) : 0;
-    const ways = this.#ways;
+    const [ways] = this.#ways;
     ways.clear();
     for (const instruction of open) ways.add(instruction, 0, found);
     const next = new Set<number>();
@@ -153,99 +204,13 @@ class Automaton {
   }
 }
 
-interface Matcher {
-  /** The number of the program's instructions. */
-  readonly size: number;
-  test(text: string): boolean;
-  /** Returns the range of the first match at or after a position. */
-  search(text: string, from: number): [start: number, end: number] | undefined;
-}
-
-const createMatcher = (source: string): Matcher => {
-  const compiled = compileProgram(source);
-  const { instructions: program, start: first } = compiled;
-  const isAnchored = startsText(compiled);
-  const automaton = new Automaton(program, first, isAnchored);
-  let [current, next] = [new Ways(program), new Ways(program)];
-
-  const search: Matcher["search"] = (text, from) => {
-    let matched: [number, number] | undefined;
-    let [position, code, found] = [from, -1, 0];
-    const moveTo = (target: number) => {
-      position = target;
-      code = text.codePointAt(position) ?? -1;
-      found = findConditions(readBefore(text, position), code);
-    };
-    moveTo(from);
-    current.clear();
-    for (;;) {
-      if (current.count === 0 && (matched || (position > 0 && isAnchored))) return matched;
-      if (!matched) current.add(first, position, found);
-      const [here, read] = [position, code];
-      moveTo(position + (code > 0xffff ? 2 : 1));
-      next.clear();
-      for (let index = 0; index < current.count; index++) {
-        const instruction = program[current.instructions[index] as number] as Instruction;
-        const start = current.starts[index] as number;
-        if (instruction.kind === "match") {
-          matched = [start, here];
-          break;
-        }
-        if (read >= 0 && instruction.accepts(read)) next.add(instruction.next, start, found);
-      }
-      if (read < 0) return matched;
-      [current, next] = [next, current];
-    }
-  };
-
-  return { size: program.length, test: (text) => automaton.test(text) ?? search(text, 0) !== undefined, search };
-};
-
-const createPattern = (source: string): Pattern => {
-  const { size, test, search } = createMatcher(source);
-  return {
-    size,
-    test,
-    find: (text) => text.slice(...(search(text, 0) ?? [0, 0])),
-    findAll: (text, limit = Number.POSITIVE_INFINITY) => {
-      const parts: string[] = [];
-      let lastEnd = -1;
-      for (let position = 0; position <= text.length && parts.length < limit; ) {
-        const range = search(text, position);
-        if (!range) break;
-        const [start, end] = range;
-        // An empty match directly after another match doesn't count.
-        if (end > position || start !== lastEnd) parts.push(text.slice(start, end));
-        position = end > position ? end : end + ((text.codePointAt(end) ?? 0) > 0xffff ? 2 : 1);
-        lastEnd = end;
-      }
-      return parts;
-    },
-  };
-};
-
-/** Returns the character before a position, or -1. */
-const readBefore = (text: string, position: number): number => {
-  const unit = position > 0 ? text.charCodeAt(position - 1) : -1;
-  const isSecond = (unit & 0xfc00) === 0xdc00 && position > 1;
-  return isSecond ? (text.codePointAt(position - 2) as number) : unit;
-};
-
-/** Reports whether a match can begin only at the start of the text. */
-const startsText = ({ instructions, start }: PatternProgram): boolean => {
-  let next = instructions[start];
-  for (; next?.kind === "check"; next = instructions[next.next])
-    if (next.conditions & conditions.textStart) return true;
-  return false;
-};
-
 const patterns = new Map<string, Pattern>();
 const mostPatterns = 100;
 const mostKeptInstructions = 10_000;
 
 /** Compiles a pattern; throws upstream's error if it is wrong. The patterns that were used last are kept. */
 export const compilePattern = (source: string): Pattern => {
-  const pattern = patterns.get(source) ?? createPattern(source);
+  const pattern = patterns.get(source) ?? new Pattern(source);
   if (pattern.size > mostKeptInstructions) return pattern;
   patterns.delete(source);
   patterns.set(source, pattern);
