@@ -2,18 +2,9 @@ import { getActualSize } from "../cost.ts";
 import { type FunctionDeclaration, member, overload } from "../functions.ts";
 import { nameGoType } from "../go-types.ts";
 import { dyn, int, listOf, parameter } from "../types.ts";
-import {
-  createNoSuchOverloadError,
-  Duration,
-  EvaluationError,
-  getType,
-  isInt,
-  isList,
-  Timestamp,
-  type Value,
-} from "../values.ts";
+import { EvaluationError, getType, isInt, isList, type Value } from "../values.ts";
 import { comparableTypes, findOrder } from "./lists.ts";
-import { isComparable, isSame } from "./standard.ts";
+import { isComparable, isSame, refuseOperand } from "./standard.ts";
 
 type List = readonly Value[];
 type Int = number | bigint;
@@ -72,12 +63,7 @@ const sortByKeys = (list: Value, keys: List): List => {
   return indices.map((index) => list[index] as Value);
 };
 
-const sort = (list: Value): List => {
-  if (isList(list)) return sortByKeys(list, list);
-  // Values that have methods of their own in upstream refuse the call themselves.
-  const isReceiver = typeof list === "string" || list instanceof Duration || list instanceof Timestamp;
-  throw isReceiver ? createNoSuchOverloadError() : new EvaluationError("no such overload: sort");
-};
+const sort = (list: Value): List => (isList(list) ? sortByKeys(list, list) : refuseOperand("sort", list));
 
 // Upstream's functions of costs expect the types that were declared. With other ones, and with an error as argument,
 // they panic, and the whole expression fails, also within `||`.

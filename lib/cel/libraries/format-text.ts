@@ -1,3 +1,4 @@
+import { quoteAsGo } from "../../objects/go-quoted.ts";
 import type { Expression } from "../syntax.ts";
 import type { Type } from "../types.ts";
 import {
@@ -14,8 +15,8 @@ import {
   Uint,
   type Value,
 } from "../values.ts";
-import { formatTimestamp } from "./time.ts";
-import { formatDouble, formatDuration, requireTextLength } from "./value-text.ts";
+import { rewordErrors } from "./parsing.ts";
+import { decodeBytes, requireTextLength, toText } from "./value-text.ts";
 
 // The function `format` as cel-go's strings library has it at version 2, which writes %f and %e for the locale en-US.
 
@@ -28,7 +29,8 @@ export const formatText = (format: string, args: readonly Value[]): string => {
   let units = format.length;
   return replaceClauses(format, args.length, getArgument, (clause, value, precision) => {
     const type = getType(value);
-    if (!clause.kinds.includes(type.kind)) throw createMisuseError(clause, type);
+    const isWrongText = typeof value === "string" && clause.texts?.test(value) === false;
+    if (isWrongText || !clause.kinds.includes(type.kind)) throw createMisuseError(clause, type);
     const text = clause.format(value, precision);
     units += text.length;
     requireTextLength(units);
@@ -93,7 +95,9 @@ interface Clause {
   readonly kinds: readonly Type["kind"][];
   /** What upstream says of a value of another kind. */
   readonly misuse: string;
-  format(value: Value, precision: number): string;
+  /** The texts that it formats, if not all. */
+  readonly texts?: RegExp;
+  readonly format: (value: Value, precision: number) => string;
 }
 
 const replaceClauses = <Argument>(
@@ -143,37 +147,41 @@ const createFormattingError = (fault: string): EvaluationError =>
 const createMisuseError = ({ misuse }: Clause, { name }: Type): EvaluationError =>
   createFormattingError(`${misuse}, was given ${name}`);
 
+/** Returns a text in quotes as Go's %q writes it. */
+const quoteText = (text: string): string => quoteAsGo(text.toWellFormed());
+
 /** Returns a value as %s writes it. */
-const toText = (value: Value): string => {
-  if (typeof value === "string") return value;
-  if (value instanceof Uint) return `${value.value}`;
-  if (isDouble(value)) return formatDouble(getDouble(value));
-  if (value instanceof Uint8Array) return decodeBytes(value);
-  if (value instanceof Duration) return formatDuration(value);
-  if (value instanceof Timestamp) return formatTimestamp(value);
+const formatAny = (value: Value): string => {
   if (value instanceof TypeValue) return value.of.name;
+  if (value instanceof Uint8Array) return formatBytes(value);
   if (isList(value)) return `[${value.map(toLiteral).join(", ")}]`;
-  if (!isMap(value)) return `${value}`;
+  if (!isMap(value)) return toText(value);
   const entries = Array.from(listEntries(value), ([key, member]) => [toKeyLiteral(key), toLiteral(member)] as const);
   entries.sort(([left], [right]) => Buffer.compare(Buffer.from(left), Buffer.from(right)));
   return `{${entries.map((entry) => entry.join(":")).join(", ")}}`;
 };
 
+const formatBytes = (value: Uint8Array): string =>
+  rewordErrors(
+    () => decodeBytes(value),
+    (message) => `error during formatting: could not convert argument ${quoteText(message)} to string`,
+  );
+
 /** Returns an element of a list or a map as %s writes it. */
 const toLiteral = (value: Value): string => {
   if (typeof value === "string") return quoteText(value);
-  if (value instanceof Uint8Array) return `b${quoteText(decodeBytes(value))}`;
-  if (value instanceof Duration) return `duration(${quoteText(formatDuration(value))})`;
-  if (value instanceof Timestamp) return `timestamp(${quoteText(formatTimestamp(value))})`;
+  if (value instanceof Uint8Array) return `b${quoteText(formatBytes(value))}`;
+  if (value instanceof Duration) return `duration(${quoteText(toText(value))})`;
+  if (value instanceof Timestamp) return `timestamp(${quoteText(toText(value))})`;
   if (isDouble(value)) {
     const number = getDouble(value);
-    if (!Number.isFinite(number)) return quoteText(formatDouble(number));
+    if (!Number.isFinite(number)) return quoteText(toText(value));
     const sign = number < 0 || Object.is(number, -0) ? "-" : "";
     return sign + formatDecimal(number, 6).join(".");
   }
   const { kind, name } = getType(value);
   if (!textClause.kinds.includes(kind)) throw createFormattingError(`no formatting function for ${name}`);
-  return toText(value);
+  return formatAny(value);
 };
 
 const toKeyLiteral = (key: Value): string => {
@@ -183,40 +191,29 @@ const toKeyLiteral = (key: Value): string => {
   throw createFormattingError(`no formatting function for map key of type ${name}`);
 };
 
-const decodeBytes = (value: Uint8Array): string => {
-  try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(value);
-  } catch {
-    const fault = quoteText("invalid UTF-8 in bytes, cannot convert to string");
-    throw createFormattingError(`could not convert argument ${fault} to string`);
-  }
-};
-
 /** Returns a whole number, other values as integers of a base, and texts and bytes as the bases of their bytes. */
 const formatInteger = (value: Value, base: number): string => {
   if (typeof value === "string" || value instanceof Uint8Array) return Buffer.from(value as string).toString("hex");
   return (value instanceof Uint ? value.value : BigInt(value as number)).toString(base);
 };
 
+const toBinary = (value: Value) => formatInteger(value, 2);
+const toOctal = (value: Value) => formatInteger(value, 8);
+
 const textClause: Clause = {
   kinds: ["bool", "bytes", "double", "duration", "int", "list", "map", "null", "string", "timestamp", "type", "uint"],
   misuse:
     "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
-  format: toText,
+  format: formatAny,
 };
 
-const createDoubleClause = (name: string, format: (value: number, precision: number) => string): Clause => {
-  const clause: Clause = {
-    kinds: ["double", "string"],
-    misuse: `${name} clause can only be used on doubles`,
-    format: (value, precision) => {
-      if (isDouble(value)) return format(getDouble(value), precision);
-      if (!/^(?:NaN|-?Infinity)$/.test(value as string)) throw createMisuseError(clause, getType(value));
-      return format(Number(value), precision);
-    },
-  };
-  return clause;
-};
+/** Returns a clause for doubles, which also takes the texts of special ones. */
+const createDoubleClause = (name: string, format: (value: number, precision: number) => string): Clause => ({
+  kinds: ["double", "string"],
+  misuse: `${name} clause can only be used on doubles`,
+  texts: /^(?:NaN|-?Infinity)$/,
+  format: (value, precision) => format(isDouble(value) ? getDouble(value) : Number(value), precision),
+});
 
 /** The largest precision that upstream's formatter of numbers reads. */
 const mostPrecision = 10_000_009;
@@ -272,6 +269,12 @@ const scaleAndRound = (value: number, power: number): bigint => {
   return twice > denominator || (twice === denominator && quotient % 2n === 1n) ? quotient + one : quotient;
 };
 
+const hexadecimal: Clause = {
+  kinds: ["bytes", "int", "string", "uint"],
+  misuse: "only integers, byte buffers, and strings can be formatted as hex",
+  format: (value) => formatInteger(value, 16),
+};
+
 const clauses: ReadonlyMap<string, Clause> = new Map<string, Clause>([
   ["s", textClause],
   ["d", { kinds: ["int", "uint"], misuse: "decimal clause can only be used on integers", format: toText }],
@@ -279,49 +282,9 @@ const clauses: ReadonlyMap<string, Clause> = new Map<string, Clause>([
   ["e", createDoubleClause("scientific", formatScientific)],
   [
     "b",
-    {
-      kinds: ["bool", "int", "uint"],
-      misuse: "only integers and bools can be formatted as binary",
-      format: (value) => formatInteger(value, 2),
-    },
+    { kinds: ["bool", "int", "uint"], misuse: "only integers and bools can be formatted as binary", format: toBinary },
   ],
-  ...["x", "X"].map((verb): [string, Clause] => [
-    verb,
-    {
-      kinds: ["bytes", "int", "string", "uint"],
-      misuse: "only integers, byte buffers, and strings can be formatted as hex",
-      format: (value) => (verb === "X" ? formatInteger(value, 16).toUpperCase() : formatInteger(value, 16)),
-    },
-  ]),
-  [
-    "o",
-    {
-      kinds: ["int", "uint"],
-      misuse: "octal clause can only be used on integers",
-      format: (value) => formatInteger(value, 8),
-    },
-  ],
+  ["x", hexadecimal],
+  ["X", { ...hexadecimal, format: (value) => formatInteger(value, 16).toUpperCase() }],
+  ["o", { kinds: ["int", "uint"], misuse: "octal clause can only be used on integers", format: toOctal }],
 ]);
-
-/** How characters are written in a text in quotes. */
-export const quoteEscapes: Readonly<Record<string, string>> = {
-  "\x07": "\\a",
-  "\b": "\\b",
-  "\f": "\\f",
-  "\n": "\\n",
-  "\r": "\\r",
-  "\t": "\\t",
-  "\v": "\\v",
-  '"': '\\"',
-  "\\": "\\\\",
-};
-
-/** Returns a text in quotes as Go's %q writes it. */
-const quoteText = (text: string): string =>
-  `"${text.toWellFormed().replace(/[^\p{L}\p{M}\p{N}\p{P}\p{S} ]|["\\]/gu, (character) => {
-    const code = character.codePointAt(0) as number;
-    const digits = code.toString(16);
-    if (quoteEscapes[character]) return quoteEscapes[character];
-    if (code < 0x80) return `\\x${digits.padStart(2, "0")}`;
-    return code > 0xffff ? `\\U${digits.padStart(8, "0")}` : `\\u${digits.padStart(4, "0")}`;
-  })}"`;

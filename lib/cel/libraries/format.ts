@@ -9,6 +9,7 @@ import { countTraversal, getActualSize } from "../cost.ts";
 import { declareFunction, declareMethod, type FunctionCost, type FunctionDeclaration } from "../functions.ts";
 import { listOf, optionalOf, string, struct } from "../types.ts";
 import { EvaluationError, emptyOptional, LibraryObject, Optional } from "../values.ts";
+import { countDays } from "./time.ts";
 import { parseRequestUrl } from "./url.ts";
 
 const type = struct("kubernetes.NamedFormat");
@@ -70,11 +71,8 @@ const isUuid = (text: string) => /^[\da-f]{8}-?[\da-f]{4}-?[\da-f]{4}-?[\da-f]{4
 const isBase64 = (text: string) => text.length % 4 === 0 && /^[\dA-Za-z+/]+={0,2}$/.test(text);
 
 const isDate = (text: string) => {
-  const [, year, month, day] = /^(\d{4})-(\d\d)-(\d\d)$/.exec(text)?.map(Number) ?? [];
-  if (year === undefined || month === undefined || day === undefined || month < 1 || month > 12) return false;
-  const isLeapYear = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
-  const days = month === 2 ? (isLeapYear ? 29 : 28) : [4, 6, 9, 11].includes(month) ? 30 : 31;
-  return day >= 1 && day <= days;
+  const [, year = 0, month = 0, day = 0] = /^(\d{4})-(\d\d)-(\d\d)$/.exec(text)?.map(Number) ?? [];
+  return month >= 1 && month <= 12 && day >= 1 && day <= countDays(year, month);
 };
 
 /** Reports whether a text is a date and a time; as upstream, without a look at the offset and at what follows a `t`. */

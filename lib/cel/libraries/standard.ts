@@ -50,12 +50,11 @@ import {
   addToTimestamp,
   createConversionError,
   createDuration,
-  formatTimestamp,
   getUnixSeconds,
   identify,
   subtractTimestamps,
 } from "./time.ts";
-import { formatDouble, formatDuration } from "./value-text.ts";
+import { decodeBytes, toText } from "./value-text.ts";
 
 const growing = Symbol("growing");
 /** A list that a loop builds: what is added to it is appended. A class of its own would be several times slower. */
@@ -79,7 +78,7 @@ const concatenate = (left: readonly Value[], right: readonly Value[]): readonly 
 };
 
 /** Throws for an operand that has no such operator: upstream names the operator except for types with methods of their own. */
-const refuseOperand = (operator: string, left: Value): never => {
+export const refuseOperand = (operator: string, left: Value): never => {
   const hasMethods = typeof left === "string" || left instanceof Duration || left instanceof Timestamp;
   throw hasMethods ? createNoSuchOverloadError() : new EvaluationError(`no such overload: ${operator}`);
 };
@@ -230,16 +229,15 @@ const hexadecimal = /^([+-]?)0x([\da-f_]*)(?:\.([\da-f_]*))?p([+-]?\d[\d_]*)$/i;
 
 /** Reads a double as Go's `strconv.ParseFloat` does. */
 const parseDouble = (text: string): Value => {
-  const value = findDouble(text);
-  const isInfinite = /^[+-]?inf(inity)?$/i.test(text);
-  if (value === undefined || (Math.abs(value) === Number.POSITIVE_INFINITY && !isInfinite))
-    throw createConversionError(string, double);
+  if (/^nan$/i.test(text)) return Number.NaN;
+  if (/^[+-]?inf(?:inity)?$/i.test(text))
+    return text.startsWith("-") ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
+  const value = findNumber(text);
+  if (value === undefined || !Number.isFinite(value)) throw createConversionError(string, double);
   return toDouble(value);
 };
 
-const findDouble = (text: string): number | undefined => {
-  if (/^nan$/i.test(text)) return Number.NaN;
-  if (/^[+-]?inf(inity)?$/i.test(text)) return text.startsWith("-") ? -Number.MAX_VALUE * 2 : Number.MAX_VALUE * 2;
+const findNumber = (text: string): number | undefined => {
   // An underscore stands between digits, or after the prefix.
   if (/^[+-]?_|(?<![\da-fx])_|_(?![\da-f])/i.test(text)) return undefined;
   const digits = text.replaceAll("_", "");
@@ -266,14 +264,6 @@ const doubleToUint = (value: number | Double): Value => {
   const number = getDouble(value);
   if (!(number >= 0 && number < 2 ** 64)) throw new EvaluationError("unsigned integer overflow");
   return toUint(BigInt(Math.trunc(number)));
-};
-
-const bytesToString = (value: Uint8Array): Value => {
-  try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(value);
-  } catch {
-    throw new EvaluationError("invalid UTF-8 in bytes, cannot convert to string");
-  }
 };
 
 const countShorter: Overload["cost"] = ([left = null, right = null]) =>
@@ -514,13 +504,13 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
   ]),
   declareConversion(string, [
     ["string_to_string", string, identify],
-    ["bool_to_string", bool, (of: boolean) => `${of}`],
-    ["bytes_to_string", bytes, bytesToString, countFirst],
-    ["double_to_string", double, (of: number | Double) => formatDouble(getDouble(of))],
-    ["duration_to_string", duration, formatDuration],
-    ["int64_to_string", int, (of: number | bigint) => `${of}`],
-    ["timestamp_to_string", timestamp, formatTimestamp],
-    ["uint64_to_string", uint, (of: Uint) => `${of.value}`],
+    ["bool_to_string", bool, toText],
+    ["bytes_to_string", bytes, decodeBytes, countFirst],
+    ["double_to_string", double, toText],
+    ["duration_to_string", duration, toText],
+    ["int64_to_string", int, toText],
+    ["timestamp_to_string", timestamp, toText],
+    ["uint64_to_string", uint, toText],
   ]),
   declareConversion(uint, [
     ["uint64_to_uint64", uint, identify],

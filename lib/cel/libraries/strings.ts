@@ -1,8 +1,9 @@
+import { quoteAsGo } from "../../objects/go-quoted.ts";
 import { countTraversal, getActualSize, getInnerSize } from "../cost.ts";
 import { declareMethod, type FunctionDeclaration, member, overload } from "../functions.ts";
 import { dyn, int, listOf, string } from "../types.ts";
 import { countCodePoints, EvaluationError, type Value } from "../values.ts";
-import { findFormatIssue, formatText, quoteEscapes } from "./format-text.ts";
+import { findFormatIssue, formatText } from "./format-text.ts";
 import { countParts } from "./lists.ts";
 import { countReading, countReadingTwice } from "./parsing.ts";
 import { formatValue, joinTexts } from "./value-text.ts";
@@ -93,8 +94,9 @@ const trim = (text: string): string => {
   return text.slice(start, end);
 };
 
+// \cG is the bell, the first of the characters with an escape such as \n.
 const quote = (text: string): string =>
-  `"${text.toWellFormed().replace(/[\p{Cc}\\"]/gu, (character) => quoteEscapes[character] ?? character)}"`;
+  `"${text.toWellFormed().replace(/[\cG-\r"\\]/g, (character) => quoteAsGo(character).slice(1, -1))}"`;
 
 const join = (list: readonly Value[], separator = ""): string => {
   for (const element of list) {

@@ -73,7 +73,7 @@ const parseTimestamp = (text: string): Timestamp => {
 const countSeconds = (year: number, month: number, day: number): number =>
   new Date(0).setUTCFullYear(year, month - 1, day) / 1000;
 
-const countDays = (year: number, month: number): number =>
+export const countDays = (year: number, month: number): number =>
   (countSeconds(year, month + 1, 1) - countSeconds(year, month, 1)) / 86_400;
 
 const createTimestamp = (seconds: bigint, nanoseconds: bigint, offset = 0): Timestamp => {

@@ -180,13 +180,12 @@ const parseHost = (scheme: string, bytes: string): string => {
 /** Parses a URL that a request can have: with a scheme, or a path that begins with a slash. */
 const parseRequest = (text: string) => parseParts(toBytes(text), true);
 
-/** Parses a URL like `parseRequest`; the errors name it. */
-export const parseRequestUrl = (text: string): void => {
-  rewordErrors(
-    () => parseRequest(text),
-    (message) => `parse ${quoteAsGo(text)}: ${message}`,
-  );
-};
+/** Parses a part of a URL; errors name the URL. */
+const parseNamed = <Result>(url: string, parse: () => Result): Result =>
+  rewordErrors(parse, (message) => `parse ${quoteAsGo(url)}: ${message}`);
+
+/** Parses a URL like `parseRequest`; errors name it. */
+export const parseRequestUrl = (text: string) => parseNamed(text, () => parseRequest(text));
 
 const parseUrl = (text: string): Url =>
   rewordErrors(
@@ -194,15 +193,8 @@ const parseUrl = (text: string): Url =>
       parseRequestUrl(text);
       const [beforeFragment, fragment = ""] = cut(text, "#");
       // Upstream parses again, because a request has no fragment; errors have the text up to the fragment or all of it.
-      const parts = rewordErrors(
-        () => parseParts(toBytes(beforeFragment), false),
-        (message) => `parse ${quoteAsGo(beforeFragment)}: ${message}`,
-      );
-      const ending = rewordErrors(
-        () => requireEscapes(toBytes(fragment)),
-        (message) => `parse ${quoteAsGo(text)}: ${message}`,
-      );
-      return new Url({ ...parts, fragment: ending });
+      const parts = parseNamed(beforeFragment, () => parseParts(toBytes(beforeFragment), false));
+      return new Url({ ...parts, fragment: parseNamed(text, () => requireEscapes(toBytes(fragment))) });
     },
     (message) => `URL parse error during conversion from string: ${message}`,
   );

@@ -66,6 +66,24 @@ const formatHours = ({ nanoseconds }: Duration): string => {
   }${seconds}`;
 };
 
+/** Decodes UTF-8; throws if it isn't valid. */
+export const decodeBytes = (bytes: Uint8Array): string => {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw new EvaluationError("invalid UTF-8 in bytes, cannot convert to string");
+  }
+};
+
+/** Returns the text of a value that isn't bytes, a list or a map, as the function `string` does. */
+export const toText = (value: Value): string => {
+  if (value instanceof Uint) return `${value.value}`;
+  if (isDouble(value)) return formatDouble(getDouble(value));
+  if (value instanceof Duration) return formatDuration(value);
+  if (value instanceof Timestamp) return formatTimestamp(value);
+  return `${value}`;
+};
+
 /** Returns a value as Go's %v writes it, which is how error messages name values. */
 export const formatValue = (value: Value): string => {
   if (value === null) return "0";
@@ -80,9 +98,7 @@ export const formatValue = (value: Value): string => {
       .replace("Z", " +0000 UTC");
   if (value instanceof Duration) return formatHours(value);
   if (isList(value)) return `[${value.map(formatValue).join(", ")}]`;
-  if (value instanceof Uint) return `${value.value}`;
-  if (isDouble(value)) return formatDouble(getDouble(value));
-  if (!isMap(value)) return `${value}`;
+  if (!isMap(value)) return toText(value);
   const entries = Array.from(listEntries(value), ([key, member]) => `${formatValue(key)}: ${formatValue(member)}`);
   return `{${entries.join(", ")}}`;
 };
