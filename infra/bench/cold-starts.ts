@@ -42,12 +42,14 @@ export const measureColdStarts = async (
   return starts.map(({ name, bytes, asks, ratios }) => {
     const ratio = summarizeRatios(ratios);
     if (name === undefined) return { what: "one read by hand", ratio };
-    const hasScripts = measurable.some((listed) => listed.name === name && listVerbs(listed.rule).includes("cue"));
+    const measured = measurable.find((listed) => listed.name === name)?.rule;
+    const hasScripts = measured !== undefined && listVerbs(measured).includes("cue");
+    const kilobytes = !asks ? 20 : hasScripts ? 95 : 60;
     return {
       what: asks ? `${name}, asking` : name,
       ratio,
       bar: asks ? 1.8 : 1.3,
-      kilobytes: { bundle: bytes / 1024, bar: !asks ? 20 : hasScripts ? 95 : 60 },
+      kilobytes: { bundle: bytes / 1024, bar: measured?.compileExpressions ? kilobytes + 90 : kilobytes },
     };
   });
 };
@@ -83,7 +85,7 @@ export const compareColdStartsWithEmptyHandler = async (
       const connection = { server: `${url}/${name}`, ca, credentials: { token: "bench" } };
       const connections = asked && { [benchCluster]: connection };
       const share = buildBenchEndpointConfig(listed, asked?.entry.settings);
-      const { bytes } = await bundleRule(listed, share, folder, Number.POSITIVE_INFINITY, connections);
+      const { bytes } = await bundleRule(listed, share, folder, undefined, connections);
       const path = `/${signer.signSegment(benchCluster, 1)}/${name}/${asked ? getCasePhase(asked.entry) : listed.phases[0]}`;
       const event = buildHttpApiEvent(path, asked ? toBody(asked.review) : buildPodReview(5_000));
       await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
