@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { findCelEvaluator } from "../infra/bench/cel-go.ts";
+import { celMinors, findCelEvaluator } from "../infra/bench/cel-go.ts";
 import { findBenchControllerRuntimeWebhook } from "../infra/bench/controller-runtime.ts";
 import { findBuiltKinitirasEngine } from "../infra/bench/kinitiras.ts";
 import { newestMinor, requireBinaries } from "../infra/parity/control-plane/binaries.ts";
@@ -10,6 +10,10 @@ import { chooseOtherMinor } from "./cluster/choices.ts";
 import { findMissingRegistry } from "./registry/registry.ts";
 
 const getMissingTool = (tool: Tool) => ("missing" in tool ? tool.missing : undefined);
+const findCelEvaluators = async () => {
+  const found = await Promise.all(celMinors.map((minor) => findCelEvaluator(minor)));
+  return found.includes(undefined) ? undefined : found;
+};
 const explainIfMissing = async (find: () => Promise<unknown>, sentence: string) =>
   (await find()) === undefined ? sentence : undefined;
 
@@ -21,7 +25,7 @@ const parts = {
   "API server": () => requireBinaries().then(() => undefined, getMessage),
   "older API server": () => requireBinaries(chooseOtherMinor()).then(() => undefined, getMessage),
   "CEL evaluator": () =>
-    explainIfMissing(findCelEvaluator, "upstream's evaluator of CEL is not here: npm run cluster builds it"),
+    explainIfMissing(findCelEvaluators, "upstream's evaluators of CEL are not here: npm run cluster builds them"),
   "cfn-lint": () => getMissingTool(findCfnLint()),
   "DynamoDB Local": () => getMissingTool(findDynamoDb()),
   git: () => (spawnSync("git", ["--version"]).status === 0 ? undefined : "git is not installed"),

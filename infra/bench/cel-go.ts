@@ -1,6 +1,7 @@
-import { existsSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { newestMinor } from "../parity/control-plane/binaries.ts";
 import {
   findGoProgram,
   findOrBuildGoProgram,
@@ -8,15 +9,30 @@ import {
   runCommand,
 } from "../parity/control-plane/go-programs.ts";
 
-const evaluator: GoProgram = {
-  sources: fileURLToPath(new URL("../../test/cel/", import.meta.url)),
-  module: "k8s.io/apiserver",
-  name: "cel",
-  files: ["cel"],
-  build: (folder) => runCommand(evaluator.sources, "go", "build", "-ldflags", "-s -w", "-o", join(folder, "cel"), "."),
+/** The minors of Kubernetes with whose CEL `lib/cel` is compared. */
+export const celMinors: readonly string[] = ["1.36", newestMinor];
+
+const code = fileURLToPath(new URL("../../test/cel/", import.meta.url));
+
+/** Returns the program of a minor, which has the versions of that minor's kube-apiserver. */
+const toGoProgram = (minor: string): GoProgram => {
+  const sources = fileURLToPath(new URL(`../parity/control-plane/${minor}/`, import.meta.url));
+  return {
+    sources,
+    code,
+    module: "k8s.io/apiserver",
+    name: "cel",
+    files: ["cel"],
+    build: (folder) => {
+      const files = readdirSync(code).filter((file) => file.endsWith(".go"));
+      const paths = files.map((file) => join(code, file));
+      return runCommand(sources, "go", "build", "-ldflags", "-s -w", "-o", join(folder, "cel"), ...paths);
+    },
+  };
 };
 
-/** Returns the program that evaluates CEL with the packages of kube-apiserver, if it was built before. */
-export const findCelEvaluator = async () => (existsSync(evaluator.sources) ? findGoProgram(evaluator) : undefined);
+/** Returns the program that evaluates CEL with the packages of a minor's kube-apiserver, if it was built before. */
+export const findCelEvaluator = async (minor = newestMinor) =>
+  existsSync(code) ? findGoProgram(toGoProgram(minor)) : undefined;
 
-export const buildCelEvaluator = () => findOrBuildGoProgram(evaluator);
+export const buildCelEvaluator = (minor = newestMinor) => findOrBuildGoProgram(toGoProgram(minor));

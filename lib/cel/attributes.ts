@@ -95,13 +95,14 @@ const createMissingError = (object: Value, key: Key): EvaluationError =>
 const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], start = 0): Result => {
   let isOptional = start === 0 && root instanceof Optional;
   if (isOptional && (root as Optional).value === undefined) return root;
-  let object: Result = isOptional ? toNative(root) : root;
+  let object: Result = root;
+  if (isOptional) object = frame.hasStrictOptionals ? ((root as Optional).value as Value) : toNative(root);
   for (let index = start; index < qualifiers.length; index++) {
     const qualifier = qualifiers[index] as Qualifier;
     isOptional ||= qualifier.isOptional;
     const { key = computeKey(frame, qualifier), isTest = false, isField = false } = qualifier;
     const isKnown = !(key instanceof EvaluationError);
-    const part = isKnown ? findPart(object, key, isTest || isOptional, isField) : key;
+    const part: Result | undefined = isKnown ? findPart(object, key, isTest || isOptional, isField) : key;
     if (isOptional) {
       if (part instanceof EvaluationError) return part;
       if (part === undefined) return emptyOptional;

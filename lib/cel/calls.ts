@@ -84,7 +84,8 @@ export const buildAlternative =
   (left: Evaluator, right: Evaluator, isOr: boolean): Evaluator =>
   (frame) => {
     const value = left(frame);
-    if (!(value instanceof Optional)) return value;
+    if (!(value instanceof Optional))
+      return frame.hasStrictOptionals && !(value instanceof EvaluationError) ? createNoSuchOverloadError() : value;
     if (value.value === undefined) return right(frame);
     return isOr ? value : value.value;
   };

@@ -1,7 +1,7 @@
 import { type Environment, namedTypes, namedTypesWithoutValue } from "./environment.ts";
 import type { FunctionDeclaration, Overload } from "./functions.ts";
 import { findInvalidLiterals, formatMismatch } from "./literals.ts";
-import type { Expression, Issue } from "./syntax.ts";
+import { type Expression, type Issue, removeDot } from "./syntax.ts";
 import { findMoreGeneral, isDynOrError, replaceParameters, TooManySteps, TypeBindings } from "./type-bindings.ts";
 import type { Type } from "./types.ts";
 import * as types from "./types.ts";
@@ -231,26 +231,19 @@ class Checker {
   }
 
   #checkStruct(expression: Kind<"struct">): Type {
-    const found = this.#findName(expression.name);
-    if (!found) return this.#reportUndeclared(expression, expression.name);
-    this.#references.set(expression, { name: found.name });
-    const result = this.#findStructType(expression, found.type);
+    const name = removeDot(expression.name);
+    const type = this.#findNamedType(name)?.parameters[0];
+    if (!type) return this.#reportUndeclared(expression, expression.name);
+    this.#references.set(expression, { name });
+    if (type.kind !== "struct") this.#report(expression, `'${type.name}' is not a message type`);
     for (const field of expression.fields) {
       const given = this.#checkElement(field);
-      const type = this.#findStructField(field, found.name, field.name);
-      if (this.#bindings.isAssignable([type], [given])) continue;
-      const [wanted, present] = [types.formatType(type), types.formatType(given)];
-      this.#report(field, `expected type of field '${field.name}' is '${wanted}' but provided type is '${present}'`);
+      const wanted = this.#findStructField(field, name, field.name);
+      if (this.#bindings.isAssignable([wanted], [given])) continue;
+      const [expected, present] = [types.formatType(wanted), types.formatType(given)];
+      this.#report(field, `expected type of field '${field.name}' is '${expected}' but provided type is '${present}'`);
     }
-    return result;
-  }
-
-  /** Returns the type of a message literal whose name has a type. */
-  #findStructType(expression: Expression, named: Type): Type {
-    if (named.kind === "error") return types.error;
-    const type = named.kind === "type" ? named.parameters[0] : undefined;
-    if (type?.kind === "struct") return type;
-    return this.#report(expression, type ? `'${type.name}' is not a message type` : `'${named.name}' is not a type`);
+    return type.kind === "struct" ? type : types.error;
   }
 
   #checkComprehension(expression: Kind<"comprehension">): Type {
@@ -296,14 +289,18 @@ class Checker {
     return found?.type;
   }
 
+  /** Finds a name's type. A global name that a macro's variable hides begins with a dot. */
   #findName(written: string): { name: string; type: Type } | undefined {
     const name = removeDot(written);
-    for (let scope = this.#scope; scope; scope = scope.outer) {
+    const [first = ""] = name.split(".", 1);
+    let scope = this.#scope;
+    while (scope && !scope.variables.has(first)) scope = scope.outer;
+    if (scope && name === written) {
       const type = scope.variables.get(name);
-      if (type) return { name, type };
+      return type && { name, type };
     }
     const type = this.#environment.variables.get(name) ?? this.#findNamedType(name);
-    return type && { name, type };
+    return type && { name: scope ? `.${name}` : name, type };
   }
 
   #findNamedType(name: string): Type | undefined {
@@ -331,9 +328,6 @@ class Checker {
     return types.error;
   }
 }
-
-/** A name that begins with a dot isn't looked up in a namespace; there is none. */
-const removeDot = (name: string): string => (name.startsWith(".") ? name.slice(1) : name);
 
 /** Returns the name that selections from an identifier spell, such as `a.b.c`. */
 const toQualifiedName = (expression: Expression): string | undefined => {

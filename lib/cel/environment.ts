@@ -9,6 +9,13 @@ export interface Environment {
   readonly functions: ReadonlyMap<string, FunctionDeclaration>;
   readonly findStruct: (name: string) => StructType | undefined;
   readonly macros: readonly Macro[];
+  /** Whether fields can have names in backquotes. */
+  readonly hasQuotedNames: boolean;
+  /**
+   * Whether `or` and `orValue` of a value that is no optional are an error, instead of the value; and whether a part of an
+   * expression keeps the value in an optional, instead of Go's form of it, which empty optionals and quantities don't have.
+   */
+  readonly hasStrictOptionals: boolean;
 }
 
 /** A type with named fields. */
@@ -17,28 +24,31 @@ export interface StructType {
   readonly findField: (name: string) => Type | undefined;
 }
 
-/** Creates an environment. Functions that are given several times have the overloads of all, in the order given. */
+/**
+ * Creates an environment. Functions that are given several times have the overloads of all, in the order given; of two
+ * overloads with the same id, the later one.
+ */
 export const createEnvironment = (parts: {
   readonly variables: Readonly<Record<string, Type>>;
   readonly functions: readonly FunctionDeclaration[];
   readonly findStruct?: Environment["findStruct"];
   readonly macros: readonly Macro[];
+  readonly hasQuotedNames: boolean;
+  readonly hasStrictOptionals: boolean;
 }): Environment => {
   const functions = new Map<string, FunctionDeclaration>();
   for (const added of parts.functions) {
     const present = functions.get(added.name);
-    const overloads = [...(present?.overloads ?? []), ...added.overloads];
-    functions.set(added.name, { ...added, ...present, overloads });
+    const overloads = new Map([...(present?.overloads ?? []), ...added.overloads].map((one) => [one.id, one]));
+    functions.set(added.name, { ...added, ...present, overloads: [...overloads.values()] });
   }
   return {
+    ...parts,
     variables: new Map(Object.entries(parts.variables)),
     functions,
     findStruct: (name) => parts.findStruct?.(name) ?? findBuiltInStruct(name),
-    macros: parts.macros,
   };
 };
-
-const [key, value] = [types.parameter("A"), types.parameter("B")];
 
 /** The types that expressions can name in every environment, and that are values at run time, by their names. */
 export const namedTypes: ReadonlyMap<string, Type> = new Map(
@@ -48,14 +58,14 @@ export const namedTypes: ReadonlyMap<string, Type> = new Map(
     types.double,
     types.duration,
     types.int,
-    types.listOf(key),
-    types.mapOf(key, value),
+    types.listOf(types.dyn),
+    types.mapOf(types.dyn, types.dyn),
     types.nullType,
     types.string,
     types.timestamp,
     types.typeOf(),
     types.uint,
-    types.opaque("optional_type"),
+    types.optionalOf(types.dyn),
     types.opaque("net.IP"),
     types.opaque("net.CIDR"),
   ].map((type) => [type.name, type]),

@@ -19,11 +19,13 @@ export class Frame {
   cost = 0;
   readonly variables: Variables;
   readonly limit: number;
+  readonly hasStrictOptionals: boolean;
   /** The variables of loops. That of a result is undefined until it is used first. */
   readonly slots: (Result | undefined)[];
   #rounds = 0;
 
-  constructor(variables: Variables, limit: number, slots: number) {
+  constructor(variables: Variables, limit: number, slots: number, hasStrictOptionals = true) {
+    this.hasStrictOptionals = hasStrictOptionals;
     this.variables = variables;
     this.limit = Math.max(limit, 0);
     this.slots = new Array(slots).fill(undefined);

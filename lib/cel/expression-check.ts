@@ -73,7 +73,7 @@ const macros: readonly Macro[] = [...standardMacros, ...optionalMacros, ...twoVa
 /** Returns what expressions of one kind can name besides functions. */
 export const createDeclarations = (
   { hasParams = false, hasAuthorizer = false, isMutation = false, variables }: ExpressionContext,
-  hasExtendedLists: boolean,
+  hasSortBy = false,
 ) => ({
   variables: {
     object: dyn,
@@ -84,7 +84,7 @@ export const createDeclarations = (
     ...(hasAuthorizer && { authorizer: authorizerType, "authorizer.requestResource": resourceCheckType }),
     ...(variables && { variables: variablesType }),
   },
-  macros: hasExtendedLists ? [...macros, ...sortByMacro] : macros,
+  macros: hasSortBy ? [...macros, ...sortByMacro] : macros,
   findStruct: (name: string): StructType | undefined => {
     if (name === variablesType.name && variables) return { name, findField: (field) => variables.get(field) };
     if (isMutation && (name === "Object" || name.startsWith("Object."))) return { name, findField: () => dyn };
@@ -109,7 +109,7 @@ export const checkExpression = (
 };
 
 const parseAndCheck = (text: string, environment: Environment, results: readonly Type[] | undefined): CheckResult => {
-  const parsed = parse(text, environment.macros);
+  const parsed = parse(text, environment.macros, environment.hasQuotedNames);
   if (Array.isArray(parsed)) return { error: `compilation failed: ${formatIssues(parsed, text)}` };
   const checked = check(parsed as Exclude<typeof parsed, readonly unknown[]>, environment);
   if (!("expression" in checked)) return { error: `compilation failed: ${formatIssues(checked, text)}` };

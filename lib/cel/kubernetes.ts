@@ -1,5 +1,5 @@
 // The environment of CEL expressions in Kubernetes' admission: matchConditions and policies.
-import { parseMinor } from "../since.ts";
+import { mergeSince, type Since, selectSince } from "../since.ts";
 import type { AdmissionEnvironment, ExpressionContext } from "./contexts.ts";
 import { createEnvironment } from "./environment.ts";
 import { checkExpression, createDeclarations } from "./expression-check.ts";
@@ -8,8 +8,10 @@ import { authorizerFunctions } from "./libraries/authorizer.ts";
 import { cidrFunctions } from "./libraries/cidr.ts";
 import { extendedListFunctions } from "./libraries/extended-lists.ts";
 import { formatFunctions } from "./libraries/format.ts";
+import { includesFunctions } from "./libraries/includes.ts";
 import { ipFunctions } from "./libraries/ip.ts";
 import { jsonPatchFunctions } from "./libraries/json-patch.ts";
+import { limitedRangeFunctions } from "./libraries/limited-range.ts";
 import { listFunctions } from "./libraries/lists.ts";
 import { optionalFunctions } from "./libraries/optionals.ts";
 import { quantityFunctions } from "./libraries/quantity.ts";
@@ -37,25 +39,36 @@ const functions: readonly FunctionDeclaration[] = [
 ].flat();
 
 /**
- * The first minor versions that accept these functions in new expressions: the versions after those that brought them,
- * so that a cluster can be set back by one. 1.33 accepts all others.
+ * What minor versions changed; everything else is the same in all. A version accepts new functions in new expressions only
+ * one version later than that which brought them, so that a cluster can be set back by one. A function that is declared
+ * again replaces the overloads that had the same id.
  */
-const semverSince = 34;
-const extendedListsSince = 35;
+const changes: Since<{
+  functions?: readonly FunctionDeclaration[];
+  hasSortBy?: boolean;
+  hasQuotedNames?: boolean;
+  hasStrictOptionals?: boolean;
+}> = {
+  "1.34": { functions: semverFunctions },
+  "1.35": { functions: extendedListFunctions, hasSortBy: true },
+  "1.37": { functions: limitedRangeFunctions, hasQuotedNames: true, hasStrictOptionals: true },
+  "1.38": { functions: includesFunctions },
+};
 
 /** Returns the environment of expressions of one kind. */
 export const createAdmissionEnvironment = (context: ExpressionContext): AdmissionEnvironment => {
   const { kubernetes, isMutation = false } = context;
-  const isSince = (minor: number) => kubernetes === undefined || parseMinor(kubernetes) >= minor;
-  const hasExtendedLists = isSince(extendedListsSince);
+  const since = Object.values(selectSince(changes, kubernetes));
+  const { hasSortBy, hasQuotedNames = false, hasStrictOptionals = false } = mergeSince(changes, kubernetes);
   const environment = createEnvironment({
-    ...createDeclarations(context, hasExtendedLists),
+    ...createDeclarations(context, hasSortBy),
     functions: [
       ...functions,
-      ...(isSince(semverSince) ? semverFunctions : []),
-      ...(hasExtendedLists ? extendedListFunctions : []),
+      ...since.flatMap(({ functions = [] }) => functions),
       ...(isMutation ? jsonPatchFunctions : []),
     ],
+    hasQuotedNames,
+    hasStrictOptionals,
   });
   return { ...environment, context };
 };

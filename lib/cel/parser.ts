@@ -3,8 +3,11 @@ import { createCall, createLiteral, type Expression, type Issue, IssueError, lis
 import { parseBytes, parseString, readTokens, type Token } from "./tokens.ts";
 import { countCodePoints, toDouble, toInt, Uint, type Value } from "./values.ts";
 
-/** Parses an expression and replaces its macros. Returns the errors if the text is not an expression. */
-export const parse = (text: string, macros: readonly Macro[]): Expression | readonly Issue[] => {
+/**
+ * Parses an expression and replaces its macros. Returns the errors if the text is not an expression. `hasQuotedNames` tells
+ * whether fields can have names in backquotes.
+ */
+export const parse = (text: string, macros: readonly Macro[], hasQuotedNames = true): Expression | readonly Issue[] => {
   const size = countCodePoints(text);
   if (size > sizeLimit)
     return [
@@ -13,7 +16,7 @@ export const parse = (text: string, macros: readonly Macro[]): Expression | read
   const issues: Issue[] = [];
   const tokens = readTokens(text.toWellFormed(), issues);
   const next = issues[lexicalIssueLimit];
-  if (!next) return new Parser(tokens, issues, macros).parse();
+  if (!next) return new Parser(tokens, issues, macros, hasQuotedNames).parse();
   const message = `Syntax error: More than ${lexicalIssueLimit} syntax errors`;
   return [...issues.slice(0, lexicalIssueLimit), { offset: next.offset, message }];
 };
@@ -42,6 +45,7 @@ const reservedWords = new Set(
 /** A recursive-descent parser. */
 class Parser {
   readonly #macros: ReadonlyMap<string, Macro>;
+  readonly #hasQuotedNames: boolean;
   readonly #tokens: readonly Token[];
   #position = 0;
   /** Errors after which nothing can be parsed, and those of tokens. */
@@ -51,7 +55,8 @@ class Parser {
   /** How many of upstream's rules the parser is in. Upstream limits each number. */
   readonly #depths = { expression: 0, relation: 0, calculation: 0 };
 
-  constructor(tokens: readonly Token[], issues: Issue[], macros: readonly Macro[]) {
+  constructor(tokens: readonly Token[], issues: Issue[], macros: readonly Macro[], hasQuotedNames: boolean) {
+    this.#hasQuotedNames = hasQuotedNames;
     this.#macros = new Map(macros.map((macro) => [`${macro.name}:${macro.arity}:${macro.isMember}`, macro]));
     this.#tokens = tokens;
     this.#syntaxIssues = issues;
@@ -147,7 +152,7 @@ class Parser {
     const name = this.#takeName();
     if (!isOptional && name.kind === "identifier" && this.#peek().kind === "(")
       return this.#parseCall(name.text, operand);
-    if (name.kind === "quoted") this.#report(name.offset, "unsupported syntax: '`'");
+    if (name.kind === "quoted" && !this.#hasQuotedNames) this.#report(name.offset, "unsupported syntax: '`'");
     if (isOptional) return createCall(offset, "_?._", [operand, createLiteral(name.offset, name.text)]);
     return { offset, kind: "select", operand, field: name.text, isTest: false };
   }
@@ -236,9 +241,10 @@ class Parser {
       const isOptional = this.#take("?") !== undefined;
       const field = this.#takeName();
       const colon = this.#expect(":");
-      if (field.kind === "quoted") this.#report(start, "unsupported syntax: '`'");
+      const isRefused = field.kind === "quoted" && !this.#hasQuotedNames;
+      if (isRefused) this.#report(start, "unsupported syntax: '`'");
       const parse = () => this.#parseExpression();
-      const value = field.kind === "quoted" ? this.#ignoreIssues(parse) : parse();
+      const value = isRefused ? this.#ignoreIssues(parse) : parse();
       return { offset: colon.offset, name: field.text, value, isOptional };
     });
     return { offset, kind: "struct", name, fields };
@@ -312,7 +318,8 @@ class Parser {
   }
 
   #takeName(): Token {
-    return this.#take("quoted") ?? this.#expect("identifier");
+    const quoted = this.#take("quoted");
+    return quoted ? { ...quoted, text: quoted.text.slice(1, -1) } : this.#expect("identifier");
   }
 }
 

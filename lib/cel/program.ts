@@ -22,7 +22,7 @@ import { nameGoType } from "./go-types.ts";
 import { createGrowingList, isGrowingList } from "./libraries/standard.ts";
 import { formatValue } from "./libraries/value-text.ts";
 import { createPatch, StructValue } from "./structs.ts";
-import type { Expression } from "./syntax.ts";
+import { type Expression, removeDot } from "./syntax.ts";
 import type { Type } from "./types.ts";
 import * as types from "./types.ts";
 import {
@@ -122,7 +122,7 @@ export const compile = (checked: CheckedExpression, environment: Environment): P
   return {
     type: checked.type,
     evaluate: (variables, budget = { left: Number.POSITIVE_INFINITY }) => {
-      const frame = new Frame(variables, budget.left, planner.slots);
+      const frame = new Frame(variables, budget.left, planner.slots, environment.hasStrictOptionals);
       const result = run(evaluate, frame);
       const { cost } = frame;
       budget.left -= cost;
@@ -389,7 +389,7 @@ const findVariable =
   (name: string): Evaluator =>
   ({ variables }) => {
     try {
-      const value = variables.find(name);
+      const value = variables.find(removeDot(name));
       return value === undefined ? new EvaluationError(`no such attribute(s): ${name}`) : value;
     } catch (error) {
       return toResult(error);

@@ -97,3 +97,6 @@ export class IssueError extends Error implements Issue {
     this.offset = offset;
   }
 }
+
+/** Returns a name without the dot that makes it global. */
+export const removeDot = (name: string): string => (name.startsWith(".") ? name.slice(1) : name);

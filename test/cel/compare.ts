@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { buildCelEvaluator } from "../../infra/bench/cel-go.ts";
+import { newestMinor } from "../../infra/parity/control-plane/binaries.ts";
 import { optionalMacros, sortByMacro, standardMacros, twoVariableMacros } from "../../lib/cel/macros.ts";
 import { parse } from "../../lib/cel/parser.ts";
 import { generateTasks, generateTexts, type Task, writeValue } from "./generate.ts";
@@ -10,6 +10,7 @@ import { type Answer, startEvaluator, type UpstreamEvaluator } from "./upstream.
 // Compares lib/cel with the packages of kube-apiserver on generated expressions and objects:
 //
 //   node infra/node.js test/cel/compare.ts --pairs 300000 --seed 1
+//   node infra/node.js test/cel/compare.ts --minor 1.36
 //   node infra/node.js test/cel/compare.ts --expression "1 + 1"
 //   node infra/node.js test/cel/compare.ts --texts 1000000 --seed 1
 //
@@ -105,7 +106,7 @@ export const compare = async (
   let batch = takeBatch(Math.min(batchSize, pairs));
   let answers = evaluator.evaluate(batch);
   for (let done = 0; done < pairs; ) {
-    const own = batch.map(evaluateTask);
+    const own = batch.map((task) => evaluateTask(task, evaluator.minor));
     const [current, waiting] = [batch, answers];
     done += batch.length;
     // The program has its next tasks while the answers to these are compared.
@@ -122,7 +123,7 @@ export const compare = async (
       else if (theirs.error === undefined) comparison.values++;
       else comparison.errors++;
       const kind = compareAnswers(theirs, ours);
-      return kind ? [{ kind, task, upstream: theirs, own: ours }] : [];
+      return kind ? [{ kind, minor: evaluator.minor, task, upstream: theirs, own: ours }] : [];
     });
     const decided = await dropUndecided(evaluator, different);
     comparison.undecided += different.length - decided.length;
@@ -261,9 +262,10 @@ const shrink = async (evaluator: UpstreamEvaluator, difference: Difference): Pro
       .map(
         (task, index): Difference => ({
           kind: difference.kind,
+          minor: evaluator.minor,
           task,
           upstream: answers[index] as Answer,
-          own: evaluateTask(task),
+          own: evaluateTask(task, evaluator.minor),
         }),
       )
       .find(
@@ -368,6 +370,7 @@ const parseTexts = (count: number, seed: number): string => {
 if (import.meta.main) {
   const { values } = parseArgs({
     options: {
+      minor: { type: "string", default: newestMinor },
       pairs: { type: "string", default: "20000" },
       texts: { type: "string" },
       seed: { type: "string", default: "1" },
@@ -381,14 +384,13 @@ if (import.meta.main) {
     process.stdout.write(`${parseTexts(Number(values.texts), Number(values.seed))}\n`);
     process.exit();
   }
-  const { program } = await buildCelEvaluator();
-  const evaluator = startEvaluator(program);
+  const evaluator = await startEvaluator(values.minor);
   if (values.expression !== undefined) {
     const { value: task } = generateTasks(Number(values.seed)).next();
     const one = { ...task, expression: values.expression, mode: values.mode as Task["mode"], composed: [] };
     const [upstream = {}] = await evaluator.evaluate([one]);
-    const own = evaluateTask(one);
-    process.stdout.write(`${printDifference({ kind: "value", task: one, upstream, own })}\n`);
+    const own = evaluateTask(one, evaluator.minor);
+    process.stdout.write(`${printDifference({ kind: "value", minor: evaluator.minor, task: one, upstream, own })}\n`);
     process.exitCode = compareAnswers(upstream, own) ? 1 : 0;
   } else {
     const start = Date.now();

@@ -1,6 +1,6 @@
 import { deepEqual, ok } from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { findCelEvaluator } from "../../infra/bench/cel-go.ts";
+import { newestMinor } from "../../infra/parity/control-plane/binaries.ts";
 import { needs } from "../parts.ts";
 import { compareMerges } from "./merge.ts";
 import { startEvaluator, type UpstreamEvaluator } from "./upstream.ts";
@@ -12,8 +12,7 @@ const seed = Number(process.env.POSTERN_SEED || 1);
 describe("lib/admission-policies", await needs("CEL evaluator", "API server"), () => {
   let evaluator: UpstreamEvaluator;
   before(async () => {
-    const found = await findCelEvaluator();
-    if (found) evaluator = startEvaluator(found.program);
+    evaluator = await startEvaluator(newestMinor);
   });
   after(() => evaluator?.stop());
 

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isDeepStrictEqual, parseArgs } from "node:util";
-import { buildCelEvaluator } from "../../infra/bench/cel-go.ts";
+import { newestMinor } from "../../infra/parity/control-plane/binaries.ts";
 import { readOpenApiDocuments } from "../../infra/parity/openapi-types.ts";
 import { createRandom } from "../../infra/testing/random.ts";
 import { ApplyConfigurationError, applyConfiguration } from "../../lib/admission-policies/merge.ts";
@@ -152,8 +152,7 @@ if (import.meta.main) {
       examples: { type: "string", default: "3" },
     },
   });
-  const { program } = await buildCelEvaluator();
-  const evaluator = startEvaluator(program);
+  const evaluator = await startEvaluator(newestMinor);
   const start = Date.now();
   const comparison = await compareMerges(evaluator, { pairs: Number(values.pairs), seed: Number(values.seed) });
   const { differences, values: merged, errors, known } = comparison;

@@ -1,3 +1,4 @@
+import { newestMinor } from "../../infra/parity/control-plane/binaries.ts";
 import { type CheckedExpression, check, formatIssues } from "../../lib/cel/checker.ts";
 import { type ExpressionContext, formatRuntimeType } from "../../lib/cel/contexts.ts";
 import type { Environment } from "../../lib/cel/environment.ts";
@@ -61,7 +62,7 @@ const isIssues = (result: object): result is readonly Issue[] => Array.isArray(r
 type Compiled = { checked?: CheckedExpression; program?: Program; answer: Answer };
 
 const compileText = (text: string, environment: Environment): Compiled => {
-  const parsed = parse(text, environment.macros);
+  const parsed = parse(text, environment.macros, environment.hasQuotedNames);
   if (isIssues(parsed)) return { answer: { issues: formatIssues(parsed, text) } };
   const checked = check(parsed, environment);
   if (isIssues(checked)) return { answer: { issues: formatIssues(checked, text) } };
@@ -101,29 +102,31 @@ class PolicyVariables extends FieldObject {
   }
 }
 
-/** Returns what this implementation finds for a task. */
-export const evaluateTask = (task: Task): Answer => {
+/** Returns what this implementation finds for a task, in a minor of Kubernetes. */
+export const evaluateTask = (task: Task, minor: string): Answer => {
   try {
-    return evaluate(task);
+    return evaluate(task, minor);
   } catch (error) {
     return { error: `failure: ${error instanceof Error ? error.stack : error}` };
   }
 };
 
-/** The environments without variables of a policy, by their mode. */
+/** The environments without variables of a policy, by their minor and mode. */
 const environments = new Map<string, Environment>();
 
-const evaluate = ({ expression, mode, variables, composed }: Task): Answer => {
+const evaluate = ({ expression, mode, variables, composed }: Task, minor: string): Answer => {
   const variableTypes = new Map<string, Type>();
   const compiled = new Map<string, Compiled>();
   // Nothing keeps a reference to the types but the environment, which is used for this task only.
-  let environment = composed.length === 0 ? environments.get(mode) : undefined;
+  let environment = composed.length === 0 ? environments.get(`${minor} ${mode}`) : undefined;
   if (!environment) {
     environment = createAdmissionEnvironment({
       ...scopes[mode],
+      // The newest version has new functions in stored expressions only, and these are compared.
+      ...(minor !== newestMinor && { kubernetes: minor }),
       ...(mode !== "condition" && { variables: variableTypes }),
     });
-    if (composed.length === 0) environments.set(mode, environment);
+    if (composed.length === 0) environments.set(`${minor} ${mode}`, environment);
   }
   if (mode !== "condition")
     for (const { name, expression } of composed) {

@@ -2,6 +2,7 @@
 const list = ({ raw }: TemplateStringsArray): readonly string[] =>
   raw
     .join("")
+    .replaceAll("\\`", "`")
     .trim()
     .split(/ {2,}|\n */);
 
@@ -26,7 +27,8 @@ export const templates: Readonly<Record<string, readonly string[]>> = {
     $list(T).exists($var(int), $var(T), $bool)  $list(T).existsOne($var(int), $var(T), $bool)
     $list(T).exists_one($var(int), $var(T), $bool)  $map(K,V).all($var(K), $var(V), $bool)
     $map(K,V).exists($var(K), $var(V), $bool)  $map(K,V).existsOne($var(K), $var(V), $bool)
-    $dyn.all($var(dyn), $var(dyn), $bool)  $list(C).isSorted()  $dyn.isSorted()  sets.contains($list(T), $list(T))
+    $dyn.all($var(dyn), $var(dyn), $bool)  $list(T).includes($T)  $list(T).includes($U)  $dyn.includes($T)
+    $T.includes($T)  [1].all(object, object == .object.$key)  has($dyn.\`$key\`)  $list(C).isSorted()  $dyn.isSorted()  sets.contains($list(T), $list(T))
     sets.equivalent($list(T), $list(T))  sets.intersects($list(T), $list(T))  sets.contains($list(dyn), $list(T))
     sets.intersects($dyn, $dyn)  $optional(T).hasValue()  $optional(T) == $optional(T)  isQuantity($text(quantity))
     isQuantity($string)  $quantity.isInteger()  $quantity.isGreaterThan($quantity)  $quantity.isLessThan($quantity)
@@ -102,7 +104,8 @@ export const templates: Readonly<Record<string, readonly string[]>> = {
   `,
   dyn: list`
     dyn($T)  object.$key  object.$key.$key  object[$string]  object.$key[$int]  $dyn[$T]  $dyn.$key  $path
-    oldObject.$key  params.$key  request.options.$key  $dyn.?$key.orValue($dyn)  variables.$text(variable)  $struct.a
+    oldObject.$key  params.$key  request.options.$key  $dyn.?$key.orValue($dyn)  $dyn.orValue($dyn)  object.metadata.labels.\`app.kubernetes.io/name\`
+    $dyn.?\`$key\`.orValue($dyn)  $dyn.\`a.b/c-d e\`  variables.$text(variable)  $struct.a
     $struct.b  $patch.value  [$T, dyn($U)]  [dyn($T), $U, $V]  {$K: dyn($T)}  $dyn + $dyn  $dyn - $dyn  $dyn * $dyn
     $dyn / $dyn  -$dyn
   `,

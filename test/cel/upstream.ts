@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
+import { buildCelEvaluator } from "../../infra/bench/cel-go.ts";
 import type { JsonMap } from "../../lib/json.ts";
 import { type Task, writeValue } from "./generate.ts";
 
@@ -42,6 +43,8 @@ export interface MergeAnswer {
 
 /** A running program that evaluates expressions. */
 export interface UpstreamEvaluator {
+  /** The minor of Kubernetes whose packages it has. */
+  minor: string;
   /** Returns an answer for each task; with `repeat`, each task is run so often. */
   evaluate(tasks: readonly Task[], repeat?: number): Promise<Answer[]>;
   /** Applies patches; those with errors so often. */
@@ -49,7 +52,8 @@ export interface UpstreamEvaluator {
   stop(): Promise<void>;
 }
 
-export const startEvaluator = (program: string): UpstreamEvaluator => {
+export const startEvaluator = async (minor: string): Promise<UpstreamEvaluator> => {
+  const { program } = await buildCelEvaluator(minor);
   // A task that needs more memory than this is a mistake of the generator.
   const env = { ...process.env, GOMEMLIMIT: "1GiB" };
   const child = spawn(program, { env, stdio: ["pipe", "pipe", "inherit"] });
@@ -80,6 +84,7 @@ export const startEvaluator = (program: string): UpstreamEvaluator => {
     return Promise.race([Promise.all(answers), failure]);
   };
   return {
+    minor,
     evaluate: (tasks, repeat = 1) =>
       send(
         tasks.map(({ expression, mode, composed, variables }) => {

@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { buildCelEvaluator } from "../../infra/bench/cel-go.ts";
+import { buildCelEvaluator, celMinors } from "../../infra/bench/cel-go.ts";
 import { buildBenchControllerRuntimeWebhook } from "../../infra/bench/controller-runtime.ts";
 import { buildBinaries, newestMinor } from "../../infra/parity/control-plane/binaries.ts";
 import { buildPodSecurityEvaluator } from "../../infra/parity/pod-security/evaluator.ts";
@@ -13,7 +13,10 @@ const minors = minor?.split(",") ?? [newestMinor, ...(process.env.POSTERN_SEED ?
 const builds = [
   ...minors.map((one) => () => buildBinaries(one)),
   ...(minor === undefined
-    ? [buildBenchControllerRuntimeWebhook, buildPodSecurityEvaluator, buildActionlint, buildCelEvaluator]
+    ? [
+        ...[buildBenchControllerRuntimeWebhook, buildPodSecurityEvaluator, buildActionlint],
+        ...celMinors.map((one) => () => buildCelEvaluator(one)),
+      ]
     : []),
 ];
 for (const build of builds) {

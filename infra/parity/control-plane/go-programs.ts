@@ -11,6 +11,8 @@ export const cacheFolder = join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".
 /** A program in Go that is built once, with the go.mod and go.sum in its folder. */
 export interface GoProgram {
   sources: string;
+  /** The folder with the Go files, if `sources` has only go.mod and go.sum. */
+  code?: string;
   /** The Go module whose version in go.mod is the program's version. `name` is the program's name in the cache. */
   module: string;
   name: string;
@@ -34,9 +36,11 @@ export const runCommand = async (cwd: string, file: string, ...args: string[]): 
 };
 
 /** Returns a Go program's version and its folder in the cache; the folder's name contains a digest of the sources. */
-const locateProgram = async ({ sources, module, name }: Pick<GoProgram, "sources" | "module" | "name">) => {
-  const files = (await readdir(sources)).filter((file) => /^go\.(mod|sum)$|\.go$/.test(file)).sort();
-  const texts = await Promise.all(files.map((file) => readFile(join(sources, file), "utf8")));
+const locateProgram = async ({ sources, code, module, name }: Omit<GoProgram, "files" | "build">) => {
+  const texts: string[] = [];
+  for (const folder of code === undefined ? [sources] : [sources, code])
+    for (const file of (await readdir(folder)).filter((name) => /^go\.(mod|sum)$|\.go$/.test(name)).sort())
+      texts.push(await readFile(join(folder, file), "utf8"));
   const [, version] = new RegExp(`${module} v([\\d.]+)`).exec(texts.join("\n")) ?? [];
   if (version === undefined) throw new Error(`${sources}go.mod names no version of ${module}`);
   const digest = createHash("sha256").update(texts.join("\0")).digest("hex").slice(0, 12);

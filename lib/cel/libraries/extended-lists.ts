@@ -10,7 +10,7 @@ type List = readonly Value[];
 type Int = number | bigint;
 
 /** No expression may cost more. What would cost more is not computed, because the evaluation ends with that error. */
-const costLimit = 1_000_000;
+export const costLimit = 1_000_000;
 
 const slice = (list: List, start: Int, end: Int): List => {
   const createError = (fault: string) => new EvaluationError(`cannot slice(${start}, ${end}), ${fault}`);
@@ -23,7 +23,8 @@ const slice = (list: List, start: Int, end: Int): List => {
 const describeType = (value: Value | undefined): string => {
   if (value === undefined) return "";
   const { name } = getType(value);
-  return name === "list" ? "list(dyn)" : name === "map" ? "map(dyn, dyn)" : name;
+  if (name === "list" || name === "optional_type") return `${name}(dyn)`;
+  return name === "map" ? "map(dyn, dyn)" : name;
 };
 
 /** Flattens a value of any type: upstream disables the check of the arguments' types. */
@@ -34,7 +35,7 @@ const flatten = (list: Value, depth?: Value): List => {
   return (list as unknown[]).flat(Number(depth ?? 1)) as Value[];
 };
 
-const createRange = (size: Int): List => {
+export const createRange = (size: Int): List => {
   if (size <= costLimit) return Array.from({ length: Math.max(Number(size), 0) }, (_, index) => index);
   // An array that was larger once has no memory for elements. Its size makes the cost.
   const list: Value[] = [];
@@ -82,13 +83,13 @@ const requireInt = (value: Value | undefined): number => {
 };
 
 const countList = (size: number, factor = 1): number => Math.trunc(size * factor) + 11;
-const countResult = (_args: List, result: Value): number => countList(getActualSize(result));
+export const countResult = (_args: List, result: Value): number => countList(getActualSize(result));
 
-/** Computes as upstream does in unsigned integers of 64 bits. Of a cost below zero only what no limit allows is large. */
 const countFlattening = (args: List): number => {
-  const cost = getActualSize(args[0] as Value) * (args.length > 1 ? requireInt(args[1]) : 1);
-  const isOutside = cost >= 2 ** 64 || cost < -(2 ** 63);
-  return countList(isOutside ? 2 ** 63 : cost < -costLimit ? 2 ** 64 + cost : cost);
+  const depth = args.length > 1 ? requireInt(args[1]) : 1;
+  const cost = getActualSize(args[0] as Value) * (depth < 0 ? 1 : depth);
+  // Upstream's integers have 64 bits.
+  return countList(cost < 2 ** 64 ? cost : 2 ** 63);
 };
 
 /** Returns the cost of comparing all elements of a list with each other. */

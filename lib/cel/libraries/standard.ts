@@ -271,6 +271,7 @@ const countShorter: Overload["cost"] = ([left = null, right = null]) =>
 const countBoth: Overload["cost"] = ([left = null, right = null]) =>
   countTraversal(getInnerSize(left) + getInnerSize(right));
 const countFirst: Overload["cost"] = ([value = null]) => countTraversal(getInnerSize(value));
+const countSecond: Overload["cost"] = ([, value = null]) => countTraversal(getInnerSize(value));
 const countList: Overload["cost"] = ([, list = null]) => getInnerSize(list);
 const countSearch: Overload["cost"] = ([text = null, part = null]) =>
   countTraversal(getInnerSize(text)) * countTraversal(getInnerSize(part));
@@ -519,12 +520,12 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
     ["string_to_uint64", string, parseInteger(uint, /^\d+$/, toUint)],
   ]),
   declareTextTest("contains", "contains_string", countSearch, (text, part) => text.includes(part)),
-  declareTextTest("endsWith", "ends_with_string", countFirst, (text, part) => text.endsWith(part)),
-  declareTextTest("startsWith", "starts_with_string", countFirst, (text, part) => text.startsWith(part)),
+  declareTextTest("endsWith", "ends_with_string", countSecond, (text, part) => text.endsWith(part)),
+  declareTextTest("startsWith", "starts_with_string", countSecond, (text, part) => text.startsWith(part)),
   {
     name: "matches",
     overloads: [
-      overload("matches", [string, string], bool),
+      overload("matches", [string, string], bool, undefined, countMatching),
       member("matches_string", [string, string], bool, undefined, countMatching),
     ],
     evaluate: isMatch,

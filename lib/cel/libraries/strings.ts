@@ -43,18 +43,23 @@ const getCharacter = (text: string, index: Int): string => {
   return code === undefined ? "" : String.fromCodePoint(code);
 };
 
+/** Returns the offset at which an empty text is found. */
+const limitOffset = (text: string, offset: Int): Int => {
+  const size = countCodePoints(text);
+  return offset > size ? size : offset;
+};
+
 const findFirst = (text: string, part: string, offset: Int = 0): Int => {
-  // Upstream doesn't check the offset if it searches an empty text.
-  if (part === "") return offset;
   if (offset < 0) throw createRangeError(offset);
+  if (part === "") return limitOffset(text, offset);
   const start = findUnit(text, offset);
   return start === undefined ? -1 : toIndex(text, text.indexOf(part, start));
 };
 
 const findLast = (text: string, part: string, offset?: Int): Int => {
-  if (part === "") return offset ?? countCodePoints(text);
   if (offset === undefined) return toIndex(text, text.lastIndexOf(part));
   if (offset < 0) throw createRangeError(offset);
+  if (part === "") return limitOffset(text, offset);
   const start = findUnit(text, offset);
   return start === undefined || start === text.length ? -1 : toIndex(text, text.lastIndexOf(part, start));
 };

@@ -200,14 +200,10 @@ const declarePart = (
 const countUnits = (unit: bigint) => (nanoseconds: bigint) =>
   Math.trunc(Number(nanoseconds / unit) + Number(nanoseconds % unit) / Number(unit));
 
-const refuseInt = () => {
-  throw createConversionError(int, duration);
-};
 const toTimestamp = (seconds: number | bigint) => createTimestamp(BigInt(seconds), 0n);
 
 export const timeFunctions: readonly FunctionDeclaration[] = [
   declareFunction("duration", "duration_to_duration", [duration], duration, identify),
-  declareFunction("duration", "int64_to_duration", [int], duration, refuseInt),
   declareFunction("duration", "string_to_duration", [string], duration, parseDuration),
   declareFunction("timestamp", "timestamp_to_timestamp", [timestamp], timestamp, identify),
   declareFunction("timestamp", "int64_to_timestamp", [int], timestamp, toTimestamp),

@@ -1,0 +1,15 @@
+import { type FunctionDeclaration, overload } from "../functions.ts";
+import { int, listOf } from "../types.ts";
+import { EvaluationError, type Value } from "../values.ts";
+import { costLimit, countResult, createRange } from "./extended-lists.ts";
+
+const createLimitedRange = (size: number | bigint): readonly Value[] => {
+  if (size < 0) throw new EvaluationError(`lists.range: size must be non-negative, got ${size}`);
+  if (size > costLimit) throw new EvaluationError(`lists.range: size ${size} exceeds maximum allowed (${costLimit})`);
+  return createRange(size);
+};
+
+/** The function `lists.range` as it is since cel-go 0.29. */
+export const limitedRangeFunctions: readonly FunctionDeclaration[] = [
+  { name: "lists.range", overloads: [overload("lists_range", [int], listOf(int), createLimitedRange, countResult)] },
+];
