@@ -9,7 +9,7 @@ import { evaluateRule } from "./evaluation.ts";
 import { exactJson } from "./exact-json.ts";
 import { formatRecording } from "./recording/case-line.ts";
 import { allOptionalRecorderFunctions } from "./recording/complete-parts.ts";
-import type { AdmissionRequest } from "./review.ts";
+import { type AdmissionRequest, decodeReview } from "./review.ts";
 import { rule } from "./rule.ts";
 
 describe("exact JSON", () => {
@@ -72,6 +72,13 @@ describe("a rule with exactIntegers", () => {
     const patch = `[{"op":"add","path":"/copy","value":${list}}]`;
     assert.deepEqual(await ask(rule({ ...definition, exactIntegers: true })), ["bigint", patch]);
     assert.deepEqual(await ask(rule(definition)), ["number", patch.replaceAll("993", "992")]);
+  });
+
+  it("answers that an object is nested too deep to read its integers exactly", () => {
+    const lists = `${"[".repeat(100_000)}9007199254740993${"]".repeat(100_000)}`;
+    const deep = JSON.stringify(buildPodReview({ object: { a: 0 } })).replace('"a":0', `"a":${lists}`);
+    assert.throws(() => decodeReview(deep, exactJson.parse), { code: 413 });
+    assert.ok(decodeReview(deep));
   });
 
   it("is recorded with all digits", async () => {

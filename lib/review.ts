@@ -263,6 +263,9 @@ const parseBody = (body: string, parse: ParseJson): unknown => {
   try {
     return parse(body);
   } catch (error) {
+    // Only `exactJson` recurses.
+    if (error instanceof RangeError)
+      throw new Failure(413, "the body has an integer beyond 2^53 and is nested too deep to read it exactly");
     // V8 quotes the text around the error, which may be a secret; the position, where V8 has one, is enough.
     const [, position] = /at (position \d+) \(line \d+ column \d+\)$/.exec(String(error)) ?? [];
     throw new Failure(
