@@ -7,14 +7,14 @@ import { buildKindIndex, type KindIndex } from "../apiserver/kinds/kinds.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { ClusterConfig } from "../config/config.ts";
-import { evaluateManifestsInOrder } from "./evaluation/evaluate.ts";
+import { evaluateManifestsInOrder, isAssumedNamespace } from "./evaluation/evaluate.ts";
 import type { CheckRequestOptions, ObjectEvaluation } from "./evaluation/evaluation.ts";
 import { createEmptyObjectStore } from "./evaluation/existing-objects.ts";
 import { describeDuplicateOrLostManifests, describeMissingNamespaces } from "./evaluation/notes.ts";
 import { choosePlugins, loadCallablePlugins } from "./evaluation/plugins.ts";
 import { isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
 import { createCallableClusterRules } from "./evaluation/rules.ts";
-import { createUnevaluatedPolicyMatcher, isUnevaluatedByCheck } from "./evaluation/unevaluated.ts";
+import { createUnevaluatedPolicyMatcher, isPolicyOrQuota } from "./evaluation/unevaluated.ts";
 import { createWebhookEnvironment } from "./evaluation/webhooks.ts";
 import { readInput, readManifests } from "./manifests/input.ts";
 import { type Manifest, type ManifestFault, toSourceName } from "./manifests/manifests.ts";
@@ -95,22 +95,26 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   const asking = new Set<string>();
   // Each admission policy or quota among the manifests concerns all of them, also earlier ones: the API server
   // applies it only some time after it was sent.
-  const standing = [...state, ...manifests].filter(({ object }) => isUnevaluatedByCheck(object));
+  const standing = [...state, ...manifests]
+    .filter(({ object }) => isPolicyOrQuota(object))
+    .map(({ object }) => setDefaultNamespace(object, options.namespace));
   const missing = new Set<string>();
-  const plugins = await loadCallablePlugins(choosePlugins(options.plugins, kubernetes), kubernetes, (plugin, tell) => {
-    const capabilities = existing.capabilities(tell);
-    return isStateKnown ? capabilities : restrictToKnown(capabilities, tell, () => void asking.add(plugin));
-  });
+  const plugins = await loadCallablePlugins(
+    choosePlugins(options.plugins, kubernetes),
+    kubernetes,
+    (plugin, tell) => {
+      const capabilities = existing.capabilities(tell);
+      return isStateKnown ? capabilities : restrictToKnown(plugin, capabilities, tell, () => void asking.add(plugin));
+    },
+    standing,
+  );
   const environment = await createWebhookEnvironment(rules, webhooks, cluster, hosts, standing.length > 0, plugins);
   for (const warning of environment.hooks.warnings) note(warning);
   const evaluations = evaluateManifestsInOrder(all, {
     ...environment,
     kinds,
     existing,
-    unevaluated: createUnevaluatedPolicyMatcher(
-      standing.map(({ object }) => setDefaultNamespace(object, options.namespace)),
-      isStateKnown,
-    ),
+    unevaluated: createUnevaluatedPolicyMatcher(standing, isStateKnown, [], plugins.evaluates),
     asking: { ...sending, operation: options.operation },
     old: fillAll(old, kinds, sending, kubernetes),
     alsoPods: options.alsoPods,
@@ -164,6 +168,7 @@ const runAtEnd = async function* <T>(all: AsyncGenerator<T>, end: () => void): A
  * and `reportList` is called before known objects are listed.
  */
 const restrictToKnown = (
+  plugin: string,
   capabilities: Capabilities,
   tell: (sentence: string) => void,
   reportList: () => void,
@@ -175,6 +180,9 @@ const restrictToKnown = (
   },
   get: async (kind, name, ...more) => {
     const found = await capabilities.get(kind, name, ...more);
+    // Policies read a namespace for its labels, other plugins to see whether it exists.
+    if (found && isAssumedNamespace(found) && plugin.endsWith("AdmissionPolicy"))
+      tell(`what labels namespace ${name} has; that may be among the manifests or in --state`);
     if (found === undefined)
       tell(`whether ${kind.resource} "${name}" exists; that may be among the manifests or in --state`);
     return found;

@@ -92,7 +92,7 @@ export const bootParityServerPair = async (
   for (const { stop } of clusters) place.stack.defer(stop);
   const [upstream, ours] = clusters as [TestCluster, TestCluster];
   if (config.rbac) await grantRights(port, standard, ours);
-  if (config.policies) await createPolicies(upstream, ours);
+  if (config.policies) await Promise.all([createPolicies(upstream.admin), createPolicySurroundings(ours.admin)]);
 
   const { server, ca, getToken } = ours;
   const connections = { local: { server, ca, credentials: { token: getToken(reader) } } };
@@ -114,21 +114,21 @@ const createObject = async (admin: TestClusterClient, body: KubernetesObject) =>
   if (code !== 201) throw new Error(`the API server refuses a ${body.kind}: ${said.message}`);
 };
 
-/**
- * Creates the policies in the cluster with the plugin, and their parameters and a custom kind in both; waits until the
- * plugin has them.
- */
-const createPolicies = async (upstream: TestCluster, ours: TestCluster) => {
-  for (const { admin } of [upstream, ours]) {
-    for (const object of [counterKind, ...policyParameters]) await createObject(admin, object);
-    const counters = { method: "GET", path: "/apis/example.com/v1/counters" } as const;
-    await waitUntil("the custom kind is not served", async () => (await admin(counters)).code === 200);
-  }
-  for (const object of [...validatingPolicies, ...lastPolicy]) await createObject(upstream.admin, object);
+/** Creates what policies refer to: their parameters, and a custom kind. */
+const createPolicySurroundings = async (admin: TestClusterClient) => {
+  for (const object of [counterKind, ...policyParameters]) await createObject(admin, object);
+  const counters = { method: "GET", path: "/apis/example.com/v1/counters" } as const;
+  await waitUntil("the custom kind is not served", async () => (await admin(counters)).code === 200);
+};
+
+/** Creates the policies and what they refer to in a cluster that evaluates them; waits until it does. */
+export const createPolicies = async (admin: TestClusterClient) => {
+  await createPolicySurroundings(admin);
+  for (const object of [...validatingPolicies, ...lastPolicy]) await createObject(admin, object);
   const body = { metadata: { generateName: "last-", labels: { policy: "last" } } };
   const path = "/api/v1/namespaces/default/configmaps?dryRun=All";
   await waitUntil("the API server does not evaluate its policies", async () => {
-    const { body: said } = await upstream.admin({ method: "POST", path, body });
+    const { body: said } = await admin({ method: "POST", path, body });
     return String(said.message).endsWith("the policies are in use");
   });
 };

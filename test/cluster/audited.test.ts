@@ -417,7 +417,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
       assert.deepEqual(
         [...open].map(([why, all]) => [why, all.length]),
         [
-          ["n1: ValidatingAdmissionPolicy closed matches it, and policies in CEL are not evaluated here", 20],
+          ["n1: ValidatingAdmissionPolicy closed matches it, and it can't be evaluated here", 20],
           ["n2: ResourceQuota none of namespace n2 counts it, and quotas are not evaluated here", 20],
           ["n3: ", 20],
         ],

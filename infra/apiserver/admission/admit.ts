@@ -77,12 +77,13 @@ export const runAdmissionChain = async (
   return buildTrace(object, []);
 };
 
-/** Groups hooks that are called at the same time: webhooks that follow each other; a plugin is called alone. */
+/** Groups hooks that are called at the same time: webhooks that follow each other, or the entries of one plugin. */
 const groupValidating = (hooks: readonly DefaultedWebhookEntry[]): DefaultedWebhookEntry[][] => {
   const groups: DefaultedWebhookEntry[][] = [];
   for (const hook of hooks) {
     const last = groups.at(-1);
-    if (last && !hook.isPlugin && !last[0]?.isPlugin) last.push(hook);
+    const isAlike = hook.isPlugin ? last?.[0]?.name === hook.name : !last?.[0]?.isPlugin;
+    if (last && isAlike) last.push(hook);
     else groups.push([hook]);
   }
   return groups;

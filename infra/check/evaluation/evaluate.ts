@@ -310,6 +310,9 @@ const assumeNamespace = (
 
 const assumedNamespaces = new WeakSet<object>();
 
+/** Reports whether a Namespace is made up, so that only its name is known. */
+export const isAssumedNamespace = (object: KubernetesObject): boolean => assumedNamespaces.has(object);
+
 /** Stores an admitted object for later evaluations or removes a deleted one, but a deleted namespace stays. */
 const storeOutcome = (
   attributes: AdmissionAttributes,

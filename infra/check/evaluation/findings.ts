@@ -78,9 +78,9 @@ const formatUndecided = (sentence: string, { getHookName }: ObjectEvaluationEnvi
 /** Returns a sentence for each hook whose namespaceSelector needs labels that are unknown. */
 const listUnknownLabels = (
   attributes: AdmissionAttributes,
-  { hooks, kinds, getHookName, namespaceHint }: ObjectEvaluationEnvironment,
+  { chain, kinds, getHookName, namespaceHint }: ObjectEvaluationEnvironment,
 ): string[] =>
-  [...hooks.mutating, ...hooks.validating].flatMap((hook) => {
+  [...chain.mutating, ...chain.validating].flatMap((hook) => {
     const { name, rules, matchPolicy, namespaceSelector, objectSelector } = hook;
     const { matchLabels = {}, matchExpressions = [] } = namespaceSelector;
     const keys = [...Object.keys(matchLabels), ...matchExpressions.map(({ key }) => key)];

@@ -3,9 +3,9 @@ import type { HookCallResult, ReviewToSend } from "#infra/apiserver/admission/ty
 import { evaluateRule } from "#lib/evaluation.ts";
 import { getErrorMessage } from "#lib/failure.ts";
 import type { Capabilities } from "#lib/needs.ts";
-import { buildReviewResponse } from "#lib/review.ts";
-import { type Phase, selectPhase } from "#lib/rule.ts";
-import { type CatalogueRule, loadRules } from "../../catalogue/registry.ts";
+import { buildReviewResponse, type KubernetesObject } from "#lib/review.ts";
+import { getVariants, type ParsedManifests, type Phase, type Rule, selectPhase } from "#lib/rule.ts";
+import { applyVariant, loadRules } from "../../catalogue/registry.ts";
 import { findRuleByNameOrPlugin } from "../../catalogue/rule-names.ts";
 import { listRuleFolders, posternCatalogue, resolveCatalogue } from "../../catalogue/sources.ts";
 import { compiledInPlugins, isEffectiveByDefault } from "../../catalogue/upstream-plugins.ts";
@@ -18,6 +18,8 @@ import { roundIntegers } from "./rounding.ts";
 export interface CallablePlugins {
   /** Returns the entries of plugins and webhooks in the order in which an API server calls them. */
   insert(webhooks: AdmissionChain): AdmissionChain;
+  /** Reports whether an object is a policy, or a binding of one, that a plugin evaluates. */
+  evaluates(object: KubernetesObject): boolean;
   /** Evaluates a plugin; returns undefined for a hook that is none. */
   call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult> | undefined;
 }
@@ -27,7 +29,7 @@ export type AdmissionChain = Pick<WebhookEntriesByPhase, "mutating" | "validatin
 /** Plugins that the check itself does the work of, or whose objects it only matches. */
 const notCalled = [
   ...["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"],
-  ...["MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", "ResourceQuota"],
+  ...["MutatingAdmissionPolicy", "ResourceQuota"],
 ];
 
 /**
@@ -48,75 +50,111 @@ export const choosePlugins = (changes: readonly string[], kubernetes?: string): 
   return known.filter((name) => isOn(name) && !notCalled.includes(name));
 };
 
-/** Loads the ports of plugins, which answer with what `openCapabilities` gives them. */
+/**
+ * Loads the ports of plugins, which answer with what `openCapabilities` gives them. `policies` has the admission policies
+ * of the cluster and their bindings.
+ */
 export const loadCallablePlugins = async (
   plugins: readonly string[],
   kubernetes: string | undefined,
   openCapabilities: (plugin: string, tell: (sentence: string) => void) => Capabilities,
+  policies: readonly KubernetesObject[],
 ): Promise<CallablePlugins> => {
   const folders = await listRuleFolders([await resolveCatalogue(posternCatalogue)]);
   const names = folders.map(({ name }) => name);
   const wanted = new Map(plugins.map((plugin) => [findRuleByNameOrPlugin(plugin, names), plugin]));
   const { rules, broken } = await loadRules(folders.filter(({ name }) => wanted.has(name)));
   if (broken[0]) throw new Complaint(broken[0].sentence);
-  const ports = new Map(rules.map((listed) => [wanted.get(listed.name) ?? "", listed]));
-  const listEntries = (phase: Phase) =>
-    [...ports].flatMap(([plugin, port]) => (port.phases.includes(phase) ? [toEntry(plugin, port, phase)] : []));
-  const isBefore = ({ name }: DefaultedWebhookEntry) =>
-    order.indexOf(name) < order.indexOf("ValidatingAdmissionWebhook");
-  const [mutators, validators] = [listEntries("mutate"), listEntries("validate")];
+  const evaluated = new Set<KubernetesObject>();
+  const ports = new Map<DefaultedWebhookEntry, PluginPort>();
+  for (const { name, phases, rule } of rules) {
+    const plugin = wanted.get(name) ?? "";
+    const read = readPolicies(plugin, rule, policies);
+    for (const object of read.accepted) evaluated.add(object);
+    const settings = { ...rule.settings, ...rule.upstreamPlugin?.settings, ...read.settings };
+    for (const variant of getVariants(rule, settings)?.map((listed) => listed.name) ?? [undefined]) {
+      const port = { ...applyVariant(rule, settings, variant), variant };
+      for (const phase of phases) ports.set(buildEntry(plugin, port, phase), port);
+    }
+  }
 
   const call = async (
     { name, phase }: DefaultedWebhookEntry,
-    { rule }: CatalogueRule,
+    { rule, settings, variant }: PluginPort,
     { request }: ReviewToSend,
   ): Promise<HookCallResult> => {
     const sentences: string[] = [];
     const capabilities = rule.needs && openCapabilities(name, (sentence) => void sentences.push(sentence));
-    const context = { name, mode: "enforce" as const, settings: getSettings(rule), kubernetes, now: new Date() };
+    const context = { name, mode: "enforce" as const, settings, kubernetes, variant, now: new Date(), capabilities };
     try {
-      const { outcome } = await evaluateRule(rule, phase, roundIntegers(request), { ...context, capabilities });
+      const { outcome } = await evaluateRule(
+        rule,
+        phase,
+        rule.exactIntegers ? request : roundIntegers(request),
+        context,
+      );
       if (sentences[0] === undefined) return { body: buildReviewResponse({ version: "v1", request }, outcome) };
     } catch (error) {
       sentences.push(getErrorMessage(error));
     }
     return { unsupported: String(sentences[0]) };
   };
+  const place = (name: string) => Object.keys(compiledInPlugins).indexOf(name);
+  const insert = (phase: Phase, webhooks: readonly DefaultedWebhookEntry[], name: string) => {
+    const entries = [...ports.keys()].filter((entry) => entry.phase === phase);
+    const isBefore = (entry: DefaultedWebhookEntry) => place(entry.name) < place(name);
+    return [...entries.filter(isBefore), ...webhooks, ...entries.filter((entry) => !isBefore(entry))];
+  };
   return {
     insert: ({ mutating, validating }) => ({
-      mutating: [...mutators.filter(isBefore), ...mutating, ...mutators.filter((hook) => !isBefore(hook))],
-      validating: [...validators.filter(isBefore), ...validating, ...validators.filter((hook) => !isBefore(hook))],
+      mutating: insert("mutate", mutating, "MutatingAdmissionWebhook"),
+      validating: insert("validate", validating, "ValidatingAdmissionWebhook"),
     }),
+    evaluates: (object) => evaluated.has(object),
     call: (hook, review) => {
-      const port = hook.isPlugin && ports.get(hook.name);
-      return port ? call(hook, port, review) : undefined;
+      const port = ports.get(hook);
+      return port && call(hook, port, review);
     },
   };
 };
 
-const order = Object.keys(compiledInPlugins);
+/** The port of a plugin; for a plugin of policies, with one policy as its variant. */
+type PluginPort = ReturnType<typeof applyVariant> & { variant: string | undefined };
 
-const getSettings = ({ settings, upstreamPlugin }: CatalogueRule["rule"]) => ({
-  ...settings,
-  ...upstreamPlugin?.settings,
-});
+/** Reads the policies of a plugin as its port's setting; those that the API server would refuse are left out. */
+const readPolicies = (plugin: string, { manifests }: Rule, objects: readonly KubernetesObject[]) => {
+  const read = Object.entries(manifests ?? {}).find(([setting]) => setting === "policies")?.[1] as
+    | PolicyReader
+    | undefined;
+  const own = objects.filter(({ kind }) => kind === plugin || kind === `${plugin}Binding`);
+  if (!read || own.length === 0) return { accepted: [], settings: {} };
+  const accepted = own.filter((object) => read([object]).faults.length === 0);
+  return { accepted, settings: { policies: read(accepted).objects } };
+};
+
+type PolicyReader = (documents: readonly unknown[]) => ParsedManifests;
 
 /** Returns the entry of a plugin. Of its port's conditions it has those that decide, not those that only save calls. */
-const toEntry = (plugin: string, { rule }: CatalogueRule, phase: Phase): DefaultedWebhookEntry => {
-  const settings = getSettings(rule);
+const buildEntry = (
+  plugin: string,
+  { rule, settings, variant = "" }: PluginPort,
+  phase: Phase,
+): DefaultedWebhookEntry => {
   const conditions = Object.entries(selectPhase(rule.authorizedBy, phase, settings) ?? {});
+  const select = (selector: Rule["namespaceSelector"]) =>
+    (typeof selector === "function" ? selector(settings) : selector) ?? {};
   return {
     isPlugin: true,
     phase,
     name: plugin,
     configuration: "kube-apiserver",
-    identity: plugin,
+    identity: `${plugin}/${variant}`,
     rules: (selectPhase(rule.match, phase, settings) ?? []).map((match) => ({ scope: "*", ...match })),
     failurePolicy: "Fail",
     matchPolicy: rule.matchPolicy ?? "Equivalent",
     reinvocationPolicy: "Never",
-    namespaceSelector: {},
-    objectSelector: {},
+    namespaceSelector: select(rule.namespaceSelector),
+    objectSelector: select(rule.objectSelector),
     matchConditions: conditions.map(([name, text]) => ({ name, expression: joinCelExpressionLines(text) })),
     sideEffects: "None",
     timeoutSeconds: 30,

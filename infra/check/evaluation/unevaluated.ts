@@ -42,6 +42,8 @@ interface Policy {
   sentence: string;
   selection: Selection;
   bindings: Selection[];
+  /** The policy, if it is known, and its bindings. */
+  parts: KubernetesObject[];
 }
 
 interface Quota {
@@ -52,8 +54,8 @@ interface Quota {
 
 const policyKinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"];
 
-/** Reports whether a manifest is an admission policy or a quota that `check` doesn't evaluate. */
-export const isUnevaluatedByCheck = ({ apiVersion, kind = "" }: { apiVersion?: unknown; kind?: unknown }): boolean => {
+/** Reports whether a manifest is an admission policy, a binding of one, or a quota. */
+export const isPolicyOrQuota = ({ apiVersion, kind = "" }: { apiVersion?: unknown; kind?: unknown }): boolean => {
   if (kind === "ResourceQuota") return apiVersion === "v1";
   const { group } = splitApiVersion(String(apiVersion));
   return group === policyGroup && policyKinds.includes(String(kind).replace(/Binding$/, ""));
@@ -70,12 +72,14 @@ export const createUnevaluatedPolicyMatcher = (
   objects: readonly KubernetesObject[],
   hasAllObjects: boolean,
   unreadableKinds: readonly string[] = [],
+  isEvaluated: (object: KubernetesObject) => boolean = () => false,
 ): UnevaluatedAdmissionPolicyMatcher => {
   const unknown = unreadableKinds.length === 0 ? [] : [`whether a ${unreadableKinds.join(" or a ")} matches it`];
-  const policies = policyKinds.flatMap((kind) => readPolicies(objects, kind, hasAllObjects));
+  const all = policyKinds.flatMap((kind) => readPolicies(objects, kind, hasAllObjects));
+  const policies = all.filter(({ parts }) => !parts.every(isEvaluated));
   const quotas = objects.filter(({ kind }) => kind === "ResourceQuota").map(readQuota);
   return {
-    hooks: policies.map(({ selection }) => selection.hook),
+    hooks: all.map(({ selection }) => selection.hook),
     findMatching: (attributes, last, context, isAssumed) => {
       if (policies.length + quotas.length + unknown.length === 0) return [];
       const final = { ...attributes, object: last };
@@ -111,8 +115,9 @@ const readPolicies = (objects: readonly KubernetesObject[], kind: string, isWhol
       failurePolicy: getOwn(spec, "failurePolicy"),
     });
     const its = bindings.get(name) ?? [];
-    const sentence = `${kind} ${name} matches it, and policies in CEL are not evaluated here`;
-    return its.length === 0 ? [] : [{ isMutating, sentence, selection, bindings: its.map(readBinding) }];
+    const sentence = `${kind} ${name} matches it, and it can't be evaluated here`;
+    const parts = [policy, ...its];
+    return its.length === 0 ? [] : [{ isMutating, sentence, selection, bindings: its.map(readBinding), parts }];
   });
   if (isWhole) return bound;
   const names = new Set(found.map(({ metadata }) => metadata?.name));
@@ -121,7 +126,14 @@ const readPolicies = (objects: readonly KubernetesObject[], kind: string, isWhol
     ...bound,
     ...alone.map(([name, its]): Policy => {
       const sentence = `${kind} ${name} may match it: a binding names the policy, which is not among the manifests`;
-      return { isMutating, sentence, selection: readSelection(everything), bindings: its.map(readBinding) };
+      const unknown = [{ kind }, ...its];
+      return {
+        isMutating,
+        sentence,
+        selection: readSelection(everything),
+        bindings: its.map(readBinding),
+        parts: unknown,
+      };
     }),
   ];
 };

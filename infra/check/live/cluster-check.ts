@@ -14,7 +14,7 @@ import { hasBuiltInWorkloadKinds } from "../evaluation/pod-templates.ts";
 import { createCallableClusterRules } from "../evaluation/rules.ts";
 import {
   createUnevaluatedPolicyMatcher,
-  isUnevaluatedByCheck,
+  isPolicyOrQuota,
   type UnevaluatedAdmissionPolicyMatcher,
 } from "../evaluation/unevaluated.ts";
 import { createWebhookEnvironment } from "../evaluation/webhooks.ts";
@@ -83,26 +83,30 @@ export const prepareClusterCheck = async (
   const createCapabilities = await prepareLiveCheckCapabilities(name, connection, hosts);
   const rules = await createCallableClusterRules(catalogue, cluster, options.harden, createCapabilities);
   for (const sentence of rules.notes) note(sentence);
-  const plugins = await loadCallablePlugins(choosePlugins(options.plugins, kubernetes), kubernetes, (_, tell) =>
-    createCapabilities(tell, mostAskingTime),
+  const list: ListPages = async function* (resource, within) {
+    for (const { path, selection } of listPaths(resource, within))
+      yield* readListPages(read, describeAnswer, path, selection, options.page);
+  };
+  const standing = await readPoliciesAndQuotas(
+    found,
+    (resource) => list(resource, resource.namespaced ? chosen : []),
+    note,
+  );
+  const plugins = await loadCallablePlugins(
+    choosePlugins(options.plugins, kubernetes),
+    kubernetes,
+    (_, tell) => createCapabilities(tell, mostAskingTime),
+    standing.objects,
   );
   const webhooks = await createWebhookEnvironment(rules, foreign, cluster, hosts, true, plugins);
   for (const warning of webhooks.hooks.warnings) note(warning);
   const hooks = [...webhooks.hooks.mutating, ...webhooks.hooks.validating];
   const kinds = await readClusterKindIndex(found, hooks, read);
   const namespaces = openNamespaceCache(read, describeAnswer);
-  const list: ListPages = async function* (resource, within) {
-    for (const { path, selection } of listPaths(resource, within))
-      yield* readListPages(read, describeAnswer, path, selection, options.page);
-  };
   const environment: ObjectEvaluationEnvironment = {
     ...webhooks,
     kinds,
-    unevaluated: await readUnevaluatedPolicies(
-      found,
-      (resource) => list(resource, resource.namespaced ? chosen : []),
-      note,
-    ),
+    unevaluated: createUnevaluatedPolicyMatcher(standing.objects, true, standing.unreadable, plugins.evaluates),
     openAuthorizations: () => createAuthorizationAnswers(createCapabilities(note, mostAskingTime).may),
     existing: namespaces,
     old: new Map(),
@@ -241,15 +245,15 @@ const toUnread = (about: { apiVersion: string; kind: string }, text: string): In
 
 const kinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ResourceQuota"];
 
-export const readUnevaluatedPolicies = async (
+export const readPoliciesAndQuotas = async (
   { resources, unknown }: DiscoveryResult,
   list: (resource: DiscoveredResource) => AsyncIterable<ObjectPage | ListInterruption>,
   note: (sentence: string) => void,
-): Promise<UnevaluatedAdmissionPolicyMatcher> => {
+): Promise<{ objects: KubernetesObject[]; unreadable: string[] }> => {
   const objects: KubernetesObject[] = [];
   const unreadable = new Set<string>();
   for (const resource of unknown)
-    for (const kind of kinds.filter((kind) => isUnevaluatedByCheck({ apiVersion: joinApiVersion(resource), kind }))) {
+    for (const kind of kinds.filter((kind) => isPolicyOrQuota({ apiVersion: joinApiVersion(resource), kind }))) {
       note(`it is unknown whether there is a ${kind}: ${resource.why}`);
       unreadable.add(kind);
     }
@@ -258,7 +262,7 @@ export const readUnevaluatedPolicies = async (
     const { kind } = resource.kind;
     const apiVersion = joinApiVersion(resource.kind);
     // Each policy kind is read in one version only: the first, because discovery lists the preferred version first.
-    if (!isUnevaluatedByCheck({ apiVersion, kind }) || seen.has(kind)) continue;
+    if (!isPolicyOrQuota({ apiVersion, kind }) || seen.has(kind)) continue;
     seen.add(kind);
     for await (const page of list(resource))
       if ("items" in page) objects.push(...page.items.map((item) => ({ ...item, apiVersion, kind })));
@@ -267,5 +271,5 @@ export const readUnevaluatedPolicies = async (
         unreadable.add(kind.replace(/Binding$/, ""));
       }
   }
-  return createUnevaluatedPolicyMatcher(objects, true, [...unreadable].sort());
+  return { objects, unreadable: [...unreadable].sort() };
 };
