@@ -12,11 +12,7 @@ import { noFindings, type ObjectEvaluation, type ObjectEvaluationEnvironment } f
 import { choosePlugins, loadCallablePlugins } from "../evaluation/plugins.ts";
 import { hasBuiltInWorkloadKinds } from "../evaluation/pod-templates.ts";
 import { createCallableClusterRules } from "../evaluation/rules.ts";
-import {
-  createUnevaluatedPolicyMatcher,
-  isPolicyOrQuota,
-  type UnevaluatedAdmissionPolicyMatcher,
-} from "../evaluation/unevaluated.ts";
+import { createUnevaluatedPolicyMatcher, isPolicyOrQuota } from "../evaluation/unevaluated.ts";
 import { createWebhookEnvironment } from "../evaluation/webhooks.ts";
 import { readManifests } from "../manifests/input.ts";
 import { findPolicyReportVersion, type PolicyReportVersion } from "../reports/policyreport.ts";
