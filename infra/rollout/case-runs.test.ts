@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { readCases } from "../catalogue/cases.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { runCases } from "./case-runs.ts";
 
@@ -13,5 +14,20 @@ describe("a version without CUE", () => {
       await runCases(functions, listed, "1", { scripts: false }),
     ];
     assert.equal(able.cases - unable.cases, 2);
+  });
+});
+
+describe("any version", () => {
+  it("does not get the cases with expressions of CEL, which it can't evaluate", async () => {
+    const listed = (await readCatalogue()).find(({ name }) => name === "validating-admission-policy");
+    assert.ok(listed);
+    const expressions: string[] = [];
+    const invoke = async (_: string, __: string, event: object) => {
+      expressions.push(...(JSON.stringify(event).match(/xpression":/g) ?? []));
+      return { payload: {}, log: "", fault: undefined };
+    };
+    const { cases } = await runCases({ invoke }, listed, "1");
+    assert.deepEqual(expressions, []);
+    assert.ok(cases > 0 && cases < (await readCases(listed)).length, `${cases} cases`);
   });
 });

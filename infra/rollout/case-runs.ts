@@ -1,7 +1,8 @@
+import { collectChecks } from "#lib/cel/expression-check.ts";
 import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { matchesRequest } from "#lib/request-match.ts";
-import { selectPhase } from "#lib/rule.ts";
+import { type Rule, selectPhase } from "#lib/rule.ts";
 import type { StageFunctions } from "../aws/lambda-functions.ts";
 import { applyOutcomePatch, describeCaseDifferences, parseDecision } from "../catalogue/case-differences.ts";
 import {
@@ -20,7 +21,8 @@ const maxReported = 3;
 
 /**
  * Invokes a version with every case of its rule or group, and returns the differences in sentences. A version without
- * CUE gets only the cases that run no script.
+ * CUE gets only the cases that run no script, and no version gets cases with expressions of CEL: it has only those of its
+ * own settings.
  */
 export const runCases = async (
   functions: Pick<StageFunctions, "invoke">,
@@ -33,7 +35,8 @@ export const runCases = async (
   );
   const own = (await Promise.all(all))
     .flat()
-    .filter(([, entry]) => listed.members === undefined || getCasePhase(entry) === "mutate");
+    .filter(([, entry]) => listed.members === undefined || getCasePhase(entry) === "mutate")
+    .filter(([{ rule }, entry]) => !hasExpressions(rule, entry));
   const able = await Promise.all(own.map(async ([member, entry]) => scripts || !(await needsScript(member, entry))));
   const runnable = own.filter((_, index) => able[index]);
   const found = await runInParallel(atOnce, runnable, async ([rule, entry]) => {
@@ -53,6 +56,11 @@ export const runCases = async (
     cases: runnable.length,
     faults: more > 0 ? [...faults.slice(0, maxReported), `${listed.name}: ${more} more cases differ`] : faults,
   };
+};
+
+const hasExpressions = (rule: Rule, entry: Case): boolean => {
+  const { settings } = applyCaseSettingsAndVariant(rule, entry);
+  return collectChecks(() => rule.compileExpressions?.(structuredClone(settings))).length > 0;
 };
 
 const needsScript = async (listed: CatalogueRule, entry: Case): Promise<boolean> => {
