@@ -1,5 +1,5 @@
 import { countTraversal, getInnerSize } from "./cost.ts";
-import { attempt, type Evaluator, type Result, requireHashable, toArgument, toResult } from "./evaluation.ts";
+import { type Evaluator, type Result, requireHashable, toArgument, toResult } from "./evaluation.ts";
 import type { Evaluate, FunctionDeclaration, Overload } from "./functions.ts";
 import { toNative } from "./structs.ts";
 import type { Type } from "./types.ts";
@@ -127,65 +127,52 @@ export const buildCall = (
   const count = buildCost(declaration, overload);
   const pattern = constants[1];
   if (declaration.usePattern && typeof pattern === "string")
-    return buildVariadic(args, withText(declaration.usePattern(pattern)), count);
+    return buildArguments(args, withText(declaration.usePattern(pattern)), count, true);
   const bound = declaration.overloads.filter(({ evaluate }) => evaluate).length;
   const isDispatched = !declaration.evaluate && !overload?.evaluate && bound > 1;
-  const isVariadic = isDispatched || declaration.name === "format";
-
-  const [first, second] = args;
-  if (first && args.length === 1)
-    return (frame) => {
-      const value = first(frame);
-      const result = value instanceof EvaluationError ? value : attempt(apply, value);
-      frame.charge(count ? count([toArgument(value)], toArgument(result)) : 1);
-      return result;
-    };
-  if (first && second && args.length === 2 && !isVariadic)
-    return (frame) => {
-      const left = first(frame);
-      const right = second(frame);
-      let result: Result;
-      if (left instanceof EvaluationError) result = left;
-      else if (right instanceof EvaluationError) result = right;
-      else
-        try {
-          result = apply(left, right);
-        } catch (error) {
-          result = toResult(error);
-        }
-      frame.charge(count ? count([toArgument(left), toArgument(right)], toArgument(result)) : 1);
-      return result;
-    };
-  return buildVariadic(args, apply, count);
+  const isVariadic = args.length > 2 || isDispatched || declaration.name === "format";
+  return buildArguments(args, apply, count, isVariadic);
 };
 
-/** Returns the function of a call that ends at the first error, uncharged unless that is the last argument. */
-const buildVariadic = (args: readonly Evaluator[], apply: Evaluate, count: Overload["cost"] | undefined): Evaluator => {
+/** Returns the function of a call; a variadic one ends at the first error, uncharged unless that is the last argument. */
+const buildArguments = (
+  args: readonly Evaluator[],
+  apply: Apply,
+  count: Overload["cost"] | undefined,
+  isVariadic: boolean,
+): Evaluator => {
   return (frame) => {
-    const values: Value[] = [];
+    const values: Value[] = new Array(args.length);
     let result: Result | undefined;
-    for (const evaluate of args) {
-      const value = evaluate(frame);
-      values.push(toArgument(value));
-      if (value instanceof EvaluationError) {
-        result = value;
-        break;
-      }
+    let known = 0;
+    while (known < args.length) {
+      const value = (args[known] as Evaluator)(frame);
+      values[known++] = toArgument(value);
+      if (!(value instanceof EvaluationError)) continue;
+      result ??= value;
+      if (isVariadic) break;
     }
-    result ??= attempt((given: Value[]) => apply(...given), values);
-    if (values.length === args.length) frame.charge(count ? count(values, toArgument(result)) : 1);
+    if (result === undefined)
+      try {
+        result = apply(values);
+      } catch (error) {
+        result = toResult(error);
+      }
+    if (known === args.length) frame.charge(count ? count(values, toArgument(result)) : 1);
     return result;
   };
 };
 
+type Apply = (args: readonly Value[]) => Value;
+
 /** Upstream's functions with a constant pattern take anything for a text that Go has as a text. */
 const withText =
-  (apply: Evaluate): Evaluate =>
-  (value: Value, ...rest: Value[]) => {
+  (evaluate: Evaluate): Apply =>
+  ([value = null, ...rest]) => {
     const text = toNative(value);
     const [, limit = 0] = rest;
     if (typeof text !== "string" || !isInt(limit)) throw createNoSuchOverloadError();
-    return apply(text, ...rest);
+    return evaluate(text, ...rest);
   };
 
 /** Returns what computes the cost of a call: Kubernetes' cost of the function comes first; undefined if it is 1. */
@@ -196,35 +183,18 @@ const buildCost = (declaration: FunctionDeclaration, overload: Overload | undefi
 };
 
 /** Returns the function for a call: that of all overloads, that of the only one that fits, or one that chooses. */
-const findImplementation = (declaration: FunctionDeclaration, overload: Overload | undefined): Evaluate => {
-  if (declaration.evaluate) return declaration.evaluate;
-  const { name, overloads } = declaration;
+const findImplementation = (declaration: FunctionDeclaration, overload: Overload | undefined): Apply => {
+  const { name, overloads, evaluate } = declaration;
+  if (evaluate) return (args) => evaluate(...args);
   const candidates = (overload?.evaluate ? [overload] : overloads).flatMap(({ evaluate, parameters }) =>
     evaluate ? [{ evaluate, guards: parameters.map(buildGuard) }] : [],
   );
-  const createError = (args: readonly Value[]) =>
-    new EvaluationError(`no such overload: ${name}(${args.map((value) => getType(value).name).join(", ")})`);
-  const [only] = candidates;
-  if (only && candidates.length === 1 && only.guards.length <= 2) {
-    const { evaluate, guards } = only;
-    const [first = takeAny, second = takeAny] = guards;
-    // Without the spreading of arguments, which takes longer than most functions.
-    if (guards.length === 1)
-      return (value: Value) => {
-        if (!first(value)) throw createError([value]);
-        return evaluate(value);
-      };
-    if (guards.length === 2)
-      return (left: Value, right: Value) => {
-        if (!first(left) || !second(right)) throw createError([left, right]);
-        return evaluate(left, right);
-      };
-  }
-  return (...args: Value[]) => {
+  return (args) => {
     for (const { evaluate, guards } of candidates)
       if (guards.length === args.length && guards.every((guard, index) => guard(args[index] as Value)))
         return evaluate(...args);
-    throw createError(args);
+
+    throw new EvaluationError(`no such overload: ${name}(${args.map((value) => getType(value).name).join(", ")})`);
   };
 };
 
