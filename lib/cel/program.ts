@@ -10,12 +10,12 @@ import {
 import type { CheckedExpression } from "./checker.ts";
 import { type Environment, namedTypes } from "./environment.ts";
 import {
+  attempt,
   type Evaluator,
   Frame,
   Interruption,
   type Result,
   requireHashable,
-  toResult,
   type Variables,
 } from "./evaluation.ts";
 import { nameGoType } from "./go-types.ts";
@@ -259,46 +259,26 @@ class Planner {
 
   #planList({ elements }: Expression & { kind: "list" }, scope: Scope | undefined): Plan {
     const plans = elements.map(({ value }) => this.plan(value, scope));
-    const values = plans.map(toEvaluator);
-    const evaluate: Evaluator = (frame) => {
-      const result = collect(frame);
-      frame.charge(10);
-      return result;
-    };
-    const collect: Evaluator = (frame) => {
+    const parts = plans.map(toEvaluator);
+    const evaluate = buildLiteral(10, (frame) => {
       const list: Value[] = [];
-      for (let index = 0; index < values.length; index++) {
-        const value = (values[index] as Evaluator)(frame);
-        if (value instanceof EvaluationError) return value;
-        if (!elements[index]?.isOptional) list.push(value);
-        else if (!(value instanceof Optional)) {
-          const subject = "cannot initialize optional list element";
-          return new EvaluationError(`${subject} from non-optional value ${formatValue(value)}`);
-        } else if (value.value !== undefined) list.push(value.value);
+      for (const [index, part] of parts.entries()) {
+        const value = readPart(part(frame), elements[index]?.isOptional, () => "list element");
+        if (value !== undefined) list.push(value);
       }
       return list;
-    };
+    });
     return plans.every(({ kind }) => kind === "constant") ? fold(evaluate) : code(evaluate);
   }
 
   #planMap({ entries }: Expression & { kind: "map" }, scope: Scope | undefined): Plan {
     const plans = entries.map(({ key, value }) => [this.plan(key, scope), this.plan(value, scope)] as const);
     const parts = plans.map(([key, value]) => [toEvaluator(key), toEvaluator(value)] as const);
-    const evaluate: Evaluator = (frame) => {
-      const result = collect(frame);
-      frame.charge(30);
-      return result;
-    };
-    const collect: Evaluator = (frame) => {
+    const evaluate = buildLiteral(30, (frame) => {
       const map = new Map<string, [Value, Value]>();
       for (const [index, [getKey, getValue]] of parts.entries()) {
-        const key = getKey(frame);
-        if (key instanceof EvaluationError) return key;
-        const given = getValue(frame);
-        const isOptional = entries[index]?.isOptional ?? false;
-        if (given instanceof EvaluationError || (isOptional && !(given instanceof Optional)))
-          return toEntryError(given, key);
-        const value = isOptional ? (given as Optional).value : given;
+        const key = requireValue(getKey(frame));
+        const value = readPart(getValue(frame), entries[index]?.isOptional, () => `entry '${formatValue(key)}'`);
         requireHashable(key, value === undefined);
         // Go compares lists and maps that are keys by their places in memory.
         const text = toMapKey(key) ?? `*${index}`;
@@ -306,72 +286,65 @@ class Planner {
         else map.set(text, [key, value]);
       }
       return new CelMap(map);
-    };
+    });
     return plans.flat().every(({ kind }) => kind === "constant") ? fold(evaluate) : code(evaluate);
   }
 
   #planStruct(expression: Expression & { kind: "struct" }, scope: Scope | undefined): Plan {
     const { fields } = expression;
     const name = this.#checked.references.get(expression)?.name ?? expression.name;
-    const values = fields.map(({ value }) => toEvaluator(this.plan(value, scope)));
+    const parts = fields.map(({ value }) => toEvaluator(this.plan(value, scope)));
     const type = types.struct(name);
-    const collect: Evaluator = (frame) => {
-      const found = new Map<string, Value>();
-      for (const [index, field] of fields.entries()) {
-        const given = (values[index] as Evaluator)(frame);
-        if (given instanceof EvaluationError || (field.isOptional && !(given instanceof Optional)))
-          return toEntryError(given, field.name);
-        const value = field.isOptional ? (given as Optional).value : given;
-        if (value === undefined) found.delete(field.name);
-        else found.set(field.name, value);
-      }
-      return name === "JSONPatch" ? createPatch(type, found) : new StructValue(type, found);
-    };
-    return code((frame) => {
-      const result = collect(frame);
-      frame.charge(40);
-      return result;
-    });
+    return code(
+      buildLiteral(40, (frame) => {
+        const found = new Map<string, Value>();
+        for (const [index, field] of fields.entries()) {
+          const given = (parts[index] as Evaluator)(frame);
+          const value = readPart(given, field.isOptional, () => `entry '${field.name}'`);
+          if (value === undefined) found.delete(field.name);
+          else found.set(field.name, value);
+        }
+        return name === "JSONPatch" ? createPatch(type, found) : new StructValue(type, found);
+      }),
+    );
   }
 
   #planLoop(loop: Expression & { kind: "comprehension" }, scope: Scope | undefined): Plan {
     const initial = toEvaluator(this.plan(loop.initial, scope));
     const range = toEvaluator(this.plan(loop.range, scope));
     const [accumulator, first, second] = [this.slots++, this.slots++, this.slots++] as const;
-    const names = new Map([[loop.accumulator, readAccumulator(accumulator, initial)]]);
-    const resultScope: Scope = { outer: scope, names };
-    const all = new Map(names);
-    if (loop.secondVariable !== undefined && !all.has(loop.secondVariable))
-      all.set(loop.secondVariable, readSlot(second));
-    if (!names.has(loop.variable)) all.set(loop.variable, readSlot(first));
-    const inner: Scope = { outer: scope, names: all };
+    const around: Scope = { outer: scope, names: new Map([[loop.accumulator, readAccumulator(accumulator, initial)]]) };
+    const variables = new Map([[loop.variable, readSlot(first)]]);
+    const isPair = loop.secondVariable !== undefined;
+    if (isPair) variables.set(loop.secondVariable, readSlot(second));
+    const inner: Scope = { outer: around, names: variables };
     const condition = toEvaluator(this.plan(loop.condition, inner));
     const step = toEvaluator(this.plan(loop.step, inner));
-    const result = toEvaluator(this.plan(loop.result, resultScope));
-    const isPair = loop.secondVariable !== undefined;
+    const result = toEvaluator(this.plan(loop.result, around));
+    /** Runs the step for an element; returns whether the loop goes on. */
+    const advance = (frame: Frame, one: Value, other: Value): boolean => {
+      const { slots } = frame;
+      slots[first] = one;
+      slots[second] = other;
+      frame.countRound();
+      const goesOn = condition(frame) !== false;
+      if (goesOn) slots[accumulator] = step(frame);
+      return goesOn;
+    };
 
     return code((frame) => {
-      const { slots } = frame;
       const over = range(frame);
       if (over instanceof EvaluationError) return over;
-      slots[accumulator] = undefined;
+      frame.slots[accumulator] = undefined;
       if (isList(over)) {
+        // What a loop adds to a list isn't part of its range.
         const { length } = over;
         for (let index = 0; index < length; index++) {
-          slots[first] = isPair ? index : over[index];
-          slots[second] = over[index];
-          frame.countRound();
-          if (condition(frame) === false) break;
-          slots[accumulator] = step(frame);
+          const element = over[index] as Value;
+          if (!advance(frame, isPair ? index : element, element)) break;
         }
       } else if (isMap(over)) {
-        for (const [key, value] of listEntries(over)) {
-          slots[first] = key;
-          slots[second] = value;
-          frame.countRound();
-          if (condition(frame) === false) break;
-          slots[accumulator] = step(frame);
-        }
+        for (const [key, value] of listEntries(over)) if (!advance(frame, key, value)) break;
       } else {
         const type = nameGoType(over);
         const message = isPair
@@ -385,16 +358,13 @@ class Planner {
   }
 }
 
-const findVariable =
-  (name: string): Evaluator =>
-  ({ variables }) => {
-    try {
-      const value = variables.find(removeDot(name));
-      return value === undefined ? new EvaluationError(`no such attribute(s): ${name}`) : value;
-    } catch (error) {
-      return toResult(error);
-    }
+const findVariable = (name: string): Evaluator => {
+  const find = ({ variables }: Frame): Result => {
+    const value = variables.find(removeDot(name));
+    return value === undefined ? new EvaluationError(`no such attribute(s): ${name}`) : value;
   };
+  return (frame) => attempt(find, frame);
+};
 
 const readSlot =
   (slot: number): Evaluator =>
@@ -414,11 +384,26 @@ const readAccumulator =
     return first;
   };
 
-/** Returns the error of the value of an entry or a field. */
-const toEntryError = (value: Result, key: Value): EvaluationError => {
-  if (value instanceof EvaluationError) return value;
-  const subject = `cannot initialize optional entry '${formatValue(key)}'`;
-  return new EvaluationError(`${subject} from non-optional value ${formatValue(value)}`);
+/** Returns the function of a literal, which costs the same if it results in an error. */
+const buildLiteral =
+  (cost: number, evaluate: Evaluator): Evaluator =>
+  (frame) => {
+    const result = attempt(evaluate, frame);
+    frame.charge(cost);
+    return result;
+  };
+
+const requireValue = (value: Result): Value => {
+  if (value instanceof EvaluationError) throw value;
+  return value;
+};
+
+/** Returns the value of a part of a literal; undefined if the part is optional and its optional value is empty. */
+const readPart = (given: Result, isOptional: boolean | undefined, describe: () => string): Value | undefined => {
+  const value = requireValue(given);
+  if (!isOptional) return value;
+  if (value instanceof Optional) return value.value;
+  throw new EvaluationError(`cannot initialize optional ${describe()} from non-optional value ${formatValue(value)}`);
 };
 
 const planIndex = (operand: Plan, index: Plan, isOptional: boolean): Plan => {
