@@ -15,10 +15,10 @@ import {
   isInt,
   isList,
   isMap,
+  isObject,
   Optional,
   Uint,
   type Value,
-  type ValueObject,
 } from "./values.ts";
 
 /** A value with the fields and indexes that are selected from it, one after the other. */
@@ -58,13 +58,6 @@ export const createKeyError = (value: Value, isNative: boolean): EvaluationError
   const native = value === null ? "<nil>" : isList(value) ? "[]interface {}" : "map[string]interface {}";
   const isJson = value === null || isList(value) || !(value instanceof CelObject);
   return new EvaluationError(`invalid qualifier type: ${isNative && isJson ? native : nameGoType(value)}`);
-};
-
-/** Reports whether a value is an object from JSON. */
-const isObject = (value: Value): value is ValueObject => {
-  if (typeof value !== "object" || value === null) return false;
-  const prototype = Object.getPrototypeOf(value);
-  return prototype === Object.prototype || prototype === null;
 };
 
 /** Returns the part of a value under a key; undefined if there is none. */

@@ -238,6 +238,7 @@ class Checker {
     if (type.kind !== "struct") this.#report(expression, `'${type.name}' is not a message type`);
     for (const field of expression.fields) {
       const given = this.#checkElement(field);
+      if (type.kind !== "struct") continue;
       const wanted = this.#findStructField(field, name, field.name);
       if (this.#bindings.isAssignable([wanted], [given])) continue;
       const [expected, present] = [types.formatType(wanted), types.formatType(given)];

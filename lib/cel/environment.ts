@@ -46,7 +46,7 @@ export const createEnvironment = (parts: {
     ...parts,
     variables: new Map(Object.entries(parts.variables)),
     functions,
-    findStruct: (name) => parts.findStruct?.(name) ?? findBuiltInStruct(name),
+    findStruct: parts.findStruct ?? (() => undefined),
   };
 };
 
@@ -76,9 +76,3 @@ export const namedTypesWithoutValue: ReadonlyMap<string, Type> = new Map([
   ["duration", types.duration],
   ["timestamp", types.timestamp],
 ]);
-
-const structs = new Set("bool bytes double duration int list map null_type string timestamp uint".split(" "));
-
-/** Kubernetes lists its scalar types as structs without fields; this shows in errors for literals such as `int{a: 1}`. */
-const findBuiltInStruct = (name: string): StructType | undefined =>
-  structs.has(name) ? { name, findField: () => (name === "map" ? types.dyn : undefined) } : undefined;

@@ -1,5 +1,4 @@
 import { type Result, toResult } from "./evaluation.ts";
-import { nameGoType } from "./go-types.ts";
 import type { Type } from "./types.ts";
 import {
   CelMap,
@@ -8,16 +7,13 @@ import {
   EvaluationError,
   findInMap,
   getType,
-  isDouble,
   isEqual,
-  isInt,
   isList,
   isMap,
   LibraryObject,
   listEntries,
   Optional,
   TypeValue,
-  Uint,
   type Value,
 } from "./values.ts";
 
@@ -135,21 +131,9 @@ export const createPatch = (type: Type, fields: ReadonlyMap<string, Value>): Res
   for (const name of patchTexts) {
     const value = fields.get(name);
     if (value !== undefined && typeof value !== "string")
-      return new EvaluationError(`unexpected type ${getNativeType(value)} for JSONPatchType '${name}' field`);
+      return new EvaluationError(`unexpected type ${getType(value).name} for JSONPatchType '${name}' field`);
   }
   for (const name of fields.keys())
     if (!patchFields.includes(name)) return new EvaluationError(`unexpected JSONPatchType field: ${name}`);
   return new StructValue(type, fields);
-};
-
-/** Returns the type of a value in Go when cel-go has turned it into a value of Go. */
-const getNativeType = (value: Value): string => {
-  if (typeof value === "boolean") return "bool";
-  if (isInt(value)) return "int64";
-  if (isDouble(value)) return "float64";
-  if (value instanceof Uint) return "uint64";
-  if (value === null) return "structpb.NullValue";
-  if (isList(value)) return "[]interface {}";
-  if (isMap(value)) return value instanceof CelMap ? "map[ref.Val]ref.Val" : "map[string]interface {}";
-  return nameGoType(value);
 };

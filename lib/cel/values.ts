@@ -33,44 +33,34 @@ export abstract class LibraryObject extends CelObject {
   }
 }
 
-/** A double that is a safe integer. */
-export class Double extends CelObject {
-  readonly value: number;
-  constructor(value: number) {
+/** A value that equals others of its type with the same content. */
+abstract class Scalar<Content> extends CelObject {
+  readonly value: Content;
+  constructor(value: Content) {
     super();
     this.value = value;
-  }
-  get type(): Type {
-    return types.double;
   }
   equals(other: this): boolean {
     return this.value === other.value;
   }
 }
 
-export class Uint extends CelObject {
-  readonly value: bigint;
-  constructor(value: bigint) {
-    super();
-    this.value = value;
-  }
-  get type(): Type {
-    return types.uint;
-  }
-  equals(other: this): boolean {
-    return this.value === other.value;
-  }
+/** A double that is a safe integer. */
+export class Double extends Scalar<number> {
+  readonly type = types.double;
+}
+
+export class Uint extends Scalar<bigint> {
+  readonly type = types.uint;
 }
 
 /** A span of time, with nanoseconds. */
 export class Duration extends CelObject {
+  readonly type = types.duration;
   readonly nanoseconds: bigint;
   constructor(nanoseconds: bigint) {
     super();
     this.nanoseconds = nanoseconds;
-  }
-  get type(): Type {
-    return types.duration;
   }
   equals(other: this): boolean {
     return this.nanoseconds === other.nanoseconds;
@@ -79,6 +69,7 @@ export class Duration extends CelObject {
 
 /** A point in time, with nanoseconds since 1970. */
 export class Timestamp extends CelObject {
+  readonly type = types.timestamp;
   readonly nanoseconds: bigint;
   /** The minutes east of Greenwich with which it was written. They count only when it becomes text. */
   readonly offset: number;
@@ -87,65 +78,57 @@ export class Timestamp extends CelObject {
     this.nanoseconds = nanoseconds;
     this.offset = offset;
   }
-  get type(): Type {
-    return types.timestamp;
-  }
   equals(other: this): boolean {
     return this.nanoseconds === other.nanoseconds;
   }
 }
 
+const anyOptional = types.optionalOf(types.dyn);
+const anyType = types.typeOf();
+const anyMap = types.mapOf(types.dyn, types.dyn);
+const anyList = types.listOf(types.dyn);
+
 /** An optional value; without `value` it is empty. */
 export class Optional extends CelObject {
+  readonly type = anyOptional;
   readonly value: Value | undefined;
   constructor(value?: Value) {
     super();
     this.value = value;
-  }
-  get type(): Type {
-    return anyOptional;
   }
   equals(other: this): boolean {
     if (this.value === undefined || other.value === undefined) return this.value === other.value;
     return isEqual(this.value, other.value);
   }
 }
-const anyOptional = types.optionalOf(types.dyn);
 export const emptyOptional = new Optional();
 
 /** A type as a value, as `type(1)` returns it. Only names are compared. */
 export class TypeValue extends CelObject {
+  readonly type = anyType;
   readonly of: Type;
   constructor(of: Type) {
     super();
     this.of = of;
   }
-  get type(): Type {
-    return anyType;
-  }
   equals(other: this): boolean {
     return this.of.name === other.of.name;
   }
 }
-const anyType = types.typeOf();
 
 /** A map that an expression made. Its keys are bools, ints, uints and strings. */
 export class CelMap extends CelObject {
+  readonly type = anyMap;
   /** Keys and values by the text that `toMapKey` returns, in the order in which they were added. */
   readonly entries: ReadonlyMap<string, readonly [key: Value, value: Value]>;
   constructor(entries: ReadonlyMap<string, readonly [key: Value, value: Value]>) {
     super();
     this.entries = entries;
   }
-  get type(): Type {
-    return anyMap;
-  }
   equals(other: this): boolean {
     return isEqualMap(this, other);
   }
 }
-const anyMap = types.mapOf(types.dyn, types.dyn);
-const anyList = types.listOf(types.dyn);
 
 /** An error in the evaluation of an expression. Its message is upstream's. */
 export class EvaluationError extends Error {}
@@ -180,14 +163,15 @@ export const getDouble = (value: number | Double): number => (typeof value === "
 
 export const isList = (value: Value): value is readonly Value[] => Array.isArray(value);
 
+/** Reports whether a value is an object from JSON. */
+export const isObject = (value: Value): value is ValueObject => {
+  if (typeof value !== "object" || value === null) return false;
+  const prototype = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
+};
+
 /** Reports whether a value is a map from JSON, or one that an expression made. */
-export const isMap = (value: Value): value is ValueObject | CelMap =>
-  value instanceof CelMap ||
-  (typeof value === "object" &&
-    value !== null &&
-    !(value instanceof CelObject) &&
-    !Array.isArray(value) &&
-    !(value instanceof Uint8Array));
+export const isMap = (value: Value): value is ValueObject | CelMap => isObject(value) || value instanceof CelMap;
 
 /** Returns the type of a value at run time: without the types of elements, keys and values. */
 export const getType = (value: Value): Type => {

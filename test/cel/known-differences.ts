@@ -23,9 +23,9 @@ interface KnownDifference {
   isMeant(difference: Difference, print: (value: unknown) => string): boolean;
 }
 
-/** Names of cel-go and Go for the types of lists, maps and null. */
+/** Names of cel-go and Go for the types of lists, maps, null and quantities. */
 const goTypes =
-  /\*types\.(?:baseList|concatList|baseMap)|types\.Null|<nil>|\[\](?:interface \{\}|ref\.Val|string)|map\[\w+(?:\.\w+)?\](?:interface \{\}|ref\.Val)/g;
+  /\*?cel\.Quantity|\*types\.(?:baseList|concatList|baseMap)|types\.Null|<nil>|\[\](?:interface \{\}|ref\.Val|string)|map\[\w+(?:\.\w+)?\](?:interface \{\}|ref\.Val)/g;
 
 const getText = ({ expression, composed }: Task) => [expression, ...composed.map((one) => one.expression)].join(" ");
 
@@ -43,12 +43,13 @@ const listScalars = (text: string) =>
 
 const knownDifferences: readonly KnownDifference[] = [
   {
-    reason: "an error names Go's type of a list, a map or null, which depends on where the value comes from",
+    reason:
+      "an error names Go's type of a list, a map, null or a quantity, which depends on where the value comes from",
     isMeant: (difference) => differsOnlyIn(difference, goTypes),
   },
   {
-    reason: "an error names Go's type of a value of a library in a JSON patch",
-    isMeant: (difference) => differsOnlyIn(difference, /unexpected type \S+/g),
+    reason: "an error names the type of a value in a JSON patch: upstream has Go's name, such as int64",
+    isMeant: (difference) => differsOnlyIn(difference, /unexpected type .*(?= for JSONPatchType)/g),
   },
   {
     reason: "an error has a quantity that is a sum or large, or a version with its build",
@@ -83,6 +84,10 @@ const knownDifferences: readonly KnownDifference[] = [
   {
     reason: "an error has a list or a map from JSON, in which upstream writes inner ones as Go does",
     isMeant: (difference) => differsOnlyIn(difference, /(?: from non-optional value|join: invalid input:) .*/gs),
+  },
+  {
+    reason: "a message of a type that is no message has errors for its fields, too",
+    isMeant: ({ upstream, own }) => [upstream, own].every(({ issues = "" }) => / is not a message type/.test(issues)),
   },
   {
     reason: "a regular expression that @bufbuild/re2 doesn't read: names of Unicode classes in any case, and {{2}",
