@@ -95,9 +95,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   const asking = new Set<string>();
   // Each admission policy or quota among the manifests concerns all of them, also earlier ones: the API server
   // applies it only some time after it was sent.
-  const standing = [...state, ...manifests]
-    .filter(({ object }) => isPolicyOrQuota(object))
-    .map(({ object }) => setDefaultNamespace(object, options.namespace));
+  const standing = listStanding([...state, ...manifests], options.namespace);
   const missing = new Set<string>();
   const plugins = await loadCallablePlugins(
     choosePlugins(options.plugins, kubernetes),
@@ -219,6 +217,15 @@ const fillAll = (
       prepareForStorage(fillDefaults(object, kubernetes).object, kubernetes),
     ]),
   );
+
+/** Returns the policies and quotas, and the definitions of kinds that policies change; the last one of each name counts. */
+const listStanding = (manifests: readonly Manifest[], namespace: string): KubernetesObject[] => {
+  const all = manifests
+    .filter(({ object }) => isPolicyOrQuota(object) || object.kind === "CustomResourceDefinition")
+    .map(({ object }) => setDefaultNamespace(object, namespace));
+  const toName = ({ kind, metadata }: KubernetesObject) => `${kind} ${metadata?.namespace}/${metadata?.name}`;
+  return [...new Map(all.map((object) => [toName(object), object])).values()];
+};
 
 const setDefaultNamespace = (object: Record<string, unknown>, otherwise: string): KubernetesObject => {
   const metadata = Object(object.metadata);

@@ -15,7 +15,8 @@ export interface DefaultedWebhookEntry {
   rules: readonly RequestMatch[];
   failurePolicy: "Fail" | "Ignore";
   matchPolicy: "Equivalent" | "Exact";
-  reinvocationPolicy: "Never" | "IfNeeded";
+  /** `Always` is that of compiled-in plugins: they are called again whenever a webhook or a policy changed the object. */
+  reinvocationPolicy: "Never" | "IfNeeded" | "Always";
   namespaceSelector: LabelSelector;
   objectSelector: LabelSelector;
   matchConditions: readonly { name: string; expression: string }[];

@@ -28,8 +28,9 @@ interface MutationResult {
 }
 
 /**
- * Calls the hooks one after the other, each with the object that the previous hook left. If a webhook changed the object,
- * all plugins and the earlier webhooks with reinvocationPolicy IfNeeded are called once more. A change in this second
+ * Calls the hooks one after the other, each with the object that the previous hook left. If a webhook or a policy
+ * changed the object, all plugins and the earlier webhooks and policies with reinvocationPolicy IfNeeded are called once
+ * more. A change in this second
  * round counts as a change for the webhooks after it.
  */
 export const runMutatingWebhooks = async (
@@ -77,7 +78,8 @@ const runHook = async (
   const taken = await matchHookWithAuthorizer(hook, run.attributes, view, run.context);
   // Like the API server, matches every hook in the second round. That can refuse the request for a hook that isn't
   // called again.
-  if (!("refusal" in taken) && step.round === 1 && !hook.isPlugin && !rounds.again.has(hook.identity)) return undefined;
+  const isRepeated = hook.reinvocationPolicy === "Always";
+  if (!("refusal" in taken) && step.round === 1 && !isRepeated && !rounds.again.has(hook.identity)) return undefined;
   run.steps.push(step);
   if ("skipped" in taken) {
     step.why = taken.skipped;
@@ -100,7 +102,7 @@ const runHook = async (
   if (!isPlugin && (step.outcome === "called" || refusal))
     run.audit.add(...buildMutationAnnotation(step.round, step.index, configuration, name, changed.isChanged));
   if (!isPlugin && (changed.isChanged || changed.isApplied)) rounds.isStamped = false;
-  rounds.isChanged ||= changed.isChanged && !isPlugin;
+  rounds.isChanged ||= changed.isChanged && !isRepeated;
   rounds.again.note(hook.identity, changed.isChanged, hook.reinvocationPolicy === "IfNeeded");
 
   const end = refusal ?? changed.refusal;

@@ -27,10 +27,7 @@ export interface CallablePlugins {
 export type AdmissionChain = Pick<WebhookEntriesByPhase, "mutating" | "validating">;
 
 /** Plugins that the check itself does the work of, or whose objects it only matches. */
-const notCalled = [
-  ...["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"],
-  ...["MutatingAdmissionPolicy", "ResourceQuota"],
-];
+const notCalled = [...["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"], "ResourceQuota"];
 
 /**
  * Returns the names of the plugins that an API server of a minor version has on. `changes` are names to turn on and,
@@ -51,14 +48,14 @@ export const choosePlugins = (changes: readonly string[], kubernetes?: string): 
 };
 
 /**
- * Loads the ports of plugins, which answer with what `openCapabilities` gives them. `policies` has the admission policies
- * of the cluster and their bindings.
+ * Loads the ports of plugins, which answer with what `openCapabilities` gives them. `objects` has the admission policies
+ * of the cluster with their bindings, and its CustomResourceDefinitions.
  */
 export const loadCallablePlugins = async (
   plugins: readonly string[],
   kubernetes: string | undefined,
   openCapabilities: (plugin: string, tell: (sentence: string) => void) => Capabilities,
-  policies: readonly KubernetesObject[],
+  objects: readonly KubernetesObject[],
 ): Promise<CallablePlugins> => {
   const folders = await listRuleFolders([await resolveCatalogue(posternCatalogue)]);
   const names = folders.map(({ name }) => name);
@@ -69,7 +66,7 @@ export const loadCallablePlugins = async (
   const ports = new Map<DefaultedWebhookEntry, PluginPort>();
   for (const { name, phases, rule } of rules) {
     const plugin = wanted.get(name) ?? "";
-    const read = readPolicies(plugin, rule, policies);
+    const read = readPolicies(plugin, rule, objects);
     for (const object of read.accepted) evaluated.add(object);
     const settings = { ...rule.settings, ...rule.upstreamPlugin?.settings, ...read.settings };
     for (const variant of getVariants(rule, settings)?.map((listed) => listed.name) ?? [undefined]) {
@@ -122,24 +119,28 @@ export const loadCallablePlugins = async (
 type PluginPort = ReturnType<typeof applyVariant> & { variant: string | undefined };
 
 /** Reads the policies of a plugin as its port's setting; those that the API server would refuse are left out. */
-const readPolicies = (plugin: string, { manifests }: Rule, objects: readonly KubernetesObject[]) => {
-  const read = Object.entries(manifests ?? {}).find(([setting]) => setting === "policies")?.[1] as
-    | PolicyReader
-    | undefined;
+const readPolicies = (
+  plugin: string,
+  { manifests, settings, checkSettings }: Rule,
+  objects: readonly KubernetesObject[],
+) => {
+  const read = new Map(Object.entries(manifests ?? {})).get("policies") as PolicyReader | undefined;
   const own = objects.filter(({ kind }) => kind === plugin || kind === `${plugin}Binding`);
   if (!read || own.length === 0) return { accepted: [], settings: {} };
-  const accepted = own.filter((object) => read([object]).faults.length === 0);
-  return { accepted, settings: { policies: read(accepted).objects } };
+  const hasFault = (object: KubernetesObject) => read([object]).faults.length > 0;
+  // Schemas of custom kinds, by which configurations are merged.
+  const schemas = objects.filter((object) => object.kind === "CustomResourceDefinition" && !hasFault(object));
+  const toSettings = (accepted: readonly KubernetesObject[]) => ({ policies: read([...schemas, ...accepted]).objects });
+  const accepted = own.filter(
+    (object) => !hasFault(object) && checkSettings?.({ ...settings, ...toSettings([object]) }) === undefined,
+  );
+  return { accepted, settings: toSettings(accepted) };
 };
 
 type PolicyReader = (documents: readonly unknown[]) => ParsedManifests;
 
 /** Returns the entry of a plugin. Of its port's conditions it has those that decide, not those that only save calls. */
-const buildEntry = (
-  plugin: string,
-  { rule, settings, variant = "" }: PluginPort,
-  phase: Phase,
-): DefaultedWebhookEntry => {
+const buildEntry = (plugin: string, { rule, settings, variant }: PluginPort, phase: Phase): DefaultedWebhookEntry => {
   const conditions = Object.entries(selectPhase(rule.authorizedBy, phase, settings) ?? {});
   const select = (selector: Rule["namespaceSelector"]) =>
     (typeof selector === "function" ? selector(settings) : selector) ?? {};
@@ -148,11 +149,11 @@ const buildEntry = (
     phase,
     name: plugin,
     configuration: "kube-apiserver",
-    identity: `${plugin}/${variant}`,
+    identity: `${plugin}/${variant ?? ""}`,
     rules: (selectPhase(rule.match, phase, settings) ?? []).map((match) => ({ scope: "*", ...match })),
     failurePolicy: "Fail",
     matchPolicy: rule.matchPolicy ?? "Equivalent",
-    reinvocationPolicy: "Never",
+    reinvocationPolicy: rule.reinvocationPolicy ?? (variant === undefined ? "Always" : "IfNeeded"),
     namespaceSelector: select(rule.namespaceSelector),
     objectSelector: select(rule.objectSelector),
     matchConditions: conditions.map(([name, text]) => ({ name, expression: joinCelExpressionLines(text) })),
