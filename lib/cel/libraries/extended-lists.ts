@@ -3,8 +3,8 @@ import { type FunctionDeclaration, member, overload } from "../functions.ts";
 import { nameGoType } from "../go-types.ts";
 import { dyn, int, listOf, parameter } from "../types.ts";
 import { EvaluationError, getType, isInt, isList, type Value } from "../values.ts";
-import { comparableTypes, findOrder } from "./lists.ts";
-import { isComparable, isSame, refuseOperand } from "./standard.ts";
+import { findOrder } from "./lists.ts";
+import { comparableTypes, isComparable, isSame, refuseOperand } from "./standard.ts";
 
 type List = readonly Value[];
 type Int = number | bigint;

@@ -1,5 +1,5 @@
 import { declareMethod, type FunctionDeclaration, member } from "../functions.ts";
-import { bool, bytes, double, duration, int, listOf, parameter, string, type Type, timestamp, uint } from "../types.ts";
+import { bool, double, duration, int, listOf, parameter, type Type, uint } from "../types.ts";
 import {
   createNoSuchOverloadError,
   Double,
@@ -12,12 +12,9 @@ import {
   type Value,
 } from "../values.ts";
 import { attempt } from "./parsing.ts";
-import { add, compareValues, isComparable, isSame } from "./standard.ts";
+import { add, comparableTypes, compareValues, isComparable, isSame } from "./standard.ts";
 
 type List = readonly Value[];
-
-/** The types whose values have an order. */
-export const comparableTypes: readonly Type[] = [int, uint, double, bool, duration, timestamp, string, bytes];
 
 /** Returns the order of two values; 0 if they have none. */
 export const findOrder = (left: Value, right: Value): number => attempt(() => compareValues(left, right)) ?? 0;

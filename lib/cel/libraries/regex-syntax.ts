@@ -373,21 +373,14 @@ class Parser {
     return character.charCodeAt(0);
   }
 
+  /** Returns the character of `41` or `{1F600}`, which follow `\x`. */
   #parseHexadecimal(start: number): number {
-    const isBraced = this.#read(/\{/y) !== null;
-    let digits = "";
-    while (isBraced || digits.length < 2) {
-      const digit = this.#readCharacter();
-      if (isBraced && digit === "}" && digits !== "") break;
-      digits += digit;
-      const isValid = /^[\da-f]$/i.test(digit) && Number.parseInt(digits, 16) <= 0x10ffff;
-      // Go reads both digits before it looks at them.
-      if (!isValid && (isBraced || digits.length === 2 || digit === "")) {
-        throw this.#createError("invalid escape sequence", start);
-      }
-    }
-    if (!/^[\da-f]+$/i.test(digits)) throw this.#createError("invalid escape sequence", start);
-    return Number.parseInt(digits, 16);
+    const [, two, braced] = this.#read(/([\da-f]{2})|\{0*(10[\da-f]{4}|[\da-f]{1,5})\}/iy) ?? [];
+    const digits = two ?? braced;
+    if (digits !== undefined) return Number.parseInt(digits, 16);
+    // The error shows two characters, or all up to the first one that can't follow.
+    this.#read(/\{0*(?:10[\da-f]{0,4}|[\da-f]{0,5}).?|.{0,2}/isuy);
+    throw this.#createError("invalid escape sequence", start);
   }
 
   /** Parses a class such as `[^a-z\d]`, and returns it as one of JavaScript. */

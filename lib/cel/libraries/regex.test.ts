@@ -88,6 +88,7 @@ describe("a pattern", () => {
     ["\\p{Grek}", "invalid character class range: `\\p{Grek}`"],
     ["\\p{Old_Italic}", "invalid character class range: `\\p{Old_Italic}`"],
     ["a\\1b", "invalid escape sequence: `\\1`"],
+    ["\\x😀1", "invalid escape sequence: `\\x😀1`"],
     ["\\x{110000}", "invalid escape sequence: `\\x{110000`"],
     ["\\", "trailing backslash at end of expression: ``"],
     ["(?P<a-b>c)", "invalid named capture: `(?P<a-b>`"],

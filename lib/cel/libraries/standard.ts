@@ -54,7 +54,7 @@ import {
   identify,
   subtractTimestamps,
 } from "./time.ts";
-import { decodeBytes, toText } from "./value-text.ts";
+import { decodeBytes, hasPairs, toText } from "./value-text.ts";
 
 const growing = Symbol("growing");
 /** A list that a loop builds: what is added to it is appended. A class of its own would be several times slower. */
@@ -157,23 +157,15 @@ const invert = (value: Value): Value => {
 
 /** Compares texts by their code points. JavaScript compares code units, and those of pairs are below U+E000. */
 const compareTexts = (left: string, right: string): number => {
-  const length = Math.min(left.length, right.length);
-  let index = 0;
-  while (index < length && left.charCodeAt(index) === right.charCodeAt(index)) index++;
-  if (index === length) return left.length - right.length;
-  const [one, two] = [left.charCodeAt(index), right.charCodeAt(index)];
-  const isPair = one >= 0xd800 && two >= 0xd800;
-  return isPair ? Number(one < 0xe000) - Number(two < 0xe000) || one - two : one - two;
+  if (hasPairs(left) || hasPairs(right)) return Buffer.compare(Buffer.from(left), Buffer.from(right));
+  return left < right ? -1 : Number(left > right);
 };
 
+/** The types whose values have an order. */
+export const comparableTypes: readonly Type[] = [int, uint, double, bool, duration, timestamp, string, bytes];
+
 /** Reports whether a value is of a type that has an order. */
-export const isComparable = (value: Value): boolean =>
-  typeof value === "string" ||
-  typeof value === "boolean" ||
-  value instanceof Uint8Array ||
-  value instanceof Duration ||
-  value instanceof Timestamp ||
-  compareNumbers(value, 0) !== undefined;
+export const isComparable = (value: Value): boolean => comparableTypes.includes(getType(value));
 
 /** Compares two values that have an order; returns a negative number, 0, or a positive one. */
 export const compareValues = (left: Value, right: Value, operator = "_<_"): number => {
@@ -462,16 +454,10 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
   },
   {
     name: "size",
-    overloads: [
-      overload("size_bytes", [bytes], int),
-      member("bytes_size", [bytes], int),
-      overload("size_list", [list], int),
-      member("list_size", [list], int),
-      overload("size_map", [map], int),
-      member("map_size", [map], int),
-      overload("size_string", [string], int),
-      member("string_size", [string], int),
-    ],
+    overloads: [bytes, list, map, string].flatMap((type) => [
+      overload(`size_${type.name}`, [type], int),
+      member(`${type.name}_size`, [type], int),
+    ]),
     evaluate: getSize,
   },
   {

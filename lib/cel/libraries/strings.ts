@@ -6,12 +6,9 @@ import { countCodePoints, EvaluationError, type Value } from "../values.ts";
 import { findFormatIssue, formatText } from "./format-text.ts";
 import { countParts } from "./lists.ts";
 import { countReading, countReadingTwice } from "./parsing.ts";
-import { formatValue, joinTexts } from "./value-text.ts";
+import { formatValue, hasPairs, joinTexts } from "./value-text.ts";
 
 type Int = number | bigint;
-
-/** Reports whether a text has characters that are two units of JavaScript's strings. */
-const hasPairs = (text: string): boolean => /[\ud800-\udfff]/.test(text);
 
 /** Returns where a code point begins in JavaScript's units; undefined if the text is shorter. */
 const findUnit = (text: string, index: Int): number | undefined => {

@@ -188,12 +188,9 @@ const declarePart = (
     member(`timestamp_to_${id}`, [timestamp], int, evaluate),
     member(zoned, [timestamp, string], int, evaluate),
   ];
-  if (!measure) return { name, overloads };
-  const evaluateDuration = ({ nanoseconds }: Duration) => measure(nanoseconds);
-  return {
-    name,
-    overloads: [...overloads, member(`duration_to_${id}`, [duration], int, evaluateDuration)],
-  };
+  if (measure)
+    overloads.push(member(`duration_to_${id}`, [duration], int, (value: Duration) => measure(value.nanoseconds)));
+  return { name, overloads };
 };
 
 /** Returns how often a unit fits into a duration. Go computes it with doubles, so closely below a number it rounds up. */

@@ -110,23 +110,29 @@ const parseParts = (bytes: string, isRequest: boolean): Omit<Parts, "fragment"> 
   if (colon === ":") throw new EvaluationError("missing protocol scheme");
   const scheme = name.toLowerCase();
   const [beforeQuery, query] = cut(colon === undefined ? bytes : bytes.slice(colon.length), "?");
-  const parts = { scheme, query: query ?? "", hasEmptyQuery: query === "", opaque: "", path: "", host: "" };
-  const noAuthority = { user: undefined, hasNoAuthority: false };
-
-  if (bytes === "*") return { ...parts, ...noAuthority, path: "*" };
+  const parts = {
+    scheme,
+    opaque: "",
+    user: undefined,
+    host: "",
+    hasNoAuthority: false,
+    path: "",
+    query: query ?? "",
+    hasEmptyQuery: query === "",
+  };
+  if (bytes === "*") return { ...parts, path: "*" };
   if (!beforeQuery.startsWith("/")) {
-    if (scheme !== "") return { ...parts, ...noAuthority, opaque: beforeQuery };
+    if (scheme !== "") return { ...parts, opaque: beforeQuery };
     if (isRequest) throw new EvaluationError("invalid URI for request");
   }
   const isAuthority = beforeQuery.startsWith("//") && (scheme !== "" || !(isRequest || beforeQuery.startsWith("///")));
-  if (!isAuthority)
-    return { ...parts, path: requireEscapes(beforeQuery), user: undefined, hasNoAuthority: scheme !== "" };
+  if (!isAuthority) return { ...parts, path: requireEscapes(beforeQuery), hasNoAuthority: scheme !== "" };
   const [authority] = cut(beforeQuery.slice(2), "/");
   const at = authority.lastIndexOf("@");
   const host = parseHost(scheme, authority.slice(at + 1));
   const user = at < 0 ? undefined : parseUser(authority.slice(0, at));
   const path = requireEscapes(beforeQuery.slice(2 + authority.length));
-  return { ...parts, user, host, hasNoAuthority: false, path };
+  return { ...parts, user, host, path };
 };
 
 /** Returns a path or a fragment as it is written; throws if an escape in it isn't valid. */

@@ -29,6 +29,9 @@ export const joinTexts = (texts: readonly string[], separator: string): string =
   return texts.join(separator);
 };
 
+/** Reports whether a text has characters that are two units of JavaScript's strings. */
+export const hasPairs = (text: string): boolean => /[\ud800-\udfff]/.test(text);
+
 /** Returns a double as Go's %g writes it. */
 export const formatDouble = (value: number): string => {
   if (Number.isNaN(value)) return "NaN";
