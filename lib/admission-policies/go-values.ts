@@ -1,8 +1,23 @@
 import { isMap, type JsonMap } from "../json.ts";
 import { quoteAsGo } from "../objects/go-quoted.ts";
 
+/** A value of an expression that upstream doesn't convert to JSON: its type in Go, and how %v and %#v print it. */
+export class GoValue {
+  readonly type: string;
+  readonly text: string;
+  readonly syntax: string;
+  constructor(type: string, text: string, syntax: string) {
+    this.type = type;
+    this.text = text;
+    this.syntax = syntax;
+  }
+}
+
+export const isJsonMap = (value: unknown): value is JsonMap => isMap(value) && !(value instanceof GoValue);
+
 /** Returns JSON as Go's %v prints it. */
 export const formatGo = (value: unknown): string => {
+  if (value instanceof GoValue) return value.text;
   if (value === null) return "<nil>";
   if (typeof value === "number") return formatNumber(value);
   if (Array.isArray(value)) return `[${value.map(formatGo).join(" ")}]`;
@@ -14,6 +29,7 @@ export const formatGo = (value: unknown): string => {
 
 /** Returns JSON as Go's %#v prints it. */
 export const formatGoSyntax = (value: unknown): string => {
+  if (value instanceof GoValue) return value.syntax;
   if (value === null) return "interface {}(nil)";
   if (typeof value === "string") return quoteAsGo(value);
   if (Array.isArray(value)) return `[]interface {}{${value.map(formatGoSyntax).join(", ")}}`;
@@ -22,8 +38,9 @@ export const formatGoSyntax = (value: unknown): string => {
   return `map[string]interface {}{${members.join(", ")}}`;
 };
 
-/** Returns the name of the type that Go has for JSON that is no number and not null. */
+/** Returns the name of the type that Go has for a value that is no number and not null. */
 export const nameGoType = (value: unknown): string => {
+  if (value instanceof GoValue) return value.type;
   if (Array.isArray(value)) return "[]interface {}";
   return isMap(value) ? "map[string]interface {}" : typeof value === "boolean" ? "bool" : "string";
 };

@@ -1,6 +1,6 @@
-import { getOwn, isMap, type JsonMap } from "../json.ts";
+import { getOwn, type JsonMap } from "../json.ts";
 import { quoteAsGo } from "../objects/go-quoted.ts";
-import { formatGo, formatGoSyntax, nameGoType } from "./go-values.ts";
+import { formatGo, formatGoSyntax, GoValue, isJsonMap, nameGoType } from "./go-values.ts";
 import { hasMembers, type ObjectSchema, resolveType, type TypeReference, type ValueType } from "./schemas.ts";
 
 /** Why a patch can't be applied, with upstream's text. */
@@ -44,7 +44,7 @@ const throwFaults = (stage: string, faults: readonly Fault[]): void => {
 
 /** Chooses which part of a type a value has to fit. Upstream reports a value that fits none as a map, if that may be. */
 const choosePart = (type: ValueType, value: unknown): "map" | "scalar" | "list" => {
-  if (isMap(value) && hasMembers(type)) return "map";
+  if (isJsonMap(value) && hasMembers(type)) return "map";
   if (Array.isArray(value) && type.items !== undefined) return "list";
   if (["string", "number", "boolean"].includes(typeof value) && type.scalar) return "scalar";
   if (hasMembers(type)) return "map";
@@ -61,7 +61,7 @@ const findFaults = (types: Types, reference: TypeReference, value: unknown, isLi
   if (value === null) return [];
   if (part === "scalar") return findScalarFaults(type.scalar, value);
   if (part === "list" && Array.isArray(value)) return findElementFaults(types, type, value, isLive);
-  if (part === "map" && isMap(value)) return findMemberFaults(types, type, value, isLive);
+  if (part === "map" && isJsonMap(value)) return findMemberFaults(types, type, value, isLive);
   return [{ path: "", message: `expected ${part}, got &{${formatGo(value)}}` }];
 };
 
@@ -116,7 +116,7 @@ const identifyElement = (
 ): { step: string; message?: never } | { step?: never; message: string } => {
   if (keys.length === 0) return identifySetElement(element);
   if (element === null) return { message: "associative list with keys may not have a null element" };
-  if (!isMap(element)) return { message: "associative list with keys may not have non-map elements" };
+  if (!isJsonMap(element)) return { message: "associative list with keys may not have non-map elements" };
   const values = keys.toSorted().flatMap((key) => {
     const value = Object.hasOwn(element, key) ? element[key] : getOwn(defaults, key);
     return value === undefined ? [] : [`${key}=${formatKey(value)}`];
@@ -128,7 +128,7 @@ const identifyElement = (
 };
 
 const identifySetElement = (element: unknown) => {
-  if (isMap(element)) return { message: "associative list without keys has an element that's a map type" };
+  if (isJsonMap(element)) return { message: "associative list without keys has an element that's a map type" };
   if (Array.isArray(element)) return { message: "not supported: associative list with lists as elements" };
   if (element === null) return { message: "associative list without keys has an element that's an explicit null" };
   return { step: `[=${formatKey(element)}]` };
@@ -136,9 +136,10 @@ const identifySetElement = (element: unknown) => {
 
 const formatKey = (value: unknown): string => {
   if (value === null) return "null";
+  if (value instanceof GoValue) return "{{undefined}}";
   if (typeof value === "string") return quoteAsGo(value);
   if (Array.isArray(value)) return `[${value.map(formatKey).join(",")}]`;
-  if (!isMap(value)) return formatGo(value);
+  if (!isJsonMap(value)) return formatGo(value);
   const entries = Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1));
   return entries.map(([key, member]) => `${key}=${formatKey(member)}`).join("");
 };
@@ -146,7 +147,7 @@ const formatKey = (value: unknown): string => {
 /** Returns the paths of atomic lists and maps. Upstream doesn't look into the values of maps, only into fields. */
 const findAtomics = (types: Types, reference: TypeReference, value: unknown, path: string): string[] => {
   const type = resolveType(types, reference);
-  if (isMap(value) && hasMembers(type))
+  if (isJsonMap(value) && hasMembers(type))
     return [
       ...(type.isAtomic ? [path] : []),
       ...Object.entries(value).flatMap(([key, member]) => {
@@ -167,8 +168,8 @@ const merge = (types: Types, reference: TypeReference, live: unknown, patch: unk
   if (patch === undefined) return live;
   const type = resolveType(types, reference);
   const part = choosePart(type, patch);
-  if (part === "map" && !type.isAtomic && isMap(live) && Object.keys(live).length > 0)
-    return isMap(patch) ? mergeMembers(types, type, live, patch) : live;
+  if (part === "map" && !type.isAtomic && isJsonMap(live) && Object.keys(live).length > 0)
+    return isJsonMap(patch) ? mergeMembers(types, type, live, patch) : live;
   if (part === "list" && type.keys && Array.isArray(live) && live.length > 0)
     return Array.isArray(patch) ? mergeElements(types, type, live, patch) : live;
   return patch;

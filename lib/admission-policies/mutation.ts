@@ -7,6 +7,7 @@ import { isMap, type JsonMap } from "../json.ts";
 import { applyJsonPatchAsApiServer, escapeAsGo, FailedPatchTest, parsePatchOperations } from "../json-patch.ts";
 import type { GroupVersionKind, Status } from "../review.ts";
 import { ApplyConfigurationError, applyConfiguration } from "./merge.ts";
+import { toPatch } from "./patch-values.ts";
 import { findSchema, hasSchemas } from "./schemas.ts";
 import { PolicyStatusError } from "./types.ts";
 
@@ -41,7 +42,7 @@ const formatOperation = (operation: Value): string => {
 
 const formatOperand = (value: Value): string => {
   if (value instanceof StructValue) requireTypeNames(value, value.type.name);
-  const json = convertToJson(value, "JSONPath valueExpression evaluated to a type that could not marshal to JSON");
+  const json = convert(toJson, value, "JSONPath valueExpression evaluated to a type that could not marshal to JSON");
   // Upstream writes an integer as a text that a double doesn't hold.
   return escapeAsGo(JSON.stringify(json, (_, member) => (typeof member === "bigint" ? String(member) : member)));
 };
@@ -51,9 +52,9 @@ const requireTypeNames = (value: Value, root: string): void => {
   if (faults.length > 0) throw new MutationError(`type mismatch: ${faults.join("\n")}`);
 };
 
-const convertToJson = (value: Value, context: string): unknown => {
+const convert = (convertValue: (value: Value) => unknown, value: Value, context: string): unknown => {
   try {
-    return toJson(value);
+    return convertValue(value);
   } catch (error) {
     if (error instanceof EvaluationError) throw new MutationError(`${context}: ${error.message}`);
     throw error;
@@ -71,7 +72,7 @@ export const applyConfigurationValue = (
   customKinds: readonly object[],
 ): JsonMap => {
   requireTypeNames(configuration, "Object");
-  const json = convertToJson(configuration, "invalid return type");
+  const json = convert(toPatch, configuration, "invalid return type");
   const name = `${kind.group}/${kind.version}, Kind=${kind.kind}`;
   const schema = findSchema(kind, customKinds);
   if (schema === undefined && hasSchemas(kind.group))

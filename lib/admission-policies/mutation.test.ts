@@ -1,0 +1,43 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import { parse } from "yaml";
+import { struct } from "../cel/types.ts";
+import { createPolicyCompiler, evaluatePass, mostPassCost } from "./expressions.ts";
+import { applyConfigurationValue, MutationError } from "./mutation.ts";
+
+interface Row {
+  expression: string;
+  becomes?: object;
+  refused?: string;
+}
+
+const rows: Row[] = parse(readFileSync(new URL("mutation.test.yaml", import.meta.url), "utf8"));
+
+const pod = {
+  apiVersion: "v1",
+  kind: "Pod",
+  metadata: { name: "p", labels: { l: "m" }, finalizers: ["f"] },
+  spec: { containers: [{ name: "c", image: "i" }] },
+};
+
+describe("an apply configuration", () => {
+  const compiler = createPolicyCompiler({}, { isMutation: true, hasVariables: false });
+  const apply = (text: string) => {
+    const expression = compiler.compile(text, [struct("Object")]);
+    const results = evaluatePass([expression], new Map(), { object: pod }, { left: mostPassCost });
+    const [first] = "exhausted" in results ? [] : results;
+    assert.ok(first && "value" in first, JSON.stringify(first));
+    return applyConfigurationValue(first.value, pod, { group: "", version: "v1", kind: "Pod" }, []);
+  };
+
+  for (const { expression, becomes, refused } of rows)
+    it(`${expression} ${refused === undefined ? "is merged" : "is refused"}`, () => {
+      if (refused === undefined) assert.deepEqual(apply(expression), { ...pod, ...becomes });
+      else
+        assert.throws(
+          () => apply(expression),
+          new MutationError(`error applying patch: failed to convert patch object to typed object: ${refused}`),
+        );
+    });
+});
