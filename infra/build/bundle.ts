@@ -58,8 +58,8 @@ const connectionsFile = "clusters.json";
 
 /**
  * Returns the largest allowed size of a bundle in bytes: 20 kB, 60 with needs or 35 if the settings use none of
- * them, 95 with scripts; 90 more with expressions of CEL, which is what all of its functions have; and 3 more for each
- * member and for recording. A cold start reads the whole bundle.
+ * them, 95 with scripts; 40 more with policies in CEL, and 3 more for each member and for recording. A cold start reads the
+ * whole bundle.
  */
 const computeBudget = (
   listed: CatalogueRule,
@@ -68,12 +68,13 @@ const computeBudget = (
   { inputs }: Metafile,
 ) =>
   ((hasNeed(listed, "cue") ? 95 : asks ? 60 : hasNeeds(listed) ? 35 : 20) +
-    (celEvaluator in inputs ? 90 : 0) +
+    (celEvaluator in inputs ? 40 : 0) +
     3 * (listed.members?.length ?? 0) +
     computeRecordingBudget(asks, places)) *
   1024;
 
 const celEvaluator = "lib/cel/program.ts";
+const celLibraries = "lib/cel/libraries/";
 
 /** Returns the kilobytes that recording may add to a bundle. A rule that asks already includes the HTTPS client. */
 const computeRecordingBudget = (asks: boolean, places: RecordingBucketSettingsByRule) =>
@@ -113,10 +114,13 @@ export const bundleRule = async (
   const { code, metafile } = await bundleCode(entry, plugins).catch((failure: Error) => {
     throw new Complaint(`${listed.place} can't be bundled: ${failure.message}`);
   });
-  // The budget in bytes limits the code of a bundle; data from postern.yaml, and the schemas of kinds, aren't counted.
+  // The budget in bytes limits the code of a bundle. Not counted is what postern.yaml brings: its data, the schemas of
+  // kinds, and the functions that expressions call.
   const budget = chosenBudgetBytes ?? computeBudget(listed, asks, places, metafile);
-  const schemaBytes = Object.values(metafile.outputs)[0]?.inputs[schemasFile]?.bytesInOutput ?? 0;
-  const codeBytes = Buffer.byteLength(code.replace(configMark, "").replace(placesMark, "")) - schemaBytes;
+  const inputs = Object.entries(Object.values(metafile.outputs)[0]?.inputs ?? {});
+  const uncounted = inputs.filter(([file]) => file === schemasFile || file.startsWith(celLibraries));
+  const uncountedBytes = uncounted.reduce((sum, [, { bytesInOutput }]) => sum + bytesInOutput, 0);
+  const codeBytes = Buffer.byteLength(code.replace(configMark, "").replace(placesMark, "")) - uncountedBytes;
   if (celEvaluator in metafile.inputs && !rules.some(({ rule }) => rule.compileExpressions))
     throw new Complaint(`${listed.place} has expressions of CEL, so its rule.ts must have compileExpressions`);
   if (codeBytes > budget) throw new Complaint(describeExcess(listed.place, codeBytes, budget, metafile));
