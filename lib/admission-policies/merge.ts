@@ -86,7 +86,7 @@ const findElementFaults = (types: Types, type: ValueType, list: readonly unknown
     if (step === undefined) return [...faults, { path: "", message: `element ${index}: ${message}` }];
     if (type.keys && !isLive && seen.has(step)) faults.push({ path: "", message: `duplicate entries for key ${step}` });
     seen.add(step);
-    faults.push(...addStep(step, findFaults(types, type.items ?? "any", element, isLive)));
+    for (const fault of findFaults(types, type.items ?? "any", element, isLive)) faults.push(addStep(step, fault));
   }
   return faults;
 };
@@ -98,13 +98,12 @@ const findMemberFaults = (types: Types, type: ValueType, map: JsonMap, isLive: b
     if (member === undefined && isLive) continue;
     // Upstream ignores the members after the first one that the schema doesn't have.
     if (member === undefined) return [...faults, { path: `.${key}`, message: "field not declared in schema" }];
-    faults.push(...addStep(`.${key}`, findFaults(types, member, value, isLive)));
+    for (const fault of findFaults(types, member, value, isLive)) faults.push(addStep(`.${key}`, fault));
   }
   return faults;
 };
 
-const addStep = (step: string, faults: readonly Fault[]): Fault[] =>
-  faults.map(({ path, message }) => ({ path: `${step}${path}`, message }));
+const addStep = (step: string, { path, message }: Fault): Fault => ({ path: `${step}${path}`, message });
 
 const findMemberType = ({ fields, values }: ValueType, key: string): TypeReference | undefined =>
   (getOwn(fields, key) as TypeReference | undefined) ?? values;

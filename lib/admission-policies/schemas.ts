@@ -73,14 +73,27 @@ export const findSchema = (
     const { spec } = toMap(definition);
     const { group: ownGroup, names, versions } = toMap(spec);
     if (ownGroup !== group || toMap(names).kind !== kind) continue;
-    const served = toList(versions).find((one) => toMap(one).name === version && toMap(one).served === true);
-    if (served) return { root: convertRoot(toMap(toMap(served).schema).openAPIV3Schema), types };
+    const served = toList(versions)
+      .map(toMap)
+      .find(({ name, served }) => name === version && served === true);
+    if (served) return { root: convertVersion(served), types };
   }
   return undefined;
 };
 
-const convertRoot = (schema: unknown): TypeReference =>
-  isMap(schema) ? convertSchema({ ...schema, "x-kubernetes-embedded-resource": true }) : { values: "unknown" };
+/** The types of versions of CustomResourceDefinitions: a rule's settings have the same objects in each review. */
+const customTypes = new WeakMap<object, TypeReference>();
+
+const convertVersion = (version: JsonMap): TypeReference => {
+  const known = customTypes.get(version);
+  if (known !== undefined) return known;
+  const { openAPIV3Schema: schema } = toMap(version.schema);
+  const type = isMap(schema)
+    ? convertSchema({ ...schema, "x-kubernetes-embedded-resource": true })
+    : { values: "unknown" };
+  customTypes.set(version, type);
+  return type;
+};
 
 const embeddedFields = { apiVersion: "string", kind: "string", metadata: "meta.v1.ObjectMeta" };
 
