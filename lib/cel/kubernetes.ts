@@ -6,6 +6,7 @@ import { checkExpression, createDeclarations } from "./expression-check.ts";
 import type { FunctionDeclaration } from "./functions.ts";
 import { authorizerFunctions } from "./libraries/authorizer.ts";
 import { cidrFunctions } from "./libraries/cidr.ts";
+import { conversionFunctions } from "./libraries/conversions.ts";
 import { extendedListFunctions } from "./libraries/extended-lists.ts";
 import { formatFunctions } from "./libraries/format.ts";
 import { includesFunctions } from "./libraries/includes.ts";
@@ -33,9 +34,9 @@ export const mostConditionsCost = 2_500_000;
 
 /** In upstream's order, which is that of the overloads of functions that several libraries have. */
 const functions: readonly FunctionDeclaration[] = [
-  ...[standardFunctions, timeFunctions, urlFunctions, regexFunctions, listFunctions, authorizerFunctions],
-  ...[optionalFunctions, quantityFunctions, stringFunctions, setFunctions, ipFunctions, cidrFunctions],
-  ...[formatFunctions, twoVariableFunctions],
+  ...[standardFunctions, conversionFunctions, timeFunctions, urlFunctions, regexFunctions, listFunctions],
+  ...[authorizerFunctions, optionalFunctions, quantityFunctions, stringFunctions, setFunctions, ipFunctions],
+  ...[cidrFunctions, formatFunctions, twoVariableFunctions],
 ].flat();
 
 /**

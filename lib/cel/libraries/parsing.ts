@@ -1,9 +1,12 @@
-import { countTraversal, getActualSize } from "../cost.ts";
+import { countTraversal, getActualSize, getInnerSize } from "../cost.ts";
 import { EvaluationError, type Value } from "../values.ts";
 
 /** Returns the cost of a function that reads its first argument once. */
 export const countReading = ([text = null]: readonly Value[]): number => countTraversal(getActualSize(text));
 export const countReadingTwice = ([text = null]: readonly Value[]): number => countTraversal(2 * getActualSize(text));
+
+/** Returns the cost of one of CEL's own functions that reads its first argument once. */
+export const countInner = ([value = null]: readonly Value[]): number => countTraversal(getInnerSize(value));
 
 /** Parses with a function; an error's message is replaced by what `describe` makes of it. */
 export const rewordErrors = <Result>(parse: () => Result, describe: (message: string) => string): Result => {

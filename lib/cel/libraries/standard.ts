@@ -24,7 +24,6 @@ import {
   CelObject,
   compareNumbers,
   createNoSuchOverloadError,
-  type Double,
   Duration,
   EvaluationError,
   findInMap,
@@ -46,15 +45,8 @@ import {
 } from "../values.ts";
 import { attempt } from "./parsing.ts";
 import { compilePattern } from "./regex.ts";
-import {
-  addToTimestamp,
-  createConversionError,
-  createDuration,
-  getUnixSeconds,
-  identify,
-  subtractTimestamps,
-} from "./time.ts";
-import { decodeBytes, hasPairs, toText } from "./value-text.ts";
+import { addToTimestamp, createDuration, subtractTimestamps } from "./time.ts";
+import { hasPairs } from "./value-text.ts";
 
 const growing = Symbol("growing");
 /** A list that a loop builds: what is added to it is appended. A class of its own would be several times slower. */
@@ -203,66 +195,10 @@ const isMatch = (text: Value, pattern: Value): boolean => {
   return compilePattern(pattern).test(text);
 };
 
-const parseInteger =
-  (to: Type, form: RegExp, convert: (value: bigint) => Value): Evaluate =>
-  (text: string) => {
-    // No integer of 64 bits has more digits, apart from zeros.
-    const digits = text.replace(/^([+-]?)0+(?=\d)/, "$1").replace(/^\+/, "");
-    if (!form.test(text) || digits.length > 20) throw createConversionError(string, to);
-    try {
-      return convert(BigInt(digits));
-    } catch {
-      throw createConversionError(string, to);
-    }
-  };
-
-const decimal = /^[+-]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)(?:e[+-]?\d[\d_]*)?$/i;
-const hexadecimal = /^([+-]?)0x([\da-f_]*)(?:\.([\da-f_]*))?p([+-]?\d[\d_]*)$/i;
-
-/** Reads a double as Go's `strconv.ParseFloat` does. */
-const parseDouble = (text: string): Value => {
-  if (/^nan$/i.test(text)) return Number.NaN;
-  if (/^[+-]?inf(?:inity)?$/i.test(text))
-    return text.startsWith("-") ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
-  const value = findNumber(text);
-  if (value === undefined || !Number.isFinite(value)) throw createConversionError(string, double);
-  return toDouble(value);
-};
-
-const findNumber = (text: string): number | undefined => {
-  // An underscore stands between digits, or after the prefix.
-  if (/^[+-]?_|(?<![\da-fx])_|_(?![\da-f])/i.test(text)) return undefined;
-  const digits = text.replaceAll("_", "");
-  if (decimal.test(text)) return Number(digits);
-  const [, sign, whole = "", fraction = "", power] = hexadecimal.exec(digits) ?? [];
-  if (power === undefined || whole + fraction === "") return undefined;
-  const value = Number(BigInt(`0x${whole}${fraction}`)) * 2 ** (Number(power) - 4 * fraction.length);
-  return sign === "-" ? -value : value;
-};
-
-const parseBool = (text: string): Value => {
-  if (/^(?:1|t|T|TRUE|true|True)$/.test(text)) return true;
-  if (/^(?:0|f|F|FALSE|false|False)$/.test(text)) return false;
-  throw createConversionError(string, bool);
-};
-
-const doubleToInt = (value: number | Double): Value => {
-  const number = getDouble(value);
-  if (!(number > -(2 ** 63) && number < 2 ** 63)) throw new EvaluationError("integer overflow");
-  return toInt(BigInt(Math.trunc(number)));
-};
-
-const doubleToUint = (value: number | Double): Value => {
-  const number = getDouble(value);
-  if (!(number >= 0 && number < 2 ** 64)) throw new EvaluationError("unsigned integer overflow");
-  return toUint(BigInt(Math.trunc(number)));
-};
-
 const countShorter: Overload["cost"] = ([left = null, right = null]) =>
   countTraversal(Math.min(getInnerSize(left), getInnerSize(right)));
 const countBoth: Overload["cost"] = ([left = null, right = null]) =>
   countTraversal(getInnerSize(left) + getInnerSize(right));
-const countFirst: Overload["cost"] = ([value = null]) => countTraversal(getInnerSize(value));
 const countSecond: Overload["cost"] = ([, value = null]) => countTraversal(getInnerSize(value));
 const countList: Overload["cost"] = ([, list = null]) => getInnerSize(list);
 const countSearch: Overload["cost"] = ([text = null, part = null]) =>
@@ -276,15 +212,6 @@ const list = listOf(one);
 const map = mapOf(one, other);
 const [key, value] = [parameter("K"), parameter("V")];
 const [values, entries, optional] = [listOf(value), mapOf(key, value), optionalOf(value)];
-
-/** Declares a conversion: upstream's names of its overloads, and what they convert from. */
-const declareConversion = (
-  result: Type,
-  conversions: readonly (readonly [id: string, from: Type, evaluate: Evaluate, cost?: Overload["cost"]])[],
-): FunctionDeclaration => ({
-  name: result.name,
-  overloads: conversions.map(([id, from, evaluate, cost]) => overload(id, [from], result, evaluate, cost)),
-});
 
 /** The types that have an order, with their names in upstream's names of overloads. */
 const ordered: readonly (readonly [name: string, left: Type, right: Type])[] = [
@@ -466,45 +393,6 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
     // Upstream returns the type of a message's type.
     evaluate: (of: Value) => new TypeValue(of instanceof StructValue ? typeOf() : getType(of)),
   },
-  { name: "dyn", overloads: [overload("to_dyn", [one], dyn)], evaluate: identify },
-  declareConversion(bool, [
-    ["bool_to_bool", bool, identify],
-    ["string_to_bool", string, parseBool],
-  ]),
-  declareConversion(bytes, [
-    ["bytes_to_bytes", bytes, identify],
-    ["string_to_bytes", string, (text: string) => new TextEncoder().encode(text), countFirst],
-  ]),
-  declareConversion(double, [
-    ["double_to_double", double, identify],
-    ["int64_to_double", int, (of: number | bigint) => toDouble(Number(of))],
-    ["string_to_double", string, parseDouble],
-    ["uint64_to_double", uint, (of: Uint) => toDouble(Number(of.value))],
-  ]),
-  declareConversion(int, [
-    ["int64_to_int64", int, identify],
-    ["double_to_int64", double, doubleToInt],
-    ["duration_to_int64", duration, (of: Duration) => toInt(of.nanoseconds)],
-    ["string_to_int64", string, parseInteger(int, /^[+-]?\d+$/, toInt)],
-    ["timestamp_to_int64", timestamp, (of: Timestamp) => toInt(getUnixSeconds(of))],
-    ["uint64_to_int64", uint, (of: Uint) => toInt(of.value)],
-  ]),
-  declareConversion(string, [
-    ["string_to_string", string, identify],
-    ["bool_to_string", bool, toText],
-    ["bytes_to_string", bytes, decodeBytes, countFirst],
-    ["double_to_string", double, toText],
-    ["duration_to_string", duration, toText],
-    ["int64_to_string", int, toText],
-    ["timestamp_to_string", timestamp, toText],
-    ["uint64_to_string", uint, toText],
-  ]),
-  declareConversion(uint, [
-    ["uint64_to_uint64", uint, identify],
-    ["double_to_uint64", double, doubleToUint],
-    ["int64_to_uint64", int, (of: number | bigint) => toUint(BigInt(of))],
-    ["string_to_uint64", string, parseInteger(uint, /^\d+$/, toUint)],
-  ]),
   declareTextTest("contains", "contains_string", countSearch, (text, part) => text.includes(part)),
   declareTextTest("endsWith", "ends_with_string", countSecond, (text, part) => text.endsWith(part)),
   declareTextTest("startsWith", "starts_with_string", countSecond, (text, part) => text.startsWith(part)),

@@ -1,11 +1,11 @@
 import { quoteAsGo } from "../../objects/go-quoted.ts";
-import { countTraversal, getActualSize, getInnerSize } from "../cost.ts";
+import { countTraversal, getActualSize } from "../cost.ts";
 import { declareMethod, type FunctionDeclaration, member, overload } from "../functions.ts";
 import { dyn, int, listOf, string } from "../types.ts";
 import { countCodePoints, EvaluationError, type Value } from "../values.ts";
 import { findFormatIssue, formatText } from "./format-text.ts";
 import { countParts } from "./lists.ts";
-import { countReading, countReadingTwice } from "./parsing.ts";
+import { countInner, countReading, countReadingTwice } from "./parsing.ts";
 import { formatValue, hasPairs, joinTexts } from "./value-text.ts";
 
 type Int = number | bigint;
@@ -110,7 +110,6 @@ const join = (list: readonly Value[], separator = ""): string => {
 const toLower = (text: string) => text.replace(/[A-Z]+/g, (part) => part.toLowerCase());
 const toUpper = (text: string) => text.replace(/[a-z]+/g, (part) => part.toUpperCase());
 
-const countInner = ([text = null]: readonly Value[]): number => countTraversal(getInnerSize(text));
 const countJoined = (_: readonly Value[], result: Value) => countTraversal(getActualSize(result) * 2);
 
 const texts = listOf(string);
