@@ -1,5 +1,6 @@
 import { type AuthorizationAnswers, evaluateWithAuthorizer } from "postern/admission-policies/authorization";
 import { findInvocations, type Invocation, type PolicyRequest } from "postern/admission-policies/invocations";
+import { toMutationParameter } from "postern/admission-policies/parameters";
 import { isCustomKind, listBindings, listPolicies } from "postern/admission-policies/policies";
 import { PolicyStatusError } from "postern/admission-policies/types";
 import { isSame, type JsonMap, toMap } from "postern/json";
@@ -42,7 +43,10 @@ export const applyPolicies = async (
       const { usesNamespace } = compilePolicy(policy);
       const bindings = listBindings(policies, policy);
       const invocations = findInvocations(policy, bindings, usesNamespace, { ...policyRequest, request }, report);
-      for await (const invocation of invocations) planned.push({ policy, ...invocation });
+      for await (const invocation of invocations) {
+        const params = toMutationParameter(invocation.params, policy.spec.paramKind);
+        planned.push({ policy, ...invocation, params });
+      }
     }
     for (const { policy, binding, ...values } of planned) {
       const key = formatKey(policy, binding, values.params);

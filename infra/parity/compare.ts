@@ -215,6 +215,16 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
+    reason: "a matchCondition that fails in the entry refuses the request with 403 and the error alone",
+    rules: ["mutating-admission-policy"],
+    explains: (wanted, actual) => {
+      const [, error] = getMessage(actual).split(" is forbidden: ");
+      const isFailure = error !== undefined && /^\[?expression '/.test(error) && actual.code === 403;
+      const message = getMessage(wanted);
+      return isFailure && message.startsWith("policy '") && message.endsWith(` denied request: ${error}`);
+    },
+  },
+  {
     reason: "from Kubernetes 1.37 on, the API server sends reviews of access to no webhook",
     rules: ["namespace-auto-provision", "namespace-exists"],
     since: { "1.37": true },

@@ -37,8 +37,8 @@ export interface PortComparisonConfig {
   configuration?: { apiVersion?: string; kind?: string };
   /** True if the plugin and the port ask a webhook backend about images, as ImagePolicyWebhook does. */
   imageBackend?: true;
-  /** True if the plugin and the port evaluate policies in CEL: the plugin those of its cluster, the port its settings'. */
-  policies?: true;
+  /** The policies in CEL that the plugin and the port evaluate: the plugin those of its cluster, the port its settings'. */
+  policies?: "validating" | "mutating";
 }
 
 /** What the comparisons need, by the plugin's name; `since` has the members that differ from a minor of Kubernetes on. */

@@ -13,8 +13,9 @@ import { buildFunctionRbacObjects, buildKubernetesGroupName } from "../webhooks/
 import { type ControlPlaneBinaries, listPlugins, webhookPlugins } from "./control-plane/binaries.ts";
 import { getCollectionPath, type TestClusterClient } from "./control-plane/client.ts";
 import { bootCluster, bootClusters, type TestCluster, type TestClusterOptions } from "./control-plane/cluster.ts";
+import { mutatingPolicySet } from "./generators/mutating-policies.ts";
 import { createParityTestObjects } from "./generators/surroundings.ts";
-import { counterKind, lastPolicy, policyParameters, validatingPolicies } from "./generators/validating-policies.ts";
+import { type PolicySet, validatingPolicySet } from "./generators/validating-policies.ts";
 import { answerAboutImages, openImageBackend } from "./image-backend.ts";
 import { getComparisonConfig, listParityObjectFlags, type PluginPort, type PortComparisonConfig } from "./plugins.ts";
 import { waitUntil } from "./rule-server.ts";
@@ -57,11 +58,12 @@ export const bootParityServerPair = async (
   const config = getComparisonConfig(plugin, binaries.minor);
   const backend =
     config.imageBackend && (await openImageBackend(place.folder, place.stack, { images: answerAboutImages }));
+  const set = config.policies && policySets[config.policies];
   const standard = mergeWithDefaults(
     settings ?? {},
     mergeWithDefaults(config.settings ?? {}, {
       ...(backend && { backend: await readServiceKubeconfig(backend.images) }),
-      ...(config.policies && { policies: validatingPolicies }),
+      ...(set && { policies: [...set.policies, ...set.surroundings.filter(isCustomKind)] }),
     }),
   );
   const plugins = await listPlugins(binaries);
@@ -92,7 +94,7 @@ export const bootParityServerPair = async (
   for (const { stop } of clusters) place.stack.defer(stop);
   const [upstream, ours] = clusters as [TestCluster, TestCluster];
   if (config.rbac) await grantRights(port, standard, ours);
-  if (config.policies) await Promise.all([createPolicies(upstream.admin), createPolicySurroundings(ours.admin)]);
+  if (set) await Promise.all([createPolicies(upstream.admin, set), createPolicySurroundings(ours.admin, set)]);
 
   const { server, ca, getToken } = ours;
   const connections = { local: { server, ca, credentials: { token: getToken(reader) } } };
@@ -114,23 +116,33 @@ const createObject = async (admin: TestClusterClient, body: KubernetesObject) =>
   if (code !== 201) throw new Error(`the API server refuses a ${body.kind}: ${said.message}`);
 };
 
-/** Creates what policies refer to: their parameters, and a custom kind. */
-const createPolicySurroundings = async (admin: TestClusterClient) => {
-  for (const object of [counterKind, ...policyParameters]) await createObject(admin, object);
-  const counters = { method: "GET", path: "/apis/example.com/v1/counters" } as const;
-  await waitUntil("the custom kind is not served", async () => (await admin(counters)).code === 200);
+const isCustomKind = ({ kind }: KubernetesObject) => kind === "CustomResourceDefinition";
+const policySets = { validating: validatingPolicySet, mutating: mutatingPolicySet };
+
+/** Builds an object of each kind that the last policy of a set refuses. */
+const buildRefusedObjects = ({ refused }: PolicySet) =>
+  refused.map((kind) => ({
+    ...kind,
+    metadata: { generateName: "last-", namespace: "default", labels: { policy: "last" } },
+  }));
+
+/** Creates what policies refer to: their parameters, and custom kinds. */
+const createPolicySurroundings = async (admin: TestClusterClient, set: PolicySet) => {
+  for (const object of set.surroundings) await createObject(admin, object);
+  for (const path of buildRefusedObjects(set).map(getCollectionPath))
+    await waitUntil("a custom kind is not served", async () => (await admin({ method: "GET", path })).code === 200);
 };
 
 /** Creates the policies and what they refer to in a cluster that evaluates them; waits until it does. */
-export const createPolicies = async (admin: TestClusterClient) => {
-  await createPolicySurroundings(admin);
-  for (const object of [...validatingPolicies, ...lastPolicy]) await createObject(admin, object);
-  const body = { metadata: { generateName: "last-", labels: { policy: "last" } } };
-  const path = "/api/v1/namespaces/default/configmaps?dryRun=All";
-  await waitUntil("the API server does not evaluate its policies", async () => {
-    const { body: said } = await admin({ method: "POST", path, body });
-    return String(said.message).endsWith("the policies are in use");
-  });
+export const createPolicies = async (admin: TestClusterClient, set: PolicySet) => {
+  await createPolicySurroundings(admin, set);
+  for (const object of [...set.policies, ...set.lastPolicy]) await createObject(admin, object);
+  for (const body of buildRefusedObjects(set))
+    await waitUntil("the API server does not evaluate its policies", async () => {
+      const path = `${getCollectionPath(body)}?dryRun=All`;
+      const { body: said } = await admin({ method: "POST", path, body });
+      return String(said.message).includes(set.lastMessage);
+    });
 };
 
 /** Returns a folder with the etcd data of a cluster that has the surroundings. Made once, with every plugin off. */

@@ -4,7 +4,13 @@ import { StructValue } from "../cel/structs.ts";
 import { EvaluationError, isList, type Value } from "../cel/values.ts";
 import { getErrorMessage } from "../failure.ts";
 import { isMap, type JsonMap } from "../json.ts";
-import { applyJsonPatchAsApiServer, escapeAsGo, FailedPatchTest, parsePatchOperations } from "../json-patch.ts";
+import {
+  applyJsonPatchAsApiServer,
+  escapeAsGo,
+  FailedPatchTest,
+  madeNull,
+  parsePatchOperations,
+} from "../json-patch.ts";
 import type { GroupVersionKind, Status } from "../review.ts";
 import { ApplyConfigurationError, applyConfiguration } from "./merge.ts";
 import { toPatch } from "./patch-values.ts";
@@ -19,7 +25,9 @@ export class MutationError extends Error {}
  * Throws a MutationError or a PolicyStatusError.
  */
 export const applyPatchValue = (patch: Value, object: JsonMap): JsonMap => {
-  const operations = parsePatchOperations(`[${isList(patch) ? patch.map(formatOperation) : ""}]`);
+  const operations = parsePatchOperations(`[${isList(patch) ? patch.map(formatOperation) : ""}]`).map((operation) =>
+    operation.value === null ? { ...operation, value: madeNull } : operation,
+  );
   let patched: unknown;
   try {
     patched = applyJsonPatchAsApiServer(object, operations);

@@ -1,4 +1,5 @@
 import type { Value } from "../cel/values.ts";
+import { toMap } from "../json.ts";
 import type { ParamKind, ParamRef } from "../kubernetes/admissionregistration/v1.ts";
 import type { ObjectReader, ResourceType, ServedResource } from "../needs.ts";
 import { splitApiVersion } from "../objects/api-version.ts";
@@ -14,6 +15,22 @@ export interface ServedParamKind extends ServedResource {
 /** Guesses the resource of a kind of parameters by forming its plural as Kubernetes does for its own kinds. */
 export const guessParamResource = ({ apiVersion = "", kind = "" }: ParamKind): ResourceType => {
   return { ...splitApiVersion(apiVersion), resource: toPlural(kind) };
+};
+
+/** The groups of kinds that upstream reads by typed clients: these leave out apiVersion and kind of an object. */
+const typedGroups = [
+  ...["", "admissionregistration.k8s.io", "apps", "authentication.k8s.io", "authorization.k8s.io", "autoscaling"],
+  ...["batch", "certificates.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "extensions"],
+  ...["flowcontrol.apiserver.k8s.io", "internal.apiserver.k8s.io", "networking.k8s.io", "node.k8s.io", "policy"],
+  ...["rbac.authorization.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io"],
+  "storagemigration.k8s.io",
+];
+
+/** Returns a parameter as upstream gives it to mutations: it adds apiVersion and kind only for validations. */
+export const toMutationParameter = (params: Value, { apiVersion = "" }: ParamKind = {}): Value => {
+  if (!typedGroups.includes(splitApiVersion(apiVersion).group)) return params;
+  const { apiVersion: _, kind: __, ...parameter } = toMap(params);
+  return params === null ? null : (parameter as Value);
 };
 
 /** Finds the resource of a policy's parameters; throws a PolicyConfigurationError if the cluster doesn't serve it. */

@@ -2,6 +2,7 @@ import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
 import { certificateScenarios } from "./certificates.ts";
 import { eventRateLimitScenarios } from "./events.ts";
+import { mutatingPolicyScenarios } from "./mutating-policies.ts";
 import { nodeScenarios } from "./nodes.ts";
 import { createObjectGenerators } from "./object-generators.ts";
 import { podSecurityScenarios } from "./pod-security.ts";
@@ -518,6 +519,7 @@ export const scenarioGenerators = {
   ...nodeScenarios,
   ...podSecurityScenarios,
   ...quotaScenarios,
+  ...mutatingPolicyScenarios,
   ...validatingPolicyScenarios,
 } satisfies Record<string, Arbitrary<RequestSequence>>;
 

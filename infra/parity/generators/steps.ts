@@ -55,6 +55,7 @@ export const handWrittenOnlyKinds = {
   resourceslices: { apiVersion: "resource.k8s.io/v1", kind: "ResourceSlice", namespaced: false },
   serviceaccounts: { apiVersion: "v1", kind: "ServiceAccount", namespaced: true },
   counters: { apiVersion: "example.com/v1", kind: "Counter", namespaced: true },
+  gadgets: { apiVersion: "example.com/v1", kind: "Gadget", namespaced: true },
   resourceclaims: { apiVersion: "resource.k8s.io/v1", kind: "ResourceClaim", namespaced: true },
 } as const;
 

@@ -139,7 +139,7 @@ const matchResources = makeOptional(
   2,
 );
 const actions = pickOne(["Deny"], ["Deny"], ["Deny"], ["Warn"], ["Audit"], ["Deny", "Audit"], ["Warn", "Audit"]);
-const parameters = pickOne<{ paramKind?: object; paramRef?: object }>(
+export const parameters = pickOne<{ paramKind?: object; paramRef?: object }>(
   {},
   {},
   {},
@@ -188,7 +188,7 @@ const apiVersion = "admissionregistration.k8s.io/v1";
 const count = 150;
 
 /** The policies and their bindings; the same ones each time. */
-export const validatingPolicies: readonly KubernetesObject[] = fc
+const policies: readonly KubernetesObject[] = fc
   .sample(policy, { numRuns: count, seed: 20_261_123 })
   .flatMap((parts, index) => {
     const metadata = { name: `p${index}${index % 10 === 0 ? ".example.com" : ""}` };
@@ -229,13 +229,15 @@ export const validatingPolicies: readonly KubernetesObject[] = fc
     ];
   });
 
-/** A policy that refuses every object with the label `policy: last`, and its binding. It is created last. */
-export const lastPolicy: readonly KubernetesObject[] = [
+const lastPolicy: readonly KubernetesObject[] = [
   {
     ...{ apiVersion, kind: "ValidatingAdmissionPolicy", metadata: { name: "last" } },
     spec: {
       paramKind: { apiVersion: "v1", kind: "ConfigMap" },
-      matchConstraints: { resourceRules: [configMapRule], objectSelector: { matchLabels: { policy: "last" } } },
+      matchConstraints: {
+        resourceRules: [configMapRule, counterRule],
+        objectSelector: { matchLabels: { policy: "last" } },
+      },
       validations: [{ expression: "params.data.most == ''", message: "the policies are in use" }],
     },
   } as KubernetesObject,
@@ -250,14 +252,14 @@ export const lastPolicy: readonly KubernetesObject[] = [
 ];
 
 /** The parameters of the policies, which both clusters have. */
-export const policyParameters: readonly KubernetesObject[] = ["default", "limited"].map((namespace) => {
+const policyParameters: readonly KubernetesObject[] = ["default", "limited"].map((namespace) => {
   const labels: Record<string, string> = namespace === "default" ? { role: "limits" } : {};
   const data = { most: namespace === "default" ? "2" : "3" };
   return { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "limits", namespace, labels }, data };
 });
 
 /** The kind of objects with integers, which both clusters have. */
-export const counterKind: KubernetesObject = {
+const counterKind: KubernetesObject = {
   ...{ apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition" },
   metadata: { name: "counters.example.com" },
   spec: {
@@ -286,6 +288,30 @@ export const counterKind: KubernetesObject = {
     ],
   },
 } as KubernetesObject;
+
+/** Policies for a comparison, and what both clusters need for them. */
+export interface PolicySet {
+  policies: readonly KubernetesObject[];
+  /** A policy with parameters that refuses every object with the label `policy: last`. It is created last. */
+  lastPolicy: readonly KubernetesObject[];
+  /** What the message of its refusals contains. */
+  lastMessage: string;
+  /** The parameters of the policies, and the definitions of custom kinds. */
+  surroundings: readonly KubernetesObject[];
+  /** The kinds of objects that the last policy refuses. */
+  refused: readonly { apiVersion: string; kind: string }[];
+}
+
+export const validatingPolicySet: PolicySet = {
+  policies,
+  lastPolicy,
+  lastMessage: "the policies are in use",
+  surroundings: [counterKind, ...policyParameters],
+  refused: [
+    { apiVersion: "v1", kind: "ConfigMap" },
+    { apiVersion: "example.com/v1", kind: "Counter" },
+  ],
+};
 
 const label = fc.nat({ max: count - 1 }).map((index) => `p${index}`);
 const chosen = fc.oneof(

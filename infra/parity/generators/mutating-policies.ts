@@ -1,0 +1,403 @@
+import fc from "fast-check";
+import type { KubernetesObject } from "#lib/review.ts";
+import { buildEditStep, buildScenario, generateCreateStep, wrapEdit } from "./scenario-parts.ts";
+import {
+  type FieldEdit,
+  generateFieldEdit,
+  generateWholeObjects,
+  makeOptional,
+  omitUndefinedMembers,
+  pickOne,
+} from "./steps.ts";
+import { type PolicySet, parameters, validatingPolicySet } from "./validating-policies.ts";
+
+// MutatingAdmissionPolicies, and requests about objects that choose a policy by a label with the policy's name. Each
+// object has one policy, because the order of several is random in the API server.
+
+const apiVersion = "admissionregistration.k8s.io/v1";
+const nested = ["a", "b", "c", "d", "e", "f"].reduceRight(
+  (inner, name) => `variables.list.all(${name}, ${inner})`,
+  "true",
+);
+const annotate = (value: string) => `[JSONPatch{op: "add", path: "/metadata/annotations", value: ${value}}]`;
+
+/** What policies of one kind of objects have. An expression that begins with `Object` is an ApplyConfiguration. */
+interface MutatedKind {
+  rule: { apiGroups: string[]; apiVersions: string[]; resources: string[] };
+  mutations: readonly string[];
+  conditions: readonly string[];
+}
+
+const anyMutations = [
+  annotate('{"ns": namespaceObject.metadata.name}'),
+  annotate('{"user": request.userInfo.username, "operation": request.operation}'),
+  annotate('authorizer.requestResource.check("delete").allowed() ? {"may": "yes"} : {"may": "no"}'),
+  annotate('{"kind": string(object.kind), "dry": string(request.dryRun), "old": string(oldObject == null)}'),
+  annotate("{1: 2}"),
+  annotate('Object.metadata.annotations{a: "1", ?b: optional.none(), c: "<&>"}'),
+  '[JSONPatch{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey("example.com/x"), value: "v"}]',
+  '[JSONPatch{op: "add", path: "/metadata/labels/app", value: "x"}]',
+  '[JSONPatch{op: "nope", path: "/metadata"}]',
+  '[JSONPatch{op: "add", value: "x"}]',
+  "variables.bad == 1 ? [JSONPatch{}] : []",
+  `${nested} ? [JSONPatch{}] : []`,
+  'Object{metadata: Object.metadata{labels: {"added": "yes"}, annotations: {"n": string(variables.size)}}}',
+  "Object{metadata: Object.metadata{?labels: optional.none()}}",
+  "Object{metadata: Object.spec{}}",
+  'Object{nope: "x"}',
+  'Object{metadata: "x"}',
+  "Object{}",
+];
+const parameterMutations = [
+  annotate('{"most": params.data.most, "kind": params.kind}'),
+  'Object{metadata: Object.metadata{annotations: {"limits": params == null ? "none" : params.metadata.namespace}}}',
+];
+
+const configMaps: MutatedKind = {
+  rule: { apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"] },
+  conditions: ["object.data.b == 'yes'", "has(object.data) && size(object.data) > 0", "!has(object.data.x)"],
+  mutations: [
+    '[JSONPatch{op: "add", path: "/data/x", value: "1"}]',
+    'has(object.data) ? [JSONPatch{op: "add", path: "/data/x", value: "<1>"}] : [JSONPatch{op: "add", path: "/data", value: {"x": "2"}}]',
+    '[JSONPatch{op: "test", path: "/data/a", value: "1"}, JSONPatch{op: "replace", path: "/data/a", value: "changed"}]',
+    '[JSONPatch{op: "add", path: "/data/z", value: "1"}, JSONPatch{op: "test", path: "/data/none", value: null}]',
+    '[JSONPatch{op: "test", path: "/none/a", value: "1"}]',
+    '[JSONPatch{op: "remove", path: "/data/b"}]',
+    '[JSONPatch{op: "move", from: "/data/a", path: "/data/moved"}]',
+    '[JSONPatch{op: "copy", from: "/data/a", path: "/data/copied"}]',
+    '[JSONPatch{op: "replace", path: "/data/a", value: object.data.a + "x"}]',
+    '[JSONPatch{op: "add", path: "/data/size", value: string(size(object.data))}]',
+    '[JSONPatch{op: "add", path: "/data", value: Object.data{x: "1", ?y: optional.of("2")}}]',
+    '[JSONPatch{op: "add", path: "/data", value: Object.data{x: Object.wrong{}}}]',
+    '[JSONPatch{op: "add", path: "/data/n", value: 1}]',
+    'object.data.a == "1" ? [JSONPatch{op: "add", path: "/immutable", value: true}] : []',
+    'Object{data: {"x": "1"}}',
+    'Object{data: Object.data{a: "set", more: variables.a == 3 ? "three" : "other"}}',
+    'Object{data: {"x": 1}}',
+    "Object{data: 1}",
+    'Object{immutable: "yes"}',
+    "Object{data: object.data}",
+  ],
+};
+
+const container = "Object.spec.template.spec.containers";
+const inPod = (members: string) =>
+  `Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{${members}}}}}`;
+const deployments: MutatedKind = {
+  rule: { apiGroups: ["apps"], apiVersions: ["v1"], resources: ["deployments"] },
+  conditions: ["object.spec.replicas < 5", "object.spec.template.spec.containers.size() < 2"],
+  mutations: [
+    "Object{spec: Object.spec{replicas: 2}}",
+    'Object{spec: Object.spec{replicas: "2"}}',
+    "Object{spec: Object.spec{replicas: object.spec.replicas + 1}}",
+    inPod(
+      `containers: object.spec.template.spec.containers.map(c, ${container}{name: c.name, image: "reg/" + c.image})`,
+    ),
+    inPod(`containers: [${container}{name: "c", env: [${container}.env{name: "E", value: "1"}]}]`),
+    inPod(`containers: [${container}{name: "c", ports: [${container}.ports{containerPort: 80}]}]`),
+    inPod(`containers: [${container}{name: "sidecar", image: "s"}]`),
+    inPod(`containers: [${container}{image: "nameless"}]`),
+    inPod(`containers: [${container}{name: "c", args: ["x"]}, ${container}{name: "c"}]`),
+    inPod('nodeSelector: {"disk": "ssd"}'),
+    inPod('tolerations: [Object.spec.template.spec.tolerations{key: "k"}]'),
+    inPod("hostNetwork: Object.spec.template.spec.hostNetwork{}"),
+    inPod('terminationGracePeriodSeconds: 5, priorityClassName: ""'),
+    inPod(
+      'volumes: [Object.spec.template.spec.volumes{name: "v", emptyDir: Object.spec.template.spec.volumes.emptyDir{}}]',
+    ),
+    inPod(`securityContext: Object.spec.template.spec.securityContext{runAsNonRoot: true, supplementalGroups: [1, 2]}`),
+    'Object{spec: Object.spec{strategy: Object.spec.strategy{type: "Recreate"}}}',
+    '[JSONPatch{op: "add", path: "/spec/template/spec/tolerations", value: [Object.spec.template.spec.tolerations{key: "k", operator: "Exists"}]}]',
+    '[JSONPatch{op: "add", path: "/spec/template/spec/tolerations", value: [{"key": "k", "operator": "Exists"}]}]',
+    '[JSONPatch{op: "add", path: "/spec/template/spec/containers/-", value: Object.spec.template.spec.containers{name: "d", image: "i"}}]',
+    '[JSONPatch{op: "remove", path: "/spec/template/spec/containers/7"}]',
+    '[JSONPatch{op: "replace", path: "/spec/replicas", value: 3.0}]',
+    '[JSONPatch{op: "replace", path: "/spec/replicas", value: "3"}]',
+    '[JSONPatch{op: "test", path: "/spec/replicas", value: 3}, JSONPatch{op: "replace", path: "/spec/replicas", value: 4}]',
+    '[JSONPatch{op: "test", path: "/spec/selector", value: {"matchLabels": {"app": "web"}}}, JSONPatch{op: "replace", path: "/spec/paused", value: true}]',
+  ],
+};
+
+const gadgets: MutatedKind = {
+  rule: { apiGroups: ["example.com"], apiVersions: ["v1"], resources: ["gadgets"] },
+  conditions: ["has(object.spec.tags)", "object.spec.size > 1"],
+  mutations: [
+    'Object{spec: Object.spec{tags: ["blue", "red"]}}',
+    "Object{spec: Object.spec{tags: [1]}}",
+    'Object{spec: Object.spec{tags: ["blue", "blue"]}}',
+    'Object{spec: Object.spec{steps: ["x"]}}',
+    'Object{spec: Object.spec{atomic: {"a": "1"}}}',
+    "Object{spec: Object.spec{pair: Object.spec.pair{left: 1}}}",
+    'Object{spec: Object.spec{granular: {"a": "1", "b": "2"}}}',
+    'Object{spec: Object.spec{parts: [Object.spec.parts{name: "p", count: 1}, Object.spec.parts{name: "new", port: 3, count: 2}]}}',
+    "Object{spec: Object.spec{parts: [Object.spec.parts{count: 1}]}}",
+    "Object{spec: Object.spec{parts: object.spec.parts.map(p, Object.spec.parts{name: p.name, count: p.count + 1})}}",
+    'Object{spec: Object.spec{any: Object.spec.any{n: 5, deep: Object.spec.any.deep{x: "y"}}}}',
+    "Object{spec: Object.spec{any: Object.spec.any{list: [1, 2]}}}",
+    'Object{spec: Object.spec{mixed: "5%"}}',
+    "Object{spec: Object.spec{mixed: 5}}",
+    "Object{spec: Object.spec{size: 2.5}}",
+    "Object{spec: Object.spec{size: 7, unknown: 1}}",
+    "Object{status: Object.status{seen: true}}",
+    '[JSONPatch{op: "add", path: "/spec/tags/-", value: "green"}]',
+    '[JSONPatch{op: "add", path: "/spec/any", value: {"long": 9007199254740993, "plain": 9007199254740991}}]',
+    '[JSONPatch{op: "add", path: "/spec/any", value: Object.spec.any{span: string(duration("90s")), half: 0.5, list: [1, 2], flag: true, inner: {"a": [1]}}}]',
+    '[JSONPatch{op: "add", path: "/spec/any", value: {"bytes": b"abc"}}]',
+    '[JSONPatch{op: "add", path: "/spec/any", value: {"when": timestamp("2026-01-02T03:04:05Z")}}]',
+    '[JSONPatch{op: "add", path: "/spec/any", value: {"small": 2u}}]',
+    '[JSONPatch{op: "add", path: "/spec/unknown", value: 1}]',
+    '[JSONPatch{op: "remove", path: "/spec/parts/0"}]',
+  ],
+};
+const kinds = [configMaps, deployments, gadgets];
+
+const variables = [
+  { name: "a", expression: "int(object.data.a)" },
+  { name: "size", expression: "size(object.metadata.labels)" },
+  { name: "bad", expression: "object.nope" },
+  { name: "list", expression: "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]" },
+];
+const anyConditions = [
+  "request.userInfo.username != 'jane'",
+  "namespaceObject == null",
+  "request.operation == 'CREATE'",
+];
+
+const toMutation = (expression: string) =>
+  expression.startsWith("Object")
+    ? { patchType: "ApplyConfiguration", applyConfiguration: { expression } }
+    : { patchType: "JSONPatch", jsonPatch: { expression } };
+const matchResources = makeOptional(
+  pickOne<object>(
+    { objectSelector: { matchLabels: { app: "x" } } },
+    { namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": "default" } } },
+    { resourceRules: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["CREATE"] }] },
+  ),
+  1,
+  3,
+);
+
+/** The number of policies. Each has a webhook entry, and the API server asks every entry's rules for each request. */
+const count = 240;
+const getKind = (index: number) => kinds[index % kinds.length] ?? configMaps;
+
+const policies = Array.from({ length: count }, (_, index) => {
+  const kind = getKind(index);
+  return parameters.chain(({ paramKind, paramRef }) => {
+    const expressions = [...kind.mutations, ...kind.mutations, ...anyMutations];
+    if (paramKind) expressions.push(...Array.from({ length: 8 }, () => parameterMutations).flat());
+    return fc.record({
+      paramKind: pickOne(paramKind),
+      paramRef: pickOne(paramRef),
+      failurePolicy: pickOne("Fail", "Fail", "Ignore", undefined),
+      reinvocationPolicy: pickOne("Never", "IfNeeded"),
+      matchConditions: makeOptional(
+        fc.uniqueArray(pickOne(...kind.conditions, ...anyConditions), { minLength: 1, maxLength: 2 }),
+        1,
+        2,
+      ),
+      mutations: fc.array(pickOne(...expressions), { minLength: 1, maxLength: 3 }),
+      matchResources,
+      hasSecondBinding: pickOne(false, false, false, true),
+    });
+  });
+});
+
+/** The policies and their bindings; the same ones each time. */
+const mutatingPolicies: readonly KubernetesObject[] = policies.flatMap((policy, index) => {
+  const [parts] = fc.sample(policy, { numRuns: 1, seed: 20_261_124 + index });
+  if (!parts) return [];
+  const metadata = { name: `m${index}` };
+  const { matchConditions = [] } = parts;
+  const spec = omitUndefinedMembers({
+    failurePolicy: parts.failurePolicy,
+    reinvocationPolicy: parts.reinvocationPolicy,
+    paramKind: parts.paramKind,
+    matchConstraints: {
+      resourceRules: [{ ...getKind(index).rule, operations: ["*"] }],
+      objectSelector: { matchLabels: { [`m${index}`]: "on" } },
+    },
+    matchConditions: matchConditions.map((expression, at) => ({ name: `c${at}`, expression })),
+    variables,
+    mutations: parts.mutations.map(toMutation),
+  });
+  const kind = "MutatingAdmissionPolicyBinding";
+  const { paramRef, matchResources } = parts;
+  const binding = omitUndefinedMembers({ policyName: metadata.name, paramRef, matchResources });
+  const second = { policyName: metadata.name, matchResources: { objectSelector: { matchLabels: { app: "y" } } } };
+  const hasSecond = parts.hasSecondBinding && paramRef === undefined && matchResources !== undefined;
+  return [
+    { apiVersion, kind: "MutatingAdmissionPolicy", metadata, spec },
+    { apiVersion, kind, metadata, spec: binding },
+    ...(hasSecond ? [{ apiVersion, kind, metadata: { name: `${metadata.name}-b` }, spec: second }] : []),
+  ];
+});
+
+const lastPolicy: readonly KubernetesObject[] = [
+  {
+    ...{ apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name: "last" } },
+    spec: {
+      reinvocationPolicy: "Never",
+      paramKind: { apiVersion: "v1", kind: "ConfigMap" },
+      matchConstraints: {
+        resourceRules: kinds.map(({ rule }) => ({ ...rule, operations: ["CREATE"] })),
+        objectSelector: { matchLabels: { policy: "last" } },
+      },
+      mutations: [toMutation('[JSONPatch{op: "remove", path: "/" + params.data.most}]')],
+    },
+  } as KubernetesObject,
+  {
+    ...{ apiVersion, kind: "MutatingAdmissionPolicyBinding", metadata: { name: "last" } },
+    spec: { policyName: "last", paramRef: { name: "limits", parameterNotFoundAction: "Deny" } },
+  } as KubernetesObject,
+];
+
+/** A kind with lists and maps of every type, which both clusters have. */
+const gadgetKind: KubernetesObject = {
+  ...{ apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition" },
+  metadata: { name: "gadgets.example.com" },
+  spec: {
+    group: "example.com",
+    scope: "Namespaced",
+    names: { plural: "gadgets", singular: "gadget", kind: "Gadget" },
+    versions: [
+      {
+        ...{ name: "v1", served: true, storage: true },
+        schema: {
+          openAPIV3Schema: {
+            type: "object",
+            properties: {
+              spec: {
+                type: "object",
+                properties: {
+                  size: { type: "integer" },
+                  mixed: { "x-kubernetes-int-or-string": true },
+                  tags: { type: "array", "x-kubernetes-list-type": "set", items: { type: "string" } },
+                  steps: { type: "array", items: { type: "string" } },
+                  granular: { type: "object", additionalProperties: { type: "string" } },
+                  atomic: {
+                    type: "object",
+                    "x-kubernetes-map-type": "atomic",
+                    additionalProperties: { type: "string" },
+                  },
+                  pair: {
+                    type: "object",
+                    "x-kubernetes-map-type": "atomic",
+                    properties: { left: { type: "integer" }, right: { type: "integer" } },
+                  },
+                  any: { type: "object", "x-kubernetes-preserve-unknown-fields": true },
+                  parts: {
+                    type: "array",
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["name", "port"],
+                    items: {
+                      type: "object",
+                      required: ["name"],
+                      properties: {
+                        name: { type: "string" },
+                        port: { type: "integer", default: 1 },
+                        count: { type: "integer" },
+                      },
+                    },
+                  },
+                },
+              },
+            },
+          },
+        },
+      },
+    ],
+  },
+} as KubernetesObject;
+
+export const mutatingPolicySet: PolicySet = {
+  policies: mutatingPolicies,
+  lastPolicy,
+  lastMessage: "nonexistent key: 2",
+  surroundings: [gadgetKind, ...validatingPolicySet.surroundings],
+  refused: [
+    { apiVersion: "v1", kind: "ConfigMap" },
+    { apiVersion: "apps/v1", kind: "Deployment" },
+    { apiVersion: "example.com/v1", kind: "Gadget" },
+  ],
+};
+
+const buildMetadata = (kind: MutatedKind) => {
+  const indexes = Array.from({ length: count }, (_, index) => index).filter((index) => getKind(index) === kind);
+  const labels = fc
+    .tuple(pickOne(...indexes), makeOptional(pickOne("x", "y"), 2))
+    .map(([index, app]) => omitUndefinedMembers({ [`m${index}`]: "on", app }));
+  return generateWholeObjects({ labels });
+};
+const number = pickOne("1", "2", "3", "many");
+const configMap = generateWholeObjects({
+  apiVersion: pickOne("v1"),
+  kind: pickOne("ConfigMap"),
+  metadata: buildMetadata(configMaps),
+  data: makeOptional(
+    generateWholeObjects({
+      a: makeOptional(number, 5),
+      b: makeOptional(pickOne("yes", "no")),
+      c: makeOptional(number),
+    }),
+    7,
+  ),
+});
+const ports = pickOne(
+  [{ containerPort: 80 }],
+  [{ containerPort: 80, protocol: "UDP" }],
+  [{ containerPort: 81, name: "p" }],
+);
+const deployment = fc
+  .record({
+    metadata: buildMetadata(deployments),
+    replicas: pickOne(1, 3, 5),
+    ports: makeOptional(ports),
+    env: makeOptional(pickOne([{ name: "E", value: "0" }], [{ name: "A" }, { name: "E" }])),
+    isDouble: pickOne(true, false),
+  })
+  .map(({ metadata, replicas, ports, env, isDouble }) => {
+    const labels = { app: "web" };
+    const container = omitUndefinedMembers({ name: "c", image: "i", ports, env });
+    const containers = [container, ...(isDouble ? [{ name: "sidecar", image: "old" }] : [])];
+    const template = { metadata: { labels }, spec: { containers } };
+    const spec = { replicas, selector: { matchLabels: labels }, template };
+    return { apiVersion: "apps/v1", kind: "Deployment", metadata, spec };
+  });
+const gadget = generateWholeObjects({
+  apiVersion: pickOne("example.com/v1"),
+  kind: pickOne("Gadget"),
+  metadata: buildMetadata(gadgets),
+  spec: generateWholeObjects({
+    size: makeOptional(pickOne(1, 2), 3),
+    mixed: makeOptional(pickOne<unknown>(1, "1%")),
+    tags: makeOptional(pickOne(["red"], ["red", "blue"], []), 3),
+    steps: makeOptional(pickOne(["a"], [])),
+    granular: makeOptional(pickOne({ a: "0", z: "9" })),
+    any: makeOptional(pickOne<object>({ n: 1, m: 2 }, { list: [0] })),
+    parts: makeOptional(
+      pickOne<object[]>(
+        [{ name: "p" }],
+        [
+          { name: "p", port: 1, count: 5 },
+          { name: "p", port: 2 },
+        ],
+        [{ name: "q", count: 3 }],
+      ),
+      4,
+    ),
+  }),
+});
+const edit = (path: string, value: Parameters<typeof generateFieldEdit>[1]) =>
+  buildEditStep(wrapEdit(generateFieldEdit(path, value) as fc.Arbitrary<FieldEdit>));
+
+export const mutatingPolicyScenarios = {
+  /** ConfigMaps, deployments and custom resources that choose a policy. */
+  mutatingPolicies: fc.oneof(
+    buildScenario("configmaps", generateCreateStep(configMap), [
+      edit("data", pickOne({ a: "1" }, { a: "7", b: "yes" })),
+    ]),
+    buildScenario("deployments", generateCreateStep(deployment), [edit("spec.replicas", pickOne(2, 4))]),
+    buildScenario("gadgets", generateCreateStep(gadget), [edit("spec.size", pickOne(2, 3))]),
+  ),
+};
