@@ -14,6 +14,7 @@ import { type ControlPlaneBinaries, listPlugins, webhookPlugins } from "./contro
 import { getCollectionPath, type TestClusterClient } from "./control-plane/client.ts";
 import { bootCluster, bootClusters, type TestCluster, type TestClusterOptions } from "./control-plane/cluster.ts";
 import { mutatingPolicySet } from "./generators/mutating-policies.ts";
+import { getServedVersion } from "./generators/served-versions.ts";
 import { createParityTestObjects } from "./generators/surroundings.ts";
 import { type PolicySet, validatingPolicySet } from "./generators/validating-policies.ts";
 import { answerAboutImages, openImageBackend } from "./image-backend.ts";
@@ -94,7 +95,8 @@ export const bootParityServerPair = async (
   for (const { stop } of clusters) place.stack.defer(stop);
   const [upstream, ours] = clusters as [TestCluster, TestCluster];
   if (config.rbac) await grantRights(port, standard, ours);
-  if (set) await Promise.all([createPolicies(upstream.admin, set), createPolicySurroundings(ours.admin, set)]);
+  if (set)
+    await Promise.all([createPolicies(upstream.admin, set, binaries.minor), createPolicySurroundings(ours.admin, set)]);
 
   const { server, ca, getToken } = ours;
   const connections = { local: { server, ca, credentials: { token: getToken(reader) } } };
@@ -134,9 +136,12 @@ const createPolicySurroundings = async (admin: TestClusterClient, set: PolicySet
 };
 
 /** Creates the policies and what they refer to in a cluster that evaluates them; waits until it does. */
-export const createPolicies = async (admin: TestClusterClient, set: PolicySet) => {
+export const createPolicies = async (admin: TestClusterClient, set: PolicySet, minor: string) => {
   await createPolicySurroundings(admin, set);
-  for (const object of [...set.policies, ...set.lastPolicy]) await createObject(admin, object);
+  for (const object of [...set.policies, ...set.lastPolicy]) {
+    const { apiVersion = "", kind = "" } = object;
+    await createObject(admin, { ...object, apiVersion: getServedVersion(kind, apiVersion, minor) ?? apiVersion });
+  }
   for (const body of buildRefusedObjects(set))
     await waitUntil("the API server does not evaluate its policies", async () => {
       const path = `${getCollectionPath(body)}?dryRun=All`;

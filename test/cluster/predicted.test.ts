@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
+import { validatingPolicySet } from "#infra/parity/generators/validating-policies.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { fillDefaults, prepareForStorage } from "../../infra/apiserver/defaults/defaults.ts";
 import { prepareManifestCheck } from "../../infra/check/check.ts";
@@ -83,7 +84,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const cluster = await bootCluster(binaries, { disable: defaultOn, late: { enable: defaultOn, fill }, flags });
       stops.push(cluster.stop);
       admin = cluster.admin;
-      await createPolicies(admin);
+      await createPolicies(admin, validatingPolicySet, minor);
       await registerWitness(admin, scripted.url, certificate.ca, seen);
     });
     after(async () => {

@@ -12,7 +12,8 @@ import {
 import { type PolicySet, parameters, validatingPolicySet } from "./validating-policies.ts";
 
 // MutatingAdmissionPolicies, and requests about objects that choose a policy by a label with the policy's name. Each
-// object has one policy, because the order of several is random in the API server.
+// object has one policy, because the order of several is random in the API server. No JSON patch has an `Object` in a list,
+// which makes the API server panic, or a list in a map of an `Object`, which it can't convert.
 
 const apiVersion = "admissionregistration.k8s.io/v1";
 const nested = ["a", "b", "c", "d", "e", "f"].reduceRight(
@@ -107,7 +108,6 @@ const deployments: MutatedKind = {
     ),
     inPod(`securityContext: Object.spec.template.spec.securityContext{runAsNonRoot: true, supplementalGroups: [1, 2]}`),
     'Object{spec: Object.spec{strategy: Object.spec.strategy{type: "Recreate"}}}',
-    '[JSONPatch{op: "add", path: "/spec/template/spec/tolerations", value: [Object.spec.template.spec.tolerations{key: "k", operator: "Exists"}]}]',
     '[JSONPatch{op: "add", path: "/spec/template/spec/tolerations", value: [{"key": "k", "operator": "Exists"}]}]',
     '[JSONPatch{op: "add", path: "/spec/template/spec/containers/-", value: Object.spec.template.spec.containers{name: "d", image: "i"}}]',
     '[JSONPatch{op: "remove", path: "/spec/template/spec/containers/7"}]',
@@ -141,11 +141,10 @@ const gadgets: MutatedKind = {
     "Object{status: Object.status{seen: true}}",
     '[JSONPatch{op: "add", path: "/spec/tags/-", value: "green"}]',
     '[JSONPatch{op: "add", path: "/spec/any", value: {"long": 9007199254740993, "plain": 9007199254740991}}]',
-    '[JSONPatch{op: "add", path: "/spec/any", value: Object.spec.any{span: string(duration("90s")), half: 0.5, list: [1, 2], flag: true, inner: {"a": [1]}}}]',
+    '[JSONPatch{op: "add", path: "/spec/any", value: Object.spec.any{span: string(duration("90s")), half: 0.5, list: [1, 2], flag: true, inner: {"a": 1}}}]',
     '[JSONPatch{op: "add", path: "/spec/any", value: {"bytes": b"abc"}}]',
     '[JSONPatch{op: "add", path: "/spec/any", value: {"when": timestamp("2026-01-02T03:04:05Z")}}]',
     '[JSONPatch{op: "add", path: "/spec/any", value: {"small": 2u}}]',
-    '[JSONPatch{op: "add", path: "/spec/unknown", value: 1}]',
     '[JSONPatch{op: "remove", path: "/spec/parts/0"}]',
   ],
 };

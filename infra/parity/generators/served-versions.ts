@@ -2,8 +2,12 @@ import { isMap } from "#lib/json.ts";
 import { type Since, selectSince } from "#lib/since.ts";
 import { handWrittenOnlyKinds, parityGeneratedKinds, type RequestSequence } from "./steps.ts";
 
+const group = "admissionregistration.k8s.io";
+const mutatingPolicies = { "1.0": `${group}/v1alpha1`, "1.34": `${group}/v1beta1`, "1.36": `${group}/v1` };
 /** The API versions of kinds that aren't served in the same version by all minors; none before the first entry. */
 const servedVersions: Record<string, Since<string>> = {
+  MutatingAdmissionPolicy: mutatingPolicies,
+  MutatingAdmissionPolicyBinding: mutatingPolicies,
   VolumeAttributesClass: { "1.0": "storage.k8s.io/v1beta1", "1.34": "storage.k8s.io/v1" },
   DeviceClass: { "1.34": "resource.k8s.io/v1" },
   ResourceClaim: { "1.34": "resource.k8s.io/v1" },
