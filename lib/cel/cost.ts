@@ -13,3 +13,10 @@ export const getInnerSize = (value: Value): number => {
   // An optional value may have an error.
   return (value as unknown) instanceof EvaluationError ? 1 : getActualSize(value);
 };
+
+/** Returns the cost of a function that reads its first argument once. */
+export const countReading = ([text = null]: readonly Value[]): number => countTraversal(getActualSize(text));
+export const countReadingTwice = ([text = null]: readonly Value[]): number => countTraversal(2 * getActualSize(text));
+
+/** Returns the cost of one of CEL's own functions that reads its first argument once. */
+export const countInner = ([value = null]: readonly Value[]): number => countTraversal(getInnerSize(value));

@@ -1,10 +1,10 @@
 import { quoteAsGo } from "../../objects/go-quoted.ts";
-import { countTraversal, getActualSize } from "../cost.ts";
+import { countReading, countTraversal, getActualSize } from "../cost.ts";
 import { declareFunction, declareMethod, type FunctionCost, type FunctionDeclaration } from "../functions.ts";
 import { bool, int, opaque, string } from "../types.ts";
 import { EvaluationError, LibraryObject, type Value } from "../values.ts";
+import { reportParsing, rewordErrors } from "./errors.ts";
 import { countIp, formatIp, hasPrefix, Ip, ipType, isMapped, parseAddress, parseIp } from "./ip.ts";
-import { countReading, reportParsing, rewordErrors } from "./parsing.ts";
 
 export const cidrType = opaque("net.CIDR");
 

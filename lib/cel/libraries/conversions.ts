@@ -1,3 +1,4 @@
+import { countInner } from "../cost.ts";
 import { declareFunction, type FunctionDeclaration, overload } from "../functions.ts";
 import { bool, bytes, double, duration, dyn, int, parameter, string, type Type, timestamp, uint } from "../types.ts";
 import {
@@ -12,7 +13,6 @@ import {
   type Uint,
   type Value,
 } from "../values.ts";
-import { countInner } from "./parsing.ts";
 import { createConversionError, getUnixSeconds, identify } from "./time.ts";
 import { decodeBytes, toText } from "./value-text.ts";
 

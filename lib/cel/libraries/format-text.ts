@@ -15,7 +15,7 @@ import {
   Uint,
   type Value,
 } from "../values.ts";
-import { rewordErrors } from "./parsing.ts";
+import { rewordErrors } from "./errors.ts";
 import { decodeBytes, requireTextLength, toText } from "./value-text.ts";
 
 // The function `format` as cel-go's strings library has it at version 2, which writes %f and %e for the locale en-US.

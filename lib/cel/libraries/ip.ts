@@ -1,8 +1,9 @@
 import { quoteAsGo } from "../../objects/go-quoted.ts";
+import { countReading, countReadingTwice } from "../cost.ts";
 import { declareFunction, declareMethod, type FunctionCost, type FunctionDeclaration } from "../functions.ts";
 import { bool, int, opaque, string } from "../types.ts";
 import { EvaluationError, LibraryObject } from "../values.ts";
-import { countReading, countReadingTwice, reportParsing, rewordErrors } from "./parsing.ts";
+import { reportParsing, rewordErrors } from "./errors.ts";
 
 export const ipType = opaque("net.IP");
 

@@ -1,6 +1,6 @@
+import { countReading } from "../cost.ts";
 import { type FunctionDeclaration, overload } from "../functions.ts";
 import { dyn, string, type Type } from "../types.ts";
-import { countReading } from "./parsing.ts";
 
 /** The type of the operations that a mutation of type JSONPatch returns. */
 export const jsonPatchStruct: { name: string; findField(name: string): Type | undefined } = {

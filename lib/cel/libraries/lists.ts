@@ -11,13 +11,13 @@ import {
   Uint,
   type Value,
 } from "../values.ts";
-import { attempt } from "./parsing.ts";
+import { ignoreErrors } from "./errors.ts";
 import { add, comparableTypes, compareValues, isComparable, isSame } from "./standard.ts";
 
 type List = readonly Value[];
 
 /** Returns the order of two values; 0 if they have none. */
-export const findOrder = (left: Value, right: Value): number => attempt(() => compareValues(left, right)) ?? 0;
+export const findOrder = (left: Value, right: Value): number => ignoreErrors(() => compareValues(left, right)) ?? 0;
 
 const requireComparable = (value: Value): Value => {
   if (!isComparable(value)) throw createNoSuchOverloadError();

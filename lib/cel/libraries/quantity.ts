@@ -1,8 +1,9 @@
+import { countReading } from "../cost.ts";
 import { declareFunction, declareMethod, type FunctionDeclaration } from "../functions.ts";
 import { bool, double, int, string, struct } from "../types.ts";
 import { createNoSuchOverloadError, EvaluationError, LibraryObject, toDouble, toInt, type Value } from "../values.ts";
 import { declareComparisons } from "./comparisons.ts";
-import { countReading, reportParsing } from "./parsing.ts";
+import { reportParsing } from "./errors.ts";
 
 /**
  * An exact number: `digits` times ten to the power of `exponent`. Upstream keeps small amounts in 64 bits and large ones

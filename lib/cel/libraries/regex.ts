@@ -2,7 +2,7 @@ import { countTraversal, getActualSize } from "../cost.ts";
 import { declareMethod, type Evaluate, type FunctionDeclaration } from "../functions.ts";
 import { int, listOf, string } from "../types.ts";
 import type { Value } from "../values.ts";
-import { rewordErrors } from "./parsing.ts";
+import { rewordErrors } from "./errors.ts";
 import { compileProgram, conditions, type Instruction } from "./regex-syntax.ts";
 
 // All ways to match advance together, one character at a time.

@@ -1,9 +1,10 @@
 import { quoteAsGo } from "../../objects/go-quoted.ts";
+import { countReading } from "../cost.ts";
 import { declareFunction, declareMethod, type FunctionDeclaration } from "../functions.ts";
 import { bool, int, string, struct } from "../types.ts";
 import { EvaluationError, LibraryObject, toInt } from "../values.ts";
 import { declareComparisons } from "./comparisons.ts";
-import { countReading, reportParsing } from "./parsing.ts";
+import { reportParsing } from "./errors.ts";
 
 const type = struct("kubernetes.Semver");
 

@@ -43,7 +43,7 @@ import {
   Uint,
   type Value,
 } from "../values.ts";
-import { attempt } from "./parsing.ts";
+import { ignoreErrors } from "./errors.ts";
 import { compilePattern } from "./regex.ts";
 import { addToTimestamp, createDuration, subtractTimestamps } from "./time.ts";
 import { hasPairs } from "./value-text.ts";
@@ -176,7 +176,7 @@ export const compareValues = (left: Value, right: Value, operator = "_<_"): numb
 };
 
 /** Reports whether two values are equal; values that can't be compared are not. */
-export const isSame = (left: Value, right: Value): boolean => attempt(() => isEqual(left, right)) ?? false;
+export const isSame = (left: Value, right: Value): boolean => ignoreErrors(() => isEqual(left, right)) ?? false;
 
 const isIn = (value: Value, container: Value): boolean => {
   if (isList(container)) return container.some((element) => isSame(value, element));

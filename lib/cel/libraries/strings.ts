@@ -1,11 +1,10 @@
 import { quoteAsGo } from "../../objects/go-quoted.ts";
-import { countTraversal, getActualSize } from "../cost.ts";
+import { countInner, countReading, countReadingTwice, countTraversal, getActualSize } from "../cost.ts";
 import { declareMethod, type FunctionDeclaration, member, overload } from "../functions.ts";
 import { dyn, int, listOf, string } from "../types.ts";
 import { countCodePoints, EvaluationError, type Value } from "../values.ts";
 import { findFormatIssue, formatText } from "./format-text.ts";
 import { countParts } from "./lists.ts";
-import { countInner, countReading, countReadingTwice } from "./parsing.ts";
 import { formatValue, hasPairs, joinTexts } from "./value-text.ts";
 
 type Int = number | bigint;

@@ -1,9 +1,10 @@
 import { quoteAsGo } from "../../objects/go-quoted.ts";
+import { countReading } from "../cost.ts";
 import { declareFunction, declareMethod, type FunctionDeclaration } from "../functions.ts";
 import { bool, listOf, mapOf, string, struct } from "../types.ts";
 import { CelMap, EvaluationError, LibraryObject, toMapKey, type Value } from "../values.ts";
+import { ignoreErrors, reportParsing, rewordErrors } from "./errors.ts";
 import { parseAddress } from "./ip.ts";
-import { attempt, countReading, reportParsing, rewordErrors } from "./parsing.ts";
 
 const type = struct("kubernetes.URL");
 
@@ -44,10 +45,8 @@ const toBytes = (text: string): string => Buffer.from(text).toString("latin1");
 const toText = (bytes: string): string => decode(bytes, () => "\ufffd");
 
 /** Decodes UTF-8. As in Go, each byte that is no part of a character counts, which `replace` turns into text. */
-const decode = (bytes: string, replace: (byte: string) => string): string => {
-  const text = Buffer.from(bytes, "latin1").toString();
-  if (!text.includes("\ufffd")) return text;
-  return bytes.replace(
+const decode = (bytes: string, replace: (byte: string) => string): string =>
+  bytes.replace(
     /[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}|[\x80-\xff]/g,
     (sequence) => {
       const character = Buffer.from(sequence, "latin1").toString();
@@ -55,7 +54,6 @@ const decode = (bytes: string, replace: (byte: string) => string): string => {
       return isValid ? character : [...sequence].map(replace).join("");
     },
   );
-};
 
 /** Decodes UTF-8, with half of a pair for each byte that is no part of a character. */
 const toMarkedText = (bytes: string): string =>
@@ -236,7 +234,7 @@ const parseQuery = ({ parts: { query } }: Url): CelMap => {
   for (const parameter of parameters.length > mostParameters ? [] : parameters) {
     if (parameter === "" || parameter.includes(";")) continue;
     // Upstream leaves out what isn't escaped correctly.
-    const [key, value = ""] = attempt(() => cut(parameter, "=").map(unescapeQuery)) ?? [];
+    const [key, value = ""] = ignoreErrors(() => cut(parameter, "=").map(unescapeQuery)) ?? [];
     if (key === undefined) continue;
     const text = `${toMapKey(key)}`;
     const [, values] = entries.get(text) ?? [];
