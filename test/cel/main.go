@@ -149,7 +149,7 @@ func work(base *environment.EnvSet, tasks <-chan []byte, answers chan<- []byte) 
 			continue
 		}
 		if next.Merging != nil {
-			answers <- encode(merge(next))
+			answers <- encode(merge(plain, next))
 			continue
 		}
 		found := run(composited, plain, next)

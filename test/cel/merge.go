@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"sync"
 
@@ -10,7 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	policy "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/spec3"
 )
@@ -21,6 +26,8 @@ type merging struct {
 	Schema string         `json:"schema"`
 	Object map[string]any `json:"object"`
 	Patch  map[string]any `json:"patch"`
+	// An expression whose value is the patch, if there is one.
+	Expression string `json:"expression"`
 }
 
 type merged struct {
@@ -34,14 +41,21 @@ type merged struct {
 }
 
 // Applies a patch as often as `repeat`.
-func merge(next task) *merged {
+func merge(compiler policy.Compiler, next task) *merged {
 	found := &merged{ID: next.ID}
+	if next.Merging.Expression != "" {
+		compiled := compiler.CompileCELExpression(accessor{expression: next.Merging.Expression}, declarations["mutation"], environment.StoredExpressions)
+		scope := &activation{values: map[string]any{"object": next.Merging.Object}}
+		value, _, err := compiled.Program.ContextEval(context.Background(), scope)
+		check(err)
+		next.Merging.Patch = value.(*dynamic.ObjectVal).Value().(map[string]any)
+	}
 	converter := readSchema(next.Merging.Schema)
 	original := toTyped(&unstructured.Unstructured{Object: next.Merging.Object})
 	found.Object = original
 	seen := map[string]bool{}
 	for range max(next.Repeat, 1) {
-		change := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(next.Merging.Patch)}
+		change := &unstructured.Unstructured{Object: maps.Clone(next.Merging.Patch)}
 		change.SetGroupVersionKind(original.GetObjectKind().GroupVersionKind())
 		result, err := patch.ApplyStructuredMergeDiff(converter, original, change)
 		if err == nil {

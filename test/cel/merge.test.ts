@@ -1,8 +1,10 @@
-import { deepEqual, ok } from "node:assert/strict";
+import { deepEqual, equal, ok } from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { after, before, describe, it } from "node:test";
+import { parse } from "yaml";
 import { newestMinor } from "../../infra/parity/control-plane/binaries.ts";
 import { needs } from "../parts.ts";
-import { compareMerges } from "./merge.ts";
+import { compareMerges, evaluatePatches } from "./merge.ts";
 import { startEvaluator, type UpstreamEvaluator } from "./upstream.ts";
 
 // The same with more pairs: node infra/node.js test/cel/merge.ts --pairs 20000 --seed 1
@@ -21,4 +23,28 @@ describe("lib/admission-policies", await needs("CEL evaluator", "API server"), (
     deepEqual(differences, []);
     ok(values > pairs / 3 && errors > pairs / 6 && known < pairs / 50, `${values} values, ${errors} errors`);
   });
+
+  it("has the results of kube-apiserver's packages of 1.36 in its table of expressions", async () => {
+    const older = await startEvaluator("1.36");
+    const table = new URL("../../lib/admission-policies/mutation.test.yaml", import.meta.url);
+    const rows: { expression: string; becomes?: object; refused?: string }[] = parse(readFileSync(table, "utf8"));
+    const pod = {
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { name: "p", labels: { l: "m" }, finalizers: ["f"] },
+      spec: { containers: [{ name: "c", image: "i" }] },
+    };
+    const texts = rows.map(({ expression }) => expression);
+    const answers = await evaluatePatches(older, pod, texts).finally(older.stop);
+    for (const [index, { value, error }] of answers.entries()) {
+      const { becomes, refused, expression } = rows[index] ?? {};
+      const start = "error applying patch: failed to convert patch object to typed object: ";
+      equal(error, refused === undefined ? undefined : `${start}${refused}`, expression);
+      // Pods have empty members that the table leaves out.
+      if (error === undefined) deepEqual(dropEmptyMaps(value), { ...pod, ...becomes }, expression);
+    }
+  });
 });
+
+const dropEmptyMaps = (value: unknown): unknown =>
+  JSON.parse(JSON.stringify(value, (_, member) => (JSON.stringify(member) === "{}" ? undefined : member)));

@@ -69,6 +69,25 @@ const writeSubjects = async (folder: string, seed: number): Promise<Subject[]> =
   return subjects;
 };
 
+/** Returns what upstream makes of expressions whose values are patches of a pod. */
+export const evaluatePatches = async (
+  evaluator: UpstreamEvaluator,
+  pod: JsonMap,
+  expressions: readonly string[],
+): Promise<MergeAnswer[]> => {
+  const folder = await mkdtemp(join(tmpdir(), "postern-merge-"));
+  try {
+    const schema = join(folder, "v1.json");
+    await writeFile(schema, JSON.stringify((await readOpenApiDocuments()).schemas["api/v1"]));
+    return await evaluator.merge(
+      expressions.map((expression) => ({ schema, object: pod, expression })),
+      1,
+    );
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+};
+
 const applyOwn = (schema: ObjectSchema, object: JsonMap, patch: JsonMap): { value?: unknown; error?: string } => {
   try {
     return { value: applyConfiguration(schema, object, patch) };

@@ -28,7 +28,9 @@ export interface Answer {
 export interface Merging {
   schema: string;
   object: JsonMap;
-  patch: JsonMap;
+  patch?: JsonMap;
+  /** An expression whose value is the patch, instead of `patch`. */
+  expression?: string;
 }
 
 /** What upstream makes of a patch. */
