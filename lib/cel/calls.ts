@@ -137,11 +137,12 @@ export const buildCall = (
 /** Returns the function of a call; a variadic one ends at the first error, uncharged unless that is the last argument. */
 const buildArguments = (
   args: readonly Evaluator[],
-  apply: Apply,
+  apply: Evaluate,
   count: Overload["cost"] | undefined,
   isVariadic: boolean,
 ): Evaluator => {
   return (frame) => {
+    // An array of its size is faster than one that grows.
     const values: Value[] = new Array(args.length);
     let result: Result | undefined;
     let known = 0;
@@ -154,7 +155,7 @@ const buildArguments = (
     }
     if (result === undefined)
       try {
-        result = apply(values);
+        result = values.length === 2 ? apply(values[0], values[1]) : apply(...values);
       } catch (error) {
         result = toResult(error);
       }
@@ -163,16 +164,14 @@ const buildArguments = (
   };
 };
 
-type Apply = (args: readonly Value[]) => Value;
-
 /** Upstream's functions with a constant pattern take anything for a text that Go has as a text. */
 const withText =
-  (evaluate: Evaluate): Apply =>
-  ([value = null, ...rest]) => {
+  (apply: Evaluate): Evaluate =>
+  (value: Value, ...rest: Value[]) => {
     const text = toNative(value);
     const [, limit = 0] = rest;
     if (typeof text !== "string" || !isInt(limit)) throw createNoSuchOverloadError();
-    return evaluate(text, ...rest);
+    return apply(text, ...rest);
   };
 
 /** Returns what computes the cost of a call: Kubernetes' cost of the function comes first; undefined if it is 1. */
@@ -183,18 +182,35 @@ const buildCost = (declaration: FunctionDeclaration, overload: Overload | undefi
 };
 
 /** Returns the function for a call: that of all overloads, that of the only one that fits, or one that chooses. */
-const findImplementation = (declaration: FunctionDeclaration, overload: Overload | undefined): Apply => {
-  const { name, overloads, evaluate } = declaration;
-  if (evaluate) return (args) => evaluate(...args);
+const findImplementation = (declaration: FunctionDeclaration, overload: Overload | undefined): Evaluate => {
+  if (declaration.evaluate) return declaration.evaluate;
+  const { name, overloads } = declaration;
   const candidates = (overload?.evaluate ? [overload] : overloads).flatMap(({ evaluate, parameters }) =>
     evaluate ? [{ evaluate, guards: parameters.map(buildGuard) }] : [],
   );
-  return (args) => {
+  const createError = (args: readonly Value[]) =>
+    new EvaluationError(`no such overload: ${name}(${args.map((value) => getType(value).name).join(", ")})`);
+  const [only] = candidates;
+  if (only && candidates.length === 1 && only.guards.length <= 2) {
+    const { evaluate, guards } = only;
+    const [first = takeAny, second = takeAny] = guards;
+    // Without the spreading of arguments, which takes longer than most functions.
+    if (guards.length === 1)
+      return (value: Value) => {
+        if (!first(value)) throw createError([value]);
+        return evaluate(value);
+      };
+    if (guards.length === 2)
+      return (left: Value, right: Value) => {
+        if (!first(left) || !second(right)) throw createError([left, right]);
+        return evaluate(left, right);
+      };
+  }
+  return (...args: Value[]) => {
     for (const { evaluate, guards } of candidates)
       if (guards.length === args.length && guards.every((guard, index) => guard(args[index] as Value)))
         return evaluate(...args);
-
-    throw new EvaluationError(`no such overload: ${name}(${args.map((value) => getType(value).name).join(", ")})`);
+    throw createError(args);
   };
 };
 

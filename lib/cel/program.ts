@@ -358,10 +358,11 @@ class Planner {
   }
 }
 
-const findVariable = (name: string): Evaluator => {
+const findVariable = (written: string): Evaluator => {
+  const name = removeDot(written);
   const find = ({ variables }: Frame): Result => {
-    const value = variables.find(removeDot(name));
-    return value === undefined ? new EvaluationError(`no such attribute(s): ${name}`) : value;
+    const value = variables.find(name);
+    return value === undefined ? new EvaluationError(`no such attribute(s): ${written}`) : value;
   };
   return (frame) => attempt(find, frame);
 };
