@@ -29,7 +29,8 @@ const goTypes =
 
 const getText = ({ expression, composed }: Task) => [expression, ...composed.map((one) => one.expression)].join(" ");
 
-const hiddenName = /(?<![\w.)\]?`])\.object\b/;
+/** A name that begins with a dot. */
+const globalName = /(?<![\w.)\]?`}'"])\.[a-z_]/i;
 
 const differsOnlyIn = ({ upstream, own }: Difference, pattern: RegExp) =>
   upstream.error !== own.error && upstream.error?.replace(pattern, "") === own.error?.replace(pattern, "");
@@ -104,7 +105,7 @@ const knownDifferences: readonly KnownDifference[] = [
   },
   {
     reason: "the cost of a global name with a dot that a macro's variable hides: upstream loses that of its selections",
-    isMeant: ({ kind, task }) => kind === "cost" && hiddenName.test(getText(task)),
+    isMeant: ({ kind, task }) => kind === "cost" && globalName.test(getText(task)),
   },
   // What no policy is likely to need in both ways is as in 1.37 for all versions.
   {
@@ -115,8 +116,10 @@ const knownDifferences: readonly KnownDifference[] = [
   {
     reason: "1.37 names the types optional_type, list and map otherwise in errors",
     until: "1.36",
-    isMeant: ({ kind, task }) =>
-      (kind === "issues" || kind === "type") && /\b(?:optional_type|list|map)\b(?!\()/.test(getText(task)),
+    isMeant: (difference) =>
+      differsOnlyIn(difference, /optional_type(?:\(dyn\))?/g) ||
+      (["issues", "type"].includes(difference.kind) &&
+        /\b(?:optional_type|list|map)\b(?!\()/.test(getText(difference.task))),
   },
   {
     reason: "1.37 has no duration(int), which fails always in older versions",
@@ -131,7 +134,7 @@ const knownDifferences: readonly KnownDifference[] = [
   {
     reason: "1.37 takes a name with a dot for a global one, which a macro's variable doesn't hide",
     until: "1.36",
-    isMeant: ({ task }) => hiddenName.test(getText(task)),
+    isMeant: ({ task }) => globalName.test(getText(task)),
   },
   {
     reason: "1.37 doesn't look for the name of a message among variables",
