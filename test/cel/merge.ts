@@ -105,7 +105,7 @@ const sortParts = (error: string): string =>
     .join("\n");
 
 /** The one difference that stays: a cluster may be newer than the schemas here, and its objects have more fields. */
-const laterField = /^error applying patch: failed to convert original object .*: field not declared in schema$/s;
+const laterField = /^error applying patch: failed to convert original object .*: field not declared in schema/s;
 
 const isSameAnswer = (upstream: MergeAnswer, own: { value?: unknown; error?: string }): boolean => {
   if (own.error === undefined || upstream.error === undefined)
@@ -149,7 +149,7 @@ export const compareMerges = async (
         if (upstream.error === undefined) comparison.values++;
         else comparison.errors++;
         if (isSameAnswer(upstream, own)) continue;
-        if (upstream.error !== undefined && laterField.test(upstream.error)) {
+        if ([upstream.error ?? "", ...(upstream.others ?? [])].some((error) => laterField.test(error))) {
           comparison.known++;
           continue;
         }
