@@ -79,7 +79,7 @@ const knownDifferences: readonly KnownDifference[] = [
       /JSONPatch/.test(getText(task)) &&
       [upstream, own].every(({ error, issues, creation }) => error ?? issues ?? creation) &&
       [upstream, own].some(({ error = "", issues = "", creation = "" }) =>
-        /missing type conversion to proto|''|\w\(\)|'\(\)'|\(, /.test(error + issues + creation),
+        /missing type conversion to proto|%!s\(|''|\w\(\)|'\(\)'|\(, /.test(error + issues + creation),
       ),
   },
   {
