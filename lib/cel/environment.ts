@@ -39,8 +39,8 @@ export const createEnvironment = (parts: {
   const functions = new Map<string, FunctionDeclaration>();
   for (const added of parts.functions) {
     const present = functions.get(added.name);
-    const overloads = new Map([...(present?.overloads ?? []), ...added.overloads].map((one) => [one.id, one]));
-    functions.set(added.name, { ...added, ...present, overloads: [...overloads.values()] });
+    const overloads = present && new Map([...present.overloads, ...added.overloads].map((one) => [one.id, one]));
+    functions.set(added.name, overloads ? { ...added, ...present, overloads: [...overloads.values()] } : added);
   }
   return {
     ...parts,
