@@ -1,6 +1,6 @@
 import { getOwn } from "#lib/json.ts";
 import type { Capabilities, ResourceType } from "#lib/needs.ts";
-import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
+import type { AdmissionRequest, KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import { fillDefaults, prepareForStorage } from "../apiserver/defaults/defaults.ts";
 import { apiServerOwnObjects } from "../apiserver/initial-objects.ts";
 import { buildKindIndex, type KindIndex } from "../apiserver/kinds/kinds.ts";
@@ -12,7 +12,7 @@ import type { CheckRequestOptions, ObjectEvaluation } from "./evaluation/evaluat
 import { createEmptyObjectStore } from "./evaluation/existing-objects.ts";
 import { describeDuplicateOrLostManifests, describeMissingNamespaces } from "./evaluation/notes.ts";
 import { choosePlugins, loadCallablePlugins } from "./evaluation/plugins.ts";
-import { isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
+import { buildAdmissionAttributes, isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
 import { createCallableClusterRules } from "./evaluation/rules.ts";
 import { createUnevaluatedPolicyMatcher, isPolicyOrQuota } from "./evaluation/unevaluated.ts";
 import { createWebhookEnvironment } from "./evaluation/webhooks.ts";
@@ -98,13 +98,15 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   const standing = listStanding([...state, ...manifests], options.namespace);
   const missing = new Set<string>();
   const plugins = await loadCallablePlugins(
-    choosePlugins(options.plugins, kubernetes),
+    // What a quota has in use is known only if all objects are.
+    choosePlugins(options.plugins, kubernetes).filter((plugin) => isStateKnown || plugin !== "ResourceQuota"),
     kubernetes,
     (plugin, tell) => {
       const capabilities = existing.capabilities(tell);
       return isStateKnown ? capabilities : restrictToKnown(plugin, capabilities, tell, () => void asking.add(plugin));
     },
     standing,
+    (namespace) => existing.listAll(namespace).flatMap((object) => buildCreation(object, kinds, options.user)),
   );
   const environment = await createWebhookEnvironment(rules, webhooks, cluster, hosts, standing.length > 0, plugins);
   for (const warning of environment.hooks.warnings) note(warning);
@@ -217,6 +219,13 @@ const fillAll = (
       prepareForStorage(fillDefaults(object, kubernetes).object, kubernetes),
     ]),
   );
+
+/** Returns the request that creates an object; none for a kind that isn't known. */
+const buildCreation = (object: KubernetesObject, kinds: KindIndex, user: UserInfo): AdmissionRequest[] => {
+  const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");
+  const asking = { operation: "CREATE", user, namespace: "" } as const;
+  return kind ? [{ uid: "", ...buildAdmissionAttributes(object, null, kind, asking) }] : [];
+};
 
 /** Returns the policies and quotas, and the definitions of kinds that policies change; the last one of each name counts. */
 const listStanding = (manifests: readonly Manifest[], namespace: string): KubernetesObject[] => {

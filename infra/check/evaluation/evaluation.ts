@@ -43,7 +43,7 @@ export interface ObjectEvaluationEnvironment {
   /** The cluster's minor of Kubernetes, if it is known. */
   kubernetes: string | undefined;
   kinds: KindIndex;
-  existing: Omit<ExistingObjects, "capabilities">;
+  existing: Pick<ExistingObjects, "find" | "put" | "remove">;
   /** The webhooks: rules' and foreign ones. */
   hooks: Pick<WebhookEntriesByPhase, "mutating" | "validating">;
   /** The webhooks and the compiled-in plugins, in the order of their calls. */

@@ -14,6 +14,8 @@ export interface ExistingObjects {
   find(kind: ResourceType, name: string, namespace?: string): KubernetesObject | undefined;
   put(kind: ResourceType, object: KubernetesObject): void;
   remove(kind: ResourceType, name: string, namespace?: string): void;
+  /** Returns all objects of a namespace. */
+  listAll(namespace: string): KubernetesObject[];
   /** Returns what rules may ask; calls `tell` with a sentence for each question without an answer here. */
   capabilities(tell: (sentence: string) => void): Capabilities;
 }
@@ -22,7 +24,7 @@ type RecordedAccess = Omit<AccessQuestion, "user"> & { user?: string; groups?: s
 
 type ObjectsByNamespace = Map<string, Map<string, KubernetesObject>>;
 
-interface Store extends Pick<ExistingObjects, "find" | "put" | "remove"> {
+interface Store extends Pick<ExistingObjects, "find" | "put" | "remove" | "listAll"> {
   list: Capabilities["list"];
   reviews: readonly RecordedAccess[];
 }
@@ -72,6 +74,7 @@ const openStore = (kinds: KindIndex, note: (sentence: string) => void): Store =>
     find: (kind, name, namespace = "") => noteAssumed(getObjects(kind).get(namespace)?.get(name)),
     put,
     remove: (kind, name, namespace = "") => void getObjects(kind).get(namespace)?.delete(name),
+    listAll: (namespace) => [...objectsByKind.values()].flatMap((shelf) => [...(shelf.get(namespace)?.values() ?? [])]),
     list: async (kind, namespace, { most, labels } = {}) => {
       const shelf = getObjects(kind);
       const boxes = namespace === undefined ? listValuesInOrder(shelf) : [shelf.get(namespace) ?? new Map()];

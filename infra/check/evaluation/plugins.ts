@@ -3,7 +3,7 @@ import type { HookCallResult, ReviewToSend } from "#infra/apiserver/admission/ty
 import { evaluateRule } from "#lib/evaluation.ts";
 import { getErrorMessage } from "#lib/failure.ts";
 import type { Capabilities } from "#lib/needs.ts";
-import { buildReviewResponse, type KubernetesObject } from "#lib/review.ts";
+import { type AdmissionRequest, buildReviewResponse, type KubernetesObject } from "#lib/review.ts";
 import { getVariants, type ParsedManifests, type Phase, type Rule, selectPhase } from "#lib/rule.ts";
 import { applyVariant, loadRules } from "../../catalogue/registry.ts";
 import { findRuleByNameOrPlugin } from "../../catalogue/rule-names.ts";
@@ -12,6 +12,7 @@ import { compiledInPlugins, isEffectiveByDefault } from "../../catalogue/upstrea
 import { Complaint } from "../../cli/complaint.ts";
 import { formatDidYouMean } from "../../cli/did-you-mean.ts";
 import { joinCelExpressionLines } from "../../webhooks/entry.ts";
+import { countUnknownQuotas } from "./quotas.ts";
 import { roundIntegers } from "./rounding.ts";
 
 /** The compiled-in plugins of an API server, in the form of webhook entries that are evaluated by the plugins' ports. */
@@ -26,8 +27,8 @@ export interface CallablePlugins {
 
 export type AdmissionChain = Pick<WebhookEntriesByPhase, "mutating" | "validating">;
 
-/** Plugins that the check itself does the work of, or whose objects it only matches. */
-const notCalled = [...["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"], "ResourceQuota"];
+/** Plugins that the check itself does the work of. */
+const notCalled = [...["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"]];
 
 /**
  * Returns the names of the plugins that an API server of a minor version has on. `changes` are names to turn on and,
@@ -49,13 +50,15 @@ export const choosePlugins = (changes: readonly string[], kubernetes?: string): 
 
 /**
  * Loads the ports of plugins, which answer with what `openCapabilities` gives them. `objects` has the admission policies
- * of the cluster with their bindings, and its CustomResourceDefinitions.
+ * of the cluster with their bindings, its quotas and its CustomResourceDefinitions; `listCreations` returns the creations of
+ * all objects in a namespace, from which the use of a quota without a status is counted.
  */
 export const loadCallablePlugins = async (
   plugins: readonly string[],
   kubernetes: string | undefined,
   openCapabilities: (plugin: string, tell: (sentence: string) => void) => Capabilities,
   objects: readonly KubernetesObject[],
+  listCreations?: (namespace: string) => readonly AdmissionRequest[],
 ): Promise<CallablePlugins> => {
   const folders = await listRuleFolders([await resolveCatalogue(posternCatalogue)]);
   const names = folders.map(({ name }) => name);
@@ -81,14 +84,19 @@ export const loadCallablePlugins = async (
     { request }: ReviewToSend,
   ): Promise<HookCallResult> => {
     const sentences: string[] = [];
-    const capabilities = rule.needs && openCapabilities(name, (sentence) => void sentences.push(sentence));
-    const context = { name, mode: "enforce" as const, settings, kubernetes, variant, now: new Date(), capabilities };
+    const tell = (sentence: string) => void sentences.push(sentence);
+    const context = { name, mode: "enforce" as const, settings, kubernetes, variant, now: new Date() };
+    const evaluate = async (sent: AdmissionRequest, capabilities?: Capabilities) => {
+      const read = rule.exactIntegers ? sent : roundIntegers(sent);
+      return (await evaluateRule(rule, phase, read, { ...context, capabilities })).outcome;
+    };
+    const charge = async (...creation: Parameters<typeof evaluate>) => (await evaluate(...creation)).allowed;
     try {
-      const { outcome } = await evaluateRule(
-        rule,
-        phase,
-        rule.exactIntegers ? request : roundIntegers(request),
-        context,
+      const opened = rule.needs && openCapabilities(name, tell);
+      const isQuota = opened && name === quotas && listCreations;
+      const outcome = await evaluate(
+        request,
+        isQuota ? countUnknownQuotas(opened, listCreations, charge, tell) : opened,
       );
       if (sentences[0] === undefined) return { body: buildReviewResponse({ version: "v1", request }, outcome) };
     } catch (error) {
@@ -107,13 +115,16 @@ export const loadCallablePlugins = async (
       mutating: insert("mutate", mutating, "MutatingAdmissionWebhook"),
       validating: insert("validate", validating, "ValidatingAdmissionWebhook"),
     }),
-    evaluates: (object) => evaluated.has(object),
+    evaluates: (object) => evaluated.has(object) || (object.kind === quotas && plugins.includes(quotas)),
     call: (hook, review) => {
       const port = ports.get(hook);
       return port && call(hook, port, review);
     },
   };
 };
+
+/** The name of a kind and of the plugin that enforces it. */
+const quotas = "ResourceQuota";
 
 /** The port of a plugin; for a plugin of policies, with one policy as its variant. */
 type PluginPort = ReturnType<typeof applyVariant> & { variant: string | undefined };

@@ -77,7 +77,7 @@ export const createUnevaluatedPolicyMatcher = (
   const unknown = unreadableKinds.length === 0 ? [] : [`whether a ${unreadableKinds.join(" or a ")} matches it`];
   const all = policyKinds.flatMap((kind) => readPolicies(objects, kind, hasAllObjects));
   const policies = all.filter(({ parts }) => !parts.every(isEvaluated));
-  const quotas = objects.filter(({ kind }) => kind === "ResourceQuota").map(readQuota);
+  const quotas = objects.filter((object) => object.kind === "ResourceQuota" && !isEvaluated(object)).map(readQuota);
   return {
     hooks: all.map(({ selection }) => selection.hook),
     findMatching: (attributes, last, context, isAssumed) => {

@@ -89,7 +89,8 @@ export const prepareClusterCheck = async (
     note,
   );
   const plugins = await loadCallablePlugins(
-    choosePlugins(options.plugins, kubernetes),
+    // A quota has the object in use already.
+    choosePlugins(options.plugins, kubernetes).filter((plugin) => plugin !== "ResourceQuota"),
     kubernetes,
     (_, tell) => createCapabilities(tell, mostAskingTime),
     standing.objects,
