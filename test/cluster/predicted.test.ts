@@ -65,9 +65,11 @@ const createManifests = (odd: boolean, seed: number, count: number): Sample[] =>
 const pick = <T>(...values: T[]) => fc.constantFrom(...values);
 const optional = <T extends object>(members: { [Name in keyof T]: fc.Arbitrary<T[Name]> }) =>
   fc.record(members, { requiredKeys: [] });
-const amounts = optional({ cpu: pick("100m", "500m", "1", "0"), memory: pick("64Mi", "1Gi") });
+// Each request is at most each limit, for else the API server would find the object invalid.
+const requests = optional({ cpu: pick("100m", "500m"), memory: pick("64Mi") });
+const limits = optional({ cpu: pick("500m", "1"), memory: pick("64Mi", "1Gi") });
 const workload = fc
-  .record({ image: pick("a:1", "b"), resources: optional({ requests: amounts, limits: amounts }) })
+  .record({ image: pick("a:1", "b"), resources: optional({ requests, limits }) })
   .map((container) => ({ containers: [{ name: "c", ...container }] }));
 const part: fc.Arbitrary<KubernetesObject> = fc.oneof(
   { weight: 5, arbitrary: workload.map((spec) => ({ apiVersion: "v1", kind: "Pod", spec })) },
@@ -104,7 +106,7 @@ const objectSet = fc.record({
   }),
   limits: fc.option(
     fc
-      .record({ type: fc.constant("Container"), default: amounts, max: optional({ cpu: pick("1") }) })
+      .record({ type: fc.constant("Container"), default: limits, max: optional({ cpu: pick("1") }) })
       .map((one) => [one]),
     { nil: undefined },
   ),

@@ -72,7 +72,9 @@ export const loadCallablePlugins = async (
     const read = readPolicies(plugin, rule, objects);
     for (const object of read.accepted) evaluated.add(object);
     const settings = { ...rule.settings, ...rule.upstreamPlugin?.settings, ...read.settings };
-    for (const variant of getVariants(rule, settings)?.map((listed) => listed.name) ?? [undefined]) {
+    // A policy has an entry of its own, with its selectors; other variants would only save calls.
+    const policies = read.accepted.length > 0 ? getVariants(rule, settings) : undefined;
+    for (const variant of policies?.map((policy) => policy.name) ?? [undefined]) {
       const port = { ...applyVariant(rule, settings, variant), variant };
       for (const phase of phases) ports.set(buildEntry(plugin, port, phase), port);
     }
