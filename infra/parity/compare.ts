@@ -129,6 +129,13 @@ const orderings: Record<string, (body: Body) => Body> = {
   "the managers that a field is in conflict with, in Go's order of maps": (body) =>
     listCauses(body)?.every(({ reason }) => reason === "FieldManagerConflict") ? sortCauses(body) : body,
 
+  "what bindings of MutatingAdmissionPolicies refuse, in Go's order of maps": (body) => {
+    const texts = listCauses(body)?.map(({ message = "" }) => message) ?? [];
+    const areDenials = texts.every((text) => /^policy '.* with binding '.* denied request: /s.test(text));
+    if (texts.length < 2 || !areDenials || !texts.includes(String(body.message))) return body;
+    return { ...sortCauses(body), message: texts.toSorted()[0] };
+  },
+
   "what a strategic patch has twice, in Go's order of maps": (body) => {
     const [start, ...errors] = String(body.message).split(": errors:\n");
     return errors.length > 0 ? { ...body, message: [start, ...errors.join("\n").split("\n").sort()].join("\n") } : body;
