@@ -41,12 +41,17 @@ describe("a patch of an ApplyConfiguration", () => {
       else assert.throws(apply, new ApplyConfigurationError(refused));
     });
 
-  it("takes time in proportion to a list's length", () => {
-    const ports = Array.from({ length: 20_000 }, (_, index) => ({ port: index }));
+  it("reads elements in proportion to a list's length", () => {
+    let reads = 0;
+    const ports = Array.from({ length: 1000 }, (_, index) => ({
+      get port() {
+        reads++;
+        return index;
+      },
+    }));
     const object = { ...header, spec: { ports } };
-    const start = performance.now();
     applyConfiguration(found, object, { spec: { ports: ports.toReversed() } });
-    assert.ok(performance.now() - start < 2000);
+    assert.ok(reads <= 20 * ports.length, `${reads}`);
   });
 });
 

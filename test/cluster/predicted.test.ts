@@ -250,7 +250,6 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const different: string[] = [];
       const counts: Record<string, number> = {};
       const sendSet = async (set: readonly ObjectEvaluation[]) => {
-        // The API server's quotas follow their objects in memory some time later, so that a refusal may show an older use.
         for (const { checked } of set) {
           const object = objects.find(({ metadata }) => metadata?.name === checked.name) as KubernetesObject;
           const { code, body } = await send("POST", object, "");

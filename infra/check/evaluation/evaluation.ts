@@ -1,4 +1,4 @@
-import type { DefaultedWebhookEntry, WebhookEntriesByPhase } from "#infra/apiserver/admission/hooks.ts";
+import type { DefaultedWebhookEntry } from "#infra/apiserver/admission/hooks.ts";
 import type {
   AdmissionAttributes,
   CelEvaluator,
@@ -11,6 +11,7 @@ import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
 import type { ExistingObjects } from "./existing-objects.ts";
+import type { AdmissionChain } from "./plugins.ts";
 import type { UnevaluatedAdmissionPolicyMatcher } from "./unevaluated.ts";
 
 export interface EvaluatedRequestAndManifest {
@@ -45,9 +46,9 @@ export interface ObjectEvaluationEnvironment {
   kinds: KindIndex;
   existing: Pick<ExistingObjects, "find" | "put" | "remove">;
   /** The webhooks: rules' and foreign ones. */
-  hooks: Pick<WebhookEntriesByPhase, "mutating" | "validating">;
+  hooks: AdmissionChain;
   /** The webhooks and the compiled-in plugins, in the order of their calls. */
-  chain: Pick<WebhookEntriesByPhase, "mutating" | "validating">;
+  chain: AdmissionChain;
   call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult>;
   cel: CelEvaluator;
   /** Opens the cluster's authorizer for the evaluation of one object. */

@@ -15,20 +15,20 @@ import { joinCelExpressionLines } from "../../webhooks/entry.ts";
 import { countUnknownQuotas } from "./quotas.ts";
 import { roundIntegers } from "./rounding.ts";
 
+export type AdmissionChain = Pick<WebhookEntriesByPhase, "mutating" | "validating">;
+
 /** The compiled-in plugins of an API server, in the form of webhook entries that are evaluated by the plugins' ports. */
 export interface CallablePlugins {
   /** Returns the entries of plugins and webhooks in the order in which an API server calls them. */
   insert(webhooks: AdmissionChain): AdmissionChain;
-  /** Reports whether an object is a policy, or a binding of one, that a plugin evaluates. */
+  /** Reports whether a plugin evaluates an object: a policy, a binding of one, or a quota. */
   evaluates(object: KubernetesObject): boolean;
   /** Evaluates a plugin; returns undefined for a hook that is none. */
   call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult> | undefined;
 }
 
-export type AdmissionChain = Pick<WebhookEntriesByPhase, "mutating" | "validating">;
-
 /** Plugins that the check itself does the work of. */
-const notCalled = [...["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"]];
+const notCalled = ["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"];
 
 /**
  * Returns the names of the plugins that an API server of a minor version has on. `changes` are names to turn on and,
