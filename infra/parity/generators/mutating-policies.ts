@@ -9,7 +9,7 @@ import {
   omitUndefinedMembers,
   pickOne,
 } from "./steps.ts";
-import { type PolicySet, parameters, validatingPolicySet } from "./validating-policies.ts";
+import { buildKindDefinition, type PolicySet, parameters, validatingPolicySet } from "./validating-policies.ts";
 
 // MutatingAdmissionPolicies, and requests about objects that choose a policy by a label with the policy's name. Each
 // object has one policy, because the order of several is random in the API server. No JSON patch has an `Object` in a list,
@@ -252,62 +252,38 @@ const lastPolicy: readonly KubernetesObject[] = [
 ];
 
 /** A kind with lists and maps of every type, which both clusters have. */
-const gadgetKind: KubernetesObject = {
-  ...{ apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition" },
-  metadata: { name: "gadgets.example.com" },
-  spec: {
-    group: "example.com",
-    scope: "Namespaced",
-    names: { plural: "gadgets", singular: "gadget", kind: "Gadget" },
-    versions: [
-      {
-        ...{ name: "v1", served: true, storage: true },
-        schema: {
-          openAPIV3Schema: {
-            type: "object",
-            properties: {
-              spec: {
-                type: "object",
-                properties: {
-                  size: { type: "integer" },
-                  mixed: { "x-kubernetes-int-or-string": true },
-                  tags: { type: "array", "x-kubernetes-list-type": "set", items: { type: "string" } },
-                  steps: { type: "array", items: { type: "string" } },
-                  granular: { type: "object", additionalProperties: { type: "string" } },
-                  atomic: {
-                    type: "object",
-                    "x-kubernetes-map-type": "atomic",
-                    additionalProperties: { type: "string" },
-                  },
-                  pair: {
-                    type: "object",
-                    "x-kubernetes-map-type": "atomic",
-                    properties: { left: { type: "integer" }, right: { type: "integer" } },
-                  },
-                  any: { type: "object", "x-kubernetes-preserve-unknown-fields": true },
-                  parts: {
-                    type: "array",
-                    "x-kubernetes-list-type": "map",
-                    "x-kubernetes-list-map-keys": ["name", "port"],
-                    items: {
-                      type: "object",
-                      required: ["name"],
-                      properties: {
-                        name: { type: "string" },
-                        port: { type: "integer", default: 1 },
-                        count: { type: "integer" },
-                      },
-                    },
-                  },
-                },
-              },
-            },
-          },
-        },
-      },
-    ],
+const gadgetKind = buildKindDefinition("Gadget", {
+  size: { type: "integer" },
+  mixed: { "x-kubernetes-int-or-string": true },
+  tags: { type: "array", "x-kubernetes-list-type": "set", items: { type: "string" } },
+  steps: { type: "array", items: { type: "string" } },
+  granular: { type: "object", additionalProperties: { type: "string" } },
+  atomic: {
+    type: "object",
+    "x-kubernetes-map-type": "atomic",
+    additionalProperties: { type: "string" },
   },
-} as KubernetesObject;
+  pair: {
+    type: "object",
+    "x-kubernetes-map-type": "atomic",
+    properties: { left: { type: "integer" }, right: { type: "integer" } },
+  },
+  any: { type: "object", "x-kubernetes-preserve-unknown-fields": true },
+  parts: {
+    type: "array",
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["name", "port"],
+    items: {
+      type: "object",
+      required: ["name"],
+      properties: {
+        name: { type: "string" },
+        port: { type: "integer", default: 1 },
+        count: { type: "integer" },
+      },
+    },
+  },
+});
 
 export const mutatingPolicySet: PolicySet = {
   policies: mutatingPolicies,

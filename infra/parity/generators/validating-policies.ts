@@ -258,36 +258,30 @@ const policyParameters: readonly KubernetesObject[] = ["default", "limited"].map
   return { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "limits", namespace, labels }, data };
 });
 
+/** Returns the definition of a custom kind in the group example.com, with these fields of its `spec`. */
+export const buildKindDefinition = (kind: string, fields: object): KubernetesObject => {
+  const singular = kind.toLowerCase();
+  const plural = `${singular}s`;
+  const spec = { type: "object", properties: fields };
+  const schema = { openAPIV3Schema: { type: "object", properties: { spec } } };
+  return {
+    ...{ apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition" },
+    metadata: { name: `${plural}.example.com` },
+    spec: {
+      group: "example.com",
+      scope: "Namespaced",
+      names: { plural, singular, kind },
+      versions: [{ name: "v1", served: true, storage: true, schema }],
+    },
+  } as KubernetesObject;
+};
+
 /** The kind of objects with integers, which both clusters have. */
-const counterKind: KubernetesObject = {
-  ...{ apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition" },
-  metadata: { name: "counters.example.com" },
-  spec: {
-    group: "example.com",
-    scope: "Namespaced",
-    names: { plural: "counters", singular: "counter", kind: "Counter" },
-    versions: [
-      {
-        ...{ name: "v1", served: true, storage: true },
-        schema: {
-          openAPIV3Schema: {
-            type: "object",
-            properties: {
-              spec: {
-                type: "object",
-                properties: {
-                  count: { type: "integer", format: "int64" },
-                  plain: { type: "integer" },
-                  any: { type: "object", "x-kubernetes-preserve-unknown-fields": true },
-                },
-              },
-            },
-          },
-        },
-      },
-    ],
-  },
-} as KubernetesObject;
+const counterKind = buildKindDefinition("Counter", {
+  count: { type: "integer", format: "int64" },
+  plain: { type: "integer" },
+  any: { type: "object", "x-kubernetes-preserve-unknown-fields": true },
+});
 
 /** Policies for a comparison, and what both clusters need for them. */
 export interface PolicySet {
