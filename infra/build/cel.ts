@@ -10,8 +10,8 @@ import { packageRoot } from "../cli/roots.ts";
 /** The text in a bundle's code that the checked expressions replace, as JSON. */
 export const expressionsMark = "POSTERN EXPRESSIONS";
 
-/** Returns all texts in JSON: among them are the names of the overloads that expressions call. */
-const listTexts = (value: unknown): string[] => {
+/** Returns all texts in JSON: of checked expressions, among them are the names of the overloads that they call. */
+export const listTexts = (value: unknown): string[] => {
   if (typeof value === "string") return [value];
   return typeof value === "object" && value !== null ? Object.values(value).flatMap(listTexts) : [];
 };

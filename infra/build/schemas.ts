@@ -6,6 +6,7 @@ import { isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { toPlural } from "#lib/recorded-answers.ts";
 import { packageRoot } from "../cli/roots.ts";
+import { listTexts } from "./cel.ts";
 
 type Types = ObjectSchema["types"];
 
@@ -63,8 +64,3 @@ const createKindMatch = ({ apiGroups, apiVersions, resources }: JsonMap) => {
 };
 
 const includes = (list: unknown, value: string): boolean => toList(list).some((one) => one === "*" || one === value);
-
-const listTexts = (value: unknown): string[] => {
-  if (typeof value === "string") return [value];
-  return typeof value === "object" && value !== null ? Object.values(value).flatMap(listTexts) : [];
-};
