@@ -14,7 +14,7 @@ import {
 import { type ControlPlaneBinaries, newestMinor } from "../control-plane/binaries.ts";
 import type { TestClusterClient, TestClusterResponse } from "../control-plane/client.ts";
 import type { TestCluster, TestClusterOptions } from "../control-plane/cluster.ts";
-import type { PluginPort } from "../plugins.ts";
+import { comparisonConfigs, type PluginPort } from "../plugins.ts";
 import {
   createNeededObjects,
   ensureNamespace,
@@ -50,12 +50,16 @@ export const explainMissingUpstreamServer = (
 };
 
 /**
- * Returns the reason if a port's plugin would answer its cases differently: in these clusters every user has every
- * right.
+ * Returns the reason if a port's plugin would answer its cases differently: in these clusters every user has every right,
+ * and no policies.
  */
-export const explainIncomparable = ({ rule }: PluginPort): string | undefined =>
-  rule.authorizedBy &&
-  `${rule.upstreamPlugin.plugin} refuses only users without a right, and here every user has every right`;
+export const explainIncomparable = ({ rule }: PluginPort): string | undefined => {
+  const { plugin } = rule.upstreamPlugin;
+  if (rule.authorizedBy) return `${plugin} refuses only users without a right, and here every user has every right`;
+  return (
+    comparisonConfigs[plugin]?.policies && `${plugin} reads its policies from its cluster, a case from its settings`
+  );
+};
 
 /**
  * Names the API server in which a port's plugin is on, together with others. Only one plugin of an API server may
