@@ -1,40 +1,26 @@
 import assert from "node:assert/strict";
 import { randomInt } from "node:crypto";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { validatingPolicySet } from "#infra/parity/generators/validating-policies.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { fillDefaults, prepareForStorage } from "../../infra/apiserver/defaults/defaults.ts";
-import { prepareManifestCheck } from "../../infra/check/check.ts";
 import type { ObjectEvaluation } from "../../infra/check/evaluation/evaluation.ts";
-import { chooseCluster } from "../../infra/config/config.ts";
-import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
-import { formatAnswerDiff } from "../../infra/parity/compare.ts";
-import { listPlugins, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import {
   getCollectionPath,
   type TestClusterClient,
   type TestClusterResponse,
 } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { createObjectGenerators } from "../../infra/parity/generators/object-generators.ts";
 import { type GeneratedKind, parityGeneratedKinds } from "../../infra/parity/generators/steps.ts";
 import { createParityTestObjects } from "../../infra/parity/generators/surroundings.ts";
 import { listParityObjectFlags } from "../../infra/parity/plugins.ts";
-import { openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { createPolicies } from "../../infra/parity/server-pair.ts";
-import { parseConfig } from "../../infra/project/project.ts";
 import { needsApiServer } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { chooseMinors } from "./choices.ts";
-import { createObserver, registerWitness } from "./witness.ts";
+import { bootPredictedCluster, describeDifference, type PredictedCluster } from "./prediction.ts";
 
 // What `check` says of a manifest equals what a real API server says with the plugins that it has on by default.
-type Fields = Record<string, unknown>;
 type Sample = { kind: GeneratedKind; namespace: string; object: KubernetesObject & { metadata: { name: string } } };
 
 const { kinds, namespaces, state } = readRows<{ kinds: GeneratedKind[]; namespaces: string[]; state: string[] }>(
@@ -115,73 +101,31 @@ const objectSet = fc.record({
 
 for (const minor of chooseMinors(POSTERN_RUNS, 1))
   describe(`the prediction of check for Kubernetes ${minor}`, await needsApiServer(minor), () => {
-    let folder: string;
-    let admin: TestClusterClient;
-    const stops: (() => Promise<unknown>)[] = [];
-    const seen = new Map<string, Fields>();
-
+    let cluster: PredictedCluster;
     before(async () => {
-      const binaries = await requireBinaries(minor);
-      folder = await mkdtemp(join(tmpdir(), "postern-predicted-"));
-      const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-      const scripted = await openScriptedWebhookEndpoints(certificate, { witness: createObserver(seen) });
-      stops.push(scripted.stop);
-      const fill = async (as: (user: "admin") => TestClusterClient) => {
-        await createParityTestObjects(as("admin"), minor);
+      const fill = async (admin: TestClusterClient) => {
+        await createParityTestObjects(admin, minor);
         // No controller creates the accounts.
         for (const namespace of new Set(namespaces)) {
           const path = `/api/v1/namespaces/${namespace}/serviceaccounts`;
-          await as("admin")({ method: "POST", path, body: { metadata: { name: "default" } } });
+          await admin({ method: "POST", path, body: { metadata: { name: "default" } } });
         }
       };
-      const flags = listParityObjectFlags(minor);
-      const { defaultOn } = await listPlugins(binaries);
-      const cluster = await bootCluster(binaries, { disable: defaultOn, late: { enable: defaultOn, fill }, flags });
-      stops.push(cluster.stop);
-      admin = cluster.admin;
-      await createPolicies(admin, validatingPolicySet, minor);
-      await registerWitness(admin, scripted.url, certificate.ca, seen);
+      cluster = await bootPredictedCluster(minor, state, { flags: listParityObjectFlags(minor), fill });
+      await createPolicies(cluster.admin, validatingPolicySet, minor);
     });
-    after(async () => {
-      await Promise.all(stops.map((stop) => stop()));
-      await rm(folder, { recursive: true, force: true });
-    });
+    after(() => cluster?.stop());
 
     const create = ({ kind, namespace, object: body }: Sample): Promise<TestClusterResponse> => {
       const { apiVersion, namespaced } = parityGeneratedKinds[kind];
       const root = String(apiVersion).includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
       const path = `${root}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}?dryRun=All&fieldValidation=Ignore`;
-      return admin({ method: "POST", path, body });
+      return cluster.admin({ method: "POST", path, body });
     };
-    const writeList = async (name: string, items: readonly object[]): Promise<string> => {
-      const file = join(folder, name);
-      await writeFile(file, JSON.stringify({ apiVersion: "v1", kind: "List", items }));
-      return file;
-    };
-    const readState = async (): Promise<object[]> => {
-      const lists = await Promise.all(state.map((path) => admin({ method: "GET", path })));
-      return lists.flatMap(({ body }) => {
-        // The items of a list have no kind and apiVersion.
-        const type = { apiVersion: body.apiVersion, kind: String(body.kind).replace(/List$/, "") };
-        return (Array.isArray(body.items) ? body.items : []).map((item) => ({ ...type, ...item }));
-      });
-    };
-
     /** Returns what check says of manifests, by their names, in the order in which they are sent. */
     const predict = async (items: readonly object[]): Promise<Map<string, ObjectEvaluation>> => {
-      const yaml = JSON.stringify({ rules: {}, clusters: { local: { kubernetes: minor } } });
-      const check = await prepareManifestCheck({
-        ...{ catalogue: [], cluster: chooseCluster(parseConfig(yaml, []), undefined), harden: false },
-        paths: [await writeList("manifests.json", items)],
-        state: [await writeList("state.json", await readState())],
-        ...{ reviews: [], old: [], webhooks: [], hosts: [], plugins: [] },
-        ...{ operation: "CREATE", namespace: "default", alsoPods: false },
-        user: { username: "admin", groups: ["system:masters", "system:authenticated"] },
-      });
-      const evaluations = new Map<string, ObjectEvaluation>();
-      for await (const evaluation of check.evaluations) evaluations.set(evaluation.checked.name, evaluation);
-      assert.deepEqual(check.faults, []);
-      return evaluations;
+      const evaluations = await cluster.predict([await cluster.writeManifests(items)]);
+      return new Map(evaluations.map((evaluation) => [evaluation.checked.name, evaluation]));
     };
 
     const runs = Number(POSTERN_RUNS ?? 100);
@@ -198,11 +142,11 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
           const ours = evaluations.get(name);
           assert.ok(ours, name);
           const answer = await create(sample);
-          const [wanted, actual] = withoutRandomNames(compareOutcomes(answer, seen.get(name), ours, minor));
           const result = ours.checked.verdict === "undecided" ? "undecided" : answer.code;
           counts[result] = (counts[result] ?? 0) + 1;
-          if (result !== "undecided" && !isDeepStrictEqual(actual, wanted))
-            different.push(`${formatAnswerDiff(toAnswer(wanted), toAnswer(actual))}\n${JSON.stringify(sample.object)}`);
+          const difference = describeDifference(answer, cluster.seen.get(name), ours, minor);
+          if (result !== "undecided" && difference !== undefined)
+            different.push(`${difference}\n${JSON.stringify(sample.object)}`);
         };
         for (let start = 0; start < samples.length; start += 6)
           await Promise.all(samples.slice(start, start + 6).map(compareSample));
@@ -221,7 +165,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
         path: string,
       ): Promise<TestClusterResponse> => {
         const contentType = { ...(method === "PATCH" && { contentType: "application/merge-patch+json" }) };
-        return admin({ method, path: `${getCollectionPath(object)}${path}`, body: object, ...contentType });
+        return cluster.admin({ method, path: `${getCollectionPath(object)}${path}`, body: object, ...contentType });
       };
       const require = async (...request: Parameters<typeof send>) => {
         const { code, body } = await send(...request);
@@ -268,44 +212,3 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       for (const code of [201, 403]) assert.ok(counts[code], JSON.stringify(counts));
     });
   });
-
-const toAnswer = (body: unknown) => ({ code: 0, warnings: [], body });
-
-/**
- * Returns the API server's outcome and check's, reduced to the parts that can be compared. The API server validates an
- * object between both phases of admission; what validating plugins would say of an invalid one, it doesn't ask.
- */
-const compareOutcomes = (
-  { code, body, warnings }: TestClusterResponse,
-  last: Fields | undefined,
-  { checked, after }: ObjectEvaluation,
-  minor: string,
-): [unknown, unknown] => {
-  const { managedFields: _, ...metadata } = Object(last?.metadata);
-  // The witness gets an object before the API server prepares it for storage, and before it is read again.
-  const stored = last && prepareForStorage({ ...last, metadata } as KubernetesObject, minor);
-  const object = stored && fillDefaults(stored, minor).object;
-  // The order among policies is random in the API server.
-  const denial = checked.denials.find(({ message }) => message === body.message) ?? checked.denials[0];
-  // check says in its own words, with the field, why an object can't be read.
-  if (code === 400) return [code, denial?.code];
-  if (code === 422 && !/ denied request: /.test(String(body.message))) return [object, last && (after ?? undefined)];
-  // Of a policy that check can't decide, the API server may show the refusal.
-  if (code === 422 && checked.undecided.length > 0) return [true, denial !== undefined];
-  if (code !== 201)
-    return [
-      { code, message: body.message },
-      { code: denial?.code, message: denial?.message },
-    ];
-  const ours = checked.warnings.map(({ text }) => text);
-  return [
-    { object, warnings: warnings.filter(isOfPlugin).sort(), denied: undefined },
-    { object: after, warnings: ours.filter(isOfPlugin).sort(), denied: denial?.message },
-  ];
-};
-
-/** Returns values without the part of volume names that the ServiceAccount plugin draws by lot. */
-const withoutRandomNames = <T>(values: T): T =>
-  JSON.parse(JSON.stringify(values).replaceAll(/(?<=kube-api-access-)[a-z0-9]{5}/g, "…"));
-
-const isOfPlugin = (warning: string) => /^(would violate PodSecurity|Validation failed for) /.test(warning);
