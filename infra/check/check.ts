@@ -7,6 +7,7 @@ import { buildKindIndex, type KindIndex } from "../apiserver/kinds/kinds.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { ClusterConfig } from "../config/config.ts";
+import { createNativeCopyPredicate } from "../webhooks/native-policies.ts";
 import { evaluateManifestsInOrder, isAssumedNamespace } from "./evaluation/evaluate.ts";
 import type { CheckRequestOptions, ObjectEvaluation } from "./evaluation/evaluation.ts";
 import { createEmptyObjectStore } from "./evaluation/existing-objects.ts";
@@ -95,7 +96,8 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   const asking = new Set<string>();
   // Each admission policy or quota among the manifests concerns all of them, also earlier ones: the API server
   // applies it only some time after it was sent.
-  const standing = listStanding([...state, ...manifests], options.namespace);
+  const isNativeCopy = createNativeCopyPredicate(options.catalogue, cluster[1]);
+  const standing = listStanding([...state, ...manifests], options.namespace).filter((object) => !isNativeCopy(object));
   const missing = new Set<string>();
   const plugins = await loadCallablePlugins(
     // What a quota has in use is known only if all objects are.
