@@ -1,0 +1,148 @@
+import assert from "node:assert/strict";
+import { mkdir, mkdtempDisposable, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { parse } from "yaml";
+import { readRows } from "../../test/rows.ts";
+import { runVerb } from "../../test/verb.ts";
+
+interface Row {
+  name: string;
+  /** The value of --flags. */
+  flags?: string;
+  /** The name of the file for --config, and the content of files by their names. */
+  config?: string;
+  files?: Record<string, string>;
+  target?: string;
+  /** The rules of the postern.yaml that is printed, with their settings. */
+  rules?: Record<string, object | null>;
+  /** The plugins that the target has on, those with nothing to do, and those that stay on. */
+  present?: string[];
+  nothing?: string[];
+  /** Not compared if it is missing beside --admission-control, which leaves out most plugins. */
+  staysOn?: string[];
+  /** The reasons of plugins whose work is left to the user. */
+  open?: Record<string, string>;
+  /** The error message instead. */
+  refused?: string;
+}
+
+const runImport = async ({ flags, config, files = {}, target }: Row, ...more: string[]) => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), "postern-import-"));
+  for (const [name, text] of Object.entries(files)) {
+    await mkdir(dirname(join(folder.path, name)), { recursive: true });
+    await writeFile(join(folder.path, name), text);
+  }
+  const options = Object.entries({ flags, config, target }).flatMap(([name, value]) =>
+    value === undefined ? [] : [`--${name}`, value],
+  );
+  const { stderr, ...printed } = await runVerb(folder.path, ["import", "apiserver", ...options, ...more]);
+  return { ...printed, stderr: stderr.replaceAll(`${folder.path}/`, "") };
+};
+
+describe("postern import apiserver", () => {
+  for (const row of readRows<Row[]>(import.meta.filename))
+    it(row.name, async () => {
+      const { rules = {}, open = {}, refused } = row;
+      const { code, stdout, stderr } = await runImport(row);
+      if (refused !== undefined)
+        return assert.deepEqual({ code, stdout, stderr }, { code: 2, stdout: "", stderr: `${refused}\n` });
+      const written = Object.entries(parse(stdout).rules as Record<string, { settings?: object } | null>);
+      assert.deepEqual(Object.fromEntries(written.map(([rule, section]) => [rule, section?.settings ?? null])), rules);
+      const { plugins } = JSON.parse((await runImport(row, "-o", "json")).stdout);
+      const list = (wanted: string) =>
+        plugins.flatMap(({ plugin, outcome }: Record<string, string>) => (outcome === wanted ? [plugin] : []));
+      const isPartial = row.staysOn === undefined && /admission[-_]control=/.test(row.flags ?? "");
+      const expected = { present: row.present ?? [], nothing: row.nothing ?? [] };
+      assert.deepEqual({ present: list("target"), nothing: list("nothing") }, expected);
+      if (!isPartial) assert.deepEqual(list("stays-on"), row.staysOn ?? []);
+      const left = Object.entries(open).map(([plugin, reason]) => `${plugin}: ${reason}\n`);
+      assert.deepEqual({ code, stderr }, { code: left.length > 0 ? 3 : 0, stderr: left.join("") });
+    });
+
+  it("takes one word, and the word is apiserver", async () => {
+    for (const [words, sentence] of [
+      [[], "postern import takes one word, apiserver"],
+      [["kubelet"], "postern import takes one word, apiserver, not kubelet"],
+      [["apiserver", "kubelet"], "postern import takes one word, apiserver, not apiserver kubelet"],
+    ] as const)
+      assert.deepEqual(await runVerb(tmpdir(), ["import", ...words]), { code: 2, stdout: "", stderr: `${sentence}\n` });
+  });
+
+  it("reads flags from standard input", async () => {
+    const { stdout } = await runVerb(
+      tmpdir(),
+      ["import", "apiserver", "--flags", "-"],
+      "--enable-admission-plugins=AlwaysPullImages",
+    );
+    assert.deepEqual(parse(stdout).rules, { "always-pull-images": null });
+  });
+
+  it("prints what becomes of each plugin as JSON", async () => {
+    const flags = "--enable-admission-plugins=AlwaysPullImages --default-not-ready-toleration-seconds=30";
+    const { stdout } = await runImport({ name: "", flags, target: "eks-1.35" }, "-o", "json");
+    const settings = { notReadySeconds: 30, replaceDefaults: true };
+    const reason = "on in eks-1.35, but not with these settings";
+    assert.deepEqual(JSON.parse(stdout), {
+      target: "eks-1.35",
+      kubernetes: "1.35",
+      plugins: [
+        {
+          plugin: "AlwaysPullImages",
+          outcome: "rule",
+          reason: "not on in eks-1.35",
+          rule: "always-pull-images",
+          settings: {},
+        },
+        { plugin: "DefaultTolerationSeconds", outcome: "rule", reason, rule: "default-toleration-seconds", settings },
+      ],
+    });
+  });
+
+  it("keeps any text of a configuration", async () => {
+    const text = fc.string({ unit: "binary", maxLength: 20 }).filter((value) => value.isWellFormed());
+    await fc.assert(
+      fc.asyncProperty(fc.dictionary(text, text, { minKeys: 1 }), async (entries) => {
+        const files = { "a.json": JSON.stringify({ podNodeSelectorPluginConfig: entries }) };
+        const flags = "--enable-admission-plugins=PodNodeSelector";
+        const { code, stdout } = await runImport({ name: "", flags, config: "a.json", files });
+        if (code !== 0) return;
+        const { settings } = parse(stdout).rules["pod-node-selector"];
+        assert.equal(
+          JSON.stringify(settings.podNodeSelectorPluginConfig),
+          JSON.stringify(JSON.parse(JSON.stringify(entries))),
+        );
+      }),
+      { numRuns: 50 },
+    );
+  });
+
+  it("answers to a megabyte of anything within seconds", async () => {
+    const times = (text: string) => text.repeat(1_000_000 / text.length);
+    const texts = [
+      "--feature-gates=",
+      "--admission-control ",
+      '"',
+      "'--admission-control=",
+      "--v=2 \\\n",
+      "A,",
+      "kind: ",
+      "# a\n",
+    ];
+    for (const flags of texts.map(times))
+      for (const start of ["", "--enable-admission-plugins=", '--enable-admission-plugins="']) {
+        const begin = performance.now();
+        await runImport({ name: "", flags: `${start}${flags}` });
+        assert.ok(performance.now() - begin < 5000, JSON.stringify(`${start}${flags}`.slice(0, 60)));
+      }
+    const plugins = times("{ name: AlwaysPullImag },");
+    const { stderr } = await runImport({
+      name: "",
+      config: "a.yaml",
+      files: { "a.yaml": `kind: AdmissionConfiguration\nplugins: [${plugins}]` },
+    });
+    assert.equal(stderr.trim().split("\n").length, 10);
+  });
+});

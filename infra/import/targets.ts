@@ -1,0 +1,62 @@
+import { isEffectiveByDefault } from "../catalogue/upstream-plugins.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { isFit, minorShape } from "../cli/shape.ts";
+
+/** The cluster that gets the rules. */
+export interface ImportTarget {
+  /** The target in messages, such as `eks-1.35`. */
+  name: string;
+  kubernetes: string;
+  /** The plugins that are on although Kubernetes has them off by default. */
+  on: ReadonlySet<string>;
+  /** Where it is known from which plugins are on. */
+  source: string;
+}
+
+interface ManagedService {
+  /** The plugins that the service turns on beyond the defaults, as it publishes them. */
+  on: readonly string[];
+  /** The minors of Kubernetes that the published list is about; undefined if it names none. */
+  minors?: readonly string[];
+  page: string;
+}
+
+/** What managed services publish about their plugins; read in November 2026. */
+const services: Readonly<Record<string, ManagedService | undefined>> = {
+  eks: {
+    on: ["NodeRestriction", "ExtendedResourceToleration"],
+    minors: ["1.33", "1.34", "1.35"],
+    page: "https://docs.aws.amazon.com/eks/latest/userguide/platform-versions.html",
+  },
+  aks: {
+    on: ["PodNodeSelector", "PodTolerationRestriction", "ExtendedResourceToleration"],
+    page: "https://learn.microsoft.com/en-us/azure/aks/faq",
+  },
+  gke: undefined,
+};
+
+/** Returns the target of `--target`: a minor of Kubernetes, with the name of a managed service before it or not. */
+export const parseTarget = (text: string): ImportTarget => {
+  const [, service, kubernetes = ""] = /^(?:([a-z]+)-)?(\d+\.\d+)$/.exec(text) ?? [];
+  const known = Object.keys(services);
+  if (!isFit(minorShape, kubernetes) || (service !== undefined && !known.includes(service)))
+    throw new Complaint(
+      `--target takes a minor of Kubernetes from 1.33 on, with one of ${known.join(", ")} before it or not, such as eks-1.35 or 1.35, not "${text}"`,
+    );
+  return describeTarget(service, kubernetes);
+};
+
+export const describeTarget = (service: string | undefined, kubernetes: string): ImportTarget => {
+  const { on, minors, page } = (service === undefined ? undefined : services[service]) ?? {};
+  const name = service === undefined ? `Kubernetes ${kubernetes}` : `${service}-${kubernetes}`;
+  const defaults = `the plugins that Kubernetes ${kubernetes} has on by default`;
+  if (on === undefined || minors?.includes(kubernetes) === false) {
+    const unknown = service === undefined ? "" : `; it is not known here what ${name} turns on besides`;
+    return { name, kubernetes, on: new Set(), source: `${defaults}${unknown}` };
+  }
+  return { name, kubernetes, on: new Set(on), source: `${defaults}, and ${on.join(", ")} (${page})` };
+};
+
+/** Reports whether a plugin is on in the target, and has an effect. */
+export const isOnInTarget = (plugin: string, { kubernetes, on }: ImportTarget): boolean =>
+  on.has(plugin) || isEffectiveByDefault(plugin, kubernetes);
