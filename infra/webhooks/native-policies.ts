@@ -26,6 +26,9 @@ export interface PolicyPlacement {
 /** The annotation of a policy or a binding that has its name in postern.yaml's files. */
 export const policyNameAnnotation = "postern.dev/name";
 
+/** The label of a policy or a binding that has the name of its rule. */
+export const ruleLabel = "postern.dev/rule";
+
 const apiVersion = "admissionregistration.k8s.io/v1";
 const policyKinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"];
 
@@ -62,11 +65,9 @@ export const describePlacements = (placements: readonly PolicyPlacement[]): stri
 
 /** Returns the policies and bindings that a cluster's API server evaluates. `name` is that of the webhook configurations. */
 export const buildNativePolicies = (catalogue: CatalogueRule[], cluster: ClusterConfig, name: string): object[] =>
-  listPolicyEntries(catalogue, cluster).flatMap(({ setup, variantEntry }) =>
-    explainEntry(setup, variantEntry, cluster) === undefined
-      ? buildNativeObjects(variantEntry.native, variantEntry.entry, setup, name)
-      : [],
-  );
+  listPolicyEntries(catalogue, cluster)
+    .filter(({ setup, variantEntry }) => explainEntry(setup, variantEntry, cluster) === undefined)
+    .flatMap((entry) => buildNativeObjects(entry, name));
 
 /** Returns a function that reports whether a policy or a binding is a copy of one that a cluster's rules evaluate. */
 export const createNativeCopyPredicate = (catalogue: CatalogueRule[], cluster: ClusterConfig) => {
@@ -134,13 +135,16 @@ const listConditions = ({ policy }: NativePolicy, { exempt }: WebhookEntrySettin
   ...(policy.spec.matchConditions ?? []),
 ];
 
-const buildNativeObjects = (native: NativePolicy, entry: WebhookEntrySettings, { mode }: RuleConfig, name: string) => {
+const buildNativeObjects = (
+  { listed, setup: { mode }, variantEntry: { native, entry } }: PolicyEntry,
+  name: string,
+) => {
   const { policy, bindings } = native;
   const namespaceSelector = combineSelectors(entry.namespaceSelector, buildExemptNamespaceSelector(entry.exempt));
   const conditions = listConditions(native, entry);
   const prefixed = (own: string) => `${name}.${own}`;
   const buildObject = ({ kind, metadata }: NativePolicy["policy"] | NativePolicy["bindings"][number], spec: object) => {
-    const labels = { "app.kubernetes.io/managed-by": "postern" };
+    const labels = { "app.kubernetes.io/managed-by": "postern", [ruleLabel]: listed.name };
     const annotations = { [policyNameAnnotation]: metadata.name };
     return { apiVersion, kind, metadata: { name: prefixed(metadata.name), labels, annotations }, spec };
   };
