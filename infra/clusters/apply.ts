@@ -77,20 +77,20 @@ export const applyWantedObjectsToCluster = async (
   const all = sortObjects(wanted);
   const changes = await applyRbacObjects(api, all);
   changes.push(...(await deleteRetiredEntries(api, all, name)));
-  const hasPolicies = [...all, ...(await listOwnPolicies(api, name))].some(({ kind }) => isPolicyKind(kind));
+  const hasPolicies = all.some(({ kind }) => isPolicyKind(kind));
   // An interrupted update may have changed something right before this one.
   let changedAt = Date.now();
-  const settle = () => wait(hasPolicies ? Math.max(0, changedAt + settleMilliseconds - Date.now()) : 0);
+  const settle = () => wait(Math.max(0, changedAt + settleMilliseconds - Date.now()));
   for (const object of all.filter(({ kind }) => !isRbacKind(kind))) {
     const isFirst = object.kind === "MutatingWebhookConfiguration" && (await isNewInBoth(api, all, name));
-    if (isWebhookKind(object.kind) && (await losesEntries(api, object))) await settle();
+    if (hasPolicies && isWebhookKind(object.kind) && (await losesEntries(api, object))) await settle();
     const change = await applyObject(api, object);
     if (change && isFirst) await wait(noticeMilliseconds);
     if (change) changes.push(change);
     if (change) changedAt = Date.now();
   }
   const unwanted = await listUnwanted(api, all, name);
-  if (unwanted.some(({ kind }) => !isRbacKind(kind))) await settle();
+  if (unwanted.some(({ kind }) => isPolicyKind(kind) || (hasPolicies && isWebhookKind(kind)))) await settle();
   for (const live of unwanted) changes.push(...(await deleteObject(api, live)));
   return mergeChanges(changes);
 };

@@ -86,9 +86,10 @@ export const requireNoEntriesOfOtherStage = async (
   { name }: Pick<AwsStage, "name">,
 ): Promise<void> => {
   const kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
-  const configurations = await Promise.all(kinds.map((kind) => api.get({ kind, name: webhookConfigurationName })));
-  for (const found of [...configurations, ...(await listOwnPolicies(api, webhookConfigurationName))]) {
-    const owner = found?.metadata.labels?.[stageLabel];
+  const found = await Promise.all(kinds.map((kind) => api.get({ kind, name: webhookConfigurationName })));
+  const isKnown = found.some((configuration) => configuration?.metadata.labels?.[stageLabel] !== undefined);
+  for (const object of isKnown ? found : await listOwnPolicies(api, webhookConfigurationName)) {
+    const owner = object?.metadata.labels?.[stageLabel];
     if (owner !== undefined && owner !== name)
       throw new Complaint(
         `cluster ${api.cluster} has its entries from stage ${owner}, not ${name}; postern destroy --stage ${owner} --configs-only --cluster ${api.cluster} deletes them`,
