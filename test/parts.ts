@@ -7,6 +7,7 @@ import { findPodSecurityEvaluator } from "../infra/parity/pod-security/evaluator
 import { findActionlint } from "./actionlint/actionlint.ts";
 import { findCfnLint, findDynamoDb, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
 import { chooseOtherMinor, upgradedMinors } from "./cluster/choices.ts";
+import { findPublishedManifests } from "./cluster/published.ts";
 import { findMissingRegistry } from "./registry/registry.ts";
 
 const getMissingTool = (tool: Tool) => ("missing" in tool ? tool.missing : undefined);
@@ -43,6 +44,11 @@ const parts = {
     explainIfMissing(
       findPodSecurityEvaluator,
       "upstream's Pod Security evaluator is not here: npm run cluster builds it",
+    ),
+  "published manifests": () =>
+    explainIfMissing(
+      findPublishedManifests,
+      "manifests of other projects are not here: npm run cluster downloads them",
     ),
   registry: findMissingRegistry,
   "runtime client": findMissingRuntimeClient,
