@@ -60,6 +60,8 @@ export interface ClusterApi {
   list(kind: DeployedKind, options?: { isOptional: boolean }): Promise<DeployedObject[]>;
   /** Sends a GET for a path to the API server; returns the parsed response, or undefined after a 404. */
   read(path: string): Promise<unknown>;
+  /** Sends a GET for a path to the API server; returns the text of the response. */
+  readText(path: string): Promise<string>;
   /** Applies an object by server-side apply, and takes over fields that other managers have set. */
   apply(object: DeployedObject): Promise<DeployedObject>;
   /** Replaces the whole object; undefined if it was changed or deleted since it was read. */
@@ -132,6 +134,11 @@ export const createClusterApi = (cluster: string, connection: ClusterConnection)
       const content = parseJson(answer.body);
       if (answer.status >= 300 || content === undefined) throw toRefusal(answer, `to show ${path}`);
       return content;
+    },
+    readText: async (path) => {
+      const answer = await send("GET", path);
+      if (answer.status >= 300) throw toRefusal(answer, `to show ${path}`);
+      return answer.body;
     },
     apply: async (object) => {
       const ref = toReference(object);

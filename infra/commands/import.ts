@@ -1,14 +1,20 @@
 import { existsSync } from "node:fs";
+import { basename, dirname } from "node:path";
 import { text as readAll } from "node:stream/consumers";
 import { newestKubernetes } from "../apiserver/minors.ts";
 import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readOptionFile } from "../cli/options.ts";
 import { toOneLine } from "../cli/terminal.ts";
+import { openClusterApi, readClusterCredentials } from "../clusters/access.ts";
+import type { ClusterApi } from "../clusters/api.ts";
+import { chooseCluster, defaultConfigFile } from "../config/config.ts";
 import { readAdmissionConfiguration } from "../import/admission-configuration.ts";
 import { type AdmissionFlags, parseAdmissionFlags } from "../import/flags.ts";
 import { importApiServer } from "../import/import.ts";
-import { parseTarget } from "../import/targets.ts";
+import { type ImportTarget, parseTarget, readLiveTarget } from "../import/targets.ts";
+import { readProject } from "../project/project.ts";
+import { readAwsIdentity } from "./shared/options.ts";
 
 export default {
   summary:
@@ -29,9 +35,15 @@ export default {
     target: {
       type: "string",
       value: "NAME",
-      default: newestKubernetes,
-      says: "the cluster that gets the rules: a minor of Kubernetes such as 1.35, with eks-, gke- or aks- before it or not",
+      says: `the cluster that gets the rules: a minor of Kubernetes such as 1.35, with eks-, gke- or aks- before it or not (default: ${newestKubernetes})`,
     },
+    live: {
+      type: "boolean",
+      says: "ask the cluster that gets the rules instead, one of postern.yaml or of --kubeconfig",
+    },
+    cluster: { ...commonCommandOptions.cluster, says: "with --live: the cluster of postern.yaml" },
+    kubeconfig: { type: "string", value: "FILE", says: "with --live: the kubeconfig of the cluster" },
+    context: { type: "string", value: "NAME", says: "with --live: the kubeconfig context to use" },
     output: commonCommandOptions.output,
   },
 
@@ -40,14 +52,14 @@ export default {
       throw new Complaint(
         `postern import takes one word, apiserver${words.length > 0 ? `, not ${words.join(" ")}` : ""}`,
       );
-    const target = parseTarget(options.text("target") ?? "");
+    const target = await readTarget(options);
     const file = options.text("config");
     const flags = await readFlags(options, file);
     const configurations = file === undefined ? new Map() : await readAdmissionConfiguration(file);
     const { outcomes, text } = await importApiServer({ flags, configurations }, target);
     if (options.text("output") === "json")
       writeOutput(
-        `${JSON.stringify({ target: target.name, kubernetes: target.kubernetes, plugins: outcomes }, null, 2)}\n`,
+        `${JSON.stringify({ target: target.name, kubernetes: target.kubernetes, source: target.source, plugins: outcomes }, null, 2)}\n`,
       );
     else writeOutput(text);
     const open = outcomes.filter(({ outcome }) => outcome === "open");
@@ -55,6 +67,31 @@ export default {
     return open.length > 0 ? 3 : 0;
   },
 } satisfies Command;
+
+const readTarget = async (options: ParsedOptions): Promise<ImportTarget> => {
+  const [target, cluster, kubeconfig, context] = ["target", "cluster", "kubeconfig", "context"].map(options.text);
+  if (options.flag("live")) {
+    if (target !== undefined) throw new Complaint("--target and --live can't be combined");
+    return readLiveTarget(await openLiveCluster(options));
+  }
+  if ((cluster ?? kubeconfig ?? context) !== undefined)
+    throw new Complaint("--cluster, --kubeconfig and --context need --live");
+  return parseTarget(target ?? newestKubernetes);
+};
+
+/** Opens the cluster of --kubeconfig, or a cluster of the present postern.yaml, which is read only for that. */
+const openLiveCluster = async (options: ParsedOptions): Promise<ClusterApi> => {
+  const kubeconfig = options.text("kubeconfig");
+  const deployer = { identity: readAwsIdentity, folder: dirname(defaultConfigFile), right: "read /version" };
+  if (kubeconfig !== undefined) {
+    const context = options.text("context");
+    return openClusterApi(context ?? basename(kubeconfig), undefined, { ...deployer, kubeconfig, context });
+  }
+  if (!existsSync(defaultConfigFile))
+    throw new Complaint("--live needs --kubeconfig FILE, or a postern.yaml whose cluster has connect");
+  const [name, { connect }] = chooseCluster((await readProject(defaultConfigFile)).config, options.text("cluster"));
+  return openClusterApi(name, connect, { ...deployer, ...readClusterCredentials(options, [name]) });
+};
 
 /** Reads --flags; without it, no flag is set. */
 const readFlags = async (options: ParsedOptions, file: string | undefined): Promise<AdmissionFlags> => {

@@ -20,7 +20,7 @@ import {
   toPolicySupport,
 } from "../webhooks/native-policies.ts";
 import { buildEksAccessEntryTemplate, buildFunctionRbacObjects } from "../webhooks/rbac.ts";
-import { loadStageOrLocalUrlSigner, readCaOption } from "./shared/options.ts";
+import { loadStageOrLocalUrlSigner, readAwsIdentity, readCaOption } from "./shared/options.ts";
 
 export default {
   summary:
@@ -137,7 +137,7 @@ const inspectChosenCluster = async (
     openInspectedCluster(
       name,
       plain,
-      { ...readClusterCredentials(options, [name]), folder: dirname(file), identity: getIdentity },
+      { ...readClusterCredentials(options, [name]), folder: dirname(file), identity: readAwsIdentity },
       file,
     );
   const { cluster, notes } = await inspectClusterForSettings(catalogue, plain, open).catch((error: unknown) => {
@@ -148,12 +148,6 @@ const inspectChosenCluster = async (
   for (const note of notes) process.stderr.write(`${note}\n`);
   return cluster;
 };
-
-/**
- * Reads the AWS credentials. This loads the AWS SDK, so it is called only for a cluster that authenticates through
- * AWS.
- */
-const getIdentity = async () => (await import("../aws/stage.ts")).createAwsStageClients("").readIdentity();
 
 const readBaseUrls = async (options: ParsedOptions): Promise<(rule: string) => string> => {
   const [url, urls, stage] = ["url", "urls", "stage"].map((name) => options.text(name));

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { parse } from "yaml";
+import { parse, parseAllDocuments } from "yaml";
 import { readRows } from "../../test/rows.ts";
 import { runVerb } from "../../test/verb.ts";
 
@@ -27,6 +27,13 @@ interface Row {
   open?: Record<string, string>;
   /** The error message instead. */
   refused?: string;
+}
+
+/** An object in the report of `postern check -o json`. */
+interface CheckedObject {
+  name: string;
+  verdict: string;
+  denials?: { message: string }[];
 }
 
 const runImport = async ({ flags, config, files = {}, target }: Row, ...more: string[]) => {
@@ -71,6 +78,60 @@ describe("postern import apiserver", () => {
       assert.deepEqual(await runVerb(tmpdir(), ["import", ...words]), { code: 2, stdout: "", stderr: `${sentence}\n` });
   });
 
+  it("takes a target or asks a cluster, but not both", async () => {
+    for (const [options, sentence] of [
+      [["--target", "1.35", "--live"], "--target and --live can't be combined"],
+      [["--kubeconfig", "a"], "--cluster, --kubeconfig and --context need --live"],
+      [
+        ["--live", "--kubeconfig", "nowhere"],
+        "--kubeconfig nowhere can't be read: ENOENT: no such file or directory, open 'nowhere'",
+      ],
+    ] as const)
+      assert.deepEqual(await runImport({ name: "", flags: "--v=2" }, ...options), {
+        ...{ code: 2, stdout: "", stderr: `${sentence}\n` },
+      });
+  });
+
+  it("writes a file that makes check and manifests do what the plugins did", async () => {
+    await using folder = await mkdtempDisposable(join(tmpdir(), "postern-import-"));
+    const run = (...words: string[]) => runVerb(folder.path, words);
+    const plugins = "AlwaysPullImages,SecurityContextDeny,DenyServiceExternalIPs";
+    const { stdout } = await run("import", "apiserver", "--flags", `--enable-admission-plugins=${plugins}`);
+    await writeFile(join(folder.path, "postern.yaml"), stdout);
+    const spec = 'containers: [{ name: c, image: "nginx:1" }]';
+    const manifests = [
+      `{ apiVersion: v1, kind: Pod, metadata: { name: root }, spec: { ${spec}, securityContext: { runAsUser: 0 } } }`,
+      "{ apiVersion: v1, kind: Service, metadata: { name: taken }, spec: { externalIPs: [10.9.8.7], ports: [{ port: 80 }] } }",
+      `{ apiVersion: v1, kind: Pod, metadata: { name: plain }, spec: { ${spec} } }`,
+    ];
+    await writeFile(join(folder.path, "all.yaml"), manifests.join("\n---\n"));
+    const checked = await run("check", "all.yaml", "--config", "postern.yaml", "-o", "json");
+    assert.equal(checked.code, 1, checked.stderr);
+    const { objects } = JSON.parse(checked.stdout);
+    assert.deepEqual(
+      objects.map(({ name, verdict, denials = [] }: CheckedObject) => [
+        name,
+        verdict,
+        denials.map(({ message }) => message),
+      ]),
+      [
+        ["taken", "denied", ['services "taken" is forbidden: Use of external IPs is denied by admission control']],
+        ["root", "denied", ['pods "root" is forbidden: pod.Spec.SecurityContext.RunAsUser is forbidden']],
+        ["plain", "changed", []],
+      ],
+    );
+    const printed = await run("manifests", "--url", "https://rules.example.com", "--config", "postern.yaml");
+    const names = parseAllDocuments(printed.stdout).flatMap((document) =>
+      document.toJS().webhooks.map(({ name }: { name: string }) => name),
+    );
+    assert.deepEqual(names, [
+      "always-pull-images.postern.dev",
+      "always-pull-images.postern.dev",
+      "deny-service-external-ips.postern.dev",
+      "security-context-deny.postern.dev",
+    ]);
+  });
+
   it("reads flags from standard input", async () => {
     const { stdout } = await runVerb(
       tmpdir(),
@@ -85,9 +146,11 @@ describe("postern import apiserver", () => {
     const { stdout } = await runImport({ name: "", flags, target: "eks-1.35" }, "-o", "json");
     const settings = { notReadySeconds: 30, replaceDefaults: true };
     const reason = "on in eks-1.35, but not with these settings";
+    const page = "https://docs.aws.amazon.com/eks/latest/userguide/platform-versions.html";
     assert.deepEqual(JSON.parse(stdout), {
       target: "eks-1.35",
       kubernetes: "1.35",
+      source: `the plugins that Kubernetes 1.35 has on by default, and NodeRestriction, ExtendedResourceToleration (${page})`,
       plugins: [
         {
           plugin: "AlwaysPullImages",
@@ -135,7 +198,7 @@ describe("postern import apiserver", () => {
       for (const start of ["", "--enable-admission-plugins=", '--enable-admission-plugins="']) {
         const begin = performance.now();
         await runImport({ name: "", flags: `${start}${flags}` });
-        assert.ok(performance.now() - begin < 5000, JSON.stringify(`${start}${flags}`.slice(0, 60)));
+        assert.ok(performance.now() - begin < 20_000, JSON.stringify(`${start}${flags}`.slice(0, 60)));
       }
     const plugins = times("{ name: AlwaysPullImag },");
     const { stderr } = await runImport({

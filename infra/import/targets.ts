@@ -1,6 +1,9 @@
-import { isEffectiveByDefault } from "../catalogue/upstream-plugins.ts";
+import { toMap } from "#lib/json.ts";
+import { compiledInPlugins, isEffectiveByDefault } from "../catalogue/upstream-plugins.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { isFit, minorShape } from "../cli/shape.ts";
+import type { ClusterApi } from "../clusters/api.ts";
+import { readClusterMinor } from "../clusters/version.ts";
 
 /** The cluster that gets the rules. */
 export interface ImportTarget {
@@ -46,7 +49,7 @@ export const parseTarget = (text: string): ImportTarget => {
   return describeTarget(service, kubernetes);
 };
 
-export const describeTarget = (service: string | undefined, kubernetes: string): ImportTarget => {
+const describeTarget = (service: string | undefined, kubernetes: string): ImportTarget => {
   const { on, minors, page } = (service === undefined ? undefined : services[service]) ?? {};
   const name = service === undefined ? `Kubernetes ${kubernetes}` : `${service}-${kubernetes}`;
   const defaults = `the plugins that Kubernetes ${kubernetes} has on by default`;
@@ -55,6 +58,35 @@ export const describeTarget = (service: string | undefined, kubernetes: string):
     return { name, kubernetes, on: new Set(), source: `${defaults}${unknown}` };
   }
   return { name, kubernetes, on: new Set(on), source: `${defaults}, and ${on.join(", ")} (${page})` };
+};
+
+/** What `readLiveTarget` asks of a cluster. */
+type AskedCluster = Pick<ClusterApi, "cluster" | "read" | "readText">;
+
+/**
+ * Returns what is known of a running cluster. No API says which plugins are on. The metrics have those that the API
+ * server has called since its start, so that a plugin without a metric may be on, too.
+ */
+export const readLiveTarget = async (cluster: AskedCluster): Promise<ImportTarget> => {
+  const kubernetes = await readClusterMinor(cluster);
+  const { gitVersion } = toMap(await cluster.read("/version"));
+  const [, service] = /[-+](eks|gke)\b/.exec(String(gitVersion)) ?? [];
+  const target = describeTarget(service, kubernetes);
+  const called = await listCalledPlugins(cluster).catch((error) => {
+    if (error instanceof Complaint) return error.message;
+    throw error;
+  });
+  if (typeof called === "string") return { ...target, source: `${target.source}; ${called}` };
+  const further = called.filter((plugin) => !isOnInTarget(plugin, target));
+  const source = further.length > 0 ? `${target.source}, and ${further.join(", ")} (/metrics)` : target.source;
+  return { ...target, on: new Set([...target.on, ...further]), source };
+};
+
+/** A plugin behind a gate may have been called and done nothing. */
+const listCalledPlugins = async (cluster: AskedCluster): Promise<string[]> => {
+  const series = /^apiserver_admission_controller_admission_duration_seconds_count\{(?:.*,)?name="(\w+)"/gm;
+  const called = new Set([...(await cluster.readText("/metrics")).matchAll(series)].map(([, name]) => name));
+  return Object.entries(compiledInPlugins).flatMap(([name, { gate }]) => (called.has(name) && !gate ? [name] : []));
 };
 
 /** Reports whether a plugin is on in the target, and has an effect. */
