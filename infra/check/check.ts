@@ -67,7 +67,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   const isStateKnown = options.state.length > 0;
   if (isStateKnown && state.length === 0)
     note(`--state ${options.state.join(", ")} contains no manifest, so no object exists`);
-  const existing = createEmptyObjectStore(kinds, note);
+  const existing = createEmptyObjectStore(cluster[0], kinds, note);
   // The checked DELETEs need existing objects, so the manifests are put into the imitated API server, too.
   const deleted = options.operation === "DELETE" ? manifests : [];
   for (const object of [

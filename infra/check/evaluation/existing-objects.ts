@@ -29,11 +29,15 @@ interface Store extends Pick<ExistingObjects, "find" | "put" | "remove" | "listA
   reviews: readonly RecordedAccess[];
 }
 
-/** Opens a cluster with these kinds and without objects. Calls `note` when an object with unknown content is read. */
-export const createEmptyObjectStore = (kinds: KindIndex, note: (sentence: string) => void): ExistingObjects => {
+/** Opens a cluster of this name with these kinds and without objects. Calls `note` when an object with unknown content is read. */
+export const createEmptyObjectStore = (
+  cluster: string,
+  kinds: KindIndex,
+  note: (sentence: string) => void,
+): ExistingObjects => {
   const store = openStore(kinds, note);
   const ledger = createMemoryLedger();
-  return { ...store, capabilities: (tell) => toCapabilities(store, kinds, ledger, tell) };
+  return { ...store, capabilities: (tell) => toCapabilities(store, cluster, kinds, ledger, tell) };
 };
 
 const openStore = (kinds: KindIndex, note: (sentence: string) => void): Store => {
@@ -88,6 +92,7 @@ const openStore = (kinds: KindIndex, note: (sentence: string) => void): Store =>
 
 const toCapabilities = (
   { find, put, list, reviews }: Store,
+  cluster: string,
   kinds: KindIndex,
   ledger: ReturnType<typeof createMemoryLedger>,
   tell: (sentence: string) => void,
@@ -128,6 +133,7 @@ const toCapabilities = (
     http: refuseHttp,
     aws: async (action) => giveUp(`it asks AWS by ${action}, and nothing is asked here`),
     cue: (source, evaluate) => evaluate(source),
+    cluster,
     ledger: (rule) => openRuleLedger(ledger, rule),
     count: () => {},
   };
