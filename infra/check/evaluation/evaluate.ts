@@ -102,7 +102,9 @@ const evaluateManifest = async (
   if (misfits.length > 0 && operation !== "DELETE") return createDecodeDenial(manifest, object, misfits);
   // A DELETE request has the stored object; the manifest only says which object that is.
   const finalObject = operation === "DELETE" ? (there ?? filled.object) : filled.object;
-  const attributes = buildAdmissionAttributes(finalObject, operation === "UPDATE" ? (there ?? null) : null, kind, {
+  // A stored object always has a resourceVersion, by which ResourceQuota tells it from a new one.
+  const before = there && { ...there, metadata: { resourceVersion: "1", ...there.metadata } };
+  const attributes = buildAdmissionAttributes(finalObject, operation === "UPDATE" ? (before ?? null) : null, kind, {
     ...asking,
     operation,
   });
