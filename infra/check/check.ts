@@ -99,6 +99,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   const isNativeCopy = createNativeCopyPredicate(options.catalogue, cluster[1]);
   const standing = listStanding([...state, ...manifests], options.namespace).filter((object) => !isNativeCopy(object));
   const missing = new Set<string>();
+  const namespacesWithUncertainUse = new Set<string>();
   const plugins = await loadCallablePlugins(
     // What a quota has in use is known only if all objects are.
     choosePlugins(options.plugins, kubernetes).filter((plugin) => isStateKnown || plugin !== "ResourceQuota"),
@@ -109,6 +110,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
     },
     standing,
     (namespace) => existing.listAll(namespace).flatMap((object) => buildCreation(object, kinds, options.user)),
+    namespacesWithUncertainUse,
   );
   const environment = await createWebhookEnvironment(rules, webhooks, cluster, hosts, standing.length > 0, plugins);
   for (const warning of environment.hooks.warnings) note(warning);
@@ -120,6 +122,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
     asking: { ...sending, operation: options.operation },
     old: fillAll(old, kinds, sending, kubernetes),
     alsoPods: options.alsoPods,
+    namespacesWithUncertainUse,
     isStateKnown,
     namespaceHint: "that may be among the manifests or in --state",
     noteMissingNamespace: (namespace) => void missing.add(namespace),

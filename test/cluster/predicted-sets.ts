@@ -52,9 +52,7 @@ const pick = <T>(...values: T[]) => fc.constantFrom(...values);
 const pickRow = <T extends Row>(rows: readonly T[]) =>
   fc.oneof(...rows.map(({ share, ...row }) => ({ weight: share, arbitrary: fc.constant(row) })));
 const pickName = <T extends string>(shares: Record<T, number>): Arbitrary<T> =>
-  fc.oneof(
-    ...Object.entries<number>(shares).map(([name, weight]) => ({ weight, arbitrary: fc.constant(name as T) })),
-  );
+  fc.oneof(...Object.entries<number>(shares).map(([name, weight]) => ({ weight, arbitrary: fc.constant(name as T) })));
 const optional = <T extends object>(members: { [Name in keyof T]: Arbitrary<T[Name]> }) =>
   fc.record(members, { requiredKeys: [] });
 
@@ -64,7 +62,10 @@ const limits = optional({ cpu: pick("500m", "1"), memory: pick("64Mi", "1Gi") })
 const workload = fc
   .record({
     image: pick("a:1", "b"),
-    resources: fc.oneof(optional({ requests, limits }), fc.record({ requests, limits: fc.constant({ cpu: "1", memory: "1Gi" }) })),
+    resources: fc.oneof(
+      optional({ requests, limits }),
+      fc.record({ requests, limits: fc.constant({ cpu: "1", memory: "1Gi" }) }),
+    ),
   })
   .map((container) => ({ containers: [{ name: "c", ...container }] }));
 const podFields = optional({ priorityClassName: pick("high"), activeDeadlineSeconds: pick(60) });
@@ -165,7 +166,13 @@ const buildName = (base: string, more: string): string => {
   return length === undefined ? `${base}${more}` : base.padEnd(length, "x");
 };
 
-const generateStep = ({ objects, verbs, edges, rows, names }: SetTables): Arbitrary<Omit<CreationStep, "object"> & { body: JsonMap; name: string }> => {
+const generateStep = ({
+  objects,
+  verbs,
+  edges,
+  rows,
+  names,
+}: SetTables): Arbitrary<Omit<CreationStep, "object"> & { body: JsonMap; name: string }> => {
   const valid = createObjectGenerators(false);
   const odd = createObjectGenerators(true);
   const chosen = {

@@ -4,8 +4,15 @@ import type { AdmissionAttributes, AdmissionTrace, ImitatedServerFunctions } fro
 import { getOwn, isMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
+import { fillCustomResource } from "../../apiserver/defaults/custom-resources.ts";
 import { fillDefaults, prepareForStorage } from "../../apiserver/defaults/defaults.ts";
-import { describeUnknownKind, isCustomResourceGroup, type ResourceKind } from "../../apiserver/kinds/kinds.ts";
+import type { ReadingStep } from "../../apiserver/defaults/typed-reading.ts";
+import {
+  describeUnknownKind,
+  isCustomResourceGroup,
+  type KindIndex,
+  type ResourceKind,
+} from "../../apiserver/kinds/kinds.ts";
 import { toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import { findPosition } from "../manifests/positions.ts";
@@ -88,13 +95,15 @@ const evaluateManifest = async (
       object,
       describeUnknownConversion({ kind: toGroupVersionKind(stored) }, kind.kind),
     );
+  if (stored !== undefined && uncertainObjects.has(stored))
+    return createUndecidedEvaluation(manifest, object, "whether it exists by then, because its creation is undecided");
   if (operation === "UPDATE" && there === undefined)
     return createUndecidedEvaluation(
       manifest,
       object,
       "there is nothing to update; --old or --state must hold it as it is now",
     );
-  const filled = fillDefaults(object, kubernetes);
+  const filled = fillObject(object, kinds, kubernetes);
   const misfits = [
     ...filled.misfits,
     ...(isNameless(object, kind) ? ["metadata.name or generateName is required"] : []),
@@ -112,6 +121,13 @@ const evaluateManifest = async (
   for (const stray of operation === "DELETE" ? [] : filled.strays)
     evaluation.checked.warnings.push({ rule: "field validation", text: `unknown field ${JSON.stringify(stray)}` });
   return evaluation;
+};
+
+/** Returns an object as the API server reads it, also a custom resource whose definition is known. */
+const fillObject = (object: KubernetesObject, kinds: KindIndex, kubernetes?: string, step?: ReadingStep) => {
+  const filled = fillDefaults(object, kubernetes, step);
+  const schema = kinds.of(String(object.apiVersion), String(object.kind))?.schema;
+  return schema === undefined ? filled : fillCustomResource(filled, schema);
 };
 
 /**
@@ -227,7 +243,12 @@ export const evaluateRequest = async (
   const context = createServerContext(environment);
   const trace = await runAdmissionChain(attributes, environment.chain, context);
   const unevaluated = environment.unevaluated.findMatching(attributes, trace.object, context, assumed);
-  if (trace.allowed && !made) storeOutcome(attributes, trace, environment);
+  const findings = await collectFindings(trace, subject, environment, assumed, unevaluated);
+  const { verdict } = findings;
+  if (trace.allowed && !made) storeOutcome(attributes, trace, environment, verdict === "undecided");
+  // What was deleted or isn't admitted may not be in use.
+  if (attributes.operation === "DELETE" || verdict === "undecided")
+    environment.namespacesWithUncertainUse.add(attributes.namespace ?? "");
   const prepared = findBeforeWebhooks(trace);
   const before = prepared ? context.fill(prepared, "request") : (attributes.object ?? attributes.oldObject);
   const after = attributes.object === null || attributes.object === undefined ? before : trace.object;
@@ -236,7 +257,7 @@ export const evaluateRequest = async (
     checked: {
       ...readIdentity(manifest, before),
       ...(made && { madeBy: made.by }),
-      ...(await collectFindings(trace, subject, environment, assumed, unevaluated)),
+      ...findings,
     },
     audit: trace.audit,
     steps: trace.steps.filter(({ isPlugin }) => !isPlugin),
@@ -265,7 +286,7 @@ const createServerContext = ({
   equivalents: kinds.equivalents,
   convert: kinds.convert,
   fill: (object, step) => {
-    const { object: filledObject, misfits } = fillDefaults(object as KubernetesObject, kubernetes, step);
+    const { object: filledObject, misfits } = fillObject(object as KubernetesObject, kinds, kubernetes, step);
     if (misfits[0] !== undefined) throw new Error(misfits[0]);
     return filledObject;
   },
@@ -320,6 +341,7 @@ const storeOutcome = (
   attributes: AdmissionAttributes,
   { object }: AdmissionTrace,
   { existing }: ObjectEvaluationEnvironment,
+  isUndecided: boolean,
 ): void => {
   const { resource, subResource, operation, oldObject, dryRun } = attributes;
   if (dryRun || subResource || operation === "CONNECT") return;
@@ -328,8 +350,14 @@ const storeOutcome = (
   if (operation === "DELETE" && resource.group === "" && resource.resource === "namespaces")
     existing.put(resource, terminateNamespace(oldObject as KubernetesObject));
   else if (operation === "DELETE") existing.remove(resource, name, namespace);
-  else existing.put(resource, object as KubernetesObject);
+  else {
+    existing.put(resource, object as KubernetesObject);
+    if (isUndecided && operation === "CREATE") uncertainObjects.add(object as KubernetesObject);
+  }
 };
+
+/** Objects whose creation is undecided. */
+const uncertainObjects = new WeakSet<object>();
 
 const terminateNamespace = ({ metadata, ...namespace }: KubernetesObject): KubernetesObject => {
   const gone = { deletionTimestamp: new Date().toISOString().replace(/\.\d+/, "") };

@@ -113,6 +113,7 @@ export const prepareClusterCheck = async (
     alsoPods,
     asking: { operation, user: options.user, namespace: "" },
     isStateKnown: false,
+    namespacesWithUncertainUse: new Set(),
     namespaceHint: "only a user with the right to read namespaces can see that",
     // Does nothing, because the evaluator itself notes each namespace that can't be read.
     noteMissingNamespace: () => {},
