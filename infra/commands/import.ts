@@ -99,7 +99,7 @@ const readFlags = async (options: ParsedOptions, file: string | undefined): Prom
   if (value === undefined && file === undefined)
     throw new Complaint("one of --flags and --config must say what the API server had");
   const noFlags: AdmissionFlags = { enabled: [], disabled: [], gates: new Map<string, boolean>() };
-  const flags = value === undefined ? noFlags : parseAdmissionFlags(await readFlagText(value), "--flags");
+  const flags = value === undefined ? noFlags : parseAdmissionFlags(...(await readFlagText(value)));
   if (flags.configFile !== undefined && file === undefined)
     throw new Complaint(
       `--flags has --admission-control-config-file=${flags.configFile}; give this file with --config`,
@@ -107,7 +107,8 @@ const readFlags = async (options: ParsedOptions, file: string | undefined): Prom
   return flags;
 };
 
-const readFlagText = async (value: string): Promise<string> => {
-  if (value === "-") return readAll(process.stdin);
-  return existsSync(value) ? readOptionFile(value, "--flags") : value;
+/** Returns the text of --flags, and its name in messages. */
+const readFlagText = async (value: string): Promise<[text: string, where: string]> => {
+  if (value === "-") return [await readAll(process.stdin), "standard input"];
+  return existsSync(value) ? [await readOptionFile(value, "--flags"), basename(value)] : [value, "the text of --flags"];
 };

@@ -117,24 +117,27 @@ const decideAboutOnPlugin = (
   const lost = isOn ? Object.keys(settings).filter((key) => loosening.includes(key)) : [];
   const note = lost.length > 0 ? `; the plugin there has no ${lost.join(", ")}, and refuses what they would admit` : "";
   if (isOn && lost.length === Object.keys(settings).length) return { outcome: "target", reason: `${present}${note}` };
-  const missing = Object.keys(rule.manifests ?? {}).find((key) => !Object.hasOwn(settings, key));
-  const fault = rule.exemptionRequired
-    ? "must have exempt in postern.yaml, so that the cluster keeps working"
-    : missing !== undefined
-      ? `must have ${missing}, files or folders of manifests`
-      : rule.checkSettings?.(mergeWithDefaults(rule.settings ?? {}, settings));
-  // Mistakes in a configuration are reported when postern.yaml is checked, with their lines.
-  if (fault !== undefined && (rule.exemptionRequired || configuration === undefined))
-    return {
-      outcome: "open",
-      reason: `the rule ${name} does its work, and ${fault}; its README describes the settings`,
-    };
+  const missing =
+    findMissingPart(rule, settings) ??
+    // Mistakes in a configuration are reported when postern.yaml is checked, with their lines.
+    (configuration ? undefined : rule.checkSettings?.(mergeWithDefaults(rule.settings ?? {}, settings)));
+  if (missing !== undefined) {
+    const reason = `the rule ${name} does its work, and ${missing}; its README describes the settings`;
+    return { outcome: "open", reason };
+  }
   return {
     outcome: "rule",
     reason: isOn ? `${present}, but not with these settings${note}` : `not on in ${target.name}`,
     rule: name,
     settings: isOn && plugin === "DefaultTolerationSeconds" ? { ...settings, replaceDefaults: true } : settings,
   };
+};
+
+/** Returns what a rule needs that no API server's configuration has. */
+const findMissingPart = ({ exemptionRequired, manifests = {} }: Rule, settings: JsonMap): string | undefined => {
+  if (exemptionRequired) return "must have exempt in postern.yaml, so that the cluster keeps working";
+  const missing = Object.keys(manifests).find((key) => !Object.hasOwn(settings, key));
+  return missing && `must have ${missing}, files or folders of manifests`;
 };
 
 /** Returns the settings of a plugin's rule: its configuration, or what flags say. */

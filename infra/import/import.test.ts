@@ -178,7 +178,7 @@ describe("postern import apiserver", () => {
           JSON.stringify(JSON.parse(JSON.stringify(entries))),
         );
       }),
-      { numRuns: 50 },
+      { numRuns: 25 },
     );
   });
 
@@ -187,19 +187,19 @@ describe("postern import apiserver", () => {
     const texts = [
       "--feature-gates=",
       "--admission-control ",
-      '"',
       "'--admission-control=",
-      "--v=2 \\\n",
-      "A,",
       "kind: ",
+      '"',
+      "--v=2 \\\n",
       "# a\n",
     ];
-    for (const flags of texts.map(times))
-      for (const start of ["", "--enable-admission-plugins=", '--enable-admission-plugins="']) {
-        const begin = performance.now();
-        await runImport({ name: "", flags: `${start}${flags}` });
-        assert.ok(performance.now() - begin < 20_000, JSON.stringify(`${start}${flags}`.slice(0, 60)));
-      }
+    const starts = ["", '--enable-admission-plugins="'];
+    const all = [...texts.map(times), ...starts.map((start) => start + times("A,")), starts[1] + times("'--v=2")];
+    for (const flags of all) {
+      const begin = performance.now();
+      await runImport({ name: "", flags });
+      assert.ok(performance.now() - begin < 20_000, JSON.stringify(flags.slice(0, 60)));
+    }
     const plugins = times("{ name: AlwaysPullImag },");
     const { stderr } = await runImport({
       name: "",

@@ -45,7 +45,7 @@ const rows: Row[] = [
     metrics: new Complaint("cluster a: its API server refuses to show /metrics (403): no", 1),
     target: "gke-1.35",
     on: [],
-    source: `${defaults}; it is not known here what gke-1.35 turns on besides; cluster a: its API server refuses to show /metrics (403): no`,
+    source: `${defaults}; what gke-1.35 turns on besides isn't known here; cluster a: its API server refuses to show /metrics (403): no`,
   },
 ];
 

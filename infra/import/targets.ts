@@ -16,26 +16,35 @@ export interface ImportTarget {
   source: string;
 }
 
-interface ManagedService {
-  /** The plugins that the service turns on beyond the defaults, as it publishes them. */
+/** Plugins that a managed service turns on beyond the defaults, as a page of its documentation says. */
+interface PublishedFact {
   on: readonly string[];
-  /** The minors of Kubernetes that the published list is about; undefined if it names none. */
+  /** The minors of Kubernetes that the page is about; undefined if it names none. */
   minors?: readonly string[];
   page: string;
 }
 
 /** What managed services publish about their plugins; read in November 2026. */
-const services: Readonly<Record<string, ManagedService | undefined>> = {
-  eks: {
-    on: ["NodeRestriction", "ExtendedResourceToleration"],
-    minors: ["1.33", "1.34", "1.35"],
-    page: "https://docs.aws.amazon.com/eks/latest/userguide/platform-versions.html",
-  },
-  aks: {
-    on: ["PodNodeSelector", "PodTolerationRestriction", "ExtendedResourceToleration"],
-    page: "https://learn.microsoft.com/en-us/azure/aks/faq",
-  },
-  gke: undefined,
+const services: Readonly<Record<string, readonly PublishedFact[]>> = {
+  eks: [
+    {
+      on: ["NodeRestriction", "ExtendedResourceToleration"],
+      minors: ["1.33", "1.34", "1.35"],
+      page: "https://docs.aws.amazon.com/eks/latest/userguide/platform-versions.html",
+    },
+  ],
+  aks: [
+    {
+      on: ["PodNodeSelector", "PodTolerationRestriction", "ExtendedResourceToleration"],
+      page: "https://learn.microsoft.com/en-us/azure/aks/faq",
+    },
+    {
+      on: ["NodeRestriction"],
+      minors: ["1.33", "1.34"],
+      page: "https://learn.microsoft.com/en-us/azure/aks/cis-kubernetes",
+    },
+  ],
+  gke: [],
 };
 
 /** Returns the target of `--target`: a minor of Kubernetes, with the name of a managed service before it or not. */
@@ -50,14 +59,17 @@ export const parseTarget = (text: string): ImportTarget => {
 };
 
 const describeTarget = (service: string | undefined, kubernetes: string): ImportTarget => {
-  const { on, minors, page } = (service === undefined ? undefined : services[service]) ?? {};
   const name = service === undefined ? `Kubernetes ${kubernetes}` : `${service}-${kubernetes}`;
-  const defaults = `the plugins that Kubernetes ${kubernetes} has on by default`;
-  if (on === undefined || minors?.includes(kubernetes) === false) {
-    const unknown = service === undefined ? "" : `; it is not known here what ${name} turns on besides`;
-    return { name, kubernetes, on: new Set(), source: `${defaults}${unknown}` };
-  }
-  return { name, kubernetes, on: new Set(on), source: `${defaults}, and ${on.join(", ")} (${page})` };
+  const all = service === undefined ? [] : (services[service] ?? []);
+  const facts = all.filter(({ minors }) => minors === undefined || minors.includes(kubernetes));
+  const known = facts.map(({ on, page }) => `, and ${on.join(", ")} (${page})`).join("");
+  const unknown = service !== undefined && facts.length === 0 ? `; what ${name} turns on besides isn't known here` : "";
+  return {
+    name,
+    kubernetes,
+    on: new Set(facts.flatMap(({ on }) => on)),
+    source: `the plugins that Kubernetes ${kubernetes} has on by default${known}${unknown}`,
+  };
 };
 
 /** What `readLiveTarget` asks of a cluster. */
