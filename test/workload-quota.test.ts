@@ -137,7 +137,7 @@ const createModel = (scheduler: fc.Scheduler) => {
       );
       const parts = await change<Kept>(keys, (kept) => kept);
       const reservations = parts.flatMap((part) => Object.values(part?.objects ?? {}));
-      const reserved = reservations.reduce((sum, { use }) => sum + toCpus(use["requests.cpu"]), 0);
+      const reserved = reservations.reduce((sum, { used }) => sum + toCpus(used["requests.cpu"]), 0);
       return { used: toCpus(scope?.used?.["requests.cpu"]), reserved };
     },
   };

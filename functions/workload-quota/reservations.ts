@@ -16,14 +16,14 @@ export type Amounts = Readonly<Record<string, string>>;
 
 /** What one object has of a quota: the most that the cluster may store of it. */
 export interface Reservation {
-  use: Amounts;
+  used: Amounts;
   /** When this was last charged, released or seen, in milliseconds since 1970. */
   at: number;
   /**
    * "charged": a write may still come. "released": a write may have made the object smaller, or deleted it. "seen": the
    * cluster has been seen with just this.
    */
-  state: "charged" | "released" | "seen";
+  phase: "charged" | "released" | "seen";
   /** The version in which the object was written last. */
   version: string;
   /** True if the object counts although a counted object controls it. */
@@ -80,13 +80,13 @@ const replaceReservation = (
   const { [place.object]: _, ...others } = ledgered.get(place.part)?.objects ?? {};
   const objects = reservation ? { ...others, [place.object]: reservation } : others;
   ledgered.set(place.part, Object.keys(objects).length > 0 ? { objects } : undefined);
-  if (isSame(before?.use ?? {}, reservation?.use ?? {})) return;
+  if (isSame(before?.used ?? {}, reservation?.used ?? {})) return;
 
   const scope = ledgered.get(place.scope) ?? {};
-  const names = new Set([scope.used, before?.use, reservation?.use].flatMap((amounts) => Object.keys(amounts ?? {})));
+  const names = new Set([scope.used, before?.used, reservation?.used].flatMap((amounts) => Object.keys(amounts ?? {})));
   const used = [...names].map((name) => {
-    const rest = subtractQuantities(get(scope.used, name), get(before?.use, name));
-    return [name, addQuantities(rest, get(reservation?.use, name))] as const;
+    const rest = subtractQuantities(get(scope.used, name), get(before?.used, name));
+    return [name, addQuantities(rest, get(reservation?.used, name))] as const;
   });
   ledgered.set(place.scope, { ...scope, used: toAmounts(used) });
 };
@@ -115,7 +115,8 @@ export const recordHard = (
   const others = (scope.hards ?? []).filter((one) => now < one.until && !isSame(one.hard, hard));
   const own = scope.hards?.find((one) => isSame(one.hard, hard));
   const isFresh = own !== undefined && own.until - now > hardMilliseconds / 2;
-  if (!isFresh) ledgered.set(scopeKey, { ...scope, hards: [...others, { hard, until: now + hardMilliseconds }] });
+  if (!isFresh)
+    ledgered.set(scopeKey, { ...scope, hards: [...others, { hard: { ...hard }, until: now + hardMilliseconds }] });
   const smallest = new Map<string, Quantity>();
   for (const [name, written] of [hard, ...others.map((one) => one.hard)].flatMap((one) => Object.entries(one))) {
     const [amount, present] = [requireQuantity(written), smallest.get(name)];
@@ -153,10 +154,10 @@ export const charge = (
   if (!before && !isNew) return undefined;
   const limits = recordHard(ledgered, place.scope, quota.hard, now);
   const used = ledgered.get(place.scope)?.used;
-  const largest = new Map(Object.keys(before?.use ?? {}).map((name) => [name, get(before?.use, name)]));
+  const largest = new Map(Object.keys(before?.used ?? {}).map((name) => [name, get(before?.used, name)]));
   const exceeded: [string, Quantity][] = [];
   for (const [name, limit] of limits) {
-    const growth = subtractQuantities(getAmount(measure, name), get(before?.use, name));
+    const growth = subtractQuantities(getAmount(measure, name), get(before?.used, name));
     if (growth.nanos <= 0n) continue;
     largest.set(name, getAmount(measure, name));
     if (compareQuantities(addQuantities(get(used, name), growth), limit) > 0) exceeded.push([name, growth]);
@@ -173,13 +174,13 @@ export const charge = (
     };
   }
   const owned = isOwned || before?.isOwned ? { isOwned: true as const } : {};
-  replaceReservation(ledgered, place, { use: toAmounts([...largest]), at: now, state: "charged", version, ...owned });
+  replaceReservation(ledgered, place, { used: toAmounts([...largest]), at: now, phase: "charged", version, ...owned });
 };
 
 /** Notes that an object may have become smaller, or be gone. Its reservation stays until the cluster has been seen. */
 export const release = (ledgered: Ledgered, place: ReservationPlace, now: number): void => {
   const before = getReservation(ledgered, place);
-  if (before) replaceReservation(ledgered, place, { ...before, at: now, state: "released" });
+  if (before) replaceReservation(ledgered, place, { ...before, at: now, phase: "released" });
 };
 
 /** Replaces a reservation by what the cluster was seen with, unless another review has changed it since. */
@@ -193,9 +194,9 @@ export const settle = (
   const current = getReservation(ledgered, place);
   if (!current || !isSame(current, before)) return;
   const limits = (ledgered.get(place.scope)?.hards ?? []).flatMap(({ hard }) => Object.keys(hard));
-  const names = [...new Set([...limits, ...Object.keys(before.use)])];
-  const use = seen && toAmounts(names.map((name) => [name, getAmount(seen, name)]));
-  replaceReservation(ledgered, place, use && { ...before, use, at: now, state: "seen" });
+  const names = [...new Set([...limits, ...Object.keys(before.used)])];
+  const used = seen && toAmounts(names.map((name) => [name, getAmount(seen, name)]));
+  replaceReservation(ledgered, place, used && { ...before, used, at: now, phase: "seen" });
 };
 
 /** Returns a warning for each name of which a quota's use has reached the share of its `hard` that asks for one. */

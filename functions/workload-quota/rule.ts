@@ -115,7 +115,7 @@ export default rule({
     const exceeded = first.excess.map(({ quota }) => quota.name);
     const settlement = await readLapsed(exceeded, ledger, time, readObject);
     const second = settlement.sightings.length > 0 ? await decide(settlement) : first;
-    const unseen = settlement.sightings.filter(({ before, seen }) => before.state === "charged" && !seen);
+    const unseen = settlement.sightings.filter(({ before, seen }) => before.phase === "charged" && !seen);
     if (!request.dryRun)
       count(unseen.map(() => ({ metric: "unseen_reservations", labels: { rule: "workload-quota" } })));
     if (second.excess.length === 0) return { warnings: second.warnings };

@@ -43,10 +43,10 @@ export const readLapsed = async (
       // Each value is read by itself, because a read of several at one moment fails while one of them is written.
       const values = await Promise.all(keys.map((key) => change<Kept>([key], (kept) => kept)));
       for (const [object, before] of values.flatMap(([kept]) => Object.entries(kept?.objects ?? {})))
-        if (before.at + (before.state === "seen" ? staleAfter : settleableAfter) < now)
+        if (before.at + (before.phase === "seen" ? staleAfter : settleableAfter) < now)
           lapsed.push({ quota, object, before });
     }
-  const order = ({ before }: { before: Reservation }) => before.at + (before.state === "seen" ? now : 0);
+  const order = ({ before }: { before: Reservation }) => before.at + (before.phase === "seen" ? now : 0);
   const chosen = lapsed.sort((left, right) => order(left) - order(right)).slice(0, mostReads);
   const faults: string[] = [];
   const sightings = await Promise.all(
