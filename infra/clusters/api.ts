@@ -63,7 +63,7 @@ export interface ClusterApi {
   /** Sends a GET for a path to the API server; returns the text of the response. */
   readText(path: string): Promise<string>;
   /** Applies an object by server-side apply, and takes over fields that other managers have set. */
-  apply(object: DeployedObject): Promise<DeployedObject>;
+  apply(object: DeployedObject, options?: { dryRun: boolean }): Promise<DeployedObject>;
   /** Replaces the whole object; undefined if it was changed or deleted since it was read. */
   replace(object: DeployedObject, options?: { dryRun: boolean }): Promise<DeployedObject | undefined>;
   /** Deletes an object, and reports whether it existed. */
@@ -140,9 +140,9 @@ export const createClusterApi = (cluster: string, connection: ClusterConnection)
       if (answer.status >= 300) throw toRefusal(answer, `to show ${path}`);
       return answer.body;
     },
-    apply: async (object) => {
+    apply: async (object, { dryRun } = { dryRun: false }) => {
       const ref = toReference(object);
-      const path = `${buildPath(ref)}?fieldManager=postern&force=true`;
+      const path = `${buildPath(ref)}?fieldManager=postern&force=true${dryRun ? "&dryRun=All" : ""}`;
       const answer = await send("PATCH", path, object, "application/apply-patch+yaml");
       return readObject(answer, `the ${describeObject(ref)}`);
     },

@@ -20,6 +20,7 @@ import {
   type DeployedObjectDifference,
   toNamedWebhookEntries,
 } from "./drift.ts";
+import { awaitPolicies, type PolicyKind } from "./policy-probe.ts";
 
 /** A change of one deployed object in the cluster. */
 export interface DeployedObjectChange {
@@ -77,20 +78,32 @@ export const applyWantedObjectsToCluster = async (
   const all = sortObjects(wanted);
   const changes = await applyRbacObjects(api, all);
   changes.push(...(await deleteRetiredEntries(api, all, name)));
-  const hasPolicies = all.some(({ kind }) => isPolicyKind(kind));
   // An interrupted update may have changed something right before this one.
   let changedAt = Date.now();
   const settle = () => wait(Math.max(0, changedAt + settleMilliseconds - Date.now()));
+  const unproven = new Set<PolicyKind>();
+  /** Waits until the policies that take the place of entries have an effect. */
+  const awaitPoliciesInPlaceOf = async (kind: DeployedKind) => {
+    const policyKind = kind.replace("WebhookConfiguration", "AdmissionPolicy") as PolicyKind;
+    if (!all.some((object) => object.kind === policyKind)) return;
+    await awaitPolicies(api, policyKind, name);
+    unproven.delete(policyKind);
+    await settle();
+  };
   for (const object of all.filter(({ kind }) => !isRbacKind(kind))) {
     const isFirst = object.kind === "MutatingWebhookConfiguration" && (await isNewInBoth(api, all, name));
-    if (hasPolicies && isWebhookKind(object.kind) && (await losesEntries(api, object))) await settle();
+    if (isWebhookKind(object.kind) && (await losesEntries(api, object))) await awaitPoliciesInPlaceOf(object.kind);
     const change = await applyObject(api, object);
-    if (change && isFirst) await wait(noticeMilliseconds);
-    if (change) changes.push(change);
-    if (change) changedAt = Date.now();
+    if (change === undefined) continue;
+    changes.push(change);
+    changedAt = Date.now();
+    if (isFirst) await wait(noticeMilliseconds);
+    if (isPolicyKind(object.kind)) unproven.add(object.kind.replace(/Binding$/, "") as PolicyKind);
   }
   const unwanted = await listUnwanted(api, all, name);
-  if (unwanted.some(({ kind }) => isPolicyKind(kind) || (hasPolicies && isWebhookKind(kind)))) await settle();
+  for (const { kind } of unwanted) if (isWebhookKind(kind)) await awaitPoliciesInPlaceOf(kind);
+  for (const kind of unproven) await awaitPolicies(api, kind, name);
+  if (unwanted.some(({ kind }) => isPolicyKind(kind))) await settle();
   for (const live of unwanted) changes.push(...(await deleteObject(api, live)));
   return mergeChanges(changes);
 };

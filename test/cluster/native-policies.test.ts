@@ -64,6 +64,33 @@ const buildYaml = (policies: object[]) => {
 const catalogue = (await readCatalogue()).filter(({ name }) => name.endsWith("-admission-policy"));
 const name = "postern";
 
+describe("policies in a cluster whose plugin for them is off", await needs("API server"), () => {
+  it("keep their entries", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "postern-native-"));
+    const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+    const yaml = buildYaml(buildPolicies("team"));
+    const rules = await serveTestRules(catalogue, yaml, { certificate });
+    const cluster = await bootCluster(await requireBinaries(), { disable: ["ValidatingAdmissionPolicy"] });
+    try {
+      await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ local: cluster }));
+      const api = await openClusterApi("local", undefined, { kubeconfig: join(folder, "kubeconfig") });
+      await applyWantedObjectsToCluster(api, rules.manifests(), name);
+      const [, config] = chooseCluster(parseConfig(yaml, catalogue), undefined);
+      const policySupport = await readPolicySupport(api);
+      const natives = buildNativePolicies(catalogue, { ...config, policySupport }, name);
+      await assert.rejects(applyWantedObjectsToCluster(api, natives, name), {
+        message:
+          "cluster local: its API server hasn't applied a new ValidatingAdmissionPolicy for 30 s, so no webhook entry was deleted; its admission plugin ValidatingAdmissionPolicy must be on",
+      });
+      assert.ok(await api.get({ kind: "ValidatingWebhookConfiguration", name }));
+      assert.equal((await api.list("ValidatingAdmissionPolicy")).length, 1, "the probe is deleted");
+    } finally {
+      await Promise.all([cluster.stop(), rules.stop()]);
+      await rm(folder, { recursive: true, force: true });
+    }
+  });
+});
+
 describe("policies in a cluster that is upgraded", await needs("API server", "API servers of an upgrade"), () => {
   let folder: string;
   let cluster: TestCluster;
