@@ -17,6 +17,7 @@ import { buildAdmissionAttributes, isReview, normalizeManifestObjects } from "./
 import { createCallableClusterRules } from "./evaluation/rules.ts";
 import { createUnevaluatedPolicyMatcher, isPolicyOrQuota } from "./evaluation/unevaluated.ts";
 import { createWebhookEnvironment } from "./evaluation/webhooks.ts";
+import { chargeExistingWorkloads } from "./evaluation/workload-quotas.ts";
 import { readInput, readManifests } from "./manifests/input.ts";
 import { type Manifest, type ManifestFault, toSourceName } from "./manifests/manifests.ts";
 
@@ -70,13 +71,13 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   const existing = createEmptyObjectStore(cluster[0], kinds, note);
   // The checked DELETEs need existing objects, so the manifests are put into the imitated API server, too.
   const deleted = options.operation === "DELETE" ? manifests : [];
-  for (const object of [
-    ...apiServerOwnObjects,
-    ...fillAll([...deleted, ...state], kinds, sending, kubernetes).values(),
-  ]) {
+  const filled = [...fillAll([...deleted, ...state], kinds, sending, kubernetes).values()];
+  for (const object of [...apiServerOwnObjects, ...filled]) {
     const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");
     if (kind !== undefined) existing.put(kind.resource, object);
   }
+  const creations = filled.flatMap((object) => buildCreation(object, kinds, options.user));
+  await chargeExistingWorkloads(options.catalogue, cluster[1], creations, existing.capabilities, note);
   const listCreated = (resource: ResourceType): KubernetesObject[] => {
     const found = selectNamed(resource, all, kinds);
     for (const { kind } of found)
