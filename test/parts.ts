@@ -8,6 +8,7 @@ import { findActionlint } from "./actionlint/actionlint.ts";
 import { findCfnLint, findDynamoDb, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
 import { chooseOtherMinor, upgradedMinors } from "./cluster/choices.ts";
 import { findPublishedManifests } from "./cluster/published.ts";
+import { findMissingChromium } from "./console.ts";
 import { findMissingRegistry } from "./registry/registry.ts";
 
 const getMissingTool = (tool: Tool) => ("missing" in tool ? tool.missing : undefined);
@@ -30,6 +31,7 @@ const parts = {
   "CEL evaluator": () =>
     explainIfMissing(findCelEvaluators, "upstream's evaluators of CEL are not here: npm run cluster builds them"),
   "cfn-lint": () => getMissingTool(findCfnLint()),
+  chromium: findMissingChromium,
   "DynamoDB Local": () => getMissingTool(findDynamoDb()),
   git: () => (spawnSync("git", ["--version"]).status === 0 ? undefined : "git is not installed"),
   "Go webhook": () =>
