@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
-import { createRequire } from "node:module";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
+import axe from "axe-core";
 import type { Browser, Page } from "playwright-core";
+import { createConsole } from "../../infra/console/console.ts";
 import { type ConsoleGateway, openBrowser, serveWithConsole } from "../console.ts";
 import { createTestFolder } from "../folders.ts";
 import { needs } from "../parts.ts";
@@ -20,7 +20,6 @@ const config = {
     "security-context-deny": { mode: "warn" },
   },
 };
-const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 /** Would run a script, if any of the places that show it took it for HTML. */
 const markup = `<img src=x onerror="globalThis.isHarmed=1"><script>globalThis.isHarmed=1</script>`;
@@ -31,12 +30,12 @@ const buildPod = (name: string, image: string, more: object = {}) => ({
   spec: { containers: [{ name: "a", image, ...more }] },
 });
 
+const folder = await createTestFolder();
+
 describe("the console's pages", await needs("chromium"), () => {
-  let folder: string;
   let gateway: ConsoleGateway;
   let browser: Browser;
   before(async () => {
-    folder = await createTestFolder();
     gateway = await serveWithConsole(folder, config);
     browser = await openBrowser();
   });
@@ -48,6 +47,7 @@ describe("the console's pages", await needs("chromium"), () => {
   /** Opens a page; fails the test at its end if the page reported an error or asked another host. */
   const openPage = async (hash = "", options: Parameters<Browser["newPage"]>[0] = {}) => {
     const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, ...options });
+    page.setDefaultTimeout(10_000);
     const faults: string[] = [];
     page.on("pageerror", (error) => faults.push(String(error)));
     page.on("console", (message) => message.type() === "error" && faults.push(message.text()));
@@ -75,6 +75,14 @@ describe("the console's pages", await needs("chromium"), () => {
         buildPodRequest({ namespace: "shop", object: buildPod(`web-${index}`, image) }),
       );
   };
+  /** Waits until an expression is true. The page's policy forbids the evaluation that Playwright would use for this. */
+  const waitUntil = async (page: Page, expression: string) => {
+    for (let turn = 0; !(await page.evaluate(expression)); turn++) {
+      assert.ok(turn < 200, `${expression} stayed false`);
+      await wait(50);
+    }
+  };
+
   const rows = (page: Page) => page.locator(".reviews a");
 
   it("show a review within a second, and open it by keys", async () => {
@@ -93,7 +101,7 @@ describe("the console's pages", await needs("chromium"), () => {
       "default-toleration-seconds",
     );
     await page.goBack();
-    await page.waitForFunction("document.activeElement.classList.contains('row')");
+    await waitUntil(page, "document.activeElement.classList.contains('row')");
     await close();
   });
 
@@ -114,7 +122,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await page.getByRole("button", { name: "Resume (3 new)" }).waitFor();
     assert.equal(await rows(page).count(), paused);
     await page.getByRole("button", { name: "Resume" }).click();
-    await page.waitForFunction(`document.querySelectorAll(".reviews a").length === ${paused + 3}`);
+    await waitUntil(page, `document.querySelectorAll(".reviews a").length === ${paused + 3}`);
     await close();
   });
 
@@ -135,9 +143,11 @@ describe("the console's pages", await needs("chromium"), () => {
     for (const path of paths) await gateway.send(path, hostile);
     const wrong = { ...hostile, object: buildPod("x", markup), kind: { group: markup, version: markup, kind: markup } };
     await gateway.send("allowed-registries/validate", { ...wrong, uid: markup });
-    await page.waitForFunction('document.body.textContent.includes("<img")');
-    const targets = await rows(page).evaluateAll("(links) => links.slice(0, 4).map((link) => link.hash)");
-    for (const target of targets as string[]) {
+    await waitUntil(page, 'document.body.textContent.includes("<img")');
+    const targets = await rows(page).evaluateAll((links: { hash?: string }[]) =>
+      links.slice(0, 4).map(({ hash }) => hash),
+    );
+    for (const target of targets) {
       await page.goto(`${gateway.console}${target}`);
       await page.getByRole("heading", { name: "As a case" }).waitFor();
       assert.equal(await page.locator("img, main script").count(), 0);
@@ -149,7 +159,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await page.getByLabel("Manifests").fill(JSON.stringify(object));
     await page.getByLabel("User").fill(markup);
     await page.getByRole("button", { name: "Check" }).click();
-    await page.waitForFunction('document.querySelector("[aria-live]").textContent.includes("<img")');
+    await waitUntil(page, 'document.querySelector("[aria-live]").textContent.includes("<img")');
     assert.equal(await page.locator("img, main script").count(), 0);
     await close("422");
   });
@@ -160,13 +170,8 @@ describe("the console's pages", await needs("chromium"), () => {
       `document.body.innerHTML = "<b>a</b>"`,
       `document.body.append(new Range().createContextualFragment("<b>a</b>"))`,
       `trustedTypes.createPolicy("a", { createHTML: String })`,
-      `setTimeout("1")`,
     ])
-      await assert.rejects(
-        page.evaluate(script),
-        /TrustedHTML|Trusted ?Types|TrustedScript|Content Security Policy/,
-        script,
-      );
+      await assert.rejects(page.evaluate(script), /TrustedHTML|Policy "a" disallowed/, script);
     const outer = await page.evaluate(`fetch("https://example.com").then(() => "sent", () => "refused")`);
     assert.equal(outer, "refused");
     await page.close();
@@ -174,12 +179,13 @@ describe("the console's pages", await needs("chromium"), () => {
 
   it("copy a review as a case", async () => {
     const { page, close } = await openPage("", { permissions: ["clipboard-read", "clipboard-write"] });
-    await sendPods(1);
-    await rows(page).first().click();
+    const request = buildPodRequest({ namespace: "shop", object: buildPod("copied", "a") });
+    await gateway.send("default-toleration-seconds/mutate", request);
+    await page.getByRole("link", { name: /CREATE Pod shop\/copied changed/ }).click();
     await page.getByRole("button", { name: "Copy as a case" }).click();
-    await page.getByText("Copied").waitFor();
+    await page.getByText("Copied: paste it").waitFor();
     const text = await page.evaluate("navigator.clipboard.readText()");
-    assert.match(String(text), /^- name: "changes Pod shop\/web-0 on CREATE"\n {2}mutate:\n/);
+    assert.match(String(text), /^- name: "changes Pod shop\/copied on CREATE"\n {2}mutate:\n/);
     await close();
   });
 
@@ -187,13 +193,14 @@ describe("the console's pages", await needs("chromium"), () => {
     const { page, close } = await openPage("#try");
     const text =
       "apiVersion: v1\nkind: Pod\nmetadata: { name: a }\nspec:\n  containers:\n    - name: a\n      image: quay.io/a:1\n";
-    const drop = `(editor) => {
+    const drop = `{
       const dataTransfer = new DataTransfer();
       dataTransfer.items.add(new File([${JSON.stringify(text)}], "pod.yaml"));
-      editor.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
+      const drop = new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true });
+      document.querySelector("textarea").dispatchEvent(drop);
     }`;
-    await page.getByLabel("Manifests").evaluate(drop);
-    await page.waitForFunction('document.querySelector("textarea").value.includes("quay.io")');
+    await page.evaluate(drop);
+    await waitUntil(page, 'document.querySelector("textarea").value.includes("quay.io")');
     await page.getByRole("button", { name: "Check" }).click();
     await page.getByRole("heading", { name: "Pod default/a denied" }).waitFor();
     await page.getByText("allowed-registries: images must come").getByRole("button", { name: "line 7" }).click();
@@ -216,8 +223,11 @@ describe("the console's pages", await needs("chromium"), () => {
     await page.getByRole("img", { name: /^Calls and denials in/ }).waitFor();
     for (const name of ["Settings, entries and exemptions", "Parity with the compiled-in plugin", "README"])
       await page.getByRole("heading", { name }).waitFor();
-    const painted = `(canvas) => new Set(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data).size`;
-    assert.ok(Number(await page.locator("canvas").first().evaluate(painted)) > 5);
+    const colours = await page.evaluate(`{
+      const { width, height } = document.querySelector("canvas");
+      new Set(document.querySelector("canvas").getContext("2d").getImageData(0, 0, width, height).data).size;
+    }`);
+    assert.ok(Number(colours) > 5, String(colours));
     await page.reload();
     await page.getByRole("heading", { name: "default-toleration-seconds" }).waitFor();
     await page.goBack();
@@ -246,7 +256,7 @@ describe("the console's pages", await needs("chromium"), () => {
         ];
         if (last !== undefined) await page.getByRole("heading", { name: last }).first().waitFor();
         if (hash === "#rules") await page.getByRole("link", { name: "always-deny" }).waitFor();
-        await page.evaluate(axe);
+        await page.evaluate(axe.source);
         const result = (await page.evaluate("axe.run(document)")) as {
           violations: { id: string; nodes: { html: string; failureSummary: string }[] }[];
           passes: unknown[];
@@ -274,41 +284,63 @@ describe("the console's pages", await needs("chromium"), () => {
     assert.equal(gateway.console, address);
     await page.getByText("connected", { exact: true }).waitFor();
     await sendPods(2);
-    await page.waitForFunction(`document.querySelectorAll(".reviews a").length === ${before + 2}`);
+    await waitUntil(page, `document.querySelectorAll(".reviews a").length === ${before + 2}`);
     await page.close();
   });
 
   it("scroll, filter and add to 10,000 reviews without delay", async () => {
-    const { page, close } = await openPage();
-    const pods = 10_000 / 8;
-    await Promise.all(Array.from({ length: 8 }, () => sendPods(pods)));
-    await page.getByText("10000 of 10000").waitFor({ timeout: 20_000 });
+    const unused = { file: "", port: 0, getLoaded: () => assert.fail("nothing is opened") };
+    const host = { publicKeys: "", writeLogLine: () => {} };
+    const { host: watched, open } = createConsole(0)(host);
+    const listener = await open({ ...unused, state: folder });
+    after(() => listener.close());
+    const page = await browser.newPage();
+    await page.goto(listener.line.replace("Console: ", ""));
+    await page.getByText("connected", { exact: true }).waitFor();
+    for (let index = 0; index < 10_500; index++) {
+      const request = buildPodRequest({ name: `web-${index}`, namespace: "shop" });
+      const facts = { rule: "limit-ranger", phase: "mutate", cluster: "local", code: 200, mode: "enforce" } as const;
+      watched.writeLogLine({
+        ...facts,
+        request,
+        refused: false,
+        operations: 1,
+        milliseconds: 1,
+        function: "",
+        version: "",
+      });
+    }
+    await page.getByText("10000 of 10000").waitFor();
     assert.ok((await rows(page).count()) < 100);
     const measured = await page.evaluate(`(async () => {
       const scroller = document.querySelector(".scroller");
       const filter = document.querySelector("input");
-      const frame = () => new Promise(requestAnimationFrame);
-      const worst = { scroll: 0, filter: 0 };
-      for (let turn = 0; turn < 40; turn++) {
-        const [key, act] = turn % 4 ? ["scroll", () => { scroller.scrollTop = Math.random() * scroller.scrollHeight; }]
-          : ["filter", () => { filter.value = turn % 8 ? "web-1" : ""; filter.dispatchEvent(new Event("input")); }];
-        await frame();
+      const times = { scroll: [], filter: [] };
+      const measure = async (name, act) => {
+        await new Promise(requestAnimationFrame);
         const start = performance.now();
         act();
-        scroller.dispatchEvent(new Event("scroll"));
         scroller.getBoundingClientRect();
-        worst[key] = Math.max(worst[key], performance.now() - start);
-      }
-      filter.value = "";
-      filter.dispatchEvent(new Event("input"));
-      return worst;
+        times[name].push(performance.now() - start);
+      };
+      const search = (words) => {
+        filter.value = words;
+        filter.dispatchEvent(new Event("input"));
+      };
+      for (let turn = 0; turn < 40; turn++)
+        await measure("scroll", () => {
+          scroller.scrollTop = (turn / 40) * scroller.scrollHeight;
+          scroller.dispatchEvent(new Event("scroll"));
+        });
+      for (let turn = 0; turn < 10; turn++) await measure("filter", () => search(turn % 2 ? "" : "web-1"));
+      const findMedian = (list) => list.sort((left, right) => left - right)[list.length / 2];
+      return { scroll: findMedian(times.scroll), filter: findMedian(times.filter) };
     })()`);
     const { scroll, filter } = measured as { scroll: number; filter: number };
-    assert.ok(scroll < 50 && filter < 150, JSON.stringify(measured));
-    await page.locator(".scroller").evaluate("(scroller) => { scroller.scrollTop = scroller.scrollHeight; }");
-    await wait(200);
-    const last = await rows(page).last().evaluate('(link) => link.parentElement.getAttribute("aria-posinset")');
-    assert.equal(last, "10000");
-    await close();
+    assert.ok(scroll < 50 && filter < 100, JSON.stringify(measured));
+    await page.evaluate('document.querySelector(".scroller").scrollTop = 1e9');
+    await page.locator('[aria-posinset="10000"]').waitFor();
+    assert.match(String(await page.locator('[aria-posinset="10000"]').textContent()), /web-500 /);
+    await page.close();
   });
 });

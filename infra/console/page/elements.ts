@@ -48,7 +48,7 @@ export const createBadge = (verdict: string) =>
 export const createSection = (title: string, ...content: readonly Child[]) =>
   content.some(Boolean) && create("section", create("h2", title), ...content);
 
-const scrollable = (label: string) => ({ tabindex: 0, role: "region", "aria-label": label });
+const scrollable = (label: string) => ({ tabindex: 0, role: "group", "aria-label": label });
 export const createCode = (text: string, label: string) => create("pre", scrollable(label), create("code", text));
 
 export const createTable = (heads: readonly Child[], rows: readonly (readonly Child[])[]) => {

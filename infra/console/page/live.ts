@@ -1,6 +1,6 @@
 import type { ReviewRow } from "../messages.ts";
 import { create, createBadge } from "./elements.ts";
-import { reviews, subscribeToReviews } from "./store.ts";
+import { known, reviews, subscribeToReviews } from "./store.ts";
 
 const filter = create("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the reviews by words" });
 const verdicts = ["", "denied", "changed", "allowed", "failed"];
@@ -11,7 +11,7 @@ const count = create("span.quiet");
 const columns = ["time", "cluster", "rule", "user", "object", "verdict", "ms"];
 const head = create("div.row", { "aria-hidden": "true" }, ...columns.map((name) => create(`span.${name}`, name)));
 const list = create("ul.reviews");
-const scroller = create("div.scroller", { tabindex: 0, role: "region", "aria-label": "Reviews" }, list);
+const scroller = create("div.scroller", { tabindex: 0, role: "group", "aria-label": "Reviews" }, list);
 const hint = create("p.quiet", "Reviews appear here as API servers send them. The newest is the first.");
 const tools = create("div.tools", create("h1", "Live"), filter, verdict, pause, count);
 
@@ -78,10 +78,7 @@ subscribeToReviews((added) => {
   waiting += isPaused() ? added.length : 0;
   if (!isPaused()) {
     const wanted = added.filter(isWanted);
-    const [oldest] = reviews;
-    shown.push(...wanted);
-    if (oldest !== undefined && shown[0] !== undefined && shown[0].at < oldest.at)
-      shown = shown.filter(({ at }) => at >= oldest.at);
+    shown = [...shown, ...wanted].filter(({ id }) => known.has(id));
     // The rows stay where a reader has scrolled to.
     if (scroller.scrollTop > 0) scroller.scrollTop += wanted.length * getRowHeight();
   }
