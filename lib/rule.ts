@@ -229,5 +229,14 @@ export const selectPhase = <T extends object>(
 };
 
 /** Returns a rule's variants under these settings; undefined if it has none. */
-export const getVariants = ({ variants }: Rule, settings: object): readonly RuleVariant<object>[] | undefined =>
-  typeof variants === "function" ? variants(settings) : variants;
+export const getVariants = ({ variants }: Rule, settings: object): readonly RuleVariant<object>[] | undefined => {
+  if (typeof variants !== "function") return variants;
+  const known = variantsBySettings.get(variants) ?? new WeakMap<object, readonly RuleVariant<object>[]>();
+  variantsBySettings.set(variants, known);
+  const found = known.get(settings) ?? variants(settings);
+  known.set(settings, found);
+  return found;
+};
+
+/** The variants of rules so far: a rule with hundreds of policies is asked for all variants once for each of them. */
+const variantsBySettings = new WeakMap<object, WeakMap<object, readonly RuleVariant<object>[]>>();

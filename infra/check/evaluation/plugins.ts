@@ -42,6 +42,11 @@ export const choosePlugins = (changes: readonly string[], kubernetes?: string): 
     throw new Complaint(
       `--plugins: kube-apiserver has no plugin "${unknown}"; ${formatDidYouMean(unknown, known)}functions/README.md lists them`,
     );
+  const needed = changes.find((change) => notCalled.some((name) => change === `-${name}`));
+  if (needed !== undefined)
+    throw new Complaint(
+      `--plugins: ${needed.slice(1)} can't be turned off, because it calls rules and webhooks; --rules and --webhooks say which`,
+    );
   if (changes[0] === "none") return [];
   const isOn = (name: string) =>
     !changes.includes(`-${name}`) && (changes.includes(name) || isEffectiveByDefault(name, kubernetes));
