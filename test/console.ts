@@ -8,7 +8,7 @@ import { type Browser, chromium } from "playwright-core";
 
 // What the tests and the pictures of the console share: a gateway in a process of its own, and a browser.
 
-const program = fileURLToPath(new URL("../infra/postern.js", import.meta.url));
+export const program = fileURLToPath(new URL("../infra/postern.js", import.meta.url));
 const executablePath = "/usr/bin/chromium";
 
 /** Returns why there is no browser, if so. */
