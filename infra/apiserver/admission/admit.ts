@@ -69,6 +69,8 @@ export const runAdmissionChain = async (
   if (mutated.refusal) return buildTrace(mutated.object, [mutated.refusal]);
   const object = context.prepare(restoreUnwrittenFields(filled, mutated.object));
   const last = assignGeneratedMetadata({ ...filled, object });
+  const invalid = isGone ? undefined : context.validate?.(last);
+  if (invalid) return buildTrace(object, [invalid]);
   const validation = { ...run, attributes: last };
   for (const group of groupValidating(select(hooks.validating))) {
     const refusals = await validate(validation, group);

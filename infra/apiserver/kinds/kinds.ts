@@ -17,8 +17,6 @@ export interface ResourceKind {
   off: boolean;
   /** True if all versions of a custom resource have the same fields: a conversion changes only apiVersion. */
   sameFieldsInAllVersions: boolean;
-  /** The schema of a custom resource, from its definition. */
-  schema?: unknown;
 }
 
 /** The kinds that a minor of Kubernetes serves, and those of custom resources. */
@@ -172,8 +170,7 @@ const listDefinedKinds = (object: unknown): ResourceKind[] => {
     if (typeof version !== "string" || served === false) return [];
     const below = ["status", "scale"].filter((name) => Object(subresources)[name] !== undefined);
     const row = { resource, namespaced: scope === "Namespaced", subresources: below };
-    const schema = Object(Object(element).schema).openAPIV3Schema;
-    return [{ ...createResourceKind({ group, version }, kind, row, strategy === "None"), ...(schema && { schema }) }];
+    return [createResourceKind({ group, version }, kind, row, strategy === "None")];
   });
 };
 

@@ -1,0 +1,52 @@
+import type { AdmissionAttributes } from "#infra/apiserver/admission/types.ts";
+import { getOwn, isMap } from "#lib/json.ts";
+import type { KubernetesObject, Status } from "#lib/review.ts";
+import type { FindCustomKind } from "./custom-resources.ts";
+import { type FieldFault, validateFields } from "./fields.ts";
+
+/** Returns the refusal of a complete object by API validation; undefined if no fault is known. */
+export type ValidateObject = (attributes: AdmissionAttributes) => Status | undefined;
+
+/** Returns the validation of an API server: of each kind, the part that is known here. */
+export const createValidation =
+  (kubernetes: string | undefined, findCustomKind: FindCustomKind): ValidateObject =>
+  ({ object, oldObject, operation, subResource, kind, name = "" }) => {
+    if (!isMap(object) || subResource || (operation !== "CREATE" && operation !== "UPDATE")) return undefined;
+    const custom = findCustomKind(object);
+    const old = operation === "UPDATE" && isMap(oldObject) ? (oldObject as KubernetesObject) : undefined;
+    const find = (one: unknown, before?: KubernetesObject): FieldFault[] =>
+      custom
+        ? custom.validate(one as KubernetesObject, before)
+        : (validateFields(one as KubernetesObject, kubernetes) ?? []);
+    // An API server may tolerate what the stored object has already, also at another place of a list.
+    const toKey = ({ field, message }: FieldFault) => `${field}: ${message}`.replaceAll(/\[\d+\]/g, "[]");
+    const tolerated = new Set(old ? find(old).map(toKey) : []);
+    const faults = find(object, old)
+      .filter((fault) => !tolerated.has(toKey(fault)))
+      .map((fault) => nameGeneratedName(fault, object));
+    return faults.length === 0 ? undefined : buildRefusal(kind, name, faults);
+  };
+
+/** The generated name is random in an API server, which also says what is wrong of the prefix. */
+const nameGeneratedName = (
+  { field, reason, message }: FieldFault,
+  { metadata }: Record<string, unknown>,
+): FieldFault => {
+  const [name, prefix] = [getOwn(metadata, "name"), getOwn(metadata, "generateName")];
+  if (field !== "metadata.name" || typeof prefix !== "string" || !String(name).startsWith(prefix))
+    return { field, reason, message };
+  const said = message.replace(JSON.stringify(name), () => JSON.stringify(prefix));
+  return { field: "metadata.generateName", reason, message: said };
+};
+
+const buildRefusal = (
+  { group, kind }: AdmissionAttributes["kind"],
+  name: string,
+  causes: readonly FieldFault[],
+): Status => {
+  const sentences = causes.map(({ field, message }) => `${field}: ${message}`);
+  const [first, second] = sentences;
+  const reasons = second === undefined ? first : `[${sentences.join(", ")}]`;
+  const message = `${group === "" ? kind : `${kind}.${group}`} ${JSON.stringify(name)} is invalid: ${reasons}`;
+  return { code: 422, reason: "Invalid", message, details: { name, group, kind, causes: [...causes] } };
+};
