@@ -65,13 +65,7 @@ export const createUnconnectedCapabilities = (cluster: string): Capabilities => 
     throw new Failure(503, `nothing can be read from cluster "${cluster}": it has no connection here`);
   };
   const reads = Object.fromEntries(verbs.map((verb) => [verb, fail])) as Record<CapabilityVerb, typeof fail>;
-  return {
-    ...reads,
-    cluster,
-    ledger: () => unavailableLedger,
-    count: () => {},
-    cue: (source, evaluate) => evaluate(source),
-  };
+  return { ...reads, ledger: () => unavailableLedger, count: () => {}, cue: (source, evaluate) => evaluate(source) };
 };
 
 export const unavailableLedger: Ledger = {

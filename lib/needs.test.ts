@@ -14,7 +14,6 @@ import {
   https,
   ledger,
   list,
-  sharedLedger,
   updateStatus,
 } from "./needs.ts";
 
@@ -41,9 +40,8 @@ describe("needs", () => {
       http: note("http", { status: 200, body: "" }),
       aws: note("aws", { status: 200, body: "" }),
       cue: note("cue", "{}"),
-      cluster: "prod",
-      ledger: (rule, reach) => {
-        questions.push(["ledger", rule, reach]);
+      ledger: (rule) => {
+        questions.push(["ledger", rule]);
         return createMemoryLedger();
       },
       count: (counts) => void questions.push(["count", counts]),
@@ -108,12 +106,7 @@ describe("needs", () => {
   it("keep ledger entries apart by rule", () => {
     const { questions, capabilities } = countQuestions();
     bindNeeds({ buckets: ledger() }, capabilities, "event-rate-limit");
-    const { quotas } = bindNeeds({ quotas: sharedLedger() }, capabilities, "workload-quota");
-    assert.equal(Object(quotas).cluster, "prod");
-    assert.deepEqual(questions, [
-      ["ledger", "event-rate-limit", undefined],
-      ["ledger", "workload-quota", "clusters"],
-    ]);
+    assert.deepEqual(questions, [["ledger", "event-rate-limit"]]);
   });
 
   it("send the same question once in a review, and again in the next review", async () => {

@@ -5,6 +5,7 @@ import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { compiledInPlugins } from "../infra/catalogue/upstream-plugins.ts";
+import { listCoverage } from "./field-rules/coverage.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 /** The text of each page, without its code blocks: those show other files. */
@@ -87,6 +88,12 @@ describe("the pages", () => {
       folders.filter((folder) => !text.includes(`\`${folder.replaceAll("\\", "/").replace(/\/?$/, "/")}\``)),
       [],
     );
+  });
+
+  it("say of how many fields check knows what the API server requires", () => {
+    const [, table = ""] =
+      /\| kind \| fields \| with a rule \|\n.*\n((?:\|.*\n)*)/.exec(pages.get("docs/check.md") ?? "") ?? [];
+    assert.deepEqual(table.trim().split("\n"), listCoverage());
   });
 
   it("list every port beside its upstream plugin, in the order of the plugins", async () => {

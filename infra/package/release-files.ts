@@ -6,8 +6,9 @@ import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { Complaint } from "../cli/complaint.ts";
 import { packageRoot } from "../cli/roots.ts";
+import { bundleAwsClients } from "./aws-clients.ts";
 import { findReleaseNotes } from "./changelog.ts";
-import { bundlePackages, packPackages } from "./pack.ts";
+import { packPackages } from "./pack.ts";
 import { buildSbom, type SbomSource } from "./sbom.ts";
 
 const readText = (file: string): Promise<string> => readFile(join(packageRoot, file), "utf8");
@@ -44,7 +45,7 @@ const readManifest = async (tarball: string): Promise<SbomSource["manifest"]> =>
 const listBundledPackages = async (): Promise<string[]> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-bundled-"));
   try {
-    return await bundlePackages(folder);
+    return await bundleAwsClients(folder);
   } finally {
     await rm(folder, { recursive: true });
   }

@@ -225,8 +225,7 @@ const addNamespace = ({ spec, ...body }: JsonMap, namespace: string): JsonMap =>
   };
 };
 
-/** Returns a copy of an object with these edits. */
-export const applyEdits = <T extends object>(object: T, edits: readonly FieldEdit[]): T => {
+const applyEdits = (object: JsonMap, edits: FieldEdit[]): JsonMap => {
   const copy = structuredClone(object);
   for (const edit of edits) applyEdit(copy, edit);
   return copy;

@@ -140,7 +140,6 @@ const needsShape: Record<keyof RecordedCapabilityAnswers, InputShape> = {
     },
   },
   ledger: mapShape,
-  cluster: textShape,
   plurals: mapShape,
 };
 const caseShape = createMapShape({

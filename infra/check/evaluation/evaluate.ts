@@ -4,15 +4,9 @@ import type { AdmissionAttributes, AdmissionTrace, ImitatedServerFunctions } fro
 import { getOwn, isMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { fillCustomResource } from "../../apiserver/defaults/custom-resources.ts";
-import { fillDefaults, prepareForStorage } from "../../apiserver/defaults/defaults.ts";
+import { type DefaultedObject, fillDefaults, prepareForStorage } from "../../apiserver/defaults/defaults.ts";
 import type { ReadingStep } from "../../apiserver/defaults/typed-reading.ts";
-import {
-  describeUnknownKind,
-  isCustomResourceGroup,
-  type KindIndex,
-  type ResourceKind,
-} from "../../apiserver/kinds/kinds.ts";
+import { describeUnknownKind, isCustomResourceGroup, type ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import { findPosition } from "../manifests/positions.ts";
@@ -95,15 +89,13 @@ const evaluateManifest = async (
       object,
       describeUnknownConversion({ kind: toGroupVersionKind(stored) }, kind.kind),
     );
-  if (stored !== undefined && uncertainObjects.has(stored))
-    return createUndecidedEvaluation(manifest, object, "whether it exists by then, because its creation is undecided");
   if (operation === "UPDATE" && there === undefined)
     return createUndecidedEvaluation(
       manifest,
       object,
       "there is nothing to update; --old or --state must hold it as it is now",
     );
-  const filled = fillObject(object, kinds, kubernetes);
+  const filled = complete(object, environment);
   const misfits = [
     ...filled.misfits,
     ...(isNameless(object, kind) ? ["metadata.name or generateName is required"] : []),
@@ -111,9 +103,7 @@ const evaluateManifest = async (
   if (misfits.length > 0 && operation !== "DELETE") return createDecodeDenial(manifest, object, misfits);
   // A DELETE request has the stored object; the manifest only says which object that is.
   const finalObject = operation === "DELETE" ? (there ?? filled.object) : filled.object;
-  // A stored object always has a resourceVersion, by which ResourceQuota tells it from a new one.
-  const before = there && { ...there, metadata: { resourceVersion: "1", ...there.metadata } };
-  const attributes = buildAdmissionAttributes(finalObject, operation === "UPDATE" ? (before ?? null) : null, kind, {
+  const attributes = buildAdmissionAttributes(finalObject, operation === "UPDATE" ? (there ?? null) : null, kind, {
     ...asking,
     operation,
   });
@@ -121,13 +111,6 @@ const evaluateManifest = async (
   for (const stray of operation === "DELETE" ? [] : filled.strays)
     evaluation.checked.warnings.push({ rule: "field validation", text: `unknown field ${JSON.stringify(stray)}` });
   return evaluation;
-};
-
-/** Returns an object as the API server reads it, also a custom resource whose definition is known. */
-const fillObject = (object: KubernetesObject, kinds: KindIndex, kubernetes?: string, step?: ReadingStep) => {
-  const filled = fillDefaults(object, kubernetes, step);
-  const schema = kinds.of(String(object.apiVersion), String(object.kind))?.schema;
-  return schema === undefined ? filled : fillCustomResource(filled, schema);
 };
 
 /**
@@ -243,12 +226,7 @@ export const evaluateRequest = async (
   const context = createServerContext(environment);
   const trace = await runAdmissionChain(attributes, environment.chain, context);
   const unevaluated = environment.unevaluated.findMatching(attributes, trace.object, context, assumed);
-  const findings = await collectFindings(trace, subject, environment, assumed, unevaluated);
-  const { verdict } = findings;
-  if (trace.allowed && !made) storeOutcome(attributes, trace, environment, verdict === "undecided");
-  // What was deleted or isn't admitted may not be in use.
-  if (attributes.operation === "DELETE" || verdict === "undecided")
-    environment.namespacesWithUncertainUse.add(attributes.namespace ?? "");
+  if (trace.allowed && !made) storeOutcome(attributes, trace, environment);
   const prepared = findBeforeWebhooks(trace);
   const before = prepared ? context.fill(prepared, "request") : (attributes.object ?? attributes.oldObject);
   const after = attributes.object === null || attributes.object === undefined ? before : trace.object;
@@ -257,7 +235,7 @@ export const evaluateRequest = async (
     checked: {
       ...readIdentity(manifest, before),
       ...(made && { madeBy: made.by }),
-      ...findings,
+      ...(await collectFindings(trace, subject, environment, assumed, unevaluated)),
     },
     audit: trace.audit,
     steps: trace.steps.filter(({ isPlugin }) => !isPlugin),
@@ -277,6 +255,8 @@ const createServerContext = ({
   kubernetes,
   kinds,
   existing,
+  findCustomKind,
+  validate,
   call,
   cel,
   openAuthorizations,
@@ -286,15 +266,30 @@ const createServerContext = ({
   equivalents: kinds.equivalents,
   convert: kinds.convert,
   fill: (object, step) => {
-    const { object: filledObject, misfits } = fillObject(object as KubernetesObject, kinds, kubernetes, step);
+    const { object: filledObject, misfits } = complete(
+      object as KubernetesObject,
+      { findCustomKind, kubernetes },
+      step,
+    );
     if (misfits[0] !== undefined) throw new Error(misfits[0]);
     return filledObject;
   },
   prepare: (object) => (isMap(object) ? prepareForStorage(object, kubernetes) : object),
+  validate,
   call,
   cel,
   authorizations: openAuthorizations?.(),
 });
+
+/** Returns an object of any kind as webhooks see it: decoded, with its defaults. */
+const complete = (
+  object: KubernetesObject,
+  { findCustomKind, kubernetes }: Pick<ObjectEvaluationEnvironment, "findCustomKind" | "kubernetes">,
+  step?: ReadingStep,
+): DefaultedObject => {
+  const custom = findCustomKind(object)?.complete(object);
+  return custom ? { ...custom, misfits: [] } : fillDefaults(object, kubernetes, step);
+};
 
 const namespaces = { group: "", resource: "namespaces" };
 
@@ -341,7 +336,6 @@ const storeOutcome = (
   attributes: AdmissionAttributes,
   { object }: AdmissionTrace,
   { existing }: ObjectEvaluationEnvironment,
-  isUndecided: boolean,
 ): void => {
   const { resource, subResource, operation, oldObject, dryRun } = attributes;
   if (dryRun || subResource || operation === "CONNECT") return;
@@ -350,14 +344,8 @@ const storeOutcome = (
   if (operation === "DELETE" && resource.group === "" && resource.resource === "namespaces")
     existing.put(resource, terminateNamespace(oldObject as KubernetesObject));
   else if (operation === "DELETE") existing.remove(resource, name, namespace);
-  else {
-    existing.put(resource, object as KubernetesObject);
-    if (isUndecided && operation === "CREATE") uncertainObjects.add(object as KubernetesObject);
-  }
+  else existing.put(resource, object as KubernetesObject);
 };
-
-/** Objects whose creation is undecided. */
-const uncertainObjects = new WeakSet<object>();
 
 const terminateNamespace = ({ metadata, ...namespace }: KubernetesObject): KubernetesObject => {
   const gone = { deletionTimestamp: new Date().toISOString().replace(/\.\d+/, "") };

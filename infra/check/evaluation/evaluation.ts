@@ -9,6 +9,8 @@ import type {
 import type { AuthorizationAnswers } from "#lib/admission-policies/authorization.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
+import type { FindCustomKind } from "../../apiserver/validation/custom-resources.ts";
+import type { ValidateObject } from "../../apiserver/validation/validation.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
 import type { ExistingObjects } from "./existing-objects.ts";
 import type { AdmissionChain } from "./plugins.ts";
@@ -49,6 +51,10 @@ export interface ObjectEvaluationEnvironment {
   hooks: AdmissionChain;
   /** The webhooks and the compiled-in plugins, in the order of their calls. */
   chain: AdmissionChain;
+  /** Returns the kind of a custom resource, if its definition is known. */
+  findCustomKind: FindCustomKind;
+  /** API validation; absent if objects aren't validated. */
+  validate?: ValidateObject | undefined;
   call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult>;
   cel: CelEvaluator;
   /** Opens the cluster's authorizer for the evaluation of one object. */
@@ -63,8 +69,6 @@ export interface ObjectEvaluationEnvironment {
   /** True if all existing objects are known; otherwise, namespaces that objects name are assumed to exist. */
   isStateKnown: boolean;
   unevaluated: UnevaluatedAdmissionPolicyMatcher;
-  /** The namespaces whose quotas may have less in use than they say, because of a deletion or of an undecided object. */
-  namespacesWithUncertainUse: Set<string>;
   /** The end of a sentence in reports: where to see the labels of a namespace that the check doesn't know. */
   namespaceHint: string;
   noteMissingNamespace(namespace: string): void;

@@ -1,3 +1,4 @@
+import { assignGeneratedMetadata } from "#infra/apiserver/admission/server-objects.ts";
 import type { AdmissionAttributes, AdmissionTrace, HookTraceStep } from "#infra/apiserver/admission/types.ts";
 import { isSendableWarningText } from "#infra/apiserver/admission/warnings.ts";
 import { getOwn } from "#lib/json.ts";
@@ -7,7 +8,7 @@ import type { AdmissionRequest, Status } from "#lib/review.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
 import { findPosition } from "../manifests/positions.ts";
 import type { Denial, EvaluatedRequestAndManifest, ObjectEvaluationEnvironment } from "./evaluation.ts";
-import { guessRefusedField } from "./field-paths.ts";
+import { guessRefusedField, parseFieldPath } from "./field-paths.ts";
 import { isReview } from "./requests.ts";
 
 export const collectFindings = async (
@@ -31,7 +32,11 @@ export const collectFindings = async (
       }),
   );
   if (!trace.allowed && denials.length === 0 && trace.status)
-    denials.push(createDenial(trace.status, subject, () => "the API server"));
+    denials.push(
+      ...(trace.status.details?.causes
+        ? listFaults(trace.status, trace, subject, environment)
+        : [createDenial(trace.status, subject, () => "the API server")]),
+    );
   const changes = steps.flatMap((step) =>
     !step.isPlugin && step.patch && step.patch.length > 0
       ? [{ rule: getName(step), patch: step.patch as object[] }]
@@ -114,6 +119,32 @@ const createDenial = (
   const { line, column } = findPosition(manifest, [...at, ...field]);
   const { code, reason } = status;
   return { rule, message, code, ...(reason && { reason }), line, column };
+};
+
+/** Returns a denial for each fault that API validation finds; a fault may come from a change of the object. */
+const listFaults = (
+  status: Status,
+  { steps }: AdmissionTrace,
+  { attributes, manifest, made }: EvaluatedRequestAndManifest,
+  { validate, getHookName }: ObjectEvaluationEnvironment,
+): Denial[] => {
+  const changed = new Set(steps.flatMap(({ hook, patch }) => (patch && patch.length > 0 ? [getHookName(hook)] : [])));
+  const own = changed.size > 0 ? (validate?.(assignGeneratedMetadata(attributes))?.details?.causes ?? []) : [];
+  const at = [...getObjectPath(manifest), ...(made?.at ?? [])];
+  return (status.details?.causes ?? []).map(({ field = "", message }) => {
+    const isOwn = changed.size === 0 || own.some((cause) => cause.field === field && cause.message === message);
+    const origin = isOwn ? "" : `; ${[...changed].join(", ")} changed the object`;
+    const { line, column } = findPosition(manifest, [...at, ...parseFieldPath(field)]);
+    const { code, reason } = status;
+    return {
+      rule: "API validation",
+      message: `${field}: ${message}${origin}`,
+      code,
+      ...(reason && { reason }),
+      line,
+      column,
+    };
+  });
 };
 
 const getObjectPath = (manifest: Manifest): FieldPath => {
