@@ -65,7 +65,13 @@ export const createUnconnectedCapabilities = (cluster: string): Capabilities => 
     throw new Failure(503, `nothing can be read from cluster "${cluster}": it has no connection here`);
   };
   const reads = Object.fromEntries(verbs.map((verb) => [verb, fail])) as Record<CapabilityVerb, typeof fail>;
-  return { ...reads, ledger: () => unavailableLedger, count: () => {}, cue: (source, evaluate) => evaluate(source) };
+  return {
+    ...reads,
+    cluster,
+    ledger: () => unavailableLedger,
+    count: () => {},
+    cue: (source, evaluate) => evaluate(source),
+  };
 };
 
 export const unavailableLedger: Ledger = {

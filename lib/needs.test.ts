@@ -14,6 +14,7 @@ import {
   https,
   ledger,
   list,
+  sharedLedger,
   updateStatus,
 } from "./needs.ts";
 
@@ -40,8 +41,9 @@ describe("needs", () => {
       http: note("http", { status: 200, body: "" }),
       aws: note("aws", { status: 200, body: "" }),
       cue: note("cue", "{}"),
-      ledger: (rule) => {
-        questions.push(["ledger", rule]);
+      cluster: "prod",
+      ledger: (rule, reach) => {
+        questions.push(["ledger", rule, reach]);
         return createMemoryLedger();
       },
       count: (counts) => void questions.push(["count", counts]),
@@ -106,7 +108,12 @@ describe("needs", () => {
   it("keep ledger entries apart by rule", () => {
     const { questions, capabilities } = countQuestions();
     bindNeeds({ buckets: ledger() }, capabilities, "event-rate-limit");
-    assert.deepEqual(questions, [["ledger", "event-rate-limit"]]);
+    const { quotas } = bindNeeds({ quotas: sharedLedger() }, capabilities, "workload-quota");
+    assert.equal(Object(quotas).cluster, "prod");
+    assert.deepEqual(questions, [
+      ["ledger", "event-rate-limit", undefined],
+      ["ledger", "workload-quota", "clusters"],
+    ]);
   });
 
   it("send the same question once in a review, and again in the next review", async () => {

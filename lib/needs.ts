@@ -165,6 +165,12 @@ export interface ReadOptions {
   labels?: LabelSelector;
 }
 
+/**
+ * Which reviews share the values of a rule's ledger: those of one cluster, in all functions; those of all clusters; or
+ * those of one cluster in this process. The default is "cluster".
+ */
+export type LedgerReach = "cluster" | "clusters" | "process";
+
 /** The capabilities that answer the needs of rules. A rule has no other way out of its process. */
 export interface Capabilities {
   get(
@@ -186,8 +192,9 @@ export interface Capabilities {
   aws(action: AwsAction, request: AwsRequest): Promise<HttpsResponse>;
   /** Evaluates CUE source to JSON by `evaluate`; rejects with CUE's message if it has no value. */
   cue(source: string, evaluate: typeof evaluateCue): Promise<string>;
-  /** Opens the ledger that all functions share, or the one of this process. */
-  ledger(rule: string, isOfProcess?: boolean): Ledger;
+  /** The name of the cluster in which the review began. */
+  cluster: string;
+  ledger(rule: string, reach?: LedgerReach): Ledger;
   count(counts: readonly MetricCount[]): void;
   /** Returns capabilities that read again what was cached; undefined if this review used no cached answer. */
   anew?(): Capabilities | undefined;
@@ -197,7 +204,7 @@ export interface Capabilities {
 export type OpenCapabilities = (cluster: string, milliseconds: number) => Capabilities;
 
 export interface Need<Answer> {
-  readonly verb: Exclude<keyof Capabilities, "anew">;
+  readonly verb: Exclude<keyof Capabilities, "anew" | "cluster">;
   readonly kind?: ResourceType;
   /** Returns further kinds that a rule's need reads under these settings: by name, as lists, and by discovery. */
   kinds?(settings: object): ResourceType[];
@@ -364,7 +371,13 @@ export const ledger = (): Need<Ledger> => ({ verb: "ledger", bind: (capabilities
  */
 export const processLedger = (): Need<Ledger> => ({
   verb: "ledger",
-  bind: (capabilities, rule) => capabilities.ledger(rule, true),
+  bind: (capabilities, rule) => capabilities.ledger(rule, "process"),
+});
+
+/** Keeps state as `ledger` does, but the reviews of all clusters share it. Also tells the name of the review's cluster. */
+export const sharedLedger = (): Need<Ledger & { cluster: string }> => ({
+  verb: "ledger",
+  bind: ({ cluster, ledger }, rule) => ({ ...ledger(rule, "clusters"), cluster }),
 });
 
 /** Lets a rule count events in metrics of its own, with labels of its own. */

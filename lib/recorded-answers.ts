@@ -30,6 +30,7 @@ export interface RecordedCapabilityAnswers {
   http?: (HttpsRequest & { answer: HttpsResponse })[];
   aws?: (AwsRequest & { action: AwsAction; answer: HttpsResponse })[];
   ledger?: Record<string, unknown>;
+  cluster?: string;
   /**
    * The recorded reads of the cluster; any other read fails. Without `reads`, `objects` are all objects of the
    * cluster.
@@ -60,6 +61,7 @@ export const createRecordedCapabilities = (recorded: RecordedCapabilityAnswers):
     aws: async (action, request) => findAnswer({ action, ...request }, aws),
     cue: (source, evaluate) => evaluate(source),
     ledger: () => ledger,
+    cluster: recorded.cluster ?? "",
     count: () => {},
   };
 };

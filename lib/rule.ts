@@ -1,3 +1,4 @@
+import type { AnyBinding, AnyPolicy } from "./admission-policies/types.ts";
 import type { Answers, Capabilities, Needs } from "./needs.ts";
 import type { LabelSelector } from "./objects/selection.ts";
 import type { AdmissionRequest, KubernetesObject, Operation, Status } from "./review.ts";
@@ -91,6 +92,16 @@ export interface RuleVariant<Settings>
   /** The failurePolicy of the entry, with and without hardening, unless postern.yaml sets Ignore. */
   failurePolicy?: "Fail" | "Ignore";
   settings?: Partial<Settings>;
+  /** A policy by which an API server does the same without a call. */
+  native?: NativePolicy;
+}
+
+/** An admission policy of Kubernetes, and its bindings, as they are in the settings of a rule. */
+export interface NativePolicy {
+  readonly policy: AnyPolicy;
+  readonly bindings: readonly AnyBinding[];
+  /** Returns why an API server of a minor version of Kubernetes refuses an expression of the policy. */
+  findExpressionFault(kubernetes: string): string | undefined;
 }
 
 /** The compiled-in admission plugin that a rule is a port of. */
@@ -218,5 +229,14 @@ export const selectPhase = <T extends object>(
 };
 
 /** Returns a rule's variants under these settings; undefined if it has none. */
-export const getVariants = ({ variants }: Rule, settings: object): readonly RuleVariant<object>[] | undefined =>
-  typeof variants === "function" ? variants(settings) : variants;
+export const getVariants = ({ variants }: Rule, settings: object): readonly RuleVariant<object>[] | undefined => {
+  if (typeof variants !== "function") return variants;
+  const known = variantsBySettings.get(variants) ?? new WeakMap<object, readonly RuleVariant<object>[]>();
+  variantsBySettings.set(variants, known);
+  const found = known.get(settings) ?? variants(settings);
+  known.set(settings, found);
+  return found;
+};
+
+/** The variants of rules so far: a rule with hundreds of policies is asked for all variants once for each of them. */
+const variantsBySettings = new WeakMap<object, WeakMap<object, readonly RuleVariant<object>[]>>();

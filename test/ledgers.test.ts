@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
+import type { LedgerReach } from "#lib/needs.ts";
 import { testLedger } from "./ledger-suite.ts";
 
 // test/aws/dynamodb-ledger.test.ts runs the suite on the ledger of functions in AWS.
@@ -17,12 +18,17 @@ describe("a ledger in memory", () => {
 });
 
 describe("the ledger of a process", () => {
-  it("keeps values of a rule and a cluster, apart from the ledger that is shared", async () => {
+  it("keeps values of a rule and a cluster, apart from the ledgers that functions and clusters share", async () => {
     const shared = createMemoryLedger();
     const openFunction = () => createLiveCapabilities({}, undefined, () => shared);
-    const count = async (open: ReturnType<typeof openFunction>, cluster: string, rule: string, isOfProcess = true) =>
+    const count = async (
+      open: ReturnType<typeof openFunction>,
+      cluster: string,
+      rule: string,
+      reach: LedgerReach = "process",
+    ) =>
       open(cluster, 10_000)
-        .ledger(rule, isOfProcess)
+        .ledger(rule, reach)
         .change<number>(["key"], ([kept = 0]) => [kept + 1]);
     const [first, second] = [openFunction(), openFunction()];
     assert.deepEqual(await count(first, "prod", "a"), [1]);
@@ -30,7 +36,10 @@ describe("the ledger of a process", () => {
     assert.deepEqual(await count(first, "test", "a"), [1]);
     assert.deepEqual(await count(first, "prod", "b"), [1]);
     assert.deepEqual(await count(second, "prod", "a"), [1]);
-    assert.deepEqual(await count(first, "prod", "a", false), [1]);
-    assert.deepEqual(await count(second, "prod", "a", false), [2]);
+    assert.deepEqual(await count(first, "prod", "a", "cluster"), [1]);
+    assert.deepEqual(await count(second, "prod", "a", "cluster"), [2]);
+    assert.deepEqual(await count(first, "prod", "a", "clusters"), [1]);
+    assert.deepEqual(await count(second, "test", "a", "clusters"), [2]);
+    assert.deepEqual(await count(second, "test", "b", "clusters"), [1]);
   });
 });

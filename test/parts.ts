@@ -6,7 +6,9 @@ import { newestMinor, requireBinaries } from "../infra/parity/control-plane/bina
 import { findPodSecurityEvaluator } from "../infra/parity/pod-security/evaluator.ts";
 import { findActionlint } from "./actionlint/actionlint.ts";
 import { findCfnLint, findDynamoDb, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
-import { chooseOtherMinor } from "./cluster/choices.ts";
+import { chooseOtherMinor, upgradedMinors } from "./cluster/choices.ts";
+import { findPublishedManifests } from "./cluster/published.ts";
+import { findMissingChromium } from "./console.ts";
 import { findMissingRegistry } from "./registry/registry.ts";
 
 const getMissingTool = (tool: Tool) => ("missing" in tool ? tool.missing : undefined);
@@ -24,9 +26,12 @@ const parts = {
   actionlint: () => explainIfMissing(findActionlint, "actionlint is not here: npm run cluster builds it"),
   "API server": () => requireBinaries().then(() => undefined, getMessage),
   "older API server": () => requireBinaries(chooseOtherMinor()).then(() => undefined, getMessage),
+  "API servers of an upgrade": () =>
+    Promise.all(upgradedMinors.map((minor) => requireBinaries(minor))).then(() => undefined, getMessage),
   "CEL evaluator": () =>
     explainIfMissing(findCelEvaluators, "upstream's evaluators of CEL are not here: npm run cluster builds them"),
   "cfn-lint": () => getMissingTool(findCfnLint()),
+  chromium: findMissingChromium,
   "DynamoDB Local": () => getMissingTool(findDynamoDb()),
   git: () => (spawnSync("git", ["--version"]).status === 0 ? undefined : "git is not installed"),
   "Go webhook": () =>
@@ -42,14 +47,19 @@ const parts = {
       findPodSecurityEvaluator,
       "upstream's Pod Security evaluator is not here: npm run cluster builds it",
     ),
+  "published manifests": () =>
+    explainIfMissing(
+      findPublishedManifests,
+      "manifests of other projects are not here: npm run cluster downloads them",
+    ),
   registry: findMissingRegistry,
   "runtime client": findMissingRuntimeClient,
 };
 
 const getMessage = (error: Error) => error.message;
 
-/** kinitiras' module is not available everywhere, so no run requires it. */
-const optional = new Set<Part>(["kinitiras"]);
+/** kinitiras' module is not available everywhere, and a run builds two minors by its seed, so no run requires these. */
+const optional = new Set<Part>(["kinitiras", "API servers of an upgrade"]);
 
 export type Part = keyof typeof parts;
 

@@ -39,6 +39,7 @@ const envelope = fc
       name: fc.constantFrom("", "somebody", undefined),
       subResource: fc.constantFrom("", "status", "a/b", undefined),
       requestSubResource: fc.constantFrom("", "scale"),
+      resource: fc.constant({ group: "", version: "v1", resource: "" }),
       requestKind: fc.constant({ group: "example.org", version: "v1beta3", kind: "Other" }),
       dryRun: fc.constantFrom(true, false, undefined),
       options: fc.constantFrom(null, { kind: "CreateOptions", apiVersion: "meta.k8s.io/v1", fieldManager: "kubectl" }),

@@ -24,6 +24,8 @@ export const applyConfigurationType = struct("Object");
 
 /** The compiled expressions of a policy. */
 export interface CompiledPolicy {
+  /** The first error of the expressions; undefined if all are valid. */
+  error: string | undefined;
   /** Whether an expression uses the namespace of a request. */
   usesNamespace: boolean;
   variables: PolicyCompiler["variables"];
@@ -36,14 +38,22 @@ export interface CompiledMutation {
   expression: PolicyExpression;
 }
 
+/** Returns the first error of a policy's expressions in a minor version of Kubernetes. */
+export const findExpressionFault = (policy: MutatingPolicy, kubernetes: string): string | undefined =>
+  compile(policy, kubernetes).error;
+
 const compiled = new WeakMap<MutatingPolicy, CompiledPolicy>();
 
 /** Returns the compiled expressions of a policy, which are compiled once for each object. */
 export const compilePolicy = (policy: MutatingPolicy): CompiledPolicy => {
-  const known = compiled.get(policy);
-  if (known) return known;
+  const made = compiled.get(policy) ?? compile(policy);
+  compiled.set(policy, made);
+  return made;
+};
+
+const compile = (policy: MutatingPolicy, kubernetes?: string): CompiledPolicy => {
   const { variables = [], matchConditions = [], mutations = [] } = policy.spec;
-  const compiler = createPolicyCompiler(policy.spec, { isMutation: true });
+  const compiler = createPolicyCompiler(policy.spec, { isMutation: true, kubernetes });
   for (const { name, expression } of variables) compiler.addVariable(name, expression);
   const compileMutation = ({ patchType, jsonPatch, applyConfiguration }: Mutation): CompiledMutation => {
     const isJsonPatch = patchType === "JSONPatch";
@@ -58,7 +68,6 @@ export const compilePolicy = (policy: MutatingPolicy): CompiledPolicy => {
   };
   // The texts are read one by one, because a recording has only the texts that a rule reads by their keys.
   const texts = [...parts.variables.values(), ...parts.mutations.map(({ expression }) => expression)];
-  const made = { ...parts, usesNamespace: texts.some(({ text }) => text.includes("namespaceObject")) };
-  compiled.set(policy, made);
-  return made;
+  const usesNamespace = texts.some(({ text }) => text.includes("namespaceObject"));
+  return { ...parts, usesNamespace, error: compiler.errors[0] };
 };

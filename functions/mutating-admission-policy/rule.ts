@@ -9,7 +9,7 @@ import type { KubernetesObject } from "postern/review";
 import { rule, type Verdict } from "postern/rule";
 import { applyPolicies } from "./dispatch.ts";
 import { readPolicyDocuments } from "./documents.ts";
-import { compilePolicy, type MutatingPolicySettings, mutatingOperations } from "./policies.ts";
+import { compilePolicy, findExpressionFault, type MutatingPolicySettings, mutatingOperations } from "./policies.ts";
 import { buildStatus } from "./report.ts";
 import { findMutatingSettingsFault } from "./settings.ts";
 
@@ -27,7 +27,7 @@ export default rule<KubernetesObject, MutatingPolicySettings, typeof needs>({
   match: (settings) => listPolicyMatches(settings, mutatingOperations),
   variants: (settings) =>
     buildPolicyVariants(settings, {
-      operations: mutatingOperations,
+      ...{ operations: mutatingOperations, findExpressionFault },
       isReinvoked: ({ spec }) => spec.reinvocationPolicy !== "Never",
     }),
   timeoutSeconds: 5,

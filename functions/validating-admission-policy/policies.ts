@@ -15,6 +15,8 @@ export type ValidatingBinding = Binding<ValidatingAdmissionPolicyBindingSpec>;
 
 /** The compiled expressions of a policy. */
 export interface CompiledPolicy {
+  /** The first error of the expressions; undefined if all are valid. */
+  error: string | undefined;
   /** Whether an expression uses the namespace of a request. */
   usesNamespace: boolean;
   variables: PolicyCompiler["variables"];
@@ -25,14 +27,22 @@ export interface CompiledPolicy {
   annotations: readonly PolicyExpression[];
 }
 
+/** Returns the first error of a policy's expressions in a minor version of Kubernetes. */
+export const findExpressionFault = (policy: ValidatingPolicy, kubernetes: string): string | undefined =>
+  compile(policy, kubernetes).error;
+
 const compiled = new WeakMap<ValidatingPolicy, CompiledPolicy>();
 
 /** Returns the compiled expressions of a policy, which are compiled once for each object. */
 export const compilePolicy = (policy: ValidatingPolicy): CompiledPolicy => {
-  const known = compiled.get(policy);
-  if (known) return known;
+  const made = compiled.get(policy) ?? compile(policy);
+  compiled.set(policy, made);
+  return made;
+};
+
+const compile = (policy: ValidatingPolicy, kubernetes?: string): CompiledPolicy => {
   const { variables = [], matchConditions = [], validations = [], auditAnnotations = [] } = policy.spec;
-  const compiler = createPolicyCompiler(policy.spec);
+  const compiler = createPolicyCompiler(policy.spec, { kubernetes });
   for (const { name, expression } of variables) compiler.addVariable(name, expression);
   const parts = {
     variables: compiler.variables,
@@ -45,7 +55,6 @@ export const compilePolicy = (policy: ValidatingPolicy): CompiledPolicy => {
   };
   // The texts are read one by one, because a recording has only the texts that a rule reads by their keys.
   const texts = [...parts.variables.values(), ...[parts.validations, parts.messages, parts.annotations].flat()];
-  const made = { ...parts, usesNamespace: texts.some((part) => part?.text.includes("namespaceObject")) };
-  compiled.set(policy, made);
-  return made;
+  const usesNamespace = texts.some((part) => part?.text.includes("namespaceObject"));
+  return { ...parts, usesNamespace, error: compiler.errors[0] };
 };

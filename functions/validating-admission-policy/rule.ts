@@ -10,7 +10,7 @@ import type { KubernetesObject } from "postern/review";
 import { rule, type Verdict } from "postern/rule";
 import { readPolicyDocuments } from "./documents.ts";
 import { evaluatePolicy } from "./evaluation.ts";
-import { compilePolicy, type ValidatingBinding, type ValidatingPolicy } from "./policies.ts";
+import { compilePolicy, findExpressionFault, type ValidatingBinding, type ValidatingPolicy } from "./policies.ts";
 import { PolicyReport } from "./report.ts";
 
 type Settings = PolicySettings<ValidatingPolicy | ValidatingBinding>;
@@ -29,6 +29,7 @@ export default rule<KubernetesObject, Settings, typeof needs, { mostFailures: nu
   variants: (settings) =>
     buildPolicyVariants(settings, {
       operations: ["*"],
+      findExpressionFault,
       refuses: ({ spec }) => spec.validationActions.includes("Deny"),
     }),
   timeoutSeconds: 5,

@@ -22,7 +22,7 @@ export const listTexts = (value: unknown): string[] => {
  */
 export const createCelPlugin = (checks: EncodedChecks): Plugin => ({
   name: "checked-expressions",
-  setup({ onLoad, onResolve }) {
+  setup({ onLoad, onResolve, resolve }) {
     const texts = new Set(listTexts(checks.results));
     const isCalled = ({ overloads }: FunctionDeclaration) => overloads.some(({ id }) => texts.has(id));
     /** Returns the source of a library's list without the functions that no expression calls. */
@@ -41,10 +41,12 @@ export const createCelPlugin = (checks: EncodedChecks): Plugin => ({
       return `[${kept.map((element) => element && code.slice(element.start, element.end)).join(", ")}]`;
     };
     const folder = join(packageRoot, "lib/cel/");
-    // No file of this folder acts when it is imported.
-    onResolve({ filter: /^\.\.?\// }, ({ path, importer, resolveDir }) =>
-      importer.startsWith(folder) ? { path: join(resolveDir, path), sideEffects: false } : undefined,
-    );
+    // No file of this folder acts when it is imported. Every import must say so, because the first one counts.
+    onResolve({ filter: /^(\.\.?|#lib\/cel|postern\/cel)\// }, async ({ path, pluginData, ...from }) => {
+      if (pluginData === isResolving) return undefined;
+      const { path: file } = await resolve(path, { ...from, pluginData: isResolving });
+      return file.startsWith(folder) ? { path: file, sideEffects: false } : undefined;
+    });
     onLoad({ filter: /[\\/]lib[\\/]cel[\\/]expression-check\.[jt]s$/ }, ({ path }) => ({
       contents: `import { createCheckLookup } from "./checked-expressions${extname(path)}";
         export const { checkExpression, createDeclarations } = createCheckLookup(() => JSON.parse("${expressionsMark}"));`,
@@ -75,6 +77,9 @@ export const createCelPlugin = (checks: EncodedChecks): Plugin => ({
     });
   },
 });
+
+/** Marks an import that this plugin resolves already. */
+const isResolving = Symbol("resolving");
 
 /** Tells esbuild that a call is of no use if its value isn't used. */
 const pure = "/* @__PURE__ */ ";

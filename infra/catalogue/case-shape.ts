@@ -32,6 +32,7 @@ const needsShape: Record<keyof RecordedCapabilityAnswers, InputShape> = {
   http: describeList("requests to services by http(), each with an answer: { status, body }"),
   aws: describeList("calls to AWS, each with an action and an answer: { status, body }"),
   ledger: { ...mapShape, description: "what the ledger has, by key" },
+  cluster: { ...textShape, description: "the name of the cluster" },
   reads: describeList("the reads of the cluster that were recorded; any other read fails"),
   plurals: { ...textMapShape, description: "plurals of kinds that have none of the usual forms" },
 };

@@ -92,7 +92,7 @@ export const buildReview = ({ place, rule }: CatalogueRule, entry: Case): Admiss
   const matches = selectPhase(variantRule.match, phase, settings) ?? [];
   const ownPlural = object?.kind && toPlural(object.kind);
   const possible = matches.flatMap(({ resources }) => resources);
-  const path = entry.resource ?? possible.find((plural) => plural === ownPlural) ?? possible[0] ?? "";
+  const path = entry.resource ?? possible.find((plural) => plural === ownPlural) ?? possible[0] ?? ownPlural ?? "";
   const match = matches.find(({ resources }) => resources.includes(path)) ?? matches[0];
   const [resource = "", subResource] = path.split("/");
   // A wildcard in the rule's match is replaced by the group or version of the case's object.

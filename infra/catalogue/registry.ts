@@ -153,12 +153,12 @@ const requireRule = (value: unknown, file: string): Rule => {
  */
 export const applyVariant = (rule: Rule, settings: object, variant: string | undefined) => {
   const found = getVariants(rule, settings)?.find(({ name }) => name === variant);
-  const { name: _, settings: own, failurePolicy, ...differences } = found ?? { name: "" };
+  const { name: _, settings: own, failurePolicy, native, ...differences } = found ?? { name: "" };
   const { variants: __, ...ruleWithoutVariants } = rule;
   return {
     rule: { ...ruleWithoutVariants, ...differences },
     settings: mergeWithDefaults(settings, own),
-    failurePolicy,
+    ...{ failurePolicy, native },
   };
 };
 

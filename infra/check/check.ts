@@ -9,6 +9,7 @@ import { createValidation } from "../apiserver/validation/validation.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { ClusterConfig } from "../config/config.ts";
+import { createNativeCopyPredicate } from "../webhooks/native-policies.ts";
 import { evaluateManifestsInOrder, isAssumedNamespace } from "./evaluation/evaluate.ts";
 import type { CheckRequestOptions, ObjectEvaluation } from "./evaluation/evaluation.ts";
 import { createEmptyObjectStore } from "./evaluation/existing-objects.ts";
@@ -18,6 +19,7 @@ import { buildAdmissionAttributes, isReview, normalizeManifestObjects } from "./
 import { createCallableClusterRules } from "./evaluation/rules.ts";
 import { createUnevaluatedPolicyMatcher, isPolicyOrQuota } from "./evaluation/unevaluated.ts";
 import { createWebhookEnvironment } from "./evaluation/webhooks.ts";
+import { chargeExistingWorkloads } from "./evaluation/workload-quotas.ts";
 import { readInput, readManifests } from "./manifests/input.ts";
 import { type Manifest, type ManifestFault, toSourceName } from "./manifests/manifests.ts";
 
@@ -68,16 +70,16 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   const isStateKnown = options.state.length > 0;
   if (isStateKnown && state.length === 0)
     note(`--state ${options.state.join(", ")} contains no manifest, so no object exists`);
-  const existing = createEmptyObjectStore(kinds, note);
+  const existing = createEmptyObjectStore(cluster[0], kinds, note);
   // The checked DELETEs need existing objects, so the manifests are put into the imitated API server, too.
   const deleted = options.operation === "DELETE" ? manifests : [];
-  for (const object of [
-    ...apiServerOwnObjects,
-    ...fillAll([...deleted, ...state], kinds, sending, kubernetes).values(),
-  ]) {
+  const filled = [...fillAll([...deleted, ...state], kinds, sending, kubernetes).values()];
+  for (const object of [...apiServerOwnObjects, ...filled]) {
     const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");
     if (kind !== undefined) existing.put(kind.resource, object);
   }
+  const creations = filled.flatMap((object) => buildCreation(object, kinds, options.user));
+  await chargeExistingWorkloads(options.catalogue, cluster[1], creations, existing.capabilities, note);
   const listCreated = (resource: ResourceType): KubernetesObject[] => {
     const found = selectNamed(resource, all, kinds);
     for (const { kind } of found)
@@ -97,8 +99,10 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   const asking = new Set<string>();
   // Each admission policy or quota among the manifests concerns all of them, also earlier ones: the API server
   // applies it only some time after it was sent.
-  const standing = listStanding([...state, ...manifests], options.namespace);
+  const isNativeCopy = createNativeCopyPredicate(options.catalogue, cluster[1]);
+  const standing = listStanding([...state, ...manifests], options.namespace).filter((object) => !isNativeCopy(object));
   const missing = new Set<string>();
+  const namespacesWithUncertainUse = new Set<string>();
   const plugins = await loadCallablePlugins(
     // What a quota has in use is known only if all objects are.
     choosePlugins(options.plugins, kubernetes).filter((plugin) => isStateKnown || plugin !== "ResourceQuota"),
@@ -109,6 +113,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
     },
     standing,
     (namespace) => existing.listAll(namespace).flatMap((object) => buildCreation(object, kinds, options.user)),
+    namespacesWithUncertainUse,
   );
   const environment = await createWebhookEnvironment(rules, webhooks, cluster, hosts, standing.length > 0, plugins);
   for (const warning of environment.hooks.warnings) note(warning);
@@ -124,6 +129,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
     // Without plugins, only rules and webhooks are asked.
     validate: options.plugins[0] === "none" ? undefined : createValidation(kubernetes, findCustomKind),
     alsoPods: options.alsoPods,
+    namespacesWithUncertainUse,
     isStateKnown,
     namespaceHint: "that may be among the manifests or in --state",
     noteMissingNamespace: (namespace) => void missing.add(namespace),

@@ -9,6 +9,8 @@ export type CommandOption = ParseArgsOptionDescriptor & {
   says: string;
   /** Reports whether the next word is one more value of this option. Only for options that take several values. */
   isValue?(word: string): boolean;
+  /** True if the next word is the value even if it begins with a hyphen, as the flags of another program do. */
+  takesFlags?: true;
 };
 
 /** What a verb accepts on the command line: its options, and the words that follow it. */
@@ -35,7 +37,12 @@ export interface ParsedArguments {
  */
 export const parseArguments = (args: string[], { options, usage, wordless = [] }: CommandGrammar): ParsedArguments => {
   const all: Record<string, ParseArgsOptionDescriptor> = { ...options, help: { type: "boolean", short: "h" } };
-  const { values, tokens } = parseArgs({ args, options: all, allowPositionals: true, tokens: true });
+  const { values, tokens } = parseArgs({
+    args: joinFlagValues(args, options),
+    options: all,
+    allowPositionals: true,
+    tokens: true,
+  });
   const isWordless = usage === undefined || wordless.some((name) => values[name] !== undefined);
   const isEnded = tokens.some(({ kind }) => kind === "option-terminator");
   const words: string[] = [];
@@ -53,6 +60,18 @@ export const parseArguments = (args: string[], { options, usage, wordless = [] }
     takes = (word) => (Array.isArray(list) && (takesAll || option?.isValue?.(word)) ? (list as string[]) : undefined);
   }
   return { values, words };
+};
+
+/** Joins `--flags` and `--a=b` to `--flags=--a=b`: parseArgs refuses a separate value that begins with a hyphen. */
+const joinFlagValues = (args: readonly string[], options: CommandGrammar["options"]): string[] => {
+  const joined: string[] = [];
+  for (let index = 0; index < args.length; index++) {
+    const [word = "", value] = args.slice(index, index + 2);
+    const isJoined = word.startsWith("--") && options[word.slice(2)]?.takesFlags && value !== undefined;
+    joined.push(isJoined ? `${word}=${value}` : word);
+    if (isJoined) index++;
+  }
+  return joined;
 };
 
 /** Returns the sentence for an error of parseArgs, with a suggestion for an unknown option. */

@@ -17,6 +17,10 @@ const rbac = "/apis/rbac.authorization.k8s.io/v1";
 const resourcePaths = {
   MutatingWebhookConfiguration: { root: admission, resource: "mutatingwebhookconfigurations" },
   ValidatingWebhookConfiguration: { root: admission, resource: "validatingwebhookconfigurations" },
+  MutatingAdmissionPolicy: { root: admission, resource: "mutatingadmissionpolicies" },
+  MutatingAdmissionPolicyBinding: { root: admission, resource: "mutatingadmissionpolicybindings" },
+  ValidatingAdmissionPolicy: { root: admission, resource: "validatingadmissionpolicies" },
+  ValidatingAdmissionPolicyBinding: { root: admission, resource: "validatingadmissionpolicybindings" },
   ClusterRole: { root: rbac, resource: "clusterroles" },
   ClusterRoleBinding: { root: rbac, resource: "clusterrolebindings" },
   ServiceAccount: { root: "/api/v1", resource: "serviceaccounts" },
@@ -49,12 +53,17 @@ export interface ClusterApi {
   cluster: string;
   server: string;
   get(ref: ObjectReference): Promise<DeployedObject | undefined>;
-  /** Lists all objects of a kind, in all namespaces. */
-  list(kind: DeployedKind): Promise<DeployedObject[]>;
+  /**
+   * Lists all objects of a kind, in all namespaces; none if the kind isn't served. With `isOptional`, also none if the user
+   * has no right to list them: then it can't have created any.
+   */
+  list(kind: DeployedKind, options?: { isOptional: boolean }): Promise<DeployedObject[]>;
   /** Sends a GET for a path to the API server; returns the parsed response, or undefined after a 404. */
   read(path: string): Promise<unknown>;
+  /** Sends a GET for a path to the API server; returns the text of the response. */
+  readText(path: string): Promise<string>;
   /** Applies an object by server-side apply, and takes over fields that other managers have set. */
-  apply(object: DeployedObject): Promise<DeployedObject>;
+  apply(object: DeployedObject, options?: { dryRun: boolean }): Promise<DeployedObject>;
   /** Replaces the whole object; undefined if it was changed or deleted since it was read. */
   replace(object: DeployedObject, options?: { dryRun: boolean }): Promise<DeployedObject | undefined>;
   /** Deletes an object, and reports whether it existed. */
@@ -104,11 +113,12 @@ export const createClusterApi = (cluster: string, connection: ClusterConnection)
       const answer = await send("GET", buildPath(ref));
       return isMissingObject(answer) ? undefined : readObject(answer, `to show the ${describeObject(ref)}`);
     },
-    list: async (kind) => {
+    list: async (kind, { isOptional } = { isOptional: false }) => {
       const { root, resource } = resourcePaths[kind];
       const found: DeployedObject[] = [];
       const readPage = async (query: URLSearchParams) => {
         const answer = await send("GET", `${root}/${resource}?${query}`);
+        if (answer.status === 404 || (answer.status === 403 && isOptional)) return {};
         const list = parseJson(answer.body);
         if (answer.status >= 300 || !Array.isArray(Object(list).items ?? []))
           throw toRefusal(answer, `to list every ${kind}`);
@@ -125,9 +135,14 @@ export const createClusterApi = (cluster: string, connection: ClusterConnection)
       if (answer.status >= 300 || content === undefined) throw toRefusal(answer, `to show ${path}`);
       return content;
     },
-    apply: async (object) => {
+    readText: async (path) => {
+      const answer = await send("GET", path);
+      if (answer.status >= 300) throw toRefusal(answer, `to show ${path}`);
+      return answer.body;
+    },
+    apply: async (object, { dryRun } = { dryRun: false }) => {
       const ref = toReference(object);
-      const path = `${buildPath(ref)}?fieldManager=postern&force=true`;
+      const path = `${buildPath(ref)}?fieldManager=postern&force=true${dryRun ? "&dryRun=All" : ""}`;
       const answer = await send("PATCH", path, object, "application/apply-patch+yaml");
       return readObject(answer, `the ${describeObject(ref)}`);
     },

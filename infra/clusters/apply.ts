@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { Phase } from "#lib/rule.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { runInParallel } from "../cli/progress.ts";
+import { policyNameAnnotation } from "../webhooks/native-policies.ts";
 import {
   type ClusterApi,
   type DeployedKind,
@@ -19,6 +20,7 @@ import {
   type DeployedObjectDifference,
   toNamedWebhookEntries,
 } from "./drift.ts";
+import { awaitPolicies, type PolicyKind } from "./policy-probe.ts";
 
 /** A change of one deployed object in the cluster. */
 export interface DeployedObjectChange {
@@ -30,15 +32,19 @@ export interface DeployedObjectChange {
 /** The number of a cluster's objects that are read or written at once. */
 const atOnce = 5;
 const webhookKinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
-/** The order of creation: roles exist before the entries of the rules that need them. */
+/**
+ * The order of creation: roles exist before the entries of the rules that need them, and what changes objects before what
+ * may refuse unchanged ones. Objects are deleted in the opposite order.
+ */
 const creationOrder: DeployedKind[] = [
-  "ServiceAccount",
-  "Secret",
-  "ClusterRole",
-  "ClusterRoleBinding",
-  ...webhookKinds,
+  ...(["ServiceAccount", "Secret", "ClusterRole", "ClusterRoleBinding"] as const),
+  ...(["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration"] as const),
+  ...(["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration"] as const),
 ];
 const isWebhookKind = (kind: DeployedKind) => webhookKinds.some((webhookKind) => webhookKind === kind);
+const policyKinds = creationOrder.filter((kind) => kind.includes("AdmissionPolicy"));
+export const isPolicyKind = (kind: DeployedKind) => policyKinds.includes(kind);
+const isRbacKind = (kind: DeployedKind) => !isWebhookKind(kind) && !isPolicyKind(kind);
 const rightKinds = ["ClusterRoleBinding", "ClusterRole"] as const;
 const managedBy = "app.kubernetes.io/managed-by";
 
@@ -61,7 +67,8 @@ export const findDifferences = async (
 
 /**
  * Applies the wanted objects and returns the changes; unwanted roles are deleted last. A validating entry is added
- * after its rule's mutating entry and deleted before it: it may refuse objects that were not mutated.
+ * after its rule's mutating entry and deleted before it: it may refuse objects that were not mutated. A policy that moves
+ * between its entry and the API server is in effect in the new place before it leaves the old one.
  */
 export const applyWantedObjectsToCluster = async (
   api: ClusterApi,
@@ -71,14 +78,46 @@ export const applyWantedObjectsToCluster = async (
   const all = sortObjects(wanted);
   const changes = await applyRbacObjects(api, all);
   changes.push(...(await deleteRetiredEntries(api, all, name)));
-  for (const object of all.filter(({ kind }) => isWebhookKind(kind))) {
+  // An interrupted update may have changed something right before this one.
+  let changedAt = Date.now();
+  const settle = () => wait(Math.max(0, changedAt + settleMilliseconds - Date.now()));
+  const unproven = new Set<PolicyKind>();
+  /** Waits until the policies that take the place of entries have an effect. */
+  const awaitPoliciesInPlaceOf = async (kind: DeployedKind) => {
+    const policyKind = kind.replace("WebhookConfiguration", "AdmissionPolicy") as PolicyKind;
+    if (!all.some((object) => object.kind === policyKind)) return;
+    await awaitPolicies(api, policyKind, name);
+    unproven.delete(policyKind);
+    await settle();
+  };
+  for (const object of all.filter(({ kind }) => !isRbacKind(kind))) {
     const isFirst = object.kind === "MutatingWebhookConfiguration" && (await isNewInBoth(api, all, name));
+    if (isWebhookKind(object.kind) && (await losesEntries(api, object))) await awaitPoliciesInPlaceOf(object.kind);
     const change = await applyObject(api, object);
-    if (change && isFirst) await wait(noticeMilliseconds);
-    if (change) changes.push(change);
+    if (change === undefined) continue;
+    changes.push(change);
+    changedAt = Date.now();
+    if (isFirst) await wait(noticeMilliseconds);
+    if (isPolicyKind(object.kind)) unproven.add(object.kind.replace(/Binding$/, "") as PolicyKind);
   }
-  for (const live of await listUnwanted(api, all, name)) changes.push(...(await deleteObject(api, live)));
+  const unwanted = await listUnwanted(api, all, name);
+  for (const { kind } of unwanted) if (isWebhookKind(kind)) await awaitPoliciesInPlaceOf(kind);
+  for (const kind of unproven) await awaitPolicies(api, kind, name);
+  if (unwanted.some(({ kind }) => isPolicyKind(kind))) await settle();
+  for (const live of unwanted) changes.push(...(await deleteObject(api, live)));
   return mergeChanges(changes);
+};
+
+/**
+ * Milliseconds until all API servers of a cluster apply a new policy or call a new entry. Each looks for changed policies
+ * once a second, and then reads the parameters of a new kind.
+ */
+const settleMilliseconds = 5000;
+
+/** Reports whether an update removes entries of a webhook configuration. */
+const losesEntries = async (api: ClusterApi, wanted: DeployedObject): Promise<boolean> => {
+  const kept = listEntryNames(wanted);
+  return listEntryNames(await api.get(toReference(wanted))).some((entry) => !kept.includes(entry));
 };
 
 /** Milliseconds that API servers may take to notice a changed webhook configuration. */
@@ -134,7 +173,7 @@ const mergeChanges = (changes: DeployedObjectChange[]): DeployedObjectChange[] =
 export const applyRbacObjects = async (api: ClusterApi, wanted: readonly object[]): Promise<DeployedObjectChange[]> => {
   const changes: (DeployedObjectChange | undefined)[] = [];
   const objects = Map.groupBy(
-    sortObjects(wanted).filter(({ kind }) => !isWebhookKind(kind)),
+    sortObjects(wanted).filter(({ kind }) => isRbacKind(kind)),
     ({ kind }) => kind,
   );
   for (const some of objects.values())
@@ -228,16 +267,26 @@ const mergeLiveFields = (live: DeployedObject, wanted: DeployedObject): Deployed
 const isAnother = (live: DeployedObject, wanted: DeployedObject) =>
   !isDeepStrictEqual(live.roleRef, wanted.roleRef) || (wanted.kind === "Secret" && live.type !== wanted.type);
 
-/** Returns the objects of this deployment that aren't wanted: webhook configurations first, roles last. */
+/** Returns the objects of this deployment that aren't wanted, in the order in which they are deleted. */
 const listUnwanted = async (api: ClusterApi, wanted: DeployedObject[], name: string): Promise<DeployedObject[]> => {
   const isWanted = ({ kind, metadata }: DeployedObject) =>
     wanted.some((object) => object.kind === kind && object.metadata.name === metadata.name);
-  const configurations = (await readConfigurations(api, name)).reverse();
+  const configurations = await readConfigurations(api, name);
   const rights = await Promise.all(rightKinds.map((kind) => api.list(kind)));
-  return [
+  const own = [
     ...configurations.filter((configuration) => configuration !== undefined).filter(isOurs),
+    ...(await listOwnPolicies(api, name)),
     ...rights.flat().filter((object) => isLabelled(object) && object.metadata.name.startsWith(`${name}:`)),
-  ].filter((configuration) => !isWanted(configuration));
+  ];
+  return sortObjects(own.filter((object) => !isWanted(object))).reverse();
+};
+
+/** Returns the policies and bindings of a deployment, which have its name before the name in their annotation. */
+export const listOwnPolicies = async (api: ClusterApi, name: string): Promise<DeployedObject[]> => {
+  const found = await Promise.all(policyKinds.map((kind) => api.list(kind, { isOptional: true })));
+  return found
+    .flat()
+    .filter(({ metadata }) => metadata.name === `${name}.${metadata.annotations?.[policyNameAnnotation]}`);
 };
 
 const isLabelled = ({ metadata }: DeployedObject) => metadata.labels?.[managedBy] === "postern";

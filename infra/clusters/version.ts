@@ -1,4 +1,6 @@
+import { toList, toMap } from "#lib/json.ts";
 import { Complaint } from "../cli/complaint.ts";
+import type { PolicySupport } from "../config/config.ts";
 import type { ClusterApi } from "./api.ts";
 
 /** Returns the minor version of Kubernetes that a cluster runs, such as `1.35`. */
@@ -14,4 +16,11 @@ export const parseMinor = (answer: unknown): string | undefined => {
   const { major, minor } = Object(answer);
   const [, digits] = /^(\d+)\+?$/.exec(String(minor)) ?? [];
   return major === "1" && digits !== undefined ? `1.${digits}` : undefined;
+};
+
+/** Reads which admission policies a cluster evaluates. */
+export const readPolicySupport = async (api: Pick<ClusterApi, "cluster" | "read">): Promise<PolicySupport> => {
+  const { resources } = toMap(await api.read("/apis/admissionregistration.k8s.io/v1"));
+  const kinds = toList(resources).map((resource) => String(toMap(resource).kind));
+  return { kubernetes: await readClusterMinor(api), kinds: [...new Set(kinds)] };
 };

@@ -1,9 +1,14 @@
 import { runInStage } from "../aws/stage.ts";
 import { type Command, writeOutput } from "../cli/command.ts";
 import { parseDurationMilliseconds, stageOption } from "../cli/options.ts";
+import { createProgressPrinter } from "../cli/progress.ts";
 import { disarmRule } from "../rollout/disarm.ts";
+import { describeNativePolicies, tryReadReleaseStore } from "../rollout/rollback.ts";
 import { describeColdVersion } from "../rollout/warm.ts";
+import { ruleLabel } from "../webhooks/native-policies.ts";
 import { resolveStageRule } from "./shared/options.ts";
+
+const bindings = "validatingadmissionpolicybindings,mutatingadmissionpolicybindings";
 
 export default {
   summary:
@@ -17,11 +22,18 @@ export default {
   async run({ options, words: [text = ""] }) {
     const rule = await resolveStageRule(text);
     const until = new Date(Date.now() + parseDurationMilliseconds(options.text("for"), "for"));
-    await runInStage(options, async ({ functions }) => {
+    await runInStage(options, async (stage) => {
+      const { functions } = stage;
       const version = await disarmRule(functions, rule, until);
       writeOutput(`${rule} allows everything until ${until.toISOString()}, as version ${version}\n`);
       const cold = await describeColdVersion(functions, rule, version);
       if (cold !== undefined) process.stderr.write(`${cold}\n`);
+      const releases = await tryReadReleaseStore(stage, createProgressPrinter());
+      const natives = describeNativePolicies(releases?.all[0], rule);
+      if (natives !== undefined)
+        process.stderr.write(
+          `${natives}; there, kubectl delete ${bindings} -l ${ruleLabel}=${rule} ends them until postern deploy restores them\n`,
+        );
     });
   },
 } satisfies Command;

@@ -13,8 +13,14 @@ import { describeMissingConnectSetting, listRulesAskingCluster } from "../config
 import { createRuleEnabledPredicate, readProject, reportBroken } from "../project/project.ts";
 import { countAnnotationBytesAfterApply, mostAnnotationBytes } from "../webhooks/apply-size.ts";
 import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
+import {
+  buildNativePolicies,
+  describePlacements,
+  placePolicies,
+  toPolicySupport,
+} from "../webhooks/native-policies.ts";
 import { buildEksAccessEntryTemplate, buildFunctionRbacObjects } from "../webhooks/rbac.ts";
-import { loadStageOrLocalUrlSigner, readCaOption } from "./shared/options.ts";
+import { loadStageOrLocalUrlSigner, readAwsIdentity, readCaOption } from "./shared/options.ts";
 
 export default {
   summary:
@@ -68,15 +74,18 @@ export default {
     const asking = listRulesAskingCluster(catalogue, plain);
     if (asking.length > 0 && plain.connect === undefined)
       throw new Complaint(`clusters.${clusterName} ${describeMissingConnectSetting(asking)}`);
-    const cluster = options.flag("offline")
+    const inspected = options.flag("offline")
       ? plain
       : await inspectChosenCluster(catalogue, [clusterName, plain], options, file);
+    const cluster = { ...inspected, policySupport: toPolicySupport(plain.kubernetes) };
     const findBaseUrl = await readBaseUrls(options);
     const ca = options.text("ca");
 
     const name = options.text("name") ?? "postern";
     if (name.length > 253 || !/^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/.test(name))
       throw new Complaint(`--name takes a name with lower-case letters, digits, hyphens and dots, not "${name}"`);
+    for (const line of describePlacements(placePolicies(catalogue, cluster)))
+      process.stderr.write(`policies ${line}\n`);
     const webhooks = buildWebhookConfigurations(catalogue, cluster, {
       name,
       address: (rule, path) => `${findBaseUrl(rule)}/${segment}/${rule}/${path}`,
@@ -84,7 +93,11 @@ export default {
       harden: options.flag("harden"),
     });
     // Roles come first in the output: rules need the right to read the cluster before it calls them.
-    const documents = [...buildFunctionRbacObjects(catalogue, cluster, name), ...webhooks];
+    const documents = [
+      ...buildFunctionRbacObjects(catalogue, cluster, name),
+      ...buildNativePolicies(catalogue, cluster, name),
+      ...webhooks,
+    ];
     const eks = options.text("eks");
     if (eks !== undefined) {
       if (cluster.connect?.eks === undefined)
@@ -124,7 +137,7 @@ const inspectChosenCluster = async (
     openInspectedCluster(
       name,
       plain,
-      { ...readClusterCredentials(options, [name]), folder: dirname(file), identity: getIdentity },
+      { ...readClusterCredentials(options, [name]), folder: dirname(file), identity: readAwsIdentity },
       file,
     );
   const { cluster, notes } = await inspectClusterForSettings(catalogue, plain, open).catch((error: unknown) => {
@@ -135,12 +148,6 @@ const inspectChosenCluster = async (
   for (const note of notes) process.stderr.write(`${note}\n`);
   return cluster;
 };
-
-/**
- * Reads the AWS credentials. This loads the AWS SDK, so it is called only for a cluster that authenticates through
- * AWS.
- */
-const getIdentity = async () => (await import("../aws/stage.ts")).createAwsStageClients("").readIdentity();
 
 const readBaseUrls = async (options: ParsedOptions): Promise<(rule: string) => string> => {
   const [url, urls, stage] = ["url", "urls", "stage"].map((name) => options.text(name));

@@ -13,6 +13,7 @@ import { type ClusterHealth, probeClusterHealth } from "../rollout/health.ts";
 import { checkLedger, formatLedgerHealth } from "../rollout/ledger.ts";
 import { listReleasedVersions, type Release } from "../rollout/releases.ts";
 import { tryReadReleaseStore } from "../rollout/rollback.ts";
+import { describePlacements } from "../webhooks/native-policies.ts";
 
 const { cluster, kubeconfig, context } = clusterAccessOptions;
 
@@ -139,11 +140,22 @@ const formatAlarms = (alarms: AlarmHealth[] = []): string => {
   return `\n${formatTable([["ALARM", "STATE", ""], ...rows])}${isSilent ? hint : ""}`;
 };
 
-const formatHealth = ({ cluster, at, entries, asked, sick, slowest, drift, unknown }: ClusterHealth): string => {
+const formatHealth = ({
+  cluster,
+  at,
+  entries,
+  asked,
+  sick,
+  slowest,
+  drift,
+  policies,
+  unknown,
+}: ClusterHealth): string => {
   const all = sick.length === 0 ? `all answer, the slowest in ${slowest} ms` : `${sick.length} don't answer`;
   const answers = asked === 0 ? "" : `, ${all}`;
   return [
     `\ncluster ${cluster}, updated ${at}: ${entries} ${entries === 1 ? "entry" : "entries"}${answers}`,
+    ...describePlacements(policies).map((line) => `  policies ${line}`),
     ...sick.map((line) => `  ! ${line}`),
     ...drift.map((line) => `  ~ ${line}`),
     ...unknown.map((line) => `  ? ${line}`),

@@ -17,7 +17,15 @@ export interface ClusterConfig {
   groups: RuleGroup[];
   /** The minor version of Kubernetes, such as `1.35`: postern.yaml's or, in a deployment, the one found in the cluster. */
   kubernetes?: string;
+  /** What the cluster was found to support; without it, all policies are evaluated by their rules. */
+  policySupport?: PolicySupport | undefined;
   connect?: ClusterConnectConfig;
+}
+
+/** Which admission policies an API server evaluates: its minor version, and the kinds that it serves in v1. */
+export interface PolicySupport {
+  kubernetes: string;
+  kinds: readonly string[];
 }
 
 export interface PosternConfig {

@@ -31,7 +31,11 @@ interface AttributedLine {
   rule?: string;
 }
 
-export const computeHunks = (before: unknown, stages: readonly ObjectAfterRule[]): DiffHunk[] => {
+export const computeHunks = (before: unknown, stages: readonly ObjectAfterRule[]): DiffHunk[] =>
+  groupHunks(computeDiffLines(before, stages));
+
+/** Returns all lines of an object, with those that the rules removed and added. */
+export const computeDiffLines = (before: unknown, stages: readonly ObjectAfterRule[]): DiffLine[] => {
   const maskSecrets = createSecretMask(before);
   const original = formatYamlLines(maskSecrets(before));
   let texts = original;
@@ -47,7 +51,7 @@ export const computeHunks = (before: unknown, stages: readonly ObjectAfterRule[]
     lines = next.map((text, index) => before[old[index] ?? -1] ?? { text, rule });
     texts = next;
   }
-  return groupHunks(interleaveLines(original, lines, gone));
+  return interleaveLines(original, lines, gone);
 };
 
 /** Merges kept, removed and added lines of a diff. Removed lines stand before the lines that replace them. */

@@ -29,6 +29,13 @@ export const readOrCreateUrlSigner = async (folder: string): Promise<WebhookUrlS
   );
 };
 
+/** Returns the token that the addresses of the local console hold. */
+export const readOrCreateConsoleToken = async (folder: string): Promise<string> => {
+  const token = await readOrCreate(folder, "console.token", async () => randomBytes(32).toString("base64url"));
+  if (/^[\w-]{43}$/.test(token)) return token;
+  throw new Complaint(`${join(folder, "console.token")} holds no token; delete it to have a new one made`);
+};
+
 /** Returns a new Ed25519 private key in PEM, with which URLs are signed. */
 export const makeSigningKey = (): string =>
   String(generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));

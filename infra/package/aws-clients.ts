@@ -1,7 +1,8 @@
-import { glob, readFile, writeFile } from "node:fs/promises";
+import { glob, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { build } from "esbuild";
 import { packageRoot } from "../cli/roots.ts";
+import { writeLicenses } from "./licenses.ts";
 
 /**
  * Bundles the AWS clients that infra imports as `#aws/NAME` into a folder, without what infra doesn't call: 1 MB,
@@ -28,18 +29,7 @@ export const bundleAwsClients = async (folder: string): Promise<string[]> => {
     // Some files of the SDK are CommonJS and require modules of Node.
     banner: { js: 'import{createRequire}from"node:module";const require=createRequire(import.meta.url);' },
   });
-  // A link to another node_modules gives paths that begin outside of this folder.
-  const folders = Object.keys(metafile.inputs).flatMap(
-    (file) => /node_modules\/(.*node_modules\/)?(@[^/]+\/)?[^/]+/.exec(file)?.[0] ?? [],
-  );
-  const paths = [...new Set(folders)].sort();
-  const packages = await Promise.all(paths.map(readPackage));
-  const byText = Map.groupBy(packages, ({ text }) => text);
-  const licenses = [...byText].map(
-    ([text, sharing]) => `${sharing.map(({ name, version }) => `${name} ${version}`).join(", ")}\n\n${text}`,
-  );
-  await writeFile(join(folder, "LICENSES"), licenses.join("\n"));
-  return paths;
+  return writeLicenses(folder, metafile);
 };
 
 const listAwsClients = async (): Promise<string[]> => {
@@ -48,10 +38,4 @@ const listAwsClients = async (): Promise<string[]> => {
     for (const [, name = ""] of (await readFile(join(packageRoot, file), "utf8")).matchAll(/"#aws\/([\w-]+)"/g))
       names.add(name);
   return [...names].sort();
-};
-
-const readPackage = async (path: string) => {
-  const { name, version, license } = JSON.parse(await readFile(join(packageRoot, path, "package.json"), "utf8"));
-  const text = await readFile(join(packageRoot, path, "LICENSE"), "utf8").catch(() => "");
-  return { name, version, text: text || `${license}\n` };
 };

@@ -5,12 +5,17 @@ import { cp, glob, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promi
 import { dirname, join, relative, sep } from "node:path";
 import { promisify } from "node:util";
 import { packageRoot } from "../cli/roots.ts";
+import { bundlePage } from "../console/page-files.ts";
 import { bundleAwsClients } from "./aws-clients.ts";
+import { writeLicenses } from "./licenses.ts";
 import { buildCreatePackageManifest, buildPackageManifest } from "./package-manifest.ts";
 
 const run = promisify(execFile);
 
-/** What only this checkout has: comparisons with a real API server, measurements, and what makes the packages. */
+/**
+ * What only this checkout has: comparisons with a real API server, measurements, what makes the packages, and the
+ * sources of the console's page, which the package has as a bundle.
+ */
 const checkoutOnly = [
   "infra/parity",
   "infra/bench",
@@ -18,6 +23,7 @@ const checkoutOnly = [
   "infra/create",
   "infra/commands/parity.ts",
   "infra/commands/bench.ts",
+  "infra/console/page",
 ];
 /** Templates of rules, which stay TypeScript. */
 const templates = "infra/commands/new";
@@ -58,9 +64,16 @@ const createPackageFiles = {
 /** Writes the files of the package postern into an empty folder. */
 const writePackage = async (folder: string): Promise<void> => {
   const manifest = JSON.parse(await readFile(join(packageRoot, "package.json"), "utf8"));
-  await Promise.all([compile(folder), copyData(folder), bundleAwsClients(join(folder, "infra/aws/clients"))]);
+  await Promise.all([compile(folder), copyData(folder), bundlePackages(folder)]);
   // The compiler has written the package.json of this checkout, which infra imports.
   await writeFile(join(folder, "package.json"), `${JSON.stringify(buildPackageManifest(manifest), null, 2)}\n`);
+};
+
+/** Bundles what the package doesn't install. Returns the paths of the bundled packages, as in package-lock.json. */
+export const bundlePackages = async (folder: string): Promise<string[]> => {
+  const clients = await bundleAwsClients(join(folder, "infra/aws/clients"));
+  const page = join(folder, "infra/console/bundle");
+  return [...clients, ...(await writeLicenses(page, (await bundlePage(page, true)).metafile))];
 };
 
 const packFolder = async (folder: string, to: string): Promise<string> => {

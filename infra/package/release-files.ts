@@ -6,9 +6,8 @@ import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { Complaint } from "../cli/complaint.ts";
 import { packageRoot } from "../cli/roots.ts";
-import { bundleAwsClients } from "./aws-clients.ts";
 import { findReleaseNotes } from "./changelog.ts";
-import { packPackages } from "./pack.ts";
+import { bundlePackages, packPackages } from "./pack.ts";
 import { buildSbom, type SbomSource } from "./sbom.ts";
 
 const readText = (file: string): Promise<string> => readFile(join(packageRoot, file), "utf8");
@@ -45,7 +44,7 @@ const readManifest = async (tarball: string): Promise<SbomSource["manifest"]> =>
 const listBundledPackages = async (): Promise<string[]> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-bundled-"));
   try {
-    return await bundleAwsClients(folder);
+    return await bundlePackages(folder);
   } finally {
     await rm(folder, { recursive: true });
   }

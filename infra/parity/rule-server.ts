@@ -8,7 +8,7 @@ import type { Capabilities } from "#lib/needs.ts";
 import { listPhases, type Phase, type Rule } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../catalogue/registry.ts";
 import { functionsFolder, toRuleFolder } from "../catalogue/sources.ts";
-import { chooseCluster } from "../config/config.ts";
+import { chooseCluster, type PolicySupport } from "../config/config.ts";
 import { readOrCreateServerCertificate, type ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/project.ts";
 import { listServedRulesAndGroups } from "../project/served.ts";
@@ -41,6 +41,8 @@ export interface TestWebhookOptions {
   signer?: ReturnType<typeof createTestSigner>;
   /** True if each rule gets only one webhook entry, without its variants. */
   whole?: boolean;
+  /** Which policies the API server evaluates itself; they get no entry. */
+  policySupport?: PolicySupport | undefined;
 }
 
 /** Serves these rules behind Postern's gateway. Keys and postern.yaml can change while they are served. */
@@ -70,17 +72,22 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
     cluster: wanted,
     signer = own,
     whole = false,
+    policySupport,
   }: TestWebhookOptions = {}) => {
     const [chosen, cluster] = chooseCluster(config, wanted);
     const segment = signer.segment(chosen, cluster.keyVersions.at(-1));
     const buildAddress = (rule: string, phase: string) => `${gateway.url}/${segment}/${rule}/${phase}`;
     const catalogue = whole ? rules.map(deleteVariants) : rules;
-    return buildWebhookConfigurations(catalogue, cluster, {
-      name,
-      address: buildAddress,
-      ca: host.certificate.ca,
-      harden: false,
-    });
+    return buildWebhookConfigurations(
+      catalogue,
+      { ...cluster, policySupport },
+      {
+        name,
+        address: buildAddress,
+        ca: host.certificate.ca,
+        harden: false,
+      },
+    );
   };
   /** Runs `act`; returns its result and the reports of the reviews that were answered meanwhile. */
   const collectReports = async <T>(act: () => Promise<T>): Promise<[T, AnsweredReviewFacts[]]> => {

@@ -225,7 +225,8 @@ const addNamespace = ({ spec, ...body }: JsonMap, namespace: string): JsonMap =>
   };
 };
 
-const applyEdits = (object: JsonMap, edits: FieldEdit[]): JsonMap => {
+/** Returns a copy of an object with these edits. */
+export const applyEdits = <T extends object>(object: T, edits: readonly FieldEdit[]): T => {
   const copy = structuredClone(object);
   for (const edit of edits) applyEdit(copy, edit);
   return copy;

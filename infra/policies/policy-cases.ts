@@ -140,6 +140,7 @@ const needsShape: Record<keyof RecordedCapabilityAnswers, InputShape> = {
     },
   },
   ledger: mapShape,
+  cluster: textShape,
   plurals: mapShape,
 };
 const caseShape = createMapShape({

@@ -2,7 +2,7 @@ import { type Document, isMap, isNode, isSeq, LineCounter, parseDocument } from 
 import type { SettingsMistake } from "#lib/settings.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 
-/** The text of a postern.yaml as a plain value. */
+/** The text of a postern.yaml, or of another YAML file, as a plain value. */
 export interface ConfigDocument {
   value: unknown;
   /** Throws one Complaint with all mistakes and their lines; does nothing if there are none. */
@@ -11,14 +11,20 @@ export interface ConfigDocument {
 
 /** Parses the text of a postern.yaml. Throws a Complaint if it is no YAML or empty. */
 export const parseConfigDocument = (text: string, name: string): ConfigDocument => {
+  const document = parseYamlDocument(text, name);
+  // An interrupted save leaves an empty postern.yaml, which must not turn all rules off.
+  if (document.value === null)
+    throw new Complaint(`${name} is empty; it must name the rules that are on, or say "rules: {}" if none is`);
+  return document;
+};
+
+/** Parses a text with one YAML document. Throws a Complaint if it is no YAML. */
+export const parseYamlDocument = (text: string, name: string): ConfigDocument => {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   const [fault] = document.errors;
   if (fault) throw new Complaint(`${name}:${lines.linePos(fault.pos[0]).line} is no YAML: ${fault.message}`);
   const value = toPlainValue(document, name);
-  // An interrupted save leaves an empty postern.yaml, which must not turn all rules off.
-  if (value === null)
-    throw new Complaint(`${name} is empty; it must name the rules that are on, or say "rules: {}" if none is`);
   const complain = (mistakes: readonly SettingsMistake[]) => {
     if (mistakes.length === 0) return;
     throw new Complaint(

@@ -57,7 +57,8 @@ export const readConfig = async (
 ): Promise<PosternConfig> =>
   readConfigDocument(parseConfigDocument(await readConfigText(file), basename(file)), file, catalogue, names);
 
-const readConfigDocument = async (
+/** Reads the files that a postern.yaml names, and checks it. Paths in it start at the folder of `file`. */
+export const readConfigDocument = async (
   document: ConfigDocument,
   file: string,
   catalogue: CatalogueRule[],

@@ -162,6 +162,7 @@ const needs = {
   reads: createMapListShape("a list of maps"),
   discovery: mapShape,
   ledger: mapShape,
+  cluster: textShape,
   plurals: textMapShape,
 };
 const origin = {

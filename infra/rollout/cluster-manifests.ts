@@ -2,6 +2,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { buildWebhookConfigurations, getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
+import { buildNativePolicies } from "../webhooks/native-policies.ts";
 import { buildFunctionRbacObjects } from "../webhooks/rbac.ts";
 
 /** Where a cluster's webhook entries reach the functions of a stage. */
@@ -34,11 +35,12 @@ export const buildClusterManifests = (
 ): DeployedObject[] => {
   const known = built.get(catalogue) ?? new Map<string, DeployedObject[]>();
   built.set(catalogue, known);
-  const { rules, groups, connect } = cluster;
+  const { rules, groups, connect, policySupport } = cluster;
   const together = groups.map(({ name, members }) => [name, ...members.map((member) => member.name)]);
   const names = [...rules.keys(), ...groups.map(({ name }) => name)];
   const addresses = [endpoints.stage, endpoints.ca, names.map(endpoints.base)];
-  const key = JSON.stringify([[...rules], together, Object.keys(connect ?? {}), [...hardened].sort(), addresses]);
+  const setup = [[...rules], together, Object.keys(connect ?? {}), policySupport];
+  const key = JSON.stringify([setup, [...hardened].sort(), addresses]);
   const manifests = known.get(key) ?? buildManifests(catalogue, cluster, endpoints, hardened);
   known.set(key, manifests);
   return manifests;
@@ -55,13 +57,14 @@ const buildManifests = (
 ): DeployedObject[] =>
   [
     ...buildFunctionRbacObjects(catalogue, cluster, webhookConfigurationName),
+    ...buildNativePolicies(catalogue, cluster, webhookConfigurationName),
     ...buildWebhookConfigurations(catalogue, cluster, {
       name: webhookConfigurationName,
       address: (rule, path) => `${base(rule)}/${segmentPlaceholder}/${rule}/${path}`,
       ca,
       harden: (rule) => hardened.has(rule),
     }),
-    // The cast is safe: buildRoles and buildConfigurations return only objects of the kinds of DeployedObject.
+    // The cast is safe: these functions return only objects of the kinds of DeployedObject.
   ].map((object) => addLabel(object as DeployedObject, stage));
 
 const addLabel = (manifest: DeployedObject, stage: string): DeployedObject => {

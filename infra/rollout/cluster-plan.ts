@@ -2,6 +2,7 @@ import { Complaint } from "../cli/complaint.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import { findDifferences } from "../clusters/apply.ts";
 import { compareManifests } from "../clusters/drift.ts";
+import { type PolicyPlacement, placePolicies } from "../webhooks/native-policies.ts";
 import {
   buildClusterManifests,
   insertKeyIntoUrls,
@@ -26,6 +27,8 @@ export interface ClusterPlan {
   differences: string[];
   /** The reason why the changes in this cluster are unknown; absent if they are known. */
   unknown?: string;
+  /** Where the policies of its rules are evaluated. */
+  policies: PolicyPlacement[];
   notes: string[];
 }
 
@@ -37,12 +40,14 @@ export const planCluster = async (
   outputs: Record<string, string>,
   readCounts: StageCountsReader,
 ): Promise<ClusterPlan> => {
-  const found = await inspectClusterOfDeployment(targets, name).catch((error: unknown) => {
-    if (error instanceof Complaint) return error;
-    throw error;
-  });
+  const found = await inspectClusterOfDeployment(targets, name, { isPlan: keyring === undefined }).catch(
+    (error: unknown) => {
+      if (error instanceof Complaint) return error;
+      throw error;
+    },
+  );
   if (found instanceof Complaint)
-    return { cluster: name, hardened: [], differences: [], unknown: found.message, notes: [] };
+    return { cluster: name, hardened: [], differences: [], unknown: found.message, policies: [], notes: [] };
   const { cluster } = found;
   const endpoints = resolveRuleEndpoints(targets, outputs);
   const { hardened, notes: open } = await chooseFailClosedRules(
@@ -55,7 +60,7 @@ export const planCluster = async (
   );
   const notes = [...found.notes, ...open];
   const manifests = buildClusterManifests(targets.catalogue, cluster, endpoints, new Set(hardened));
-  const plan = { cluster: name, hardened, notes };
+  const plan = { cluster: name, hardened, policies: placePolicies(targets.catalogue, cluster), notes };
   const keyVersion = getNewestUrlKeyVersion(cluster);
   const signer = keyring?.current.publicKey ?? newest?.keys?.signer;
   const differences = describeChangesSinceRelease(newest, name, { manifests, keyVersion, signer });

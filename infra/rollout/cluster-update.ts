@@ -4,7 +4,7 @@ import { stringify } from "yaml";
 import { Complaint } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
 import type { DeployedObject } from "../clusters/api.ts";
-import { applyRbacObjects, applyWantedObjectsToCluster, findDifferences } from "../clusters/apply.ts";
+import { applyRbacObjects, applyWantedObjectsToCluster, findDifferences, isPolicyKind } from "../clusters/apply.ts";
 import { probeForFailingEntries } from "../clusters/probe.ts";
 import { getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
 import {
@@ -55,12 +55,12 @@ export const updateCluster = async (
   if (api) {
     await requireNoEntriesOfOtherStage(api, stage);
     await applyRbacObjects(api, wanted);
-  } else
-    await writeManifests(
-      String(write),
-      `${name}.roles.yaml`,
-      manifests.filter(({ webhooks }) => webhooks === undefined),
-    );
+  } else {
+    const policies = manifests.filter(({ kind }) => isPolicyKind(kind));
+    const roles = manifests.filter((object) => object.webhooks === undefined && !policies.includes(object));
+    await writeManifests(String(write), `${name}.roles.yaml`, roles);
+    await writeManifests(String(write), `${name}.policies.yaml`, policies);
+  }
 
   await progress.step(`cluster ${name}: endpoints`, async () => {
     const failing = await probeForFailingEntries(entries);

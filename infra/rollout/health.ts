@@ -1,13 +1,17 @@
 import { isDeepStrictEqual } from "node:util";
+import { getVariantName } from "#lib/admission-policies/policies.ts";
 import { createUrlKeyVerifier } from "#lib/url-key.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import type { ClusterApi } from "../clusters/api.ts";
-import { findDifferences } from "../clusters/apply.ts";
+import type { ClusterApi, DeployedObject } from "../clusters/api.ts";
+import { findDifferences, listRulesCalledByEntries } from "../clusters/apply.ts";
 import { findRulesInspectingCluster } from "../clusters/inspection.ts";
 import { probeEntries } from "../clusters/probe.ts";
 import { readClusterMinor } from "../clusters/version.ts";
+import type { ClusterConfig } from "../config/config.ts";
 import { getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
 import { buildRuleWebhookEntries } from "../webhooks/entry.ts";
+import { type PolicyPlacement, placePolicies, policyNameAnnotation, ruleLabel } from "../webhooks/native-policies.ts";
 import { dropVariantEntries, insertKeyIntoUrls, listEntries, webhookConfigurationName } from "./cluster-manifests.ts";
 import { describeMinorDrift } from "./cluster-minors.ts";
 import { readKeyring } from "./keyring.ts";
@@ -24,6 +28,8 @@ export interface ClusterHealth {
   /** Milliseconds that the slowest endpoint took to answer its probe. */
   slowest: number;
   drift: string[];
+  /** Where the policies of the release are evaluated; none if the cluster can't be read. */
+  policies: PolicyPlacement[];
   unknown: string[];
 }
 
@@ -41,7 +47,7 @@ export const probeClusterHealth = async (
   if (recorded === undefined) return undefined;
   const health: ClusterHealth = {
     ...{ cluster: name, at: recorded.at, entries: listEntries(recorded.manifests).length },
-    ...{ asked: 0, sick: [], slowest: 0, drift: [], unknown: [] },
+    ...{ asked: 0, sick: [], slowest: 0, drift: [], policies: [], unknown: [] },
   };
   const segment = await readSegment(targets, name, recorded).catch((error) => {
     health.unknown.push(
@@ -70,9 +76,11 @@ export const probeClusterHealth = async (
     const built = release.kubernetes?.[name];
     const version = built && describeMinorDrift(catalogue, cluster, built, await readClusterMinor(api));
     if (version) health.drift.push(version);
-    health.drift.push(
-      ...(await describeStaleEntries({ ...targets, config, catalogue }, name, listEntries(recorded.manifests))),
-    );
+    const inspected = await inspectClusterOfDeployment({ ...targets, config, catalogue }, name);
+    health.drift.push(...describeStaleEntries(catalogue, inspected.cluster, listEntries(recorded.manifests)));
+    const placed = compareWithRelease(placePolicies(catalogue, inspected.cluster), recorded.manifests);
+    health.policies = placed.policies;
+    health.drift.push(...placed.drift);
   } catch (error) {
     health.unknown.push(toSentence(error));
   }
@@ -105,14 +113,29 @@ const findClusterSegment = async (
   return segments.find((segment) => verify(segment)?.cluster === name) ?? `${name}.${"x".repeat(86)}`;
 };
 
+/** Returns where the policies of a release are evaluated, and sentences about those that the next deployment moves. */
+const compareWithRelease = (present: readonly PolicyPlacement[], manifests: DeployedObject[]) => {
+  const natives = manifests.flatMap(({ kind, metadata: { labels = {}, annotations = {} } }) =>
+    /AdmissionPolicy$/.test(kind) ? [`${labels[ruleLabel]} ${annotations[policyNameAnnotation]}`] : [],
+  );
+  const entries = listRulesCalledByEntries(manifests).map(({ rule, variant }) => `${rule} ${variant}`);
+  const policies: PolicyPlacement[] = [];
+  const drift: string[] = [];
+  for (const { rule, policy, native, reason } of present) {
+    const wasNative = natives.includes(`${rule} ${policy}`);
+    if (!wasNative && !entries.includes(`${rule} ${getVariantName(policy)}`)) continue;
+    const moves = "postern deploy moves it";
+    const why = wasNative ? undefined : (reason ?? moves);
+    policies.push({ rule, policy, native: wasNative, ...(why !== undefined && { reason: why }) });
+    if (native && !wasNative) drift.push(`the API server can evaluate policy ${policy} itself; ${moves}`);
+    if (!native && wasNative) drift.push(`the API server can't evaluate policy ${policy} itself: ${reason}; ${moves}`);
+  }
+  return { policies, drift };
+};
+
 /** Returns sentences about the rules whose webhook entries were made from another state of the cluster. */
-const describeStaleEntries = async (
-  targets: Pick<DeploymentTargets, "stage" | "file" | "deployer" | "config" | "catalogue">,
-  name: string,
-  recorded: WebhookEntry[],
-): Promise<string[]> => {
-  const { cluster } = await inspectClusterOfDeployment(targets, name);
-  return findRulesInspectingCluster(targets.catalogue, cluster).flatMap((listed) => {
+const describeStaleEntries = (catalogue: CatalogueRule[], cluster: ClusterConfig, recorded: WebhookEntry[]): string[] =>
+  findRulesInspectingCluster(catalogue, cluster).flatMap((listed) => {
     const setup = cluster.rules.get(listed.name);
     return listed.phases.flatMap((phase) => {
       const match = setup
@@ -130,4 +153,3 @@ const describeStaleEntries = async (
       return isSame ? [] : [`${what}; postern deploy updates them`];
     });
   });
-};

@@ -1,4 +1,5 @@
 import { formatTable } from "../cli/command.ts";
+import { describePlacements } from "../webhooks/native-policies.ts";
 import { buildCostTable, prices, type StageCosts } from "./cost.ts";
 import { changesNothing, type DeploymentPlan } from "./plan.ts";
 import { isUnchanged } from "./stack-plan.ts";
@@ -38,11 +39,13 @@ export const formatPlan = (
       ...rights.added.map((right) => `  + ${right}`),
       ...rights.removed.map((right) => `  - ${right}`),
     );
-  for (const { cluster, differences, unknown, notes } of clusters) {
+  for (const { cluster, differences, unknown, policies, notes } of clusters) {
     lines.push("", `cluster ${cluster}`);
     if (unknown !== undefined) lines.push(`  ? ${unknown}`);
     else if (differences.length === 0) lines.push("  nothing to change");
-    for (const line of [...differences.map((sentence) => `~ ${sentence}`), ...notes]) lines.push(`  ${line}`);
+    const placed = describePlacements(policies).map((line) => `policies ${line}`);
+    for (const line of [...differences.map((sentence) => `~ ${sentence}`), ...placed, ...notes])
+      lines.push(`  ${line}`);
   }
   lines.push(...formatCosts(costs));
   for (const note of notes) lines.push("", note);
@@ -85,8 +88,8 @@ export const toPlanData = (plan: DeploymentPlan, costs: StageCosts): object => (
   ledger: plan.ledger ?? null,
   rights: plan.rights,
   limits: plan.limits,
-  clusters: plan.clusters.map(({ cluster, differences, hardened, unknown, notes }) => ({
-    ...{ cluster, differences, hardened, notes },
+  clusters: plan.clusters.map(({ cluster, differences, hardened, unknown, policies, notes }) => ({
+    ...{ cluster, differences, hardened, policies, notes },
     ...(unknown !== undefined && { unknown }),
   })),
   costs: costs.rules,

@@ -414,7 +414,7 @@ describe("rights", () => {
 });
 
 const unchangedRule: RuleChangePlan = { part: buildPart("a"), known: buildState("a"), changes: [], settings: [] };
-const unchangedCluster: ClusterPlan = { cluster: "local", hardened: [], differences: [], notes: [] };
+const unchangedCluster: ClusterPlan = { cluster: "local", hardened: [], differences: [], policies: [], notes: [] };
 const idle: DeploymentPlan = {
   ...{
     stage: "test",

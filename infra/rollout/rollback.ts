@@ -2,8 +2,10 @@ import { isDeepStrictEqual } from "node:util";
 import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, type Progress, runInParallel } from "../cli/progress.ts";
+import type { DeployedObject } from "../clusters/api.ts";
 import { applyWantedObjectsToCluster } from "../clusters/apply.ts";
 import { probeForFailingEntries } from "../clusters/probe.ts";
+import { ruleLabel } from "../webhooks/native-policies.ts";
 import { insertKeyIntoUrls, listCalledRules, listEntries, webhookConfigurationName } from "./cluster-manifests.ts";
 import { type FunctionState, readFunctionState, requireRollbackTarget, rollBack } from "./disarm.ts";
 import { readKeyring } from "./keyring.ts";
@@ -65,7 +67,17 @@ export const rollBackOne = async (
   }
   const cold = await describeColdVersion(stage.functions, rule, version);
   if (cold !== undefined) progress.say(`${cold}; postern deploy starts them`);
+  const natives = describeNativePolicies(newest, rule);
+  if (natives !== undefined) progress.say(`${natives}; postern rollback --all rolls them back`);
   return version;
+};
+
+/** Describes the clusters that evaluate policies of a rule themselves, where moving the rule's alias changes nothing. */
+export const describeNativePolicies = (newest: Release | undefined, rule: string): string | undefined => {
+  const isNative = ({ metadata }: DeployedObject) => metadata.labels?.[ruleLabel] === rule;
+  const clusters = listReleasedClusters(newest).filter(([, { manifests }]) => manifests.some(isNative));
+  if (clusters.length === 0) return undefined;
+  return `policies of ${rule} that API servers evaluate stay as they are in ${clusters.map(([name]) => name).join(", ")}`;
 };
 
 const getReleasedVersion = ({ id, rules }: Release, rule: string): string => {

@@ -6,10 +6,13 @@ import { Complaint } from "../cli/complaint.ts";
 import type { Progress } from "../cli/progress.ts";
 import { type ClusterCredentialOptions, openClusterApi, readEksServerAndCa } from "../clusters/access.ts";
 import type { ClusterApi } from "../clusters/api.ts";
+import { listOwnPolicies } from "../clusters/apply.ts";
 import { createInspectedCluster } from "../clusters/inspected-cluster.ts";
-import { inspectClusterForSettings } from "../clusters/inspection.ts";
+import { type InspectedClusterConfig, inspectClusterForSettings } from "../clusters/inspection.ts";
+import { readPolicySupport } from "../clusters/version.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
 import { listRulesAskingCluster } from "../config/connections.ts";
+import { placePolicies, toPolicySupport } from "../webhooks/native-policies.ts";
 import { type RuleEndpoints, stageLabel, webhookConfigurationName } from "./cluster-manifests.ts";
 
 /** What a deployment reads and changes: a stage in AWS and the clusters of postern.yaml. */
@@ -82,9 +85,11 @@ export const requireNoEntriesOfOtherStage = async (
   api: ClusterApi,
   { name }: Pick<AwsStage, "name">,
 ): Promise<void> => {
-  for (const kind of ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const) {
-    const found = await api.get({ kind, name: webhookConfigurationName });
-    const owner = found?.metadata.labels?.[stageLabel];
+  const kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
+  const found = await Promise.all(kinds.map((kind) => api.get({ kind, name: webhookConfigurationName })));
+  const isKnown = found.some((configuration) => configuration?.metadata.labels?.[stageLabel] !== undefined);
+  for (const object of isKnown ? found : await listOwnPolicies(api, webhookConfigurationName)) {
+    const owner = object?.metadata.labels?.[stageLabel];
     if (owner !== undefined && owner !== name)
       throw new Complaint(
         `cluster ${api.cluster} has its entries from stage ${owner}, not ${name}; postern destroy --stage ${owner} --configs-only --cluster ${api.cluster} deletes them`,
@@ -93,14 +98,32 @@ export const requireNoEntriesOfOtherStage = async (
   }
 };
 
+/** What the inspection of a cluster reads, and where from. */
+type InspectionTargets = Pick<DeploymentTargets, "stage" | "file" | "deployer" | "config" | "catalogue" | "write">;
+
 /**
  * Inspects a cluster of the deployment for all rules whose settings depend on the cluster's content, such as its
- * policies.
+ * policies, and for the policies that it can evaluate itself. `isPlan`: if the cluster can't be reached, the version in
+ * postern.yaml says which those are, as it does for entries that are only written.
  */
-export const inspectClusterOfDeployment = (
-  targets: Pick<DeploymentTargets, "stage" | "file" | "deployer" | "config" | "catalogue">,
+export const inspectClusterOfDeployment = async (
+  targets: InspectionTargets,
   name: string,
-): ReturnType<typeof inspectClusterForSettings> =>
-  inspectClusterForSettings(targets.catalogue, getClusterConfig(targets, name), async () =>
+  { isPlan = false } = {},
+): Promise<InspectedClusterConfig> => {
+  const { catalogue, write } = targets;
+  const { cluster, notes } = await inspectClusterForSettings(catalogue, getClusterConfig(targets, name), async () =>
     createInspectedCluster(await openTargetCluster(targets, name)),
   );
+  if (placePolicies(catalogue, cluster).length === 0) return { cluster, notes };
+  const stated = toPolicySupport(cluster.kubernetes);
+  const readSupport = async () => readPolicySupport(await openTargetCluster(targets, name));
+  const policySupport =
+    write === undefined
+      ? await readSupport().catch((error: unknown) => {
+          if (error instanceof Complaint && isPlan && stated) return stated;
+          throw error;
+        })
+      : stated;
+  return { cluster: { ...cluster, policySupport }, notes };
+};

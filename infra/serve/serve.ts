@@ -42,11 +42,29 @@ export const servingCommandOptions = {
   watch: { type: "boolean", says: "reload rules, postern.yaml and the manifests that it names when they change" },
 } satisfies Record<string, CommandOption>;
 
+/** What a listener beside the gateway gets to know of it. */
+export interface ServedProject {
+  /** The path of postern.yaml. */
+  file: string;
+  /** The folder of keys. */
+  state: string;
+  /** The port that was asked for, which may be 0. */
+  port: number;
+  /** Returns the rules and the config that are served now. */
+  getLoaded(): LoadedHandlers;
+}
+
+/** A listener beside the gateway, and the line that is printed of it. */
+export interface AddedListener {
+  line: string;
+  close(): Promise<void>;
+}
+
 export type FindRuleConfig = (cluster: string, rule: string) => RuleConfig | undefined;
 
 /**
  * Serves the rules of postern.yaml until Ctrl-C. `wrapEndpoint` may wrap the host and the evaluation, to record
- * reviews.
+ * or show reviews, and open a listener beside the gateway.
  */
 export const serveRules = async (
   options: ParsedOptions,
@@ -63,7 +81,11 @@ export const serveRules = async (
   const ledger = createMemoryLedger();
   let openCapabilities: OpenCapabilities = createUnconnectedCapabilities;
   let findRuleConfig: FindRuleConfig = () => undefined;
-  const { host: recordingHost, evaluate } = wrapEndpoint(
+  const {
+    host: wrappedHost,
+    evaluate,
+    open: openBeside,
+  } = wrapEndpoint(
     {
       publicKeys: signer.publicKey,
       openCapabilities: (cluster: string, milliseconds: number) => openCapabilities(cluster, milliseconds),
@@ -75,7 +97,7 @@ export const serveRules = async (
   let currentManifests: ReadonlyMap<string, ManifestCluster> = new Map();
   let kept: ReadonlySet<string> = new Set();
   const open = async () => {
-    const opened = await createServedRuleHandlers(file, recordingHost, evaluate, kept);
+    const opened = await createServedRuleHandlers(file, wrappedHost, evaluate, kept);
     // Duplicates are removed: a rule that also validates is served in its group and by itself.
     const rules = [...new Set(opened.served.flatMap((listed) => listed.members ?? [listed]))];
     const { connections, manifestClusters, faults } = await readClusterConnections(opened.config, rules, file, "here");
@@ -105,6 +127,7 @@ export const serveRules = async (
     return opened;
   };
   const opened = await open();
+  let loaded = opened;
   let schemas = updateSchemas(file);
   const gateway = await openImitatedApiGateway(await readOrCreateServerCertificate(state, host), host, port);
   const updateGateway = ({ config: { clusters }, handlers }: LoadedHandlers) =>
@@ -118,6 +141,7 @@ export const serveRules = async (
   const reload = async () => {
     try {
       const fresh = await open();
+      loaded = fresh;
       updateGateway(fresh);
       writeOutput(`${formatTime()} reloaded: ${fresh.served.map(({ name }) => name).join(", ")}\n`);
       schemas = schemas.then(() => updateSchemas(file));
@@ -132,9 +156,12 @@ export const serveRules = async (
   writeOutput(
     formatWelcome(opened, signer, gateway.url, [...ca, ...(config === undefined ? [] : ["--config", config])]),
   );
+  const beside = await openBeside?.({ file, state, port, getLoaded: () => loaded });
+  if (beside) writeOutput(`${beside.line}\n`);
   await waitForInterrupt();
   writeOutput(`${formatTime()} shutting down: answering open requests\n`);
   stopWatching();
+  await beside?.close();
   await gateway.close();
   await schemas;
 };
@@ -152,7 +179,8 @@ const needsScripts = ({ name, rule }: CatalogueRule, { clusters }: PosternConfig
     return Object.values(rule.needs ?? {}).some((need) => need.isAwaited?.(setup.settings));
   });
 
-type Listening = Pick<RecordingHostAndEvaluation, "host"> & Partial<RecordingHostAndEvaluation>;
+type Listening = Pick<RecordingHostAndEvaluation, "host"> &
+  Partial<RecordingHostAndEvaluation> & { open?(project: ServedProject): Promise<AddedListener> };
 
 /** Resolves on Ctrl-C, which may send two signals, from the terminal and from npm. A later signal exits at once. */
 const waitForInterrupt = () =>

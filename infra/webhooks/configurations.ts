@@ -8,10 +8,12 @@ import {
   buildExemptConditions,
   buildExemptNamespaceSelector,
   buildRuleWebhookEntries,
+  combineSelectors,
   joinCelExpressionLines,
   type VariantWebhookEntry,
 } from "./entry.ts";
 import { buildGroupWebhookEntry, listSharedEntryConflicts } from "./groups.ts";
+import { explainEntry } from "./native-policies.ts";
 
 export interface WebhookConfigurationOptions {
   name: string;
@@ -82,9 +84,9 @@ const buildWebhooks = (
     if (setup === undefined || setup.mode === "off" || !listed.phases.includes(phase)) return [];
     const group = phase === "mutate" ? cluster.groups.find(({ members }) => members.includes(listed)) : undefined;
     if (group === undefined)
-      return buildRuleWebhookEntries(listed, phase, setup, isHardened(registration, listed.name)).map((variantEntry) =>
-        toWebhook(listed.name, phase, variantEntry, registration),
-      );
+      return buildRuleWebhookEntries(listed, phase, setup, isHardened(registration, listed.name))
+        .filter((variantEntry) => explainEntry(setup, variantEntry, cluster) !== undefined)
+        .map((variantEntry) => toWebhook(listed.name, phase, variantEntry, registration));
     const isFirst = group.members.find(({ name }) => (cluster.rules.get(name)?.mode ?? "off") !== "off") === listed;
     if (!isFirst) return [];
     const [disagreement] = listSharedEntryConflicts(group, cluster, isHardened(registration, group.name));
@@ -125,15 +127,6 @@ const toWebhook = (
     ...(phase === "mutate" && { reinvocationPolicy: entry.reinvocationPolicy }),
     admissionReviewVersions: ["v1", "v1beta1"],
   };
-};
-
-const combineSelectors = (
-  left: LabelSelector | undefined,
-  right: LabelSelector | undefined,
-): LabelSelector | undefined => {
-  if (left === undefined || right === undefined) return left ?? right;
-  const matchExpressions = [...(left.matchExpressions ?? []), ...(right.matchExpressions ?? [])];
-  return { ...(left.matchLabels && { matchLabels: left.matchLabels }), matchExpressions };
 };
 
 const findSlowRequest = (webhooks: WebhookEntry[]): string | undefined => {

@@ -2,6 +2,7 @@ import type { LabelSelector } from "#lib/objects/selection.ts";
 import {
   getVariants,
   type NamedConditions,
+  type NativePolicy,
   type OfSettings,
   type Phase,
   type RequestMatch,
@@ -28,6 +29,8 @@ export interface WebhookEntrySettings {
 
 export interface VariantWebhookEntry {
   variant?: string;
+  /** The policy by which an API server could do the same. */
+  native?: NativePolicy | undefined;
   entry: WebhookEntrySettings;
 }
 
@@ -54,11 +57,11 @@ export const buildRuleWebhookEntries = (
       `${listed.place}/${listed.file} has a variant "${unfit}"; each needs a name of its own of lower-case letters, digits and hyphens, and not mutate or validate`,
     );
   return names.flatMap((variant) => {
-    const { rule, settings, failurePolicy } = applyVariant(listed.rule, setup.settings, variant);
+    const { rule, settings, failurePolicy, native } = applyVariant(listed.rule, setup.settings, variant);
     if (isIdle(rule, settings)) return [];
     const isOpen = setup.failurePolicy === "Ignore" || failurePolicy === undefined;
     const own = { ...setup, settings, ...(!isOpen && { failurePolicy }) };
-    return [{ variant, entry: buildRuleWebhookEntry({ ...listed, rule }, phase, own, harden) }];
+    return [{ variant, native, entry: buildRuleWebhookEntry({ ...listed, rule }, phase, own, harden) }];
   });
 };
 
@@ -157,6 +160,15 @@ export const buildExemptNamespaceSelector = ({
     ...Object.entries(namespaceLabels).map(([key, value]) => ({ key, operator: "NotIn" as const, values: [value] })),
   ];
   return matchExpressions.length > 0 ? { matchExpressions } : undefined;
+};
+
+export const combineSelectors = (
+  left: LabelSelector | undefined,
+  right: LabelSelector | undefined,
+): LabelSelector | undefined => {
+  if (left === undefined || right === undefined) return left ?? right;
+  const matchExpressions = [...(left.matchExpressions ?? []), ...(right.matchExpressions ?? [])];
+  return { ...(left.matchLabels && { matchLabels: left.matchLabels }), matchExpressions };
 };
 
 export const buildExemptConditions = ({ users = [], groups = [] }: RuleExemptions): NamedConditions => {

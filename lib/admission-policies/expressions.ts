@@ -27,34 +27,53 @@ export interface PolicyCompiler {
   /** The policy's variables that are compiled, by name; of two with one name, the last. */
   readonly variables: ReadonlyMap<string, PolicyExpression>;
   addVariable(name: string, text: string): PolicyExpression;
+  /** The errors of the expressions that were compiled. */
+  readonly errors: readonly string[];
   /** Compiles an expression whose type must be one of `results`; by default it may ask the authorizer. */
   compile(text: string, results: readonly types.Type[], hasAuthorizer?: boolean): PolicyExpression;
 }
 
+export interface PolicyCompilerOptions {
+  isMutation?: boolean;
+  hasVariables?: boolean;
+  /** The minor version of Kubernetes whose functions expressions have; by default the newest. */
+  kubernetes?: string | undefined;
+}
+
 export const createPolicyCompiler = (
   { paramKind }: Pick<PolicySpec, "paramKind">,
-  { isMutation = false, hasVariables = true } = {},
+  { isMutation = false, hasVariables = true, kubernetes }: PolicyCompilerOptions = {},
 ): PolicyCompiler => {
   // The environments read the types of variables from this map, which grows while variables are compiled.
   const variableTypes = new Map<string, types.Type>();
   const variables = new Map<string, PolicyExpression>();
-  const parts = { hasParams: paramKind !== undefined, ...(hasVariables && { variables: variableTypes }) };
+  const errors: string[] = [];
+  const parts = {
+    hasParams: paramKind !== undefined,
+    ...(hasVariables && { variables: variableTypes }),
+    ...(kubernetes !== undefined && { kubernetes }),
+  };
+  const compile = (...expression: Parameters<typeof compileExpression>): CompiledExpression => {
+    const compiled = compileExpression(...expression);
+    if ("error" in compiled) errors.push(compiled.error);
+    return compiled;
+  };
   const environment = createAdmissionEnvironment({ ...parts, hasAuthorizer: true });
   const withPatches = isMutation
     ? createAdmissionEnvironment({ ...parts, hasAuthorizer: true, isMutation })
     : environment;
   const withoutAuthorizer = createAdmissionEnvironment(parts);
   return {
-    variables,
+    ...{ variables, errors },
     addVariable: (name, text) => {
-      const compiled = compileExpression(text, environment, undefined);
+      const compiled = compile(text, environment, undefined);
       variableTypes.set(name, "program" in compiled ? toDeclaredType(compiled.program.type) : types.dyn);
       const expression = { text, compiled };
       variables.set(name, expression);
       return expression;
     },
     compile: (text, results, hasAuthorizer = true) => {
-      return { text, compiled: compileExpression(text, hasAuthorizer ? withPatches : withoutAuthorizer, results) };
+      return { text, compiled: compile(text, hasAuthorizer ? withPatches : withoutAuthorizer, results) };
     },
   };
 };

@@ -15,12 +15,14 @@ interface EntryTraits<T extends PolicyObject> {
   refuses?(binding: Extract<T, AnyBinding>): boolean;
   /** Reports whether a policy is evaluated once more if another one changed the object. */
   isReinvoked?(policy: Extract<T, AnyPolicy>): boolean;
+  /** Returns the first error of a policy's expressions in a minor version of Kubernetes. */
+  findExpressionFault(policy: Extract<T, AnyPolicy>, kubernetes: string): string | undefined;
 }
 
 /** Returns an entry for each policy. A policy without bindings has none. */
 export const buildPolicyVariants = <T extends PolicyObject>(
   { policies }: PolicySettings<T>,
-  { operations, refuses = () => true, isReinvoked = () => true }: EntryTraits<T>,
+  { operations, refuses = () => true, isReinvoked = () => true, findExpressionFault }: EntryTraits<T>,
 ): RuleVariant<PolicySettings<T>>[] =>
   policies.filter(isPolicy).map((policy) => {
     const { failurePolicy = "Fail", matchConstraints } = policy.spec;
@@ -39,6 +41,7 @@ export const buildPolicyVariants = <T extends PolicyObject>(
       namespaceSelector: toSelector(matchConstraints.namespaceSelector),
       objectSelector: toSelector(matchConstraints.objectSelector),
       ...(!isReinvoked(policy) && { reinvocationPolicy: "Never" }),
+      native: { policy, bindings, findExpressionFault: (kubernetes) => findExpressionFault(policy, kubernetes) },
     };
   });
 

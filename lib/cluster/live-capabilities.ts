@@ -79,7 +79,12 @@ export const createLiveCapabilities = (
       ...createOutsideServiceCapabilities(review),
       // A CUE script is stopped 100 ms before the review's deadline, so that the error names the script.
       cue: (source, evaluate) => evaluate(source, deadline - 100),
-      ledger: (rule, isOfProcess) => openRuleLedger(isOfProcess ? processLedger : openLedger(deadline), rule, cluster),
+      ledger: (rule, reach) =>
+        openRuleLedger(
+          reach === "process" ? processLedger : openLedger(deadline),
+          rule,
+          reach === "clusters" ? undefined : cluster,
+        ),
       count: (counts) => tell(cluster, counts),
       ...(since === undefined && {
         anew: () => (review.isRemembered ? open(cluster, deadline, review.started) : undefined),

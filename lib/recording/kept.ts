@@ -36,7 +36,7 @@ const word = /^[A-Za-z][A-Za-z_.-]{0,39}\d{0,2}$/;
 /** Names of fields that hold maps with arbitrary keys: such a key doesn't show whether its value is a secret. */
 const freeMap = /^(?:data|stringData|binaryData|annotations|parameters|volumeAttributes|extra|headers)$/;
 
-const labelMap = /^(?:labels|matchLabels|selector|nodeSelector|matchFields|plurals)$/;
+const labelMap = /^(?:labels|namespaceLabels|matchLabels|selector|nodeSelector|matchFields|plurals)$/;
 /** The form of a label that may be recorded; a policy's placeholder, such as {{metadata.name}}, is allowed. */
 const label = /^[-\w./{}]{1,63}$/;
 

@@ -25,6 +25,7 @@ const everything: RecordedCapabilityAnswers = {
   http: [{ url: "http://a/", answer: { status: 404, body: "" } }],
   aws: [{ action: "ec2:DescribeVolumes", region: "r", parameters: { a: "b" }, answer: { status: 200, body: "z" } }],
   ledger: { kept: 3 },
+  cluster: "prod",
 };
 
 /** Questions that the notes must answer as the capabilities did. */
@@ -83,6 +84,13 @@ const questions: [string, (capabilities: Capabilities) => Promise<unknown>][] = 
       await capabilities.ledger("rule").change<number>(["kept"], ([kept = 0]) => [kept + 1]),
       await capabilities.ledger("rule").change<number>(["fresh"], ([kept = 0]) => [kept + 1]),
     ],
+  ],
+  [
+    "the cluster's name, if the rule has the ledger of all clusters",
+    async (capabilities) => {
+      await capabilities.ledger("rule", "clusters").change<number>(["kept"], ([kept = 0]) => [kept + 1]);
+      return capabilities.cluster;
+    },
   ],
 ];
 

@@ -35,8 +35,9 @@ export const noteAnswers = (capabilities: Capabilities): NotingCapabilities => {
       (notes.take[verb] as (args: readonly unknown[], answer: unknown) => void)(args, answer);
       return answer;
     }),
-    ledger: (rule, isOfProcess) => {
-      const ledger = inner.ledger(rule, isOfProcess);
+    ledger: (rule, reach) => {
+      const ledger = inner.ledger(rule, reach);
+      if (reach === "clusters") notes.noteCluster(inner.cluster);
       return {
         change: async (keys, change, seconds) => {
           // The ledger calls `change` again after a concurrent change. The last call got the values that count.
@@ -81,6 +82,7 @@ const openNotes = () => {
   const discovery = new Map<string, ServedResource[] | undefined>();
   const requests = { https: new Map(), http: new Map(), aws: new Map<string, AnsweredRequest>() };
   const ledger = new Map<string, unknown>();
+  let cluster = "";
 
   const placeOf = ({ group, resource }: ResourceType, { metadata = {} }: KubernetesObject) =>
     JSON.stringify([group, resource, metadata.namespace, metadata.name]);
@@ -155,10 +157,14 @@ const openNotes = () => {
       ...toOptionalField("http", requests.http.values()),
       ...toOptionalField("aws", requests.aws.values()),
       ...([...ledger.values()].some((value) => value !== undefined) && { ledger: toObject(ledger) }),
+      ...(cluster && { cluster }),
       ...(plurals.size > 0 && { plurals: Object.fromEntries(plurals) }),
     };
   };
-  return { take, ledger, list };
+  const noteCluster = (name: string) => {
+    cluster = name;
+  };
+  return { take, ledger, noteCluster, list };
 };
 
 const countMembers = ({ allowed: _, reason: __, evaluationError: ___, ...access }: AccessQuestion & AccessAnswer) =>

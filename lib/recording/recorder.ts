@@ -1,6 +1,7 @@
 import type { EvaluateRequest, RuleDecision } from "../decide.ts";
 import type { EndpointHostInputs } from "../endpoint.ts";
 import type { AnsweredReviewFacts } from "../log-line.ts";
+import type { RecordedCapabilityAnswers } from "../recorded-answers.ts";
 import type { AdmissionRequest } from "../review.ts";
 import { formatRecording } from "./case-line.ts";
 import type { RecordedEvaluation, RecordingOrigin } from "./recording.ts";
@@ -10,6 +11,8 @@ import type { OptionalRecorderFunctions } from "./traced-decision.ts";
 export interface RecordedReview {
   origin: Omit<RecordingOrigin, "redacted">;
   request: AdmissionRequest;
+  /** The answers to the questions that the rule asked; undefined if it has no needs. */
+  needs?: RecordedCapabilityAnswers | undefined;
   /**
    * Returns the review as one line of a recordings file. Free texts are redacted except at the `keep` paths. Throws
    * if the review can't be recorded.
@@ -45,7 +48,8 @@ export const createRecorder = (
     for (const evaluation of all) {
       const { name, now } = evaluation.context;
       const origin = { rule: name, cluster, version, at: now.toISOString() };
-      record({ origin, request: evaluation.request, line: (keep) => formatRecording(evaluation, origin, parts, keep) });
+      const line: RecordedReview["line"] = (keep) => formatRecording(evaluation, origin, parts, keep);
+      record({ origin, request: evaluation.request, needs: evaluation.needs, line });
     }
   };
 

@@ -112,7 +112,7 @@ export const convertRequestToCase = (
     [phase]: subject,
     ...(isOld && { oldObject: oldObject as KubernetesObject }),
     operation,
-    resource: [rest.resource.resource, subResource].filter(Boolean).join("/"),
+    resource: subResource ? `${rest.resource.resource}/${subResource}` : rest.resource.resource,
     ...(namespace && { namespace }),
     user: userInfo,
     ...(typeof dryRun === "boolean" && { dryRun }),

@@ -58,7 +58,7 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
       let isScriptBlind = false;
       const changed = new Set<string>();
       const capabilities = interceptAnswers(
-        createRecordedCapabilities({ reads: [] }),
+        createRecordedCapabilities({ reads: [], ...(needs.cluster && { cluster: needs.cluster }) }),
         async (question, ask) => {
           const turn = turnOf(question);
           // No answer was kept for this question. `capabilities` has none, so `ask` throws the usual error about that.
@@ -107,9 +107,9 @@ const interceptAnswers = (
       ask,
     );
   }),
-  ledger: (rule, isOfProcess) => ({
+  ledger: (rule, reach) => ({
     change: (keys, change, seconds) =>
-      capabilities.ledger(rule, isOfProcess).change(
+      capabilities.ledger(rule, reach).change(
         keys,
         (kept: Parameters<typeof change>[0]) =>
           // The cast is safe: a restored value is what this key had before.

@@ -537,6 +537,28 @@ describe("the objects of a deployment", await needs("API server"), () => {
       for (const ref of refs) await deleteObject(ref);
     });
 
+    it("needs no right to policies that it doesn't deploy", async () => {
+      const rights = [
+        ["admissionregistration.k8s.io", "validatingwebhookconfigurations"],
+        ["admissionregistration.k8s.io", "mutatingwebhookconfigurations"],
+        ["rbac.authorization.k8s.io", "clusterroles"],
+        ["rbac.authorization.k8s.io", "clusterrolebindings"],
+        ...["secrets", "serviceaccounts"].map((resource) => ["", resource]),
+      ];
+      const rules = rights.map(([group, resource]) => ({ apiGroups: [group], resources: [resource], verbs: ["*"] }));
+      const roleRef = { kind: "ClusterRole", name: "deployers", apiGroup: "rbac.authorization.k8s.io" };
+      const subjects = [{ kind: "Group", name: "deployers", apiGroup: "rbac.authorization.k8s.io" }];
+      await create({ ...role, name: "deployers" }, { metadata: { name: "deployers" }, rules });
+      await create({ ...binding, name: "deployers" }, { metadata: { name: "deployers" }, subjects, roleRef });
+      const deployer = await open("deployer");
+      await waitUntil("the deployer has no rights", () => deployer.list("ClusterRole").then(Boolean, () => false));
+      const wanted = buildWanted({ "deny-service-external-ips": {} });
+      assert.equal((await applyWantedObjectsToCluster(deployer, wanted, "postern")).length, 1);
+      assert.deepEqual(await findDifferences(deployer, wanted, "postern"), []);
+      assert.equal((await deletePosternObjects(deployer, "postern")).length, 1);
+      for (const ref of [role, binding]) await deleteObject({ ...ref, name: "deployers" });
+    });
+
     it("gets an error if its token is unknown", async () => {
       const unknown = await open("deployers", { token: "wrong" });
       await assert.rejects(
@@ -632,8 +654,8 @@ describe("the objects of a deployment", await needs("API server"), () => {
         const message =
           'Internal error occurred: failed calling webhook "always-deny.postern.dev": failed to call webhook';
         const failing = { status: 500, body: JSON.stringify({ kind: "Status", message, code: 500 }) };
-        // The deletion first reads two configurations and two lists.
-        proxy.faults.push(...Array(4).fill({ milliseconds: 0 }), failing, failing);
+        // The deletion first reads two configurations and six lists.
+        proxy.faults.push(...Array(8).fill({ milliseconds: 0 }), failing, failing);
         assert.equal((await deletePosternObjects(faulty, "postern")).length, 2);
         assert.equal(await api.get(binding), undefined);
       });

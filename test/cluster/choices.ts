@@ -27,3 +27,6 @@ export const chooseMinors = (large?: string, turn?: 0 | 1): string[] => {
   const both = [...new Set([newestMinor, chooseOtherMinor()])];
   return turn === undefined ? both : both.filter((_, index) => index === (seed + turn) % both.length);
 };
+
+/** The minors before and after the upgrade that brings MutatingAdmissionPolicy. */
+export const upgradedMinors = ["1.35", "1.36"] as const;

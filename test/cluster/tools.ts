@@ -5,6 +5,7 @@ import { buildBinaries, newestMinor } from "../../infra/parity/control-plane/bin
 import { buildPodSecurityEvaluator } from "../../infra/parity/pod-security/evaluator.ts";
 import { buildActionlint } from "../actionlint/actionlint.ts";
 import { chooseOtherMinor } from "./choices.ts";
+import { downloadPublishedManifests } from "./published.ts";
 
 // Builds what tests with an API server need, unless it was built before. `--minor 1.33,1.34` builds only the control
 // planes of these minors; without it, a run with a seed also needs the minor that its seed chooses.
@@ -16,6 +17,7 @@ const builds = [
     ? [
         ...[buildBenchControllerRuntimeWebhook, buildPodSecurityEvaluator, buildActionlint],
         ...celMinors.map((one) => () => buildCelEvaluator(one)),
+        downloadPublishedManifests,
       ]
     : []),
 ];

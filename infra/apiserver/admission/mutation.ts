@@ -111,6 +111,16 @@ const runHook = async (
   return step.ignored && performance.now() >= run.end ? noteRefusalInTraceStep(step, createTimeoutStatus()) : undefined;
 };
 
+/** Returns why the API server can't read an object that a policy has changed. */
+const findMisfit = ({ context }: AdmissionRun, object: unknown): string | undefined => {
+  try {
+    context.fill(object, "patch");
+    return undefined;
+  } catch (error) {
+    return getErrorMessage(error);
+  }
+};
+
 interface PatchResult {
   isChanged: boolean;
   isApplied?: boolean;
@@ -164,6 +174,11 @@ const applyResponsePatch = (
       return unchanged;
     }
     const read = normalizePatchedObject(raw);
+    const misfit = hook.isPlugin && findMisfit(run, read);
+    if (misfit) {
+      markUndecided(run, step, `what it makes of the object can't be read: ${misfit}`);
+      return unchanged;
+    }
     // Plugins change the object in memory; only a webhook's patch is read as a new object.
     step.after = hook.isPlugin ? read : run.context.fill(read, "patch");
     if (!hook.isPlugin)

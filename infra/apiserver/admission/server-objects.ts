@@ -118,7 +118,8 @@ const dropServerFields = (object: unknown): unknown => {
 
 /**
  * Returns the object as validating hooks see it when a request writes only a part of it. A Scale has only some of its
- * owner's metadata; a status update keeps the old spec and, for some kinds, the old metadata or labels.
+ * owner's metadata; a status update keeps the old spec and, for some kinds, the old metadata or labels; a Pod's other
+ * subresources write only some containers' fields.
  */
 export const restoreUnwrittenFields = (
   { subResource, kind, oldObject }: AdmissionAttributes,
@@ -129,7 +130,11 @@ export const restoreUnwrittenFields = (
     const { labels, annotations, finalizers, ownerReferences, ...metadata } = object.metadata;
     return { ...object, metadata };
   }
-  if (subResource !== "status" || !isMap(oldObject) || !isMap(oldObject.metadata)) return object;
+  if (!isMap(oldObject) || !isMap(oldObject.metadata)) return object;
+  const keep = kind.kind === "Pod" ? podParts.get(subResource) : undefined;
+  if (keep !== undefined && isMap(object.spec) && isMap(oldObject.spec))
+    return { ...oldObject, spec: { ...oldObject.spec, ...keep(object.spec, oldObject.spec) } };
+  if (subResource !== "status") return object;
   const { spec, ...rest } = object;
   const before = oldObject.spec === undefined ? {} : { spec: oldObject.spec };
   if (!isBuiltInObject(object)) return { ...rest, ...before, metadata: oldObject.metadata };
@@ -137,6 +142,33 @@ export const restoreUnwrittenFields = (
   const { labels, ...metadata } = object.metadata;
   const { labels: kept } = oldObject.metadata;
   return { ...rest, ...before, metadata: { ...metadata, ...(kept !== undefined && { labels: kept }) } };
+};
+
+/** The fields of a Pod's spec that its subresources write. */
+const podParts = new Map<string | undefined, (spec: JsonMap, before: JsonMap) => JsonMap>([
+  [
+    "ephemeralcontainers",
+    ({ ephemeralContainers }) => (ephemeralContainers === undefined ? {} : { ephemeralContainers }),
+  ],
+  [
+    "resize",
+    ({ resources, containers, initContainers }, before) => ({
+      ...(resources !== undefined && { resources }),
+      containers: resizeContainers(containers, before.containers),
+      ...(initContainers !== undefined && { initContainers: resizeContainers(initContainers, before.initContainers) }),
+    }),
+  ],
+]);
+
+/** Returns the old containers with the new resources. Other containers than the old ones stay, to be refused as invalid. */
+const resizeContainers = (now: unknown, before: unknown): unknown => {
+  if (!Array.isArray(now) || !Array.isArray(before)) return now;
+  const isOther = now.length !== before.length || now.some(({ name }, index) => name !== before[index].name);
+  if (isOther) return now;
+  return before.map(({ resources: _, resizePolicy: __, ...container }, index) => {
+    const { resources, resizePolicy } = now[index];
+    return { ...container, ...(resources && { resources }), ...(resizePolicy && { resizePolicy }) };
+  });
 };
 
 /** The fixed suffix that the imitated API server gives names from generateName; a real one draws a random suffix. */

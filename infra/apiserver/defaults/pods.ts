@@ -1,4 +1,4 @@
-import type { JsonMap } from "#lib/json.ts";
+import { isSame, type JsonMap } from "#lib/json.ts";
 import type { Pod } from "#lib/kubernetes/core/v1.ts";
 import { parseImage } from "#lib/objects/image.ts";
 import { compareQuantities } from "#lib/objects/quantity.ts";
@@ -74,15 +74,71 @@ const deletePodResources = (pod: JsonMap): void => {
 /** What the API server changes in Pods and templates after mutating webhooks and before validating ones. */
 export const podPreparations: Since<Defaulters> = {
   // The field is behind a feature gate that is off.
-  "1.0": { Pod: deletePodResources, PodTemplateSpec: deletePodResources },
-  "1.34": { Pod: undefined, PodTemplateSpec: undefined },
+  "1.0": {
+    Pod: (pod) => {
+      deletePodResources(pod);
+      addAppArmorAnnotations(pod);
+      copyAppArmorAnnotations(pod);
+    },
+    PodTemplateSpec: deletePodResources,
+  },
+  "1.34": { Pod: (pod) => copyAppArmorAnnotations(pod), PodTemplateSpec: undefined },
   "1.37": {
     Pod: (pod) => {
       removeOldAnnotations(pod);
+      copyAppArmorAnnotations(pod);
       completeAllPodResources(getMember(pod, "spec"));
     },
     PodTemplateSpec: (template) => removeOldAnnotations(template),
   },
+};
+
+/** The deprecated annotation of a container's AppArmor profile, without the container's name. */
+const appArmorAnnotation = "container.apparmor.security.beta.kubernetes.io/";
+
+/** Returns the containers whose AppArmor profile is in an annotation or in a field. */
+const listAppArmorContainers = (spec: JsonMap): JsonMap[] =>
+  getMember(spec, "os").name === "windows"
+    ? []
+    : ["initContainers", "containers", "ephemeralContainers"].flatMap((list) => getList(spec, list));
+
+const getAppArmorProfile = (fields: JsonMap) => getMember(fields, "securityContext").appArmorProfile;
+
+/** Copies AppArmor profiles from annotations to containers that have none, unless the pod has the same profile. */
+const copyAppArmorAnnotations = (pod: JsonMap): void => {
+  const spec = getMember(pod, "spec");
+  const annotations = getMember(getMember(pod, "metadata"), "annotations");
+  for (const container of listAppArmorContainers(spec)) {
+    const annotation = annotations[`${appArmorAnnotation}${container.name}`];
+    const profile = annotation === undefined ? undefined : parseAppArmorAnnotation(String(annotation));
+    if (profile && !getAppArmorProfile(container) && !isSame(profile, getAppArmorProfile(spec)))
+      container.securityContext = { ...getMember(container, "securityContext"), appArmorProfile: profile };
+  }
+};
+
+const parseAppArmorAnnotation = (text: string): JsonMap | undefined => {
+  if (text === "unconfined") return { type: "Unconfined" };
+  if (text === "runtime/default") return { type: "RuntimeDefault" };
+  const [, localhostProfile = ""] = /^localhost\/(.*)$/s.exec(text) ?? [];
+  const isValid = localhostProfile.trim() === localhostProfile && Buffer.byteLength(localhostProfile) <= 4095;
+  return localhostProfile && isValid ? { type: "Localhost", localhostProfile } : undefined;
+};
+
+/** Adds annotations for the AppArmor profiles of containers that have none. */
+const addAppArmorAnnotations = (pod: JsonMap): void => {
+  const spec = getMember(pod, "spec");
+  const metadata = getMember(pod, "metadata");
+  const added = listAppArmorContainers(spec).flatMap((container) => {
+    const text = formatAppArmorProfile(Object(getAppArmorProfile(container) ?? getAppArmorProfile(spec)));
+    return text === undefined ? [] : [[`${appArmorAnnotation}${container.name}`, text]];
+  });
+  if (added.length > 0) metadata.annotations = { ...Object.fromEntries(added), ...getMember(metadata, "annotations") };
+};
+
+const formatAppArmorProfile = ({ type, localhostProfile }: JsonMap): string | undefined => {
+  if (type === "Unconfined") return "unconfined";
+  if (type === "RuntimeDefault") return "runtime/default";
+  return type === "Localhost" && typeof localhostProfile === "string" ? `localhost/${localhostProfile}` : undefined;
 };
 
 const finishPod = (pod: JsonMap): void => {

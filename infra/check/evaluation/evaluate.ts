@@ -89,6 +89,8 @@ const evaluateManifest = async (
       object,
       describeUnknownConversion({ kind: toGroupVersionKind(stored) }, kind.kind),
     );
+  if (stored !== undefined && uncertainObjects.has(stored))
+    return createUndecidedEvaluation(manifest, object, "whether it exists by then, because its creation is undecided");
   if (operation === "UPDATE" && there === undefined)
     return createUndecidedEvaluation(
       manifest,
@@ -103,7 +105,9 @@ const evaluateManifest = async (
   if (misfits.length > 0 && operation !== "DELETE") return createDecodeDenial(manifest, object, misfits);
   // A DELETE request has the stored object; the manifest only says which object that is.
   const finalObject = operation === "DELETE" ? (there ?? filled.object) : filled.object;
-  const attributes = buildAdmissionAttributes(finalObject, operation === "UPDATE" ? (there ?? null) : null, kind, {
+  // A stored object always has a resourceVersion, by which ResourceQuota tells it from a new one.
+  const before = there && { ...there, metadata: { resourceVersion: "1", ...there.metadata } };
+  const attributes = buildAdmissionAttributes(finalObject, operation === "UPDATE" ? (before ?? null) : null, kind, {
     ...asking,
     operation,
   });
@@ -226,7 +230,12 @@ export const evaluateRequest = async (
   const context = createServerContext(environment);
   const trace = await runAdmissionChain(attributes, environment.chain, context);
   const unevaluated = environment.unevaluated.findMatching(attributes, trace.object, context, assumed);
-  if (trace.allowed && !made) storeOutcome(attributes, trace, environment);
+  const findings = await collectFindings(trace, subject, environment, assumed, unevaluated);
+  const { verdict } = findings;
+  if (trace.allowed && !made) storeOutcome(attributes, trace, environment, verdict === "undecided");
+  // What was deleted or isn't admitted may not be in use.
+  if (attributes.operation === "DELETE" || verdict === "undecided")
+    environment.namespacesWithUncertainUse.add(attributes.namespace ?? "");
   const prepared = findBeforeWebhooks(trace);
   const before = prepared ? context.fill(prepared, "request") : (attributes.object ?? attributes.oldObject);
   const after = attributes.object === null || attributes.object === undefined ? before : trace.object;
@@ -235,7 +244,7 @@ export const evaluateRequest = async (
     checked: {
       ...readIdentity(manifest, before),
       ...(made && { madeBy: made.by }),
-      ...(await collectFindings(trace, subject, environment, assumed, unevaluated)),
+      ...findings,
     },
     audit: trace.audit,
     steps: trace.steps.filter(({ isPlugin }) => !isPlugin),
@@ -336,6 +345,7 @@ const storeOutcome = (
   attributes: AdmissionAttributes,
   { object }: AdmissionTrace,
   { existing }: ObjectEvaluationEnvironment,
+  isUndecided: boolean,
 ): void => {
   const { resource, subResource, operation, oldObject, dryRun } = attributes;
   if (dryRun || subResource || operation === "CONNECT") return;
@@ -344,8 +354,14 @@ const storeOutcome = (
   if (operation === "DELETE" && resource.group === "" && resource.resource === "namespaces")
     existing.put(resource, terminateNamespace(oldObject as KubernetesObject));
   else if (operation === "DELETE") existing.remove(resource, name, namespace);
-  else existing.put(resource, object as KubernetesObject);
+  else {
+    existing.put(resource, object as KubernetesObject);
+    if (isUndecided && operation === "CREATE") uncertainObjects.add(object as KubernetesObject);
+  }
 };
+
+/** Objects whose creation is undecided. */
+const uncertainObjects = new WeakSet<object>();
 
 const terminateNamespace = ({ metadata, ...namespace }: KubernetesObject): KubernetesObject => {
   const gone = { deletionTimestamp: new Date().toISOString().replace(/\.\d+/, "") };

@@ -69,6 +69,8 @@ export interface ObjectEvaluationEnvironment {
   /** True if all existing objects are known; otherwise, namespaces that objects name are assumed to exist. */
   isStateKnown: boolean;
   unevaluated: UnevaluatedAdmissionPolicyMatcher;
+  /** The namespaces whose quotas may have less in use than they say, because of a deletion or of an undecided object. */
+  namespacesWithUncertainUse: Set<string>;
   /** The end of a sentence in reports: where to see the labels of a namespace that the check doesn't know. */
   namespaceHint: string;
   noteMissingNamespace(namespace: string): void;

@@ -42,6 +42,11 @@ export const choosePlugins = (changes: readonly string[], kubernetes?: string): 
     throw new Complaint(
       `--plugins: kube-apiserver has no plugin "${unknown}"; ${formatDidYouMean(unknown, known)}functions/README.md lists them`,
     );
+  const needed = changes.find((change) => notCalled.some((name) => change === `-${name}`));
+  if (needed !== undefined)
+    throw new Complaint(
+      `--plugins: ${needed.slice(1)} can't be turned off, because it calls rules and webhooks; --rules and --webhooks say which`,
+    );
   if (changes[0] === "none") return [];
   const isOn = (name: string) =>
     !changes.includes(`-${name}`) && (changes.includes(name) || isEffectiveByDefault(name, kubernetes));
@@ -51,7 +56,8 @@ export const choosePlugins = (changes: readonly string[], kubernetes?: string): 
 /**
  * Loads the ports of plugins, which answer with what `openCapabilities` gives them. `objects` has the admission policies
  * of the cluster with their bindings, its quotas and its CustomResourceDefinitions; `listCreations` returns the creations of
- * all objects in a namespace, from which the use of a quota without a status is counted.
+ * all objects in a namespace, from which the use of a quota without a status is counted. In `namespacesWithUncertainUse`,
+ * a quota's refusal is undecided.
  */
 export const loadCallablePlugins = async (
   plugins: readonly string[],
@@ -59,6 +65,7 @@ export const loadCallablePlugins = async (
   openCapabilities: (plugin: string, tell: (sentence: string) => void) => Capabilities,
   objects: readonly KubernetesObject[],
   listCreations?: (namespace: string) => readonly AdmissionRequest[],
+  namespacesWithUncertainUse: ReadonlySet<string> = new Set(),
 ): Promise<CallablePlugins> => {
   const folders = await listRuleFolders([await resolveCatalogue(posternCatalogue)]);
   const names = folders.map(({ name }) => name);
@@ -100,6 +107,9 @@ export const loadCallablePlugins = async (
         request,
         isQuota ? countUnknownQuotas(opened, listCreations, charge, tell) : opened,
       );
+      const { namespace = "" } = request;
+      if (name === quotas && !outcome.allowed && namespacesWithUncertainUse.has(namespace))
+        tell(`what the quotas of namespace ${namespace} have in use after a deletion or an undecided object`);
       if (sentences[0] === undefined) return { body: buildReviewResponse({ version: "v1", request }, outcome) };
     } catch (error) {
       sentences.push(getErrorMessage(error));

@@ -2,22 +2,35 @@ import { getOwn, isMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { FieldPath } from "../manifests/manifests.ts";
 
-/** A kind that creates Pods: the path of its Pod template, and the controller that creates them. */
+/** A kind that creates Pods: the path of its Pod template, the controller that creates them, and the kind that owns them. */
 interface WorkloadKind {
   at: FieldPath;
   controller: string;
+  /** By default the kind itself. */
+  owner?: { apiVersion: string; kind: string };
 }
 
 const inSpec = ["spec", "template"];
 const workloadKinds: Record<string, WorkloadKind> = {
-  "apps/v1 Deployment": { at: inSpec, controller: "replicaset-controller" },
+  "apps/v1 Deployment": {
+    at: inSpec,
+    controller: "replicaset-controller",
+    owner: { apiVersion: "apps/v1", kind: "ReplicaSet" },
+  },
   "apps/v1 ReplicaSet": { at: inSpec, controller: "replicaset-controller" },
   "apps/v1 StatefulSet": { at: inSpec, controller: "statefulset-controller" },
   "apps/v1 DaemonSet": { at: inSpec, controller: "daemon-set-controller" },
   "batch/v1 Job": { at: inSpec, controller: "job-controller" },
-  "batch/v1 CronJob": { at: ["spec", "jobTemplate", ...inSpec], controller: "job-controller" },
+  "batch/v1 CronJob": {
+    at: ["spec", "jobTemplate", ...inSpec],
+    controller: "job-controller",
+    owner: { apiVersion: "batch/v1", kind: "Job" },
+  },
   "v1 ReplicationController": { at: inSpec, controller: "replication-controller" },
 };
+
+/** The uid of an owner that doesn't exist yet. */
+const unknownUid = "00000000-0000-0000-0000-000000000000";
 
 export const isWorkload = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }): boolean =>
   Object.hasOwn(workloadKinds, `${apiVersion} ${kind}`);
@@ -43,8 +56,10 @@ export const buildPod = (workload: KubernetesObject): WorkloadPod | undefined =>
   const ownMetadata = isMap(template.metadata) ? template.metadata : {};
   const { labels, annotations, finalizers } = ownMetadata;
   const named = kind === "StatefulSet" ? { name: `${name}-0` } : { generateName: `${name}-` };
+  const owner = maker.owner ?? { apiVersion, kind };
   const metadata = {
     ...named,
+    ownerReferences: [{ ...owner, name, uid: unknownUid, controller: true }],
     ...(namespace !== undefined && { namespace }),
     ...(isMap(labels) && { labels }),
     ...(isMap(annotations) && { annotations }),

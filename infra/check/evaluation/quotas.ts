@@ -1,5 +1,7 @@
 import { isMap } from "#lib/json.ts";
+import type { Pod } from "#lib/kubernetes/core/v1.ts";
 import type { Capabilities } from "#lib/needs.ts";
+import { listContainers } from "#lib/objects/pod.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 
 type Quota = KubernetesObject & { spec?: { hard?: unknown }; status?: { hard?: unknown; used?: unknown } };
@@ -9,6 +11,21 @@ const unlimited = "8E";
 
 const isCounted = ({ spec, status }: Quota): boolean =>
   Object.keys(Object(spec?.hard)).every((name) => Object.hasOwn(Object(status?.used), name));
+
+/** Returns the creation of a Pod with zero for each amount that a quota of these names demands: an older Pod may lack it. */
+const fillZeros = (request: AdmissionRequest, names: readonly string[]): AdmissionRequest => {
+  if (request.kind.group !== "" || request.kind.kind !== "Pod") return request;
+  const pod = structuredClone(request.object) as Pod;
+  for (const { container } of listContainers(pod, ["containers", "initContainers"]))
+    for (const name of names) {
+      const [, kind = "requests", resource] = /^(?:(requests|limits)\.)?(cpu|memory)$/.exec(name) ?? [];
+      if (resource === undefined) continue;
+      container.resources ??= {};
+      const amounts = { ...container.resources[kind as "requests" | "limits"] };
+      container.resources[kind as "requests" | "limits"] = { [resource]: "0", ...amounts };
+    }
+  return { ...request, object: pod as KubernetesObject };
+};
 
 /**
  * Returns capabilities that list each quota with a status: where it has none, with what the objects of its namespace
@@ -36,7 +53,7 @@ export const countUnknownQuotas = (
       },
     };
     for (const request of listCreations(namespace))
-      if (!(await charge(request, counting)))
+      if (!(await charge(fillZeros(request, Object.keys(hard)), counting)))
         tell(`what quota ${name} of namespace ${namespace} has in use; its status in --state would say it`);
     const whole = { ...quota, status: { hard, used: counted.status?.used } };
     await capabilities.updateStatus(kind, whole);

@@ -198,6 +198,11 @@ const watchReads = (capabilities: Capabilities, reportRead: () => void, isRounde
   const { get, list, create, updateStatus } = capabilities;
   return {
     ...capabilities,
+    ledger: (rule, reach) => {
+      // What other reviews have stored for all clusters depends on what exists.
+      if (reach === "clusters") reportRead();
+      return capabilities.ledger(rule, reach);
+    },
     get: watch(async (...question) => round(await get(...question))),
     list: watch(async (...question) => (await list(...question)).map(round)),
     create: watch(create),

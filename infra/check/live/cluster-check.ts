@@ -8,6 +8,7 @@ import { formatCount, type Progress, type ReportProgress } from "../../cli/progr
 import { type ClusterCredentialOptions, resolveClusterConnection } from "../../clusters/access.ts";
 import { parseMinor } from "../../clusters/version.ts";
 import type { ClusterConfig } from "../../config/config.ts";
+import { createNativeCopyPredicate } from "../../webhooks/native-policies.ts";
 import { noFindings, type ObjectEvaluation, type ObjectEvaluationEnvironment } from "../evaluation/evaluation.ts";
 import { choosePlugins, loadCallablePlugins } from "../evaluation/plugins.ts";
 import { hasBuiltInWorkloadKinds } from "../evaluation/pod-templates.ts";
@@ -83,11 +84,13 @@ export const prepareClusterCheck = async (
     for (const { path, selection } of listPaths(resource, within))
       yield* readListPages(read, describeAnswer, path, selection, options.page);
   };
-  const standing = await readPoliciesAndQuotas(
+  const present = await readPoliciesAndQuotas(
     found,
     (resource) => list(resource, resource.namespaced ? chosen : []),
     note,
   );
+  const isNativeCopy = createNativeCopyPredicate(catalogue, config);
+  const standing = { ...present, objects: present.objects.filter((object) => !isNativeCopy(object)) };
   const plugins = await loadCallablePlugins(
     // A quota has the object in use already.
     choosePlugins(options.plugins, kubernetes).filter((plugin) => plugin !== "ResourceQuota"),
@@ -112,6 +115,7 @@ export const prepareClusterCheck = async (
     alsoPods,
     asking: { operation, user: options.user, namespace: "" },
     isStateKnown: false,
+    namespacesWithUncertainUse: new Set(),
     namespaceHint: "only a user with the right to read namespaces can see that",
     // Does nothing, because the evaluator itself notes each namespace that can't be read.
     noteMissingNamespace: () => {},

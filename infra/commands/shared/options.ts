@@ -65,3 +65,10 @@ export const loadStageOrLocalUrlSigner = async (options: ParsedOptions, file: st
     return keyring.current;
   });
 };
+
+/**
+ * Reads the AWS credentials. This loads the AWS SDK, so it is called only for a cluster that authenticates through
+ * AWS.
+ */
+export const readAwsIdentity = async () =>
+  (await import("../../aws/stage.ts")).createAwsStageClients("").readIdentity();

@@ -1,0 +1,45 @@
+import { isMap, toList, toMap } from "postern/json";
+import type { Namespace } from "postern/kubernetes/core/v1";
+import { splitApiVersion } from "postern/objects/api-version";
+import type { UserInfo } from "postern/review";
+import { type CountedKind, ownsPods } from "./kinds.ts";
+import type { Quota } from "./settings.ts";
+
+/** Returns the quotas that cover a namespace of a cluster. */
+export const selectQuotas = async (
+  quotas: readonly Quota[],
+  cluster: string,
+  namespace: string,
+  getNamespace: (name: string) => Promise<Namespace | undefined>,
+): Promise<Quota[]> => {
+  const named = quotas.filter(
+    ({ clusters, namespaces }) => (clusters?.includes(cluster) ?? true) && (namespaces?.includes(namespace) ?? true),
+  );
+  if (named.every(({ namespaceLabels }) => namespaceLabels === undefined)) return named;
+  const labels = toMap((await getNamespace(namespace))?.metadata?.labels);
+  return named.filter(({ namespaceLabels = {} }) =>
+    Object.entries(namespaceLabels).every(([key, value]) => Object.hasOwn(labels, key) && labels[key] === value),
+  );
+};
+
+interface Users {
+  users?: readonly string[];
+  groups?: readonly string[];
+}
+
+/** Reports whether a user is one of some users, or in one of some groups. */
+export const includesUser = ({ users = [], groups = [] }: Users, { username, groups: own = [] }: UserInfo): boolean =>
+  users.some((name) => name === username) || groups.some((group) => own.includes(group));
+
+/** Reports whether a quota counts what a user writes: without users and groups, it counts what all write. */
+export const countsUser = (quota: Quota, user: UserInfo): boolean =>
+  (quota.users === undefined && quota.groups === undefined) || includesUser(quota, user);
+
+/** Reports whether an object of a counted kind controls this object, by its owner references. */
+export const isControlledByCounted = (object: unknown, kinds: readonly CountedKind[]): boolean =>
+  toList(toMap(toMap(object).metadata).ownerReferences)
+    .filter(isMap)
+    .some(({ controller, apiVersion, kind }) => {
+      const { group } = splitApiVersion(String(apiVersion));
+      return controller === true && kinds.some((one) => ownsPods(one) && one.group === group && one.kind === kind);
+    });

@@ -1,0 +1,181 @@
+import { lookUp, toList, toMap } from "postern/json";
+import type { Container, Pod } from "postern/kubernetes/core/v1";
+import type { RuntimeClass } from "postern/kubernetes/node/v1";
+import { parseQuantity, type Quantity, requireQuantity, zeroQuantity } from "postern/objects/quantity";
+import {
+  addAmounts,
+  computePodAmounts,
+  isPodLevelResource,
+  parseAmounts,
+  type QuantityByResource,
+} from "postern/objects/resources";
+import type { CountedKind } from "./kinds.ts";
+import { fillPath, getValue, listValues } from "./paths.ts";
+
+/** What a workload uses: how many objects and Pods it is, and what all its Pods request and are limited to. */
+export interface Measure {
+  /** The object's name in quotas, such as `count/deployments.apps`. */
+  count: string;
+  pods: bigint;
+  requests: QuantityByResource;
+  limits: QuantityByResource;
+}
+
+/** What an object without a workload uses: nothing, not even itself. */
+export const nothing: Measure = { count: "", pods: 0n, requests: new Map(), limits: new Map() };
+
+type GetRuntimeClass = (name: string) => Promise<RuntimeClass | undefined>;
+
+/** Returns what a workload uses; or a sentence about what of it can't be counted. */
+export const measureWorkload = async (
+  object: unknown,
+  kind: CountedKind,
+  getRuntimeClass: GetRuntimeClass,
+): Promise<Measure | string> => {
+  const { group, resource } = kind;
+  const count = `count/${resource}${group && `.${group}`}`;
+  if (isSuspended(object, kind) || hasEnded(object, kind)) return { ...nothing, count };
+  let sum: Measure = { ...nothing, count };
+  let templates = 0;
+  for (const { template, replicas, most } of kind.groups)
+    for (const { value, picks, path } of listValues(object, template)) {
+      templates++;
+      const pods = countPods(object, replicas, most, picks);
+      if (typeof pods === "string") return pods;
+      const pod = await measurePod(value, path, getRuntimeClass);
+      if (typeof pod === "string") return pod;
+      const multiply = (amounts: QuantityByResource) =>
+        new Map([...amounts].map(([name, { nanos, notation }]) => [name, { nanos: nanos * pods, notation }]));
+      sum = {
+        count,
+        pods: sum.pods + pods,
+        requests: addAmounts(sum.requests, multiply(pod.requests)),
+        limits: addAmounts(sum.limits, multiply(pod.limits)),
+      };
+    }
+  if (templates === 0 && !kind.mayHaveNoTemplate && !kind.groups.some(({ template }) => template.includes("*")))
+    return `${kind.groups.map(({ template }) => template).join(" or ")} must be a Pod template`;
+  return sum;
+};
+
+const isSuspended = (object: unknown, { suspended }: CountedKind): boolean =>
+  suspended !== undefined && getValue(object, suspended) === true;
+
+/** Reports whether an object has no more Pods, and won't have any. */
+export const hasEnded = (object: unknown, { phase, conditions = [] }: CountedKind): boolean =>
+  (phase?.ended.some((ended) => ended === getValue(object, phase.path)) ?? false) ||
+  toList(getValue(object, "status.conditions"))
+    .map(toMap)
+    .some(({ type, status }) => status === "True" && conditions.some((condition) => condition === type));
+
+/** Returns the product of the numbers at some paths, of which the last one is at most the one at `most`. */
+const countPods = (
+  object: unknown,
+  replicas: readonly string[],
+  most: string | undefined,
+  picks: readonly (string | number)[],
+): bigint | string => {
+  let pods = 1n;
+  const limit = most === undefined ? undefined : lookUp(object, fillPath(most, picks))?.value;
+  for (const [index, path] of replicas.entries()) {
+    const place = fillPath(path, picks);
+    const value = lookUp(object, place)?.value ?? 1;
+    if (!isReplicaCount(value))
+      return `${place.join(".")} must be a whole number from 0 to 2147483647, not ${JSON.stringify(value)}`;
+    const isLast = index === replicas.length - 1;
+    pods *= BigInt(isLast && isReplicaCount(limit) ? Math.min(value, limit) : value);
+  }
+  return pods;
+};
+
+const isReplicaCount = (value: unknown): value is number =>
+  Number.isInteger(value) && Number(value) >= 0 && Number(value) < 2 ** 31;
+
+/** Returns what one Pod of a template uses, as the scheduler counts. */
+const measurePod = async (
+  template: unknown,
+  path: string,
+  getRuntimeClass: GetRuntimeClass,
+): Promise<Pick<Measure, "requests" | "limits"> | string> => {
+  const spec = toMap(toMap(template).spec);
+  const at = path === "" ? "spec" : `${path}.spec`;
+  const faults: string[] = [];
+  const readAmounts = (value: unknown, place: string): Record<string, string> => {
+    const entries = Object.entries(toMap(value)).map(([name, written]) => {
+      const amount = typeof written === "string" || typeof written === "number" ? parseQuantity(written) : undefined;
+      if (amount && amount.nanos >= 0n) return [name, String(written)];
+      faults.push(`${place}.${name} must be a quantity from 0 such as 500m, not ${JSON.stringify(written)}`);
+      return [name, "0"];
+    });
+    return Object.fromEntries(entries);
+  };
+  const readResources = (value: unknown, place: string) => {
+    const { requests, limits } = toMap(value);
+    return {
+      requests: readAmounts(requests, `${place}.resources.requests`),
+      limits: readAmounts(limits, `${place}.resources.limits`),
+    };
+  };
+  const readContainers = (name: "containers" | "initContainers"): Container[] =>
+    toList(spec[name]).map((value, index) => {
+      const { restartPolicy, resources } = toMap(value);
+      const { requests, limits } = readResources(resources, `${at}.${name}[${index}]`);
+      const stays = restartPolicy === "Always" && { restartPolicy };
+      // The API server sets missing requests of a Pod to its limits, but not in a template.
+      return { name: "", ...stays, resources: { limits, requests: { ...limits, ...requests } } };
+    });
+  const resources = readResources(spec.resources, at);
+  const pod: Pod = {
+    spec: { initContainers: readContainers("initContainers"), containers: readContainers("containers"), resources },
+  };
+  const className = spec.runtimeClassName;
+  const ownClass =
+    spec.overhead == null && typeof className === "string" ? await getRuntimeClass(className) : undefined;
+  const overhead = readAmounts(spec.overhead ?? ownClass?.overhead?.podFixed, `${at}.overhead`);
+  if (faults.length > 0) return faults.slice(0, 3).join("; ");
+
+  const requests = computePodAmounts(pod, "requests");
+  // A limit of the whole Pod stands for a request that neither the Pod nor a container has.
+  const assumed = [...parseAmounts(resources.limits)].filter(
+    ([name]) => isPodLevelResource(name) && !requests.has(name),
+  );
+  const limits = computePodAmounts(pod, "limits");
+  const added = parseAmounts(overhead);
+  return {
+    requests: addAmounts(new Map([...requests, ...assumed]), added),
+    limits: addAmounts(limits, new Map([...added].filter(([name]) => limits.has(name)))),
+  };
+};
+
+const wholeNames = ["cpu", "memory", "ephemeral-storage"];
+const isHugePages = (name: string) => name.startsWith("hugepages-");
+
+/** Returns what a name in a quota's `hard` stands for; undefined if it stands for nothing. */
+const parseName = (name: string): ["count" | "pods" | "requests" | "limits", string] | undefined => {
+  if (name === "pods") return ["pods", ""];
+  if (/^count\/[a-z0-9]+(\.[a-z0-9.-]+)?$/.test(name)) return ["count", name];
+  const [, part, resource = ""] = /^(requests|limits)\.(.+)$/.exec(name) ?? [];
+  if (part === undefined) return wholeNames.includes(name) || isHugePages(name) ? ["requests", name] : undefined;
+  if (wholeNames.includes(resource)) return [part === "limits" ? "limits" : "requests", resource];
+  const isRequest = isHugePages(resource) || /^[a-z0-9][a-z0-9.-]*\/[A-Za-z0-9][A-Za-z0-9._-]*$/.test(resource);
+  return part === "requests" && isRequest ? ["requests", resource] : undefined;
+};
+
+/** Reports whether a quota can limit this. */
+export const isQuotaName = (name: string): boolean => parseName(name) !== undefined;
+
+/** Returns how much of what a quota's name stands for is used. */
+export const getAmount = (measure: Measure, name: string): Quantity => {
+  const [part, resource] = parseName(name) ?? ["count", ""];
+  if (part === "count") return requireQuantity(measure.count !== "" && measure.count === resource ? "1" : "0");
+  if (part === "pods") return requireQuantity(`${measure.pods}`);
+  return measure[part].get(resource) ?? zeroQuantity;
+};
+
+/** Reports whether one measure has more of something than another. */
+export const isMore = (one: Measure, other: Measure): boolean =>
+  one.pods > other.pods ||
+  (one.count !== "" && one.count !== other.count) ||
+  (["requests", "limits"] as const).some((part) =>
+    [...one[part]].some(([name, { nanos }]) => nanos > (other[part].get(name) ?? zeroQuantity).nanos),
+  );

@@ -1,0 +1,136 @@
+import { counter, get, onlyIf, reader, sharedLedger } from "postern/needs";
+import type { KubernetesObject } from "postern/review";
+import { rule } from "postern/rule";
+import { findChange, type ObjectReads } from "./change.ts";
+import { countsUser, isControlledByCounted, selectQuotas } from "./coverage.ts";
+import { buildConditions, listChargeMatches, listReleaseMatches } from "./entries.ts";
+import { measureWorkload } from "./measure.ts";
+import {
+  type Amounts,
+  buildWarnings,
+  charge,
+  type Excess,
+  type Kept,
+  locate,
+  type Reservation,
+  recordHard,
+  release,
+  settle,
+} from "./reservations.ts";
+import { findSettingsFault, listCountedKinds, type WorkloadQuotaSettings } from "./settings.ts";
+import { readLapsed, type Settlement } from "./settlement.ts";
+
+const settings: WorkloadQuotaSettings = {
+  quotas: [],
+  kinds: [],
+  controllers: { users: ["system:kube-controller-manager"], groups: ["system:serviceaccounts:kube-system"] },
+};
+
+const unsettled: Settlement = { sightings: [], note: "" };
+
+export default rule({
+  summary: "Limits what workloads request in several clusters together, before their Pods exist.",
+  match: (settings: WorkloadQuotaSettings) => [...listChargeMatches(settings), ...listReleaseMatches(settings)],
+  matchConditions: buildConditions,
+  variants: (settings: WorkloadQuotaSettings) => [
+    { name: "charges", match: listChargeMatches(settings), failurePolicy: "Fail" },
+    // What these requests release stays charged if they aren't seen.
+    { name: "releases", match: listReleaseMatches(settings), failurePolicy: "Ignore" },
+  ],
+  sideEffects: "NoneOnDryRun",
+  timeoutSeconds: 10,
+  settings,
+  checkSettings: findSettingsFault,
+  needs: {
+    ledger: sharedLedger(),
+    // Nothing is credited by an answer from the cache.
+    workloads: reader((settings: WorkloadQuotaSettings) => listCountedKinds(settings), { maxAge: 0 }),
+    namespaces: onlyIf(
+      ({ quotas }: WorkloadQuotaSettings) => quotas.some(({ namespaceLabels }) => namespaceLabels !== undefined),
+      get("namespaces", { maxAge: 0 }),
+    ),
+    runtimeClasses: get("runtimeclasses"),
+    count: counter(),
+  },
+
+  async validate(object: KubernetesObject, { request, oldObject, settings, now, ...asked }) {
+    const { ledger, workloads, namespaces, runtimeClasses, count } = asked;
+    const { cluster } = ledger;
+    const time = now.getTime();
+    const kinds = listCountedKinds(settings);
+    const { group, resource, version } = request.resource;
+    const kind = kinds.find((one) => one.group === group && one.resource === resource);
+    const namespace = request.namespace ?? "";
+    const quotas = kind ? await selectQuotas(settings.quotas, cluster, namespace, namespaces) : [];
+    if (!kind || quotas.length === 0) return;
+    const reads: ObjectReads = { workloads, runtimeClasses };
+    const change = await findChange(object, oldObject, kind, kinds, request, settings.controllers, reads);
+    if (change === undefined || typeof change === "string") return change;
+
+    // An API server has named the object before it calls validating webhooks; `postern check` has not.
+    const name = request.name || object.metadata?.name || `${object.metadata?.generateName}${request.uid}`;
+    const key = [group, resource, namespace, name].join("/");
+    const parts = quotas.map((quota) => {
+      const isNew = change.isNew && countsUser(quota, request.userInfo);
+      return { ...change, quota, place: locate(quota.name, cluster, key), version, isNew };
+    });
+
+    /** Changes the ledger by what was seen and, unless that exceeds a quota, by the request. */
+    const decide = async ({ sightings }: Settlement) => {
+      const places = [...parts, ...sightings].map(({ place }) => place);
+      const keys = [...new Set(places.flatMap(({ scope, part }) => [scope, part]))];
+      let excess: Excess[] = [];
+      let warnings: string[] = [];
+      await ledger.change<Kept>(keys, (values) => {
+        const settled = new Map(keys.map((key, index) => [key, values[index]]));
+        for (const { place, before, seen } of sightings) settle(settled, place, before, seen, time);
+        if (change.grows) for (const { quota, place } of parts) recordHard(settled, place.scope, quota.hard, time);
+        const charged = new Map(settled);
+        if (!change.grows) for (const { place } of parts) release(charged, place, time);
+        excess = change.grows ? parts.flatMap((part) => charge(charged, part, time) ?? []) : [];
+        warnings = change.grows ? quotas.flatMap((quota) => buildWarnings(charged, quota)) : [];
+        const changed = excess.length > 0 ? settled : charged;
+        return request.dryRun ? values : keys.map((key) => changed.get(key));
+      });
+      return { excess, warnings };
+    };
+
+    const first = await decide(unsettled);
+    if (first.excess.length === 0) return { warnings: first.warnings };
+
+    const readObject = async (quotaName: string, path: string, { version, isOwned }: Reservation) => {
+      const [group = "", resource = "", namespace = "", name = ""] = path.split("/");
+      const kind = kinds.find((one) => one.group === group && one.resource === resource);
+      const covering = await selectQuotas(
+        quotas.filter((quota) => quota.name === quotaName),
+        cluster,
+        namespace,
+        namespaces,
+      );
+      if (!kind || covering.length === 0) return undefined;
+      const found = await workloads.get({ group, resource, version }, name, namespace);
+      if (!found || (!isOwned && isControlledByCounted(found, kinds))) return undefined;
+      return measureWorkload(found, kind, runtimeClasses);
+    };
+    const exceeded = first.excess.map(({ quota }) => quota.name);
+    const settlement = await readLapsed(exceeded, ledger, time, readObject);
+    const second = settlement.sightings.length > 0 ? await decide(settlement) : first;
+    const unseen = settlement.sightings.filter(({ before, seen }) => before.phase === "charged" && !seen);
+    if (!request.dryRun)
+      count(unseen.map(() => ({ metric: "unseen_reservations", labels: { rule: "workload-quota" } })));
+    if (second.excess.length === 0) return { warnings: second.warnings };
+    return {
+      refuse: second.excess.map(formatExcess).join("; ") + settlement.note,
+      ...(settlement.fault && { audit: { unread: settlement.fault } }),
+    };
+  },
+});
+
+const formatExcess = ({ quota, requested, used, limited }: Excess): string =>
+  `exceeded quota: ${quota.name}, requested: ${formatAmounts(requested)}, used: ${formatAmounts(used)}, limited: ${formatAmounts(limited)}`;
+
+const formatAmounts = (amounts: Amounts): string =>
+  Object.keys(amounts)
+    .sort()
+    .map((name) => `${name}=${amounts[name]}`)
+    .join();

@@ -1,0 +1,114 @@
+import { isMap } from "postern/json";
+import { parseQuantity } from "postern/objects/quantity";
+import { type CountedKind, countedKinds } from "./kinds.ts";
+import { isQuotaName } from "./measure.ts";
+
+export interface Quota {
+  name: string;
+  clusters?: string[];
+  namespaces?: string[];
+  namespaceLabels?: Record<string, string>;
+  users?: string[];
+  groups?: string[];
+  /** YAML may have whole amounts as numbers. */
+  hard: Record<string, string | number>;
+  /** A share of `hard` such as 80%, from which admitted requests get a warning. */
+  warnAt?: string;
+}
+
+/** A kind that settings add to the counted ones. */
+export interface AddedKind {
+  group: string;
+  resource: string;
+  kind: string;
+  template: string;
+  replicas?: string;
+}
+
+export interface WorkloadQuotaSettings {
+  quotas: Quota[];
+  kinds: AddedKind[];
+  controllers: { users: string[]; groups: string[] };
+}
+
+/** Returns all counted kinds: those of the table, unless settings say the same resource, and those of the settings. */
+export const listCountedKinds = ({ kinds }: WorkloadQuotaSettings): CountedKind[] => {
+  const added = kinds.map(({ group, resource, kind, template, replicas }): CountedKind => {
+    const isScalable = replicas !== undefined && !replicas.includes("*");
+    const groups = [{ template, replicas: replicas === undefined ? [] : [replicas] }];
+    return { group, resource, kind, groups, ...(isScalable && { scale: replicas }) };
+  });
+  const isReplaced = (one: CountedKind) =>
+    added.some(({ group, resource }) => group === one.group && resource === one.resource);
+  return [...countedKinds.filter((one) => !isReplaced(one)), ...added];
+};
+
+const quotaMembers = [
+  ...["name", "clusters", "namespaces", "namespaceLabels", "users", "groups"],
+  ...["hard", "warnAt"],
+];
+const kindMembers = ["group", "resource", "kind", "template", "replicas"];
+
+const quotaName = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
+const path = /^([A-Za-z0-9_-]+|\*)(\.([A-Za-z0-9_-]+|\*))*$/;
+const share = /^([1-9][0-9]?|100)%$/;
+/** The most quotas: a transaction of the ledger has at most 100 values, and an object may be in all quotas. */
+const mostQuotas = 40;
+
+/** Returns what is wrong with the settings, in a sentence. */
+export const findSettingsFault = ({ quotas, kinds }: WorkloadQuotaSettings): string | undefined => {
+  if (quotas.length === 0) return "must have at least one quota";
+  if (quotas.length > mostQuotas) return `must have at most ${mostQuotas} quotas, not ${quotas.length}`;
+  const names = new Set<unknown>();
+  for (const [index, quota] of quotas.entries()) {
+    const fault = findQuotaFault(quota, `quotas[${index}]`);
+    if (fault) return fault;
+    if (names.has(quota.name)) return `must have one quota ${quota.name}, not two`;
+    names.add(quota.name);
+  }
+  for (const [index, kind] of kinds.entries()) {
+    const fault = findKindFault(kind, `kinds[${index}]`);
+    if (fault) return fault;
+  }
+};
+
+const findQuotaFault = (quota: unknown, at: string): string | undefined => {
+  if (!isMap(quota)) return `must have a map as ${at}`;
+  const unknown = Object.keys(quota).find((key) => !quotaMembers.includes(key));
+  if (unknown !== undefined) return `must have only ${quotaMembers.join(", ")} in ${at}, not ${unknown}`;
+  const { name, namespaceLabels = {}, hard, warnAt } = quota;
+  if (typeof name !== "string" || !quotaName.test(name))
+    return `must have small letters, digits and hyphens as name in ${at}, not ${JSON.stringify(name)}`;
+  for (const member of ["clusters", "namespaces", "users", "groups"]) {
+    const list = quota[member] ?? ["any"];
+    if (!Array.isArray(list) || list.length === 0 || list.some((text) => typeof text !== "string" || text === ""))
+      return `must have a list of texts as ${member} in ${at}, or leave it out`;
+  }
+  if (!isMap(namespaceLabels) || Object.values(namespaceLabels).some((text) => typeof text !== "string"))
+    return `must have a map of texts as namespaceLabels in ${at}`;
+  if (!isMap(hard) || Object.keys(hard).length === 0) return `must have at least one name in ${at}.hard`;
+  for (const [resource, amount] of Object.entries(hard)) {
+    if (!isQuotaName(resource))
+      return `must have names such as requests.cpu, requests.nvidia.com/gpu, pods or count/deployments.apps in ${at}.hard, not ${resource}`;
+    const parsed = typeof amount === "string" || typeof amount === "number" ? parseQuantity(amount) : undefined;
+    if (!parsed || parsed.nanos < 0n)
+      return `must have a quantity from 0 such as 200 or 1Gi as ${at}.hard.${resource}, not ${JSON.stringify(amount)}`;
+  }
+  if (warnAt !== undefined && (typeof warnAt !== "string" || !share.test(warnAt)))
+    return `must have a share from 1% to 100% as warnAt in ${at}, not ${JSON.stringify(warnAt)}`;
+};
+
+const findKindFault = (kind: unknown, at: string): string | undefined => {
+  if (!isMap(kind)) return `must have a map as ${at}`;
+  const unknown = Object.keys(kind).find((key) => !kindMembers.includes(key));
+  if (unknown !== undefined) return `must have only ${kindMembers.join(", ")} in ${at}, not ${unknown}`;
+  const { group, resource, kind: name, template, replicas } = kind;
+  for (const [member, text] of Object.entries({ group, resource, kind: name }))
+    if (typeof text !== "string" || !/^[A-Za-z0-9][A-Za-z0-9.-]*$/.test(text))
+      return `must have a ${member} such as ${member === "group" ? "example.com" : member === "kind" ? "Trainer" : "trainers"} in ${at}`;
+  for (const [member, text] of Object.entries({ template, replicas })) {
+    if (member === "replicas" && text === undefined) continue;
+    if (typeof text !== "string" || !path.test(text))
+      return `must have a path such as spec.${member} or spec.workers.*.${member} as ${member} in ${at}`;
+  }
+};

@@ -1,0 +1,114 @@
+import { existsSync } from "node:fs";
+import { basename, dirname } from "node:path";
+import { text as readAll } from "node:stream/consumers";
+import { newestKubernetes } from "../apiserver/minors.ts";
+import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { readOptionFile } from "../cli/options.ts";
+import { toOneLine } from "../cli/terminal.ts";
+import { openClusterApi, readClusterCredentials } from "../clusters/access.ts";
+import type { ClusterApi } from "../clusters/api.ts";
+import { chooseCluster, defaultConfigFile } from "../config/config.ts";
+import { readAdmissionConfiguration } from "../import/admission-configuration.ts";
+import { type AdmissionFlags, parseAdmissionFlags } from "../import/flags.ts";
+import { importApiServer } from "../import/import.ts";
+import { type ImportTarget, parseTarget, readLiveTarget } from "../import/targets.ts";
+import { readProject } from "../project/project.ts";
+import { readAwsIdentity } from "./shared/options.ts";
+
+export default {
+  summary:
+    "Prints the postern.yaml that does on a managed cluster what a self-managed API server's admission plugins did.",
+  usage: "apiserver",
+  options: {
+    flags: {
+      type: "string",
+      value: "TEXT|FILE",
+      takesFlags: true,
+      says: "kube-apiserver's command line, or a file with it: a static Pod's manifest, a systemd unit, kubeadm's ClusterConfiguration, or - for standard input",
+    },
+    config: {
+      type: "string",
+      value: "FILE",
+      says: "the AdmissionConfiguration: the file that --admission-control-config-file names",
+    },
+    target: {
+      type: "string",
+      value: "NAME",
+      says: `the cluster that gets the rules: a minor of Kubernetes such as 1.35, with eks-, gke- or aks- before it or not (default: ${newestKubernetes})`,
+    },
+    live: {
+      type: "boolean",
+      says: "ask the cluster that gets the rules instead, one of postern.yaml or of --kubeconfig",
+    },
+    cluster: { ...commonCommandOptions.cluster, says: "with --live: the cluster of postern.yaml" },
+    kubeconfig: { type: "string", value: "FILE", says: "with --live: the kubeconfig of the cluster" },
+    context: { type: "string", value: "NAME", says: "with --live: the kubeconfig context to use" },
+    output: commonCommandOptions.output,
+  },
+
+  async run({ options, words }) {
+    if (words.join(" ") !== "apiserver")
+      throw new Complaint(
+        `postern import takes one word, apiserver${words.length > 0 ? `, not ${words.join(" ")}` : ""}`,
+      );
+    const target = await readTarget(options);
+    const file = options.text("config");
+    const flags = await readFlags(options, file);
+    const configurations = file === undefined ? new Map() : await readAdmissionConfiguration(file);
+    const { outcomes, text } = await importApiServer({ flags, configurations }, target);
+    if (options.text("output") === "json")
+      writeOutput(
+        `${JSON.stringify({ target: target.name, kubernetes: target.kubernetes, source: target.source, plugins: outcomes }, null, 2)}\n`,
+      );
+    else writeOutput(text);
+    const open = outcomes.filter(({ outcome }) => outcome === "open");
+    for (const { plugin, reason } of open) process.stderr.write(`${toOneLine(`${plugin}: ${reason}`)}\n`);
+    return open.length > 0 ? 3 : 0;
+  },
+} satisfies Command;
+
+const readTarget = async (options: ParsedOptions): Promise<ImportTarget> => {
+  const [target, cluster, kubeconfig, context] = ["target", "cluster", "kubeconfig", "context"].map(options.text);
+  if (options.flag("live")) {
+    if (target !== undefined) throw new Complaint("--target and --live can't be combined");
+    return readLiveTarget(await openLiveCluster(options));
+  }
+  if ((cluster ?? kubeconfig ?? context) !== undefined)
+    throw new Complaint("--cluster, --kubeconfig and --context need --live");
+  return parseTarget(target ?? newestKubernetes);
+};
+
+/** Opens the cluster of --kubeconfig, or a cluster of the present postern.yaml, which is read only for that. */
+const openLiveCluster = async (options: ParsedOptions): Promise<ClusterApi> => {
+  const kubeconfig = options.text("kubeconfig");
+  const deployer = { identity: readAwsIdentity, folder: dirname(defaultConfigFile), right: "read /version" };
+  if (kubeconfig !== undefined) {
+    const context = options.text("context");
+    return openClusterApi(context ?? basename(kubeconfig), undefined, { ...deployer, kubeconfig, context });
+  }
+  if (!existsSync(defaultConfigFile))
+    throw new Complaint("--live needs --kubeconfig FILE, or a postern.yaml whose cluster has connect");
+  const [name, { connect }] = chooseCluster((await readProject(defaultConfigFile)).config, options.text("cluster"));
+  return openClusterApi(name, connect, { ...deployer, ...readClusterCredentials(options, [name]) });
+};
+
+/** Reads --flags; without it, no flag is set. */
+const readFlags = async (options: ParsedOptions, file: string | undefined): Promise<AdmissionFlags> => {
+  const value = options.text("flags");
+  if (value === undefined && file === undefined)
+    throw new Complaint("one of --flags and --config must say what the API server had");
+  const noFlags: AdmissionFlags = { enabled: [], disabled: [], gates: new Map<string, boolean>() };
+  const flags = value === undefined ? noFlags : parseAdmissionFlags(...(await readFlagText(value)));
+  if (flags.configFile !== undefined && file === undefined)
+    throw new Complaint(
+      `--flags has --admission-control-config-file=${flags.configFile}; give this file with --config`,
+    );
+  return flags;
+};
+
+/** Returns the text of --flags, and its name in messages. */
+const readFlagText = async (value: string): Promise<[text: string, where: string]> => {
+  if (value === "-") return [await readAll(process.stdin), "standard input"];
+  return existsSync(value) ? [await readOptionFile(value, "--flags"), basename(value)] : [value, "the text of --flags"];
+};

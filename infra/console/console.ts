@@ -1,0 +1,185 @@
+import { hash, timingSafeEqual } from "node:crypto";
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
+import type { EndpointHostInputs } from "#lib/endpoint.ts";
+import type { CommandOption } from "../cli/command.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
+import { readOrCreateConsoleToken } from "../keys/keys.ts";
+import type { AddedListener, ServedProject } from "../serve/serve.ts";
+import { checkManifests, parseCheckQuestion } from "./manifest-check.ts";
+import { readPageFiles } from "./page-files.ts";
+import { describeReview } from "./review-details.ts";
+import { createReviewFeed, type ReviewFeed } from "./reviews.ts";
+import { describeRule, listRules } from "./rule-details.ts";
+
+export const consoleOptions = {
+  "no-console": { type: "boolean", says: "open no console" },
+  "console-port": {
+    type: "string",
+    value: "PORT",
+    says: "the port of the console on 127.0.0.1; 0 chooses a free port (default: the port after --port)",
+  },
+} satisfies Record<string, CommandOption>;
+
+/** Returns what opens the console beside the gateway. `port` undefined: the port after the gateway's. */
+export const createConsole = (port: number | undefined) => (host: EndpointHostInputs) => {
+  const feed = createReviewFeed(host);
+  return { ...feed, open: (project: ServedProject) => openConsole(feed, project, port) };
+};
+
+const address = "127.0.0.1";
+const limits = { body: 1024 * 1024, connections: 64, unsent: 8 * 1024 * 1024 };
+
+const openConsole = async (feed: ReviewFeed, project: ServedProject, wanted?: number): Promise<AddedListener> => {
+  const token = await readOrCreateConsoleToken(project.state);
+  const port = wanted ?? (project.port === 0 ? 0 : (project.port + 1) % 65_536);
+  const stop = new AbortController();
+  const server = createServer({ requestTimeout: 30_000 }, (request, response) => {
+    answer(request, response, { feed, project, token, signal: stop.signal }).catch((error) => {
+      if (response.headersSent) response.destroy();
+      else send(response, error instanceof Complaint ? 422 : 500, toSentence(error));
+    });
+  });
+  server.maxConnections = limits.connections;
+  try {
+    // Only programs of this machine can connect.
+    await once(server.listen(port, address), "listening");
+  } catch (error) {
+    const isTaken = Object(error).code === "EADDRINUSE";
+    const sentence = isTaken ? "is in use; --console-port takes another" : `can't be listened on: ${toSentence(error)}`;
+    return { line: `There is no console: port ${port} of ${address} ${sentence}`, close: async () => {} };
+  }
+  const { port: bound } = server.address() as AddressInfo;
+  const close = async () => {
+    stop.abort();
+    server.close().closeAllConnections();
+  };
+  return { line: `Console: http://${address}:${bound}/${token}/`, close };
+};
+
+interface ConsoleContext {
+  feed: ReviewFeed;
+  project: ServedProject;
+  token: string;
+  signal: AbortSignal;
+}
+
+/** The page loads nothing from other hosts, and can't make HTML of a text. */
+const contentSecurityPolicy = `default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:;
+ base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'`;
+
+const headers = {
+  "content-security-policy": contentSecurityPolicy.replaceAll("\n", ""),
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-resource-policy": "same-origin",
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff",
+  "cache-control": "no-store",
+};
+
+const answer = async (request: IncomingMessage, response: ServerResponse, context: ConsoleContext): Promise<void> => {
+  const [path = "", query] = (request.url ?? "").split("?");
+  const [, token = "", name = "-", ...more] = path.split("/");
+  const refusal = findRefusal(request, token, context.token);
+  if (refusal !== undefined) return send(response, 403, refusal);
+  const method = name === "check" ? "POST" : "GET";
+  if (request.method !== method) return send(response, 405, `This takes ${method}.`);
+  if (name === "reviews") return sendReviews(request, response, context.feed);
+  const find = more.length === 0 && Object.hasOwn(answers, name) ? answers[name] : undefined;
+  if (find === undefined) return send(response, 404, "There is nothing here.");
+  const [type, content] = await find(context, new URLSearchParams(query), request);
+  send(response, 200, content, type);
+};
+
+const send = (response: ServerResponse, code: number, content: string, type = "text/plain"): void => {
+  response.writeHead(code, { ...headers, "content-type": `${type}; charset=utf-8` }).end(content);
+};
+
+/**
+ * Returns why a request is refused: a page of another origin sent it, its host is a name that the owner of another host
+ * let point to this machine, or it has no token.
+ */
+const findRefusal = ({ headers: { host = "", origin }, socket }: IncomingMessage, given: string, token: string) => {
+  const hosts = [address, "localhost"].map((name) => `${name}:${socket.localPort}`);
+  if (!hosts.includes(host)) return `The host must be ${hosts.join(" or ")}.`;
+  if (origin !== undefined && origin !== `http://${host}`) return "Pages of other origins are refused.";
+  const [left, right] = [hash("sha256", given, "buffer"), hash("sha256", token, "buffer")];
+  return timingSafeEqual(left, right)
+    ? undefined
+    : "The address has no valid token: open the address that postern serve prints.";
+};
+
+type Answer = [type: string, content: string];
+const toJson = (content: unknown): Answer => ["application/json", JSON.stringify(content)];
+
+let pageFiles: Promise<string[]> | undefined;
+/** Returns the page's script or styles, which are read or bundled once. */
+const findPageFile = async (type: string, index: number): Promise<Answer> => {
+  pageFiles ??= readPageFiles();
+  return [type, (await pageFiles)[index] ?? ""];
+};
+let isChecking = false;
+
+type FindAnswer = (
+  context: ConsoleContext,
+  query: URLSearchParams,
+  request: IncomingMessage,
+) => Answer | Promise<Answer>;
+
+const answers: Record<string, FindAnswer> = {
+  "": () => ["text/html", html],
+  "page.js": () => findPageFile("text/javascript", 0),
+  "page.css": () => findPageFile("text/css", 1),
+  rules: async ({ project }) => toJson(await listRules(project.file)),
+  rule: async ({ project }, query) => {
+    const rule = await describeRule(project.file, query.get("name") ?? "");
+    if (rule === undefined) throw new Complaint("There is no rule of this name, or it can't be loaded.");
+    return toJson(rule);
+  },
+  review: async ({ feed, project }, query) => {
+    const review = feed.find(query.get("id") ?? "");
+    if (review === undefined)
+      throw new Complaint("This review is no longer kept: newer ones took its place, or the gateway restarted.");
+    return toJson(await describeReview(review, project.getLoaded()));
+  },
+  check: async ({ project, signal }, _, request) => {
+    if (Number(request.headers["content-length"] ?? Number.POSITIVE_INFINITY) > limits.body)
+      throw new Complaint(`The manifests have more than ${limits.body} bytes; postern check takes more.`);
+    if (isChecking) throw new Complaint("Another check is running; wait for its end.");
+    isChecking = true;
+    try {
+      return toJson(await checkManifests(parseCheckQuestion(await text(request)), project.file, signal));
+    } finally {
+      isChecking = false;
+    }
+  },
+};
+
+/** Sends reviews as Server-Sent Events until the page is closed. A page that reads too slowly is disconnected. */
+const sendReviews = (request: IncomingMessage, response: ServerResponse, feed: ReviewFeed): void => {
+  response.writeHead(200, { ...headers, "content-type": "text/event-stream" }).write("retry: 500\n\n");
+  const after = request.headers["last-event-id"];
+  const unsubscribe = feed.subscribe(String(after), (rows) => {
+    const id = rows.at(-1)?.id;
+    response.write(`${id === undefined ? "" : `id: ${id}\n`}data: ${JSON.stringify(rows)}\n\n`);
+    if (response.writableLength > limits.unsent) response.destroy();
+  });
+  const beat = setInterval(() => response.write(":\n\n"), 15_000);
+  response.on("close", () => {
+    clearInterval(beat);
+    unsubscribe();
+  });
+};
+
+const html = `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Postern</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="page.css">
+<script type="module" src="page.js"></script>
+</html>
+`;

@@ -1,0 +1,58 @@
+import { spawn } from "node:child_process";
+import { join } from "node:path";
+import { parseJson } from "#lib/json.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { moduleExtension, packageRoot } from "../cli/roots.ts";
+import type { CheckAnswer, CheckQuestion } from "./messages.ts";
+
+const program = join(packageRoot, `infra/main${moduleExtension}`);
+const longest = 30_000;
+const largest = 16 * 1024 * 1024;
+const operations = ["", "CREATE", "UPDATE", "DELETE"];
+
+/**
+ * Runs `postern check` in a process of its own, which manifests of any kind can't slow the gateway down from. Throws a
+ * Complaint with a sentence for the page.
+ */
+export const checkManifests = async (
+  question: CheckQuestion,
+  file: string,
+  signal: AbortSignal,
+): Promise<CheckAnswer> => {
+  const { text, cluster, user, operation } = question;
+  const words = ["check", "-", "--output=json", `--config=${file}`, `--cluster=${cluster}`, `--as=${user}`];
+  if (operation !== "") words.push(`--operation=${operation}`);
+  const child = spawn(process.execPath, ["--max-old-space-size=512", program, ...words], {
+    signal: AbortSignal.any([signal, AbortSignal.timeout(longest)]),
+    killSignal: "SIGKILL",
+  });
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const output = { stdout: "", stderr: "" };
+  for (const name of ["stdout", "stderr"] as const)
+    child[name].setEncoding("utf8").on("data", (chunk: string) => {
+      output[name] += chunk;
+      if (output[name].length > largest) child.kill("SIGKILL");
+    });
+  child.on("error", reject).on("close", () => resolve());
+  // The process may end before it has read all.
+  child.stdin.on("error", () => {}).end(text);
+  await promise.catch(() => {
+    throw new Complaint(`the check took longer than ${longest / 1000} seconds, and was ended`);
+  });
+  const answer = parseJson(output.stdout);
+  if (answer !== undefined) return answer as CheckAnswer;
+  throw new Complaint(
+    output.stderr.trim().slice(0, 2000) || `the check printed more than ${largest} bytes, and was ended`,
+  );
+};
+
+/** Returns the question in a request's body. Throws a Complaint if there is none. */
+export const parseCheckQuestion = (body: string): CheckQuestion => {
+  const question = parseJson(body);
+  const { text, cluster, user, operation } = Object(question);
+  const isText = [text, cluster, user].every((value) => typeof value === "string" && !value.includes("\0"));
+  if (!isText || !operations.includes(operation))
+    throw new Complaint(`text, cluster and user must be texts, and operation one of ${operations.slice(1).join(", ")}`);
+  if (text.trim() === "") throw new Complaint("there is no manifest yet; paste one, or drop a file");
+  return { text, cluster, user, operation };
+};

@@ -1,0 +1,44 @@
+import "./style.css";
+import type { CatalogueSummary } from "../messages.ts";
+import { ask, create } from "./elements.ts";
+import { focusReview, livePage, showAll } from "./live.ts";
+import { createReviewPage } from "./review.ts";
+import { createRulePage, createRulesPage } from "./rules.ts";
+import { connect, setPageUpdate } from "./store.ts";
+import { setClusters, tryPage } from "./try.ts";
+
+const pages: Record<string, string> = { live: "Live", try: "Try it", rules: "Rules" };
+const state = create("span.quiet", { role: "status" }, "connecting");
+const links = Object.entries(pages).map(([name, title]) => create("a", { href: `#${name}` }, title));
+const main = create("main");
+const nav = create("nav", { "aria-label": "Pages" }, ...links);
+document.body.append(create("header", create("strong", "Postern"), nav, state), main);
+
+const createPage = (name: string, rest: string): Node => {
+  if (name === "rules") return rest === "" ? createRulesPage() : createRulePage(rest);
+  if (name === "try") return tryPage;
+  return rest === "" ? livePage : createReviewPage(rest);
+};
+
+/** The review that was opened; the focus returns to its row. */
+let opened = "";
+const showPage = () => {
+  const [name = "", rest = ""] = location.hash.slice(1).split("/").map(decodeURIComponent);
+  const page = Object.hasOwn(pages, name) ? name : "live";
+  setPageUpdate(() => {});
+  main.replaceChildren(createPage(page, rest));
+  document.title = [rest, pages[page], "Postern"].filter(Boolean).join(" – ");
+  for (const link of links) link.toggleAttribute("aria-current", link.hash === `#${page}`);
+  if (main.contains(livePage)) {
+    showAll();
+    if (opened !== "") focusReview(opened);
+  }
+  opened = page === "live" ? rest : "";
+};
+
+addEventListener("hashchange", showPage);
+showPage();
+connect((sentence) => state.replaceChildren(sentence));
+ask<CatalogueSummary>("rules")
+  .then(({ clusters }) => setClusters(clusters))
+  .catch(() => {});

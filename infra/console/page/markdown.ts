@@ -1,0 +1,39 @@
+import { create, createCode, createTable } from "./elements.ts";
+
+/** Shows the Markdown of a rule's README: headings, lists, tables, code, bold texts and links to other hosts. */
+export const createMarkdown = (text: string): HTMLElement => {
+  const blocks = text.match(/^```[\s\S]*?^```$|^#.*|(?:(?!^```).+\n?)+/gm) ?? [];
+  return create("div", ...blocks.flatMap(createBlock));
+};
+
+const createBlock = (block: string): Node[] => {
+  const lines = block.trimEnd().split("\n");
+  const [first = ""] = lines;
+  // The page has the README's own title.
+  if (first.startsWith("# ")) return [];
+  if (first.startsWith("#")) return [create("h3", ...createInline(first.replace(/^#+ /, "")))];
+  if (first.startsWith("```")) return [createCode(lines.slice(1, -1).join("\n"), "Example")];
+  if (first.startsWith("    ")) return [createCode(lines.map((line) => line.slice(4)).join("\n"), "Example")];
+  if (first.startsWith("|")) {
+    const splitRow = (row: string) => row.replace(/^\|\s*|\s*\|$/g, "").split(/\s*(?<!\\)\|\s*/);
+    const [heads = [], , ...rows] = lines.map((row) =>
+      splitRow(row).map((cell) => create("span", ...createInline(cell))),
+    );
+    return [createTable(heads, rows)];
+  }
+  const list = /^(?:[-*]|\d+\.) /;
+  if (!list.test(first)) return [create("p", ...createInline(lines.join(" ")))];
+  const items = lines.join("\n").split(/\n(?=(?:[-*]|\d+\.) )/);
+  const toItem = (item: string) => create("li", ...createInline(item.replace(list, "").replace(/\s*\n\s*/g, " ")));
+  return [create(/^\d/.test(first) ? "ol" : "ul", ...items.map(toItem))];
+};
+
+/** A link to a file of the repository becomes a text, because the console doesn't serve the file. */
+const createInline = (text: string): (Node | string)[] =>
+  text.split(/(`[^`]+`|\*\*[^*]+\*\*|\[[^\]]+\]\([^)]+\))/).map((part) => {
+    if (/^`.*`$/.test(part)) return create("code", part.slice(1, -1));
+    if (/^\*\*.*\*\*$/.test(part)) return create("strong", part.slice(2, -2));
+    const [, name = "", target = ""] = /^\[(.+)\]\((.+)\)$/s.exec(part) ?? [];
+    if (target.startsWith("https://")) return create("a", { href: target, rel: "noreferrer" }, name);
+    return target === "" ? part : name.replaceAll("`", "");
+  });

@@ -1,0 +1,76 @@
+import uPlot from "uplot";
+import type { ReviewRow } from "../messages.ts";
+import { create } from "./elements.ts";
+
+/** Counts reviews, and returns the 50th, 95th and 99th percentile of their milliseconds: null without reviews. */
+export const countReviews = (rows: readonly ReviewRow[]) => {
+  const times = rows.map(({ milliseconds }) => milliseconds).sort((left, right) => left - right);
+  return {
+    calls: rows.length,
+    denials: rows.filter(({ verdict }) => verdict.endsWith("denied")).length,
+    percentiles: [0.5, 0.95, 0.99].map((share) => times[Math.ceil(share * times.length) - 1] ?? null),
+  };
+};
+
+const lengths = [1, 2, 5, 10, 30, 60, 300, 900, 3600];
+const mostSpans = 60;
+
+/** Returns the reviews by spans of time, from the first to the last: at most 60 spans of a round length. */
+const splitByTime = (rows: readonly ReviewRow[]) => {
+  const [first = 0, last = 0] = [rows[0], rows.at(-1)].map((row) => (row?.at ?? 0) / 1000);
+  const length = lengths.find((seconds) => (last - first) / seconds < mostSpans) ?? (last - first) / mostSpans;
+  const start = Math.floor(first / length);
+  const spans = Array.from({ length: Math.floor(last / length) - start + 1 }, (): ReviewRow[] => []);
+  for (const row of rows) spans[Math.floor(row.at / 1000 / length) - start]?.push(row);
+  return { length, times: spans.map((_, index) => (start + index) * length), spans: spans.map(countReviews) };
+};
+
+/** Returns a colour of the styles as a canvas reads it. */
+const readColour = (name: string): string => {
+  const probe = document.body.appendChild(create("span"));
+  probe.style.color = `var(${name})`;
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
+};
+
+type Series = [name: string, colour: string, values: (number | null)[]];
+
+/** Draws two plots of a rule: calls and denials, and the percentiles of its time. */
+export const createPlots = (rows: readonly ReviewRow[]): Node => {
+  const { length, times, spans } = splitByTime(rows);
+  const draw = (title: string, all: Series[]) => {
+    const [grid, stroke] = [{ stroke: readColour("--line"), width: 1 }, readColour("--ink")];
+    const axis = { stroke, grid, ticks: grid };
+    const most = Math.max(...all.flatMap(([, , values]) => values.map(Number)));
+    const figure = create("figure", { role: "img", "aria-label": `${title}, at most ${most}` });
+    const options: uPlot.Options = {
+      width: Math.min(document.body.clientWidth - 32, 600),
+      height: 180,
+      axes: [axis, { ...axis, size: 60 }],
+      cursor: { show: false },
+      legend: { live: false },
+      scales: {
+        x: { range: [(times[0] ?? 0) - length, (times.at(-1) ?? 0) + length] },
+        y: { range: [0, Math.max(most * 1.1, 1)] },
+      },
+      series: [
+        {},
+        ...all.map(([label, name]) => {
+          return { label, stroke: readColour(name), width: 2, spanGaps: true, points: { show: times.length < 60 } };
+        }),
+      ],
+    };
+    new uPlot(options, [times, ...all.map(([, , values]) => values)], figure);
+    return create("div", create("h3", title), figure);
+  };
+  const colours = ["--green", "--amber", "--red"];
+  const percentiles = ["p50", "p95", "p99"].map((name, index): Series => {
+    return [name, colours[index] ?? "", spans.map(({ percentiles }) => percentiles[index] ?? null)];
+  });
+  const counts: Series[] = [
+    ["calls", "--blue", spans.map(({ calls }) => calls)],
+    ["denials", "--red", spans.map(({ denials }) => denials)],
+  ];
+  return create("div.plots", draw(`Calls and denials in ${length} s`, counts), draw("Milliseconds", percentiles));
+};

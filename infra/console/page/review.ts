@@ -1,0 +1,66 @@
+import type { EvaluationDetails, ObjectLine, ReviewDetails } from "../messages.ts";
+import { ask, create, createBadge, createCode, createDefinitions, createSection, showLater } from "./elements.ts";
+import { reviews } from "./store.ts";
+
+export const createReviewPage = (id: string): Node => {
+  const row = reviews.find((review) => review.id === id);
+  const time = row && new Date(row.at).toLocaleString("en-GB");
+  return create(
+    "div.text",
+    create("p", create("a", { href: "#live" }, "← Live")),
+    create("h1", row ? `${row.operation} ${row.object} ` : "Review ", row && createBadge(row.verdict)),
+    row && create("p.quiet", `${time}, ${row.user} in ${row.cluster}, ${row.milliseconds} ms`),
+    showLater(ask<ReviewDetails>(`review?id=${encodeURIComponent(id)}`), ({ evaluations, sentences }) =>
+      create("div", ...sentences.map((text) => create("p.failure", text)), ...evaluations.map(createEvaluation)),
+    ),
+  );
+};
+
+const createEvaluation = ({ rule, phase, title, lines, refusal, caseText, ...more }: EvaluationDetails) =>
+  create(
+    "article",
+    create("h2", create("a", { href: `#rules/${encodeURIComponent(rule)}` }, rule), ` ${phase}`),
+    create("p", `It ${title}.`),
+    more.isRedacted && create("p.quiet", "The rule reads texts that are redacted here, so its answer may differ."),
+    refusal !== undefined && create("p.failure", refusal),
+    ...more.warnings.map((warning) => create("p", `Warning: ${warning}`)),
+    createSection("Audit annotations", createDefinitions(more.audit)),
+    createSection("The object", createComparison(lines)),
+    createSection("The conditions that let it through", createDefinitions(more.conditions)),
+    createSection("As a case", createCopyButton(caseText), createCode(caseText, "The case")),
+  );
+
+const createCopyButton = (text: string) => {
+  const status = create("span", { role: "status" });
+  const copy = () =>
+    navigator.clipboard.writeText(text).then(
+      () => status.replaceChildren(" Copied: paste it into the rule's cases.yaml."),
+      () => status.replaceChildren(" The browser refuses; select the lines below."),
+    );
+  return create("p", create("button", { type: "button", click: copy }, "Copy as a case"), status);
+};
+
+/** Shows an object before and after, side by side; each changed line names the rule. */
+export const createComparison = (lines: readonly ObjectLine[]): Node => {
+  const rows: [ObjectLine | undefined, ObjectLine | undefined][] = [];
+  let removed: ObjectLine[] = [];
+  const flush = () => {
+    for (const line of removed) rows.push([line, undefined]);
+    removed = [];
+  };
+  for (const line of lines) {
+    if (line.sign === " ") flush();
+    if (line.sign === "-") removed.push(line);
+    else rows.push([line.sign === " " ? line : removed.shift(), line]);
+  }
+  flush();
+  if (rows.every(([old, now]) => old === now))
+    return createCode(lines.map(({ text }) => text).join("\n"), "The object");
+  const createCell = (line: ObjectLine | undefined) =>
+    create(`td.${{ " ": "", "-": "removed", "+": "added" }[line?.sign ?? " "]}`, line && `${line.sign} ${line.text}`);
+  const heads = ["Before", "After", "Rule"].map((name) => create("th", { scope: "col" }, name));
+  const body = rows.map(([old, now]) =>
+    create("tr", createCell(old), createCell(now), create("td", now?.rule ?? old?.rule)),
+  );
+  return create("table.comparison", create("thead", create("tr", ...heads)), create("tbody", ...body));
+};

@@ -1,0 +1,75 @@
+import type { CatalogueSummary, RuleDetails, RuleSummary } from "../messages.ts";
+import { ask, create, createCode, createSection, createTable, showLater } from "./elements.ts";
+import { createMarkdown } from "./markdown.ts";
+import { countReviews, createPlots } from "./plots.ts";
+import { reviews, setPageUpdate } from "./store.ts";
+
+const formatMilliseconds = (value: number | null = null) => (value === null ? "–" : value.toFixed(1));
+const formatModes = (modes: Record<string, string>) => {
+  const [first, ...others] = new Set(Object.values(modes));
+  const all = Object.entries(modes).map((entry) => entry.join(": "));
+  return others.length === 0 ? (first ?? "can't be loaded") : all.join(", ");
+};
+
+export const createRulesPage = (): Node => {
+  const search = create("input", { type: "search", placeholder: "Search", "aria-label": "Search the rules" });
+  const fill = ({ rules }: CatalogueSummary) => {
+    const place = create("div");
+    const update = () => {
+      const words = search.value.toLowerCase().split(/\s+/);
+      const byRule = Map.groupBy(reviews, ({ rule }) => rule);
+      const isWanted = ({ name, summary, modes }: RuleSummary) =>
+        words.every((word) => `${name} ${summary} ${formatModes(modes)}`.toLowerCase().includes(word));
+      const rows = rules.filter(isWanted).map(({ name, summary, phases, modes }) => {
+        const { calls, denials, percentiles } = countReviews(byRule.get(name) ?? []);
+        const link = create("a", { href: `#rules/${encodeURIComponent(name)}` }, name);
+        const numbers = [calls, denials, formatMilliseconds(percentiles[1])];
+        return [link, phases.join(", "), formatModes(modes), ...numbers, summary];
+      });
+      place.replaceChildren(createTable(["Rule", "Phase", "Mode", "Calls", "Denials", "p95 ms", "What it does"], rows));
+    };
+    search.addEventListener("input", update);
+    setPageUpdate(update);
+    return place;
+  };
+  const tools = create("div.tools", { role: "search" }, search);
+  return create("div", create("h1", "Rules"), tools, showLater(ask<CatalogueSummary>("rules"), fill));
+};
+
+export const createRulePage = (name: string): Node =>
+  create(
+    "div.text",
+    create("p", create("a", { href: "#rules" }, "← Rules")),
+    create("h1", name),
+    showLater(ask<RuleDetails>(`rule?name=${encodeURIComponent(name)}`), createRule),
+  );
+
+const createRule = ({ name, source, summary, phases, modes, setups, parity, cases, readme }: RuleDetails) => {
+  const numbers = create("div");
+  setPageUpdate(() => {
+    const rows = reviews.filter(({ rule }) => rule === name);
+    const { calls, denials, percentiles } = countReviews(rows);
+    const heads = ["Calls", "Denials", "p50 ms", "p95 ms", "p99 ms"];
+    numbers.replaceChildren(createTable(heads, [[calls, denials, ...percentiles.map(formatMilliseconds)]]));
+    if (calls > 0) numbers.append(createPlots(rows));
+  });
+  const createCase = ({ name, text }: RuleDetails["cases"][number]) =>
+    create("details", create("summary", `It ${name}`), createCode(text, name));
+  return create(
+    "div",
+    create("p", summary),
+    create("p.quiet", `${phases.join(", ")}; ${formatModes(modes)}; from ${source}`),
+    createSection("Reviews since a page was opened", numbers),
+    createSection(
+      "Settings, entries and exemptions",
+      ...setups.map(({ cluster, text }) => createCode(`# ${cluster}\n${text}`, `Config in ${cluster}`)),
+    ),
+    createSection(
+      "Parity with the compiled-in plugin",
+      parity && create("p", "Of 1000 requests: equal answers, known differences, unexplained differences."),
+      parity && createTable(parity.minors, [parity.cells]),
+    ),
+    createSection(`${cases.length} cases`, ...cases.map(createCase)),
+    createSection("README", createMarkdown(readme)),
+  );
+};

@@ -1,0 +1,133 @@
+import type { CheckAnswer, CheckedObject, CheckQuestion } from "../messages.ts";
+import { ask, create, createBadge, createDefinitions, createSection } from "./elements.ts";
+import { createComparison } from "./review.ts";
+
+const example = `apiVersion: v1
+kind: Pod
+metadata:
+  name: web
+  namespace: shop
+spec:
+  containers:
+    - name: web
+      image: nginx:1.29
+      securityContext:
+        runAsUser: 0
+`;
+const manifests = create(
+  "textarea.manifests",
+  { spellcheck: "false", wrap: "off", "aria-label": "Manifests" },
+  example,
+);
+const gutter = create("div.gutter", { "aria-hidden": "true" });
+const cluster = create("select");
+const user = create("input", { value: "kubernetes-admin", autocomplete: "off" });
+const operations = { "": "as kubectl apply", CREATE: "CREATE", UPDATE: "UPDATE", DELETE: "DELETE" };
+const operation = create(
+  "select",
+  ...Object.entries(operations).map(([value, name]) => create("option", { value }, name)),
+);
+const files = create("input", { type: "file", multiple: true, accept: ".yaml,.yml,.json" });
+const submit = create("button", "Check");
+const answers = create("div", { "aria-live": "polite" });
+const fields = Object.entries({ Cluster: cluster, User: user, Operation: operation, Files: files });
+
+export const tryPage = create(
+  "div.text",
+  create("h1", "Try it"),
+  create(
+    "form",
+    {
+      submit: (event: SubmitEvent) => {
+        event.preventDefault();
+        void check();
+      },
+    },
+    create("p", "Paste or drop manifests here; the answer is that of postern check."),
+    create("div.editor", gutter, manifests),
+    create("div.tools", ...fields.map(([label, field]) => create("label", `${label} `, field)), submit),
+  ),
+  answers,
+);
+
+export const setClusters = (names: readonly string[]) =>
+  cluster.replaceChildren(...names.map((name) => create("option", name)));
+
+const splitLines = () => manifests.value.split("\n");
+const numberLines = () => {
+  gutter.textContent = splitLines()
+    .map((_, index) => index + 1)
+    .join("\n");
+  gutter.scrollTop = manifests.scrollTop;
+};
+
+const readFiles = async (list: FileList | null) => {
+  const texts = await Promise.all([...(list ?? [])].map((file) => file.text()));
+  if (texts.length > 0) manifests.value = texts.join("\n---\n");
+  numberLines();
+};
+
+numberLines();
+for (const name of ["input", "scroll"]) manifests.addEventListener(name, numberLines);
+manifests.addEventListener("dragover", (event) => event.preventDefault());
+manifests.addEventListener("drop", (event) => {
+  event.preventDefault();
+  void readFiles(event.dataTransfer?.files ?? null);
+});
+files.addEventListener("change", () => readFiles(files.files));
+
+const check = async () => {
+  submit.disabled = true;
+  answers.replaceChildren(create("p.quiet", "Checking…"));
+  const [text, chosen] = [manifests.value, { cluster: cluster.value, user: user.value, operation: operation.value }];
+  const question: CheckQuestion = { text, ...chosen };
+  try {
+    const { objects, faults, notes } = await ask<CheckAnswer>("check", question);
+    answers.replaceChildren(
+      ...faults.map(({ line, sentence }) => create("p.failure", createLineButton(line), ` ${sentence}`)),
+      ...objects.map(createObject),
+      ...notes.map((note) => create("p.quiet", note)),
+    );
+  } catch (error) {
+    answers.replaceChildren(create("p.failure", { role: "alert" }, (error as Error).message));
+  }
+  submit.disabled = false;
+};
+
+/** Returns a button that selects a line of the manifests. */
+const createLineButton = (line: number | undefined) => {
+  if (line === undefined) return undefined;
+  const select = () => {
+    const lines = splitLines();
+    const start = lines.slice(0, line - 1).reduce((length, text) => length + text.length + 1, 0);
+    manifests.focus();
+    manifests.setSelectionRange(start, start + (lines[line - 1]?.length ?? 0));
+    manifests.scrollTop = (line - 4) * (manifests.scrollHeight / lines.length);
+  };
+  return create("button", { type: "button", click: select }, `line ${line}`);
+};
+
+const createObject = ({ kind, namespace, name, madeBy, line, changes, ...checked }: CheckedObject) => {
+  const title = `${kind} ${namespace ? `${namespace}/` : ""}${name}${madeBy ? ` of ${madeBy}` : ""} `;
+  const steps = checked.hooks.map(({ hook, phase, round, outcome, why, allowed, failure }) => {
+    const rule = hook.replace(/\.postern\.dev$/, "");
+    const isChange = phase === "mutate" && changes.some((change) => change.rule === rule);
+    const verdict = failure !== undefined ? "failed" : !allowed ? "denied" : isChange ? "changed" : "allowed";
+    const more = [round > 0 && "called again", why, failure].filter(Boolean).join(", ");
+    return create("li", `${phase} ${rule} `, createBadge(outcome === "called" ? verdict : outcome), ` ${more}`);
+  });
+  const denials = checked.denials.map(({ rule, message, line, suggestion }) => {
+    const advice = suggestion === undefined ? "" : ` To fix it, ${suggestion}.`;
+    return create("p.failure", `${rule}: ${message} `, createLineButton(line), advice);
+  });
+  return create(
+    "article",
+    create("h2", title, createBadge(checked.verdict), " ", createLineButton(line)),
+    ...denials,
+    ...checked.undecided.map((sentence) => create("p.failure", `undecided: ${sentence}`)),
+    ...checked.warnings.map(({ rule, text }) => create("p", `warning of ${rule}: ${text}`)),
+    createSection("Steps", steps.length > 0 && create("ol", ...steps)),
+    createSection("Changes", ...checked.difference.map(({ lines }) => createComparison(lines))),
+    createSection("Audit annotations", createDefinitions(checked.audit)),
+  );
+};

@@ -1,0 +1,64 @@
+import { exactJson } from "#lib/exact-json.ts";
+import type { RecordedReview } from "#lib/recording/recorder.ts";
+import type { Recording } from "#lib/recording/recording.ts";
+import type { Phase } from "#lib/rule.ts";
+import { toSentence } from "../cli/complaint.ts";
+import { computeDiffLines } from "../diff/difference.ts";
+import { formatYamlLines } from "../diff/yaml-lines.ts";
+import type { LoadedHandlers } from "../serve/handlers.ts";
+import { buildExemptConditions, buildRuleWebhookEntries, joinCelExpressionLines } from "../webhooks/entry.ts";
+import type { EvaluationDetails, ReviewDetails } from "./messages.ts";
+import type { KeptReview } from "./reviews.ts";
+
+/** Describes a review as its recording has it: each rule is evaluated again, without the review's free texts. */
+export const describeReview = async (review: KeptReview, loaded: LoadedHandlers): Promise<ReviewDetails> => {
+  const evaluations: EvaluationDetails[] = [];
+  const sentences = review.failure === undefined ? [] : [review.failure];
+  if (review.failure === undefined && review.evaluations.length === 0)
+    sentences.push("Nothing more is known of this review: it came before the page was open, or its rule is off.");
+  for (const evaluation of review.evaluations)
+    try {
+      evaluations.push(await describeEvaluation(evaluation, loaded));
+    } catch (error) {
+      sentences.push(`${evaluation.origin.rule} is not shown: ${toSentence(error)}`);
+    }
+  return { evaluations, sentences };
+};
+
+const describeEvaluation = async ({ line, origin }: RecordedReview, loaded: LoadedHandlers) => {
+  const { rule, cluster } = origin;
+  const keep = loaded.config.clusters.get(cluster)?.rules.get(rule)?.record?.keep;
+  // A recording is a line of a list: a dash, and JSON.
+  const { recorded, ...entry } = exactJson.parse((await line(keep)).slice(2)) as Recording;
+  const { mutate, validate, becomes, refused, warnings = [], audit = {} } = entry;
+  const phase: Phase = mutate === undefined ? "validate" : "mutate";
+  return {
+    rule,
+    phase,
+    title: entry.name,
+    lines: computeDiffLines(mutate ?? validate, becomes === undefined ? [] : [{ rule, after: becomes }]),
+    refusal: refused,
+    warnings,
+    audit,
+    conditions: listConditions(loaded, rule, cluster, phase, entry.variant),
+    caseText: `${formatYamlLines([entry]).join("\n")}\n`,
+    isRedacted: recorded.redacted === true,
+  };
+};
+
+/** Returns the matchConditions of the rule's webhook entry, with those of its exemptions. */
+const listConditions = (
+  { config, served }: LoadedHandlers,
+  rule: string,
+  cluster: string,
+  phase: Phase,
+  variant: string | undefined,
+): Record<string, string> => {
+  const listed = served.flatMap((each) => each.members ?? [each]).find(({ name }) => name === rule);
+  const setup = config.clusters.get(cluster)?.rules.get(rule) ?? config.rules.get(rule);
+  if (listed === undefined || setup === undefined) return {};
+  const entries = buildRuleWebhookEntries(listed, phase, setup, false);
+  const { entry } = entries.find((found) => found.variant === variant) ?? {};
+  const conditions = { ...entry?.conditions, ...buildExemptConditions(entry?.exempt ?? {}) };
+  return Object.fromEntries(Object.entries(conditions).map(([name, cel]) => [name, joinCelExpressionLines(cel)]));
+};

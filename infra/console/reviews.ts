@@ -1,0 +1,145 @@
+import type { EvaluateRequest } from "#lib/decide.ts";
+import type { EndpointHostInputs } from "#lib/endpoint.ts";
+import { evaluateRule } from "#lib/evaluation.ts";
+import { exactJson } from "#lib/exact-json.ts";
+import { type AnsweredReviewFacts, getVerdictForLog } from "#lib/log-line.ts";
+import { allOptionalRecorderFunctions } from "#lib/recording/complete-parts.ts";
+import { createRecorder, type RecordedReview } from "#lib/recording/recorder.ts";
+import { createRedactor } from "#lib/recording/redaction.ts";
+import { getObjectName } from "#lib/refusals.ts";
+import { toSentence } from "../cli/complaint.ts";
+import { truncateText } from "../cli/terminal.ts";
+import type { ReviewRow } from "./messages.ts";
+
+/** An answered review, as long as the console keeps it. */
+export interface KeptReview {
+  row: ReviewRow;
+  evaluations: RecordedReview[];
+  failure?: string;
+  bytes: number;
+}
+
+export interface ReviewFeed {
+  host: EndpointHostInputs;
+  evaluate: EvaluateRequest;
+  /** Sends the kept reviews after this id, and then new ones, until the returned function is called. */
+  subscribe(after: string, send: (rows: ReviewRow[]) => void): () => void;
+  find(id: string): KeptReview | undefined;
+}
+
+const usualLimits = {
+  /** How many bytes of JSON the kept reviews may have. */
+  bytes: 64 * 1024 * 1024,
+  reviews: 10_000,
+  /** Milliseconds for which reviews are kept after the last page was closed: a reload takes less. */
+  keep: 10_000,
+};
+
+/** Milliseconds for which new reviews are collected before they are sent. */
+const collecting = 100;
+
+/**
+ * Wraps the host and the evaluation of all endpoints, so that pages can watch their reviews. While no page is open, one
+ * variable is checked for each review and nothing else happens.
+ */
+export const createReviewFeed = (host: EndpointHostInputs, limits = usualLimits): ReviewFeed => {
+  let isWatched = false;
+  const session = Date.now().toString(36);
+  const kept = new Map<string, KeptReview>();
+  const subscribers = new Set<(rows: ReviewRow[]) => void>();
+  let count = 0;
+  let bytes = 0;
+  let unsent: ReviewRow[] = [];
+  let sending: NodeJS.Timeout | undefined;
+  let forgetting: NodeJS.Timeout | undefined;
+
+  let evaluations: RecordedReview[] = [];
+  const recorder = createRecorder({ ...host, writeLogLine: () => {} }, allOptionalRecorderFunctions, (review) =>
+    evaluations.push(review),
+  );
+
+  const takeReview = (report: AnsweredReviewFacts) => {
+    // A line about a member of a group is left out, because the review has a line of its own.
+    if (report.group !== undefined) return;
+    evaluations = [];
+    recorder.host.writeLogLine(report);
+    const row = { id: `${session}-${++count}`, ...describeFacts(report) };
+    const failure = report.error && truncateText(toSentence(report.error), 1000);
+    const review: KeptReview = { row, evaluations, ...(failure !== undefined && { failure }), bytes: 0 };
+    review.bytes = measure(review);
+    kept.set(row.id, review);
+    bytes += review.bytes;
+    for (const [id, oldest] of kept) {
+      if (bytes <= limits.bytes && kept.size <= limits.reviews) break;
+      kept.delete(id);
+      bytes -= oldest.bytes;
+    }
+    unsent.push(row);
+    sending ??= setTimeout(flush, collecting).unref();
+  };
+
+  const flush = () => {
+    clearTimeout(sending);
+    sending = undefined;
+    const rows = unsent;
+    unsent = [];
+    if (rows.length > 0) for (const send of subscribers) send(rows);
+  };
+
+  const forget = () => {
+    isWatched = false;
+    flush();
+    kept.clear();
+    bytes = 0;
+  };
+
+  return {
+    host: {
+      ...host,
+      writeLogLine: (report) => {
+        host.writeLogLine(report);
+        if (!isWatched) return;
+        try {
+          takeReview(report);
+        } catch {
+          // A review that can't be shown is answered even so.
+        }
+      },
+    },
+    evaluate: (rule, phase, request, context) =>
+      (isWatched ? recorder.evaluate : evaluateRule)(rule, phase, request, context),
+    subscribe: (after, send) => {
+      isWatched = true;
+      clearTimeout(forgetting);
+      flush();
+      const rows = [...kept.values()].map(({ row }) => row);
+      send(rows.slice(rows.findIndex(({ id }) => id === after) + 1));
+      subscribers.add(send);
+      return () => {
+        subscribers.delete(send);
+        clearTimeout(forgetting);
+        if (subscribers.size === 0) forgetting = setTimeout(forget, limits.keep).unref();
+      };
+    },
+    find: (id) => kept.get(id),
+  };
+};
+
+const measure = ({ row, failure, evaluations }: KeptReview): number =>
+  exactJson.stringify([row, failure, evaluations.map(({ request, needs }) => [request, needs])]).length;
+
+/** Returns what a row shows of a review; names are redacted as in recordings, and long ones are truncated. */
+const describeFacts = (report: AnsweredReviewFacts): Omit<ReviewRow, "id"> => {
+  const { request, cluster = "unknown", rule, phase = "", code, milliseconds } = report;
+  const verdict = code === 200 ? getVerdictForLog(report) : `failed: ${code}`;
+  const facts = { at: Date.now(), cluster, rule, phase, verdict, milliseconds };
+  if (request === undefined) return { ...facts, operation: "", object: "", user: "" };
+  const cut = (text: unknown) => truncateText(String(text ?? ""), 300);
+  const { user, metadata } = createRedactor()({
+    user: { username: cut(request.userInfo.username) },
+    metadata: { namespace: cut(request.namespace), name: cut(getObjectName(request)) },
+  });
+  const kind = [request.kind.kind, request.subResource].filter(Boolean).map(cut).join("/");
+  const name = [metadata.namespace, metadata.name].filter(Boolean).join("/");
+  return { ...facts, operation: cut(request.operation), object: `${kind} ${name}`, user: user.username };
+};

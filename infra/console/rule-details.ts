@@ -1,0 +1,73 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { isMap, isSeq, parseDocument } from "yaml";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import { packageRoot } from "../cli/roots.ts";
+import type { PosternConfig } from "../config/config.ts";
+import { formatYamlLines } from "../diff/yaml-lines.ts";
+import { readProject } from "../project/project.ts";
+import { buildRuleWebhookEntries } from "../webhooks/entry.ts";
+import type { CatalogueSummary, RuleDetails, RuleSummary } from "./messages.ts";
+
+/** Returns all rules that the project can use, with their modes as postern.yaml has them now. */
+export const listRules = async (file: string): Promise<CatalogueSummary> => {
+  const { catalogue, broken, config } = await readProject(file, "all");
+  const rules = catalogue.map((listed) => summarizeRule(listed, config));
+  const others = broken.map(({ name, source, sentence }) => {
+    return { name, source, phases: [], summary: sentence, modes: {} };
+  });
+  return { rules: [...rules, ...others], clusters: [...config.clusters.keys()] };
+};
+
+/** Describes a rule; undefined if there is none of this name. */
+export const describeRule = async (file: string, name: string): Promise<RuleDetails | undefined> => {
+  const { catalogue, config } = await readProject(file, "all");
+  const listed = catalogue.find((rule) => rule.name === name);
+  if (listed === undefined) return undefined;
+  const [readme, parity] = await Promise.all([
+    readFile(join(listed.folder, "README.md"), "utf8"),
+    listed.folder.startsWith(join(packageRoot, "functions/")) ? readParity(name) : undefined,
+  ]);
+  return {
+    ...summarizeRule(listed, config),
+    readme,
+    cases: await readCaseTexts(listed),
+    setups: [...config.clusters].flatMap(([cluster, { rules }]) => {
+      const setup = rules.get(name);
+      if (setup === undefined) return [];
+      const entries = Object.fromEntries(
+        listed.phases.map((phase) => [phase, buildRuleWebhookEntries(listed, phase, setup, false)]),
+      );
+      // JSON leaves out what is undefined.
+      const plain = JSON.parse(JSON.stringify({ ...setup, webhookEntries: setup.mode === "off" ? [] : entries }));
+      return [{ cluster, text: formatYamlLines(plain).join("\n") }];
+    }),
+    ...(parity && { parity }),
+  };
+};
+
+const summarizeRule = ({ name, source, phases, rule }: CatalogueRule, { clusters }: PosternConfig): RuleSummary => {
+  const modes = [...clusters].map(([cluster, { rules }]) => [cluster, rules.get(name)?.mode ?? "off"]);
+  return { name, source, phases, summary: rule.summary, modes: Object.fromEntries(modes) };
+};
+
+/** Returns each case as its file has it. */
+const readCaseTexts = async ({ folder }: CatalogueRule) => {
+  const text = await readFile(join(folder, "cases.yaml"), "utf8");
+  const { contents } = parseDocument(text);
+  const items = isSeq(contents) ? contents.items.filter((item) => isMap(item)) : [];
+  return items.map((item) => {
+    const [start = 0, end = 0] = item.range ?? [];
+    return { name: String(item.get("name")), text: `- ${text.slice(start, end).trimEnd()}` };
+  });
+};
+
+/** Reads the rule's row of the parity table in functions/README.md. */
+const readParity = async (name: string) => {
+  const text = await readFile(join(packageRoot, "functions/README.md"), "utf8");
+  const splitRow = (row = "") => row.split("|").map((cell) => cell.trim());
+  const heads = splitRow(/^\| rule \| v1\..*$/m.exec(text)?.[0]);
+  const minors = heads.filter((head) => head.startsWith("v1."));
+  const row = text.split("\n").find((line) => line.startsWith(`| ${name} |`) && line.includes(" / "));
+  return row === undefined ? undefined : { minors, cells: splitRow(row).slice(2, 2 + minors.length) };
+};

@@ -1,0 +1,72 @@
+import { readFile } from "node:fs/promises";
+import { basename, dirname, resolve } from "node:path";
+import { isMap, toList, toMap } from "#lib/json.ts";
+import type { SettingsMistake } from "#lib/settings.ts";
+import { toSentence } from "../cli/complaint.ts";
+import { readOptionFile } from "../cli/options.ts";
+import { type ConfigDocument, parseYamlDocument } from "../project/config-document.ts";
+import { findPluginNameFault, renamePlugin } from "./plugins.ts";
+
+/** The configuration of a plugin. */
+export interface PluginConfiguration {
+  value: unknown;
+  /** The folder of the file that has it. */
+  folder: string;
+  /** Throws one Complaint with all mistakes in the configuration, each with its file and line. */
+  complain(mistakes: readonly SettingsMistake[]): void;
+}
+
+/** The mistakes after which an AdmissionConfiguration isn't read further. */
+const mostMistakes = 10;
+
+/** The plugins whose configuration may stand alone in the file, by the name of its only member. */
+const bareConfigurations = { imagePolicy: "ImagePolicyWebhook", podNodeSelectorPluginConfig: "PodNodeSelector" };
+
+/** Reads the file of --admission-control-config-file, and the files that it names, by the plugins' present names. */
+export const readAdmissionConfiguration = async (file: string): Promise<Map<string, PluginConfiguration>> => {
+  const document = parseYamlDocument(await readOptionFile(file, "--config"), basename(file));
+  const folder = dirname(resolve(file));
+  const { kind, plugins = [], ...members } = toMap(document.value);
+  const bare = Object.entries(bareConfigurations).filter(([member]) => Object.hasOwn(members, member));
+  if (kind === undefined && bare.length > 0)
+    return new Map(
+      bare.map(([, plugin]) => [plugin, toPluginConfiguration({ folder, document, path: [] }, document.value)]),
+    );
+  if (kind !== "AdmissionConfiguration" || !Array.isArray(plugins))
+    document.complain([{ path: [], sentence: "must be an AdmissionConfiguration with a list of plugins" }]);
+
+  const mistakes: SettingsMistake[] = [];
+  const found = new Map<string, PluginConfiguration>();
+  for (const [index, entry] of toList(plugins).entries()) {
+    const { name, configuration, path } = toMap(entry);
+    const fault = findPluginNameFault(String(name));
+    const plugin = renamePlugin(String(name));
+    if (fault !== undefined) mistakes.push({ path: ["plugins", index, "name"], sentence: `is ${fault}` });
+    if (mistakes.length === mostMistakes) break;
+    // Of two entries of one plugin, kube-apiserver reads the first.
+    if (fault !== undefined || found.has(plugin)) continue;
+    const inline = { folder, document, path: ["plugins", index, "configuration"] };
+    if (isMap(configuration) || typeof path !== "string" || path === "")
+      found.set(plugin, toPluginConfiguration(inline, configuration));
+    else {
+      const text = await readFile(resolve(folder, path), "utf8").catch((error) => {
+        const sentence = `${path} can't be read: ${toSentence(error)}; copy the file from the control plane, and name it relative to this one`;
+        mistakes.push({ path: ["plugins", index, "path"], sentence });
+        return "";
+      });
+      const other = { folder: dirname(resolve(folder, path)), document: parseYamlDocument(text, path), path: [] };
+      found.set(plugin, toPluginConfiguration(other, other.document.value));
+    }
+  }
+  document.complain(mistakes);
+  return found;
+};
+
+const toPluginConfiguration = (
+  { folder, document, path }: { folder: string; document: ConfigDocument; path: SettingsMistake["path"] },
+  value: unknown,
+): PluginConfiguration => {
+  const complain = (mistakes: readonly SettingsMistake[]) =>
+    document.complain(mistakes.map((mistake) => ({ ...mistake, path: [...path, ...mistake.path] })));
+  return { value, folder, complain };
+};

@@ -1,0 +1,186 @@
+// Decides what becomes of each plugin that the flags or the configuration of a self-managed API server name.
+import { isAbsolute, relative, resolve } from "node:path";
+import { isMap, isSame, type JsonMap, toMap } from "#lib/json.ts";
+import type { Rule } from "#lib/rule.ts";
+import { mergeWithDefaults, settingsHeader } from "#lib/settings.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
+import { compiledInPlugins, isEffectiveByDefault } from "../catalogue/upstream-plugins.ts";
+import { getSetting } from "../config/rules.ts";
+import type { PluginConfiguration } from "./admission-configuration.ts";
+import type { AdmissionFlags } from "./flags.ts";
+import { allPlugins, explainNoRule } from "./plugins.ts";
+import { type ImportTarget, isOnInTarget } from "./targets.ts";
+
+/** What becomes of a plugin. */
+export interface PluginOutcome {
+  plugin: string;
+  /**
+   * `rule`: a rule does its work. `target`: the target has it on. `nothing`: there is nothing to do. `stays-on`: it was
+   * off, and the target has it on. `open`: a part of its work is left to the user.
+   */
+  outcome: "rule" | "target" | "nothing" | "stays-on" | "open";
+  reason: string;
+  rule?: string;
+  /** The settings of the rule that differ from its defaults. */
+  settings?: object;
+}
+
+/** What a self-managed API server had. */
+export interface ImportSource {
+  flags: AdmissionFlags;
+  /** The configurations by the plugins' present names. */
+  configurations: ReadonlyMap<string, PluginConfiguration>;
+}
+
+/** Returns the outcomes of all plugins that the source names or, with --admission-control, leaves out. */
+export const decideAboutPlugins = (
+  source: ImportSource,
+  target: ImportTarget,
+  catalogue: readonly CatalogueRule[],
+): PluginOutcome[] => {
+  const names = catalogue.map(({ name }) => name);
+  return allPlugins
+    .filter((plugin) => isNamed(plugin, source) || (source.flags.exact && isOnInTarget(plugin, target)))
+    .map((plugin) => {
+      const rule = catalogue.find(({ name }) => name === findRuleByNameOrPlugin(plugin, names));
+      const { cause, didNothing } = findReasonToBeOff(plugin, source.flags, target);
+      const outcome = didNothing
+        ? decideAboutOffPlugin(plugin, cause, target, source.flags.exact ? undefined : rule)
+        : decideAboutOnPlugin(plugin, source, target, rule);
+      return { plugin, ...outcome };
+    });
+};
+
+type Decision = Omit<PluginOutcome, "plugin">;
+
+const isNamed = (plugin: string, { flags, configurations }: ImportSource): boolean => {
+  const { exact = [], enabled, disabled, gates, notReadySeconds, unreachableSeconds } = flags;
+  if ([...exact, ...enabled, ...disabled].includes(plugin) || configurations.has(plugin)) return true;
+  if (plugin === "DefaultTolerationSeconds") return (notReadySeconds ?? unreachableSeconds) !== undefined;
+  const { gate } = compiledInPlugins[plugin] ?? {};
+  return gate !== undefined && gates.has(gate.name);
+};
+
+/**
+ * Returns why a plugin did nothing. The source's version of Kubernetes isn't known: what no flag says is as in the
+ * target's version.
+ */
+const findReasonToBeOff = (
+  plugin: string,
+  { exact, enabled, disabled, gates }: AdmissionFlags,
+  target: ImportTarget,
+): { didNothing: boolean; cause: string } => {
+  const { isOn = false, gate } = compiledInPlugins[plugin] ?? {};
+  if (exact && !exact.includes(plugin)) return { didNothing: true, cause: "--admission-control didn't name it" };
+  if (disabled.includes(plugin)) return { didNothing: true, cause: "--disable-admission-plugins turned it off" };
+  if (!exact && !isOn && !enabled.includes(plugin)) return { didNothing: true, cause: "no flag turned it on" };
+  const areAllOn = gates.get("AllAlpha") === true || gates.get("AllBeta") === true;
+  const isGateOn = gate && (gates.get(gate.name) ?? (areAllOn || isEffectiveByDefault(plugin, target.kubernetes)));
+  return { didNothing: isGateOn === false, cause: `without the gate ${gate?.name} it did nothing` };
+};
+
+const decideAboutOffPlugin = (
+  plugin: string,
+  cause: string,
+  target: ImportTarget,
+  listed: CatalogueRule | undefined,
+): Decision => {
+  if (!isOnInTarget(plugin, target)) return { outcome: "nothing", reason: cause };
+  const summary = listed ? `. ${listed.rule.summary.replace(/\.$/, "")}` : "";
+  return {
+    outcome: "stays-on",
+    reason: `${cause}, but it is on in ${target.name} and can't be turned off there${summary}`,
+  };
+};
+
+const decideAboutOnPlugin = (
+  plugin: string,
+  source: ImportSource,
+  target: ImportTarget,
+  listed: CatalogueRule | undefined,
+): Decision => {
+  const isOn = isOnInTarget(plugin, target);
+  const present = `on in ${target.name}`;
+  const configuration = source.configurations.get(plugin);
+  if (listed === undefined && isOn) {
+    const members = Object.keys(toMap(configuration?.value)).filter((member) => !settingsHeader.includes(member));
+    if (members.length === 0) return { outcome: "target", reason: present };
+    return { outcome: "open", reason: `${present}, but without ${members.join(" and ")}, which needs a flag` };
+  }
+  const none = isOn ? undefined : explainNoRule(plugin, target.name);
+  if (none !== undefined || listed === undefined) return { outcome: "nothing", reason: none ?? "it has no rule" };
+
+  const { name, rule } = listed;
+  const settings = selectDifferences(readSettings(plugin, rule, source), rule);
+  const loosening = plugin === "NodeRestriction" ? Object.keys(settings) : ["exemptions"];
+  const lost = isOn ? Object.keys(settings).filter((key) => loosening.includes(key)) : [];
+  const note = lost.length > 0 ? `; the plugin there has no ${lost.join(", ")}, and refuses what they would admit` : "";
+  if (isOn && lost.length === Object.keys(settings).length) return { outcome: "target", reason: `${present}${note}` };
+  const missing =
+    findMissingPart(rule, settings) ??
+    // Mistakes in a configuration are reported when postern.yaml is checked, with their lines.
+    (configuration ? undefined : rule.checkSettings?.(mergeWithDefaults(rule.settings ?? {}, settings)));
+  if (missing !== undefined) {
+    const reason = `the rule ${name} does its work, and ${missing}; its README describes the settings`;
+    return { outcome: "open", reason };
+  }
+  return {
+    outcome: "rule",
+    reason: isOn ? `${present}, but not with these settings${note}` : `not on in ${target.name}`,
+    rule: name,
+    settings: isOn && plugin === "DefaultTolerationSeconds" ? { ...settings, replaceDefaults: true } : settings,
+  };
+};
+
+/** Returns what a rule needs that no API server's configuration has. */
+const findMissingPart = ({ exemptionRequired, manifests = {} }: Rule, settings: JsonMap): string | undefined => {
+  if (exemptionRequired) return "must have exempt in postern.yaml, so that the cluster keeps working";
+  const missing = Object.keys(manifests).find((key) => !Object.hasOwn(settings, key));
+  return missing && `must have ${missing}, files or folders of manifests`;
+};
+
+/** Returns the settings of a plugin's rule: its configuration, or what flags say. */
+const readSettings = (plugin: string, rule: Rule, { flags, configurations }: ImportSource): JsonMap => {
+  const { notReadySeconds, unreachableSeconds, gates } = flags;
+  if (plugin === "DefaultTolerationSeconds")
+    return {
+      ...(notReadySeconds !== undefined && { notReadySeconds }),
+      ...(unreachableSeconds !== undefined && { unreachableSeconds }),
+    };
+  // The rule has a setting for each gate that changes what the plugin does.
+  if (plugin === "NodeRestriction")
+    return Object.fromEntries(
+      Object.keys(rule.settings ?? {}).flatMap((key) =>
+        [...gates].filter(([gate]) => gate.toLowerCase() === key.toLowerCase()).map(([, isOn]) => [key, isOn]),
+      ),
+    );
+  const configuration = configurations.get(plugin);
+  if (configuration === undefined) return {};
+  const { value, folder, complain } = configuration;
+  if (value !== undefined && value !== null && !isMap(value)) complain([{ path: [], sentence: "must be a map" }]);
+  const { staticManifestsDir, ...settings } = toMap(value);
+  const policies = typeof staticManifestsDir === "string" && "policies" in (rule.settings ?? {});
+  if (policies) return { ...settings, policies: [movePath(staticManifestsDir, folder)] };
+  return Object.keys(rule.kubeconfigs ?? {}).reduce((moved, place) => {
+    const file = getSetting(moved, place);
+    return typeof file === "string" && file !== "" ? setAt(moved, place.split("."), movePath(file, folder)) : moved;
+  }, toMap(value));
+};
+
+/** Returns a relative path in a file of this folder as it is in a postern.yaml in the working directory. */
+const movePath = (path: string, folder: string): string =>
+  isAbsolute(path) ? path : relative(process.cwd(), resolve(folder, path));
+
+const setAt = (map: JsonMap, [key = "", ...rest]: string[], value: unknown): JsonMap => {
+  return { ...map, [key]: rest.length === 0 ? value : setAt(toMap(map[key]), rest, value) };
+};
+
+/** Returns the settings that differ from the rule's defaults, without apiVersion and kind. */
+const selectDifferences = (settings: JsonMap, { settings: defaults = {} }: Rule): JsonMap => {
+  const merged = mergeWithDefaults(defaults, settings);
+  const isDifferent = (key: string) =>
+    !settingsHeader.includes(key) &&
+    !(Object.hasOwn(defaults, key) && isSame(Reflect.get(merged, key), Reflect.get(defaults, key)));
+  return Object.fromEntries(Object.entries(settings).filter(([key]) => isDifferent(key)));
+};

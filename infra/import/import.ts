@@ -1,0 +1,33 @@
+// Translates the flags and the AdmissionConfiguration of a self-managed API server into a postern.yaml for a target.
+import { join } from "node:path";
+import type { SettingsMistake } from "#lib/settings.ts";
+import { type CatalogueRule, readCatalogue } from "../catalogue/registry.ts";
+import { posternCatalogue, resolveCatalogue } from "../catalogue/sources.ts";
+import { listRulesAskingCluster } from "../config/connections.ts";
+import { parseConfigDocument } from "../project/config-document.ts";
+import { readConfigDocument } from "../project/project.ts";
+import { decideAboutPlugins, type ImportSource, type PluginOutcome } from "./decisions.ts";
+import { formatImportedConfig } from "./document.ts";
+import type { ImportTarget } from "./targets.ts";
+
+/** Returns the outcomes and the text of a valid postern.yaml. Paths in it start at the working directory. */
+export const importApiServer = async (
+  source: ImportSource,
+  target: ImportTarget,
+): Promise<{ outcomes: PluginOutcome[]; text: string }> => {
+  const catalogue = await readCatalogue([await resolveCatalogue(posternCatalogue)]);
+  const outcomes = decideAboutPlugins(source, target, catalogue);
+  const format = (asking: readonly CatalogueRule[]) => formatImportedConfig(outcomes, target, catalogue, asking);
+  const document = parseConfigDocument(format([]), "postern.yaml");
+  /** Reports mistakes where the user can correct them: in the configuration of the plugin. */
+  const complain = (mistakes: readonly SettingsMistake[]) => {
+    for (const { plugin, rule } of outcomes) {
+      const own = mistakes.filter(({ path }) => path[1] === rule);
+      source.configurations.get(plugin)?.complain(own.map((mistake) => ({ ...mistake, path: mistake.path.slice(3) })));
+    }
+    document.complain(mistakes);
+  };
+  const file = join(process.cwd(), "postern.yaml");
+  const { clusters } = await readConfigDocument({ ...document, complain }, file, catalogue);
+  return { outcomes, text: format(listRulesAskingCluster(catalogue, clusters.get("local"))) };
+};

@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Complaint } from "../cli/complaint.ts";
+import { isOnInTarget, readLiveTarget } from "./targets.ts";
+
+const page = "https://docs.aws.amazon.com/eks/latest/userguide/platform-versions.html";
+const count = "apiserver_admission_controller_admission_duration_seconds_count";
+const metrics = `# TYPE ${count} histogram
+${count}{name="NodeRestriction",operation="UPDATE",rejected="false",type="admit"} 7
+${count}{operation="CREATE",name="AlwaysPullImages"} 1
+${count}{name="PodGroupProtection",operation="CREATE",rejected="false",type="admit"} 2
+${count}{name="NoSuchPlugin",operation="CREATE",rejected="false",type="admit"} 2
+apiserver_admission_webhook_admission_duration_seconds_count{name="EventRateLimit"} 2
+`;
+
+interface Row {
+  name: string;
+  gitVersion: string;
+  metrics: string | Complaint;
+  target: string;
+  on: string[];
+  source: string;
+}
+const defaults = "the plugins that Kubernetes 1.35 has on by default";
+const rows: Row[] = [
+  {
+    name: "has on what its API server has called",
+    gitVersion: "v1.35.4",
+    metrics,
+    target: "Kubernetes 1.35",
+    on: ["NodeRestriction", "AlwaysPullImages"],
+    source: `${defaults}, and NodeRestriction, AlwaysPullImages (/metrics)`,
+  },
+  {
+    name: "has on what EKS publishes",
+    gitVersion: "v1.35.2-eks-1a2b3c4",
+    metrics,
+    target: "eks-1.35",
+    on: ["NodeRestriction", "ExtendedResourceToleration", "AlwaysPullImages"],
+    source: `${defaults}, and NodeRestriction, ExtendedResourceToleration (${page}), and AlwaysPullImages (/metrics)`,
+  },
+  {
+    name: "counts as having the defaults if its metrics can't be read",
+    gitVersion: "v1.35.1-gke.1000",
+    metrics: new Complaint("cluster a: its API server refuses to show /metrics (403): no", 1),
+    target: "gke-1.35",
+    on: [],
+    source: `${defaults}; what gke-1.35 turns on besides isn't known here; cluster a: its API server refuses to show /metrics (403): no`,
+  },
+];
+
+describe("a running cluster", () => {
+  for (const row of rows)
+    it(row.name, async () => {
+      const target = await readLiveTarget({
+        cluster: "a",
+        read: async () => ({ major: "1", minor: "35+", gitVersion: row.gitVersion }),
+        readText: async () => {
+          if (row.metrics instanceof Complaint) throw row.metrics;
+          return row.metrics;
+        },
+      });
+      const { name, on, source } = target;
+      assert.deepEqual(
+        { name, on: [...on].sort(), source },
+        { name: row.target, on: row.on.toSorted(), source: row.source },
+      );
+      assert.ok(isOnInTarget("LimitRanger", target));
+      assert.ok(!isOnInTarget("EventRateLimit", target));
+    });
+});

@@ -1,0 +1,143 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { readCatalogue } from "../catalogue/registry.ts";
+import { parseConfig } from "../project/project.ts";
+import { readRows } from "../testing/rows.ts";
+import { buildWebhookConfigurations } from "./configurations.ts";
+import {
+  buildNativePolicies,
+  createNativeCopyPredicate,
+  describePlacements,
+  placePolicies,
+  toPolicySupport,
+} from "./native-policies.ts";
+
+const rows = readRows<{
+  placements: {
+    name: string;
+    kind: "Validating" | "Mutating";
+    minor?: string | null;
+    section?: object;
+    spec?: object;
+    conditions?: number;
+    length?: number;
+    reason?: string;
+  }[];
+  objects: { kind: string; metadata: object; spec: { validationActions?: string[] } }[];
+  actions: Record<string, string[]>;
+}>(import.meta.filename);
+
+const catalogue = await readCatalogue();
+const match = {
+  resourceRules: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }],
+};
+const specs = {
+  Validating: { matchConstraints: match, validations: [{ expression: "object.metadata.name != 'x'" }] },
+  Mutating: {
+    matchConstraints: match,
+    reinvocationPolicy: "Never",
+    mutations: [{ patchType: "JSONPatch", jsonPatch: { expression: "[JSONPatch{op: 'remove', path: '/data'}]" } }],
+  },
+};
+
+const buildPolicies = (kind: "Validating" | "Mutating", name: string, spec: object, actions = ["Deny"]) =>
+  [
+    { kind: `${kind}AdmissionPolicy`, metadata: { name }, spec: { ...specs[kind], ...spec } },
+    {
+      kind: `${kind}AdmissionPolicyBinding`,
+      metadata: { name },
+      spec: { policyName: name, ...(kind === "Validating" && { validationActions: actions }) },
+    },
+  ].map((object) => ({ apiVersion: "admissionregistration.k8s.io/v1", ...object }));
+
+const buildCluster = (
+  kind: "Validating" | "Mutating",
+  policies: object[],
+  section: object = {},
+  { minor = "1.36" }: { minor?: string | null | undefined } = {},
+) => {
+  const rule = `${kind.toLowerCase()}-admission-policy`;
+  const connect = { kubeconfig: "unused" };
+  const rules = { [rule]: { ...section, settings: { policies } } };
+  const config = parseConfig(JSON.stringify({ rules, clusters: { local: { connect } } }), catalogue);
+  const cluster = config.clusters.get("local");
+  assert.ok(cluster);
+  return { ...cluster, policySupport: toPolicySupport(minor ?? undefined) };
+};
+const listEntryNames = (cluster: ReturnType<typeof buildCluster>) =>
+  buildWebhookConfigurations(catalogue, cluster, {
+    name: "postern",
+    address: () => "https://a",
+    harden: false,
+  }).flatMap(({ webhooks }) => webhooks.map(({ name }) => name));
+
+describe("a policy is native, or has an entry for a reason", () => {
+  for (const { name, kind, spec = {}, section, conditions = 0, length = 3, reason, ...cluster } of rows.placements)
+    it(name, () => {
+      const own = "n".repeat(length);
+      const matchConditions = Array.from({ length: conditions }, (_, index) => ({
+        name: `c${index}`,
+        expression: "true",
+      }));
+      const found = buildCluster(kind, buildPolicies(kind, own, { matchConditions, ...spec }), section, cluster);
+      const [placed] = placePolicies(catalogue, found);
+      assert.equal(placed?.reason, reason);
+      assert.equal(placed?.native, reason === undefined);
+      assert.equal(placed?.policy, own);
+      assert.equal(buildNativePolicies(catalogue, found, "postern").length, reason === undefined ? 2 : 0);
+      assert.equal(listEntryNames(found).length, reason === undefined ? 0 : 1);
+    });
+
+  it("and none without a binding", () => {
+    const [policy] = buildPolicies("Validating", "own", {});
+    assert.ok(policy);
+    assert.deepEqual(placePolicies(catalogue, buildCluster("Validating", [policy])), []);
+  });
+});
+
+describe("a native policy", () => {
+  const spec = {
+    matchConstraints: { ...match, namespaceSelector: { matchLabels: { a: "b" } } },
+    matchConditions: [{ name: "user-is-not-exempt", expression: "object.metadata.name != 'y'" }],
+  };
+  const exempt = { users: ["root"], namespaces: ["quiet"] };
+  const policies = buildPolicies("Validating", "own", spec, ["Deny", "Audit"]);
+  for (const [mode, validationActions] of Object.entries(rows.actions))
+    it(`has the exemptions and the actions of the mode ${mode}`, () => {
+      const cluster = buildCluster("Validating", policies, { mode, exempt });
+      const [policy, binding] = rows.objects;
+      const wanted = [policy, { ...binding, spec: { ...binding?.spec, validationActions } }];
+      assert.deepEqual(buildNativePolicies(catalogue, cluster, "postern"), wanted);
+    });
+
+  it("exempts the namespaces that its entry would exempt by default", () => {
+    const [policy] = buildNativePolicies(catalogue, buildCluster("Validating", policies), "postern");
+    const { matchExpressions } = Object(policy).spec.matchConstraints.namespaceSelector;
+    assert.deepEqual(matchExpressions[0].values, ["kube-system", "kube-node-lease"]);
+  });
+
+  it("is known to be a copy of its policy by its name and its annotation", () => {
+    const cluster = buildCluster("Validating", policies);
+    const isCopy = createNativeCopyPredicate(catalogue, cluster);
+    const natives = buildNativePolicies(catalogue, cluster, "other");
+    assert.deepEqual(natives.map(isCopy), [true, true]);
+    assert.deepEqual([...policies, ...buildPolicies("Validating", "other.own", {})].map(isCopy), [
+      false,
+      false,
+      false,
+      false,
+    ]);
+  });
+
+  it("is described in one line with others of the same reason", () => {
+    const others = buildPolicies("Validating", "b", { validations: [{ expression: "isSemver('1')" }] });
+    const all = [...policies, ...buildPolicies("Validating", "a", {}), ...others];
+    assert.deepEqual(
+      describePlacements(placePolicies(catalogue, buildCluster("Validating", all, {}, { minor: "1.33" }))),
+      [
+        "evaluated by the API server: own, a",
+        "evaluated by the Lambda: b (Kubernetes 1.33 refuses an expression: undeclared reference to 'isSemver' (in container ''))",
+      ],
+    );
+  });
+});

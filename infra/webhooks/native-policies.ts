@@ -1,0 +1,173 @@
+// Policies of rules' settings that a cluster's API server evaluates itself, instead of calling the rule.
+import { toMap } from "#lib/json.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import type { NativePolicy } from "#lib/rule.ts";
+import { parseMinor } from "#lib/since.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import { isEffectiveByDefault } from "../catalogue/upstream-plugins.ts";
+import type { ClusterConfig, PolicySupport, RuleConfig } from "../config/config.ts";
+import {
+  buildExemptConditions,
+  buildExemptNamespaceSelector,
+  buildRuleWebhookEntries,
+  combineSelectors,
+  type VariantWebhookEntry,
+  type WebhookEntrySettings,
+} from "./entry.ts";
+
+/** Whether a cluster evaluates a policy itself; if not, `reason` says why, and a webhook entry calls the rule. */
+export interface PolicyPlacement {
+  rule: string;
+  policy: string;
+  native: boolean;
+  reason?: string;
+}
+
+/** The annotation of a policy or a binding that has its name in postern.yaml's files. */
+export const policyNameAnnotation = "postern.dev/name";
+
+/** The label of a policy or a binding that has the name of its rule. */
+export const ruleLabel = "postern.dev/rule";
+
+const apiVersion = "admissionregistration.k8s.io/v1";
+const policyKinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"];
+
+/** The oldest minor version of Kubernetes whose CEL functions are known. */
+const oldestKnownMinor = "1.33";
+/** The API server's limits. */
+const mostConditions = 64;
+const longestName = 253;
+
+/** Returns what a minor version of Kubernetes supports without flags; undefined if the version isn't known. */
+export const toPolicySupport = (kubernetes: string | undefined): PolicySupport | undefined =>
+  kubernetes === undefined
+    ? undefined
+    : { kubernetes, kinds: policyKinds.filter((kind) => isEffectiveByDefault(kind, kubernetes)) };
+
+/** Returns where the policies of a cluster's rules are evaluated. */
+export const placePolicies = (catalogue: CatalogueRule[], cluster: ClusterConfig): PolicyPlacement[] =>
+  listPolicyEntries(catalogue, cluster).map(({ listed, setup, variantEntry }) => {
+    const reason = explainEntry(setup, variantEntry, cluster);
+    const policy = variantEntry.native.policy.metadata.name;
+    return { rule: listed.name, policy, native: reason === undefined, ...(reason !== undefined && { reason }) };
+  });
+
+/** Describes where policies are evaluated: a line for all that are native, and one for each reason why others are not. */
+export const describePlacements = (placements: readonly PolicyPlacement[]): string[] => {
+  const byReason = Map.groupBy(placements, ({ reason }) => reason);
+  return [...byReason].map(([reason, some]) => {
+    const names = some.map(({ policy }) => policy).join(", ");
+    return reason === undefined
+      ? `evaluated by the API server: ${names}`
+      : `evaluated by the Lambda: ${names} (${reason})`;
+  });
+};
+
+/** Returns the policies and bindings that a cluster's API server evaluates. `name` is that of the webhook configurations. */
+export const buildNativePolicies = (catalogue: CatalogueRule[], cluster: ClusterConfig, name: string): object[] =>
+  listPolicyEntries(catalogue, cluster)
+    .filter(({ setup, variantEntry }) => explainEntry(setup, variantEntry, cluster) === undefined)
+    .flatMap((entry) => buildNativeObjects(entry, name));
+
+/** Returns a function that reports whether a policy or a binding is a copy of one that a cluster's rules evaluate. */
+export const createNativeCopyPredicate = (catalogue: CatalogueRule[], cluster: ClusterConfig) => {
+  const originals = listPolicyEntries(catalogue, cluster).flatMap(({ variantEntry: { native } }) =>
+    [native.policy, ...native.bindings].map(({ kind, metadata }) => `${kind} ${metadata.name}`),
+  );
+  return ({ kind, metadata: { name = "", annotations = {} } = {} }: KubernetesObject): boolean => {
+    const original = annotations[policyNameAnnotation];
+    return name.endsWith(`.${original}`) && originals.includes(`${kind} ${original}`);
+  };
+};
+
+interface PolicyEntry {
+  listed: CatalogueRule;
+  setup: RuleConfig;
+  variantEntry: VariantWebhookEntry & { native: NativePolicy };
+}
+
+const listPolicyEntries = (catalogue: CatalogueRule[], { rules }: ClusterConfig): PolicyEntry[] =>
+  catalogue.flatMap((listed) => {
+    const setup = rules.get(listed.name);
+    if (setup === undefined || setup.mode === "off" || listed.rule.variants === undefined) return [];
+    return listed.phases.flatMap((phase) =>
+      buildRuleWebhookEntries(listed, phase, setup, false).flatMap(({ native, ...rest }) =>
+        native ? [{ listed, setup, variantEntry: { ...rest, native } }] : [],
+      ),
+    );
+  });
+
+/** Returns why a policy is evaluated by its rule; undefined if the API server can do the same. */
+export const explainEntry = (
+  { mode, record }: RuleConfig,
+  { native, entry }: VariantWebhookEntry,
+  { policySupport }: Pick<ClusterConfig, "policySupport">,
+): string | undefined => {
+  if (native === undefined) return "it is no policy";
+  const { policy, bindings } = native;
+  const { kind, spec } = policy;
+  if (policySupport === undefined) return "the cluster's version isn't known";
+  const { kubernetes, kinds } = policySupport;
+  if (!kinds.includes(kind)) return `its Kubernetes ${kubernetes} doesn't serve ${kind} ${apiVersion}`;
+  if (parseMinor(kubernetes) < parseMinor(oldestKnownMinor))
+    return `which functions expressions have in Kubernetes ${kubernetes} isn't known`;
+  if (record) return "its reviews are recorded";
+  if (mode !== "enforce" && kind === "MutatingAdmissionPolicy") return `API servers have no mode ${mode} for changes`;
+  const refusesAlways = spec.paramKind !== undefined || "auditAnnotations" in spec;
+  if (mode !== "enforce" && spec.failurePolicy !== "Ignore" && refusesAlways)
+    return `in the mode ${mode}, API servers would refuse requests for errors of its parameters and audit annotations`;
+  if (listConditions(native, entry).length > mostConditions)
+    return `with exemptions it has more than ${mostConditions} matchConditions`;
+  const longest = Math.max(...[policy, ...bindings].map(({ metadata }) => metadata.name.length));
+  if (longest > longestName - "postern.".length) return "its name, or that of a binding, is too long for a prefix";
+  const fault = native.findExpressionFault(kubernetes);
+  return fault === undefined ? undefined : `Kubernetes ${kubernetes} refuses an expression: ${toFirstIssue(fault)}`;
+};
+
+/** Returns the first error of an expression, without its place. */
+const toFirstIssue = (fault: string) => /ERROR: <input>:\d+:\d+: (.*)/.exec(fault)?.[1] ?? fault;
+
+const listConditions = ({ policy }: NativePolicy, { exempt }: WebhookEntrySettings) => [
+  // A policy's own conditions have other names.
+  ...Object.entries(buildExemptConditions(exempt)).map(([name, expression]) => {
+    return { name: `postern.dev/${name}`, expression };
+  }),
+  ...(policy.spec.matchConditions ?? []),
+];
+
+const buildNativeObjects = (
+  { listed, setup: { mode }, variantEntry: { native, entry } }: PolicyEntry,
+  name: string,
+) => {
+  const { policy, bindings } = native;
+  const namespaceSelector = combineSelectors(entry.namespaceSelector, buildExemptNamespaceSelector(entry.exempt));
+  const conditions = listConditions(native, entry);
+  const prefixed = (own: string) => `${name}.${own}`;
+  const buildObject = ({ kind, metadata }: NativePolicy["policy"] | NativePolicy["bindings"][number], spec: object) => {
+    const labels = { "app.kubernetes.io/managed-by": "postern", [ruleLabel]: listed.name };
+    const annotations = { [policyNameAnnotation]: metadata.name };
+    return { apiVersion, kind, metadata: { name: prefixed(metadata.name), labels, annotations }, spec };
+  };
+  const { matchConditions: _, ...spec } = policy.spec;
+  return [
+    buildObject(policy, {
+      ...spec,
+      matchConstraints: { ...spec.matchConstraints, ...(namespaceSelector && { namespaceSelector }) },
+      ...(conditions.length > 0 && { matchConditions: conditions }),
+    }),
+    ...bindings.map((binding) => {
+      const { validationActions: actions } = toMap(binding.spec);
+      return buildObject(binding, {
+        ...binding.spec,
+        policyName: prefixed(binding.spec.policyName),
+        ...(Array.isArray(actions) && { validationActions: softenActions(actions, mode) }),
+      });
+    }),
+  ];
+};
+
+/** Returns the actions of a binding in a mode: outside of enforce, what would be refused is a warning or an annotation. */
+const softenActions = (actions: readonly string[], mode: RuleConfig["mode"]): string[] => {
+  const other = { warn: "Warn", audit: "Audit", enforce: "Deny", off: "Audit" }[mode];
+  return [...new Set(actions.map((action) => (action === "Deny" ? other : action)))];
+};

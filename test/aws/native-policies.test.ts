@@ -1,0 +1,224 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
+import { upgradedMinors } from "../cluster/choices.ts";
+import { needs } from "../parts.ts";
+import { type Account, openAccount } from "./account.ts";
+
+// A stage with policies, in a cluster that is upgraded from 1.35 to 1.36 between deployments.
+
+const policies = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: { name: require-team }
+spec:
+  matchConstraints:
+    resourceRules: [{ apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: [CREATE] }]
+  validations: [{ expression: "has(object.metadata.labels) && 'team' in object.metadata.labels", message: no team }]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: { name: require-team }
+spec: { policyName: require-team, validationActions: [Deny] }
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: { name: stamp }
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules: [{ apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: [CREATE] }]
+  mutations: [{ patchType: ApplyConfiguration, applyConfiguration: { expression: "Object{data: {'stamp': 'on'}}" } }]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: { name: stamp }
+spec: { policyName: stamp }
+`;
+const buildConfig = (mutating = "") => `
+rules:
+  validating-admission-policy: { settings: { policies: policies/ }, timeoutSeconds: 15 }
+  mutating-admission-policy: { settings: { policies: policies/ }, timeoutSeconds: 15${mutating} }
+clusters:
+  shop:
+`;
+const unserved = "its Kubernetes 1.35 doesn't serve MutatingAdmissionPolicy admissionregistration.k8s.io/v1";
+const placement = {
+  team: { rule: "validating-admission-policy", policy: "require-team" },
+  stamp: { rule: "mutating-admission-policy", policy: "stamp" },
+};
+
+describe(
+  "a stage with policies",
+  await needs("moto", "runtime client", "API server", "API servers of an upgrade"),
+  () => {
+    let account: Account;
+    let cluster: TestCluster;
+    let checkout: Checkout;
+    let options: string[];
+
+    const boot = async (minor: string, store?: string) => {
+      cluster = await bootCluster(await requireBinaries(minor), store === undefined ? {} : { store });
+      await checkout.write("kubeconfig", buildKubeconfig({ shop: cluster }));
+    };
+    before(async () => {
+      [account, checkout] = await Promise.all([
+        openAccount(),
+        openCheckout(["validating-admission-policy", "mutating-admission-policy"]),
+      ]);
+      await boot(upgradedMinors[0]);
+      await checkout.write("postern.yaml", buildConfig());
+      await checkout.write("policies/all.yaml", policies);
+      const ca = await checkout.write("ca.pem", account.ca);
+      options = ["--stage", "test", "--kubeconfig", join(checkout.folder, "kubeconfig"), "--ca", ca];
+      Object.assign(process.env, account.actAs("deployer").env);
+    });
+    after(async () => {
+      await Promise.all([account?.stop(), cluster?.stop()]);
+      await checkout?.remove();
+    });
+
+    const runPostern = (...words: string[]) => checkout.postern(account.actAs("pipeline").env, ...words);
+    const deploy = async (...words: string[]) => {
+      const { code, stdout, stderr } = await runPostern("deploy", ...options, ...words);
+      assert.equal(code, 0, stdout + stderr);
+      return stdout;
+    };
+    const write = async (labels: object) => {
+      const body = { metadata: { generateName: "a-", labels } };
+      return cluster.admin({ method: "POST", path: "/api/v1/namespaces/default/configmaps", body });
+    };
+    /** Lets eight clients write while a command runs; throws if an object was accepted, or not changed, against a policy. */
+    const writeDuring = async (act: () => Promise<unknown>) => {
+      const faults: string[] = [];
+      let written = 0;
+      let isOver = false;
+      const work = async () => {
+        while (!isOver) {
+          const [refused, changed] = [await write({}), await write({ team: "a" })];
+          if (!/denied request: no team$/.test(String(refused.body.message))) faults.push(JSON.stringify(refused.body));
+          if (Object(changed.body.data).stamp !== "on") faults.push(JSON.stringify(changed.body));
+          written += 2;
+          await wait(50);
+        }
+      };
+      const clients = Array.from({ length: 8 }, work);
+      await wait(500);
+      try {
+        await act();
+        await wait(2000);
+      } finally {
+        isOver = true;
+        await Promise.all(clients);
+      }
+      assert.deepEqual(faults, []);
+      assert.ok(written > 100, String(written));
+    };
+    const readStatus = async () => {
+      const { code, stdout, stderr } = await runPostern("status", ...options.slice(0, 4), "-o", "json");
+      const [{ policies, drift, sick, unknown }] = JSON.parse(stdout).clusters;
+      assert.deepEqual([sick, unknown], [[], []], stderr);
+      return { code, policies, drift };
+    };
+    const listNames = async (resource: string) => {
+      const path = `/apis/admissionregistration.k8s.io/v1/${resource}`;
+      const { body } = await cluster.admin({ method: "GET", path });
+      return Object(body).items?.map(({ metadata }: { metadata: { name: string } }) => metadata.name);
+    };
+
+    it("plans where each is evaluated, and why", async () => {
+      const { clusters } = JSON.parse(await deploy("--plan-only", "-o", "json"));
+      assert.deepEqual(clusters[0].policies, [
+        { ...placement.stamp, native: false, reason: unserved },
+        { ...placement.team, native: true },
+      ]);
+      const text = await deploy("--plan-only");
+      assert.match(text, /^ {2}policies evaluated by the API server: require-team$/m);
+      assert.ok(text.includes(`  policies evaluated by the Lambda: stamp (${unserved})\n`), text);
+    });
+
+    it("is deployed, and reported as healthy", async () => {
+      await deploy();
+      const { code, policies, drift } = await readStatus();
+      assert.deepEqual([code, drift], [0, []]);
+      assert.deepEqual(policies, [
+        { ...placement.stamp, native: false, reason: unserved },
+        { ...placement.team, native: true },
+      ]);
+      assert.deepEqual(await listNames("validatingadmissionpolicies"), ["postern.require-team"]);
+      assert.deepEqual(await listNames("validatingwebhookconfigurations"), []);
+      assert.deepEqual(await listNames("mutatingwebhookconfigurations"), ["postern"]);
+    });
+
+    it("says which policies a disarmed rule leaves in effect", async () => {
+      const { code, stderr } = await runPostern(
+        "disarm",
+        "validating-admission-policy",
+        "--stage",
+        "test",
+        "--for",
+        "1m",
+      );
+      assert.equal(code, 0, stderr);
+      assert.match(
+        stderr,
+        /policies of validating-admission-policy that API servers evaluate stay as they are in shop; there, kubectl delete validatingadmissionpolicybindings,/,
+      );
+      assert.equal((await runPostern("arm", "validating-admission-policy", "--stage", "test")).code, 0);
+    });
+
+    it("moves policies after the upgrade of the cluster, which status reports", async () => {
+      const store = join(checkout.folder, "etcd");
+      await cluster.keep(store);
+      await boot(upgradedMinors[1], store);
+      const before = await readStatus();
+      assert.equal(before.code, 1);
+      assert.deepEqual(before.drift, ["the API server can evaluate policy stamp itself; postern deploy moves it"]);
+      assert.deepEqual(before.policies[0], { ...placement.stamp, native: false, reason: "postern deploy moves it" });
+      await writeDuring(deploy);
+      const after = await readStatus();
+      assert.deepEqual([after.code, after.drift], [0, []]);
+      assert.deepEqual(after.policies[0], { ...placement.stamp, native: true });
+      assert.deepEqual(await listNames("mutatingwebhookconfigurations"), []);
+      assert.match((await runPostern("deploy", ...options)).stderr, /nothing to do/);
+    });
+
+    it("rolls back to the entries, and forward", async () => {
+      const rollBack = async (...words: string[]) => {
+        const { code, stderr } = await runPostern("rollback", "--all", ...options.slice(0, 4), ...words);
+        assert.equal(code, 0, stderr);
+      };
+      await writeDuring(() => rollBack("--to", "r1"));
+      assert.deepEqual(await listNames("mutatingadmissionpolicies"), []);
+      assert.deepEqual(await listNames("mutatingwebhookconfigurations"), ["postern"]);
+      await writeDuring(() => rollBack("--to", "r2"));
+      assert.deepEqual(await listNames("mutatingadmissionpolicies"), ["postern.stamp"]);
+    });
+
+    it("moves a policy to its Lambda if the API server can't do the same", async () => {
+      await checkout.write("postern.yaml", buildConfig(", mode: warn"));
+      await deploy();
+      const { policies } = await readStatus();
+      assert.deepEqual(policies[0], {
+        ...{ ...placement.stamp, native: false },
+        reason: "API servers have no mode warn for changes",
+      });
+      assert.deepEqual(await listNames("mutatingadmissionpolicies"), []);
+    });
+
+    it("is deleted with its policies", async () => {
+      const { code, stderr } = await runPostern("destroy", "--yes", ...options.slice(0, 4));
+      assert.equal(code, 0, stderr);
+      for (const kind of [
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+        "mutatingwebhookconfigurations",
+      ])
+        assert.deepEqual(await listNames(kind), []);
+    });
+  },
+);

@@ -1,0 +1,76 @@
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import type { Browser } from "playwright-core";
+import { parseAllDocuments } from "yaml";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { applyObject } from "../../infra/parity/policy-fixtures.ts";
+import { waitUntil } from "../../infra/parity/rule-server.ts";
+import { buildKubeconfig, runProgram } from "../checkout.ts";
+import { type ConsoleGateway, openBrowser, program, serveWithConsole } from "../console.ts";
+import { createTestFolder } from "../folders.ts";
+import { needs } from "../parts.ts";
+
+const folder = await createTestFolder();
+
+describe("the console beside a real API server", await needs("API server", "chromium"), () => {
+  let cluster: TestCluster;
+  let gateway: ConsoleGateway;
+  let browser: Browser;
+
+  before(async () => {
+    cluster = await bootCluster(await requireBinaries(), { disable: ["ServiceAccount"] });
+    const kubeconfig = join(folder, "kubeconfig");
+    await writeFile(kubeconfig, buildKubeconfig({ local: cluster }), { mode: 0o600 });
+    gateway = await serveWithConsole(folder, {
+      rules: { "always-pull-images": {}, "allowed-registries": { settings: { registries: ["ghcr.io"] } } },
+      groups: { defaults: ["always-pull-images"] },
+      clusters: { local: { connect: { kubeconfig } } },
+    });
+    const words = ["--config", join(folder, "postern.yaml"), "--url", gateway.url, "--kubeconfig", kubeconfig];
+    const ca = ["--ca", join(folder, ".postern/ca.crt")];
+    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+    const { stdout, stderr } = await runProgram([program, "manifests", ...words, ...ca], { env });
+    const manifests = parseAllDocuments(stdout).map((document) => document.toJS());
+    assert.ok(manifests.length > 0, stderr);
+    for (const manifest of manifests) {
+      const { code, body } = await applyObject(cluster.admin, manifest);
+      assert.ok(code < 300, JSON.stringify(body));
+    }
+    browser = await openBrowser();
+  });
+  after(async () => {
+    await browser?.close();
+    await gateway?.stop();
+    await cluster?.stop();
+  });
+
+  const create = async (name: string, image: string) => {
+    const pod = { apiVersion: "v1", kind: "Pod", metadata: { name }, spec: { containers: [{ name: "a", image }] } };
+    return cluster.admin({ method: "POST", path: "/api/v1/namespaces/default/pods", body: pod });
+  };
+
+  it("shows a review within a second, with what a group's member changed", async () => {
+    const page = await browser.newPage();
+    await page.goto(gateway.console);
+    await page.getByText("connected", { exact: true }).waitFor();
+    // The API server calls new webhooks only some time after they were written.
+    await waitUntil("", async () => (await create("first", "docker.io/nginx:1")).code === 403);
+    const sent = performance.now();
+    assert.equal((await create("second", "ghcr.io/app:1")).code, 201);
+    const row = page.getByRole("link", { name: /defaults mutate \S+ CREATE Pod default\/second changed/ });
+    await row.waitFor();
+    assert.ok(performance.now() - sent < 1000);
+    await page
+      .getByRole("link", { name: /allowed-registries validate \S+ CREATE Pod default\/first denied/ })
+      .first()
+      .waitFor();
+    await row.click();
+    const changed = page.locator("tr:has(td.added)");
+    await changed.first().waitFor();
+    assert.match(String(await changed.first().textContent()), /imagePullPolicy: Always.*always-pull-images$/);
+    await page.close();
+  });
+});

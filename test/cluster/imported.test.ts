@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { mkdtempDisposable, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
+import { createMemoryLedger } from "#lib/ledger.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import type { TestClusterRequest } from "../../infra/parity/control-plane/client.ts";
+import { bootClusters, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { applyConfigurations, extendWebhookTimeoutsForTests, serveTestRules } from "../../infra/parity/rule-server.ts";
+import { openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
+import { buildKubeconfig } from "../checkout.ts";
+import { needs } from "../parts.ts";
+import { readRows } from "../rows.ts";
+import { runVerb } from "../verb.ts";
+
+/** A request, and the code of the answer of the server with the plugins. Further ones with the same name follow it. */
+interface Row {
+  name: string;
+  user?: "admin" | "system:node:n1";
+  request: TestClusterRequest;
+  times?: number;
+  code: number;
+}
+const { flags, configuration, rules, requests } = readRows<{
+  flags: string[];
+  configuration: object;
+  rules: string[];
+  requests: Row[];
+}>(import.meta.filename);
+
+// The self-managed API server has the flags. The managed one has only NodeRestriction, and calls the imported rules.
+describe("an imported postern.yaml", await needs("API server"), () => {
+  const stack = new AsyncDisposableStack();
+  let selfManaged: TestCluster;
+  let managed: TestCluster;
+  let text = "";
+
+  const send = async (cluster: TestCluster, { user = "admin", request, times = 1 }: Row) => {
+    const answers = [];
+    for (let count = 0; count < times; count++) answers.push(await cluster.as(user)(request));
+    return answers.map(({ code, body: { message, spec } }) => ({
+      code,
+      // A denial by a webhook begins with its name.
+      message: message && String(message).replace(/^admission webhook "\S+" denied the request: /, ""),
+      spec,
+    }));
+  };
+
+  before(async () => {
+    const { path: folder } = stack.use(await mkdtempDisposable(join(tmpdir(), "postern-imported-")));
+    const config = join(folder, "admission.json");
+    await writeFile(config, JSON.stringify(configuration));
+    const clusters = await bootClusters(await requireBinaries(), [
+      { flags: [...flags, `--admission-control-config-file=${config}`] },
+      { enable: ["NodeRestriction"] },
+    ]);
+    for (const { stop } of clusters) stack.defer(stop);
+    [selfManaged, managed] = clusters as [TestCluster, TestCluster];
+    await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ managed }));
+
+    // The API server has a metric of a plugin once it has called it.
+    await managed.admin({ method: "POST", path: "/api/v1/nodes", body: { metadata: { name: "n2" } } });
+    await selfManaged.admin({ method: "POST", path: "/api/v1/nodes", body: { metadata: { name: "n2" } } });
+    const options = ["--flags", flags.join(" "), "--config", config, "--live", "--kubeconfig", "kubeconfig"];
+    const { code, stdout, stderr } = await runVerb(folder, ["import", "apiserver", ...options]);
+    assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
+    text = stdout;
+
+    const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+    const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
+    stack.defer(stop);
+    const { server, ca, getToken } = managed;
+    const connections = { local: { server, ca, credentials: { token: getToken("admin") } } };
+    const ledger = createMemoryLedger();
+    const openCapabilities = createLiveCapabilities(connections, undefined, () => ledger);
+    const served = await serveTestRules(await readCatalogue(), text, { certificate, openCapabilities });
+    stack.defer(served.stop);
+    await applyConfigurations(managed.admin, extendWebhookTimeoutsForTests(served.manifests()), announcer);
+  });
+  after(() => stack.disposeAsync());
+
+  it("has the rules of the plugins that the cluster lacks", () => {
+    assert.deepEqual(
+      [...text.matchAll(/^ {2}([a-z-]+):$/gm)].map(([, rule]) => rule),
+      rules,
+    );
+    assert.match(text, /which has on: .*, and (?:\w+, )*NodeRestriction(?:, \w+)*\s+(?:# )?\(\/metrics\)/s);
+  });
+
+  for (const row of requests)
+    it(`${row.name}, as the plugins do`, async () => {
+      const [wanted, actual] = await Promise.all([send(selfManaged, row), send(managed, row)]);
+      assert.equal(wanted.at(-1)?.code, row.code, JSON.stringify(wanted));
+      assert.deepEqual(actual, wanted);
+    });
+});

@@ -1,0 +1,282 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { openClusterApi } from "../../infra/clusters/access.ts";
+import type { ClusterApi, DeployedObject } from "../../infra/clusters/api.ts";
+import { applyWantedObjectsToCluster, deletePosternObjects, findDifferences } from "../../infra/clusters/apply.ts";
+import { readPolicySupport } from "../../infra/clusters/version.ts";
+import { chooseCluster, type PolicySupport } from "../../infra/config/config.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { serveTestRules, waitUntil } from "../../infra/parity/rule-server.ts";
+import { parseConfig } from "../../infra/project/project.ts";
+import { buildNativePolicies } from "../../infra/webhooks/native-policies.ts";
+import { buildKubeconfig } from "../checkout.ts";
+import { needs } from "../parts.ts";
+import { upgradedMinors } from "./choices.ts";
+
+// Policies that a cluster evaluates itself, in real API servers: clients write all the time while policies move between
+// their webhook entries and the API server, before and after an upgrade of the cluster.
+
+const apiVersion = "admissionregistration.k8s.io/v1";
+const matchConstraints = {
+  resourceRules: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }],
+};
+const buildPolicies = (label: string, actions = ["Deny"]) => [
+  {
+    ...{ apiVersion, kind: "ValidatingAdmissionPolicy", metadata: { name: "require-label" } },
+    spec: {
+      matchConstraints,
+      validations: [
+        { expression: `has(object.metadata.labels) && '${label}' in object.metadata.labels`, message: "no label" },
+      ],
+    },
+  },
+  {
+    ...{ apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata: { name: "require-label" } },
+    spec: { policyName: "require-label", validationActions: actions },
+  },
+  {
+    ...{ apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name: "stamp" } },
+    spec: {
+      ...{ matchConstraints, reinvocationPolicy: "Never" },
+      mutations: [
+        { patchType: "ApplyConfiguration", applyConfiguration: { expression: "Object{data: {'stamp': 'on'}}" } },
+      ],
+    },
+  },
+  {
+    ...{ apiVersion, kind: "MutatingAdmissionPolicyBinding", metadata: { name: "stamp" } },
+    spec: { policyName: "stamp" },
+  },
+];
+const buildYaml = (policies: object[]) => {
+  const setup = { settings: { policies }, exempt: { users: ["system:exempt"] }, timeoutSeconds: 10 };
+  const rules = { "validating-admission-policy": setup, "mutating-admission-policy": setup };
+  return JSON.stringify({ rules, clusters: { local: { connect: { kubeconfig: "unused" } } } });
+};
+
+const catalogue = (await readCatalogue()).filter(({ name }) => name.endsWith("-admission-policy"));
+const name = "postern";
+
+describe("policies in a cluster whose plugin for them is off", await needs("API server"), () => {
+  it("keep their entries", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "postern-native-"));
+    const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+    const yaml = buildYaml(buildPolicies("team"));
+    const rules = await serveTestRules(catalogue, yaml, { certificate });
+    const cluster = await bootCluster(await requireBinaries(), { disable: ["ValidatingAdmissionPolicy"] });
+    try {
+      await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ local: cluster }));
+      const api = await openClusterApi("local", undefined, { kubeconfig: join(folder, "kubeconfig") });
+      await applyWantedObjectsToCluster(api, rules.manifests(), name);
+      const [, config] = chooseCluster(parseConfig(yaml, catalogue), undefined);
+      const policySupport = await readPolicySupport(api);
+      const natives = buildNativePolicies(catalogue, { ...config, policySupport }, name);
+      await assert.rejects(applyWantedObjectsToCluster(api, natives, name), {
+        message:
+          "cluster local: its API server hasn't applied a new ValidatingAdmissionPolicy for 30 s, so no webhook entry was deleted; its admission plugin ValidatingAdmissionPolicy must be on",
+      });
+      assert.ok(await api.get({ kind: "ValidatingWebhookConfiguration", name }));
+      assert.equal((await api.list("ValidatingAdmissionPolicy")).length, 1, "the probe is deleted");
+    } finally {
+      await Promise.all([cluster.stop(), rules.stop()]);
+      await rm(folder, { recursive: true, force: true });
+    }
+  });
+});
+
+describe("policies in a cluster that is upgraded", await needs("API server", "API servers of an upgrade"), () => {
+  let folder: string;
+  let cluster: TestCluster;
+  let api: ClusterApi;
+  let rules: Awaited<ReturnType<typeof serveTestRules>>;
+  let yaml = buildYaml(buildPolicies("team"));
+
+  const boot = async (minor: string, store?: string) => {
+    cluster = await bootCluster(await requireBinaries(minor), store === undefined ? {} : { store });
+    const file = join(folder, "kubeconfig");
+    await writeFile(file, buildKubeconfig({ local: cluster }));
+    api = await openClusterApi("local", undefined, { kubeconfig: file });
+  };
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-native-"));
+    const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+    rules = await serveTestRules(catalogue, yaml, { certificate });
+    await boot(upgradedMinors[0]);
+  });
+  after(async () => {
+    await Promise.all([cluster?.stop(), rules?.stop()]);
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  /** Returns the objects of a deployment; without `policySupport`, all policies have entries. */
+  const buildWanted = (policySupport?: PolicySupport) => {
+    const [, config] = chooseCluster(parseConfig(yaml, catalogue), undefined);
+    return [
+      ...buildNativePolicies(catalogue, { ...config, policySupport }, name),
+      ...rules.manifests({ policySupport }),
+    ];
+  };
+  const apply = async (wanted: object[]) =>
+    (await applyWantedObjectsToCluster(api, wanted, name)).map(({ did, kind }) => `${did} ${kind}`);
+  const listSentences = async (wanted: object[]) =>
+    (await findDifferences(api, wanted, name)).map(({ sentence }) => sentence);
+  const write = async (labels: object, query = "") => {
+    const body = { metadata: { generateName: "a-", labels } };
+    return cluster.admin({ method: "POST", path: `/api/v1/namespaces/default/configmaps${query}`, body });
+  };
+  const isStamped = (body: Record<string, unknown>) => Object(body.data).stamp === "on";
+  const untilEffective = () =>
+    waitUntil("the policies have no effect", async () => {
+      const [refused, changed] = await Promise.all([write({}, "?dryRun=All"), write({ team: "a" }, "?dryRun=All")]);
+      return refused.code !== 201 && isStamped(changed.body);
+    });
+
+  /**
+   * Lets eight clients write objects that must be refused, and objects that must be changed, from before a move until after
+   * it. Returns the number of objects of each kind, those that were not treated so, and how many each side refused.
+   */
+  const writeDuring = async (act: () => Promise<unknown>) => {
+    const counts = { refused: { entry: 0, native: 0 }, changed: 0, faults: [] as string[] };
+    let isOver = false;
+    const work = async () => {
+      while (!isOver) {
+        const [refused, changed] = [await write({}), await write({ team: "a" })];
+        const message = String(refused.body.message);
+        if (!message.endsWith("denied request: no label")) counts.faults.push(`${refused.code} ${message}`);
+        else counts.refused[message.startsWith("admission webhook") ? "entry" : "native"] += 1;
+        if (changed.code !== 201 || !isStamped(changed.body)) counts.faults.push(JSON.stringify(changed.body));
+        else counts.changed += 1;
+      }
+    };
+    const clients = Array.from({ length: 8 }, work);
+    await wait(500);
+    await act();
+    await wait(2000);
+    isOver = true;
+    await Promise.all(clients);
+    assert.deepEqual(counts.faults, []);
+    assert.ok(counts.changed > 100, JSON.stringify(counts));
+    return counts;
+  };
+  const listKinds = async () => {
+    const objects = (await readAll()).map(({ kind }) => kind);
+    return [...new Set(objects)].sort();
+  };
+  const readAll = async (): Promise<DeployedObject[]> => {
+    const kinds = ["AdmissionPolicy", "AdmissionPolicyBinding", "WebhookConfiguration"].flatMap(
+      (kind) => [`Mutating${kind}`, `Validating${kind}`] as DeployedObject["kind"][],
+    );
+    return (await Promise.all(kinds.map((kind) => api.list(kind)))).flat();
+  };
+
+  const configurations = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+  const validating = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
+  const mutating = ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"];
+
+  it("move into the API server before their entries go, and back, as far as 1.35 evaluates them", async () => {
+    const support = await readPolicySupport(api);
+    assert.equal(support.kubernetes, "1.35");
+    await apply(buildWanted());
+    await untilEffective();
+    assert.deepEqual(await listKinds(), configurations);
+    const inwards = await writeDuring(async () =>
+      assert.deepEqual(await apply(buildWanted(support)), [
+        "made ValidatingAdmissionPolicy",
+        "made ValidatingAdmissionPolicyBinding",
+        "removed ValidatingWebhookConfiguration",
+      ]),
+    );
+    assert.deepEqual(await listKinds(), ["MutatingWebhookConfiguration", ...validating]);
+    assert.deepEqual(await listSentences(buildWanted(support)), []);
+    const outwards = await writeDuring(async () =>
+      assert.deepEqual(await apply(buildWanted()), [
+        "made ValidatingWebhookConfiguration",
+        "removed ValidatingAdmissionPolicyBinding",
+        "removed ValidatingAdmissionPolicy",
+      ]),
+    );
+    for (const { refused } of [inwards, outwards])
+      assert.ok(refused.entry > 10 && refused.native > 10, JSON.stringify(refused));
+    await apply(buildWanted(support));
+  });
+
+  it("move after the upgrade to 1.36, mutating ones, too, and back", async () => {
+    const store = join(folder, "data");
+    await cluster.keep(store);
+    await boot(upgradedMinors[1], store);
+    const support = await readPolicySupport(api);
+    assert.equal(support.kubernetes, "1.36");
+    assert.deepEqual(await listKinds(), ["MutatingWebhookConfiguration", ...validating]);
+    await untilEffective();
+    await writeDuring(async () =>
+      assert.deepEqual(await apply(buildWanted(support)), [
+        "made MutatingAdmissionPolicy",
+        "made MutatingAdmissionPolicyBinding",
+        "removed MutatingWebhookConfiguration",
+      ]),
+    );
+    assert.deepEqual(await listKinds(), [...mutating, ...validating]);
+    await writeDuring(async () => void (await apply(buildWanted())));
+    assert.deepEqual(await listKinds(), configurations);
+    await writeDuring(async () => void (await apply(buildWanted(support))));
+    assert.deepEqual(await listKinds(), [...mutating, ...validating]);
+  });
+
+  it("are labelled, and corrected after an edit", async () => {
+    const wanted = buildWanted(await readPolicySupport(api));
+    const [policy] = (await readAll()).filter(({ kind }) => kind === "ValidatingAdmissionPolicy");
+    assert.ok(policy);
+    assert.deepEqual(policy.metadata.labels, {
+      "app.kubernetes.io/managed-by": "postern",
+      "postern.dev/rule": "validating-admission-policy",
+    });
+    const metadata = { ...policy.metadata, labels: { team: "a" } };
+    assert.ok(await api.replace({ ...policy, metadata, spec: { ...Object(policy.spec), failurePolicy: "Ignore" } }));
+    assert.deepEqual(await listSentences(wanted), [
+      "ValidatingAdmissionPolicy postern.require-label: label app.kubernetes.io/managed-by is missing",
+      "ValidatingAdmissionPolicy postern.require-label: label postern.dev/rule is missing",
+      "ValidatingAdmissionPolicy postern.require-label: spec.failurePolicy is Ignore, not Fail",
+    ]);
+    assert.deepEqual(await apply(wanted), ["changed ValidatingAdmissionPolicy"]);
+    assert.deepEqual(await listSentences(wanted), []);
+  });
+
+  it("are updated", async () => {
+    yaml = buildYaml(buildPolicies("owner", ["Warn"]));
+    const wanted = buildWanted(await readPolicySupport(api));
+    assert.deepEqual(await apply(wanted), [
+      "changed ValidatingAdmissionPolicy",
+      "changed ValidatingAdmissionPolicyBinding",
+    ]);
+    await waitUntil("the change has no effect", async () => (await write({ team: "a" })).code === 201);
+  });
+
+  it("are adopted without their labels, and removed, and others of the same form are not", async () => {
+    const [policy] = (await readAll()).filter(({ kind }) => kind === "ValidatingAdmissionPolicy");
+    assert.ok(policy);
+    assert.ok(await api.replace({ ...policy, metadata: { ...policy.metadata, labels: {} } }));
+    const { apiVersion, kind, spec, metadata } = policy;
+    await api.apply({ apiVersion, kind, metadata: { name: "postern.other", labels: metadata.labels ?? {} }, spec });
+    const staging = { name: "staging.require-label", annotations: metadata.annotations ?? {} };
+    await api.apply({ apiVersion, kind, metadata: staging, spec });
+    assert.deepEqual(await listSentences([]), [
+      "ValidatingAdmissionPolicyBinding postern.require-label should not be there",
+      "ValidatingAdmissionPolicy postern.require-label should not be there",
+      "MutatingAdmissionPolicyBinding postern.stamp should not be there",
+      "MutatingAdmissionPolicy postern.stamp should not be there",
+    ]);
+    assert.equal((await deletePosternObjects(api, name)).length, 4);
+    assert.deepEqual((await readAll()).map((object) => object.metadata.name).sort(), [
+      "postern.other",
+      "staging.require-label",
+    ]);
+    assert.deepEqual(await deletePosternObjects(api, name), []);
+  });
+});

@@ -1,0 +1,122 @@
+import assert from "node:assert/strict";
+import { relative } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { toApiPath } from "#lib/objects/api-version.ts";
+import { buildKindIndex, type KindIndex } from "../../infra/apiserver/kinds/kinds.ts";
+import { readInput } from "../../infra/check/manifests/input.ts";
+import type { Manifest } from "../../infra/check/manifests/manifests.ts";
+import type { TestClusterClient, TestClusterResponse } from "../../infra/parity/control-plane/client.ts";
+import { needs, needsApiServer } from "../parts.ts";
+import { readRows } from "../rows.ts";
+import { chooseMinors } from "./choices.ts";
+import { bootPredictedCluster, describeDifference, type PredictedCluster } from "./prediction.ts";
+import { findPublishedManifests } from "./published.ts";
+
+// What `check` says of manifests that other projects published equals what a real API server says of them.
+
+const { state, first, alone, unfilled, known } = readRows<{
+  state: string[];
+  first: string[];
+  alone: string[];
+  unfilled: string[];
+  known: Record<string, string[]>;
+}>(import.meta.filename);
+
+const folder = (await findPublishedManifests()) ?? "";
+const { skip } = await needs("published manifests");
+const getName = ({ source, line }: Manifest) => `${relative(folder, source.name)}:${line}`;
+const getKind = ({ object }: Manifest) => `${object.apiVersion} ${object.kind}`;
+
+/** Fields of metadata that a manifest may have from a cluster; check leaves them out. */
+const serverFields = ["creationTimestamp", "deletionTimestamp", "generation", "resourceVersion", "selfLink", "uid"];
+
+for (const minor of chooseMinors(undefined, 1))
+  describe(`published manifests in Kubernetes ${minor}`, skip ? { skip } : await needsApiServer(minor), () => {
+    let cluster: PredictedCluster;
+    let kinds: KindIndex;
+    let manifests: Manifest[];
+    before(async () => {
+      const input = await readInput([folder]);
+      const objects = input.manifests.map(({ object }) => object);
+      kinds = buildKindIndex(objects, minor);
+      const isServed = ({ object }: Manifest) =>
+        kinds.of(String(object.apiVersion), String(object.kind))?.off === false;
+      manifests = input.manifests.filter(isServed);
+      const fill = (admin: TestClusterClient) => {
+        const levels = { enforce: "baseline", warn: "restricted" };
+        const labels = Object.entries(levels).map(([mode, level]) => [`pod-security.kubernetes.io/${mode}`, level]);
+        const body = { metadata: { labels: Object.fromEntries(labels) } };
+        const contentType = "application/merge-patch+json";
+        return admin({ method: "PATCH", path: "/api/v1/namespaces/default", body, contentType });
+      };
+      cluster = await bootPredictedCluster(minor, state, { fill });
+    });
+    after(() => cluster?.stop());
+
+    const create = (object: Record<string, unknown>, query = ""): Promise<TestClusterResponse> => {
+      const { resource, namespaced } = kinds.of(String(object.apiVersion), String(object.kind)) ?? {};
+      const { namespace = "default" } = Object(object.metadata);
+      const collection = `${namespaced ? `/namespaces/${namespace}` : ""}/${resource?.resource}`;
+      const path = `${toApiPath(String(object.apiVersion))}${collection}?fieldValidation=Ignore${query}`;
+      return cluster.admin({ method: "POST", path, body: object });
+    };
+    /** Creates all namespaces with their account, which no controller does here. */
+    const createNamespaces = async () => {
+      const named = manifests.map(({ object }) => Object(object.metadata).namespace);
+      for (const namespace of new Set(["default", ...named.filter((name) => name !== undefined)])) {
+        await create({ apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } });
+        await create({ apiVersion: "v1", kind: "ServiceAccount", metadata: { name: "default", namespace } });
+      }
+    };
+
+    const counts: Record<string, number> = {};
+    const different = new Map<string, string>();
+    const unfilledFound = new Set<string>();
+    /** Predicts manifests together, and compares each with what the API server says of it alone. */
+    const compareAll = async (selected: readonly Manifest[]) => {
+      if (selected.length === 0) return;
+      const evaluations = await cluster.predict([await cluster.writeManifests(selected.map(({ object }) => object))]);
+      const byIndex = new Map(evaluations.map((evaluation) => [evaluation.subject.manifest.path[1], evaluation]));
+      for (const [index, manifest] of selected.entries()) {
+        const ours = byIndex.get(index);
+        assert.ok(ours, getName(manifest));
+        cluster.seen.clear();
+        const answer = await create(manifest.object, "&dryRun=All");
+        // Webhooks aren't called for some kinds.
+        const [last = answer.code === 201 ? answer.body : undefined] = cluster.seen.values();
+        for (const field of serverFields) delete Object(last?.metadata)[field];
+        const { verdict } = ours.checked;
+        counts[`${answer.code} ${verdict}`] = (counts[`${answer.code} ${verdict}`] ?? 0) + 1;
+        const difference = describeDifference(answer, last, ours, minor);
+        const outcome = { ...ours, after: undefined };
+        if (difference === undefined) continue;
+        if (!unfilled.includes(getKind(manifest)) || describeDifference(answer, undefined, outcome, minor))
+          different.set(getName(manifest), `${getName(manifest)} is a ${getKind(manifest)}\n${difference}`);
+        else unfilledFound.add(getKind(manifest));
+      }
+    };
+
+    it("equals what the API server says, but for known differences", async (t) => {
+      const byKind = Map.groupBy(manifests, ({ object }) => String(object.kind));
+      for (const kind of first) {
+        const selected = byKind.get(kind) ?? [];
+        await compareAll(selected);
+        for (const { object } of selected) await create(object);
+        if (kind === "Namespace") await createNamespaces();
+      }
+      const others = manifests.filter(({ object }) => !first.includes(String(object.kind)));
+      for (const part of Map.groupBy(others, ({ object }) => alone.includes(String(object.kind))).values())
+        await compareAll(part);
+      t.diagnostic(`${manifests.length} manifests: ${JSON.stringify(counts)}`);
+
+      assert.ok(manifests.length >= 500, `${manifests.length} manifests`);
+      for (const outcome of ["201 allowed", "403 denied"]) assert.ok(counts[outcome], JSON.stringify(counts));
+      const expected = new Set(Object.values(known).flat());
+      const unknown = [...different].filter(([name]) => !expected.has(name)).map(([, text]) => text);
+      assert.deepEqual(unknown.slice(0, 3), [], `${unknown.length} of ${manifests.length}`);
+      const [names, served] = [new Set(manifests.map(getName)), new Set(manifests.map(getKind))];
+      const vanished = [...expected].filter((name) => names.has(name) && !different.has(name));
+      const filled = unfilled.filter((kind) => served.has(kind) && !unfilledFound.has(kind));
+      assert.deepEqual([...vanished, ...filled], [], "these don't differ any more");
+    });
+  });

@@ -1,0 +1,81 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { readFile, writeFile } from "node:fs/promises";
+import { Agent, request as httpsRequest } from "node:https";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type Browser, chromium } from "playwright-core";
+
+// What the tests and the pictures of the console share: a gateway in a process of its own, and a browser.
+
+export const program = fileURLToPath(new URL("../infra/postern.js", import.meta.url));
+const executablePath = "/usr/bin/chromium";
+
+/** Returns why there is no browser, if so. */
+export const findMissingChromium = (): string | undefined =>
+  existsSync(executablePath) ? undefined : "chromium is not here: apt-get install chromium installs it";
+
+export const openBrowser = (): Promise<Browser> =>
+  chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+
+export interface ConsoleGateway {
+  /** The address of the gateway. */
+  url: string;
+  /** The address of the console, with its token. */
+  console: string;
+  /** Sends a review to a rule, and returns the answer's response. */
+  send(path: string, request: object): Promise<{ allowed: boolean }>;
+  stop(): Promise<void>;
+}
+
+/** Runs `postern serve` with this postern.yaml in a folder. The ports are free ones, unless the options name them. */
+export const serveWithConsole = async (
+  folder: string,
+  config: object,
+  ...options: string[]
+): Promise<ConsoleGateway> => {
+  const file = join(folder, "postern.yaml");
+  await writeFile(file, JSON.stringify(config));
+  const ports = options.length > 0 ? options : ["--port", "0"];
+  const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+  const child = spawn(process.execPath, [program, "serve", "--config", file, ...ports], { env });
+  const printed = await waitForOutput(child, /^(?:Console: .*|There is no console.*)\n/m);
+  const url = /Serving .* at (\S+)\. /.exec(printed)?.[1] ?? "";
+  const ca = await readFile(join(folder, ".postern/ca.crt"));
+  const agent = new Agent({ keepAlive: true, ca, maxSockets: 8 });
+  const paths = new Map(
+    [...printed.matchAll(/https:\/\/\S+?(\/[^/\s]+\/([\w-]+\/\w+)\S*)$/gm)].map((row) => [row[2], row[1]]),
+  );
+  return {
+    url,
+    console: /^Console: (.*)$/m.exec(printed)?.[1] ?? printed,
+    send: (path, request) =>
+      new Promise((resolve, reject) => {
+        const headers = { "content-type": "application/json" };
+        const sent = httpsRequest(`${url}${paths.get(path)}`, { method: "POST", agent, headers }, async (response) => {
+          const body = Buffer.concat(await Array.fromAsync(response)).toString();
+          if (response.statusCode === 200) resolve(JSON.parse(body).response);
+          else reject(new Error(body));
+        });
+        sent.on("error", reject);
+        sent.end(JSON.stringify({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request }));
+      }),
+    stop: async () => {
+      agent.destroy();
+      const ended = new Promise((resolve) => child.once("exit", resolve));
+      child.kill("SIGINT");
+      await ended;
+    },
+  };
+};
+
+const waitForOutput = (child: ChildProcess, wanted: RegExp): Promise<string> =>
+  new Promise((resolve, reject) => {
+    let printed = "";
+    for (const stream of [child.stdout, child.stderr])
+      stream?.on("data", (chunk) => {
+        printed += chunk;
+        if (wanted.test(printed)) resolve(printed);
+      });
+    child.once("exit", () => reject(new Error(`the gateway ended: ${printed}`)));
+  });

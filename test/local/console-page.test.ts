@@ -1,0 +1,346 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import axe from "axe-core";
+import type { Browser, Page } from "playwright-core";
+import { createConsole } from "../../infra/console/console.ts";
+import { type ConsoleGateway, openBrowser, serveWithConsole } from "../console.ts";
+import { createTestFolder } from "../folders.ts";
+import { needs } from "../parts.ts";
+import { buildPodRequest } from "../requests.ts";
+
+// Opens the console in Debian's Chromium. The scripts that run in the page are texts, because this program's types are
+// those of Node.
+
+const config = {
+  rules: {
+    "always-pull-images": {},
+    "default-toleration-seconds": {},
+    "allowed-registries": { settings: { registries: ["ghcr.io"] } },
+    "security-context-deny": { mode: "warn" },
+  },
+};
+
+/** Would run a script, if any of the places that show it took it for HTML. */
+const markup = `<img src=x onerror="globalThis.isHarmed=1"><script>globalThis.isHarmed=1</script>`;
+const buildPod = (name: string, image: string, more: object = {}) => ({
+  apiVersion: "v1",
+  kind: "Pod",
+  metadata: { name, namespace: "shop" },
+  spec: { containers: [{ name: "a", image, ...more }] },
+});
+
+const folder = await createTestFolder();
+
+describe("the console's pages", await needs("chromium"), () => {
+  let gateway: ConsoleGateway;
+  let browser: Browser;
+  before(async () => {
+    gateway = await serveWithConsole(folder, config);
+    browser = await openBrowser();
+  });
+  after(async () => {
+    await browser?.close();
+    await gateway?.stop();
+  });
+
+  /** Opens a page; fails the test at its end if the page reported an error or asked another host. */
+  const openPage = async (hash = "", options: Parameters<Browser["newPage"]>[0] = {}) => {
+    const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, ...options });
+    page.setDefaultTimeout(10_000);
+    const faults: string[] = [];
+    page.on("pageerror", (error) => faults.push(String(error)));
+    page.on("console", (message) => message.type() === "error" && faults.push(message.text()));
+    page.on("request", (request) => {
+      if (!request.url().startsWith(gateway.console) && !request.url().startsWith("data:")) faults.push(request.url());
+    });
+    await page.goto(`${gateway.console}${hash}`);
+    await page.getByText("connected", { exact: true }).waitFor();
+    /** Closes the page. The browser reports answers with the expected HTTP status, too. */
+    const close = async (expected = "none") => {
+      assert.equal(await page.evaluate("globalThis.isHarmed"), undefined);
+      await page.close();
+      assert.deepEqual(
+        faults.filter((fault) => !fault.includes(`status of ${expected}`)),
+        [],
+      );
+    };
+    return { page, close };
+  };
+
+  const sendPods = async (count: number, image = "ghcr.io/app:1") => {
+    for (let index = 0; index < count; index++)
+      await gateway.send(
+        "default-toleration-seconds/mutate",
+        buildPodRequest({ namespace: "shop", object: buildPod(`web-${index}`, image) }),
+      );
+  };
+  /** Waits until an expression is true. The page's policy forbids the evaluation that Playwright would use for this. */
+  const waitUntil = async (page: Page, expression: string) => {
+    for (let turn = 0; !(await page.evaluate(expression)); turn++) {
+      assert.ok(turn < 200, `${expression} stayed false`);
+      await wait(50);
+    }
+  };
+
+  const rows = (page: Page) => page.locator(".reviews a");
+
+  it("show a review within a second, and open it by keys", async () => {
+    const { page, close } = await openPage();
+    const sent = performance.now();
+    await sendPods(1);
+    await rows(page).first().waitFor();
+    assert.ok(performance.now() - sent < 1000);
+    await rows(page).first().focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "As a case" }).waitFor();
+    const added = await page.locator("td.added").allTextContents();
+    assert.ok(added.includes("+   tolerations:"), added.join("\n"));
+    assert.equal(
+      await page.locator("tr:has(td.added) td:last-child").first().textContent(),
+      "default-toleration-seconds",
+    );
+    await page.goBack();
+    await waitUntil(page, "document.activeElement.classList.contains('row')");
+    await close();
+  });
+
+  it("filter, pause and resume", async () => {
+    const { page, close } = await openPage();
+    await gateway.send("allowed-registries/validate", buildPodRequest({ object: buildPod("bad", "docker.io/x") }));
+    await page.getByLabel("Verdict").selectOption("denied");
+    await page.getByRole("link", { name: /allowed-registries validate jane CREATE Pod bad denied/ }).waitFor();
+    await page.getByLabel("Filter the reviews").fill("no such words");
+    await rows(page).first().waitFor({ state: "detached" });
+    await page.getByLabel("Filter the reviews").fill("REGISTRIES jane");
+    await rows(page).first().waitFor();
+    await page.getByLabel("Filter the reviews").fill("");
+    await page.getByLabel("Verdict").selectOption("");
+    await page.getByRole("button", { name: "Pause" }).click();
+    const paused = await rows(page).count();
+    await sendPods(3);
+    await page.getByRole("button", { name: "Resume (3 new)" }).waitFor();
+    assert.equal(await rows(page).count(), paused);
+    await page.getByRole("button", { name: "Resume" }).click();
+    await waitUntil(page, `document.querySelectorAll(".reviews a").length === ${paused + 3}`);
+    await close();
+  });
+
+  it("never make HTML of a text of a review", async () => {
+    const { page, close } = await openPage();
+    const object = {
+      ...buildPod(markup, `ghcr.io/${markup}`, { command: [markup], env: [{ name: markup, value: markup }] }),
+      ...{ [markup]: markup },
+      metadata: { name: markup, labels: { [markup]: markup }, annotations: { [markup]: markup }, [markup]: markup },
+    };
+    const hostile = buildPodRequest({
+      namespace: markup,
+      name: markup,
+      object,
+      userInfo: { username: markup, groups: [markup] },
+    });
+    const paths = ["always-pull-images/mutate", "allowed-registries/validate", "security-context-deny/validate"];
+    for (const path of paths) await gateway.send(path, hostile);
+    const wrong = { ...hostile, object: buildPod("x", markup), kind: { group: markup, version: markup, kind: markup } };
+    await gateway.send("allowed-registries/validate", { ...wrong, uid: markup });
+    await waitUntil(page, 'document.body.textContent.includes("<img")');
+    const targets = await rows(page).evaluateAll((links: { hash?: string }[]) =>
+      links.slice(0, 4).map(({ hash }) => hash),
+    );
+    for (const target of targets) {
+      await page.goto(`${gateway.console}${target}`);
+      await page.getByRole("heading", { name: "As a case" }).waitFor();
+      assert.equal(await page.locator("img, main script").count(), 0);
+    }
+    await page.goto(`${gateway.console}#rules/${encodeURIComponent(markup)}`);
+    await page.getByRole("alert").waitFor();
+    await page.goto(`${gateway.console}#${markup}`);
+    await page.goto(`${gateway.console}#try`);
+    await page.getByLabel("Manifests").fill(JSON.stringify(object));
+    await page.getByLabel("User").fill(markup);
+    await page.getByRole("button", { name: "Check" }).click();
+    await waitUntil(page, 'document.querySelector("[aria-live]").textContent.includes("<img")');
+    assert.equal(await page.locator("img, main script").count(), 0);
+    await close("422");
+  });
+
+  it("refuse what would make HTML of a text, even in a script of their own", async () => {
+    const { page } = await openPage();
+    for (const script of [
+      `document.body.innerHTML = "<b>a</b>"`,
+      `document.body.append(new Range().createContextualFragment("<b>a</b>"))`,
+      `trustedTypes.createPolicy("a", { createHTML: String })`,
+    ])
+      await assert.rejects(page.evaluate(script), /TrustedHTML|Policy "a" disallowed/, script);
+    const outer = await page.evaluate(`fetch("https://example.com").then(() => "sent", () => "refused")`);
+    assert.equal(outer, "refused");
+    await page.close();
+  });
+
+  it("copy a review as a case", async () => {
+    const { page, close } = await openPage("", { permissions: ["clipboard-read", "clipboard-write"] });
+    const request = buildPodRequest({ namespace: "shop", object: buildPod("copied", "a") });
+    await gateway.send("default-toleration-seconds/mutate", request);
+    await page.getByRole("link", { name: /CREATE Pod shop\/copied changed/ }).click();
+    await page.getByRole("button", { name: "Copy as a case" }).click();
+    await page.getByText("Copied: paste it").waitFor();
+    const text = await page.evaluate("navigator.clipboard.readText()");
+    assert.match(String(text), /^- name: "changes Pod shop\/copied on CREATE"\n {2}mutate:\n/);
+    await close();
+  });
+
+  it("check manifests that are pasted or dropped, and select the line of a refusal", async () => {
+    const { page, close } = await openPage("#try");
+    const text =
+      "apiVersion: v1\nkind: Pod\nmetadata: { name: a }\nspec:\n  containers:\n    - name: a\n      image: quay.io/a:1\n";
+    const drop = `{
+      const dataTransfer = new DataTransfer();
+      dataTransfer.items.add(new File([${JSON.stringify(text)}], "pod.yaml"));
+      const drop = new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true });
+      document.querySelector("textarea").dispatchEvent(drop);
+    }`;
+    await page.evaluate(drop);
+    await waitUntil(page, 'document.querySelector("textarea").value.includes("quay.io")');
+    await page.getByRole("button", { name: "Check" }).click();
+    await page.getByRole("heading", { name: "Pod default/a denied" }).waitFor();
+    await page.getByText("allowed-registries: images must come").getByRole("button", { name: "line 7" }).click();
+    const selected = await page.evaluate("getSelection().toString()");
+    assert.equal(selected, "      image: quay.io/a:1");
+    const steps = await page.locator("ol li").allTextContents();
+    assert.ok(
+      steps.some((step) => /^mutate always-pull-images changed/.test(step)),
+      steps.join("\n"),
+    );
+    await close();
+  });
+
+  it("list the rules, search them, and draw plots of their reviews", async () => {
+    const { page, close } = await openPage("#rules");
+    await sendPods(5);
+    await page.getByLabel("Search the rules").fill("toleration seconds");
+    await page.getByRole("link", { name: "always-deny" }).waitFor({ state: "detached" });
+    await page.getByRole("link", { name: "default-toleration-seconds" }).click();
+    await page.getByRole("img", { name: /^Calls and denials in/ }).waitFor();
+    for (const name of ["Settings, entries and exemptions", "Parity with the compiled-in plugin", "README"])
+      await page.getByRole("heading", { name }).waitFor();
+    const colours = await page.evaluate(`{
+      const { width, height } = document.querySelector("canvas");
+      new Set(document.querySelector("canvas").getContext("2d").getImageData(0, 0, width, height).data).size;
+    }`);
+    assert.ok(Number(colours) > 5, String(colours));
+    await page.reload();
+    await page.getByRole("heading", { name: "default-toleration-seconds" }).waitFor();
+    await page.goBack();
+    await page.getByRole("heading", { name: "Rules" }).waitFor();
+    await close();
+  });
+
+  const looks = [
+    ["dark", 1280],
+    ["light", 1280],
+    ["light", 360],
+    ["dark", 3840],
+  ] as const;
+  for (const [colorScheme, width] of looks)
+    it(`have no fault that axe-core finds, ${colorScheme} and ${width} pixels wide`, async () => {
+      const { page, close } = await openPage("", { colorScheme, viewport: { width, height: 720 }, bypassCSP: true });
+      await sendPods(2);
+      await rows(page).first().waitFor();
+      const review = await rows(page).first().getAttribute("href");
+      const found: string[] = [];
+      for (const hash of ["#live", review, "#try", "#rules", "#rules/always-pull-images"]) {
+        await page.goto(`${gateway.console}${hash}`);
+        if (hash === "#try") await page.getByRole("button", { name: "Check" }).click();
+        const last = { [String(review)]: "As a case", "#try": "Changes", "#rules/always-pull-images": "README" }[
+          String(hash)
+        ];
+        if (last !== undefined) await page.getByRole("heading", { name: last }).first().waitFor();
+        if (hash === "#rules") await page.getByRole("link", { name: "always-deny" }).waitFor();
+        await page.evaluate(axe.source);
+        const result = (await page.evaluate("axe.run(document)")) as {
+          violations: { id: string; nodes: { html: string; failureSummary: string }[] }[];
+          passes: unknown[];
+        };
+        assert.ok(result.passes.length > 5);
+        for (const { id, nodes } of result.violations)
+          found.push(`${hash} ${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`);
+        const wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
+        if (Number(wide) > 0) found.push(`${hash} is ${wide} pixels too wide`);
+      }
+      assert.deepEqual(found, []);
+      await close();
+    });
+
+  it("connect again after the gateway restarted, and keep the reviews from before", async () => {
+    const { page } = await openPage();
+    await sendPods(1);
+    await rows(page).first().waitFor();
+    const before = await rows(page).count();
+    const ports = ["--port", new URL(gateway.url).port, "--console-port", new URL(gateway.console).port];
+    await gateway.stop();
+    await page.getByText("connecting again").waitFor();
+    const address = gateway.console;
+    gateway = await serveWithConsole(folder, config, ...ports);
+    assert.equal(gateway.console, address);
+    await page.getByText("connected", { exact: true }).waitFor();
+    await sendPods(2);
+    await waitUntil(page, `document.querySelectorAll(".reviews a").length === ${before + 2}`);
+    await page.close();
+  });
+
+  it("scroll, filter and add to 10,000 reviews without delay", async () => {
+    const unused = { file: "", port: 0, getLoaded: () => assert.fail("nothing is opened") };
+    const host = { publicKeys: "", writeLogLine: () => {} };
+    const { host: watched, open } = createConsole(0)(host);
+    const listener = await open({ ...unused, state: folder });
+    after(() => listener.close());
+    const page = await browser.newPage();
+    await page.goto(listener.line.replace("Console: ", ""));
+    await page.getByText("connected", { exact: true }).waitFor();
+    for (let index = 0; index < 10_500; index++) {
+      const request = buildPodRequest({ name: `web-${index}`, namespace: "shop" });
+      const facts = { rule: "limit-ranger", phase: "mutate", cluster: "local", code: 200, mode: "enforce" } as const;
+      watched.writeLogLine({
+        ...facts,
+        request,
+        refused: false,
+        operations: 1,
+        milliseconds: 1,
+        function: "",
+        version: "",
+      });
+    }
+    await page.getByText("10000 of 10000").waitFor();
+    assert.ok((await rows(page).count()) < 100);
+    const measured = await page.evaluate(`(async () => {
+      const scroller = document.querySelector(".scroller");
+      const filter = document.querySelector("input");
+      const times = { scroll: [], filter: [] };
+      const measure = async (name, act) => {
+        await new Promise(requestAnimationFrame);
+        const start = performance.now();
+        act();
+        scroller.getBoundingClientRect();
+        times[name].push(performance.now() - start);
+      };
+      const search = (words) => {
+        filter.value = words;
+        filter.dispatchEvent(new Event("input"));
+      };
+      for (let turn = 0; turn < 40; turn++)
+        await measure("scroll", () => {
+          scroller.scrollTop = (turn / 40) * scroller.scrollHeight;
+          scroller.dispatchEvent(new Event("scroll"));
+        });
+      for (let turn = 0; turn < 10; turn++) await measure("filter", () => search(turn % 2 ? "" : "web-1"));
+      const findMedian = (list) => list.sort((left, right) => left - right)[list.length / 2];
+      return { scroll: findMedian(times.scroll), filter: findMedian(times.filter) };
+    })()`);
+    const { scroll, filter } = measured as { scroll: number; filter: number };
+    assert.ok(scroll < 50 && filter < 100, JSON.stringify(measured));
+    await page.evaluate('document.querySelector(".scroller").scrollTop = 1e9');
+    await page.locator('[aria-posinset="10000"]').waitFor();
+    assert.match(String(await page.locator('[aria-posinset="10000"]').textContent()), /web-500 /);
+    await page.close();
+  });
+});

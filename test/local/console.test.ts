@@ -1,0 +1,401 @@
+import assert from "node:assert/strict";
+import { readFile, stat } from "node:fs/promises";
+import { request as httpRequest } from "node:http";
+import { Session } from "node:inspector/promises";
+import { createServer } from "node:net";
+import { networkInterfaces } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import type { Context } from "aws-lambda";
+import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
+import { rule } from "#lib/rule.ts";
+import { describeCaseDifferences } from "../../infra/catalogue/case-differences.ts";
+import { buildReview, evaluateCase, parseCases } from "../../infra/catalogue/cases.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import type { ReviewDetails, ReviewRow, RuleSummary } from "../../infra/console/messages.ts";
+import { bundlePage } from "../../infra/console/page-files.ts";
+import { createReviewFeed } from "../../infra/console/reviews.ts";
+import { createTestSigner } from "../../infra/parity/test-key.ts";
+import { type ConsoleGateway, serveWithConsole } from "../console.ts";
+import { createTestFolder } from "../folders.ts";
+import { listen } from "../listen.ts";
+import { buildPodRequest, buildPodReview } from "../requests.ts";
+
+const config = {
+  rules: {
+    "always-pull-images": {},
+    "default-toleration-seconds": {},
+    "allowed-registries": { settings: { registries: ["ghcr.io"] }, exempt: { users: ["root"] } },
+    "security-context-deny": { mode: "warn" },
+  },
+};
+const folder = await createTestFolder();
+let gateway: ConsoleGateway;
+before(async () => {
+  gateway = await serveWithConsole(folder, config);
+});
+after(() => gateway.stop());
+
+interface Reply {
+  code: number;
+  headers: NodeJS.Dict<string | string[]>;
+  body: string;
+}
+
+/** Sends a request to the console; unlike fetch, this can set any Host. */
+const ask = (path: string, { method = "GET", headers = {}, body = "" } = {}) =>
+  new Promise<Reply>((resolve, reject) => {
+    const sent = httpRequest(new URL(path, gateway.console), { method, headers }, async (response) => {
+      const text = Buffer.concat(await Array.fromAsync(response)).toString();
+      resolve({ code: response.statusCode ?? 0, headers: response.headers, body: text });
+    });
+    sent.on("error", reject);
+    sent.end(body);
+  });
+
+const askJson = async (path: string, options = {}) => {
+  const { code, body } = await ask(path, options);
+  assert.equal(code, 200, body);
+  return JSON.parse(body);
+};
+
+/** Opens the stream of reviews, as a page does. */
+const openStream = async (lastEventId?: string) => {
+  const stop = new AbortController();
+  const headers: Record<string, string> = lastEventId === undefined ? {} : { "last-event-id": lastEventId };
+  const response = await fetch(new URL("reviews", gateway.console), { signal: stop.signal, headers });
+  const rows: ReviewRow[] = [];
+  const read = async () => {
+    for await (const chunk of response.body ?? [])
+      for (const line of Buffer.from(chunk).toString().split("\n"))
+        if (line.startsWith("data: ")) rows.push(...JSON.parse(line.slice(6)));
+  };
+  const ended = read().catch(() => {});
+  return {
+    rows,
+    waitFor: async (count: number) => {
+      for (let turn = 0; rows.length < count && turn < 200; turn++) await wait(25);
+      return rows;
+    },
+    close: () => {
+      stop.abort();
+      return ended;
+    },
+  };
+};
+
+const buildPod = (name: string, image = "ghcr.io/app:1") => ({
+  apiVersion: "v1",
+  kind: "Pod",
+  metadata: { name, namespace: "shop", annotations: { note: "the password is swordfish" } },
+  spec: { containers: [{ name: "a", image, env: [{ name: "KEY", value: "swordfish" }] }] },
+});
+const buildRequest = (name: string, image?: string) =>
+  buildPodRequest({ namespace: "shop", object: buildPod(name, image) });
+
+describe("the console's listener", () => {
+  it("sends a page that may load nothing else and can't make HTML of texts", async () => {
+    const { code, headers, body } = await ask("./");
+    assert.equal(code, 200);
+    assert.match(body, /^<!doctype html>/);
+    const policy = String(headers["content-security-policy"]);
+    for (const part of [
+      "default-src 'none'",
+      "script-src 'self'",
+      "frame-ancestors 'none'",
+      "require-trusted-types-for 'script'",
+      "trusted-types 'none'",
+    ])
+      assert.ok(policy.split(/; ?/).includes(part), `${part} in ${policy}`);
+    assert.doesNotMatch(policy, /unsafe|http/);
+    assert.equal(headers["referrer-policy"], "no-referrer");
+    assert.equal(headers["cross-origin-resource-policy"], "same-origin");
+  });
+
+  const port = () => new URL(gateway.console).port;
+  const refused: [name: string, path: string, options: () => object, code: number, sentence: RegExp][] = [
+    ["no token", "/", () => ({}), 403, /no valid token/],
+    ["a wrong token", `/${"A".repeat(43)}/rules`, () => ({}), 403, /no valid token/],
+    ["a part of the token", "../x/rules", () => ({}), 403, /no valid token/],
+    ["another host's name", "rules", () => ({ headers: { host: `evil.example:${port()}` } }), 403, /^The host must be/],
+    ["a host without the port", "rules", () => ({ headers: { host: "127.0.0.1" } }), 403, /^The host must be/],
+    ["another origin", "rules", () => ({ headers: { origin: "https://evil.example" } }), 403, /origins/],
+    ["another port's origin", "rules", () => ({ headers: { origin: "http://127.0.0.1:1" } }), 403, /origins/],
+    ["the origin of a sandbox", "check", () => ({ method: "POST", headers: { origin: "null" } }), 403, /origins/],
+    ["a method that changes something", "rules", () => ({ method: "DELETE" }), 405, /takes GET/],
+    ["a check by GET", "check", () => ({}), 405, /takes POST/],
+    ["an unknown path", "constructor", () => ({}), 404, /nothing/],
+    ["a path below a known one", "rules/x", () => ({}), 404, /nothing/],
+    ["an unknown rule", "rule?name=../../etc", () => ({}), 422, /no rule/],
+    ["an unknown review", "review?id=__proto__", () => ({}), 422, /no longer kept/],
+  ];
+  for (const [name, path, options, code, sentence] of refused)
+    it(`refuses ${name}`, async () => {
+      const reply = await ask(path, options());
+      assert.deepEqual([reply.code, sentence.test(reply.body)], [code, true], reply.body);
+      assert.match(String(reply.headers["content-security-policy"]), /default-src 'none'/);
+    });
+
+  it("answers its own origin, also by the name localhost", async () => {
+    const host = `localhost:${port()}`;
+    assert.equal((await ask("rules", { headers: { host, origin: `http://${host}` } })).code, 200);
+  });
+
+  it("listens on loopback only", async () => {
+    const outer = Object.values(networkInterfaces())
+      .flat()
+      .find((each) => each?.family === "IPv4" && !each.internal)?.address;
+    if (outer === undefined) return;
+    await assert.rejects(fetch(`http://${outer}:${port()}/`), /fetch failed/);
+  });
+
+  it("keeps its token in a file that only its user can read, so that an open page connects again", async () => {
+    const file = join(folder, ".postern/console.token");
+    assert.ok(gateway.console.endsWith(`/${await readFile(file, "utf8")}/`));
+    assert.equal((await stat(file)).mode & 0o777, 0o600);
+  });
+
+  it("is never needed: a port that is in use is reported, and the rules are served", async () => {
+    const taken = createServer();
+    const port = await listen(taken);
+    const other = await createTestFolder();
+    const alone = await serveWithConsole(other, config, "--port", "0", "--console-port", String(port));
+    assert.match(
+      alone.console,
+      /^There is no console: port \d+ of 127\.0\.0\.1 is in use; --console-port takes another$/m,
+    );
+    assert.equal((await alone.send("allowed-registries/validate", buildRequest("a"))).allowed, true);
+    await alone.stop();
+    await new Promise((resolve) => taken.close(resolve));
+  });
+});
+
+describe("reviews", () => {
+  it("reach an open page within a second, and a page that connects again gets only those it missed", async () => {
+    const stream = await openStream();
+    const sent = performance.now();
+    await gateway.send("allowed-registries/validate", buildRequest("first", "docker.io/nginx"));
+    const [row] = await stream.waitFor(1);
+    assert.ok(performance.now() - sent < 1000);
+    assert.ok(row);
+    const { id, at, milliseconds, ...facts } = row;
+    assert.ok(at > 0 && milliseconds > 0);
+    assert.deepEqual(facts, {
+      cluster: "local",
+      rule: "allowed-registries",
+      phase: "validate",
+      verdict: "denied",
+      operation: "CREATE",
+      object: "Pod shop/first",
+      user: "jane",
+    });
+    await stream.close();
+    await gateway.send("allowed-registries/validate", buildRequest("second"));
+    const again = await openStream(id);
+    assert.deepEqual(
+      (await again.waitFor(1)).map(({ object }) => object),
+      ["Pod shop/second"],
+    );
+    await again.close();
+  });
+
+  it("are shown without free texts, with their conditions, and as cases that pass", async () => {
+    const stream = await openStream("none");
+    const before = (await stream.waitFor(0)).length;
+    await gateway.send("always-pull-images/mutate", buildRequest("changed"));
+    await gateway.send("allowed-registries/validate", buildRequest("denied", "docker.io/nginx"));
+    await gateway.send("security-context-deny/validate", buildRequest("warned"));
+    const rows = (await stream.waitFor(before + 3)).slice(before);
+    await stream.close();
+    const catalogue = await readCatalogue();
+    for (const { id, rule } of rows) {
+      const details: ReviewDetails = await askJson(`review?id=${id}`);
+      assert.doesNotMatch(JSON.stringify(details), /swordfish/);
+      const [evaluation] = details.evaluations;
+      const listed = catalogue.find(({ name }) => name === rule);
+      assert.ok(evaluation && listed, JSON.stringify(details));
+      const [entry, ...more] = parseCases(evaluation.caseText, "cases.yaml", listed.phases);
+      assert.ok(entry);
+      assert.deepEqual(more, []);
+      assert.deepEqual(
+        describeCaseDifferences(entry, await evaluateCase(listed, entry, buildReview(listed, entry))),
+        [],
+      );
+    }
+    const find = async (rule: string) => {
+      const id = rows.find((row) => row.rule === rule)?.id;
+      return ((await askJson(`review?id=${id}`)) as ReviewDetails).evaluations[0];
+    };
+    const changed = await find("always-pull-images");
+    assert.deepEqual(
+      changed?.lines.filter(({ sign }) => sign !== " "),
+      [{ sign: "+", text: "    imagePullPolicy: Always", rule: "always-pull-images" }],
+    );
+    assert.deepEqual(Object.keys(changed?.conditions ?? {}), ["may-do-without-a-pull", "brings-an-image"]);
+    const denied = await find("allowed-registries");
+    assert.match(denied?.refusal ?? "", /images must come from ghcr\.io/);
+    assert.ok(Object.hasOwn(denied?.conditions ?? {}, "user-is-not-exempt"));
+  });
+});
+
+describe("manifests that are tried", () => {
+  const check = (question: object) => ask("check", { method: "POST", body: JSON.stringify(question) });
+  const usual = { cluster: "local", user: "jane", operation: "" };
+
+  it("get the answer of postern check, with lines and steps", async () => {
+    const text = JSON.stringify(buildPod("tried", "docker.io/nginx"), null, 2);
+    const { code, body } = await check({ ...usual, text: `# one\n${text}` });
+    assert.equal(code, 200, body);
+    const [object, ...more] = JSON.parse(body).objects;
+    assert.deepEqual(more, []);
+    assert.equal(object.verdict, "denied");
+    const line = text.split("\n").findIndex((each) => each.includes('"image"')) + 2;
+    assert.deepEqual(
+      object.denials.map((denial: { rule: string; line: number }) => [denial.rule, denial.line]),
+      [["allowed-registries", line]],
+    );
+    const hooks = object.hooks.map(({ hook }: { hook: string }) => hook);
+    assert.ok(hooks.includes("allowed-registries.postern.dev"), hooks.join());
+  });
+
+  const wrong: [name: string, question: unknown, sentence: RegExp][] = [
+    ["no text", { ...usual, text: " " }, /there is no manifest yet/],
+    ["no question", "x", /must be texts/],
+    ["an operation that postern check doesn't know", { ...usual, text: "a", operation: "CONNECT" }, /CREATE, UPDATE/],
+    ["an option in place of a cluster", { ...usual, text: "a", cluster: "x --live" }, /no cluster "x --live"/],
+    ["a user without a name", { ...usual, text: "kind: Pod\napiVersion: v1", user: "" }, /--as must name a user/],
+    ["more than 1 MB", { ...usual, text: "x".repeat(1_100_000) }, /more than 1048576 bytes/],
+  ];
+  for (const [name, question, sentence] of wrong)
+    it(`are refused in a sentence: ${name}`, async () => {
+      const { code, body } = await check(question as object);
+      assert.deepEqual([code, sentence.test(body)], [422, true], body);
+    });
+});
+
+describe("rules", () => {
+  it("are listed with their modes", async () => {
+    const { rules, clusters } = await askJson("rules");
+    assert.deepEqual(clusters, ["local"]);
+    const modes = new Map(rules.map(({ name, modes }: RuleSummary) => [name, modes]));
+    assert.deepEqual(modes.get("security-context-deny"), { local: "warn" });
+    assert.deepEqual(modes.get("always-deny"), { local: "off" });
+  });
+
+  it("are shown with settings, entries, exemptions, cases, parity and README", async () => {
+    const shown = await askJson("rule?name=allowed-registries");
+    assert.match(shown.setups[0].text, /registries:\n {2}- ghcr\.io[\s\S]*exempt:\n\s+users:\n\s+- root/);
+    assert.match(shown.readme, /^# allowed-registries/);
+    assert.ok(shown.cases.length > 5);
+    for (const { text } of shown.cases) assert.match(text, /^- name: /);
+    assert.equal(shown.parity, undefined);
+    const { parity } = await askJson("rule?name=always-pull-images");
+    assert.equal(parity.minors.length, parity.cells.length);
+    assert.match(parity.cells[0], /^\d+ \/ \d+ \/ \d+$/);
+  });
+});
+
+describe("the feed of reviews", () => {
+  const signer = createTestSigner(1);
+  const path = `/${signer.segment("local")}/keep-it/validate`;
+  const keepRule = rule({ summary: "Keeps it.", match: [], validate: () => undefined });
+  const limits = { bytes: 20_000, reviews: 100, keep: 50 };
+
+  /** Returns a feed and a function that sends reviews through an endpoint that the feed wraps. */
+  const openFeed = () => {
+    const feed = createReviewFeed({ publicKeys: signer.publicKey, writeLogLine: () => {} }, limits);
+    const endpoint = {
+      rule: "keep-it",
+      clusters: { local: { keyVersions: [1], mode: "enforce", settings: {} } },
+    } as const;
+    const handler = createEndpointForAnyRule(keepRule, endpoint, feed.host, feed.evaluate);
+    const send = async (request: object = {}) => {
+      const headers = { "content-type": "application/json" };
+      const http = { method: "POST", path };
+      const event = { version: "2.0", rawPath: path, headers, requestContext: { http }, isBase64Encoded: false };
+      const reply = await handler({ ...event, body: JSON.stringify(buildPodReview(request)) }, {} as Context);
+      return Object(reply).statusCode;
+    };
+    return { feed, send };
+  };
+
+  it("costs a review one look at a variable for its evaluation and one for its log line while no page is open", async () => {
+    const { send } = openFeed();
+    await send();
+    const session = new Session();
+    session.connect();
+    await session.post("Profiler.enable");
+    await session.post("Profiler.startPreciseCoverage", { callCount: true, detailed: false });
+    for (let count = 0; count < 1000; count++) assert.equal(await send(), 200);
+    const { result } = await session.post("Profiler.takePreciseCoverage");
+    session.disconnect();
+    const calls = result
+      .filter(({ url }) => /\/infra\/console\/|\/lib\/recording\//.test(url))
+      .flatMap(({ functions }) => functions.map(({ functionName, ranges }) => [functionName, ranges[0]?.count ?? 0]))
+      .filter(([, count]) => count !== 0);
+    assert.deepEqual(Object.fromEntries(calls), { writeLogLine: 1000, evaluate: 1000 });
+  });
+
+  it("keeps no more bytes than its limit, and the newest reviews", async () => {
+    const { feed, send } = openFeed();
+    const rows: ReviewRow[] = [];
+    const stop = feed.subscribe("", (some) => rows.push(...some));
+    for (let count = 0; count < 60; count++)
+      await send({ object: { metadata: { name: `n${count}` }, data: "x".repeat(1000) } });
+    await wait(300);
+    const kept = rows.flatMap(({ id }) => feed.find(id) ?? []);
+    assert.equal(rows.length, 60);
+    assert.ok(kept.length > 3 && kept.length < 30, String(kept.length));
+    assert.equal(kept.at(-1)?.row.object, "Pod n59");
+    assert.ok(kept.reduce((sum, { bytes }) => sum + bytes, 0) <= limits.bytes);
+    await send({ object: { metadata: { name: "large" }, data: "x".repeat(limits.bytes) } });
+    await wait(300);
+    assert.equal(rows.at(-1)?.object, "Pod large");
+    assert.deepEqual(
+      rows.flatMap(({ id }) => feed.find(id) ?? []),
+      [],
+    );
+    stop();
+  });
+
+  it("forgets all reviews a while after the last page was closed", async () => {
+    const { feed, send } = openFeed();
+    const rows: ReviewRow[] = [];
+    const stop = feed.subscribe("", (some) => rows.push(...some));
+    await send();
+    await wait(300);
+    stop();
+    assert.ok(feed.find(rows[0]?.id ?? ""));
+    await wait(300);
+    assert.equal(feed.find(rows[0]?.id ?? ""), undefined);
+    await send();
+    feed.subscribe("", (some) => rows.push(...some))();
+    assert.equal(rows.length, 1);
+  });
+
+  const names = {
+    "a long name": "x".repeat(1_000_000),
+    markup: "<img src=x>",
+    "control characters": "\u0000\u202e\ud800",
+  };
+  for (const [name, text] of Object.entries(names))
+    it(`answers and shows a review with ${name}`, async () => {
+      const { feed, send } = openFeed();
+      const rows: ReviewRow[] = [];
+      const stop = feed.subscribe("", (some) => rows.push(...some));
+      assert.equal(await send({ name: text, namespace: text, userInfo: { username: text } }), 200);
+      await wait(300);
+      assert.equal(rows.length, 1);
+      assert.ok(JSON.stringify(rows).length < 2000);
+      stop();
+    });
+});
+
+describe("the page's bundle", () => {
+  it("has less than 100 KB, with its styles", async () => {
+    const { outputFiles = [] } = await bundlePage("dist", false);
+    const bytes = outputFiles.reduce((sum, { contents }) => sum + contents.length, 0);
+    assert.ok(bytes > 10_000 && bytes < 100_000, String(bytes));
+  });
+});

@@ -1,0 +1,189 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { createMemoryLedger, type Ledger } from "#lib/ledger.ts";
+import type { Capabilities } from "#lib/needs.ts";
+import { requireQuantity } from "#lib/objects/quantity.ts";
+import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
+import type { AdmissionRequest, Operation } from "#lib/review.ts";
+import { getPartKey, getScopeKey, type Kept, partCount } from "../functions/workload-quota/reservations.ts";
+import { openRule } from "../infra/testing/rule-test.ts";
+
+const { decide } = await openRule(join(import.meta.dirname, "..", "functions", "workload-quota"));
+
+const clusters = ["east", "west"];
+const hard = 20;
+
+type Deployment = ReturnType<typeof buildDeployment>;
+const buildDeployment = (name: string, replicas: number) => {
+  const containers = [{ name: "c", image: "c", resources: { requests: { cpu: "1" } } }];
+  const metadata = { name, namespace: "a" };
+  return {
+    apiVersion: "apps/v1",
+    kind: "Deployment",
+    metadata,
+    spec: { replicas, template: { spec: { containers } } },
+  };
+};
+
+/** A write that the rule has admitted. The API server stores it, or not, until its time is over. */
+interface PendingWrite {
+  cluster: string;
+  name: string;
+  /** What the API server must still have stored when it stores the write. */
+  base: Deployment | undefined;
+  object: Deployment | undefined;
+  until: number;
+}
+
+type Step =
+  | { write: string; cluster: string; replicas: number; isDry: boolean }
+  | { delete: string; cluster: string }
+  | { commit: number }
+  | { fail: number }
+  | { pass: number };
+
+/**
+ * Clusters whose API servers ask the rule, and store what it admits some time later or not at all. The scheduler decides
+ * in which order concurrent reviews change the ledger and read their clusters.
+ */
+const createModel = (scheduler: fc.Scheduler) => {
+  const { change } = createMemoryLedger();
+  const stored = new Map(clusters.map((cluster) => [cluster, new Map<string, Deployment>()]));
+  const at = (cluster: string) => stored.get(cluster) ?? new Map<string, Deployment>();
+  let pending: PendingWrite[] = [];
+  let time = 1_800_000_000_000;
+  let isConcurrent = true;
+
+  const wait = async () => {
+    if (isConcurrent) await scheduler.schedule(Promise.resolve());
+  };
+  const ledger: Ledger = {
+    change: async (keys, ...rest) => {
+      // The many parts that are read one by one before a refusal don't wait: their order matters little.
+      if (keys.length > 1) await wait();
+      return change(keys, ...rest);
+    },
+  };
+
+  const ask = async (
+    cluster: string,
+    name: string,
+    object: Deployment | undefined,
+    isDry = false,
+  ): Promise<boolean> => {
+    const started = time;
+    const base = at(cluster).get(name);
+    const operation: Operation = object === undefined ? "DELETE" : base === undefined ? "CREATE" : "UPDATE";
+    const request: AdmissionRequest = {
+      uid: "u",
+      kind: { group: "apps", version: "v1", kind: "Deployment" },
+      resource: { group: "apps", version: "v1", resource: "deployments" },
+      name,
+      namespace: "a",
+      operation,
+      userInfo: { username: "jane" },
+      ...(object && { object }),
+      ...(base && { oldObject: base }),
+      dryRun: isDry,
+    };
+    const capabilities: Capabilities = {
+      ...createRecordedCapabilities({ cluster }),
+      ledger: () => ledger,
+      get: async (_, deployment) => {
+        await wait();
+        return at(cluster).get(deployment);
+      },
+    };
+    const settings = { quotas: [{ name: "q", hard: { "requests.cpu": hard } }] };
+    const { outcome } = await decide("validate", request, { settings, now: new Date(started), capabilities });
+    if (outcome.allowed && !isDry) pending.push({ cluster, name, base, object, until: started + 60_000 });
+    return outcome.allowed;
+  };
+  const takePending = (index: number) => pending.splice(index % Math.max(1, pending.length), 1)[0];
+
+  return {
+    run: async (step: Step): Promise<void> => {
+      if ("write" in step) await ask(step.cluster, step.write, buildDeployment(step.write, step.replicas), step.isDry);
+      else if ("delete" in step) {
+        if (at(step.cluster).has(step.delete)) await ask(step.cluster, step.delete, undefined);
+      } else if ("commit" in step) {
+        const { cluster, name, base, object, until } = takePending(step.commit) ?? { cluster: "", name: "", until: 0 };
+        if (time > until || at(cluster).get(name) !== base) return;
+        if (object) at(cluster).set(name, object);
+        else at(cluster).delete(name);
+      } else if ("fail" in step) takePending(step.fail);
+      else time += step.pass * 1000;
+    },
+    /** Has requests refused in each cluster, until there is nothing left to settle. */
+    settleAll: async (): Promise<void> => {
+      isConcurrent = false;
+      time += 3_601_000;
+      pending = [];
+      for (const cluster of clusters)
+        for (const isLast of [false, false, true])
+          assert.equal(await ask(cluster, "large", buildDeployment("large", 99), isLast), false);
+    },
+    sumStored: (): number =>
+      [...stored.values()]
+        .flatMap((objects) => [...objects.values()])
+        .reduce((sum, { spec }) => sum + spec.replicas, 0),
+    readLedger: async (): Promise<{ used: number; reserved: number }> => {
+      const toCpus = (amount = "0") => Number(requireQuantity(amount).nanos / 10n ** 9n);
+      const [scope] = await change<Kept>([getScopeKey("q")], (kept) => kept);
+      const keys = clusters.flatMap((cluster) =>
+        Array.from({ length: partCount }, (_, part) => getPartKey("q", cluster, part)),
+      );
+      const parts = await change<Kept>(keys, (kept) => kept);
+      const reservations = parts.flatMap((part) => Object.values(part?.objects ?? {}));
+      const reserved = reservations.reduce((sum, { used }) => sum + toCpus(used["requests.cpu"]), 0);
+      return { used: toCpus(scope?.used?.["requests.cpu"]), reserved };
+    },
+  };
+};
+
+const names = fc.constantFrom("a", "b", "c", "d");
+const cluster = fc.constantFrom(...clusters);
+const steps: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      write: names,
+      cluster,
+      replicas: fc.integer({ min: 0, max: 12 }),
+      isDry: fc.constantFrom(false, false, false, true),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ delete: names, cluster }) },
+  { weight: 4, arbitrary: fc.record({ commit: fc.nat(9) }) },
+  { weight: 1, arbitrary: fc.record({ fail: fc.nat(9) }) },
+  { weight: 2, arbitrary: fc.record({ pass: fc.constantFrom(1, 30, 71, 400) }) },
+);
+const sequences = fc.array(fc.array(steps, { minLength: 1, maxLength: 4 }), { minLength: 10, maxLength: 40 });
+
+describe("workload-quota", () => {
+  it("never lets clusters store more than a quota, and counts what they store once it has settled", async () => {
+    let [highest, settled] = [0, 0];
+    await fc.assert(
+      fc.asyncProperty(fc.scheduler(), sequences, async (scheduler, sequence) => {
+        const model = createModel(scheduler);
+        for (const together of sequence) {
+          await scheduler.waitFor(Promise.all(together.map(model.run)));
+          const { used, reserved } = await model.readLedger();
+          assert.equal(used, reserved, "the sum is the sum of all reservations");
+          assert.ok(model.sumStored() <= used, `${model.sumStored()} are stored, and ${used} are reserved`);
+          highest = Math.max(highest, model.sumStored());
+        }
+        const before = await model.readLedger();
+        await model.settleAll();
+        const { used } = await model.readLedger();
+        if (used < before.used) settled++;
+        assert.equal(used, model.sumStored());
+      }),
+      { numRuns: Number(process.env.POSTERN_RUNS ?? 100) },
+    );
+    assert.equal(highest, hard, "some sequence fills the quota, and none exceeds it");
+    assert.ok(settled > 0);
+  });
+});
