@@ -121,6 +121,14 @@ export const predictedUser = { username: "admin", groups: ["system:masters", "sy
 export const isByValidation = ({ code, body }: TestClusterResponse): boolean =>
   code === 422 && !isByPolicy(body.message);
 
+/** Returns the faults of an object that the API server refuses as invalid, each with its field. */
+const listFaults = ({ body }: TestClusterResponse): string[] =>
+  (Object(body.details).causes ?? []).map(({ field, message }: Record<string, string>) => `${field}: ${message}`);
+
+/** Returns the faults for which check says that API validation refuses an object. */
+export const listPredictedFaults = ({ denials }: ObjectEvaluation["checked"]): string[] =>
+  denials.flatMap(({ rule, message }) => (rule === "API validation" ? [message] : []));
+
 const isByPolicy = (message: unknown): boolean => / denied request: /.test(String(message));
 
 /**
@@ -143,7 +151,14 @@ const compareOutcomes = (
     checked.denials.find(({ message }) => sortParts(message) === sortParts(body.message)) ?? checked.denials[0];
   // check says in its own words, with the field, why an object can't be read.
   if (code === 400) return [code, denial?.code];
-  if (isByValidation(answer)) return [object, last && dropServerFields(after, serverFields)];
+  if (isByValidation(answer)) {
+    // check knows only some of the faults, but each of them is one of the API server's.
+    const unfounded = listPredictedFaults(checked).filter((fault) => !listFaults(answer).includes(fault));
+    return [
+      { object, unfounded: [] },
+      { object: last && dropServerFields(after, serverFields), unfounded },
+    ];
+  }
   // Go's words for a patch of a policy that makes an object unreadable; check looks at the policy's next mutation, too.
   if (code === 500 && /json: cannot unmarshal|strict decoding/.test(String(body.message)))
     return [true, denial !== undefined];

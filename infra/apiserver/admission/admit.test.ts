@@ -208,4 +208,33 @@ describe("a write", () => {
     assert.match(String(trace.steps[0]?.request?.name), /^g-.{5}$/);
     assert.deepEqual(trace.object, object);
   });
+
+  const pod = (spec: object) => ({ apiVersion: "v1", kind: "Pod", metadata: { name: "p" }, spec });
+  const containers = [{ name: "c", image: "a", resources: { requests: { cpu: "1" } } }];
+  const resized = { name: "c", image: "a", resources: { requests: { cpu: "2" } } };
+  for (const [subResource, now, stored] of [
+    ["resize", { containers: [{ ...resized, image: "b" }], nodeName: "n" }, { containers: [resized] }],
+    ["resize", { containers: [{ name: "other" }] }, { containers: [{ name: "other" }] }],
+    [
+      "ephemeralcontainers",
+      { containers: [], ephemeralContainers: [{ name: "e" }] },
+      { containers, ephemeralContainers: [{ name: "e" }] },
+    ],
+    ["ephemeralcontainers", {}, { containers }],
+  ] as const)
+    it(`writes ${JSON.stringify(stored)} of ${JSON.stringify(now)} by ${subResource}`, async () => {
+      const { trace } = await run(
+        [],
+        [],
+        {},
+        {
+          operation: "UPDATE",
+          subResource,
+          kind: { group: "", version: "v1", kind: "Pod" },
+          object: pod(now),
+          oldObject: pod({ containers }),
+        },
+      );
+      assert.deepEqual(trace.object, pod(stored));
+    });
 });
