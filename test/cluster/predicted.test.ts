@@ -55,7 +55,11 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
           if (name) await as({ method: "POST", path, body: { metadata: { name: "default" } } });
         }
       };
-      const flags = ["--service-cluster-ip-range=10.0.0.0/16", ...listParityObjectFlags(minor)];
+      const flags = [
+        "--service-cluster-ip-range=10.0.0.0/16",
+        "--service-node-port-range=20000-60000",
+        ...listParityObjectFlags(minor),
+      ];
       cluster = await bootPredictedCluster(minor, [], { flags, fill });
       admin = cluster.admin;
       await createPolicies(admin, validatingPolicySet, minor);

@@ -117,9 +117,12 @@ const toAnswer = (body: unknown) => ({ code: 0, warnings: [], body });
 /** The user of all requests. */
 export const predictedUser = { username: "admin", groups: ["system:masters", "system:authenticated"] };
 
-/** Reports whether the API server refused an object between both phases of admission, because it is invalid. */
+/**
+ * Reports whether the API server refused an object between both phases of admission, because it is invalid. An invalid
+ * Service may fail earlier: no address can be allocated to its name.
+ */
 export const isByValidation = ({ code, body }: TestClusterResponse): boolean =>
-  code === 422 && !isByPolicy(body.message);
+  (code === 422 && !isByPolicy(body.message)) || (code === 500 && /: failed to allocate /.test(String(body.message)));
 
 /** Returns the faults of an object that the API server refuses as invalid, each with its field. */
 const listFaults = ({ body }: TestClusterResponse): string[] =>
