@@ -28,17 +28,17 @@ export interface ConsoleGateway {
   stop(): Promise<void>;
 }
 
-/** Runs `postern serve` with this postern.yaml in a folder. The ports are free ones, unless the options name them. */
+/** Runs `postern serve` with this postern.yaml in a folder, on free ports or with these options. */
 export const serveWithConsole = async (
   folder: string,
   config: object,
-  ...options: string[]
+  options = ["--port", "0"],
+  script = program,
 ): Promise<ConsoleGateway> => {
   const file = join(folder, "postern.yaml");
   await writeFile(file, JSON.stringify(config));
-  const ports = options.length > 0 ? options : ["--port", "0"];
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-  const child = spawn(process.execPath, [program, "serve", "--config", file, ...ports], { env });
+  const child = spawn(process.execPath, [script, "serve", "--config", file, ...options], { env });
   const printed = await waitForOutput(child, /^(?:Console: .*|There is no console.*)\n/m);
   const url = /Serving .* at (\S+)\. /.exec(printed)?.[1] ?? "";
   const ca = await readFile(join(folder, ".postern/ca.crt"));

@@ -7,6 +7,7 @@ import { computeDiffLines } from "../diff/difference.ts";
 import { formatYamlLines } from "../diff/yaml-lines.ts";
 import type { LoadedHandlers } from "../serve/handlers.ts";
 import { buildExemptConditions, buildRuleWebhookEntries, joinCelExpressionLines } from "../webhooks/entry.ts";
+import { buildGroupWebhookEntry } from "../webhooks/groups.ts";
 import type { EvaluationDetails, ReviewDetails } from "./messages.ts";
 import type { KeptReview } from "./reviews.ts";
 
@@ -46,7 +47,7 @@ const describeEvaluation = async ({ line, origin }: RecordedReview, loaded: Load
   };
 };
 
-/** Returns the matchConditions of the rule's webhook entry, with those of its exemptions. */
+/** Returns the matchConditions of the webhook entry of a rule or its group, with those of its exemptions. */
 const listConditions = (
   { config, served }: LoadedHandlers,
   rule: string,
@@ -55,8 +56,11 @@ const listConditions = (
   variant: string | undefined,
 ): Record<string, string> => {
   const listed = served.flatMap((each) => each.members ?? [each]).find(({ name }) => name === rule);
-  const setup = config.clusters.get(cluster)?.rules.get(rule) ?? config.rules.get(rule);
+  const known = config.clusters.get(cluster);
+  const setup = known?.rules.get(rule) ?? config.rules.get(rule);
   if (listed === undefined || setup === undefined) return {};
+  const group = config.groups.find(({ members }) => phase === "mutate" && members.includes(listed));
+  if (group !== undefined) return (known && buildGroupWebhookEntry(group, known, false)?.conditions) ?? {};
   const entries = buildRuleWebhookEntries(listed, phase, setup, false);
   const { entry } = entries.find((found) => found.variant === variant) ?? {};
   const conditions = { ...entry?.conditions, ...buildExemptConditions(entry?.exempt ?? {}) };

@@ -153,11 +153,12 @@ export const serveRules = async (
 
   // Watching starts before the URLs are printed, because a user may change a file as soon as they appear.
   const stopWatching = options.flag("watch") ? await watchRulesAndConfig(file, reload) : () => {};
-  writeOutput(
-    formatWelcome(opened, signer, gateway.url, [...ca, ...(config === undefined ? [] : ["--config", config])]),
-  );
   const beside = await openBeside?.({ file, state, port, getLoaded: () => loaded });
-  if (beside) writeOutput(`${beside.line}\n`);
+  const welcome = formatWelcome(opened, signer, gateway.url, [
+    ...ca,
+    ...(config === undefined ? [] : ["--config", config]),
+  ]);
+  writeOutput(beside ? `${welcome}${beside.line}\n` : welcome);
   await waitForInterrupt();
   writeOutput(`${formatTime()} shutting down: answering open requests\n`);
   stopWatching();

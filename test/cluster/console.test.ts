@@ -71,6 +71,7 @@ describe("the console beside a real API server", await needs("API server", "chro
     const changed = page.locator("tr:has(td.added)");
     await changed.first().waitFor();
     assert.match(String(await changed.first().textContent()), /imagePullPolicy: Always.*always-pull-images$/);
+    await page.getByText("concerns-a-member").waitFor();
     await page.close();
   });
 });

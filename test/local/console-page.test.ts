@@ -123,6 +123,9 @@ describe("the console's pages", await needs("chromium"), () => {
     assert.equal(await rows(page).count(), paused);
     await page.getByRole("button", { name: "Resume" }).click();
     await waitUntil(page, `document.querySelectorAll(".reviews a").length === ${paused + 3}`);
+    await page.reload();
+    await page.getByText("connected", { exact: true }).waitFor();
+    await waitUntil(page, `document.querySelectorAll(".reviews a").length === ${paused + 3}`);
     await close();
   });
 
@@ -154,7 +157,10 @@ describe("the console's pages", await needs("chromium"), () => {
     }
     await page.goto(`${gateway.console}#rules/${encodeURIComponent(markup)}`);
     await page.getByRole("alert").waitFor();
-    await page.goto(`${gateway.console}#${markup}`);
+    for (const hash of [markup, "%", "rules/%E0%A4%A"]) {
+      await page.goto(`${gateway.console}#${hash}`);
+      await page.locator("main h1").waitFor();
+    }
     await page.goto(`${gateway.console}#try`);
     await page.getByLabel("Manifests").fill(JSON.stringify(object));
     await page.getByLabel("User").fill(markup);
@@ -280,7 +286,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await gateway.stop();
     await page.getByText("connecting again").waitFor();
     const address = gateway.console;
-    gateway = await serveWithConsole(folder, config, ...ports);
+    gateway = await serveWithConsole(folder, config, ports);
     assert.equal(gateway.console, address);
     await page.getByText("connected", { exact: true }).waitFor();
     await sendPods(2);

@@ -20,6 +20,7 @@ import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { type ConsoleGateway, serveWithConsole } from "../console.ts";
 import { createTestFolder } from "../folders.ts";
 import { listen } from "../listen.ts";
+import { installPackage } from "../package.ts";
 import { buildPodRequest, buildPodReview } from "../requests.ts";
 
 const config = {
@@ -160,7 +161,7 @@ describe("the console's listener", () => {
     const taken = createServer();
     const port = await listen(taken);
     const other = await createTestFolder();
-    const alone = await serveWithConsole(other, config, "--port", "0", "--console-port", String(port));
+    const alone = await serveWithConsole(other, config, ["--port", "0", "--console-port", String(port)]);
     assert.match(
       alone.console,
       /^There is no console: port \d+ of 127\.0\.0\.1 is in use; --console-port takes another$/m,
@@ -393,6 +394,21 @@ describe("the feed of reviews", () => {
 });
 
 describe("the page's bundle", () => {
+  it("is in the package, with the licence of the plot library", async () => {
+    const project = await createTestFolder();
+    await installPackage(project);
+    const folder = join(project, "node_modules/postern/infra");
+    const packed = await serveWithConsole(project, config, ["--port", "0"], join(folder, "postern.js"));
+    for (const [path, content] of Object.entries({
+      "page.js": "EventSource",
+      "page.css": "--paper",
+      rules: "always-deny",
+    }))
+      assert.ok((await (await fetch(new URL(path, packed.console))).text()).includes(content), path);
+    await packed.stop();
+    assert.match(await readFile(join(folder, "console/bundle/LICENSES"), "utf8"), /^uplot [\d.]+[\s\S]*MIT License/);
+  });
+
   it("has less than 100 KB, with its styles", async () => {
     const { outputFiles = [] } = await bundlePage("dist", false);
     const bytes = outputFiles.reduce((sum, { contents }) => sum + contents.length, 0);

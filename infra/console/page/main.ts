@@ -23,7 +23,9 @@ const createPage = (name: string, rest: string): Node => {
 /** The review that was opened; the focus returns to its row. */
 let opened = "";
 const showPage = () => {
-  const [name = "", rest = ""] = location.hash.slice(1).split("/").map(decodeURIComponent);
+  // Unlike decodeURIComponent, URLSearchParams reads any text.
+  const decode = (text: string) => new URLSearchParams(`_=${text}`).get("_") ?? "";
+  const [name = "", rest = ""] = location.hash.slice(1).split("/").map(decode);
   const page = Object.hasOwn(pages, name) ? name : "live";
   setPageUpdate(() => {});
   main.replaceChildren(createPage(page, rest));
