@@ -124,9 +124,12 @@ export const predictedUser = { username: "admin", groups: ["system:masters", "sy
 export const isByValidation = ({ code, body }: TestClusterResponse): boolean =>
   (code === 422 && !isByPolicy(body.message)) || (code === 500 && /: failed to allocate /.test(String(body.message)));
 
-/** Returns the faults of an object that the API server refuses as invalid, each with its field. */
-const listFaults = ({ body }: TestClusterResponse): string[] =>
-  (Object(body.details).causes ?? []).map(({ field, message }: Record<string, string>) => `${field}: ${message}`);
+/** Returns the faults of an object that the API server refuses as invalid, each with its field; undefined if it names none. */
+const listFaults = ({ code, body }: TestClusterResponse): string[] | undefined => {
+  if (code !== 422) return undefined;
+  const causes: Record<string, string>[] = Object(body.details).causes ?? [];
+  return causes.map(({ field, message }) => `${field}: ${message}`);
+};
 
 /** Returns the faults for which check says that API validation refuses an object. */
 export const listPredictedFaults = ({ denials }: ObjectEvaluation["checked"]): string[] =>
@@ -156,7 +159,8 @@ const compareOutcomes = (
   if (code === 400) return [code, denial?.code];
   if (isByValidation(answer)) {
     // check knows only some of the faults, but each of them is one of the API server's.
-    const unfounded = listPredictedFaults(checked).filter((fault) => !listFaults(answer).includes(fault));
+    const faults = listFaults(answer);
+    const unfounded = listPredictedFaults(checked).filter((fault) => faults && !faults.includes(fault));
     return [
       { object, unfounded: [] },
       { object: last && dropServerFields(after, serverFields), unfounded },
