@@ -23,7 +23,7 @@ export interface ConsoleGateway {
   url: string;
   /** The address of the console, with its token. */
   console: string;
-  /** Sends a review to a rule, and returns the answer's response. */
+  /** Sends a review to `RULE/PHASE[/VARIANT]`, and returns the answer's response. */
   send(path: string, request: object): Promise<{ allowed: boolean }>;
   stop(): Promise<void>;
 }
@@ -39,7 +39,8 @@ export const serveWithConsole = async (
   await writeFile(file, JSON.stringify(config));
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
   const child = spawn(process.execPath, [script, "serve", "--config", file, ...options], { env });
-  const printed = await waitForOutput(child, /^(?:Console: .*|There is no console.*)\n/m);
+  const end = options.includes("--no-console") ? /Ctrl-C ends it\.\n/ : /^(?:Console: .*|There is no console.*)\n/m;
+  const printed = await waitForOutput(child, end);
   const url = /Serving .* at (\S+)\. /.exec(printed)?.[1] ?? "";
   const ca = await readFile(join(folder, ".postern/ca.crt"));
   const agent = new Agent({ keepAlive: true, ca, maxSockets: 8 });
@@ -52,11 +53,16 @@ export const serveWithConsole = async (
     send: (path, request) =>
       new Promise((resolve, reject) => {
         const headers = { "content-type": "application/json" };
-        const sent = httpsRequest(`${url}${paths.get(path)}`, { method: "POST", agent, headers }, async (response) => {
-          const body = Buffer.concat(await Array.fromAsync(response)).toString();
-          if (response.statusCode === 200) resolve(JSON.parse(body).response);
-          else reject(new Error(body));
-        });
+        const [, known = "", variant = ""] = /^([^/]+\/[^/]+)(.*)$/.exec(path) ?? [];
+        const sent = httpsRequest(
+          `${url}${paths.get(known)}${variant}`,
+          { method: "POST", agent, headers },
+          async (response) => {
+            const body = Buffer.concat(await Array.fromAsync(response)).toString();
+            if (response.statusCode === 200) resolve(JSON.parse(body).response);
+            else reject(new Error(body));
+          },
+        );
         sent.on("error", reject);
         sent.end(JSON.stringify({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request }));
       }),

@@ -12,8 +12,30 @@ import { buildPodRequest } from "../requests.ts";
 // Opens the console in Debian's Chromium. The scripts that run in the page are texts, because this program's types are
 // those of Node.
 
+/** A policy that quotes an object's name in a message, a warning and an audit annotation. */
+const policies = [
+  {
+    apiVersion: "admissionregistration.k8s.io/v1",
+    kind: "ValidatingAdmissionPolicy",
+    metadata: { name: "quote" },
+    spec: {
+      matchConstraints: {
+        resourceRules: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
+      },
+      validations: [{ expression: "false", messageExpression: "'unwanted: ' + object.metadata.name" }],
+      auditAnnotations: [{ key: "note", valueExpression: "'noted: ' + object.metadata.name" }],
+    },
+  },
+  {
+    apiVersion: "admissionregistration.k8s.io/v1",
+    kind: "ValidatingAdmissionPolicyBinding",
+    metadata: { name: "quote" },
+    spec: { policyName: "quote", validationActions: ["Warn", "Audit"] },
+  },
+];
 const config = {
   rules: {
+    "validating-admission-policy": { settings: { policies } },
     "always-pull-images": {},
     "default-toleration-seconds": {},
     "allowed-registries": { settings: { registries: ["ghcr.io"] } },
@@ -146,15 +168,21 @@ describe("the console's pages", await needs("chromium"), () => {
     for (const path of paths) await gateway.send(path, hostile);
     const wrong = { ...hostile, object: buildPod("x", markup), kind: { group: markup, version: markup, kind: markup } };
     await gateway.send("allowed-registries/validate", { ...wrong, uid: markup });
+    await gateway.send("validating-admission-policy/validate/quote", hostile);
     await waitUntil(page, 'document.body.textContent.includes("<img")');
     const targets = await rows(page).evaluateAll((links: { hash?: string }[]) =>
-      links.slice(0, 4).map(({ hash }) => hash),
+      links.slice(0, 5).map(({ hash }) => hash),
     );
+    const shown: string[] = [];
     for (const target of targets) {
       await page.goto(`${gateway.console}${target}`);
       await page.getByRole("heading", { name: "As a case" }).waitFor();
       assert.equal(await page.locator("img, main script").count(), 0);
+      shown.push(await page.locator("main").innerText());
     }
+    const texts = shown.join("\n");
+    for (const text of ["Warning: ", `unwanted: ${markup}`, `noted: ${markup}`, "(no valid image reference)"])
+      assert.ok(texts.includes(text), `${text} in ${texts}`);
     await page.goto(`${gateway.console}#rules/${encodeURIComponent(markup)}`);
     await page.getByRole("alert").waitFor();
     for (const hash of [markup, "%", "rules/%E0%A4%A"]) {

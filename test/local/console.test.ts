@@ -157,6 +157,15 @@ describe("the console's listener", () => {
     assert.equal((await stat(file)).mode & 0o777, 0o600);
   });
 
+  it("is not opened with --no-console", async () => {
+    const other = await createTestFolder();
+    const alone = await serveWithConsole(other, config, ["--port", "0", "--no-console"]);
+    assert.doesNotMatch(alone.console, /console/i);
+    assert.equal((await alone.send("allowed-registries/validate", buildRequest("a"))).allowed, true);
+    await assert.rejects(stat(join(other, ".postern/console.token")), /ENOENT/);
+    await alone.stop();
+  });
+
   it("is never needed: a port that is in use is reported, and the rules are served", async () => {
     const taken = createServer();
     const port = await listen(taken);
