@@ -190,6 +190,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const state = [...shared, ...stored.values()];
       const manifests = sets.flatMap(listManifests);
       const first = await cluster.predictIn(state, { manifests });
+      assert.equal(first.evaluations.length, manifests.length);
       const given = sets.flatMap(({ namespace, surroundings }): object[] => {
         const { name, labels, isMissing, isEnding } = namespace;
         const home = { apiVersion: "v1", kind: "Namespace", metadata: { name, labels } };
@@ -257,7 +258,12 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const { counts, reasons, different } = tally;
       const steps = sets.flatMap((set) => set.steps);
       const edges = steps.filter(({ isEdge }) => isEdge).length;
+      const [withState, without] = [
+        ["undecided", "requests"] as const,
+        ["undecided without state", "without state"] as const,
+      ].map(([part, whole]) => `${((100 * (counts[part] ?? 0)) / (counts[whole] ?? 1)).toFixed(1)} %`);
       t.diagnostic(`${JSON.stringify(counts)} with seed ${seed}; ${edges} of ${steps.length} objects are edge cases`);
+      t.diagnostic(`undecided: ${withState} with --state, ${without} without`);
       for (const [reason, count] of [...reasons].toSorted(([, left], [, right]) => right - left).slice(0, 10))
         t.diagnostic(`undecided ${count} times: ${reason}`);
       assert.deepEqual(different.slice(0, 3), [], `${different.length} of ${counts.requests} with seed ${seed}`);

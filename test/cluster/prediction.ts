@@ -117,23 +117,25 @@ const toAnswer = (body: unknown) => ({ code: 0, warnings: [], body });
 /** The user of all requests. */
 export const predictedUser = { username: "admin", groups: ["system:masters", "system:authenticated"] };
 
-/**
- * Reports whether the API server refused an object between both phases of admission, because it is invalid. An invalid
- * Service may fail earlier: no address can be allocated to its name.
- */
+/** Reports whether the API server refused an object between both phases of admission, because it is invalid. */
 export const isByValidation = ({ code, body }: TestClusterResponse): boolean =>
-  (code === 422 && !isByPolicy(body.message)) || (code === 500 && /: failed to allocate /.test(String(body.message)));
+  (code === 422 && !isByPolicy(body.message)) || isByAllocation(body);
 
-/** Returns the faults of an object that the API server refuses as invalid, each with its field; undefined if it names none. */
-const listFaults = ({ code, body }: TestClusterResponse): string[] | undefined => {
-  if (code !== 422) return undefined;
+/** Reports whether the API server could allocate no address to a Service, which it tries before it looks at the name. */
+const isByAllocation = ({ message }: TestClusterResponse["body"]): boolean =>
+  /\bfailed to allocate\b/.test(String(message));
+
+/** Returns the faults of an object that the API server refuses as invalid, each with its field; undefined if it looks at none. */
+const listFaults = ({ body }: TestClusterResponse): string[] | undefined => {
   const causes: Record<string, string>[] = Object(body.details).causes ?? [];
-  return causes.map(({ field, message }) => `${field}: ${message}`);
+  return isByAllocation(body) ? undefined : causes.map(({ field, message }) => `${field}: ${message}`);
 };
 
 /** Returns the faults for which check says that API validation refuses an object. */
 export const listPredictedFaults = ({ denials }: ObjectEvaluation["checked"]): string[] =>
-  denials.flatMap(({ rule, message }) => (rule === "API validation" ? [message] : []));
+  denials
+    .filter(({ rule }) => rule === "API validation")
+    .map(({ message }) => message.replace(/; \S+ changed the object$/, ""));
 
 const isByPolicy = (message: unknown): boolean => / denied request: /.test(String(message));
 
@@ -161,10 +163,8 @@ const compareOutcomes = (
     // check knows only some of the faults, but each of them is one of the API server's.
     const faults = listFaults(answer);
     const unfounded = listPredictedFaults(checked).filter((fault) => faults && !faults.includes(fault));
-    return [
-      { object, unfounded: [] },
-      { object: last && dropServerFields(after, serverFields), unfounded },
-    ];
+    const predicted = last && dropServerFields(after, serverFields);
+    return unfounded.length > 0 ? [faults, unfounded] : [object, predicted];
   }
   // Go's words for a patch of a policy that makes an object unreadable; check looks at the policy's next mutation, too.
   if (code === 500 && /json: cannot unmarshal|strict decoding/.test(String(body.message)))

@@ -22,7 +22,7 @@ export const createValidation =
     const toKey = ({ field, message }: FieldFault) => `${field}: ${message}`.replaceAll(/\[\d+\]/g, "[]");
     const tolerated = new Set(old ? find(old).map(toKey) : []);
     const faults = find(object, old)
-      .filter((fault) => !tolerated.has(toKey(fault)))
+      .filter((fault) => !tolerated.has(toKey(fault)) && !(old && fault.message.endsWith(" on create")))
       .map((fault) => nameGeneratedName(fault, object));
     return faults.length === 0 ? undefined : buildRefusal(kind, name, faults);
   };
