@@ -280,6 +280,9 @@ describe("the console's pages", await needs("chromium"), () => {
       const { page, close } = await openPage("", { colorScheme, viewport: { width, height: 720 }, bypassCSP: true });
       await sendPods(2);
       await rows(page).first().waitFor();
+      const gap = `(([first, second]) => second.getBoundingClientRect().top - first.getBoundingClientRect().bottom)(
+        document.querySelectorAll(".reviews a"))`;
+      assert.ok(Math.abs(Number(await page.evaluate(gap))) < 1, "rows lie under each other");
       const review = await rows(page).first().getAttribute("href");
       const found: string[] = [];
       for (const hash of ["#live", review, "#try", "#rules", "#rules/always-pull-images"]) {

@@ -39,10 +39,13 @@ const createRow = ({ id, at, cluster, rule, phase, user, operation, object, verd
   return create("li", create("a.row", { href: `#live/${id}` }, ...content));
 };
 
+/** The head of the list is as high as a row. */
 const getRowHeight = () => head.offsetHeight || 36;
 
 /** Shows the rows at the scroll position, the newest first. Elements that stay keep the focus. */
 const render = () => {
+  hint.hidden = reviews.length > 0;
+  head.hidden = reviews.length === 0;
   const height = getRowHeight();
   list.style.height = `${shown.length * height}px`;
   const first = Math.max(Math.floor(scroller.scrollTop / height) - 10, 0);
@@ -62,8 +65,6 @@ const render = () => {
     element.setAttribute("aria-posinset", String(first + index + 1));
     if (list.children[index] !== element) list.insertBefore(element, list.children[index] ?? null);
   }
-  hint.hidden = reviews.length > 0;
-  head.hidden = reviews.length === 0;
   count.textContent = `${shown.length} of ${reviews.length}`;
   pause.textContent = isPaused() ? `Resume (${waiting} new)` : "Pause";
 };
