@@ -263,6 +263,8 @@ const learnForbidden = async (field: Field, samples: Samples, send: Send): Promi
 
 /** Reports whether a refusal mentions no condition, such as the value of another field. */
 const isUnconditional = (message: string): boolean =>
+  // What is said of null differs from what is said of an empty list.
+  !message.startsWith("Invalid value: null") &&
   !/`|\b(when|if|unless|either|exactly one|for|specified)\b/.test(message);
 
 const learnText = async (

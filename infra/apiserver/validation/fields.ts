@@ -71,7 +71,7 @@ class FieldValidator {
   readonly #place: FieldPlace;
   readonly #tables: Tables;
   readonly #rule: FieldRule | undefined;
-  readonly #inner = new Map<string, FieldValidator>();
+  readonly #inner = new Map<string, FieldValidator | undefined>();
   #required: readonly string[] | undefined;
 
   constructor(word: string, place: FieldPlace, tables: Tables) {
@@ -80,6 +80,17 @@ class FieldValidator {
     this.#place = place;
     this.#tables = tables;
     this.#rule = tables.findRule(place);
+  }
+
+  get isRequired(): boolean {
+    return Boolean(this.#rule?.required);
+  }
+
+  /** Reports whether no value has a fault: most members of structs are scalars without a rule. */
+  get isIdle(): boolean {
+    const element = this.#word.replace(/^[[{]/, "");
+    if (this.#rule !== undefined || Object.hasOwn(this.#tables.types, element) || /^[[{*]/.test(element)) return false;
+    return element === this.#word || this.#find(this.#word.startsWith("[") ? "[]" : "{}", element) === undefined;
   }
 
   /** Adds the faults of a value at `field`, of which `above` is the list or map, and `siblings` is the struct. */
@@ -105,14 +116,16 @@ class FieldValidator {
     const [first, rest] = [word[0], word.slice(1)];
     if (first === "[" && Array.isArray(value)) {
       const element = this.#find("[]", rest);
+      if (element === undefined) return;
       for (const [index, item] of value.entries()) element.validate(item, `${field}[${index}]`, field, {}, faults);
     } else if (first === "{" && isMap(value)) {
       const element = this.#find("{}", rest);
       const rule = this.#rule;
+      if (element === undefined && !rule?.keys) return;
       for (const [key, item] of Object.entries(value)) {
         const at = `${field}[${key}]`;
         if (rule?.keys) this.#addFormatFaults(faults, rule.isNamedAbove ? field : at, "keys", rule.keys, key);
-        element.validate(item, at, field, {}, faults);
+        element?.validate(item, at, field, {}, faults);
       }
     } else if (Object.hasOwn(this.#tables.types, word) && !(this.#isPointer && isAbsent(value)))
       this.#validateMembers(isMap(value) ? value : {}, field, faults);
@@ -145,35 +158,31 @@ class FieldValidator {
 
   #validateMembers(fields: Fields, field: string, faults: FieldRuleFault[]): void {
     const members = this.#tables.types[this.#word] ?? {};
-    const validate = (member: string, value: unknown) =>
-      this.#find(member, members[member] ?? "").validate(
-        value,
-        field === "" ? member : `${field}.${member}`,
-        "",
-        fields,
-        faults,
-      );
+    const validate = (member: string, value: unknown) => {
+      const validator = this.#find(member, members[member] ?? "");
+      validator?.validate(value, field === "" ? member : `${field}.${member}`, "", fields, faults);
+    };
     for (const [member, value] of Object.entries(fields))
       if (Object.hasOwn(members, member) && !isAbsent(value)) validate(member, value);
     // Required members, and structs that Go has anyway.
     this.#required ??= Object.entries(members).flatMap(([member, word]) => {
-      const isRequired = this.#find(member, word).#rule?.required;
+      const isRequired = this.#find(member, word)?.isRequired;
       return isRequired || Object.hasOwn(this.#tables.types, word.replace("?", "")) ? [member] : [];
     });
     for (const member of this.#required) if (isAbsent(fields[member])) validate(member, undefined);
   }
 
-  #find(member: string, word: string): FieldValidator {
-    let found = this.#inner.get(member);
-    if (found === undefined) {
-      const { type, member: own, path } = this.#place;
-      const isElement = member === "[]" || member === "{}";
-      const place = isElement
-        ? { type, member: `${own}${member}`, path: `${path}${member}` }
-        : { type: this.#word, member, path: path === "" ? member : `${path}.${member}` };
-      found = new FieldValidator(word.replace("?", ""), place, this.#tables);
-      this.#inner.set(member, found);
-    }
+  /** Returns the validator of a member or an element; undefined if no value of it has a fault. */
+  #find(member: string, word: string): FieldValidator | undefined {
+    if (this.#inner.has(member)) return this.#inner.get(member);
+    const { type, member: own, path } = this.#place;
+    const isElement = member === "[]" || member === "{}";
+    const place = isElement
+      ? { type, member: `${own}${member}`, path: `${path}${member}` }
+      : { type: this.#word, member, path: path === "" ? member : `${path}.${member}` };
+    const made = new FieldValidator(word.replace("?", ""), place, this.#tables);
+    const found = made.isIdle ? undefined : made;
+    this.#inner.set(member, found);
     return found;
   }
 }
@@ -224,7 +233,8 @@ export const createFieldValidation = (
     const validator = validators.get(key);
     if (validator === undefined) return undefined;
     const faults: FieldRuleFault[] = [];
-    validator.validate(object, "", "", {}, faults);
+    // Requests for an object don't set its status.
+    validator.validate({ ...object, status: undefined }, "", "", {}, faults);
     return faults;
   };
 };

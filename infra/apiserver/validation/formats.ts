@@ -34,6 +34,7 @@ const keyExamples = ["MyName", "my.name", "123-abc"];
 
 const createSubdomain = (unit: string) => createFormat(subdomainSentence, subdomain, ["example.com"], `253 ${unit}`);
 const isSubdomain = createSubdomain("characters");
+const isSubdomainInBytes = createSubdomain("bytes");
 const createLabel = (unit: string): TextFormat => {
   const findFaults = createFormat(labelSentence, label, ["my-name", "123-abc"], `63 ${unit}`);
   // A text that is a subdomain, but no label, has dots.
@@ -64,7 +65,12 @@ const createLabelKey =
         `a ${isOld ? "qualified name" : "valid label key"} ${describePattern(keySentence, keyPart, ...keyExamples)} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`,
       ];
     const name = second ?? first;
-    const prefix = second === undefined ? [] : first === "" ? ["must be non-empty"] : createSubdomain(unit)(first);
+    const prefix =
+      second === undefined
+        ? []
+        : first === ""
+          ? ["must be non-empty"]
+          : (isOld ? isSubdomain : isSubdomainInBytes)(first);
     const long =
       name === "" ? ["must be non-empty"] : Buffer.byteLength(name) > 63 ? [`must be no more than 63 ${unit}`] : [];
     return [
@@ -89,12 +95,15 @@ const createLabelValue = (unit: string) =>
     `63 ${unit}`,
   );
 
+const isLabelValue = createLabelValue("bytes");
+const isOldLabelValue = createLabelValue("characters");
+
 /** The formats of texts that several fields have, by the names that fields.json gives them. */
 export const textFormats: Readonly<Record<string, TextFormat>> = {
   label: createLabel("characters"),
   labelInBytes: createLabel("bytes"),
   subdomain: isSubdomain,
-  subdomainInBytes: createSubdomain("bytes"),
+  subdomainInBytes: isSubdomainInBytes,
   label1035: createFormat(
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character",
     "[a-z]([-a-z0-9]*[a-z0-9])?",
@@ -103,7 +112,7 @@ export const textFormats: Readonly<Record<string, TextFormat>> = {
   ),
   labelKey: findLabelKeyFaults,
   annotationKey: createLabelKey(true),
-  labelValue: (text, kubernetes) => createLabelValue(isBeforeBytes(kubernetes) ? "characters" : "bytes")(text),
+  labelValue: (text, kubernetes) => (isBeforeBytes(kubernetes) ? isOldLabelValue : isLabelValue)(text),
   configKey: (text) => [...findConfigKey(text), ...findPathFaults(text)],
   pathSegment: (text) =>
     text === "." || text === ".."
