@@ -1,7 +1,6 @@
-// Learns infra/apiserver/validation/fields.json from real API servers: in valid objects, it changes one field after the
-// other, and keeps what explains all answers. `npm run field-rules` writes the file.
+// Learns what API servers require of the fields of built-in kinds: in valid objects, it changes one field after the
+// other, and keeps what explains all answers.
 import { readFileSync } from "node:fs";
-import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import fc from "fast-check";
 import { parse } from "yaml";
@@ -14,8 +13,7 @@ import { buildKindIndex } from "../../infra/apiserver/kinds/kinds.ts";
 import { selectMinor } from "../../infra/apiserver/minors.ts";
 import { createFieldValidation, type FieldRule, type FieldRules } from "../../infra/apiserver/validation/fields.ts";
 import { textFormats } from "../../infra/apiserver/validation/formats.ts";
-import { packageRoot } from "../../infra/cli/roots.ts";
-import { listPlugins, minors, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { listPlugins, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { getCollectionPath, type TestClusterClient } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { buildCertificateRequest, toPem } from "../../infra/parity/generators/certificate-requests.ts";
@@ -76,7 +74,7 @@ export const readValidObjects = (): { objects: KubernetesObject[]; samples: Samp
   return { objects: completed, samples };
 };
 
-interface Field {
+export interface Field {
   object: KubernetesObject;
   path: Path;
   word: string;
@@ -87,7 +85,7 @@ interface Field {
 }
 
 /** Returns all fields that an object has, and those of its structs that it hasn't. */
-const listFields = (object: KubernetesObject, types: Types, kinds: Types): Field[] => {
+export const listFields = (object: KubernetesObject, types: Types, kinds: Types): Field[] => {
   const found: Field[] = [];
   const visit = (value: unknown, word: string, field: Omit<Field, "object" | "word">) => {
     const plain = word.replace("?", "");
@@ -131,7 +129,7 @@ const isSystemField = ([first, second]: Path) =>
   second !== undefined;
 
 /** Returns an object with another value at a path; undefined removes it. */
-const setAt = (object: KubernetesObject, path: Path, value: unknown): KubernetesObject => {
+export const setAt = (object: KubernetesObject, path: Path, value: unknown): KubernetesObject => {
   const copy = structuredClone(object);
   let inner: unknown = copy;
   for (const step of path.slice(0, -1)) inner = (inner as JsonMap)[step];
@@ -142,7 +140,7 @@ const setAt = (object: KubernetesObject, path: Path, value: unknown): Kubernetes
   return copy;
 };
 
-const getAt = (object: unknown, path: Path): unknown =>
+export const getAt = (object: unknown, path: Path): unknown =>
   path.reduce<unknown>((value, step) => (value as JsonMap | undefined)?.[step], object);
 
 const formatPath = (path: Path): string =>
@@ -370,7 +368,7 @@ const learnBounds = async (
 };
 
 /** Runs an action for all elements, several at a time. */
-const forAll = async <T>(all: readonly T[], act: (one: T) => Promise<void>): Promise<void> => {
+export const forAll = async <T>(all: readonly T[], act: (one: T) => Promise<void>): Promise<void> => {
   const rest = [...all];
   const work = async () => {
     for (let next = rest.shift(); next !== undefined; next = rest.shift()) await act(next);
@@ -385,7 +383,7 @@ interface Answered {
 }
 
 /** Boots an API server of a minor without plugins, and keeps what it answers. */
-const bootServer = async (minor: string) => {
+export const bootServer = async (minor: string) => {
   const binaries = await requireBinaries(minor);
   const { defaultOn: disable } = await listPlugins(binaries);
   const cluster = await bootCluster(binaries, { disable, flags: ["--allow-privileged=true"] });
@@ -395,11 +393,11 @@ const bootServer = async (minor: string) => {
     if (causes) answered.push({ object, causes });
     return causes;
   };
-  return { send, answered, stop: cluster.stop };
+  return { admin: cluster.admin, send, answered, stop: cluster.stop };
 };
 
 /** Returns the rules that a minor of Kubernetes has. */
-const learnFieldRules = async (minor: string): Promise<FieldRules> => {
+export const learnFieldRules = async (minor: string): Promise<FieldRules> => {
   const { types, kinds }: { types: Types; kinds: Types } = selectMinor(newestTypes, olderTypes, minor);
   const { send, answered, stop } = await bootServer(minor);
   try {
@@ -461,7 +459,7 @@ export const findWrongRules = async (rules: FieldRules, minor: string, isChosen 
   }
 };
 
-const addNamespace = (object: KubernetesObject): KubernetesObject =>
+export const addNamespace = (object: KubernetesObject): KubernetesObject =>
   kindIndex.of(object.apiVersion ?? "", object.kind ?? "")?.namespaced
     ? { ...object, metadata: { namespace: "default", ...object.metadata } }
     : object;
@@ -567,7 +565,7 @@ const listWrongFaults = (rules: FieldRules, minor: string, answered: readonly An
  * Removes the parts of rules that refuse an accepted object, and for a kind those that refuse with other words than the
  * API server.
  */
-const dropWrongRules = (rules: FieldRules, minor: string, answered: readonly Answered[]): void => {
+export const dropWrongRules = (rules: FieldRules, minor: string, answered: readonly Answered[]): void => {
   for (const { place, part, object, isAccepted } of listWrongFaults(rules, minor, answered)) {
     const own = openRule(rules.kinds, `${object.apiVersion} ${object.kind}`, place.path);
     const shared = rules.types[place.type]?.[place.member];
@@ -578,7 +576,7 @@ const dropWrongRules = (rules: FieldRules, minor: string, answered: readonly Ans
 };
 
 /** Returns rules as the text of fields.json, with a line for each type and kind. */
-const printRules = (rules: FieldRules): string => {
+export const printRules = (rules: FieldRules): string => {
   const print = (all: Record<string, Record<string, FieldRule>>) =>
     Object.entries(all)
       .map(
@@ -597,39 +595,3 @@ const printRules = (rules: FieldRules): string => {
 
 const sortEntries = <T>(all: Record<string, T>) =>
   Object.entries(all).sort(([left], [right]) => (left < right ? -1 : 1));
-
-/** Returns the JSON merge patch that makes `before` of `after`. */
-const buildMergePatch = (after: JsonMap, before: JsonMap): JsonMap =>
-  Object.fromEntries(
-    Object.keys({ ...after, ...before }).flatMap((key) => {
-      const [now, then] = [after[key], before[key]];
-      if (isMap(now) && isMap(then)) {
-        const patch = buildMergePatch(now, then);
-        return Object.keys(patch).length > 0 ? [[key, patch]] : [];
-      }
-      return isSame(now, then) ? [] : [[key, then ?? null]];
-    }),
-  );
-
-const folder = join(packageRoot, "infra/apiserver/validation");
-
-/** Writes the rules of the newest minor, and those of its rules that older minors don't have. */
-const writeRules = async (): Promise<void> => {
-  const [newest = "", ...others] = minors.toReversed();
-  const learned = process.argv.includes("--older")
-    ? JSON.parse(readFileSync(join(folder, "fields.json"), "utf8"))
-    : await learnFieldRules(newest);
-  await writeFile(join(folder, "fields.json"), printRules(learned));
-  let next: FieldRules = JSON.parse(printRules(learned));
-  const older: JsonMap = {};
-  for (const minor of others) {
-    const rules = structuredClone(next);
-    dropWrongRules(rules, minor, (await findWrongRules(rules, minor)).answered);
-    const kept: FieldRules = JSON.parse(printRules(rules));
-    older[minor] = buildMergePatch(next as unknown as JsonMap, kept as unknown as JsonMap);
-    next = kept;
-    await writeFile(join(folder, "older-fields.json"), `${JSON.stringify(older, null, 2)}\n`);
-  }
-};
-
-if (import.meta.main) await writeRules();

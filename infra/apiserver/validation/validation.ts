@@ -3,6 +3,7 @@ import { getOwn, isMap } from "#lib/json.ts";
 import type { KubernetesObject, Status } from "#lib/review.ts";
 import type { FindCustomKind } from "./custom-resources.ts";
 import { type FieldFault, validateFields } from "./fields.ts";
+import { findImmutableFaults } from "./immutable.ts";
 
 /** Returns the refusal of a complete object by API validation; undefined if no fault is known. */
 export type ValidateObject = (attributes: AdmissionAttributes) => Status | undefined;
@@ -24,6 +25,7 @@ export const createValidation =
     const faults = find(object, old)
       .filter((fault) => !tolerated.has(toKey(fault)) && !(old && fault.message.endsWith(" on create")))
       .map((fault) => nameGeneratedName(fault, object));
+    if (old && !custom) faults.push(...findImmutableFaults(object as KubernetesObject, old));
     return faults.length === 0 ? undefined : buildRefusal(kind, name, faults);
   };
 
