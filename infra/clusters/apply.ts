@@ -82,17 +82,23 @@ export const applyWantedObjectsToCluster = async (
   let changedAt = Date.now();
   const settle = () => wait(Math.max(0, changedAt + settleMilliseconds - Date.now()));
   const unproven = new Set<PolicyKind>();
-  /** Waits until the policies that take the place of entries have an effect. */
-  const awaitPoliciesInPlaceOf = async (kind: DeployedKind) => {
+  const findPolicyKind = (kind: DeployedKind) => {
     const policyKind = kind.replace("WebhookConfiguration", "AdmissionPolicy") as PolicyKind;
-    if (!all.some((object) => object.kind === policyKind)) return;
-    await awaitPolicies(api, policyKind, name);
-    unproven.delete(policyKind);
-    await settle();
+    return all.some((object) => object.kind === policyKind) ? policyKind : undefined;
+  };
+  /** Waits until the policies of a kind have an effect; deletes the new ones if they have none, so that they are missing. */
+  const awaitEffect = async (kind: PolicyKind) => {
+    await awaitPolicies(api, kind, name).catch(async (error) => {
+      const made = changes.filter((change) => change.did === "made" && change.kind.startsWith(kind));
+      for (const change of made.reverse()) await api.remove(change);
+      throw error;
+    });
+    unproven.delete(kind);
   };
   for (const object of all.filter(({ kind }) => !isRbacKind(kind))) {
     const isFirst = object.kind === "MutatingWebhookConfiguration" && (await isNewInBoth(api, all, name));
-    if (isWebhookKind(object.kind) && (await losesEntries(api, object))) await awaitPoliciesInPlaceOf(object.kind);
+    const policyKind = isWebhookKind(object.kind) ? findPolicyKind(object.kind) : undefined;
+    if (policyKind && (await losesEntries(api, object))) await awaitEffect(policyKind).then(settle);
     const change = await applyObject(api, object);
     if (change === undefined) continue;
     changes.push(change);
@@ -101,8 +107,11 @@ export const applyWantedObjectsToCluster = async (
     if (isPolicyKind(object.kind)) unproven.add(object.kind.replace(/Binding$/, "") as PolicyKind);
   }
   const unwanted = await listUnwanted(api, all, name);
-  for (const { kind } of unwanted) if (isWebhookKind(kind)) await awaitPoliciesInPlaceOf(kind);
-  for (const kind of unproven) await awaitPolicies(api, kind, name);
+  for (const { kind } of unwanted.filter((object) => isWebhookKind(object.kind))) {
+    const policyKind = findPolicyKind(kind);
+    if (policyKind) await awaitEffect(policyKind).then(settle);
+  }
+  for (const kind of unproven) await awaitEffect(kind);
   if (unwanted.some(({ kind }) => isPolicyKind(kind))) await settle();
   for (const live of unwanted) changes.push(...(await deleteObject(api, live)));
   return mergeChanges(changes);
