@@ -179,8 +179,8 @@ const applyResponsePatch = (
       markUndecided(run, step, `what it makes of the object can't be read: ${misfit}`);
       return unchanged;
     }
-    // Plugins change the object in memory; only a webhook's patch is read as a new object.
-    step.after = hook.isPlugin ? read : run.context.fill(read, "patch");
+    // Compiled-in changes are made in memory; what a webhook or a policy makes of the object is read as a new one.
+    step.after = hook.reinvocationPolicy === "Always" ? read : run.context.fill(read, "patch");
     if (!hook.isPlugin)
       run.audit.add(...buildPatchAuditAnnotation(step.round, step.index, hook.configuration, hook.name, step.patch));
     view.put(step.after);

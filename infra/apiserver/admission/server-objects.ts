@@ -27,17 +27,17 @@ const isBuiltInObject = ({ apiVersion }: JsonMap): boolean => {
   return !group.includes(".") || group.endsWith(".k8s.io");
 };
 
-/** Returns a value without null members. Parts without nulls are shared with the given value. */
-const dropNulls = (value: unknown): unknown => {
+/** Returns a value without null members but those of maps, which are read as empty. Parts without nulls are shared. */
+const dropNulls = (value: unknown, key = ""): unknown => {
   if (Array.isArray(value)) {
-    const read = value.map(dropNulls);
+    const read = value.map((element) => dropNulls(element));
     return read.every((element, index) => element === value[index]) ? value : read;
   }
   if (!isMap(value)) return value;
   const entries = Object.entries(value);
   const kept = entries
-    .filter(([, member]) => member !== null)
-    .map(([key, member]) => [key, dropNulls(member)] as const);
+    .filter(([, member]) => member !== null || maps.has(key))
+    .map(([name, member]) => [name, dropNulls(member, name)] as const);
   const isWhole = kept.length === entries.length && kept.every(([, member], index) => member === entries[index]?.[1]);
   return isWhole ? value : Object.fromEntries(kept);
 };
