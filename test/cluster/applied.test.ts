@@ -780,6 +780,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
         "persistent-volume-label",
         "pod-security-policy",
         "resource-quota",
+        "workload-quota",
       ];
       const names = catalogue.map(({ name }) => name).filter((name) => !needing.includes(name));
       const rules = Object.fromEntries(
