@@ -128,7 +128,10 @@ const isByAllocation = ({ message }: TestClusterResponse["body"]): boolean =>
 /** Returns the faults of an object that the API server refuses as invalid, each with its field; undefined if it looks at none. */
 const listFaults = ({ body }: TestClusterResponse): string[] | undefined => {
   const causes: Record<string, string>[] = Object(body.details).causes ?? [];
-  return isByAllocation(body) ? undefined : causes.map(({ field, message }) => `${field}: ${message}`);
+  // Of a change that isn't allowed, check shows neither the value nor the difference.
+  const shorten = (message = "") =>
+    message.split("\n", 1)[0]?.replace(/^(Invalid value: ).*: (field is immutable)$/, "$1$2");
+  return isByAllocation(body) ? undefined : causes.map(({ field, message }) => `${field}: ${shorten(message)}`);
 };
 
 /** Returns the faults for which check says that API validation refuses an object. */
@@ -162,7 +165,11 @@ const compareOutcomes = (
   if (isByValidation(answer)) {
     // check knows only some of the faults, but each of them is one of the API server's.
     const faults = listFaults(answer);
-    const unfounded = listPredictedFaults(checked).filter((fault) => faults && !faults.includes(fault));
+    // The API server doesn't look into a field that it refuses as a whole, such as the second source of a volume.
+    const isInside = (fault: string) => faults?.some((known) => fault.startsWith(`${known.split(": ", 1)[0]}.`));
+    const unfounded = listPredictedFaults(checked).filter(
+      (fault) => faults && !faults.includes(fault) && !isInside(fault),
+    );
     const predicted = last && dropServerFields(after, serverFields);
     return unfounded.length > 0 ? [faults, unfounded] : [object, predicted];
   }
