@@ -12,17 +12,20 @@ export interface CheckMeasurement {
   manifests: number;
   bytes: number;
   /**
-   * Median seconds of CPU time: of a whole check, and of the work that any check needs (see MinimumCheckCpuSeconds).
+   * Median seconds of CPU time: of a whole check, of one without plugins, and of the work that any check needs
+   * (see UnavoidableCheckCpuSeconds).
    */
-  seconds: { check: number; reading: number; ownReading: number; rules: number };
+  seconds: { check: number; withoutPlugins: number; reading: number; ownReading: number; rules: number };
   /** The peak memory (maximum resident set size) of the `postern check` process, in bytes. */
   memory: number;
+  /** The check's CPU time, divided by that of the same check without plugins (`--plugins none`). */
+  overRules: RatioSummary;
   /**
-   * The check's CPU time, divided by that of its rules plus that of reading the files with the `yaml` package. The bar
-   * is for this ratio.
+   * The CPU time of a check without plugins, divided by that of its rules plus that of reading the files with the `yaml`
+   * package.
    */
   overParser: RatioSummary;
-  /** The check's CPU time, divided by that of its rules plus that of its own way to read the files. */
+  /** The same, divided by that of its rules plus that of its own way to read the files. */
   overReader: RatioSummary;
 }
 
@@ -34,28 +37,30 @@ export const measureCheck = async (folder: string, rounds: number, manifests = 1
     const bytes = await writeManifestsAndCountBytes(place, manifests);
     const run = (file: string, ...args: string[]) =>
       runNodeAndParseOutput(file, { options: ["--import", new URL("meter.ts", import.meta.url).href], args });
+    const check = async (...options: string[]) =>
+      (await run("../main.ts", "check", "--config", config, place, ...options)) as ProcessUsage;
     const measured = await measureInTurn(
       rounds,
-      async () => (await run("../main.ts", "check", "--config", config, place)) as ProcessUsage,
+      async () => ({ check: await check(), bare: await check("--plugins", "none") }),
       async () => (await run("check-floor-process.ts", config, place)) as UnavoidableCheckCpuSeconds,
       0,
     );
-    const computeFloorRatio = (floorOf: (floor: UnavoidableCheckCpuSeconds) => number) =>
-      summarizeRatios(measured.map(([{ seconds }, floor]) => seconds / floorOf(floor)));
-    const computeMedian = (secondsOf: (check: ProcessUsage, floor: UnavoidableCheckCpuSeconds) => number) =>
-      summarizeRatios(measured.map((pair) => secondsOf(...pair))).median;
+    const rows = measured.map(([{ check, bare }, floor]) => ({ ...floor, check: check.seconds, bare: bare.seconds }));
+    const summarize = (valueOf: (row: (typeof rows)[number]) => number) => summarizeRatios(rows.map(valueOf));
     return {
       manifests,
       bytes,
       seconds: {
-        check: computeMedian(({ seconds }) => seconds),
-        reading: computeMedian((_, { reading }) => reading),
-        ownReading: computeMedian((_, { ownReading }) => ownReading),
-        rules: computeMedian((_, { rules }) => rules),
+        check: summarize(({ check }) => check).median,
+        withoutPlugins: summarize(({ bare }) => bare).median,
+        reading: summarize(({ reading }) => reading).median,
+        ownReading: summarize(({ ownReading }) => ownReading).median,
+        rules: summarize(({ rules }) => rules).median,
       },
-      memory: Math.max(...measured.map(([{ memory }]) => memory)),
-      overParser: computeFloorRatio(({ reading, rules }) => reading + rules),
-      overReader: computeFloorRatio(({ ownReading, rules }) => ownReading + rules),
+      memory: Math.max(...measured.map(([{ check }]) => check.memory)),
+      overRules: summarize(({ check, bare }) => check / bare),
+      overParser: summarize(({ bare, reading, rules }) => bare / (reading + rules)),
+      overReader: summarize(({ bare, ownReading, rules }) => bare / (ownReading + rules)),
     };
   } finally {
     await rm(place, { recursive: true });

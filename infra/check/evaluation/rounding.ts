@@ -1,13 +1,15 @@
 import { exactJson } from "#lib/exact-json.ts";
 import { isObject } from "#lib/json.ts";
 
-/** The lists and maps in which bigints were looked for: every rule gets the same objects. */
+/** The Kubernetes objects in which bigints were looked for: every rule gets the same objects. */
 const known = new WeakMap<object, boolean>();
 
 const hasBigInteger = (value: unknown): boolean => {
   if (!isObject(value)) return typeof value === "bigint";
-  const found = known.get(value) ?? Object.values(value).some(hasBigInteger);
-  known.set(value, found);
+  // To remember parts of an object would take longer than to look again, and much memory.
+  const isWhole = Object.hasOwn(value, "metadata");
+  const found = (isWhole ? known.get(value) : undefined) ?? Object.values(value).some(hasBigInteger);
+  if (isWhole) known.set(value, found);
   return found;
 };
 
