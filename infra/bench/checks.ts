@@ -46,7 +46,7 @@ export const measureCheck = async (folder: string, rounds: number, manifests = 1
       0,
     );
     const rows = measured.map(([{ check, bare }, floor]) => ({ ...floor, check: check.seconds, bare: bare.seconds }));
-    const summarize = (valueOf: (row: (typeof rows)[number]) => number) => summarizeRatios(rows.map(valueOf));
+    const summarize = (select: (row: (typeof rows)[number]) => number) => summarizeRatios(rows.map(select));
     return {
       manifests,
       bytes,
