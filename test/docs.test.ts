@@ -4,7 +4,7 @@ import { dirname, join, relative } from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
-import { compiledInPlugins } from "../infra/catalogue/upstream-plugins.ts";
+import { compiledInPlugins, describeCompiledInPlugin } from "../infra/catalogue/upstream-plugins.ts";
 import { listCoverage } from "./field-rules/coverage.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -94,6 +94,23 @@ describe("the pages", () => {
     const [, table = ""] =
       /\| kind \| fields \| with a rule \|\n.*\n((?:\|.*\n)*)/.exec(pages.get("docs/check.md") ?? "") ?? [];
     assert.deepEqual(table.trim().split("\n"), listCoverage());
+  });
+
+  it("say by which rule check evaluates a plugin, and what it reads", async () => {
+    const rows = (await readCatalogue()).flatMap(({ name, rule: { upstreamPlugin, needs = {} } }) => {
+      if (upstreamPlugin === undefined) return [];
+      const { plugin } = upstreamPlugin;
+      const reads = new Set(
+        Object.values(needs).map(({ verb, ...need }) => Object(Object(need).kind).resource ?? verb),
+      );
+      const link = `[${name}](../functions/${name}/README.md)`;
+      return [`| ${plugin} | ${link} | ${describeCompiledInPlugin(plugin)} | ${[...reads].join(", ")} |`];
+    });
+    const [, table = ""] =
+      /\| plugin \| rule \| in Kubernetes 1.33 to 1.37 \| reads \|\n.*\n((?:\|.*\n)*)/.exec(
+        pages.get("docs/check.md") ?? "",
+      ) ?? [];
+    assert.deepEqual(table.trim().split("\n"), rows);
   });
 
   it("list every port beside its upstream plugin, in the order of the plugins", async () => {
