@@ -226,10 +226,12 @@ const fillAll = (
   kubernetes: string | undefined,
 ) =>
   new Map(
-    normalizeManifestObjects(manifests, kinds, asking).map(({ key, object }) => [
-      key,
-      prepareForStorage(fillDefaults(object, kubernetes).object, kubernetes),
-    ]),
+    normalizeManifestObjects(manifests, kinds, asking).map(({ key, object, manifest }) => {
+      // By the time of creation, plugins choose among several default classes.
+      const { creationTimestamp } = Object(manifest.object.metadata);
+      const metadata = { ...object.metadata, ...(typeof creationTimestamp === "string" && { creationTimestamp }) };
+      return [key, prepareForStorage(fillDefaults({ ...object, metadata }, kubernetes).object, kubernetes)];
+    }),
   );
 
 /** Returns the request that creates an object; none for a kind that isn't known. */

@@ -23,11 +23,19 @@ export const createValidation =
     const toKey = ({ field, message }: FieldFault) => `${field}: ${message}`.replaceAll(/\[\d+\]/g, "[]");
     const tolerated = new Set(old ? find(old).map(toKey) : []);
     const faults = find(object, old)
+      .filter((fault) => !isInSecondSource(object, fault))
       .filter((fault) => !tolerated.has(toKey(fault)) && !(old && fault.message.endsWith(" on create")))
       .map((fault) => nameGeneratedName(fault, object));
     if (old && !custom) faults.push(...findImmutableFaults(object as KubernetesObject, old));
     return faults.length === 0 ? undefined : buildRefusal(kind, name, faults);
   };
+
+/** Reports whether a fault is in a volume with several sources, of which an API server validates only the first. */
+const isInSecondSource = (object: unknown, { field }: FieldFault): boolean => {
+  const [, volume] = /^(.*\bvolumes\[\d+\])\./.exec(field) ?? [];
+  const found = volume?.match(/[^.[\]]+/g)?.reduce<unknown>(getOwn, object);
+  return isMap(found) && Object.keys(found).length > 2;
+};
 
 /** The generated name is random in an API server, which also says what is wrong of the prefix. */
 const nameGeneratedName = (
