@@ -185,7 +185,9 @@ const compareOutcomes = (
     ];
   const ours = checked.warnings.map(({ text }) => text);
   const isDeletion = body.kind === "Status" || Object(body.metadata).deletionTimestamp !== undefined;
-  const dropped = last ? serverFields : [...serverFields, ...storageFields];
+  // Until 1.34, the storage drops image volumes, whose feature gate is off; check keeps them.
+  const gated = ["1.33", "1.34"].includes(minor) ? ["volumes"] : [];
+  const dropped = last ? serverFields : [...serverFields, ...storageFields, ...gated];
   const [stored, predicted] = isDeletion
     ? []
     : [object ?? dropServerFields(body, dropped), dropServerFields(after, dropped)];
