@@ -92,7 +92,10 @@ for (const minor of chooseMinors(undefined, 1))
         counts[`${answer.code} ${verdict}`] = (counts[`${answer.code} ${verdict}`] ?? 0) + 1;
         const difference = describeDifference(answer, last, ours, minor);
         if (difference === undefined) continue;
-        if (!unfilled.includes(getKind(manifest)) || describeDifference(answer, nothing, { ...ours, after: nothing }, minor))
+        if (
+          !unfilled.includes(getKind(manifest)) ||
+          describeDifference(answer, nothing, { ...ours, after: nothing }, minor)
+        )
           different.set(getName(manifest), `${getName(manifest)} is a ${getKind(manifest)}\n${difference}`);
         else unfilledFound.add(getKind(manifest));
       }
