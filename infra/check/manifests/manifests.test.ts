@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readRows } from "../../../test/rows.ts";
-import { parseManifests } from "./manifests.ts";
+import { type Manifest, parseManifests } from "./manifests.ts";
 import { findPosition } from "./positions.ts";
 
 interface BrokenText {
@@ -11,6 +11,7 @@ interface BrokenText {
 }
 const rows = readRows<{
   broken: BrokenText[];
+  indented: { name: string; text: string; value: unknown }[];
   merges: { name: string; written: string; value: object }[];
   streams: { name: string; text: string; found: unknown[] }[];
 }>(import.meta.filename);
@@ -101,6 +102,14 @@ items:
     assert.deepEqual([a, c, d], [{ b: 1 }, { b: 1 }, { b: 1 }]);
     assert.notEqual(a, c);
   });
+
+  for (const { name, text, value } of rows.indented)
+    it(`have lines of any indentation as in kubectl: ${name}`, () => {
+      const { manifests, faults } = read(`apiVersion: v1\nkind: A\ninner:\n  spec: ${text}\nlast: 1\n`);
+      assert.deepEqual(faults, []);
+      assert.deepEqual(manifests[0]?.object, { apiVersion: "v1", kind: "A", inner: { spec: value }, last: 1 });
+      assert.equal(findPosition(manifests[0] as Manifest, ["last"]).line, 5 + text.split("\n").length - 1);
+    });
 
   for (const { name, written, value } of rows.merges)
     it(`have merged keys as in kubectl: ${name}`, () => {

@@ -1,4 +1,4 @@
-import { Composer, type Document, isScalar, LineCounter, Parser, type ScalarTag, visit } from "yaml";
+import { Composer, type Document, isScalar, Lexer, LineCounter, Parser, type ScalarTag, visit } from "yaml";
 import { toExactInteger } from "#lib/exact-json.ts";
 import { type JsonStreamResult, parseJsonWithOffsets, readJsonStream } from "./json-stream.ts";
 import { locatePlainYaml, readPlainYaml, type YamlDocumentWithOffsets } from "./plain-yaml.ts";
@@ -54,6 +54,38 @@ const options = {
   logLevel: "silent",
 } as const;
 
+/** The members of the package's lexer that read quoted texts, and lists and maps in brackets. */
+interface LexerMembers extends Pick<Lexer, "lex"> {
+  /** The least indentation of the next line. */
+  indentNext: number;
+  parseQuotedScalar(): Generator<string, string>;
+  parseFlowCollection(): Generator<string, string>;
+}
+
+/** Reads lines within quotes and brackets at any indentation, as kubectl does; the YAML standard wants more than the key's. */
+class KubectlLexer extends (Lexer as unknown as new () => LexerMembers) {
+  override *parseQuotedScalar(): Generator<string, string> {
+    return yield* this.#ignoreIndentation(super.parseQuotedScalar());
+  }
+
+  override *parseFlowCollection(): Generator<string, string> {
+    return yield* this.#ignoreIndentation(super.parseFlowCollection());
+  }
+
+  *#ignoreIndentation(lexing: Generator<string, string>): Generator<string, string> {
+    const { indentNext } = this;
+    this.indentNext = 0;
+    const next = yield* lexing;
+    this.indentNext = indentNext;
+    return next;
+  }
+}
+
+const parseTokens = function* (text: string, parser: Parser) {
+  for (const lexeme of new KubectlLexer().lex(text)) yield* parser.next(lexeme);
+  yield* parser.end();
+};
+
 export const parseYamlDocuments = function* (text: string): Generator<ParsedYamlDocument> {
   const { pieces = [], broken } = readJsonStream(text) ?? {};
   if (pieces.length > 1 || broken !== undefined) for (const piece of pieces) yield* parseYamlPiece(text, piece);
@@ -74,7 +106,8 @@ export const parseYamlPiece = function* (
   };
   const own = text.slice(from, to);
   const mayMean = meaning.test(own);
-  for (const document of new Composer(options).compose(new Parser(lines.addNewLine).parse(own))) {
+  lines.addNewLine(0);
+  for (const document of new Composer(options).compose(parseTokens(own, new Parser(lines.addNewLine)))) {
     if (mayMean) visit(document, { Pair: (_, { key }) => void (isScalar(key) && renameKey(key)) });
     yield { document, to: from + document.range[2], getPosition };
   }
