@@ -13,7 +13,11 @@ import { createNativeCopyPredicate } from "../webhooks/native-policies.ts";
 import { evaluateManifestsInOrder, isAssumedNamespace } from "./evaluation/evaluate.ts";
 import type { CheckRequestOptions, ObjectEvaluation } from "./evaluation/evaluation.ts";
 import { createEmptyObjectStore } from "./evaluation/existing-objects.ts";
-import { describeDuplicateOrLostManifests, describeMissingNamespaces } from "./evaluation/notes.ts";
+import {
+  describeDuplicateOrLostManifests,
+  describeMissingNamespaces,
+  describeUnknownValidation,
+} from "./evaluation/notes.ts";
 import { choosePlugins, loadCallablePlugins } from "./evaluation/plugins.ts";
 import { buildAdmissionAttributes, isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
 import { createCallableClusterRules } from "./evaluation/rules.ts";
@@ -102,6 +106,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   const isNativeCopy = createNativeCopyPredicate(options.catalogue, cluster[1]);
   const standing = listStanding([...state, ...manifests], options.namespace).filter((object) => !isNativeCopy(object));
   const missing = new Set<string>();
+  const unvalidated = new Set<string>();
   const namespacesWithUncertainUse = new Set<string>();
   const plugins = await loadCallablePlugins(
     // What a quota has in use is known only if all objects are.
@@ -127,7 +132,14 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
     old: fillAll(old, kinds, sending, kubernetes),
     findCustomKind,
     // Without plugins, only rules and webhooks are asked.
-    validate: options.plugins[0] === "none" ? undefined : createValidation(kubernetes, findCustomKind),
+    validate:
+      options.plugins[0] === "none"
+        ? undefined
+        : createValidation(
+            kubernetes,
+            findCustomKind,
+            ({ apiVersion, kind }) => void unvalidated.add(`${kind} (${apiVersion})`),
+          ),
     alsoPods: options.alsoPods,
     namespacesWithUncertainUse,
     isStateKnown,
@@ -136,6 +148,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   });
   const end = () => {
     for (const sentence of describeMissingNamespaces(missing, isStateKnown)) note(sentence);
+    for (const sentence of describeUnknownValidation(unvalidated)) note(sentence);
     for (const name of rules.asking) asking.add(name);
     if (!isStateKnown && asking.size > 0) note(describeAskingRules(asking));
   };

@@ -8,21 +8,31 @@ import { findImmutableFaults } from "./immutable.ts";
 /** Returns the refusal of a complete object by API validation; undefined if no fault is known. */
 export type ValidateObject = (attributes: AdmissionAttributes) => Status | undefined;
 
-/** Returns the validation of an API server: of each kind, the part that is known here. */
+/**
+ * Returns the validation of an API server: of each kind, the part that is known here. `reportUnknown` is called with an
+ * object of a kind of which nothing is known.
+ */
 export const createValidation =
-  (kubernetes: string | undefined, findCustomKind: FindCustomKind): ValidateObject =>
+  (
+    kubernetes: string | undefined,
+    findCustomKind: FindCustomKind,
+    reportUnknown: (object: KubernetesObject) => void = () => {},
+  ): ValidateObject =>
   ({ object, oldObject, operation, subResource, kind, name = "" }) => {
     if (!isMap(object) || subResource || (operation !== "CREATE" && operation !== "UPDATE")) return undefined;
     const custom = findCustomKind(object);
     const old = operation === "UPDATE" && isMap(oldObject) ? (oldObject as KubernetesObject) : undefined;
-    const find = (one: unknown, before?: KubernetesObject): FieldFault[] =>
-      custom
-        ? custom.validate(one as KubernetesObject, before)
-        : (validateFields(one as KubernetesObject, kubernetes) ?? []);
+    const find = (one: unknown, before?: KubernetesObject): FieldFault[] | undefined =>
+      custom ? custom.validate(one as KubernetesObject, before) : validateFields(one as KubernetesObject, kubernetes);
+    const found = find(object, old);
+    if (found === undefined) {
+      reportUnknown(object as KubernetesObject);
+      return undefined;
+    }
     // An API server may tolerate what the stored object has already, also at another place of a list.
     const toKey = ({ field, message }: FieldFault) => `${field}: ${message}`.replaceAll(/\[\d+\]/g, "[]");
-    const tolerated = new Set(old ? find(old).map(toKey) : []);
-    const faults = find(object, old)
+    const tolerated = new Set(old ? find(old)?.map(toKey) : []);
+    const faults = found
       .filter((fault) => !isInSecondSource(object, fault))
       .filter((fault) => !tolerated.has(toKey(fault)) && !(old && fault.message.endsWith(" on create")))
       .map((fault) => nameGeneratedName(fault, object));

@@ -33,10 +33,8 @@ export const describeDuplicateOrLostManifests = (
 
 export const describeMissingNamespaces = (names: ReadonlySet<string>, isStateKnown: boolean): string[] => {
   if (names.size === 0) return [];
-  const [all, more] = [[...names].sort(), names.size - most];
-  const isOne = all.length === 1;
-  const list = more > 0 ? `${all.slice(0, most).join(", ")} and ${more} more` : all.join(", ");
-  const subject = `${isOne ? "namespace" : "namespaces"} ${list}`;
+  const isOne = names.size === 1;
+  const subject = `${isOne ? "namespace" : "namespaces"} ${formatNames(names)}`;
   if (isStateKnown) return [`${subject} ${isOne ? "is" : "are"} neither in --state nor among the manifests`];
   return [
     `${subject} ${isOne ? "isn't" : "aren't"} among the manifests; ${
@@ -45,6 +43,19 @@ export const describeMissingNamespaces = (names: ReadonlySet<string>, isStateKno
         : "they are treated as existing, without labels of their"
     } own`,
   ];
+};
+
+/** Names kinds of which check knows neither defaults nor validation. */
+export const describeUnknownValidation = (kinds: ReadonlySet<string>): string[] =>
+  kinds.size === 0
+    ? []
+    : [
+        `defaults and API validation of ${formatNames(kinds)} aren't known here; an API server may refuse what check allows`,
+      ];
+
+const formatNames = (names: ReadonlySet<string>): string => {
+  const [all, more] = [[...names].sort(), names.size - most];
+  return more > 0 ? `${all.slice(0, most).join(", ")} and ${more} more` : all.join(", ");
 };
 
 /** The most remarks of one kind in a report: a second overlay repeats every object of the first one. */
