@@ -6,6 +6,7 @@ import type { Need } from "#lib/needs.ts";
 import { getVariants, listPhases, type Phase, type Rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
+import { replaceList } from "./generated-lists.ts";
 import { requireValidRuleName } from "./rule-names.ts";
 import {
   functionsFolder,
@@ -167,27 +168,22 @@ export const hasNeed = ({ rule }: Pick<CatalogueRule, "rule">, wanted: Need<unkn
   Object.values(rule.needs ?? {}).some(({ verb }) => verb === wanted);
 
 const file = join(functionsFolder, "README.md");
-const [begin, end] = ["<!-- The list is written by npm run fix. -->", "<!-- End of the list. -->"];
 
 /** Returns functions/README.md as it is, and with a current list; the text around the list stays. */
 export const buildCatalogueReadme = async (
   catalogue: CatalogueRule[],
 ): Promise<{ present: string; wanted: string }> => {
   const present = await readFile(file, "utf8");
-  const [before, rest = ""] = present.split(begin);
-  const [, after] = rest.split(end);
   const rows = catalogue.map(
     ({ name, phases, rule }) =>
       `| [${name}](${name}/README.md) | ${phases.join(", ")} | ${rule.summary} | ${describeCompiledInPlugin(rule.upstreamPlugin?.plugin)} | ${hasNeed({ rule }, "ledger") ? "yes" : ""} |`,
   );
   const headings = `| rule | phase | what it does | ${compiledInPluginHeading} | [ledger](../docs/rollout.md#the-ledger) |`;
   const list = [headings, "| --- | --- | --- | --- | --- |", ...rows].join("\n");
-  return { present, wanted: `${before}${begin}\n\n${list}\n\n${end}${after ?? "\n"}` };
+  return { present, wanted: replaceList(present, "list", list) };
 };
 
 /** Updates the list of rules in functions/README.md if this page has one, as that of Postern's own catalogue. */
 export const updateRuleListInReadme = async (catalogue: CatalogueRule[]): Promise<void> => {
-  if (!existsSync(file)) return;
-  const { present, wanted } = await buildCatalogueReadme(catalogue);
-  if (present.includes(begin)) await writeFile(file, wanted);
+  if (existsSync(file)) await writeFile(file, (await buildCatalogueReadme(catalogue)).wanted);
 };

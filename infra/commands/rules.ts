@@ -1,5 +1,6 @@
 import { dirname } from "node:path";
 import { readCatalogue, updateRuleListInReadme } from "../catalogue/registry.ts";
+import { updateCheckPage } from "../check/page.ts";
 import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { defaultConfigFile } from "../config/config.ts";
@@ -14,7 +15,7 @@ export default {
     output: commonCommandOptions.output,
     write: {
       type: "boolean",
-      says: "write the list to functions/README.md, and the schemas for editors to .postern, as npm run fix does",
+      says: "write the lists in functions/README.md and docs/check.md, and the schemas for editors to .postern, as npm run fix does",
     },
   },
 
@@ -22,7 +23,9 @@ export default {
     const file = options.text("config") ?? defaultConfigFile;
     if (options.flag("write")) {
       await writeSchemas(dirname(file), await readAllRules());
-      return updateRuleListInReadme(await readCatalogue());
+      const rules = await readCatalogue();
+      await updateRuleListInReadme(rules);
+      return updateCheckPage(rules);
     }
     const { catalogue, broken, config } = await readProject(file, "all");
     const { clusters } = config;
