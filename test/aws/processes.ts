@@ -5,8 +5,8 @@ import { getInflatedContents, readOwnZip } from "../../infra/build/zip.ts";
 import { type Outcome, type Running, start } from "../runtime/runtime-api.ts";
 import { runtimeClient } from "./tools.ts";
 
-// The processes that run versions of functions. Each version has up to two; the least recently used idle ones end
-// first.
+// The processes that run versions of functions. Each version has up to two, unless more are wanted; the least recently
+// used idle ones end first.
 
 /** The program of a version. */
 export interface Program {
@@ -32,6 +32,11 @@ export interface Processes {
   stop(): Promise<void>;
 }
 
+interface KillableProcesses extends Processes {
+  /** Kills one of the processes that have an event, chosen by a number from 0 to below 1; returns false if none has. */
+  kill(choice: number): boolean;
+}
+
 interface Slot {
   running: Running;
   busy: boolean;
@@ -45,11 +50,11 @@ interface Pool {
   waiting: (() => void)[];
 }
 
-/** The maximum number of processes of one version, and of all versions together unless more are busy. */
-const [perVersion, inTotal] = [2, 12];
+/** The maximum number of processes of all versions together, unless more are busy. */
+const inTotal = 12;
 const client = join(runtimeClient, "index.mjs");
 
-export const openProcesses = async (): Promise<Processes> => {
+export const openProcesses = async (perVersion = 2): Promise<KillableProcesses> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-lambda-"));
   const unpacked = new Map<string, Promise<string>>();
   const pools = new Map<object, Pool>();
@@ -117,6 +122,12 @@ export const openProcesses = async (): Promise<Processes> => {
       slot.busy = false;
       pool.waiting.shift()?.();
       return { ...answer, lines, milliseconds };
+    },
+    kill: (choice) => {
+      const busy = [...pools.values()].flatMap(({ slots }) => slots.filter((slot) => slot.busy));
+      const killed = busy[Math.floor(choice * busy.length)];
+      killed?.running.stop().catch(() => {});
+      return killed !== undefined;
     },
     stop: async () => {
       const slots = [...pools.values()].flatMap((pool) => pool.slots);

@@ -1,0 +1,154 @@
+import type { TestClusterRequest } from "../../infra/parity/control-plane/client.ts";
+import type { Random } from "../../infra/testing/random.ts";
+import type { Amounts, StoredObject } from "./stored-history.ts";
+
+// Deployments and MPIJobs, and random writes of them.
+
+/** The collections of all namespaces, by group and resource. */
+export const collections = {
+  "apps/deployments": "/apis/apps/v1/deployments",
+  "kubeflow.org/mpijobs": "/apis/kubeflow.org/v2beta1/mpijobs",
+};
+export const resources = Object.keys(collections) as (keyof typeof collections)[];
+
+/** The annotation with the number of the request that wrote an object last. */
+export const requestAnnotation = "test.example.com/request";
+
+export const mpiJobCrd = {
+  apiVersion: "apiextensions.k8s.io/v1",
+  kind: "CustomResourceDefinition",
+  metadata: { name: "mpijobs.kubeflow.org" },
+  spec: {
+    group: "kubeflow.org",
+    names: { kind: "MPIJob", plural: "mpijobs", singular: "mpijob", listKind: "MPIJobList" },
+    scope: "Namespaced",
+    versions: [
+      {
+        name: "v2beta1",
+        served: true,
+        storage: true,
+        schema: { openAPIV3Schema: { type: "object", "x-kubernetes-preserve-unknown-fields": true } },
+        subresources: {
+          status: {},
+          scale: {
+            specReplicasPath: ".spec.mpiReplicaSpecs.Worker.replicas",
+            statusReplicasPath: ".status.replicas",
+          },
+        },
+      },
+    ],
+  },
+};
+
+interface Template {
+  metadata?: object;
+  spec: { containers: { name: string; image: string; resources?: { requests?: Record<string, string> } }[] };
+}
+interface DeploymentSpec {
+  replicas: number;
+  template: Template;
+}
+interface MpiJobSpec {
+  runPolicy: { suspend: boolean };
+  mpiReplicaSpecs: Record<"Launcher" | "Worker", DeploymentSpec>;
+}
+interface Workload extends StoredObject {
+  spec: DeploymentSpec | MpiJobSpec;
+}
+
+const isJob = (spec: object): spec is MpiJobSpec => "mpiReplicaSpecs" in spec;
+const hasEnded = ({ status }: Pick<StoredObject, "status">) =>
+  status?.conditions?.some(({ type }) => type === "Succeeded") ?? false;
+/** Returns the part of a spec whose number of Pods changes. */
+const getScaled = (spec: Workload["spec"]): DeploymentSpec => (isJob(spec) ? spec.mpiReplicaSpecs.Worker : spec);
+
+/** Returns what an object uses, by the names of quotas. */
+export const measureWorkload = (object: string, stored: Pick<StoredObject, "spec" | "status">): Amounts => {
+  const [group, resource] = object.split("/");
+  const count = { [`count/${resource}.${group}`]: 1 };
+  // Only `chooseWrite` makes these objects.
+  const { spec } = stored as Workload;
+  if (isJob(spec) && (spec.runPolicy.suspend || hasEnded(stored))) return count;
+  const { replicas, template } = getScaled(spec);
+  const requests = Object.entries(template.spec.containers[0]?.resources?.requests ?? {});
+  const amounts = requests.map(([name, amount]) => [`requests.${name}`, replicas * Number(amount)]);
+  return { ...count, ...Object.fromEntries(amounts), pods: replicas + (isJob(spec) ? 1 : 0) };
+};
+
+export interface Write {
+  what: "create" | "replace" | "patch" | "scale" | "end" | "delete" | "release";
+  request: TestClusterRequest;
+  /** What the object uses if the API server stores the write. */
+  wanted: Amounts;
+}
+
+/** Returns a random write of an object, by what is stored of it: one that makes it larger, or one that makes it smaller. */
+export const chooseWrite = (
+  random: Random,
+  object: string,
+  stored: StoredObject | undefined,
+  isUpward: boolean,
+  number: string,
+): Write => {
+  const [group, resource, namespace = "", name = ""] = object.split("/");
+  const collection = collections[`${group}/${resource}` as keyof typeof collections];
+  const all = collection.replace(/\w+$/, `namespaces/${namespace}/$&`);
+  const path = `${all}/${name}`;
+  const contentType = "application/merge-patch+json";
+  const annotations = { [requestAnnotation]: number };
+  const size = random.drawBelow(9);
+  if (stored === undefined) {
+    const metadata = { name, namespace, annotations, ...(random.decide(0.1) && { finalizers: [`${group}/wait`] }) };
+    const spec = resource === "mpijobs" ? buildMpiJobSpec(random, size) : buildDeploymentSpec(random, size);
+    const apiVersion = collection.slice("/apis/".length, collection.lastIndexOf("/"));
+    const body = { apiVersion, kind: resource === "mpijobs" ? "MPIJob" : "Deployment", metadata, spec };
+    return { what: "create", request: { method: "POST", path: all, body }, wanted: measureWorkload(object, body) };
+  }
+  if (stored.metadata.deletionTimestamp !== undefined) {
+    const body = { metadata: { finalizers: null, annotations } };
+    return { what: "release", request: { method: "PATCH", path, body, contentType }, wanted: {} };
+  }
+  if (!isUpward && random.decide(0.4)) return { what: "delete", request: { method: "DELETE", path }, wanted: {} };
+  const next = structuredClone(stored) as Workload;
+  const { spec } = next;
+  if (isJob(spec) && !isUpward && random.decide(0.1)) {
+    const body = { status: { conditions: [{ type: "Succeeded", status: "True" }] } };
+    return { what: "end", request: { method: "PATCH", path: `${path}/status`, body, contentType }, wanted: {} };
+  }
+  const scaled = getScaled(spec);
+  scaled.replicas = Math.max(0, scaled.replicas + (isUpward ? 1 : -1) * (1 + random.drawBelow(4)));
+  const getWanted = () => measureWorkload(object, next);
+  if (random.decide(0.4)) {
+    const body = { spec: { replicas: scaled.replicas } };
+    return {
+      what: "scale",
+      request: { method: "PATCH", path: `${path}/scale`, body, contentType },
+      wanted: getWanted(),
+    };
+  }
+  if (isJob(spec) && random.decide(0.3)) spec.runPolicy.suspend = !isUpward;
+  else if (random.decide(0.3)) scaled.template = buildTemplate(random.pick(["1", "2"]), isJob(spec));
+  Object.assign(next.metadata, { annotations });
+  if (random.decide(0.5)) return { what: "replace", request: { method: "PUT", path, body: next }, wanted: getWanted() };
+  const body = { metadata: { annotations }, spec };
+  return { what: "patch", request: { method: "PATCH", path, body, contentType }, wanted: getWanted() };
+};
+
+const buildTemplate = (cpu: string, hasGpu: boolean): Template => {
+  const requests = { cpu, ...(hasGpu && { "nvidia.com/gpu": "1" }) };
+  const resources = { requests, ...(hasGpu && { limits: { "nvidia.com/gpu": "1" } }) };
+  const metadata = { labels: { app: "test" } };
+  return { metadata, spec: { containers: [{ name: "c", image: "c", resources }] } };
+};
+const buildDeploymentSpec = (random: Random, replicas: number) => ({
+  replicas,
+  selector: { matchLabels: { app: "test" } },
+  template: buildTemplate(random.pick(["1", "2"]), false),
+});
+const buildMpiJobSpec = (random: Random, replicas: number): MpiJobSpec => ({
+  runPolicy: { suspend: random.decide(0.2) },
+  mpiReplicaSpecs: {
+    Launcher: { replicas: 1, template: { spec: { containers: [{ name: "c", image: "c" }] } } },
+    Worker: { replicas, template: buildTemplate(random.pick(["1", "2"]), true) },
+  },
+});

@@ -1,0 +1,528 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { isDeepStrictEqual } from "node:util";
+import { requireQuantity } from "#lib/objects/quantity.ts";
+import type { Kept, Reservation } from "../../functions/workload-quota/reservations.ts";
+import { bundleRule } from "../../infra/build/bundle.ts";
+import { computeFunctionSettings } from "../../infra/build/deployment.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { openClusterApi } from "../../infra/clusters/access.ts";
+import { applyWantedObjectsToCluster } from "../../infra/clusters/apply.ts";
+import { readClusterConnections } from "../../infra/config/connections.ts";
+import { readOrCreateServerCertificate, readOrCreateUrlSigner } from "../../infra/keys/keys.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { createTokenClient } from "../../infra/parity/control-plane/client.ts";
+import { bootClusters, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { waitUntil } from "../../infra/parity/rule-server.ts";
+import { parseConfig } from "../../infra/project/project.ts";
+import { buildEndpointConfig } from "../../infra/project/served.ts";
+import { openImitatedApiGateway } from "../../infra/serve/gateway.ts";
+import { createRandom } from "../../infra/testing/random.ts";
+import { buildKubernetesGroupName } from "../../infra/webhooks/rbac.ts";
+import { buildDynamoDbVariables, createLedgerTable, scanLedgerTable, startDynamoDb } from "../aws/dynamodb.ts";
+import { startFaultyDynamoDb } from "../aws/faulty-dynamodb.ts";
+import { openProcesses, type Program } from "../aws/processes.ts";
+import { buildKubeconfig, runProgram } from "../checkout.ts";
+import { needs } from "../parts.ts";
+import { type Amounts, findHighestSum, findUnchanged, type StoredObject, watchWrites } from "./stored-history.ts";
+import {
+  chooseWrite,
+  collections,
+  measureWorkload,
+  mpiJobCrd,
+  requestAnnotation,
+  resources,
+  type Write,
+} from "./workload-clients.ts";
+
+// The proof of workload-quota: two API servers and one ledger. The rule's bundle runs under Lambda's own runtime client,
+// in processes that are killed at random moments. Another webhook denies a third of the requests.
+//
+// POSTERN_QUOTA_SECONDS=300 is the whole proof: 64 clients for five minutes, and 70 s of quiet before the recount.
+const { POSTERN_QUOTA_SECONDS, POSTERN_SEED } = process.env;
+const isWhole = POSTERN_QUOTA_SECONDS !== undefined;
+const seconds = Number(POSTERN_QUOTA_SECONDS ?? 12);
+const [clients, functions] = isWhole ? [64, 12] : [8, 4];
+const seed = Number(POSTERN_SEED ?? 1);
+/** The milliseconds until no admitted write can come any more, by the README of the rule, and one second. */
+const quiet = 71_000;
+
+const rule = "workload-quota";
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const names = ["east", "west"] as const;
+const namespaces = ["a", "b"];
+/** The number of names of a kind in each namespace of a cluster. All clients share them. */
+const objectNames = clients / 4;
+const quotas = [
+  { name: "all", hard: { "requests.cpu": 8 * clients, "count/deployments.apps": clients / 2 } },
+  { name: "gpus", namespaceLabels: { team: "a" }, hard: { "requests.nvidia.com/gpu": 2 * clients, pods: 4 * clients } },
+] as const;
+type Quota = (typeof quotas)[number];
+
+const covers = (quota: Quota, object: string) => !("namespaceLabels" in quota) || object.split("/")[2] === "a";
+const listHard = ({ hard }: Quota): [name: string, amount: number][] => Object.entries(hard);
+const toNumber = (amount = "0") => Number(requireQuantity(amount).nanos / 10n ** 9n);
+/** Returns the amounts of some names, without those that are zero. */
+const toNumbers = (amounts: Readonly<Record<string, string | number>>, some: readonly string[]): Amounts =>
+  Object.fromEntries(
+    some.flatMap((name) => {
+      const number = toNumber(String(amounts[name] ?? 0));
+      return number === 0 ? [] : [[name, number]];
+    }),
+  );
+const sum = (numbers: Iterable<number>) => [...numbers].reduce((left, right) => left + right, 0);
+
+/** What the ledger had in a moment between two times. */
+interface LedgerRead {
+  start: number;
+  end: number;
+  sums: Map<string, Kept>;
+  /** The reservations by quota, cluster and object. */
+  reservations: Map<string, Reservation>;
+}
+
+const yaml = (kubeconfig: string) =>
+  JSON.stringify({
+    rules: { [rule]: { settings: { quotas } } },
+    clusters: Object.fromEntries(names.map((context) => [context, { connect: { kubeconfig, context } }])),
+  });
+
+describe(
+  "quotas of two clusters with one ledger",
+  await needs("API server", "DynamoDB Local", "runtime client"),
+  () => {
+    const random = createRandom(seed);
+    const stops: (() => unknown)[] = [];
+    const clusters = new Map<string, TestCluster>();
+    const histories = new Map<string, Awaited<ReturnType<typeof watchWrites>>>();
+    /** The last time at which a webhook answered a review of a write, by the write's number. */
+    const answers = new Map<string, number>();
+    /** The numbers of the writes that the rule has admitted. */
+    const admitted = new Set<string>();
+    const counts = { deniedBeforeRule: 0, deniedAfterRule: 0, kills: 0 };
+    const called = new Set<string>();
+    let isDenying = false;
+    let processes: Awaited<ReturnType<typeof openProcesses>>;
+    let program: Program;
+    let table: string;
+    let dynamoDb: Awaited<ReturnType<typeof startDynamoDb>>;
+
+    /** Returns the number of the write that a webhook is asked about; undefined if the review has none of its own. */
+    const readNumber = ({ object, subResource }: { object: unknown; subResource?: string }): string | undefined =>
+      subResource ? undefined : Object(Object(object).metadata).annotations?.[requestAnnotation];
+
+    const answerByRule = async (event: unknown) => {
+      const { rawPath, body } = Object(event);
+      called.add(`${rawPath.slice(1).split(".")[0]} rule`);
+      const number = readNumber(JSON.parse(body).request);
+      const { payload, fault } = await processes.run(program, program, event, "live");
+      if (number !== undefined) {
+        answers.set(number, performance.now());
+        if (fault === undefined && JSON.parse(Object(payload).body ?? "{}").response?.allowed) admitted.add(number);
+      }
+      return fault === undefined ? payload : { statusCode: 502, headers: {}, body: "the function died" };
+    };
+    const answerByDenial = async (event: unknown) => {
+      const { rawPath, body } = Object(event);
+      called.add(`${rawPath.slice(1).split(".")[0]} denial`);
+      const { request } = JSON.parse(body);
+      const allowed = !isDenying || !random.decide(1 / 3);
+      // The API server asks both webhooks at once. The rule takes about as long.
+      if (isDenying) await wait(random.drawBelow(200));
+      const number = readNumber(request);
+      if (number !== undefined) {
+        answers.set(number, performance.now());
+        if (!allowed) counts[admitted.has(number) ? "deniedAfterRule" : "deniedBeforeRule"]++;
+      }
+      const response = { uid: request.uid, allowed, ...(!allowed && { status: { message: "bad luck" } }) };
+      const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", response };
+      return { statusCode: 200, headers: { "content-type": "application/json" }, body: JSON.stringify(review) };
+    };
+
+    before(async () => {
+      const folder = await mkdtemp(join(tmpdir(), "postern-quota-"));
+      stops.push(() => rm(folder, { recursive: true, force: true }));
+      const options = { rbac: true, users: { function: [buildKubernetesGroupName("postern", rule)] } };
+      const [booted, started] = await Promise.all([
+        bootClusters(await requireBinaries(), [options, options]),
+        startDynamoDb(),
+      ]);
+      stops.push(...booted.map(({ stop }) => stop), started.stop);
+      dynamoDb = started;
+      for (const [index, name] of names.entries()) if (booted[index]) clusters.set(name, booted[index]);
+
+      // The functions are built as `postern build` does, with tokens in place of their role.
+      const [file, kubeconfig] = [join(folder, "postern.yaml"), join(folder, "kubeconfig")];
+      const state = join(folder, ".postern");
+      const all = Object.fromEntries(clusters);
+      await writeFile(kubeconfig, buildKubeconfig(all, "function"));
+      await writeFile(join(folder, "admin"), buildKubeconfig(all));
+      await writeFile(file, yaml(kubeconfig));
+      const catalogue = (await readCatalogue()).filter(({ name }) => name === rule);
+      const [listed] = catalogue;
+      assert.ok(listed);
+      const config = parseConfig(yaml(kubeconfig), catalogue);
+      const { connections } = await readClusterConnections(config, catalogue, file, "here");
+      const dist = join(folder, "dist");
+      const endpoint = buildEndpointConfig(config, listed);
+      const bundle = await bundleRule(listed, endpoint, dist, undefined, Object.fromEntries(connections));
+      const signer = await readOrCreateUrlSigner(state);
+      const settings = computeFunctionSettings(bundle, signer.publicKey, "test");
+      table = settings.environment.POSTERN_LEDGER ?? "";
+      await createLedgerTable(dynamoDb.url, table);
+      program = {
+        code: await readFile(join(dist, `${rule}.zip`)),
+        hash: bundle.codeSha256,
+        timeout: settings.timeout,
+        environment: {
+          ...settings.environment,
+          _HANDLER: "index.handler",
+          AWS_LAMBDA_FUNCTION_NAME: `postern-test-${rule}`,
+          AWS_LAMBDA_FUNCTION_VERSION: "1",
+          AWS_LAMBDA_FUNCTION_MEMORY_SIZE: `${settings.memorySize}`,
+          AWS_LAMBDA_LOG_GROUP_NAME: "test",
+          AWS_LAMBDA_LOG_STREAM_NAME: "test",
+          ...buildDynamoDbVariables(dynamoDb.url),
+        },
+      };
+      processes = await openProcesses(functions);
+      stops.push(processes.stop);
+
+      const certificate = await readOrCreateServerCertificate(state, "127.0.0.1");
+      const gateway = await openImitatedApiGateway(certificate, "127.0.0.1", 0);
+      stops.push(gateway.close);
+      gateway.serve(
+        new Map([
+          [rule, answerByRule],
+          ["deny", answerByDenial],
+        ]),
+      );
+
+      await Promise.all(
+        names.map(async (name) => {
+          const cluster = clusters.get(name);
+          assert.ok(cluster);
+          const { admin } = cluster;
+          const post = async (path: string, body: object) => {
+            const { code, body: answer } = await admin({ method: "POST", path, body });
+            assert.equal(code, 201, String(answer.message));
+          };
+          await post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", mpiJobCrd);
+          for (const namespace of namespaces)
+            await post("/api/v1/namespaces", { metadata: { name: namespace, labels: { team: namespace } } });
+          // `npx postern manifests` prints what is then applied as by a deployment.
+          const words = ["--config", file, "--cluster", name, "--url", gateway.url, "--output", "json"];
+          const ca = ["--ca", join(state, "ca.crt")];
+          const postern = [join(root, "infra/postern.js"), "manifests", ...words, ...ca];
+          const { code, stdout, stderr } = await runProgram(postern, { env: process.env });
+          assert.equal(code, 0, stderr);
+          const access = { kubeconfig: join(folder, "admin"), context: name };
+          await applyWantedObjectsToCluster(
+            await openClusterApi(name, undefined, access),
+            JSON.parse(stdout).items,
+            "postern",
+          );
+          const denial = {
+            name: "deny.example.com",
+            admissionReviewVersions: ["v1"],
+            sideEffects: "None",
+            failurePolicy: "Fail",
+            clientConfig: {
+              url: `${gateway.url}/${name}.key/deny/validate`,
+              caBundle: Buffer.from(certificate.ca).toString("base64"),
+            },
+            rules: [
+              {
+                apiGroups: ["apps", "kubeflow.org"],
+                apiVersions: ["*"],
+                operations: ["*"],
+                resources: ["deployments", "deployments/scale", "mpijobs", "mpijobs/scale"],
+              },
+            ],
+          };
+          const metadata = { name: "deny" };
+          await post("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", {
+            metadata,
+            webhooks: [denial],
+          });
+          const probe = chooseWrite(random, "kubeflow.org/mpijobs/a/probe", undefined, true, "0").request;
+          await waitUntil("the API server did not call the webhooks", async () => {
+            await admin({ ...probe, path: `${probe.path}?dryRun=All` });
+            return called.has(`${name} rule`) && called.has(`${name} denial`);
+          });
+          const history = await watchWrites(cluster, collections, measureWorkload);
+          histories.set(name, history);
+          stops.push(history.stop);
+        }),
+      );
+    });
+    after(async () => {
+      for (const stop of stops.reverse()) await stop();
+    });
+
+    const getCluster = (name: string) => clusters.get(name) ?? assert.fail(name);
+    const getHistory = (name: string) => histories.get(name) ?? assert.fail(name);
+
+    /** Returns what clusters store of a name of a quota, as far as watch events have arrived. */
+    const sumStored = (quota: Quota, name: string): number =>
+      sum(
+        [...histories.values()].flatMap(({ stored }) =>
+          [...stored].map(([object, one]) => (covers(quota, object) ? (measureWorkload(object, one)[name] ?? 0) : 0)),
+        ),
+      );
+
+    /** Reports whether a write would fit into all quotas with what clusters store. */
+    const isFree = (cluster: string, object: string, wanted: Amounts): boolean => {
+      const stored = getHistory(cluster).stored.get(object);
+      const present = stored ? measureWorkload(object, stored) : {};
+      return quotas
+        .filter((quota) => covers(quota, object))
+        .every((quota) =>
+          listHard(quota).every(([name, hard]) => {
+            const growth = (wanted[name] ?? 0) - (present[name] ?? 0);
+            return growth <= 0 || sumStored(quota, name) + growth <= hard;
+          }),
+        );
+    };
+
+    const readLedger = async (): Promise<LedgerRead> => {
+      const start = performance.now();
+      const values = await scanLedgerTable(dynamoDb.url, table);
+      const read: LedgerRead = { start, end: performance.now(), sums: new Map(), reservations: new Map() };
+      for (const [key, value] of values) {
+        // The rule's functions have written these values.
+        const kept = value as Kept;
+        const [, , kind, quota = "", , cluster] = key.split("/");
+        if (kind === "quota") read.sums.set(quota, kept);
+        for (const [object, reservation] of Object.entries(kept.objects ?? {}))
+          read.reservations.set(`${quota}/${cluster}/${object}`, reservation);
+      }
+      return read;
+    };
+
+    it(`never exceed what they allow while ${clients} clients write for ${seconds} seconds and functions are killed`, async (context) => {
+      const outcomes = new Map<string, number>();
+      const results = { attempts: 0, admitted: 0, refused: 0, refusedButFree: 0 };
+      const faults: string[] = [];
+      const started = performance.now();
+      const isOver = () => performance.now() - started > seconds * 1000;
+      const count = (outcome: string) => void outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
+      let numbers = 0;
+
+      /** Sends a write, and returns its outcome. */
+      const send = async (
+        client: ReturnType<typeof createTokenClient>["client"],
+        cluster: string,
+        object: string,
+        write: Write,
+        number: string,
+      ) => {
+        const history = getHistory(cluster);
+        const sent = performance.now();
+        const { code, body } = await client(write.request);
+        results.attempts++;
+        const { message, metadata, details } = Object(body);
+        if (code < 300) {
+          results.admitted++;
+          // A patch of the scale, and one that deletes the object by its last finalizer, have answers without the revision.
+          if (write.what === "delete") history.noteCause((details ?? metadata).uid, sent);
+          else if (["create", "replace", "patch"].includes(write.what))
+            history.noteCause(metadata.resourceVersion, Math.max(sent, answers.get(number) ?? 0));
+          return "admitted";
+        }
+        if (/exceeded quota: /.test(message)) {
+          results.refused++;
+          if (isFree(cluster, object, write.wanted)) results.refusedButFree++;
+          return "refused";
+        }
+        if (/bad luck/.test(message)) return "denied by the other webhook";
+        if (/failed calling webhook/.test(message)) return "failed with a function";
+        if (code === 404 || code === 409) return "overtaken";
+        faults.push(`${write.what} ${object}: ${code} ${message}`);
+        return "faulty";
+      };
+
+      /** Most writes make objects larger, so that quotas are filled, but for a part of each minute. */
+      const isUpward = () => ((performance.now() - started) / 1000) % 60 < 45;
+
+      const work = async (_: unknown, index: number) => {
+        const random = createRandom(seed * 1000 + index);
+        const own = new Map(
+          names.map((name) => {
+            const { server, ca, getToken } = getCluster(name);
+            return [name, createTokenClient(server, ca, getToken("admin"))];
+          }),
+        );
+        while (!isOver()) {
+          const cluster = random.pick(names);
+          const { client } = own.get(cluster) ?? assert.fail();
+          const object = [random.pick(resources), random.pick(namespaces), `w${random.drawBelow(objectNames)}`].join(
+            "/",
+          );
+          const number = `${numbers++}`;
+          const stored = getHistory(cluster).stored.get(object);
+          const write = chooseWrite(random, object, stored, random.decide(isUpward() ? 0.9 : 0.3), number);
+          // Many clients try again until their write is stored, or refused by a quota.
+          for (let turn = 0; turn < 5 && !isOver(); turn++) {
+            const outcome = await send(client, cluster, object, write, number);
+            count(`${write.what} ${outcome}`);
+            if (outcome !== "denied by the other webhook" || random.decide(0.2)) break;
+          }
+        }
+        for (const { close } of own.values()) close();
+      };
+      const killFunctions = async () => {
+        while (!isOver()) {
+          await wait(200 + random.drawBelow(1000));
+          if (processes.kill(random.draw())) counts.kills++;
+        }
+      };
+      const reads: LedgerRead[] = [];
+      const readAgain = async () => {
+        for (; !isOver(); await wait(500)) reads.push(await readLedger());
+      };
+
+      isDenying = true;
+      await Promise.all([...Array.from({ length: clients }, work), killFunctions(), readAgain()]);
+      isDenying = false;
+      await waitUntil("watch events are missing", async () => (await listMissing()).length === 0);
+
+      assert.deepEqual([...faults, ...[...histories.values()].flatMap((history) => history.faults)], []);
+      const writes = new Map([...histories].map(([name, history]) => [name, history.readWrites()]));
+      const highest: Record<string, string> = {};
+      const exceeded: string[] = [];
+      for (const quota of quotas)
+        for (const [name, hard] of listHard(quota)) {
+          const found = findHighestSum([...writes.values()], ({ object, amounts }) =>
+            covers(quota, object) ? (amounts?.[name] ?? 0) : 0,
+          );
+          highest[`${quota.name} ${name}`] = `${found.certain} to ${found.possible} of ${hard}`;
+          if (found.certain > hard) exceeded.push(`${quota.name} ${name}`);
+        }
+      // What an object has stored is never more than its reservation. A write is stored only after its charge, and a
+      // reservation is credited only with what was seen of the cluster. Only objects count that had the same for certain
+      // from before a read of the ledger until after it.
+      let compared = 0;
+      for (const [cluster, all] of writes)
+        for (const [object, own] of Map.groupBy(all, (write) => write.object))
+          for (const { start, end, reservations } of reads) {
+            const amounts = findUnchanged(own, start, end);
+            if (amounts === undefined) continue;
+            compared++;
+            for (const quota of quotas.filter((one) => covers(one, object)))
+              for (const [name] of listHard(quota)) {
+                const reserved = toNumber(reservations.get(`${quota.name}/${cluster}/${object}`)?.used[name]);
+                if ((amounts[name] ?? 0) > reserved)
+                  exceeded.push(
+                    `${cluster} ${object} stores ${amounts[name]} ${name}, of which ${reserved} are reserved`,
+                  );
+              }
+          }
+      const writesCount = sum([...writes.values()].map(({ length }) => length));
+      context.diagnostic(
+        JSON.stringify(
+          {
+            seed,
+            ...results,
+            ...counts,
+            outcomes: Object.fromEntries(outcomes),
+            highest,
+            reads: reads.length,
+            writes: writesCount,
+            compared,
+          },
+          null,
+          1,
+        ),
+      );
+
+      assert.deepEqual(exceeded, []);
+    });
+
+    /** Makes functions whose clock is later, and a ledger with the same clock. */
+    const moveClock = async (milliseconds: number): Promise<Program> => {
+      const later = await startFaultyDynamoDb(dynamoDb.url);
+      stops.push(later.stop);
+      later.setFaults(() => ({ skew: milliseconds }));
+      const clock = `const Now = Date; globalThis.Date = class extends Now {
+        static now = () => Now.now() + ${milliseconds};
+        constructor(...words) { super(...(words.length > 0 ? words : [Date.now()])); }
+      };`;
+      const preload = `--import=data:text/javascript,${encodeURIComponent(clock)}`;
+      const variables = { NODE_OPTIONS: preload, ...buildDynamoDbVariables(later.url) };
+      return {
+        ...program,
+        environment: { ...program.environment, ...variables },
+        // The end of an invocation is a time of this process's clock.
+        timeout: program.timeout + milliseconds / 1000,
+      };
+    };
+
+    it("equal what is stored after a recount", async () => {
+      if (isWhole) await wait(quiet);
+      else program = await moveClock(quiet);
+      const settle = async (cluster: string) => {
+        const { admin } = getCluster(cluster);
+        for (let turn = 0; turn < 40; turn++) {
+          const random = createRandom(1);
+          const { request } = chooseWrite(random, "kubeflow.org/mpijobs/a/large", undefined, true, "large");
+          const body = structuredClone(request.body) as any;
+          body.spec.runPolicy.suspend = false;
+          body.spec.mpiReplicaSpecs.Worker.replicas = 10000;
+          const answer = await admin({ ...request, body });
+          console.log(answer.code, answer.body.message);
+          if (!/try again/.test(String(answer.body.message))) break;
+        }
+      };
+      await Promise.all(names.map(settle));
+      const { sums, reservations } = await readLedger();
+      const differences: string[] = [];
+      for (const quota of quotas) {
+        const hard = listHard(quota).map(([name]) => name);
+        const reserved = new Map<string, Amounts>();
+        for (const [key, { used }] of reservations)
+          if (key.startsWith(`${quota.name}/`)) reserved.set(key, toNumbers(used, hard));
+        const stored = new Map<string, Amounts>();
+        for (const [cluster, history] of histories)
+          for (const [object, one] of history.stored)
+            if (covers(quota, object))
+              stored.set(`${quota.name}/${cluster}/${object}`, toNumbers(measureWorkload(object, one), hard));
+        for (const key of new Set([...reserved.keys(), ...stored.keys()])) {
+          const [left, right] = [reserved.get(key), stored.get(key)];
+          if (!isDeepStrictEqual(left, right))
+            differences.push(`${key}: reserved ${JSON.stringify(left)}, stored ${JSON.stringify(right)}`);
+        }
+        for (const name of hard) {
+          const [left, right] = [toNumber(sums.get(quota.name)?.used?.[name]), sumStored(quota, name)];
+          if (left !== right) differences.push(`${quota.name} ${name}: the sum is ${left}, and ${right} are stored`);
+        }
+      }
+      assert.deepEqual(differences, []);
+    });
+
+    const listMissing = async (): Promise<string[]> => {
+      const missing: string[] = [];
+      for (const name of names)
+        for (const [resource, path] of Object.entries(collections)) {
+          const { body } = await getCluster(name).admin({ method: "GET", path });
+          const versions = new Map(
+            Object(body).items.map(({ metadata }: StoredObject) => [
+              `${resource}/${metadata.namespace}/${metadata.name}`,
+              metadata.resourceVersion,
+            ]),
+          );
+          const { stored } = getHistory(name);
+          const own = [...stored.keys()].filter((object) => object.startsWith(resource));
+          for (const object of new Set([...own, ...versions.keys()]) as Set<string>)
+            if (versions.get(object) !== stored.get(object)?.metadata.resourceVersion)
+              missing.push(`${name} ${object}`);
+        }
+      return missing;
+    };
+  },
+);
