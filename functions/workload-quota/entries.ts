@@ -1,5 +1,5 @@
 import type { NamedConditions, RequestMatch } from "postern/rule";
-import { ownsPods } from "./kinds.ts";
+import { type CountedKind, ownsPods } from "./kinds.ts";
 import { listCountedKinds, type WorkloadQuotaSettings } from "./settings.ts";
 
 /** Returns a match for each group of the counted kinds. */
@@ -33,10 +33,14 @@ export const listChargeMatches = (settings: WorkloadQuotaSettings): RequestMatch
   resize,
 ];
 
-/** Returns the requests after which less of a quota may be used, without being more of it in any case. */
+/** Returns the requests by which jobs and Pods end, and by which an ended one may use quotas again. */
+export const listStatusMatches = (settings: WorkloadQuotaSettings): RequestMatch[] =>
+  listMatches(settings, ["UPDATE"], "/status");
+
+/** Returns the requests after which less of a quota may be used. */
 export const listReleaseMatches = (settings: WorkloadQuotaSettings): RequestMatch[] => [
   ...listMatches(settings, ["DELETE"], ""),
-  ...listMatches(settings, ["UPDATE"], "/status"),
+  ...listStatusMatches(settings),
 ];
 
 /** Returns conditions that skip requests in other namespaces, and what controllers create for counted objects. */
@@ -52,21 +56,35 @@ export const buildConditions = (settings: WorkloadQuotaSettings): NamedCondition
     `${object}.?metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false) && (${owners.join(" || ")}))`;
   const isController = `(request.userInfo.?username.orValue("") in ${JSON.stringify(controllers.users)} ||
     request.userInfo.?groups.orValue([]).exists(group, group in ${JSON.stringify(controllers.groups)}))`;
-  const phases = kinds.flatMap(({ phase }) => phase ?? []);
-  const words = kinds.flatMap(({ conditions = [] }) => conditions);
-  const hasEnded = (object: string) =>
-    [
-      ...phases.map(
-        ({ path, ended }) => `${object}.?${path.replaceAll(".", ".?")}.orValue("") in ${JSON.stringify(ended)}`,
-      ),
-      `${object}.?status.?conditions.orValue([]).exists(condition, condition.?type.orValue("") in ${JSON.stringify([...new Set(words)])} && condition.?status.orValue("") == "True")`,
-    ].join(" || ");
   return {
     ...(quotas.every((quota) => quota.namespaces) && {
       "is-in-a-namespace-with-a-quota": `request.?namespace.orValue("") in ${JSON.stringify([...new Set(namespaces)])}`,
     }),
     "is-not-counted-with-its-owner": `request.operation == "CREATE" ? !(${isController} && ${isControlled("object")}) :
       request.operation != "DELETE" || !${isControlled("oldObject")}`,
-    "may-have-ended": `request.?subResource.orValue("") != "status" || ${hasEnded("object")} || ${hasEnded("oldObject")}`,
+    "may-have-ended": `request.?subResource.orValue("") != "status" || ${hasMark(kinds, "object", "oldObject")} || ${hasMark(kinds, "oldObject", "object")}`,
   };
+};
+
+/** Returns the conditions of the entry for jobs and Pods that have ended and may return. */
+export const buildReturnConditions = (settings: WorkloadQuotaSettings): NamedConditions => ({
+  ...buildConditions(settings),
+  "may-have-ended": hasMark(listCountedKinds(settings), "oldObject", "object"),
+});
+
+/** Returns an expression for: an object has a mark of an end, of any kind, that another doesn't have. */
+const hasMark = (kinds: readonly CountedKind[], object: string, other: string): string => {
+  const words = JSON.stringify([...new Set(kinds.flatMap(({ conditions = [] }) => conditions))]);
+  const list = (of: string) => `${of}.?status.?conditions.orValue([])`;
+  const isTrue = (one: string) => `${one}.?status.orValue("") == "True"`;
+  return [
+    ...kinds.flatMap(({ phase }) => {
+      if (!phase) return [];
+      const read = (of: string) => `${of}.?${phase.path.replaceAll(".", ".?")}.orValue("")`;
+      const ended = JSON.stringify(phase.ended);
+      return [`${read(object)} in ${ended} && !(${read(other)} in ${ended})`];
+    }),
+    `${list(object)}.exists(one, one.?type.orValue("") in ${words} && ${isTrue("one")} &&
+      !${list(other)}.exists(two, two.?type.orValue("") == one.?type.orValue("") && ${isTrue("two")}))`,
+  ].join(" || ");
 };

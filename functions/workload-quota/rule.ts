@@ -3,7 +3,13 @@ import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 import { findChange, type ObjectReads } from "./change.ts";
 import { countsUser, isControlledByCounted, selectQuotas } from "./coverage.ts";
-import { buildConditions, listChargeMatches, listReleaseMatches } from "./entries.ts";
+import {
+  buildConditions,
+  buildReturnConditions,
+  listChargeMatches,
+  listReleaseMatches,
+  listStatusMatches,
+} from "./entries.ts";
 import { measureWorkload } from "./measure.ts";
 import {
   type Amounts,
@@ -34,6 +40,13 @@ export default rule({
   matchConditions: buildConditions,
   variants: (settings: WorkloadQuotaSettings) => [
     { name: "charges", match: listChargeMatches(settings), failurePolicy: "Fail" },
+    // A job that was aborted, for example, is started again by its status.
+    {
+      name: "returns",
+      match: listStatusMatches(settings),
+      matchConditions: buildReturnConditions(settings),
+      failurePolicy: "Fail",
+    },
     // What these requests release stays charged if they aren't seen.
     { name: "releases", match: listReleaseMatches(settings), failurePolicy: "Ignore" },
   ],
