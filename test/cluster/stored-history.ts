@@ -49,7 +49,9 @@ export const watchWrites = async (
     const request = get(url, { ca, headers, agent: false }, (response) => {
       response.on("error", ({ message }) => faults.push(message));
       if (response.statusCode !== 200) faults.push(`the watch of ${resource} was answered with ${response.statusCode}`);
-      createInterface({ input: response }).on("line", (line) => {
+      const lines = createInterface({ input: response });
+      lines.on("error", () => {});
+      lines.on("line", (line) => {
         const before = performance.now();
         const { type, object } = JSON.parse(line);
         if (type === "ERROR") return void faults.push(line);

@@ -76,7 +76,7 @@ export const measureWorkload = (object: string, stored: Pick<StoredObject, "spec
 };
 
 export interface Write {
-  what: "create" | "replace" | "patch" | "scale" | "end" | "delete" | "release";
+  what: "create" | "replace" | "patch" | "scale" | "end" | "return" | "delete" | "release";
   request: TestClusterRequest;
   /** What the object uses if the API server stores the write. */
   wanted: Amounts;
@@ -111,9 +111,18 @@ export const chooseWrite = (
   if (!isUpward && random.decide(0.4)) return { what: "delete", request: { method: "DELETE", path }, wanted: {} };
   const next = structuredClone(stored) as Workload;
   const { spec } = next;
-  if (isJob(spec) && !isUpward && random.decide(0.1)) {
+  if (isJob(spec) && !isUpward && random.decide(0.2)) {
     const body = { status: { conditions: [{ type: "Succeeded", status: "True" }] } };
     return { what: "end", request: { method: "PATCH", path: `${path}/status`, body, contentType }, wanted: {} };
+  }
+  if (hasEnded(stored) && isUpward && random.decide(0.5)) {
+    const request: TestClusterRequest = {
+      method: "PATCH",
+      path: `${path}/status`,
+      body: { status: null },
+      contentType,
+    };
+    return { what: "return", request, wanted: measureWorkload(object, { spec }) };
   }
   const scaled = getScaled(spec);
   scaled.replicas = Math.max(0, scaled.replicas + (isUpward ? 1 : -1) * (1 + random.drawBelow(4)));
