@@ -8,13 +8,12 @@ export interface AuditAnnotations {
 }
 
 export const createAuditAnnotations = (): AuditAnnotations => {
-  const found = new Map<string, string>();
+  const all: Record<string, string> = {};
   return {
-    get all() {
-      return Object.fromEntries(found);
-    },
+    all,
     add: (key, value) => {
-      if (isAnnotationKey(key) && !found.has(key)) found.set(key, value);
+      // A key has a slash, so it is no member of the prototype.
+      if (isAnnotationKey(key)) all[key] ??= value;
     },
   };
 };

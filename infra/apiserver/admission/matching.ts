@@ -29,24 +29,23 @@ export const createConvertibleRequestObjects = (
   { kind, object, oldObject }: AdmissionAttributes,
   convert: ImitatedServerFunctions["convert"],
 ): ConvertibleRequestObjects => {
-  let latest: RequestObjectsInVersion = { kind, object, oldObject };
-  const original = latest;
-  return {
-    get latest() {
-      return latest;
-    },
-    as: (wanted) => {
+  // A getter instead would keep the objects until a full garbage collection: V8 makes a hidden class of its own for it.
+  const view = {
+    latest: { kind, object, oldObject },
+    as: (wanted: GroupVersionKind) => {
+      const { latest } = view;
       if (latest.kind === wanted || isSame(latest.kind, wanted)) return latest;
-      const old = isSame(wanted, kind) ? original.oldObject : convertObject(original.oldObject, wanted, convert);
+      const old = isSame(wanted, kind) ? oldObject : convertObject(oldObject, wanted, convert);
       const now = convertObject(latest.object, wanted, convert);
       if (old === undefined || now === undefined) return undefined;
-      latest = { kind: wanted, object: now, oldObject: old };
-      return latest;
+      view.latest = { kind: wanted, object: now, oldObject: old };
+      return view.latest;
     },
-    put: (object) => {
-      latest = { ...latest, object };
+    put: (object: unknown) => {
+      view.latest = { ...view.latest, object };
     },
   };
+  return view;
 };
 
 const convertObject = (
