@@ -1,6 +1,7 @@
 import type { RequestOptions } from "node:https";
 import type { ConnectionOptions } from "node:tls";
 import { evaluateCue } from "./cue/engine.ts";
+import { Failure } from "./failure.ts";
 import { parseJson } from "./json.ts";
 import type {
   LimitRange,
@@ -165,6 +166,15 @@ export interface ReadOptions {
   labels?: LabelSelector;
 }
 
+/** A page of a list of all namespaces. An API server orders it by namespace and name. */
+export interface ObjectPage {
+  items: readonly unknown[];
+  /** The version in which the kind is served; undefined if it isn't served. */
+  version: string | undefined;
+  /** The token of the next page; "" after the last one. A page may be empty and have one. */
+  next: string;
+}
+
 /**
  * Which reviews share the values of a rule's ledger: those of one cluster, in all functions; those of all clusters; or
  * those of one cluster in this process. The default is "cluster".
@@ -180,6 +190,8 @@ export interface Capabilities {
     freshness?: ReadOptions,
   ): Promise<KubernetesObject | undefined>;
   list(kind: ResourceType, namespace?: string, freshness?: ReadOptions): Promise<KubernetesObject[]>;
+  /** Reads a page of at most `limit` objects, in any version if the kind has none. Only where clusters are read. */
+  listPage?(kind: ResourceType, limit: number, next: string): Promise<ObjectPage>;
   create(kind: ResourceType, object: KubernetesObject): Promise<CreationResult>;
   /** Replaces an object's status, if the object still has its resourceVersion. */
   updateStatus(kind: ResourceType, object: KubernetesObject): Promise<UpdateResult>;
@@ -204,7 +216,7 @@ export interface Capabilities {
 export type OpenCapabilities = (cluster: string, milliseconds: number) => Capabilities;
 
 export interface Need<Answer> {
-  readonly verb: Exclude<keyof Capabilities, "anew" | "cluster">;
+  readonly verb: Exclude<keyof Capabilities, "anew" | "cluster" | "listPage">;
   readonly kind?: ResourceType;
   /** Returns further kinds that a rule's need reads under these settings: by name, as lists, and by discovery. */
   kinds?(settings: object): ResourceType[];
@@ -324,6 +336,22 @@ export const reader = <Settings>(
     list: (kind, namespace, options) => list(kind, namespace, { ...freshness, ...options }),
     discover,
   }),
+});
+
+/** Reads lists of any length, a page at a time. */
+export type PageReader = NonNullable<Capabilities["listPage"]>;
+
+/** Declares a PageReader; the rule's rights cover the kinds that `listKinds` returns for its settings. */
+export const pageReader = <Settings>(listKinds: (settings: Settings) => ResourceType[]): Need<PageReader> => ({
+  verb: "list",
+  // The cast is safe: a rule only gets its own settings.
+  kinds: (settings) => listKinds(settings as Settings),
+  bind:
+    ({ cluster, listPage }) =>
+    async (...page) => {
+      if (!listPage) throw new Failure(503, `nothing can be listed in cluster "${cluster}": it has no connection here`);
+      return listPage(...page);
+    },
 });
 
 /** Calls an HTTPS service outside the cluster; `getPlaces` returns where its token and its client key are stored. */

@@ -44,6 +44,14 @@ export type RuleContext<Object, Settings, N extends Needs, Upstream extends obje
   /** The entries of the rule's `since` that apply to the cluster's minor version of Kubernetes, merged. */
   ([keyof Upstream] extends [never] ? unknown : { upstream: Readonly<Upstream> });
 
+/** The argument of `reconcile`: all it may know. Times are in milliseconds since 1970. */
+export type ReconcileContext<Settings, N extends Needs> = {
+  settings: Settings;
+  readTime(): number;
+  /** When to begin nothing more. The needs work for some time after it. */
+  until: number;
+} & Answers<N>;
+
 export interface WebhookEntryFields<Settings> {
   match: OfSettings<PerPhase<readonly RequestMatch[]>, Settings>;
   /** The entry's CEL matchConditions. They only save calls: the rule must decide the same without them. */
@@ -186,6 +194,11 @@ export interface RuleDefinition<Object, Settings extends object, N extends Needs
   exactIntegers?: true;
   mutate?(object: Object, context: RuleContext<Object, Settings, N, Upstream>): Verdict | Promise<Verdict>;
   validate?(object: Object, context: RuleContext<Object, Settings, N, Upstream>): Verdict | Promise<Verdict>;
+  /**
+   * Does a part of work that no review asks for, and keeps its place in the ledger, because it may end at any time. It is
+   * called each minute for each cluster that can be read. It returns what it has finished, in a sentence for the log.
+   */
+  reconcile?(context: ReconcileContext<Settings, N>): Promise<string | undefined>;
   /**
    * Edits a draft to what the author of a refused object could write instead; or returns advice in a sentence without
    * its full stop, if no edit would do. Only `postern check` calls it, and tries an edit before it shows it.

@@ -46,6 +46,12 @@ export interface Kept {
 /** Values of the ledger by their keys. */
 export type Ledgered = Map<string, Kept | undefined>;
 
+/**
+ * Milliseconds until no write that a review admitted can come any more: the API server's request timeout of 60 s, and
+ * the most by which the clocks of two functions differ, because a ledger refuses a clock that is 5 s off.
+ */
+export const settleableAfter = 60_000 + 10_000;
+
 /** The number of values over which the reservations of one quota in one cluster are spread. */
 export const partCount = 64;
 
@@ -59,37 +65,51 @@ export interface ReservationPlace {
 export const getScopeKey = (quota: string): string => `quota/${quota}`;
 export const getPartKey = (quota: string, cluster: string, part: number): string => `part/${quota}/${part}/${cluster}`;
 
-export const locate = (quota: string, cluster: string, object: string): ReservationPlace => {
+export const computeHash = (text: string): number => {
   let hash = 0;
-  for (let index = 0; index < object.length; index++) hash = (Math.imul(hash, 31) + object.charCodeAt(index)) >>> 0;
-  return { scope: getScopeKey(quota), part: getPartKey(quota, cluster, hash % partCount), object };
+  for (let index = 0; index < text.length; index++) hash = (Math.imul(hash, 31) + text.charCodeAt(index)) >>> 0;
+  return hash;
 };
+
+/** Returns the number of the part that has an object's reservation. */
+export const getPartNumber = (object: string): number => computeHash(object) % partCount;
+
+export const locate = (quota: string, cluster: string, object: string): ReservationPlace => ({
+  scope: getScopeKey(quota),
+  part: getPartKey(quota, cluster, getPartNumber(object)),
+  object,
+});
 
 export const getReservation = (ledgered: Ledgered, { part, object }: ReservationPlace): Reservation | undefined => {
   const objects = ledgered.get(part)?.objects ?? {};
   return Object.hasOwn(objects, object) ? objects[object] : undefined;
 };
 
-/** Replaces a reservation, and changes the quota's sum by the difference. Nothing else changes a sum. */
-const replaceReservation = (
+/** Replaces some reservations of a part, and changes the quota's sum by the differences. Nothing else changes a sum. */
+export const replaceReservations = (
   ledgered: Ledgered,
-  place: ReservationPlace,
-  reservation: Reservation | undefined,
+  { scope: scopeKey, part }: Omit<ReservationPlace, "object">,
+  replaced: ReadonlyMap<string, Reservation | undefined>,
 ): void => {
-  const before = getReservation(ledgered, place);
-  const { [place.object]: _, ...others } = ledgered.get(place.part)?.objects ?? {};
-  const objects = reservation ? { ...others, [place.object]: reservation } : others;
-  ledgered.set(place.part, Object.keys(objects).length > 0 ? { objects } : undefined);
-  if (isSame(before?.used ?? {}, reservation?.used ?? {})) return;
-
-  const scope = ledgered.get(place.scope) ?? {};
-  const names = new Set([scope.used, before?.used, reservation?.used].flatMap((amounts) => Object.keys(amounts ?? {})));
-  const used = [...names].map((name) => {
-    const rest = subtractQuantities(get(scope.used, name), get(before?.used, name));
-    return [name, addQuantities(rest, get(reservation?.used, name))] as const;
-  });
-  ledgered.set(place.scope, { ...scope, used: toAmounts(used) });
+  const objects = new Map(Object.entries(ledgered.get(part)?.objects ?? {}));
+  const scope = ledgered.get(scopeKey) ?? {};
+  const sum = new Map(Object.keys(scope.used ?? {}).map((name) => [name, get(scope.used, name)]));
+  const add = (amounts: Amounts = {}, combine: typeof addQuantities) => {
+    for (const name of Object.keys(amounts)) sum.set(name, combine(sum.get(name) ?? zeroQuantity, get(amounts, name)));
+  };
+  for (const [object, reservation] of replaced) {
+    add(objects.get(object)?.used, subtractQuantities);
+    add(reservation?.used, addQuantities);
+    if (reservation) objects.set(object, reservation);
+    else objects.delete(object);
+  }
+  ledgered.set(part, objects.size > 0 ? { objects: Object.fromEntries(objects) } : undefined);
+  const used = toAmounts([...sum]);
+  if (!isSame(used, scope.used ?? {})) ledgered.set(scopeKey, { ...scope, used });
 };
+
+const replaceReservation = (ledgered: Ledgered, place: ReservationPlace, reservation: Reservation | undefined): void =>
+  replaceReservations(ledgered, place, new Map([[place.object, reservation]]));
 
 const get = (amounts: Amounts = {}, name: string): Quantity => {
   const written = Object.hasOwn(amounts, name) ? amounts[name] : undefined;
@@ -100,6 +120,16 @@ const toAmounts = (amounts: readonly (readonly [string, Quantity])[]): Amounts =
   Object.fromEntries(
     amounts.flatMap(([name, amount]) => (amount.nanos === 0n ? [] : [[name, canonicalizeQuantity(amount)]])),
   );
+
+/** Reports whether amounts have more of something than others. */
+export const hasMore = (amounts: Amounts, others: Amounts): boolean =>
+  Object.keys(amounts).some((name) => compareQuantities(get(amounts, name), get(others, name)) > 0);
+
+/** Returns what an object has of a quota, by the names of `hard` and those that its reservation has. */
+export const measureReservation = (measure: Measure, { hard }: Quota, before?: Reservation): Amounts => {
+  const names = new Set([...Object.keys(hard), ...Object.keys(before?.used ?? {})]);
+  return toAmounts([...names].map((name) => [name, getAmount(measure, name)]));
+};
 
 /** How long a version of `hard` counts after the last review by a function that has it. */
 const hardMilliseconds = 10 * 60_000;

@@ -1,4 +1,4 @@
-import { counter, get, onlyIf, reader, sharedLedger } from "postern/needs";
+import { counter, get, onlyIf, pageReader, reader, sharedLedger } from "postern/needs";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 import { findChange, type ObjectReads } from "./change.ts";
@@ -11,6 +11,7 @@ import {
   listStatusMatches,
 } from "./entries.ts";
 import { measureWorkload } from "./measure.ts";
+import { recount } from "./recount.ts";
 import {
   type Amounts,
   buildWarnings,
@@ -63,8 +64,10 @@ export default rule({
       get("namespaces", { maxAge: 0 }),
     ),
     runtimeClasses: get("runtimeclasses"),
+    listPage: pageReader((settings: WorkloadQuotaSettings) => listCountedKinds(settings)),
     count: counter(),
   },
+  reconcile: recount,
 
   async validate(object: KubernetesObject, { request, oldObject, settings, now, ...asked }) {
     const { ledger, workloads, namespaces, runtimeClasses, count } = asked;

@@ -1,7 +1,15 @@
 import { getErrorMessage } from "postern/failure";
 import type { Ledger } from "postern/ledger";
 import type { Measure } from "./measure.ts";
-import { getPartKey, type Kept, locate, partCount, type Reservation, type ReservationPlace } from "./reservations.ts";
+import {
+  getPartKey,
+  type Kept,
+  locate,
+  partCount,
+  type Reservation,
+  type ReservationPlace,
+  settleableAfter,
+} from "./reservations.ts";
 
 /** A reservation, and what the cluster was seen with; `seen` is undefined if the object is gone. */
 export interface Sighting {
@@ -18,13 +26,6 @@ export interface Settlement {
   fault?: string;
 }
 
-/**
- * Milliseconds until no write that a review admitted can come any more: the API server's request timeout of 60 s, and
- * the most by which the clocks of two functions differ, because a ledger refuses a clock that is 5 s off.
- */
-const settleableAfter = 60_000 + 10_000;
-/** Milliseconds until a reservation that was seen is read again: its object may be gone without a review. */
-const staleAfter = 3600_000;
 /** The most objects that one review reads. */
 const mostReads = 10;
 const partsAtOnce = 16;
@@ -42,12 +43,11 @@ export const readLapsed = async (
       const keys = Array.from({ length: partsAtOnce }, (_, index) => getPartKey(quota, cluster, part + index));
       // Each value is read by itself, because a read of several at one moment fails while one of them is written.
       const values = await Promise.all(keys.map((key) => change<Kept>([key], (kept) => kept)));
+      // A recount finds objects that are gone without a review.
       for (const [object, before] of values.flatMap(([kept]) => Object.entries(kept?.objects ?? {})))
-        if (before.at + (before.phase === "seen" ? staleAfter : settleableAfter) < now)
-          lapsed.push({ quota, object, before });
+        if (before.phase !== "seen" && before.at + settleableAfter < now) lapsed.push({ quota, object, before });
     }
-  const order = ({ before }: { before: Reservation }) => before.at + (before.phase === "seen" ? now : 0);
-  const chosen = lapsed.sort((left, right) => order(left) - order(right)).slice(0, mostReads);
+  const chosen = lapsed.sort((left, right) => left.before.at - right.before.at).slice(0, mostReads);
   const faults: string[] = [];
   const sightings = await Promise.all(
     chosen.map(async ({ quota, object, before }): Promise<Sighting[]> => {

@@ -11,7 +11,10 @@ import { createRecordedCluster, findServedResource, listServedResources } from "
 type Objects = NonNullable<RecordedCapabilityAnswers["objects"]>;
 
 /** The capabilities of a cluster made of manifests; `may` always throws. */
-export type ManifestCluster = Pick<Capabilities, "get" | "list" | "create" | "updateStatus" | "may" | "discover">;
+export type ManifestCluster = Pick<
+  Capabilities,
+  "get" | "list" | "listPage" | "create" | "updateStatus" | "may" | "discover"
+>;
 
 /** Returns a cluster of these objects and of the initial objects that every cluster and namespace has. */
 export const createManifestCluster = (objects: Objects, kubernetes?: string): ManifestCluster => {
@@ -20,11 +23,11 @@ export const createManifestCluster = (objects: Objects, kubernetes?: string): Ma
   );
   const within = namespaces.flatMap(({ metadata }) => listInitialNamespaceObjects(metadata.name));
   const all = [...apiServerOwnObjects, ...within, ...objects];
-  const { get, list, create, updateStatus, discover } = createRecordedCluster({ objects: all }, kubernetes);
+  const { get, list, listPage, create, updateStatus, discover } = createRecordedCluster({ objects: all }, kubernetes);
   const may = async () => {
     throw new Failure(503, "a folder of manifests has no authorizer; only a cluster can answer access reviews");
   };
-  return { get, list, create, updateStatus, discover, may };
+  return { get, list, ...(listPage && { listPage }), create, updateStatus, discover, may };
 };
 
 /** Reads every object in the YAML and JSON files below a folder. A missing namespace becomes `default`. */

@@ -2,6 +2,7 @@ import { basename } from "node:path";
 import type { RuleDecision } from "#lib/decide.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
 import type { Capabilities } from "#lib/needs.ts";
+import { reconcileCluster } from "#lib/reconcile.ts";
 import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
@@ -50,6 +51,18 @@ export const openRule = async (folder: string) => {
         variant,
         now,
         capabilities,
+      }),
+    /** Calls the rule's `reconcile` for one cluster. Given settings override the rule's own. */
+    reconcile: async (
+      capabilities: Capabilities,
+      settings: object,
+      readTime: () => number,
+      until: number,
+    ): Promise<string | undefined> =>
+      reconcileCluster(rule, name, capabilities, {
+        settings: mergeWithDefaults(rule.settings ?? {}, settings),
+        readTime,
+        until,
       }),
     entries: (config: object = {}, harden = false) => {
       const cluster = parseConfig(JSON.stringify({ rules: { [name]: config } }), [listed]).clusters.get("local");

@@ -1,0 +1,327 @@
+import { getErrorMessage } from "postern/failure";
+import { isSame, toMap } from "postern/json";
+import type { Namespace } from "postern/kubernetes/core/v1";
+import type { RuntimeClass } from "postern/kubernetes/node/v1";
+import type { Ledger } from "postern/ledger";
+import type { PageReader } from "postern/needs";
+import { isControlledByCounted, selectQuotas } from "./coverage.ts";
+import type { CountedKind } from "./kinds.ts";
+import { type Measure, measureWorkload } from "./measure.ts";
+import {
+  computeHash,
+  getPartKey,
+  getPartNumber,
+  getScopeKey,
+  hasMore,
+  type Kept,
+  measureReservation,
+  partCount,
+  type Reservation,
+  replaceReservations,
+  settleableAfter,
+} from "./reservations.ts";
+import { listCountedKinds, type Quota, type WorkloadQuotaSettings } from "./settings.ts";
+
+/** The value of the ledger under `recount/CLUSTER`. All times are in milliseconds since 1970. */
+export interface Recounts {
+  /** When the last recount ended that could read everything. */
+  completed?: number;
+  last?: RecountResult;
+  /** The place of the recount that is under way. */
+  place?: RecountPlace;
+}
+
+interface RecountResult {
+  began: number;
+  /** A hash of the settings. */
+  settings: number;
+  /** The number of objects read; and of reservations that were too small, and too large without a review. */
+  objects: number;
+  charged: number;
+  credited: number;
+  /** What could not be read or written. */
+  faults: readonly string[];
+}
+
+interface RecountPlace extends RecountResult {
+  /** The index of the kind that is listed, and its version once it is known. */
+  kind: number;
+  version?: string;
+  /** A time before the API server was first asked for this list: no page is older. */
+  since: number;
+  /** The namespace and name of the last object read, and the token of the next page. */
+  after: string;
+  next: string;
+  limit: number;
+}
+
+/** The part of one list that has been read: the objects after one and up to another; without `upTo`, to the end. */
+interface ReadRange {
+  since: number;
+  after: string;
+  upTo?: string | undefined;
+}
+
+/** An object that a quota covers. */
+interface SeenObject {
+  quotas: readonly Quota[];
+  version: string;
+  isControlled: boolean;
+  measure: Measure | string;
+}
+
+/** What was read of a cluster before reservations are compared with it. */
+interface Slice {
+  began: number;
+  /** What has been read of each kind, such as `apps/deployments`; undefined for what is read later or was read before. */
+  ranges: Map<string, ReadRange | undefined>;
+  /** The objects by their keys, for each part of the reservations. */
+  parts: Map<string, SeenObject>[];
+  size: number;
+}
+
+/** A reservation that differs from what the cluster has. */
+interface Correction {
+  before: Reservation | undefined;
+  after: Reservation | undefined;
+}
+
+export interface RecountContext {
+  settings: WorkloadQuotaSettings;
+  ledger: Ledger & { cluster: string };
+  listPage: PageReader;
+  namespaces(name: string): Promise<Namespace | undefined>;
+  runtimeClasses(name: string): Promise<RuntimeClass | undefined>;
+  count(counts: readonly { metric: string; labels: { rule: string } }[]): void;
+  readTime(): number;
+  until: number;
+}
+
+/** How often a recount begins, in milliseconds. With other settings, one begins at once. */
+const interval = 10 * 60_000;
+/** The most objects of a page, and of one that is read again after a failure: an object may have 1.5 MB. */
+const [usualLimit, smallLimit] = [500, 10];
+/** The most objects, but for a page, that are kept in memory before reservations are compared with them. */
+const mostObjects = 10_000;
+const partsAtOnce = 16;
+const [mostFaults, longestFault] = [5, 300];
+
+/** Goes on with the recount of a cluster, or begins one if it is time; returns the result of one that ends. */
+export const recount = async (context: RecountContext): Promise<string | undefined> => {
+  const { ledger, settings, readTime, until } = context;
+  const key = `recount/${ledger.cluster}`;
+  const kinds = listCountedKinds(settings);
+  const hash = computeHash(JSON.stringify(settings));
+  let [kept] = await ledger.change<Recounts>([key], (values) => values);
+  do {
+    const began = readTime();
+    const { place: open, last } = kept ?? {};
+    if (!open && last?.settings === hash && began < last.began + interval) return undefined;
+    const result = { began, settings: hash, objects: 0, charged: 0, credited: 0, faults: [] };
+    const from = open?.settings === hash ? open : beginKind(result, 0, began);
+    const slice: Slice = {
+      began,
+      ranges: new Map(kinds.map((kind) => [toPlural(kind), undefined])),
+      parts: Array.from({ length: partCount }, () => new Map()),
+      size: 0,
+    };
+    const { place: read, failure } = await readSlice(context, kinds, from, slice);
+    const place = await correctReservations(context, slice, read);
+    const hasEnded = place.kind === kinds.length;
+    const after = hasEnded ? endRecount(kept, place, readTime()) : { ...kept, place };
+    const before = kept;
+    // Of two calls at once, the first goes on. Both may have corrected the same, which is as good as once.
+    [kept] = await ledger.change<Recounts>([key], ([current]) => [isSame(current, before) ? after : current]);
+    if (failure) throw failure;
+    if (hasEnded) return formatResult(place);
+    if (kept !== after) return undefined;
+  } while (readTime() < until);
+};
+
+const toPlural = ({ group, resource }: { group: string; resource: string }) => `${group}/${resource}`;
+
+const beginKind = (result: RecountResult, kind: number, now: number): RecountPlace => {
+  const { began, settings, objects, charged, credited, faults } = result;
+  const list = { kind, since: now, after: "", next: "", limit: usualLimit };
+  return { began, settings, objects, charged, credited, faults, ...list };
+};
+
+const addFault = (place: RecountPlace, fault: string): RecountPlace => ({
+  ...place,
+  faults: [...place.faults, fault.slice(0, longestFault)].slice(0, mostFaults),
+});
+
+const endRecount = (kept: Recounts | undefined, place: RecountPlace, now: number): Recounts => {
+  const { began, settings, objects, charged, credited, faults } = place;
+  const completed = faults.length === 0 ? now : kept?.completed;
+  return { ...(completed && { completed }), last: { began, settings, objects, charged, credited, faults } };
+};
+
+const formatResult = ({ objects, charged, credited, faults }: RecountResult): string =>
+  [
+    `read ${objects} objects, charged ${charged} that weren't counted, and credited ${credited} that were gone or smaller without a review`,
+    ...faults,
+  ].join("; ");
+
+/** Reads some pages into a slice; returns the next place, and why no further page is read if one could not be read. */
+const readSlice = async (
+  context: RecountContext,
+  kinds: readonly CountedKind[],
+  from: RecountPlace,
+  slice: Slice,
+): Promise<{ place: RecountPlace; failure?: unknown }> => {
+  const { readTime, until } = context;
+  let place = from;
+  do {
+    const kind = kinds[place.kind];
+    if (!kind) break;
+    try {
+      place = await readPage(context, kinds, kind, place, slice);
+    } catch (failure) {
+      // A page may be too large. If a small one can't be read either, the recount goes on with the next kind.
+      if (place.limit > smallLimit) return { place: { ...place, limit: smallLimit }, failure };
+      const next = beginKind(addFault(place, getErrorMessage(failure)), place.kind + 1, readTime());
+      return { place: next, failure };
+    }
+  } while (slice.size < mostObjects && readTime() < until);
+  return { place };
+};
+
+const readPage = async (
+  { settings, ledger, listPage, namespaces, runtimeClasses, readTime }: RecountContext,
+  kinds: readonly CountedKind[],
+  kind: CountedKind,
+  place: RecountPlace,
+  slice: Slice,
+): Promise<RecountPlace> => {
+  const { group, resource } = kind;
+  const type = { group, resource, ...(place.version !== undefined && { version: place.version }) };
+  const { items, version = "", next } = await listPage(type, place.limit, place.next);
+  let { after } = place;
+  const positions = items.map((item) => {
+    const { namespace, name } = toMap(toMap(item).metadata);
+    const position = `${namespace}/${name}`;
+    // Which objects are gone follows from the order.
+    if (position <= after)
+      throw new Error(`the API server lists ${resource} in another order than by namespace and name`);
+    after = position;
+    return { item, position, namespace: String(namespace) };
+  });
+  const seen = await Promise.all(
+    positions.map(async ({ item, position, namespace }) => {
+      const quotas = await selectQuotas(settings.quotas, ledger.cluster, namespace, namespaces);
+      if (quotas.length === 0) return [];
+      const measure = await measureWorkload(item, kind, runtimeClasses);
+      const object: SeenObject = { quotas, version, isControlled: isControlledByCounted(item, kinds), measure };
+      return [[`${toPlural(kind)}/${position}`, object] as const];
+    }),
+  );
+  for (const [key, object] of seen.flat()) {
+    slice.parts[getPartNumber(key)]?.set(key, object);
+    slice.size++;
+  }
+  const isEnd = next === "";
+  const range = slice.ranges.get(toPlural(kind)) ?? { since: place.since, after: place.after };
+  slice.ranges.set(toPlural(kind), { ...range, upTo: isEnd ? undefined : after });
+  const objects = place.objects + items.length;
+  const limit = Math.min(usualLimit, 2 * place.limit);
+  return isEnd
+    ? beginKind({ ...place, objects }, place.kind + 1, readTime())
+    : { ...place, objects, ...(version && { version }), after, next, limit };
+};
+
+/** Makes reservations what was read, where they differ; returns the place with the number of corrections. */
+const correctReservations = async (
+  { settings, ledger, count, readTime }: RecountContext,
+  slice: Slice,
+  place: RecountPlace,
+): Promise<RecountPlace> => {
+  let counted = place;
+  const correctPart = async (quota: Quota, part: number) => {
+    const [scopeKey, partKey] = [getScopeKey(quota.name), getPartKey(quota.name, ledger.cluster, part)];
+    const find = (kept: Kept | undefined) => listCorrections(kept, quota, slice, part, readTime());
+    const [seen] = await ledger.change<Kept>([partKey], (values) => values);
+    if (find(seen).size === 0) return;
+    let corrections: ReturnType<typeof find> = new Map();
+    await ledger.change<Kept>([scopeKey, partKey], ([scope, kept]) => {
+      corrections = find(kept);
+      const ledgered = new Map([
+        [scopeKey, scope],
+        [partKey, kept],
+      ]);
+      const replaced = new Map([...corrections].map(([object, { after }]) => [object, after]));
+      if (replaced.size > 0) replaceReservations(ledgered, { scope: scopeKey, part: partKey }, replaced);
+      return [ledgered.get(scopeKey), ledgered.get(partKey)];
+    });
+    const metrics = [...corrections.values()].flatMap(findMetric);
+    count(metrics.map((metric) => ({ metric, labels: { rule: "workload-quota" } })));
+    const countMetric = (name: string) => metrics.filter((metric) => metric === name).length;
+    const charged = counted.charged + countMetric("drift_charged");
+    counted = { ...counted, charged, credited: counted.credited + countMetric("drift_credited") };
+  };
+  for (const quota of settings.quotas)
+    for (let part = 0; part < partCount; part += partsAtOnce)
+      await Promise.all(
+        Array.from({ length: partsAtOnce }, async (_, index) => {
+          // The other reservations are corrected all the same.
+          await correctPart(quota, part + index).catch((failure) => {
+            counted = addFault(counted, getErrorMessage(failure));
+          });
+        }),
+      );
+  return counted;
+};
+
+/** Lists the reservations of a part that differ from what was read, by their objects. */
+const listCorrections = (
+  kept: Kept | undefined,
+  quota: Quota,
+  slice: Slice,
+  part: number,
+  now: number,
+): Map<string, Correction> => {
+  const seen = slice.parts[part] ?? new Map<string, SeenObject>();
+  const reservations = new Map(Object.entries(kept?.objects ?? {}));
+  const corrections = new Map<string, Correction>();
+  for (const [object, before] of reservations) {
+    const since = findReadTime(slice, object);
+    // The reservation has not changed since before the list was read: every change sets the time.
+    if (since === undefined || before.at + settleableAfter >= since) continue;
+    const found = seen.get(object);
+    const isCounted = found?.quotas.includes(quota) && (before.isOwned || !found.isControlled);
+    if (isCounted && typeof found?.measure === "string") continue;
+    const measure = isCounted && typeof found?.measure === "object" ? found.measure : undefined;
+    const used = measure && measureReservation(measure, quota, before);
+    if (before.phase === "seen" && isSame(before.used, used)) continue;
+    corrections.set(object, { before, after: used && { ...before, used, at: now, phase: "seen" } });
+  }
+  // An object doesn't say which user created it.
+  if (quota.users || quota.groups) return corrections;
+  for (const [object, { quotas, version, isControlled, measure }] of seen) {
+    if (reservations.has(object) || isControlled || !quotas.includes(quota) || typeof measure === "string") continue;
+    const used = measureReservation(measure, quota);
+    if (Object.keys(used).length > 0)
+      corrections.set(object, { before: undefined, after: { used, at: now, phase: "seen", version } });
+  }
+  return corrections;
+};
+
+/** Returns the time since which an object's absence from a slice is known; undefined if the slice doesn't show it. */
+const findReadTime = ({ began, ranges }: Slice, object: string): number | undefined => {
+  const [group = "", resource = "", namespace, name] = object.split("/");
+  const plural = toPlural({ group, resource });
+  // Settings count this kind no more.
+  if (!ranges.has(plural)) return began;
+  const range = ranges.get(plural);
+  const position = `${namespace}/${name}`;
+  return range && position > range.after && (range.upTo === undefined || position <= range.upTo)
+    ? range.since
+    : undefined;
+};
+
+/** Returns the metric of a correction. What a review has announced by a release is no drift. */
+const findMetric = ({ before, after }: Correction): string[] => {
+  if (!before || (after && hasMore(after.used, before.used))) return ["drift_charged"];
+  if (before.phase === "charged") return after ? [] : ["unseen_reservations"];
+  return before.phase === "seen" ? ["drift_credited"] : [];
+};
