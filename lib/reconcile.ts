@@ -1,73 +1,82 @@
 import type { Context } from "aws-lambda";
 import { bindNeeds } from "./capabilities.ts";
 import { type EndpointConfig, findClusterSetup } from "./endpoint.ts";
-import { toFailure } from "./failure.ts";
+import { type Failure, toFailure } from "./failure.ts";
 import { isMap } from "./json.ts";
 import type { Capabilities, Needs, OpenCapabilities } from "./needs.ts";
+import { printSync } from "./print.ts";
 import type { ReconcileContext, Rule } from "./rule.ts";
-
-/** What came of a rule's work for one cluster: what it has finished, or why it failed. */
-export interface ReconcileReport {
-  rule: string;
-  cluster: string;
-  version: string;
-  done?: string;
-  error?: Error;
-}
-
-interface ReconcileHost {
-  openCapabilities?: OpenCapabilities | undefined;
-  /** Lists the clusters that can be read. */
-  listClusters(): string[];
-  report(report: ReconcileReport): void;
-}
-
-/** The event by which a schedule calls a function. No event that AWS makes of an HTTP request has this member. */
-export const reconcileEvent = { reconcile: true };
-
-/** The most milliseconds of one call, and those at its end in which no further work begins. */
-const longest = 58_000;
-const reserve = 15_000;
 
 /** Calls a rule's `reconcile` for one cluster. */
 export const reconcileCluster = async (
   rule: Rule,
   name: string,
   capabilities: Capabilities,
-  { settings, readTime, until }: Pick<ReconcileContext<object, Needs>, "settings" | "readTime" | "until">,
-): Promise<string | undefined> =>
-  rule.reconcile?.({ ...bindNeeds(rule.needs ?? {}, capabilities, name), settings, readTime, until });
+  context: Pick<ReconcileContext<object, Needs>, "settings" | "readTime" | "until">,
+): Promise<string | undefined> => rule.reconcile?.({ ...bindNeeds(rule.needs ?? {}, capabilities, name), ...context });
 
-/** Makes a handler also do a rule's work that no review asks for, in one cluster after the other. */
+/**
+ * Calls a rule's `reconcile` for one cluster after the other, until the end, and reports what it finished or why it
+ * failed. Times are in milliseconds since 1970.
+ */
+export const reconcileClusters = async (
+  rule: Rule,
+  config: EndpointConfig,
+  clusters: readonly string[],
+  openCapabilities: OpenCapabilities,
+  end: number,
+  report: (cluster: string, result: string | Failure) => void,
+): Promise<void> => {
+  const started = Date.now();
+  // In the last quarter, no work begins, so that what has begun can end.
+  const last = end - (end - started) / 4;
+  // Each minute another cluster is the first, so that each gets its turn although others need all the time.
+  const first = Math.floor(started / 60_000) % Math.max(1, clusters.length);
+  const turns = [...clusters.slice(first), ...clusters.slice(0, first)];
+  for (const [index, cluster] of turns.entries()) {
+    const { mode = "enforce", settings = rule.settings ?? {} } = findClusterSetup(config, cluster) ?? {};
+    const now = Date.now();
+    if (mode === "off" || now >= last) continue;
+    const until = now + (last - now) / (turns.length - index);
+    const capabilities = openCapabilities(cluster, end - now);
+    const result = await reconcileCluster(rule, config.rule, capabilities, {
+      settings,
+      readTime: Date.now,
+      until,
+    }).catch(toFailure);
+    if (result !== undefined) report(cluster, result);
+  }
+};
+
+/** The event by which a schedule calls a function. No event that AWS makes of an HTTP request has this member. */
+export const reconcileEvent = { reconcile: true };
+
+/** Makes a Lambda handler also reconcile all clusters that have connections. */
 export const createReconcileHandler = (
   rule: Rule,
   config: EndpointConfig,
-  { openCapabilities, listClusters, report }: ReconcileHost,
+  openCapabilities: OpenCapabilities,
+  readConnections: () => object,
   handle: (event: unknown, context: Context) => Promise<unknown>,
 ) => {
-  const reconcile = async (cluster: string, until: number, end: number): Promise<string | undefined> => {
-    const { mode = "enforce", settings = rule.settings ?? {} } = findClusterSetup(config, cluster) ?? {};
-    const capabilities = openCapabilities?.(cluster, end - Date.now());
-    if (mode === "off" || !capabilities) return undefined;
-    return reconcileCluster(rule, config.rule, capabilities, { settings, readTime: Date.now, until });
-  };
+  const { POSTERN_STAGE: Stage } = process.env;
   return async (event: unknown, context: Context): Promise<unknown> => {
-    if (!isMap(event) || event.reconcile !== true) return handle(event, context);
-    const started = Date.now();
-    const end = started + Math.min(context.getRemainingTimeInMillis?.() ?? longest, longest);
-    const clusters = listClusters();
-    // Each minute, another cluster is the first, so that each gets its turn although others need all the time.
-    const first = Math.floor(started / 60_000) % Math.max(1, clusters.length);
-    const turns = [...clusters.slice(first), ...clusters.slice(0, first)];
-    for (const [index, cluster] of turns.entries()) {
-      const left = end - reserve - Date.now();
-      if (left <= 0) break;
-      const about = { rule: config.rule, cluster, version: context.functionVersion };
-      await reconcile(cluster, Date.now() + left / (turns.length - index), end).then(
-        (done) => done !== undefined && report({ ...about, done }),
-        (thrown) => report({ ...about, error: toFailure(thrown) }),
-      );
-    }
+    if (!isMap(event) || event.reconcile !== reconcileEvent.reconcile) return handle(event, context);
+    const end = Date.now() + context.getRemainingTimeInMillis() - 1000;
+    await reconcileClusters(rule, config, Object.keys(readConnections()), openCapabilities, end, (Cluster, result) => {
+      const about = {
+        Rule: config.rule,
+        Cluster,
+        Function: context.functionName,
+        Version: context.functionVersion,
+        Stage,
+      };
+      const outcome =
+        typeof result === "string"
+          ? { verdict: "reconciled", done: result }
+          : { verdict: "failed", error: result.message };
+      printSync(`${JSON.stringify({ ...about, ...outcome })}\n`);
+    });
     return {};
   };
 };

@@ -8,6 +8,7 @@ import { createMemoryLedger } from "#lib/ledger.ts";
 import type { AnsweredReviewFacts } from "#lib/log-line.ts";
 import { getVerdictForLog } from "#lib/log-line.ts";
 import type { OpenCapabilities } from "#lib/needs.ts";
+import { reconcileClusters } from "#lib/reconcile.ts";
 import type { RecordingHostAndEvaluation } from "#lib/recording/recorder.ts";
 import { getObjectName } from "#lib/refusals.ts";
 import { createUrlKeyVerifier } from "#lib/url-key.ts";
@@ -26,6 +27,7 @@ import { readClusterConnections } from "../config/connections.ts";
 import { writeSchemas } from "../config/schemas.ts";
 import { readOrCreateServerCertificate, readOrCreateUrlSigner, type WebhookUrlSigner } from "../keys/keys.ts";
 import { readAllRules } from "../project/rules.ts";
+import { buildEndpointConfig } from "../project/served.ts";
 import { openImitatedApiGateway } from "./gateway.ts";
 import { createServedRuleHandlers, type LoadedHandlers, watchRulesAndConfig } from "./handlers.ts";
 
@@ -151,6 +153,10 @@ export const serveRules = async (
     }
   };
 
+  const stopReconciling = reconcileEachMinute(
+    () => loaded,
+    (cluster, milliseconds) => openCapabilities(cluster, milliseconds),
+  );
   // Watching starts before the URLs are printed, because a user may change a file as soon as they appear.
   const stopWatching = options.flag("watch") ? await watchRulesAndConfig(file, reload) : () => {};
   const beside = await openBeside?.({ file, state, port, getLoaded: () => loaded });
@@ -161,10 +167,37 @@ export const serveRules = async (
   writeOutput(beside ? `${welcome}${beside.line}\n` : welcome);
   await waitForInterrupt();
   writeOutput(`${formatTime()} shutting down: answering open requests\n`);
+  stopReconciling();
   stopWatching();
   await beside?.close();
   await gateway.close();
   await schemas;
+};
+
+/** The longest time for which rules reconcile clusters in a minute. The process ends only after it. */
+const reconcileMilliseconds = 20_000;
+
+/** Lets rules reconcile the clusters that can be read, as functions in AWS do; returns a function that ends this. */
+const reconcileEachMinute = (getLoaded: () => LoadedHandlers, openCapabilities: OpenCapabilities): (() => void) => {
+  let timer: NodeJS.Timeout | undefined;
+  const reconcile = async () => {
+    const { config, served } = getLoaded();
+    const clusters = [...config.clusters].flatMap(([name, { connect }]) => (connect ? [name] : []));
+    for (const listed of served.filter(({ rule }) => rule.reconcile)) {
+      const end = Date.now() + reconcileMilliseconds;
+      const endpoint = buildEndpointConfig(config, listed);
+      await reconcileClusters(listed.rule, endpoint, clusters, openCapabilities, end, (cluster, result) => {
+        const outcome = typeof result === "string" ? result : toSentence(result);
+        writeOutput(`${formatTime()} ${cluster} ${listed.name} ${outcome.replace(/\p{Cc}/gu, "?")}\n`);
+      });
+    }
+    if (timer) timer = setTimeout(reconcile, 60_000);
+  };
+  timer = setTimeout(reconcile);
+  return () => {
+    clearTimeout(timer);
+    timer = undefined;
+  };
 };
 
 /** Updates the schemas for editors. They follow from all rules, also from rules that are off. */
