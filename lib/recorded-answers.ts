@@ -71,7 +71,7 @@ const createObjectCapabilities = ({
   refused = [],
   plurals = {},
   reads,
-}: RecordedCapabilityAnswers): Pick<Capabilities, "get" | "list" | "listPage" | "create" | "updateStatus"> => {
+}: RecordedCapabilityAnswers): Pick<Capabilities, "get" | "list" | "create" | "updateStatus"> => {
   const place = ({ group, resource }: ResourceType, namespace = "", name = "") =>
     [group, resource, namespace, name].join("/");
   const placeOf = ({ apiVersion = "", kind = "", metadata }: NamedKubernetesObject) => {
@@ -85,9 +85,6 @@ const createObjectCapabilities = ({
   };
   const findRefusal = (kind: ResourceType, { metadata }: KubernetesObject) =>
     refused.find(({ resource, name }) => resource === kind.resource && name === metadata?.name);
-  /** Lists objects by key, as the API server lists them. */
-  const listByPrefix = (prefix: string): [string, KubernetesObject][] =>
-    [...present].filter(([key]) => key.startsWith(prefix)).sort(([left], [right]) => (left < right ? -1 : 1));
   return {
     get: async ({ group, resource }, name, namespace) => {
       const found = present.get(place({ group, resource }, namespace, name));
@@ -97,16 +94,10 @@ const createObjectCapabilities = ({
     list: async (kind, namespace, { most, labels } = {}) => {
       expect({ group: kind.group, resource: kind.resource, namespace, most, labels });
       const prefix = namespace === undefined ? `${kind.group}/${kind.resource}/` : place(kind, namespace);
-      const objects = listByPrefix(prefix).map(([, object]) => object);
+      const found = [...present].filter(([key]) => key.startsWith(prefix));
+      // Objects are sorted by key, as the API server lists them.
+      const objects = found.sort(([left], [right]) => (left < right ? -1 : 1)).map(([, object]) => object);
       return objects.filter(({ metadata }) => !labels || isSelected(labels, metadata?.labels)).slice(0, most);
-    },
-    listPage: async ({ group, resource, version = "v1" }, limit, next) => {
-      expect({ group, resource });
-      // The token of a page is the key of the last object before it.
-      const rest = listByPrefix(`${group}/${resource}/`).filter(([key]) => key > next);
-      const page = rest.slice(0, limit);
-      const [last = ""] = page.at(-1) ?? [];
-      return { items: page.map(([, object]) => object), version, next: rest.length > limit ? last : "" };
     },
     create: async (kind, object) => {
       const key = place(kind, object.metadata?.namespace, object.metadata?.name);

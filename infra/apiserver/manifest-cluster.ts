@@ -23,11 +23,16 @@ export const createManifestCluster = (objects: Objects, kubernetes?: string): Ma
   );
   const within = namespaces.flatMap(({ metadata }) => listInitialNamespaceObjects(metadata.name));
   const all = [...apiServerOwnObjects, ...within, ...objects];
-  const { get, list, listPage, create, updateStatus, discover } = createRecordedCluster({ objects: all }, kubernetes);
+  const { get, list, create, updateStatus, discover } = createRecordedCluster({ objects: all }, kubernetes);
   const may = async () => {
     throw new Failure(503, "a folder of manifests has no authorizer; only a cluster can answer access reviews");
   };
-  return { get, list, ...(listPage && { listPage }), create, updateStatus, discover, may };
+  const listPage: ManifestCluster["listPage"] = async (kind, limit, next) => {
+    const listed = await list(kind);
+    const [start, end] = [Number(next), Number(next) + limit];
+    return { items: listed.slice(start, end), version: "v1", next: end < listed.length ? String(end) : "" };
+  };
+  return { get, list, listPage, create, updateStatus, discover, may };
 };
 
 /** Reads every object in the YAML and JSON files below a folder. A missing namespace becomes `default`. */

@@ -58,8 +58,8 @@ const connectionsFile = "clusters.json";
 
 /**
  * Returns the largest allowed size of a bundle in bytes: 20 kB, 60 with needs or 35 if the settings use none of
- * them, 95 with scripts; 40 more with policies in CEL, and 3 more for each member and for recording. A cold start reads the
- * whole bundle.
+ * them, 95 with scripts; 40 more with policies in CEL, 5 more if the rule reconciles clusters, and 3 more for each member
+ * and for recording. A cold start reads the whole bundle.
  */
 const computeBudget = (
   listed: CatalogueRule,
@@ -69,6 +69,7 @@ const computeBudget = (
 ) =>
   ((hasNeed(listed, "cue") ? 95 : asks ? 60 : hasNeeds(listed) ? 35 : 20) +
     (celEvaluator in inputs ? 40 : 0) +
+    (listed.rule.reconcile ? 5 : 0) +
     3 * (listed.members?.length ?? 0) +
     computeRecordingBudget(asks, places)) *
   1024;
@@ -253,20 +254,23 @@ const buildEntry = (
   const create = listed.members
     ? `${importFromLib("group.ts", "createGroupEndpoint")}({ ${rules} }`
     : `${importFromLib("endpoint.ts", "createEndpoint")}(rule0`;
-  const makeHost = () => {
-    const connections = hasConnections ? `() => require("./${connectionsFile}")` : "{}";
-    const ledger = hasNeed(listed, "ledger")
-      ? `, undefined, ${importFromLib("cluster/dynamodb-ledger.ts", "openDynamoDbLedger")}`
-      : "";
-    const capabilities = asks
-      ? `${importFromLib("cluster/live-capabilities.ts", "createLiveCapabilities")}(${connections}${ledger})`
-      : needs
-        ? importFromLib("capabilities.ts", "createUnconnectedCapabilities")
-        : "";
-    return `${importFromLib("endpoint.ts", "createLambdaHost")}(${capabilities})`;
+  const connections = hasConnections ? `() => require("./${connectionsFile}")` : "() => ({})";
+  const reconciles = rule.reconcile !== undefined && asks;
+  const makeCapabilities = () => {
+    if (!asks) return needs ? importFromLib("capabilities.ts", "createUnconnectedCapabilities") : "";
+    const ledger = hasNeed(listed, "ledger") ? importFromLib("cluster/dynamodb-ledger.ts", "openDynamoDbLedger") : "";
+    const pages = reconciles ? importFromLib("cluster/list-page.ts", "createListPage") : "";
+    const rest = pages ? [undefined, ledger, undefined, undefined, pages] : ledger ? [undefined, ledger] : [];
+    const create = importFromLib("cluster/live-capabilities.ts", "createLiveCapabilities");
+    return `${create}(${[connections, ...rest.map(String)].join(", ")})`;
   };
+  const capabilities = reconciles ? "openCapabilities" : makeCapabilities();
+  const config = reconciles ? "config" : `JSON.parse("${configMark}")`;
+  if (reconciles)
+    lines.push(`const config = JSON.parse("${configMark}");`, `const openCapabilities = ${makeCapabilities()};`);
+  const makeHost = () => `${importFromLib("endpoint.ts", "createLambdaHost")}(${capabilities})`;
   const makeHandler = (evaluate: string, host: string) =>
-    `${create}, JSON.parse("${configMark}"), ${evaluate}, ${host}${parts.length > 0 ? `, { ${parts.join(", ")} }` : ""})`;
+    `${create}, ${config}, ${evaluate}, ${host}${parts.length > 0 ? `, { ${parts.join(", ")} }` : ""})`;
   const makeRecorder = () => {
     const [noting, repeating] = needs
       ? [
@@ -278,7 +282,10 @@ const buildEntry = (
     const create = `(host, evaluate) => ${makeHandler("evaluate", "host")}`;
     return `${importFromLib("recording/bucket-handler.ts", "createRecordingHandler")}(JSON.parse("${placesMark}"), ${makeHost()}, ${recorder}, ${create})`;
   };
-  const handler = isRecorded ? makeRecorder() : makeHandler(evaluate, needs ? makeHost() : "undefined");
+  const reviews = isRecorded ? makeRecorder() : makeHandler(evaluate, needs ? makeHost() : "undefined");
+  const handler = reconciles
+    ? `${importFromLib("reconcile.ts", "createReconcileHandler")}(rule0, config, openCapabilities, ${connections}, ${reviews})`
+    : reviews;
   if (isScriptStarted) lines.push(`${importFromLib("cue/engine.ts", "warmUpCueEngine")}();`);
   return [...lines, `module.exports = { handler: ${handler} };`].join("\n");
 };

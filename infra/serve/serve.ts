@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import { dirname, join, relative } from "node:path";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
+import { createListPage } from "#lib/cluster/list-page.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { warmUpCueEngine } from "#lib/cue/engine.ts";
 import type { EndpointHostInputs } from "#lib/endpoint.ts";
@@ -118,6 +119,8 @@ export const serveRules = async (
       undefined,
       () => ledger,
       () => {},
+      undefined,
+      createListPage,
     );
     openCapabilities = (cluster, milliseconds) => {
       const manifests = manifestClusters.get(cluster);

@@ -1,10 +1,10 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { createUnconnectedCapabilities, interceptCalls, toAccessAnswer, unavailableLedger } from "../capabilities.ts";
 import { Failure, getErrorMessage } from "../failure.ts";
-import { freezeDeep, isObject, parseJson, toList, toMap } from "../json.ts";
+import { freezeDeep, isObject, parseJson } from "../json.ts";
 import { createMemoryLedger, type Ledger, openRuleLedger } from "../ledger.ts";
 import { printMetrics } from "../metrics.ts";
-import type { Capabilities, ObjectPage, OpenCapabilities, ResourceType, ServedResource } from "../needs.ts";
+import type { Capabilities, OpenCapabilities, ResourceType, ServedResource } from "../needs.ts";
 import { joinApiVersion, toApiPath } from "../objects/api-version.ts";
 import { formatLabelSelector } from "../objects/selection.ts";
 import type { KubernetesObject, Status } from "../review.ts";
@@ -18,7 +18,7 @@ import {
 } from "./api-server.ts";
 import { awaitUntil, type HttpsAnswer, maximumHttpsAnswerBytes, sendRequest } from "./https-request.ts";
 import { createOutsideServiceCapabilities, type ReviewCapabilityState } from "./outside.ts";
-import { buildPageQuery, parsePage, readApiServerListPages } from "./pages.ts";
+import { readApiServerListPages } from "./pages.ts";
 
 /** The most seconds for which an answer of the cluster is used again, if a rule sets no maxAge. */
 const usualAge = 10;
@@ -36,12 +36,18 @@ const retryTime = 300;
 /** The most values that rules keep in this process alone. */
 const mostProcessEntries = 10_000;
 
+/** Creates the capability to read lists of one cluster page by page. */
+export type CreateListPage = (
+  review: ReviewCapabilityState,
+  findServer: () => AskApiServer | undefined,
+) => Pick<Capabilities, "listPage">;
+
 type Connections = Record<string, ApiServerConnection>;
 
 /**
  * Returns the capabilities of each cluster; clusters share no connections, tokens or answers. Without a connection,
  * services outside the cluster can be asked all the same. A function reads the connections when a cluster is first
- * asked, so that a cold start doesn't wait for them.
+ * asked, so that a cold start doesn't wait for them. Few rules read pages, so the code for it is given.
  */
 export const createLiveCapabilities = (
   connections: Connections | (() => Connections),
@@ -49,6 +55,7 @@ export const createLiveCapabilities = (
   openLedger: (deadline: number) => Ledger = () => unavailableLedger,
   tell = printMetrics,
   send: typeof sendRequest = sendRequest,
+  createPages?: CreateListPage,
 ): OpenCapabilities => {
   const servers = new Map<string, AskApiServer | undefined>();
   const findServer = (cluster: string): AskApiServer | undefined => {
@@ -76,7 +83,7 @@ export const createLiveCapabilities = (
     );
     return {
       ...clusterCapabilities,
-      ...createListPage(review, () => findServer(cluster)),
+      ...createPages?.(review, () => findServer(cluster)),
       ...createOutsideServiceCapabilities(review),
       // A CUE script is stopped 100 ms before the review's deadline, so that the error names the script.
       cue: (source, evaluate) => evaluate(source, deadline - 100),
@@ -190,47 +197,6 @@ const readList = async (
   return { content: Object.freeze(items.slice(0, most)), bytes };
 };
 
-const createListPage = (
-  { cluster, deadline }: ReviewCapabilityState,
-  findServer: () => AskApiServer | undefined,
-): Pick<Capabilities, "listPage"> => {
-  const askBefore = (ask: AskApiServer, path: string) => awaitUntil(deadline, ask(path, deadline));
-  /** Returns a version that serves a kind: the preferred one of its group, if that does. */
-  const findVersion = async (ask: AskApiServer, { group, resource }: ResourceType): Promise<string | undefined> => {
-    if (group === "") return "v1";
-    const answer = await askBefore(ask, `/apis/${encodeURIComponent(group)}`);
-    if (answer.status === 404) return undefined;
-    const { preferredVersion, versions } = toMap(parseAnswerUnlessNotFound(answer)?.content);
-    for (const one of [preferredVersion, ...toList(versions)]) {
-      const version = String(toMap(one).version);
-      const served = await askBefore(ask, toApiPath(joinApiVersion({ group, version })));
-      if (served.status === 404) continue;
-      const listed = parseServedResources(parseAnswerUnlessNotFound(served)?.content);
-      if (listed.some((found) => found.resource === resource)) return version;
-    }
-    return undefined;
-  };
-  return {
-    listPage: async (kind, limit, next) => {
-      const ask = findServer();
-      if (!ask) throw new Failure(503, `could not list ${kind.resource}: cluster "${cluster}" has no connection here`);
-      const read = async (): Promise<ObjectPage> => {
-        const version = kind.version ?? (await findVersion(ask, kind));
-        if (version === undefined) return { items: [], version, next: "" };
-        const query = buildPageQuery(limit, next);
-        const answer = await askBefore(ask, `${buildObjectPath({ ...kind, version })}?${query}`);
-        // A token that is too old comes with another one, with which the list goes on as it is by now.
-        const fresh = answer.status === 410 ? parsePage(parseJson(answer.body)).next : "";
-        if (fresh !== "") return { items: [], version, next: fresh };
-        const page = parsePage(parseAnswerUnlessNotFound(answer)?.content);
-        if (page.kind === undefined || !Array.isArray(page.items)) throw new Error("the answer is not a list");
-        return { items: page.items, version, next: page.next };
-      };
-      return read().catch(createFailure(`list ${kind.resource} of`, cluster));
-    },
-  };
-};
-
 const createPosts = (
   { cluster, deadline }: ReviewCapabilityState,
   ask: AskApiServer,
@@ -293,11 +259,11 @@ const createStatusUpdates = (review: ReviewCapabilityState, ask: AskApiServer): 
   },
 });
 
-const createFailure = (act: string, cluster: string) => (error: unknown) => {
+export const createFailure = (act: string, cluster: string) => (error: unknown) => {
   throw new Failure(503, `could not ${act} cluster "${cluster}": ${getErrorMessage(error)}`, { cause: error });
 };
 
-const buildObjectPath = ({ group, resource, version = "v1" }: ResourceType, namespace?: string) => {
+export const buildObjectPath = ({ group, resource, version = "v1" }: ResourceType, namespace?: string) => {
   const below = namespace === undefined ? "" : `/namespaces/${encodeURIComponent(namespace)}`;
   return `${toApiPath(joinApiVersion({ group, version }))}${below}/${resource}`;
 };
