@@ -2,7 +2,11 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import fc from "fast-check";
+import type { sendRequest } from "#lib/cluster/https-request.ts";
+import { createListPage } from "#lib/cluster/list-page.ts";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger, type Ledger } from "#lib/ledger.ts";
+import type { MetricCount } from "#lib/metrics.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import { requireQuantity } from "#lib/objects/quantity.ts";
 import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
@@ -265,5 +269,73 @@ describe("workload-quota", () => {
     );
     assert.ok(above > 0, "what exists is counted, also above the quota");
     assert.ok(changed > 0);
+  });
+
+  it("counts objects of any number in pages, call by call, with bounded memory", async (test) => {
+    const { POSTERN_OBJECTS } = process.env;
+    const total = Number(POSTERN_OBJECTS ?? 3000);
+    // The shortest calls read one page each. With a given number of objects, one call is measured.
+    const until = POSTERN_OBJECTS === undefined ? 0 : Number.POSITIVE_INFINITY;
+    const clock = { now: 1_800_000_000_000 };
+    const ledger = createMemoryLedger(undefined, () => clock.now);
+    const paths: string[] = [];
+    const send: typeof sendRequest = async (url) => {
+      const { pathname, searchParams } = new URL(url);
+      paths.push(pathname);
+      const answer = (content: object, status = 200) => {
+        return { status, body: JSON.stringify(content), retryAfter: undefined };
+      };
+      const name = pathname.split("/").at(-1) ?? "";
+      if (pathname === "/apis/apps") return answer({ preferredVersion: { version: "v1" } });
+      if (pathname === "/apis/apps/v1") return answer({ resources: [{ name: "deployments" }] });
+      if (!["deployments", "pods"].includes(name)) return answer({}, 404);
+      const from = Number(searchParams.get("continue") ?? 0);
+      const to = Math.min(name === "pods" ? 0 : total, from + Number(searchParams.get("limit")));
+      const items = Array.from({ length: Math.max(0, to - from) }, (_, index) => {
+        const deployment = buildDeployment(String(from + index).padStart(7, "0"), 2);
+        return { ...deployment, metadata: { ...deployment.metadata, annotations: { padding: "x".repeat(3000) } } };
+      });
+      const metadata = to < total && name === "deployments" ? { continue: String(to) } : {};
+      return answer({ kind: "List", apiVersion: "v1", metadata, items });
+    };
+    const connection = { server: "https://east", credentials: { token: "t" } };
+    let drift = 0;
+    const countMetrics = (_: string, counts: readonly MetricCount[]) => {
+      drift += counts.filter(({ metric }) => metric === "drift_charged").length;
+    };
+    const open = createLiveCapabilities(
+      { east: connection },
+      undefined,
+      () => ledger,
+      countMetrics,
+      send,
+      createListPage,
+    );
+    const started = performance.now();
+    let [calls, most, done] = [0, 0, ""];
+    while (done === "") {
+      calls++;
+      done =
+        (await reconcile(
+          open("east", 60_000),
+          { quotas: [{ name: "q", hard: { pods: 1 } }] },
+          () => clock.now,
+          until,
+        )) ?? "";
+      most = Math.max(most, process.memoryUsage().heapUsed);
+    }
+    const [scope] = await ledger.change<Kept>(["workload-quota//quota/q"], (values) => values);
+    test.diagnostic(
+      `${total} objects: ${calls} calls, ${Math.round(performance.now() - started)} ms, at most ${Math.round(most / 2 ** 20)} MB`,
+    );
+    assert.deepEqual(
+      [done.split(";")[0], scope?.used],
+      [
+        `read ${total} objects, charged ${total} that weren't counted, and credited 0 that were gone or smaller without a review`,
+        { pods: `${(2 * total) / 1000}k` },
+      ],
+    );
+    assert.equal(drift, total);
+    assert.equal(paths.filter((path) => path.endsWith("/deployments")).length, Math.ceil(total / 500));
   });
 });

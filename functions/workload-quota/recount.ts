@@ -236,7 +236,7 @@ const correctReservations = async (
   slice: Slice,
   place: RecountPlace,
 ): Promise<RecountPlace> => {
-  let counted = place;
+  let [after, metrics] = [place, [] as string[]];
   const correctPart = async (quota: Quota, part: number) => {
     const [scopeKey, partKey] = [getScopeKey(quota.name), getPartKey(quota.name, ledger.cluster, part)];
     const find = (kept: Kept | undefined) => listCorrections(kept, quota, slice, part, readTime());
@@ -253,11 +253,7 @@ const correctReservations = async (
       if (replaced.size > 0) replaceReservations(ledgered, { scope: scopeKey, part: partKey }, replaced);
       return [ledgered.get(scopeKey), ledgered.get(partKey)];
     });
-    const metrics = [...corrections.values()].flatMap(findMetric);
-    count(metrics.map((metric) => ({ metric, labels: { rule: "workload-quota" } })));
-    const countMetric = (name: string) => metrics.filter((metric) => metric === name).length;
-    const charged = counted.charged + countMetric("drift_charged");
-    counted = { ...counted, charged, credited: counted.credited + countMetric("drift_credited") };
+    metrics = [...metrics, ...[...corrections.values()].flatMap(findMetric)];
   };
   for (const quota of settings.quotas)
     for (let part = 0; part < partCount; part += partsAtOnce)
@@ -265,11 +261,14 @@ const correctReservations = async (
         Array.from({ length: partsAtOnce }, async (_, index) => {
           // The other reservations are corrected all the same.
           await correctPart(quota, part + index).catch((failure) => {
-            counted = addFault(counted, getErrorMessage(failure));
+            after = addFault(after, getErrorMessage(failure));
           });
         }),
       );
-  return counted;
+  count(metrics.map((metric) => ({ metric, labels: { rule: "workload-quota" } })));
+  const countMetric = (name: string) => metrics.filter((metric) => metric === name).length;
+  const charged = after.charged + countMetric("drift_charged");
+  return { ...after, charged, credited: after.credited + countMetric("drift_credited") };
 };
 
 /** Lists the reservations of a part that differ from what was read, by their objects. */
