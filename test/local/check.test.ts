@@ -242,7 +242,7 @@ describe("postern check", () => {
     assert.match(stdout, /\n2 objects: 2 allowed \(1 no rule\)\n$/);
   });
 
-  it("names other webhooks, and calls the webhooks of allowed hosts", async (test) => {
+  it("is undecided for other webhooks, and calls the webhooks of allowed hosts", async (test) => {
     const state = join(folder, ".postern");
     const certificate = await readOrCreateServerCertificate(state, "127.0.0.1");
     const requests: any[] = [];
@@ -286,9 +286,21 @@ describe("postern check", () => {
     await write("webhooks.yaml", stringify(configuration));
     const words = ["-", "--webhooks", "webhooks.yaml"];
 
-    const named = await check(words, joinDocuments(buildPod("p")));
-    assert.match(named.stdout, /would call friday.other.example, far.other.example\n/);
-    assert.deepEqual([named.code, requests], [0, []]);
+    const harmful = buildHook("harmful.other.example", "https://far.example/judge", { sideEffects: "Some" });
+    const inside = {
+      ...buildHook("inside.other.example", ""),
+      clientConfig: { service: { name: "a", namespace: "b" } },
+    };
+    const uncalled = [...webhooks.slice(0, 2), harmful, inside];
+    await write("uncalled.yaml", stringify({ ...configuration, webhooks: uncalled }));
+    const named = await runJson(["-", "--webhooks", "uncalled.yaml"], joinDocuments(buildPod("p")));
+    assert.deepEqual(named.objects[0].undecided, [
+      "friday.other.example: it would call 127.0.0.1; --call 127.0.0.1 allows that",
+      "far.other.example: it would call far.example; --call far.example allows that",
+      "harmful.other.example: it isn't called, because its entry doesn't state that a dry run has no side effects",
+      "inside.other.example: it isn't called, because it has no https URL",
+    ]);
+    assert.deepEqual([named.code, requests], [3, []]);
 
     const called = await runJson(
       [...words, "--call", "loopback"],
@@ -302,7 +314,8 @@ describe("postern check", () => {
     assert.deepEqual(requests, [{ url: "/judge?timeout=10s", dryRun: true }]);
     // API servers drop warnings that are empty or have control characters.
     assert.deepEqual(called.objects[0].warnings, [{ rule: "friday.other.example", text: "rest" }]);
-    assert.match(called.objects[0].undecided[0], /^team.other.example: whether its namespace has the label team/);
+    assert.match(called.objects[0].undecided[0], /^far.other.example: it would call/);
+    assert.match(called.objects[0].undecided[1], /^team.other.example: whether its namespace has the label team/);
 
     const elsewhere = [buildHook("moved.other.example", `https://127.0.0.1:${port}/on`)];
     await write("webhooks.yaml", stringify({ ...configuration, webhooks: elsewhere }));

@@ -159,9 +159,10 @@ describe("a write", () => {
     assert.equal(trace.steps[0]?.outcome, "can't say");
   });
 
-  it("reports a hook that would be called but is not", async () => {
-    const { trace } = await run([], [buildEntry("v")], { v: () => ({ would: true }) });
-    assert.deepEqual([trace.allowed, trace.steps[0]?.outcome], [true, "would be called"]);
+  it("is undecided if a hook that matches can't be called", async () => {
+    const { trace } = await run([], [buildEntry("v")], { v: () => ({ unsupported: "it is far away" }) });
+    assert.deepEqual(trace.undecided, ["v.example.com (x): it is far away"]);
+    assert.equal(trace.steps[0]?.outcome, "can't say");
   });
 
   it("gets the error that the namespace is not found, if a namespaceSelector needs its labels", async () => {

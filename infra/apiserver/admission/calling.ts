@@ -90,10 +90,6 @@ export const callHook = async (
     apiVersion: `admission.k8s.io/${version}`,
     request,
   });
-  if ("would" in called) {
-    step.outcome = "would be called";
-    return {};
-  }
   if ("unsupported" in called) {
     markUndecided(run, step, called.unsupported);
     return {};

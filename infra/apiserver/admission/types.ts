@@ -31,11 +31,6 @@ export type HookCallResult =
   | { body: unknown }
   /** The webhook call failed. The text is what a real API server shows after `failed to call webhook: `. */
   | { failure: string }
-  /**
-   * The hook matched, but wasn't called: its call may have side effects, or its host isn't allowed. The request goes
-   * on.
-   */
-  | { would: true }
   /** The hook's answer can't be determined, for the reason in this sentence. */
   | { unsupported: string };
 
@@ -94,7 +89,7 @@ export interface HookTraceStep {
   round: 0 | 1;
   /** The hook's position among all mutating hooks, or among the validating hooks that match. */
   index: number;
-  outcome: "called" | "would be called" | "skipped" | "can't say";
+  outcome: "called" | "skipped" | "can't say";
   why?: string;
   request?: AdmissionRequest;
   allowed?: boolean;

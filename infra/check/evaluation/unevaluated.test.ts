@@ -67,7 +67,7 @@ const findNames = (objects: KubernetesObject[], sample: RequestSample = {}): str
     ...{ findNamespace: () => home, equivalents: kinds.equivalents, convert: kinds.convert, cel: celEvaluator },
     fill: (object: unknown) => object,
     prepare: (object: unknown) => object,
-    call: async () => ({ would: true }) as const,
+    call: async () => ({ unsupported: "it is not called" }),
   };
   const attributes = { ...request, ...(subResource !== undefined && { subResource }) };
   const { findMatching } = createUnevaluatedPolicyMatcher(objects, sample.isWhole ?? true);

@@ -114,7 +114,10 @@ export const callForeignWebhook = async (
   const host = address?.hostname.replace(/^\[|\]$/g, "") ?? "";
   const isAllowed = hosts.includes(host) || (hosts.includes("loopback") && isLoopback(host));
   const isHarmless = hook.sideEffects === "None" || hook.sideEffects === "NoneOnDryRun";
-  if (address?.protocol !== "https:" || !isAllowed || !isHarmless) return { would: true };
+  if (address?.protocol !== "https:") return { unsupported: "it isn't called, because it has no https URL" };
+  if (!isHarmless)
+    return { unsupported: "it isn't called, because its entry doesn't state that a dry run has no side effects" };
+  if (!isAllowed) return { unsupported: `it would call ${host}; --call ${host} allows that` };
   const options = { ...Object(review.request.options), dryRun: ["All"] };
   const isDry = review.request.options !== null && review.request.options !== undefined;
   const dryRunRequest = { ...review.request, dryRun: true, ...(isDry && { options }) };

@@ -31,7 +31,7 @@ const verdicts: Record<CheckVerdict, [Colour, string]> = {
 };
 
 export const formatEvaluation = (evaluation: ObjectEvaluation, paint: Paint): string => {
-  const { checked, audit, steps } = evaluation;
+  const { checked, audit } = evaluation;
   const { verdict, noRule, denials, warnings, undecided, passed, changes } = checked;
   const [colour, word] = verdicts[verdict];
   const formatLine = (colour: Colour, word: string, rest: string) => `  ${paint(colour, word)} ${rest}\n`;
@@ -55,11 +55,6 @@ export const formatEvaluation = (evaluation: ObjectEvaluation, paint: Paint): st
       changes.map(({ rule }) => rule),
     ),
     formatNames("green", "passed", passed),
-    formatNames(
-      "dim",
-      "would call",
-      steps.filter(({ outcome }) => outcome === "would be called").map(({ hook }) => hook),
-    ),
     ...diffEvaluation(evaluation).map((hunk) => formatHunk(hunk, paint)),
   ].join("");
 };
@@ -154,8 +149,5 @@ export const createTextReport = (paint: Paint, listsAllObjects: boolean): CheckR
   end: ({ summary }) => [formatSummary(summary, paint)],
 });
 
-const hasFindings = ({ checked: { verdict, warnings }, audit, steps }: ObjectEvaluation): boolean =>
-  verdict !== "allowed" ||
-  warnings.length > 0 ||
-  describeWouldBeDecisions(audit).length > 0 ||
-  steps.some(({ outcome }) => outcome === "would be called");
+const hasFindings = ({ checked: { verdict, warnings }, audit }: ObjectEvaluation): boolean =>
+  verdict !== "allowed" || warnings.length > 0 || describeWouldBeDecisions(audit).length > 0;
