@@ -14,6 +14,7 @@ const createTarget = async () => join(await createTestFolder(), "to");
 const buildReview = (line: string | Error, rule = "limit-it", cluster = "prod"): RecordedReview => ({
   origin: { rule, cluster, version: "1", at: "2026-01-01T00:00:00.000Z" },
   request: {} as RecordedReview["request"],
+  mode: "enforce",
   line: async () => {
     if (line instanceof Error) throw line;
     return line;

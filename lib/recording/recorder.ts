@@ -1,4 +1,4 @@
-import type { EvaluateRequest, RuleDecision } from "../decide.ts";
+import type { EnforcementMode, EvaluateRequest, RuleDecision } from "../decide.ts";
 import type { EndpointHostInputs } from "../endpoint.ts";
 import type { AnsweredReviewFacts } from "../log-line.ts";
 import type { RecordedCapabilityAnswers } from "../recorded-answers.ts";
@@ -11,6 +11,8 @@ import type { OptionalRecorderFunctions } from "./traced-decision.ts";
 export interface RecordedReview {
   origin: Omit<RecordingOrigin, "redacted">;
   request: AdmissionRequest;
+  /** The mode in which the rule was evaluated; the recording has the outcome of mode enforce. */
+  mode: EnforcementMode;
   /** The answers to the questions that the rule asked; undefined if it has no needs. */
   needs?: RecordedCapabilityAnswers | undefined;
   /**
@@ -46,10 +48,10 @@ export const createRecorder = (
     if (request && !group) open.delete(request.userInfo);
     if (code !== 200 || cluster === undefined || key === "direct") return;
     for (const evaluation of all) {
-      const { name, now } = evaluation.context;
+      const { name, now, mode } = evaluation.context;
       const origin = { rule: name, cluster, version, at: now.toISOString() };
       const line: RecordedReview["line"] = (keep) => formatRecording(evaluation, origin, parts, keep);
-      record({ origin, request: evaluation.request, needs: evaluation.needs, line });
+      record({ origin, request: evaluation.request, mode, needs: evaluation.needs, line });
     }
   };
 
