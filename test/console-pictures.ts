@@ -90,7 +90,7 @@ try {
       await page.waitForTimeout(500);
       const file = join(target, `console-${name}-${colorScheme}.png`);
       await page.screenshot({ path: file });
-      execFileSync("pngquant", ["--force", "--strip", "--speed=1", "--output", file, "24", file]);
+      execFileSync("pngquant", ["--force", "--strip", "--speed=1", "--output", file, "32", file]);
     }
     await page.close();
   }

@@ -30,13 +30,14 @@ export const createConsole = (port: number | undefined) => (host: EndpointHostIn
 };
 
 const address = "127.0.0.1";
-const limits = { body: 1024 * 1024, connections: 64, unsent: 8 * 1024 * 1024 };
+const limits = { body: 1024 * 1024, connections: 64, unsent: 20 * 1024 * 1024 };
 
 const openConsole = async (feed: ReviewFeed, project: ServedProject, wanted?: number): Promise<AddedListener> => {
   const token = await readOrCreateConsoleToken(project.state);
   const port = wanted ?? (project.port === 0 ? 0 : (project.port + 1) % 65_536);
-  const stop = new AbortController();
   const server = createServer({ requestTimeout: 30_000 }, (request, response) => {
+    const stop = new AbortController();
+    response.on("close", () => stop.abort());
     answer(request, response, { feed, project, token, signal: stop.signal }).catch((error) => {
       if (response.headersSent) response.destroy();
       else send(response, error instanceof Complaint ? 422 : 500, toSentence(error));
@@ -52,10 +53,7 @@ const openConsole = async (feed: ReviewFeed, project: ServedProject, wanted?: nu
     return { line: `There is no console: port ${port} of ${address} ${sentence}`, close: async () => {} };
   }
   const { port: bound } = server.address() as AddressInfo;
-  const close = async () => {
-    stop.abort();
-    server.close().closeAllConnections();
-  };
+  const close = async () => server.close().closeAllConnections();
   return { line: `Console: http://${address}:${bound}/${token}/`, close };
 };
 
@@ -63,6 +61,7 @@ interface ConsoleContext {
   feed: ReviewFeed;
   project: ServedProject;
   token: string;
+  /** Aborts when the page is closed, or the gateway ends. */
   signal: AbortSignal;
 }
 
@@ -102,7 +101,7 @@ const send = (response: ServerResponse, code: number, content: string, type = "t
  * let point to this machine, or it has no token.
  */
 const findRefusal = ({ headers: { host = "", origin }, socket }: IncomingMessage, given: string, token: string) => {
-  const hosts = [address, "localhost"].map((name) => `${name}:${socket.localPort}`);
+  const hosts = [address, "localhost"].map((name) => new URL(`http://${name}:${socket.localPort}`).host);
   if (!hosts.includes(host)) return `The host must be ${hosts.join(" or ")}.`;
   if (origin !== undefined && origin !== `http://${host}`) return "Pages of other origins are refused.";
   const [left, right] = [hash("sha256", given, "buffer"), hash("sha256", token, "buffer")];
@@ -122,11 +121,7 @@ const findPageFile = async (type: string, index: number): Promise<Answer> => {
 };
 let isChecking = false;
 
-type FindAnswer = (
-  context: ConsoleContext,
-  query: URLSearchParams,
-  request: IncomingMessage,
-) => Answer | Promise<Answer>;
+type FindAnswer = (context: ConsoleContext, query: URLSearchParams, sent: IncomingMessage) => Answer | Promise<Answer>;
 
 const answers: Record<string, FindAnswer> = {
   "": () => ["text/html", html],

@@ -8,15 +8,19 @@ export interface ReviewRow
   /** The time of the answer, in milliseconds since 1970. */
   at: number;
   milliseconds: number;
+  /** The verdicts of a group's members that were called, by their names. */
+  members?: Record<string, string>;
 }
 
 /** The evaluation of one rule; a group's review has one of each member that was called. */
 export interface EvaluationDetails {
   rule: string;
   phase: string;
+  mode: string;
   title: string;
-  /** The object, with its lines that the rule removed and added. */
+  /** The object, with its lines that the rule removed and added, or would in mode enforce. */
   lines: ObjectLine[];
+  /** The refusal, also one that mode warn or audit only reported. */
   refusal: string | undefined;
   warnings: string[];
   audit: Record<string, string>;
@@ -28,7 +32,7 @@ export interface EvaluationDetails {
   isRedacted: boolean;
 }
 
-export type ReviewDetails = { evaluations: EvaluationDetails[]; sentences: string[] };
+export type ReviewDetails = { row: ReviewRow; evaluations: EvaluationDetails[]; sentences: string[] };
 export type ObjectLine = { sign: " " | "-" | "+"; text: string; rule?: string };
 
 /** A rule with its mode by cluster. */

@@ -23,10 +23,10 @@ export const describeReview = async (review: KeptReview, loaded: LoadedHandlers)
     } catch (error) {
       sentences.push(`${evaluation.origin.rule} is not shown: ${toSentence(error)}`);
     }
-  return { evaluations, sentences };
+  return { row: review.row, evaluations, sentences };
 };
 
-const describeEvaluation = async ({ line, origin }: RecordedReview, loaded: LoadedHandlers) => {
+const describeEvaluation = async ({ line, origin, mode }: RecordedReview, loaded: LoadedHandlers) => {
   const { rule, cluster } = origin;
   const keep = loaded.config.clusters.get(cluster)?.rules.get(rule)?.record?.keep;
   // A recording is a line of a list: a dash, and JSON.
@@ -36,6 +36,7 @@ const describeEvaluation = async ({ line, origin }: RecordedReview, loaded: Load
   return {
     rule,
     phase,
+    mode,
     title: entry.name,
     lines: computeDiffLines(mutate ?? validate, becomes === undefined ? [] : [{ rule, after: becomes }]),
     refusal: refused,

@@ -63,7 +63,8 @@ export const createReviewFeed = (host: EndpointHostInputs, limits = usualLimits)
     if (report.group !== undefined) return;
     evaluations = [];
     recorder.host.writeLogLine(report);
-    const row = { id: `${session}-${++count}`, ...describeFacts(report) };
+    const members = report.members && { members: listMembers(report, evaluations) };
+    const row = { id: `${session}-${++count}`, ...describeFacts(report), ...members };
     const failure = report.error && truncateText(toSentence(report.error), 1000);
     const review: KeptReview = { row, evaluations, ...(failure !== undefined && { failure }), bytes: 0 };
     review.bytes = measure(review);
@@ -127,6 +128,14 @@ export const createReviewFeed = (host: EndpointHostInputs, limits = usualLimits)
 
 const measure = ({ row, failure, evaluations }: KeptReview): number =>
   exactJson.stringify([row, failure, evaluations.map(({ request, needs }) => [request, needs])]).length;
+
+/** Returns the verdicts of a group's members. The report has only those that refused, changed the object or failed. */
+const listMembers = (report: AnsweredReviewFacts, evaluations: readonly RecordedReview[]) => {
+  const verdicts = Object.fromEntries(evaluations.map(({ origin }) => [origin.rule, "allowed"]));
+  for (const { error, ...member } of report.members ?? [])
+    verdicts[member.rule] = getVerdictForLog({ ...report, ...member, code: error?.code ?? 200 });
+  return verdicts;
+};
 
 /** Returns what a row shows of a review; names are redacted as in recordings, and long ones are truncated. */
 const describeFacts = (report: AnsweredReviewFacts): Omit<ReviewRow, "id"> => {

@@ -1,12 +1,14 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isMap, isSeq, parseDocument } from "yaml";
+import type { Phase } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { packageRoot } from "../cli/roots.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { formatYamlLines } from "../diff/yaml-lines.ts";
 import { readProject } from "../project/project.ts";
 import { buildRuleWebhookEntries } from "../webhooks/entry.ts";
+import { buildGroupWebhookEntry } from "../webhooks/groups.ts";
 import type { CatalogueSummary, RuleDetails, RuleSummary } from "./messages.ts";
 
 /** Returns all rules that the project can use, with their modes as postern.yaml has them now. */
@@ -24,6 +26,7 @@ export const describeRule = async (file: string, name: string): Promise<RuleDeta
   const { catalogue, config } = await readProject(file, "all");
   const listed = catalogue.find((rule) => rule.name === name);
   if (listed === undefined) return undefined;
+  const group = config.groups.find(({ members }) => members.includes(listed));
   const [readme, parity] = await Promise.all([
     readFile(join(listed.folder, "README.md"), "utf8"),
     listed.folder.startsWith(join(packageRoot, "functions/")) ? readParity(name) : undefined,
@@ -32,12 +35,14 @@ export const describeRule = async (file: string, name: string): Promise<RuleDeta
     ...summarizeRule(listed, config),
     readme,
     cases: await readCaseTexts(listed),
-    setups: [...config.clusters].flatMap(([cluster, { rules }]) => {
-      const setup = rules.get(name);
+    setups: [...config.clusters].flatMap(([cluster, known]) => {
+      const setup = known.rules.get(name);
       if (setup === undefined) return [];
-      const entries = Object.fromEntries(
-        listed.phases.map((phase) => [phase, buildRuleWebhookEntries(listed, phase, setup, false)]),
-      );
+      const listEntries = (phase: Phase) =>
+        phase === "mutate" && group !== undefined
+          ? buildGroupWebhookEntry(group, known, false)
+          : buildRuleWebhookEntries(listed, phase, setup, false);
+      const entries = Object.fromEntries(listed.phases.map((phase) => [phase, listEntries(phase)]));
       // JSON leaves out what is undefined.
       const plain = JSON.parse(JSON.stringify({ ...setup, webhookEntries: setup.mode === "off" ? [] : entries }));
       return [{ cluster, text: formatYamlLines(plain).join("\n") }];

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import axe from "axe-core";
@@ -76,6 +78,17 @@ describe("the console's pages", await needs("chromium"), () => {
     page.on("request", (request) => {
       if (!request.url().startsWith(gateway.console) && !request.url().startsWith("data:")) faults.push(request.url());
     });
+    await page.addInitScript(`
+      globalThis.listening = 0;
+      const { addEventListener, removeEventListener } = window;
+      window.addEventListener = (name, ...rest) => {
+        globalThis.listening += name === "dppxchange";
+        addEventListener(name, ...rest);
+      };
+      window.removeEventListener = (name, ...rest) => {
+        globalThis.listening -= name === "dppxchange";
+        removeEventListener(name, ...rest);
+      };`);
     await page.goto(`${gateway.console}${hash}`);
     await page.getByText("connected", { exact: true }).waitFor();
     /** Closes the page. The browser reports answers with the expected HTTP status, too. */
@@ -124,23 +137,30 @@ describe("the console's pages", await needs("chromium"), () => {
     );
     await page.goBack();
     await waitUntil(page, "document.activeElement.classList.contains('row')");
+    await page.goForward();
+    await page.reload();
+    await page.getByRole("heading", { name: "CREATE Pod shop/web-0 changed" }).waitFor();
     await close();
   });
 
   it("filter, pause and resume", async () => {
     const { page, close } = await openPage();
     await gateway.send("allowed-registries/validate", buildPodRequest({ object: buildPod("bad", "docker.io/x") }));
-    await page.getByLabel("Verdict").selectOption("denied");
+    await page.getByLabel("Filter the reviews").fill("denied");
     await page.getByRole("link", { name: /allowed-registries validate jane CREATE Pod bad denied/ }).waitFor();
     await page.getByLabel("Filter the reviews").fill("no such words");
     await rows(page).first().waitFor({ state: "detached" });
     await page.getByLabel("Filter the reviews").fill("REGISTRIES jane");
     await rows(page).first().waitFor();
     await page.getByLabel("Filter the reviews").fill("");
-    await page.getByLabel("Verdict").selectOption("");
     await page.getByRole("button", { name: "Pause" }).click();
     const paused = await rows(page).count();
     await sendPods(3);
+    await page.getByRole("button", { name: "Resume (3 new)" }).waitFor();
+    assert.equal(await rows(page).count(), paused);
+    await rows(page).first().click();
+    await page.getByRole("heading", { name: "As a case" }).waitFor();
+    await page.goBack();
     await page.getByRole("button", { name: "Resume (3 new)" }).waitFor();
     assert.equal(await rows(page).count(), paused);
     await page.getByRole("button", { name: "Resume" }).click();
@@ -148,6 +168,18 @@ describe("the console's pages", await needs("chromium"), () => {
     await page.reload();
     await page.getByText("connected", { exact: true }).waitFor();
     await waitUntil(page, `document.querySelectorAll(".reviews a").length === ${paused + 3}`);
+    await close();
+  });
+
+  it("say of a rule in mode warn that it only reported", async () => {
+    const { page, close } = await openPage();
+    const pod = buildPod("warned", "ghcr.io/a:1", { securityContext: { runAsUser: 0 } });
+    await gateway.send("security-context-deny/validate", buildPodRequest({ namespace: "shop", object: pod }));
+    await page.getByRole("link", { name: /CREATE Pod shop\/warned would be denied/ }).click();
+    await page.getByText("Mode warn: the rule refused and changed nothing; it only reported this.").waitFor();
+    await page.getByText("In mode enforce, it refuses to CREATE Pod shop/warned.").waitFor();
+    await page.getByText(/^pods "warned" is forbidden: SecurityContext.RunAsUser is forbidden$/).waitFor();
+    assert.equal(await page.locator(".failure, .denied").count(), 0);
     await close();
   });
 
@@ -190,11 +222,15 @@ describe("the console's pages", await needs("chromium"), () => {
       await page.locator("main h1").waitFor();
     }
     await page.goto(`${gateway.console}#try`);
-    await page.getByLabel("Manifests").fill(JSON.stringify(object));
+    const turned = { ...object, metadata: { ...object.metadata, name: `${markup}\u202eturned` } };
+    await page.getByLabel("Manifests").fill(JSON.stringify(turned));
     await page.getByLabel("User").fill(markup);
     await page.getByRole("button", { name: "Check" }).click();
     await waitUntil(page, 'document.querySelector("[aria-live]").textContent.includes("<img")');
     assert.equal(await page.locator("img, main script").count(), 0);
+    const answered = await page.locator("[aria-live]").innerText();
+    assert.match(answered, /\ufffdturned/);
+    assert.doesNotMatch(answered, /\p{Bidi_Control}/u);
     await close("422");
   });
 
@@ -262,10 +298,23 @@ describe("the console's pages", await needs("chromium"), () => {
       new Set(document.querySelector("canvas").getContext("2d").getImageData(0, 0, width, height).data).size;
     }`);
     assert.ok(Number(colours) > 5, String(colours));
+    const countPlots = () => page.evaluate("globalThis.listening");
+    const before = await countPlots();
+    await sendPods(1);
+    const calls = page.locator("table").first().locator("td").first();
+    const call = Number(await calls.textContent());
+    await sendPods(1);
+    await waitUntil(page, `Number(document.querySelector("td").textContent) > ${call}`);
+    assert.equal(await countPlots(), before, "plots that are replaced no longer listen");
     await page.reload();
     await page.getByRole("heading", { name: "default-toleration-seconds" }).waitFor();
     await page.goBack();
     await page.getByRole("heading", { name: "Rules" }).waitFor();
+    await page.getByRole("link", { name: "default-toleration-seconds" }).focus();
+    const number = "document.activeElement.closest('tr').cells[3].textContent";
+    const shown = await page.evaluate(number);
+    await sendPods(1);
+    await waitUntil(page, `${number} > ${shown}`);
     await close();
   });
 
@@ -322,7 +371,27 @@ describe("the console's pages", await needs("chromium"), () => {
     await page.getByText("connected", { exact: true }).waitFor();
     await sendPods(2);
     await waitUntil(page, `document.querySelectorAll(".reviews a").length === ${before + 2}`);
+    await gateway.stop();
+    await rm(join(folder, ".postern/console.token"));
+    gateway = await serveWithConsole(folder, config, ports);
+    assert.notEqual(gateway.console, address);
+    await page.getByText("refused: open the address that postern serve prints").waitFor();
+    assert.equal(await rows(page).count(), before + 2);
     await page.close();
+  });
+
+  it("leave the focus on a row, and the row on the screen, when reviews come", async () => {
+    const { page, close } = await openPage();
+    await sendPods(1);
+    await rows(page).first().waitFor();
+    while (!(await page.evaluate("document.activeElement.classList.contains('row')"))) await page.keyboard.press("Tab");
+    const focused = await page.evaluate("document.activeElement.hash");
+    await sendPods(60);
+    await waitUntil(page, "document.querySelector('.reviews li').ariaSetSize > 60");
+    assert.equal(await page.evaluate("document.activeElement.hash"), focused);
+    const top = Number(await page.evaluate("document.activeElement.getBoundingClientRect().top"));
+    assert.ok(top > 0 && top < 800, String(top));
+    await close();
   });
 
   it("scroll, filter and add to 10,000 reviews without delay", async () => {

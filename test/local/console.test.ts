@@ -13,6 +13,7 @@ import { rule } from "#lib/rule.ts";
 import { describeCaseDifferences } from "../../infra/catalogue/case-differences.ts";
 import { buildReview, evaluateCase, parseCases } from "../../infra/catalogue/cases.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { createConsole } from "../../infra/console/console.ts";
 import type { ReviewDetails, ReviewRow, RuleSummary } from "../../infra/console/messages.ts";
 import { bundlePage } from "../../infra/console/page-files.ts";
 import { createReviewFeed } from "../../infra/console/reviews.ts";
@@ -29,7 +30,9 @@ const config = {
     "default-toleration-seconds": {},
     "allowed-registries": { settings: { registries: ["ghcr.io"] }, exempt: { users: ["root"] } },
     "security-context-deny": { mode: "warn" },
+    "default-requests-and-limits": { mode: "audit", settings: { requests: { cpu: "100m" } } },
   },
+  groups: { defaults: ["default-toleration-seconds", "default-requests-and-limits"] },
 };
 const folder = await createTestFolder();
 let gateway: ConsoleGateway;
@@ -62,15 +65,21 @@ const askJson = async (path: string, options = {}) => {
 };
 
 /** Opens the stream of reviews, as a page does. */
-const openStream = async (lastEventId?: string) => {
+const openStream = async (lastEventId?: string, address = gateway.console) => {
   const stop = new AbortController();
   const headers: Record<string, string> = lastEventId === undefined ? {} : { "last-event-id": lastEventId };
-  const response = await fetch(new URL("reviews", gateway.console), { signal: stop.signal, headers });
+  const response = await fetch(new URL("reviews", address), { signal: stop.signal, headers });
   const rows: ReviewRow[] = [];
   const read = async () => {
-    for await (const chunk of response.body ?? [])
-      for (const line of Buffer.from(chunk).toString().split("\n"))
+    let text = "";
+    for await (const chunk of response.body ?? []) {
+      text += Buffer.from(chunk).toString();
+      const end = text.lastIndexOf("\n");
+      if (end < 0) continue;
+      for (const line of text.slice(0, end).split("\n"))
         if (line.startsWith("data: ")) rows.push(...JSON.parse(line.slice(6)));
+      text = text.slice(end + 1);
+    }
   };
   const ended = read().catch(() => {});
   return {
@@ -246,6 +255,37 @@ describe("reviews", () => {
     const denied = await find("allowed-registries");
     assert.match(denied?.refusal ?? "", /images must come from ghcr\.io/);
     assert.ok(Object.hasOwn(denied?.conditions ?? {}, "user-is-not-exempt"));
+    assert.equal(denied?.mode, "enforce");
+    const warned = await find("security-context-deny");
+    assert.deepEqual([warned?.mode, warned?.refusal], ["warn", undefined]);
+  });
+
+  it("of a group have the verdict of each member, and name the modes that only report", async () => {
+    const stream = await openStream("none");
+    await gateway.send("defaults/mutate", buildRequest("grouped"));
+    const findRow = () => stream.rows.find(({ object }) => object === "Pod shop/grouped");
+    for (let turn = 0; findRow() === undefined && turn < 200; turn++) await wait(25);
+    const row = findRow();
+    await stream.close();
+    assert.deepEqual(
+      [row?.rule, row?.verdict, row?.members],
+      [
+        "defaults",
+        "changed",
+        { "default-toleration-seconds": "changed", "default-requests-and-limits": "would be changed" },
+      ],
+    );
+    const details: ReviewDetails = await askJson(`review?id=${row?.id}`);
+    assert.deepEqual(details.row, row);
+    assert.deepEqual(
+      details.evaluations.map(({ rule, mode, lines }) => [rule, mode, lines.some(({ sign }) => sign === "+")]),
+      [
+        ["default-toleration-seconds", "enforce", true],
+        ["default-requests-and-limits", "audit", true],
+      ],
+    );
+    const { setups } = await askJson("rule?name=default-requests-and-limits");
+    assert.match(setups[0].text, /webhookEntries:\n {2}mutate:[\s\S]*concerns-a-member/);
   });
 });
 
@@ -282,6 +322,24 @@ describe("manifests that are tried", () => {
       const { code, body } = await check(question as object);
       assert.deepEqual([code, sentence.test(body)], [422, true], body);
     });
+});
+
+describe("a check whose page was closed", () => {
+  it("is ended, so that the next can start", async () => {
+    const pod = "---\napiVersion: v1\nkind: Pod\nmetadata: { name: a }\n";
+    const start = (text: string, signal = AbortSignal.timeout(60_000)) => {
+      const body = JSON.stringify({ cluster: "local", user: "jane", operation: "", text });
+      return fetch(new URL("check", gateway.console), { method: "POST", body, signal });
+    };
+    const closed = new AbortController();
+    const first = start(pod.repeat(18_000), closed.signal);
+    await wait(1000);
+    assert.match(await (await start(pod)).text(), /^Another check is running/);
+    closed.abort();
+    await assert.rejects(first, /aborted/);
+    await wait(1000);
+    assert.equal((await start(pod)).status, 200);
+  });
 });
 
 describe("rules", () => {
@@ -400,6 +458,23 @@ describe("the feed of reviews", () => {
       assert.ok(JSON.stringify(rows).length < 2000);
       stop();
     });
+});
+
+describe("a page that opens", () => {
+  it("gets 10,000 reviews at once, also with long names", async () => {
+    const { host, open } = createConsole(0)({ publicKeys: "", writeLogLine: () => {} });
+    const listener = await open({ file: "", state: folder, port: 0, getLoaded: () => assert.fail("not opened") });
+    const stream = await openStream(undefined, listener.line.replace("Console: ", ""));
+    const kind = { group: "", version: "v1", kind: "K".repeat(300) };
+    const request = { ...buildRequest("n".repeat(253)), name: "n".repeat(253), namespace: "s".repeat(63), kind };
+    const facts = { rule: "limit-ranger", phase: "mutate", cluster: "c".repeat(63), code: 200 } as const;
+    const rest = { refused: false, operations: 0, milliseconds: 1, function: "", version: "" };
+    for (let count = 0; count < 10_000; count++) host.writeLogLine({ ...facts, request, ...rest });
+    const late = await openStream(undefined, listener.line.replace("Console: ", ""));
+    assert.equal((await late.waitFor(10_000)).length, 10_000);
+    await Promise.all([stream.close(), late.close()]);
+    await listener.close();
+  });
 });
 
 describe("the page's bundle", () => {

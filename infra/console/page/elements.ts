@@ -1,6 +1,9 @@
 type Attributes = Record<string, string | number | boolean | ((event: never) => void)>;
 type Child = Node | string | number | false | undefined | Attributes;
 
+/** Shows control characters, and those that turn the direction of the text around them, as a replacement character. */
+const replaceControls = (text: string) => text.replace(/(?![\n\t])[\p{Cc}\p{Bidi_Control}]/gu, "\ufffd");
+
 /**
  * Creates an element from a name, perhaps with a class (`p.quiet`), and from children and attributes. Texts become text
  * nodes, never HTML; a function is a listener, and true an attribute without a value.
@@ -13,8 +16,8 @@ export const create = <Name extends keyof HTMLElementTagNameMap>(
   const element = document.createElement(name);
   element.className = className;
   for (const child of children)
-    if (child instanceof Node || typeof child === "string") element.append(child);
-    else if (typeof child === "number") element.append(String(child));
+    if (child instanceof Node) element.append(child);
+    else if (typeof child === "string" || typeof child === "number") element.append(replaceControls(`${child}`));
     else
       for (const [key, value] of Object.entries(child || {}))
         if (typeof value === "function") element.addEventListener(key, value as EventListener);
@@ -30,11 +33,11 @@ export const ask = async <Answer>(path: string, question?: object): Promise<Answ
   throw new Error((await response?.text()) ?? "The gateway doesn't answer: it may have been stopped.");
 };
 
-/** Returns an element that shows what the server answers, or the sentence of its error. */
+/** Returns an element that shows what the server answers, or the sentence of its error, unless its page was left. */
 export const showLater = <Answer>(answer: Promise<Answer>, show: (answer: Answer) => Node): HTMLElement => {
   const place = create("div", create("p.quiet", "Loading…"));
   answer
-    .then(show)
+    .then((content) => (place.isConnected ? show(content) : ""))
     .catch((error: Error) => create("p.failure", { role: "alert" }, error.message))
     .then((content) => place.replaceChildren(content));
   return place;
@@ -42,7 +45,7 @@ export const showLater = <Answer>(answer: Promise<Answer>, show: (answer: Answer
 
 /** Shows a verdict as a word with a colour. */
 export const createBadge = (verdict: string) =>
-  create(`span.badge ${/denied|changed|failed|undecided/.exec(verdict)?.[0] ?? ""}`, verdict);
+  create(`span.badge ${/would|denied|changed|failed|undecided/.exec(verdict)?.[0] ?? ""}`, verdict);
 
 /** Returns a part of a page with a title; false if it has no content. */
 export const createSection = (title: string, ...content: readonly Child[]) =>

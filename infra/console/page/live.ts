@@ -3,31 +3,30 @@ import { create, createBadge } from "./elements.ts";
 import { known, reviews, subscribeToReviews } from "./store.ts";
 
 const filter = create("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the reviews by words" });
-const verdicts = ["", "denied", "changed", "allowed", "failed"];
-const options = verdicts.map((value) => create("option", { value }, value || "all verdicts"));
-const verdict = create("select", { "aria-label": "Verdict" }, ...options);
-const pause = create("button", { type: "button", "aria-pressed": "false" });
+const pause = create("button", { type: "button" });
 const count = create("span.quiet");
 const columns = ["time", "cluster", "rule", "user", "object", "verdict", "ms"];
 const head = create("div.row", { "aria-hidden": "true" }, ...columns.map((name) => create(`span.${name}`, name)));
 const list = create("ul.reviews");
 const scroller = create("div.scroller", { tabindex: 0, role: "group", "aria-label": "Reviews" }, list);
 const hint = create("p.quiet", "Reviews appear here as API servers send them. The newest is the first.");
-const tools = create("div.tools", create("h1", "Live"), filter, verdict, pause, count);
+const tools = create("div.tools", create("h1", "Live"), filter, pause, count);
 
 export const livePage = create("div.live", tools, hint, head, scroller);
 
 /** The reviews that the filter lets through, oldest first. */
 let shown: ReviewRow[] = [];
+/** The reviews to filter: while the list is paused, those from before. */
+let source: readonly ReviewRow[] = reviews;
 let waiting = 0;
-const isPaused = () => pause.getAttribute("aria-pressed") === "true";
+const isPaused = () => source !== reviews;
 /** The list's elements by the review's id: only those on the screen, and a few around them. */
 const elements = new Map<string, HTMLLIElement>();
 
-const isWanted = (row: ReviewRow): boolean => {
-  const text = Object.values(row).join(" ").toLowerCase();
+const isWanted = ({ id: _, at, milliseconds, members = {}, ...texts }: ReviewRow): boolean => {
+  const text = [...Object.values(texts), ...Object.keys(members)].join(" ").toLowerCase();
   const words = filter.value.toLowerCase().split(/\s+/);
-  return row.verdict.includes(verdict.value) && words.every((word) => text.includes(word));
+  return words.every((word) => text.includes(word));
 };
 
 const createRow = ({ id, at, cluster, rule, phase, user, operation, object, verdict, milliseconds }: ReviewRow) => {
@@ -45,7 +44,6 @@ const getRowHeight = () => head.offsetHeight || 36;
 /** Shows the rows at the scroll position, the newest first. Elements that stay keep the focus. */
 const render = () => {
   hint.hidden = reviews.length > 0;
-  head.hidden = reviews.length === 0;
   const height = getRowHeight();
   list.style.height = `${shown.length * height}px`;
   const first = Math.max(Math.floor(scroller.scrollTop / height) - 10, 0);
@@ -65,13 +63,13 @@ const render = () => {
     element.setAttribute("aria-posinset", String(first + index + 1));
     if (list.children[index] !== element) list.insertBefore(element, list.children[index] ?? null);
   }
-  count.textContent = `${shown.length} of ${reviews.length}`;
+  count.textContent = `${shown.length} of ${source.length}`;
+  pause.ariaPressed = String(isPaused());
   pause.textContent = isPaused() ? `Resume (${waiting} new)` : "Pause";
 };
 
 export const showAll = () => {
-  waiting = 0;
-  shown = reviews.filter(isWanted);
+  shown = source.filter(isWanted);
   render();
 };
 
@@ -80,8 +78,10 @@ subscribeToReviews((added) => {
   if (!isPaused()) {
     const wanted = added.filter(isWanted);
     shown = [...shown, ...wanted].filter(({ id }) => known.has(id));
-    // The rows stay where a reader has scrolled to.
-    if (scroller.scrollTop > 0) scroller.scrollTop += wanted.length * getRowHeight();
+    list.style.height = `${shown.length * getRowHeight()}px`;
+    // The rows stay where a reader has scrolled to, or is by keys.
+    if (scroller.scrollTop > 0 || list.querySelector(":focus-visible"))
+      scroller.scrollTop += wanted.length * getRowHeight();
   }
   render();
 });
@@ -89,11 +89,10 @@ subscribeToReviews((added) => {
 scroller.addEventListener("scroll", render);
 addEventListener("resize", render);
 filter.addEventListener("input", showAll);
-verdict.addEventListener("change", showAll);
 pause.addEventListener("click", () => {
-  pause.setAttribute("aria-pressed", String(!isPaused()));
-  if (isPaused()) render();
-  else showAll();
+  source = isPaused() ? reviews : [...reviews];
+  waiting = 0;
+  showAll();
 });
 
 /** Scrolls to a review's row, and gives it the focus. */

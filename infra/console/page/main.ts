@@ -1,11 +1,10 @@
 import "./style.css";
-import type { CatalogueSummary } from "../messages.ts";
-import { ask, create } from "./elements.ts";
+import { create } from "./elements.ts";
 import { focusReview, livePage, showAll } from "./live.ts";
 import { createReviewPage } from "./review.ts";
 import { createRulePage, createRulesPage } from "./rules.ts";
 import { connect, setPageUpdate } from "./store.ts";
-import { setClusters, tryPage } from "./try.ts";
+import { tryPage } from "./try.ts";
 
 const pages: Record<string, string> = { live: "Live", try: "Try it", rules: "Rules" };
 const state = create("span.quiet", { role: "status" }, "connecting");
@@ -41,6 +40,3 @@ const showPage = () => {
 addEventListener("hashchange", showPage);
 showPage();
 connect((sentence) => state.replaceChildren(sentence));
-ask<CatalogueSummary>("rules")
-  .then(({ clusters }) => setClusters(clusters))
-  .catch(() => {});

@@ -34,11 +34,15 @@ const readColour = (name: string): string => {
   return color;
 };
 
+/** The plots on the page. Each listens to the window until it is destroyed. */
+const drawn: uPlot[] = [];
+
 type Series = [name: string, colour: string, values: (number | null)[]];
 
 /** Draws two plots of a rule: calls and denials, and the percentiles of its time. */
 export const createPlots = (rows: readonly ReviewRow[]): Node => {
   const { length, times, spans } = splitByTime(rows);
+  for (const plot of drawn.splice(0)) plot.destroy();
   const draw = (title: string, all: Series[]) => {
     const [grid, stroke] = [{ stroke: readColour("--line"), width: 1 }, readColour("--ink")];
     const axis = { stroke, grid, ticks: grid };
@@ -54,14 +58,9 @@ export const createPlots = (rows: readonly ReviewRow[]): Node => {
         x: { range: [(times[0] ?? 0) - length, (times.at(-1) ?? 0) + length] },
         y: { range: [0, Math.max(most * 1.1, 1)] },
       },
-      series: [
-        {},
-        ...all.map(([label, name]) => {
-          return { label, stroke: readColour(name), width: 2, spanGaps: true, points: { show: times.length < 60 } };
-        }),
-      ],
+      series: [{}, ...all.map(([label, name]) => ({ label, stroke: readColour(name), width: 2, spanGaps: true }))],
     };
-    new uPlot(options, [times, ...all.map(([, , values]) => values)], figure);
+    drawn.push(new uPlot(options, [times, ...all.map(([, , values]) => values)], figure));
     return create("div", create("h3", title), figure);
   };
   const colours = ["--green", "--amber", "--red"];

@@ -1,34 +1,40 @@
-import type { EvaluationDetails, ObjectLine, ReviewDetails } from "../messages.ts";
+import type { EvaluationDetails, ObjectLine, ReviewDetails, ReviewRow } from "../messages.ts";
 import { ask, create, createBadge, createCode, createDefinitions, createSection, showLater } from "./elements.ts";
 import { reviews } from "./store.ts";
 
 export const createReviewPage = (id: string): Node => {
-  const row = reviews.find((review) => review.id === id);
-  const time = row && new Date(row.at).toLocaleString("en-GB");
-  return create(
-    "div.text",
-    create("p", create("a", { href: "#live" }, "← Live")),
-    create("h1", row ? `${row.operation} ${row.object} ` : "Review ", row && createBadge(row.verdict)),
-    row && create("p.quiet", `${time}, ${row.user} in ${row.cluster}, ${row.milliseconds} ms`),
-    showLater(ask<ReviewDetails>(`review?id=${encodeURIComponent(id)}`), ({ evaluations, sentences }) =>
-      create("div", ...sentences.map((text) => create("p.failure", text)), ...evaluations.map(createEvaluation)),
-    ),
-  );
+  const known = reviews.find((review) => review.id === id);
+  const head = create("div", ...(known ? describeRow(known) : [create("h1", "Review")]));
+  const content = showLater(ask<ReviewDetails>(`review?id=${encodeURIComponent(id)}`), (details) => {
+    // A page that was loaded anew doesn't know the row.
+    head.replaceChildren(...describeRow(details.row));
+    const sentences = details.sentences.map((text) => create("p.failure", text));
+    return create("div", ...sentences, ...details.evaluations.map(createEvaluation));
+  });
+  return create("div.text", create("p", create("a", { href: "#live" }, "← Live")), head, content);
 };
 
-const createEvaluation = ({ rule, phase, title, lines, refusal, caseText, ...more }: EvaluationDetails) =>
-  create(
+const describeRow = ({ at, operation, object, verdict, user, cluster, milliseconds }: ReviewRow) => [
+  create("h1", `${operation} ${object} `, createBadge(verdict)),
+  create("p.quiet", `${new Date(at).toLocaleString("en-GB")}, ${user} in ${cluster}, ${milliseconds} ms`),
+];
+
+const createEvaluation = ({ rule, phase, mode, title, lines, refusal, caseText, ...more }: EvaluationDetails) => {
+  const isReport = mode !== "enforce" && (refusal !== undefined || lines.some(({ sign }) => sign !== " "));
+  return create(
     "article",
     create("h2", create("a", { href: `#rules/${encodeURIComponent(rule)}` }, rule), ` ${phase}`),
-    create("p", `It ${title}.`),
+    isReport && create("p.quiet", `Mode ${mode}: the rule refused and changed nothing; it only reported this.`),
+    create("p", `${isReport ? "In mode enforce, it" : "It"} ${title}.`),
     more.isRedacted && create("p.quiet", "The rule reads texts that are redacted here, so its answer may differ."),
-    refusal !== undefined && create("p.failure", refusal),
+    refusal !== undefined && create(isReport ? "p" : "p.failure", refusal),
     ...more.warnings.map((warning) => create("p", `Warning: ${warning}`)),
     createSection("Audit annotations", createDefinitions(more.audit)),
-    createSection("The object", createComparison(lines)),
+    createSection("The object", createComparison(lines, isReport ? "In mode enforce" : "After")),
     createSection("The conditions that let it through", createDefinitions(more.conditions)),
     createSection("As a case", createCopyButton(caseText), createCode(caseText, "The case")),
   );
+};
 
 const createCopyButton = (text: string) => {
   const status = create("span", { role: "status" });
@@ -41,7 +47,7 @@ const createCopyButton = (text: string) => {
 };
 
 /** Shows an object before and after, side by side; each changed line names the rule. */
-export const createComparison = (lines: readonly ObjectLine[]): Node => {
+export const createComparison = (lines: readonly ObjectLine[], after = "After"): Node => {
   const rows: [ObjectLine | undefined, ObjectLine | undefined][] = [];
   let removed: ObjectLine[] = [];
   const flush = () => {
@@ -58,7 +64,7 @@ export const createComparison = (lines: readonly ObjectLine[]): Node => {
     return createCode(lines.map(({ text }) => text).join("\n"), "The object");
   const createCell = (line: ObjectLine | undefined) =>
     create(`td.${{ " ": "", "-": "removed", "+": "added" }[line?.sign ?? " "]}`, line && `${line.sign} ${line.text}`);
-  const heads = ["Before", "After", "Rule"].map((name) => create("th", { scope: "col" }, name));
+  const heads = ["Before", after, "Rule"].map((name) => create("th", { scope: "col" }, name));
   const body = rows.map(([old, now]) =>
     create("tr", createCell(old), createCell(now), create("td", now?.rule ?? old?.rule)),
   );

@@ -1,9 +1,10 @@
-import type { CatalogueSummary, RuleDetails, RuleSummary } from "../messages.ts";
+import type { CatalogueSummary, RuleDetails } from "../messages.ts";
 import { ask, create, createCode, createSection, createTable, showLater } from "./elements.ts";
 import { createMarkdown } from "./markdown.ts";
 import { countReviews, createPlots } from "./plots.ts";
-import { reviews, setPageUpdate } from "./store.ts";
+import { findReviews, setPageUpdate } from "./store.ts";
 
+const countedReviews = "Counted while a page is open; denials also in modes warn and audit.";
 const formatMilliseconds = (value: number | null = null) => (value === null ? "–" : value.toFixed(1));
 const formatModes = (modes: Record<string, string>) => {
   const [first, ...others] = new Set(Object.values(modes));
@@ -14,25 +15,27 @@ const formatModes = (modes: Record<string, string>) => {
 export const createRulesPage = (): Node => {
   const search = create("input", { type: "search", placeholder: "Search", "aria-label": "Search the rules" });
   const fill = ({ rules }: CatalogueSummary) => {
-    const place = create("div");
-    const update = () => {
+    const cells = rules.map(({ name, summary, phases, modes }) => {
+      const link = create("a", { href: `#rules/${encodeURIComponent(name)}` }, name);
+      return [link, phases.join(", "), formatModes(modes), "", "", "", summary];
+    });
+    const table = createTable(["Rule", "Phase", "Mode", "Calls", "Denials", "p95 ms", "What it does"], cells);
+    const rows = [...table.querySelectorAll<HTMLTableRowElement>("tbody tr")];
+    search.addEventListener("input", () => {
       const words = search.value.toLowerCase().split(/\s+/);
-      const byRule = Map.groupBy(reviews, ({ rule }) => rule);
-      const isWanted = ({ name, summary, modes }: RuleSummary) =>
-        words.every((word) => `${name} ${summary} ${formatModes(modes)}`.toLowerCase().includes(word));
-      const rows = rules.filter(isWanted).map(({ name, summary, phases, modes }) => {
-        const { calls, denials, percentiles } = countReviews(byRule.get(name) ?? []);
-        const link = create("a", { href: `#rules/${encodeURIComponent(name)}` }, name);
-        const numbers = [calls, denials, formatMilliseconds(percentiles[1])];
-        return [link, phases.join(", "), formatModes(modes), ...numbers, summary];
-      });
-      place.replaceChildren(createTable(["Rule", "Phase", "Mode", "Calls", "Denials", "p95 ms", "What it does"], rows));
-    };
-    search.addEventListener("input", update);
-    setPageUpdate(update);
-    return place;
+      for (const row of rows) row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
+    });
+    // The rows stay, and with them the focus.
+    setPageUpdate(() => {
+      for (const [index, { name }] of rules.entries()) {
+        const { calls, denials, percentiles } = countReviews(findReviews(name));
+        const texts = [calls, denials, formatMilliseconds(percentiles[1])];
+        for (const [place, text] of texts.entries()) rows[index]?.cells[3 + place]?.replaceChildren(String(text));
+      }
+    });
+    return table;
   };
-  const tools = create("div.tools", { role: "search" }, search);
+  const tools = create("div.tools", { role: "search" }, search, create("span.quiet", countedReviews));
   return create("div", create("h1", "Rules"), tools, showLater(ask<CatalogueSummary>("rules"), fill));
 };
 
@@ -47,7 +50,7 @@ export const createRulePage = (name: string): Node =>
 const createRule = ({ name, source, summary, phases, modes, setups, parity, cases, readme }: RuleDetails) => {
   const numbers = create("div");
   setPageUpdate(() => {
-    const rows = reviews.filter(({ rule }) => rule === name);
+    const rows = findReviews(name);
     const { calls, denials, percentiles } = countReviews(rows);
     const heads = ["Calls", "Denials", "p50 ms", "p95 ms", "p99 ms"];
     numbers.replaceChildren(createTable(heads, [[calls, denials, ...percentiles.map(formatMilliseconds)]]));
@@ -59,7 +62,7 @@ const createRule = ({ name, source, summary, phases, modes, setups, parity, case
     "div",
     create("p", summary),
     create("p.quiet", `${phases.join(", ")}; ${formatModes(modes)}; from ${source}`),
-    createSection("Reviews since a page was opened", numbers),
+    createSection("Reviews", create("p.quiet", countedReviews), numbers),
     createSection(
       "Settings, entries and exemptions",
       ...setups.map(({ cluster, text }) => createCode(`# ${cluster}\n${text}`, `Config in ${cluster}`)),

@@ -8,6 +8,12 @@ export const known = new Set<string>();
 const listeners: ((added: readonly ReviewRow[]) => void)[] = [];
 let updatePage = () => {};
 
+/** Returns a rule's reviews, also those of its group, with the rule's own verdict. */
+export const findReviews = (name: string): ReviewRow[] =>
+  reviews
+    .filter(({ rule, members = {} }) => rule === name || Object.hasOwn(members, name))
+    .map((row) => ({ ...row, verdict: row.members?.[name] ?? row.verdict }));
+
 export const subscribeToReviews = (listener: (added: readonly ReviewRow[]) => void) => listeners.push(listener);
 
 /** Calls `update` now, and after new reviews once a second, until another page sets its own. */

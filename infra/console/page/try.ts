@@ -1,8 +1,8 @@
-import type { CheckAnswer, CheckedObject, CheckQuestion } from "../messages.ts";
+import type { CatalogueSummary, CheckAnswer, CheckedObject, CheckQuestion } from "../messages.ts";
 import { ask, create, createBadge, createDefinitions, createSection } from "./elements.ts";
 import { createComparison } from "./review.ts";
 
-const example = `apiVersion: v1
+const pod = `apiVersion: v1
 kind: Pod
 metadata:
   name: web
@@ -11,22 +11,14 @@ spec:
   containers:
     - name: web
       image: nginx:1.29
-      securityContext:
-        runAsUser: 0
 `;
-const manifests = create(
-  "textarea.manifests",
-  { spellcheck: "false", wrap: "off", "aria-label": "Manifests" },
-  example,
-);
+const manifests = create("textarea.manifests", { spellcheck: "false", wrap: "off", "aria-label": "Manifests" }, pod);
 const gutter = create("div.gutter", { "aria-hidden": "true" });
 const cluster = create("select");
 const user = create("input", { value: "kubernetes-admin", autocomplete: "off" });
 const operations = { "": "as kubectl apply", CREATE: "CREATE", UPDATE: "UPDATE", DELETE: "DELETE" };
-const operation = create(
-  "select",
-  ...Object.entries(operations).map(([value, name]) => create("option", { value }, name)),
-);
+const options = Object.entries(operations).map(([value, name]) => create("option", { value }, name));
+const operation = create("select", ...options);
 const files = create("input", { type: "file", multiple: true, accept: ".yaml,.yml,.json" });
 const submit = create("button", "Check");
 const answers = create("div", { "aria-live": "polite" });
@@ -37,28 +29,23 @@ export const tryPage = create(
   create("h1", "Try it"),
   create(
     "form",
-    {
-      submit: (event: SubmitEvent) => {
-        event.preventDefault();
-        void check();
-      },
-    },
+    { submit: (event: SubmitEvent) => check(event) },
     create("p", "Paste or drop manifests here; the answer is that of postern check."),
     create("div.editor", gutter, manifests),
-    create("div.tools", ...fields.map(([label, field]) => create("label", `${label} `, field)), submit),
+    create("p.tools", ...fields.map(([label, field]) => create("label", `${label} `, field)), submit),
   ),
   answers,
 );
 
-export const setClusters = (names: readonly string[]) =>
-  cluster.replaceChildren(...names.map((name) => create("option", name)));
+ask<CatalogueSummary>("rules")
+  .then(({ clusters }) => cluster.replaceChildren(...clusters.map((name) => create("option", name))))
+  .catch(() => {});
 
 const splitLines = () => manifests.value.split("\n");
 const numberLines = () => {
   gutter.textContent = splitLines()
     .map((_, index) => index + 1)
     .join("\n");
-  gutter.scrollTop = manifests.scrollTop;
 };
 
 const readFiles = async (list: FileList | null) => {
@@ -68,7 +55,8 @@ const readFiles = async (list: FileList | null) => {
 };
 
 numberLines();
-for (const name of ["input", "scroll"]) manifests.addEventListener(name, numberLines);
+manifests.addEventListener("input", numberLines);
+manifests.addEventListener("scroll", () => gutter.scrollTo(0, manifests.scrollTop));
 manifests.addEventListener("dragover", (event) => event.preventDefault());
 manifests.addEventListener("drop", (event) => {
   event.preventDefault();
@@ -76,7 +64,8 @@ manifests.addEventListener("drop", (event) => {
 });
 files.addEventListener("change", () => readFiles(files.files));
 
-const check = async () => {
+const check = async (event: SubmitEvent) => {
+  event.preventDefault();
   submit.disabled = true;
   answers.replaceChildren(create("p.quiet", "Checking…"));
   const [text, chosen] = [manifests.value, { cluster: cluster.value, user: user.value, operation: operation.value }];
