@@ -51,6 +51,8 @@ const [clients, functions] = isWhole ? [64, 12] : [8, 4];
 const seed = Number(POSTERN_SEED ?? 1);
 /** The milliseconds until no admitted write can come any more, by the README of the rule, and one second. */
 const quiet = 71_000;
+/** The milliseconds until the next recount begins. */
+const recountInterval = 10 * 60_000;
 
 const rule = "workload-quota";
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -104,7 +106,7 @@ describe(
     const answers = new Map<string, number>();
     /** Whether the rule has admitted the writes that it was asked about, by their numbers. */
     const ruled = new Map<string, boolean>();
-    const counts = { deniedBeforeRule: 0, deniedAfterRule: 0, kills: 0 };
+    const counts = { deniedBeforeRule: 0, deniedAfterRule: 0, kills: 0, recounts: "" };
     const called = new Set<string>();
     let isDenying = false;
     let processes: Awaited<ReturnType<typeof openProcesses>>;
@@ -308,6 +310,14 @@ describe(
       return read;
     };
 
+    /** Calls a function as the schedule does, until a call is not interrupted; returns the lines that it logs. */
+    const recount = async (): Promise<string[]> => {
+      for (;;) {
+        const { fault, lines } = await processes.run(program, program, { reconcile: true }, "live");
+        if (fault === undefined) return lines;
+      }
+    };
+
     it(`never exceed what they allow while ${clients} clients write for ${seconds} seconds and functions are killed`, async (context) => {
       const outcomes = new Map<string, number>();
       const results = { attempts: 0, admitted: 0, refused: 0, refusedButFree: 0 };
@@ -351,9 +361,9 @@ describe(
         return "faulty";
       };
 
-      /** Most writes make objects larger, so that quotas are filled, but for a quarter of each minute. */
+      /** Most writes make objects larger, so that quotas are filled, but for a quarter of the time. */
       const isUpward = () => {
-        const cycle = Math.min(60, seconds);
+        const cycle = Math.min(150, seconds);
         return ((performance.now() - started) / 1000) % cycle < cycle * 0.75;
       };
 
@@ -389,13 +399,17 @@ describe(
           if (processes.kill(random.draw())) counts.kills++;
         }
       };
+      const recountOnce = async () => {
+        await wait(seconds * 500);
+        counts.recounts = (await recount()).join();
+      };
       const reads: LedgerRead[] = [];
       const readAgain = async () => {
         for (; !isOver(); await wait(500)) reads.push(await readLedger());
       };
 
       isDenying = true;
-      await Promise.all([...Array.from({ length: clients }, work), killFunctions(), readAgain()]);
+      await Promise.all([...Array.from({ length: clients }, work), killFunctions(), recountOnce(), readAgain()]);
       isDenying = false;
       await waitUntil("watch events are missing", async () => (await listMissing()).length === 0);
 
@@ -472,16 +486,13 @@ describe(
 
     it("equal what is stored after a recount", async () => {
       if (isWhole) await wait(quiet);
-      else program = await moveClock(quiet);
-      const settle = async (cluster: string) => {
-        const { admin } = getCluster(cluster);
-        const { request } = chooseWrite(createRandom(1), "apps/deployments/a/large", undefined, true, "large");
-        const body = structuredClone(Object(request.body));
-        body.spec.replicas = 1_000_000;
-        for (let message = "try again"; /try again/.test(message); )
-          message = String((await admin({ ...request, body })).body.message);
-      };
-      await Promise.all(names.map(settle));
+      program = await moveClock(recountInterval + (isWhole ? 0 : quiet));
+      const lines = await recount();
+      for (const name of names)
+        assert.ok(
+          lines.some((line) => line.includes(`"Cluster":"${name}"`) && line.includes("reconciled")),
+          lines.join(),
+        );
       const { sums, reservations } = await readLedger();
       const differences: string[] = [];
       for (const quota of quotas) {
