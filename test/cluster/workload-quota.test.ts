@@ -62,7 +62,7 @@ const namespaces = ["a", "b"];
 const objectNames = clients / 4;
 const quotas = [
   { name: "all", hard: { "requests.cpu": 8 * clients, "count/deployments.apps": (clients * 3) / 4 } },
-  { name: "gpus", namespaceLabels: { team: "a" }, hard: { "requests.nvidia.com/gpu": 2 * clients, pods: 4 * clients } },
+  { name: "gpus", namespaceLabels: { team: "a" }, hard: { "requests.nvidia.com/gpu": clients, pods: 3 * clients } },
 ] as const;
 type Quota = (typeof quotas)[number];
 
@@ -78,6 +78,8 @@ const toNumbers = (amounts: Readonly<Record<string, string | number>>, some: rea
     }),
   );
 const sum = (numbers: Iterable<number>) => [...numbers].reduce((left, right) => left + right, 0);
+
+const [denied, failed] = ["denied by the other webhook", "failed with a function"];
 
 /** What the ledger had in a moment between two times. */
 interface LedgerRead {
@@ -354,8 +356,8 @@ describe(
           if (isFree(cluster, object, write.wanted)) results.refusedButFree++;
           return "refused";
         }
-        if (/bad luck/.test(message)) return "denied by the other webhook";
-        if (/failed calling webhook/.test(message)) return "failed with a function";
+        if (/bad luck/.test(message)) return denied;
+        if (/failed calling webhook/.test(message)) return failed;
         if (code === 404 || code === 409) return "overtaken";
         faults.push(`${write.what} ${object}: ${code} ${message}`);
         return "faulty";
@@ -383,12 +385,13 @@ describe(
           );
           const number = `${numbers++}`;
           const stored = getHistory(cluster).stored.get(object);
-          const write = chooseWrite(random, object, stored, random.decide(isUpward() ? 0.9 : 0.3), number);
-          // Many clients try again until their write is stored, or refused by a quota.
-          for (let turn = 0; turn < 5 && !isOver(); turn++) {
+          const write = chooseWrite(random, object, stored, random.decide(isUpward() ? 0.95 : 0.3), number);
+          // While quotas are filled, clients try again until their write is stored or refused by a quota. Later, some
+          // give up, and the quota stays charged for a while.
+          for (let turn = 0; turn < 20 && !isOver(); turn++) {
             const outcome = await send(client, cluster, object, write, number);
             count(`${write.what} ${outcome}`);
-            if (outcome !== "denied by the other webhook" || random.decide(0.2)) break;
+            if ((outcome !== denied && outcome !== failed) || (!isUpward() && random.decide(0.3))) break;
           }
         }
         for (const { close } of own.values()) close();
@@ -401,7 +404,7 @@ describe(
       };
       const recountOnce = async () => {
         await wait(seconds * 500);
-        counts.recounts = (await recount()).join();
+        counts.recounts = (await recount()).flatMap((line) => JSON.parse(line).done ?? []).join("; ");
       };
       const reads: LedgerRead[] = [];
       const readAgain = async () => {
