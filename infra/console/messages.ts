@@ -18,9 +18,8 @@ export interface EvaluationDetails {
   phase: string;
   mode: string;
   title: string;
-  /** The object, with its lines that the rule removed and added, or would in mode enforce. */
+  /** The object, with its lines that the rule removed and added. As all below, it is the outcome of mode enforce. */
   lines: ObjectLine[];
-  /** The refusal, also one that mode warn or audit only reported. */
   refusal: string | undefined;
   warnings: string[];
   audit: Record<string, string>;

@@ -183,6 +183,18 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
+  it("show a large object only near its changes, and at once", async () => {
+    const { page, close } = await openPage();
+    const args = Array.from({ length: 20_000 }, (_, index) => `a${index}`);
+    const pod = buildPod("large", "ghcr.io/a:1", { args });
+    await gateway.send("default-toleration-seconds/mutate", buildPodRequest({ namespace: "shop", object: pod }));
+    await page.getByRole("link", { name: /CREATE Pod shop\/large changed/ }).click();
+    await page.getByRole("columnheader", { name: "Before, near the changes" }).waitFor();
+    await page.getByText("+   tolerations:").waitFor();
+    assert.ok((await page.locator("tr").count()) < 50);
+    await close();
+  });
+
   it("never make HTML of a text of a review", async () => {
     const { page, close } = await openPage();
     const object = {

@@ -43,7 +43,6 @@ export const showLater = <Answer>(answer: Promise<Answer>, show: (answer: Answer
   return place;
 };
 
-/** Shows a verdict as a word with a colour. */
 export const createBadge = (verdict: string) =>
   create(`span.badge ${/would|denied|changed|failed|undecided/.exec(verdict)?.[0] ?? ""}`, verdict);
 

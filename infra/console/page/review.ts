@@ -49,10 +49,9 @@ const createCopyButton = (text: string) => {
 /** Shows an object before and after, side by side; each changed line names the rule. */
 export const createComparison = (lines: readonly ObjectLine[], after = "After"): Node => {
   const rows: [ObjectLine | undefined, ObjectLine | undefined][] = [];
-  let removed: ObjectLine[] = [];
+  const removed: ObjectLine[] = [];
   const flush = () => {
-    for (const line of removed) rows.push([line, undefined]);
-    removed = [];
+    for (const line of removed.splice(0)) rows.push([line, undefined]);
   };
   for (const line of lines) {
     if (line.sign === " ") flush();
@@ -64,8 +63,12 @@ export const createComparison = (lines: readonly ObjectLine[], after = "After"):
     return createCode(lines.map(({ text }) => text).join("\n"), "The object");
   const createCell = (line: ObjectLine | undefined) =>
     create(`td.${{ " ": "", "-": "removed", "+": "added" }[line?.sign ?? " "]}`, line && `${line.sign} ${line.text}`);
-  const heads = ["Before", after, "Rule"].map((name) => create("th", { scope: "col" }, name));
-  const body = rows.map(([old, now]) =>
+  // A browser needs seconds to lay out many thousand lines side by side.
+  const isNear = (index: number) => rows.slice(Math.max(index - 3, 0), index + 4).some(([old, now]) => old !== now);
+  const shown = rows.length < 2000 ? rows : rows.filter((_, index) => isNear(index));
+  const before = shown === rows ? "Before" : "Before, near the changes";
+  const heads = [before, after, "Rule"].map((name) => create("th", { scope: "col" }, name));
+  const body = shown.map(([old, now]) =>
     create("tr", createCell(old), createCell(now), create("td", now?.rule ?? old?.rule)),
   );
   return create("table.comparison", create("thead", create("tr", ...heads)), create("tbody", ...body));

@@ -3,7 +3,6 @@ import type { ReviewRow } from "../messages.ts";
 /** The reviews that the page knows, oldest first; also those from before the gateway restarted. */
 export const reviews: ReviewRow[] = [];
 const most = 10_000;
-/** The ids of these reviews. */
 export const known = new Set<string>();
 const listeners: ((added: readonly ReviewRow[]) => void)[] = [];
 let updatePage = () => {};
