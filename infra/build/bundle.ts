@@ -45,6 +45,8 @@ export interface RuleBundle {
   ledgerRules: string[];
   /** Whether one of these rules is on in any cluster, so that the stage needs the ledger's table. */
   opensLedger: boolean;
+  /** Whether a schedule calls the function, for work that no review asks for. */
+  reconciles: boolean;
   /** The SHA-256 of keys.json in the zip, base64url: which clusters' keys the function accepts. */
   accepts: string;
   /** The reserved concurrency of the function; undefined if it shares the account's. */
@@ -162,6 +164,8 @@ export const bundleRule = async (
     records: listWritableBucketPaths(places),
     ledgerRules: rules.filter((one) => hasNeed(one, "ledger")).map(({ name }) => name),
     opensLedger: listUsedNeeds(listed, config).some(({ need }) => need.verb === "ledger"),
+    // A rule that is off keeps its schedule, because a rollback can turn it on again.
+    reconciles: rule.reconcile !== undefined,
     accepts: createHash("sha256").update(keys).digest("base64url"),
   };
 };
@@ -255,18 +259,17 @@ const buildEntry = (
     ? `${importFromLib("group.ts", "createGroupEndpoint")}({ ${rules} }`
     : `${importFromLib("endpoint.ts", "createEndpoint")}(rule0`;
   const connections = hasConnections ? `() => require("./${connectionsFile}")` : "() => ({})";
-  const reconciles = rule.reconcile !== undefined && asks;
   const makeCapabilities = () => {
     if (!asks) return needs ? importFromLib("capabilities.ts", "createUnconnectedCapabilities") : "";
     const ledger = hasNeed(listed, "ledger") ? importFromLib("cluster/dynamodb-ledger.ts", "openDynamoDbLedger") : "";
-    const pages = reconciles ? importFromLib("cluster/list-page.ts", "createListPage") : "";
+    const pages = rule.reconcile ? importFromLib("cluster/list-page.ts", "createListPage") : "";
     const rest = pages ? [undefined, ledger, undefined, undefined, pages] : ledger ? [undefined, ledger] : [];
     const create = importFromLib("cluster/live-capabilities.ts", "createLiveCapabilities");
     return `${create}(${[connections, ...rest.map(String)].join(", ")})`;
   };
-  const capabilities = reconciles ? "openCapabilities" : makeCapabilities();
-  const config = reconciles ? "config" : `JSON.parse("${configMark}")`;
-  if (reconciles)
+  const capabilities = rule.reconcile ? "openCapabilities" : makeCapabilities();
+  const config = rule.reconcile ? "config" : `JSON.parse("${configMark}")`;
+  if (rule.reconcile)
     lines.push(`const config = JSON.parse("${configMark}");`, `const openCapabilities = ${makeCapabilities()};`);
   const makeHost = () => `${importFromLib("endpoint.ts", "createLambdaHost")}(${capabilities})`;
   const makeHandler = (evaluate: string, host: string) =>
@@ -283,7 +286,7 @@ const buildEntry = (
     return `${importFromLib("recording/bucket-handler.ts", "createRecordingHandler")}(JSON.parse("${placesMark}"), ${makeHost()}, ${recorder}, ${create})`;
   };
   const reviews = isRecorded ? makeRecorder() : makeHandler(evaluate, needs ? makeHost() : "undefined");
-  const handler = reconciles
+  const handler = rule.reconcile
     ? `${importFromLib("reconcile.ts", "createReconcileHandler")}(rule0, config, openCapabilities, ${connections}, ${reviews})`
     : reviews;
   if (isScriptStarted) lines.push(`${importFromLib("cue/engine.ts", "warmUpCueEngine")}();`);

@@ -26,6 +26,7 @@ const sample: RuleBundle = {
   records: [],
   ledgerRules: [],
   opensLedger: false,
+  reconciles: false,
   accepts: "ccc",
 };
 const writeTestDeployment = async (bundle: Partial<RuleBundle> = {}, keys = "key") => {
@@ -62,6 +63,21 @@ describe("a function's version", () => {
       times.map(({ Resources }) => Resources.LimitDashitIntegration.Properties.TimeoutInMillis),
       [10_000, 16_000, 30_000],
     );
+  });
+
+  it("is called each minute if its rule reconciles clusters, and may then take a minute", async () => {
+    const { lambda, Resources } = await writeTestDeployment({ reconciles: true });
+    const { Description: _, ...schedule } = Resources.LimitDashitSchedule.Properties;
+    const target = { Id: "function", Arn: { Ref: "LimitDashitAlias" }, Input: '{"reconcile":true}' };
+    assert.deepEqual(schedule, { ScheduleExpression: "rate(1 minute)", Targets: [target] });
+    assert.deepEqual(Resources.LimitDashitSchedulePermission.Properties, {
+      FunctionName: { Ref: "LimitDashitAlias" },
+      Action: "lambda:InvokeFunction",
+      Principal: "events.amazonaws.com",
+      SourceArn: { "Fn::GetAtt": ["LimitDashitSchedule", "Arn"] },
+    });
+    assert.deepEqual([lambda?.timeout, Resources.LimitDashitIntegration.Properties.TimeoutInMillis], [60, 10_000]);
+    assert.ok(!("LimitDashitSchedule" in (await writeTestDeployment()).Resources));
   });
 
   it("has the reserved concurrency of its rule, or none", async () => {

@@ -2,6 +2,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { parse } from "yaml";
 import type { SecretPlace } from "#lib/needs.ts";
+import { reconcileEvent } from "#lib/reconcile.ts";
 import { buildFunctionName, buildLedgerTableName, toLogicalId } from "../catalogue/rule-names.ts";
 import type { RuleBundle } from "./bundle.ts";
 
@@ -27,6 +28,8 @@ type Template = Record<
     once: Resources;
     each: Resources;
     eachGroup?: Resources;
+    /** What calls a function by a schedule. */
+    eachSchedule?: Resources;
     /** The metrics of the dashboard's widgets, by title. */
     widgets?: Record<string, Json[]>;
     outputs: Record<string, Json>;
@@ -80,13 +83,14 @@ export const computeFunctionSettings = (
     accepts,
     scripts,
     opensLedger,
-  }: Pick<RuleBundle, "name" | "timeoutSeconds" | "accepts" | "scripts" | "opensLedger">,
+    reconciles,
+  }: Pick<RuleBundle, "name" | "timeoutSeconds" | "accepts" | "scripts" | "opensLedger" | "reconciles">,
   publicKeys: string,
   stage?: string,
 ): LambdaFunctionSettings => ({
   // CUE takes up to half of a function's memory, and Lambda gives more CPU with more memory.
   memorySize: scripts ? 1024 : 256,
-  timeout: Math.max(10, timeoutSeconds + 1),
+  timeout: reconciles ? reconcileSeconds : computeReviewSeconds(timeoutSeconds),
   environment: {
     POSTERN_KEYS: publicKeys,
     POSTERN_STAGE: stage ?? toPlaceholder("sls:stage"),
@@ -95,6 +99,11 @@ export const computeFunctionSettings = (
     ...(opensLedger && { POSTERN_LEDGER: buildLedgerTableName(stage ?? toPlaceholder("sls:stage")) }),
   },
 });
+
+/** The seconds of a scheduled call, which is as long as the time between two. */
+const reconcileSeconds = 60;
+
+const computeReviewSeconds = (timeoutSeconds: number): number => Math.max(10, timeoutSeconds + 1);
 
 /** Returns the function's name if it differs from the one that osls gives it. */
 const findShortenedName = (rule: string, stage?: string): string | undefined => {
@@ -147,13 +156,14 @@ const buildResources = (
   };
   const once = fill(common);
   const each = rules.map((rule) => {
-    const { id, name, timeout } = rule;
+    const { id, name, timeoutSeconds, reconciles } = rule;
     // API Gateway HTTP APIs wait at most 30 s for a function.
-    const milliseconds = Math.min(30_000, timeout * 1000);
-    const { both, [type]: own } = fill({ ...common, id, name, route: buildRoute(name), milliseconds });
+    const milliseconds = Math.min(30_000, computeReviewSeconds(timeoutSeconds) * 1000);
+    const event = JSON.stringify(JSON.stringify(reconcileEvent));
+    const { both, [type]: own } = fill({ ...common, id, name, route: buildRoute(name), milliseconds, event });
     for (const resource of Object.values(both.each)) resource.Properties.Policies?.push(...buildPolicies(rule));
     return {
-      resources: { ...both.each, ...own.each },
+      resources: { ...both.each, ...own.each, ...(reconciles && both.eachSchedule) },
       outputs: { ...own.eachOutput, ...(rule.asks && both.eachOutput) },
     };
   });

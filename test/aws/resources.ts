@@ -262,6 +262,7 @@ export const openKinds = ({
       const arn = `arn:aws:${service.toLowerCase()}:${region}:${account}:${what.toLowerCase()}:${physical}`;
       const arns: Record<string, string> = {
         "AWS::IAM::Role": `arn:aws:iam::${account}:role/${physical}`,
+        "AWS::Events::Rule": `arn:aws:events:${region}:${account}:rule/${physical}`,
         "AWS::Logs::LogGroup": `arn:aws:logs:${region}:${account}:log-group:${physical}:*`,
       };
       return { physical, attributes: { Arn: arns[type] ?? arn } };

@@ -1,0 +1,119 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { type Checkout, openCheckout } from "../checkout.ts";
+import { needs } from "../parts.ts";
+import { createPackager, loadJob, type StagePackager } from "../trees.ts";
+import { type Account, openAccount } from "./account.ts";
+import { runSchedules } from "./schedules.ts";
+
+// A rule that reconciles clusters, from its first deployment to the last.
+const [rule, other] = ["count-minutes", "deny-notes"];
+const match = 'match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }]';
+const buildRule = (mark: string) => `
+import { pageReader, sharedLedger } from "#lib/needs.ts";
+import { rule } from "#lib/rule.ts";
+export default rule({
+  summary: "Counts minutes.",
+  ${match},
+  needs: { ledger: sharedLedger(), listPage: pageReader(() => [{ group: "", resource: "pods" }]) },
+  validate() {},
+  async reconcile({ ledger }) {
+    const [count] = await ledger.change([ledger.cluster], ([count = 0]) => [count + 1]);
+    return "${mark} " + count;
+  },
+});
+`;
+const buildOtherRule = (mark: string) => `
+import { rule } from "#lib/rule.ts";
+export default rule({ summary: "Denies notes.", ${match}, validate: () => "${mark}" });
+`;
+
+describe("a rule that reconciles clusters", await needs("moto", "runtime client"), () => {
+  let account: Account;
+  let checkout: Checkout;
+  let packageStage: StagePackager;
+  let trees = 0;
+
+  before(async () => {
+    [account, checkout] = await Promise.all([openAccount(), openCheckout()]);
+    packageStage = await createPackager(checkout.folder);
+    account.lambda.updating = 0;
+    Object.assign(process.env, account.actAs("deployer").env);
+  });
+  after(async () => {
+    await account?.stop();
+    await checkout?.remove();
+  });
+
+  const openJob = (rules: string) => {
+    const connect = "{ connect: { server: 'https://127.0.0.1:9', tokenSecret: a-token, region: eu-west-1 } }";
+    const yaml = `rules: { ${other}: {}, ${rules} }\nclusters: { east: ${connect}, west: ${connect} }\n`;
+    const write = join(checkout.folder, "entries");
+    return loadJob(checkout.folder, `trees/${trees}`, yaml, { ca: account.ca, write });
+  };
+  const deploy = async (rules: string, mark: string) => {
+    trees++;
+    const cases = "- { name: admits a note, validate: { metadata: { name: a } }, needs: {}, admitted: true }\n";
+    // A process loads a module once, so each catalogue gets its own folder.
+    for (const folder of ["functions", `trees/${trees}`]) {
+      await checkout.rule(rule, buildRule(mark), cases, folder);
+      await checkout.rule(other, buildOtherRule(mark), cases.replace("admitted: true", `refused: ${mark}`), folder);
+    }
+    const { deployStage } =
+      await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
+    assert.match(await deployStage(await openJob(rules), async () => {}, packageStage), /release r\d+ is live/);
+  };
+  /** Runs the schedules once; returns what the functions report, and the number of calls. */
+  const passMinute = async () => {
+    const calls = await runSchedules(account.cloudformation, account.lambda);
+    for (const { fault, payload } of calls) assert.equal(fault, undefined, JSON.stringify(payload));
+    const lines = calls.flatMap(({ log }) => String(log).split("\n")).filter((line) => line.startsWith('{"Rule"'));
+    const reports = lines
+      .map((line) => JSON.parse(line))
+      .map(({ Cluster, done, verdict }) => [Cluster, done ?? verdict]);
+    return { calls: calls.length, reports: reports.map((report) => report.join(": ")).sort() };
+  };
+  const runPostern = async (...words: string[]) => {
+    const { code, stderr } = await checkout.postern(account.actAs("tester").env, ...words, "--stage", "test");
+    assert.equal(code, 0, stderr);
+  };
+
+  it("is called by the schedule for each cluster with a connection, and keeps its ledger", async () => {
+    await deploy(`${rule}: {}`, "first");
+    assert.deepEqual(await passMinute(), { calls: 1, reports: ["east: first 1", "west: first 1"] });
+    assert.deepEqual((await passMinute()).reports, ["east: first 2", "west: first 2"]);
+  });
+
+  it("is called in the version that is live, also after a rollback", async () => {
+    await deploy(`${rule}: {}`, "second");
+    assert.deepEqual((await passMinute()).reports, ["east: second 3", "west: second 3"]);
+    await runPostern("rollback", rule);
+    assert.deepEqual((await passMinute()).reports, ["east: first 4", "west: first 4"]);
+  });
+
+  it("does nothing while it is disarmed or off", async () => {
+    await runPostern("disarm", rule, "--for", "5m");
+    assert.deepEqual(await passMinute(), { calls: 1, reports: [": disarmed"] });
+    await runPostern("arm", rule);
+    assert.deepEqual((await passMinute()).reports, ["east: first 5", "west: first 5"]);
+    await deploy(`${rule}: { mode: off }`, "third");
+    assert.deepEqual(await passMinute(), { calls: 1, reports: [] });
+  });
+
+  it("is called no more once postern.yaml doesn't name it, or the stage is destroyed", async () => {
+    await deploy(`${rule}: {}`, "fourth");
+    assert.equal((await passMinute()).calls, 1);
+    await deploy("", "fifth");
+    // The function stays for a rollback until another release follows.
+    assert.equal((await passMinute()).calls, 1);
+    await deploy("", "sixth");
+    assert.deepEqual(await passMinute(), { calls: 0, reports: [] });
+    await deploy(`${rule}: {}`, "seventh");
+    const { destroyStage } =
+      await checkout.load<typeof import("../../infra/rollout/destroy.ts")>("infra/rollout/destroy.ts");
+    const forgotten = ["east", "west"];
+    await destroyStage({ ...(await openJob(`${rule}: {}`)), forgotten, noticing: 0 });
+    assert.equal((await passMinute()).calls, 0);
+  });
+});

@@ -1,0 +1,34 @@
+import type { CloudFormation } from "./cloudformation.ts";
+import { type Invocation, type Lambda, parseFunctionName } from "./lambda.ts";
+
+/**
+ * Does what EventBridge does once a minute: calls the targets of all rules with a schedule, if the functions' policies
+ * allow it.
+ */
+export const runSchedules = async (
+  { stacks }: Pick<CloudFormation, "stacks">,
+  lambda: Lambda,
+): Promise<Invocation[]> => {
+  const resources = [...stacks.values()].flatMap((stack) => [...stack.resources.values()]);
+  const rules = resources.filter(({ type }) => type === "AWS::Events::Rule");
+  const calls = rules.flatMap(({ properties, attributes }) => {
+    const { ScheduleExpression, Targets } = properties as {
+      ScheduleExpression: string;
+      Targets: { Arn: string; Input: string }[];
+    };
+    if (ScheduleExpression !== "rate(1 minute)") throw new Error(`the stand-in knows no ${ScheduleExpression}`);
+    return Targets.map(({ Arn, Input }) => ({ source: attributes.Arn, target: Arn, event: JSON.parse(Input) }));
+  });
+  return Promise.all(
+    calls.map(({ source, target, event }) => {
+      const { name, qualifier } = parseFunctionName(target);
+      const isPermitted = lambda.isPermitted(name, qualifier, ({ Action, Principal, Condition }) => {
+        const from = Object(Object(Condition).ArnLike)["AWS:SourceArn"];
+        const isEvents = Object(Principal).Service === "events.amazonaws.com";
+        return isEvents && Action === "lambda:InvokeFunction" && from === source;
+      });
+      if (!isPermitted) throw new Error(`${source} may not call ${target}`);
+      return lambda.invoke(name, qualifier, event);
+    }),
+  );
+};
