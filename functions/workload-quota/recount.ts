@@ -19,6 +19,7 @@ import {
   type Reservation,
   replaceReservations,
   settleableAfter,
+  toSeen,
 } from "./reservations.ts";
 import { listCountedKinds, type Quota, type WorkloadQuotaSettings } from "./settings.ts";
 
@@ -250,7 +251,8 @@ const correctReservations = async (
         [partKey, kept],
       ]);
       const replaced = new Map([...corrections].map(([object, { after }]) => [object, after]));
-      if (replaced.size > 0) replaceReservations(ledgered, { scope: scopeKey, part: partKey }, replaced);
+      if (replaced.size > 0)
+        replaceReservations(ledgered, { cluster: ledger.cluster, scope: scopeKey, part: partKey }, replaced);
       return [ledgered.get(scopeKey), ledgered.get(partKey)];
     });
     metrics = [...metrics, ...[...corrections.values()].flatMap(findMetric)];
@@ -292,7 +294,7 @@ const listCorrections = (
     const measure = isCounted && typeof found?.measure === "object" ? found.measure : undefined;
     const used = measure && measureReservation(measure, quota, before);
     if (before.phase === "seen" && isSame(before.used, used)) continue;
-    corrections.set(object, { before, after: used && { ...before, used, at: now, phase: "seen" } });
+    corrections.set(object, { before, after: used && toSeen(before, used, now) });
   }
   // An object doesn't say which user created it.
   if (quota.users || quota.groups) return corrections;

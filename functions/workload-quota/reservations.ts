@@ -5,6 +5,7 @@ import {
   compareQuantities,
   type Quantity,
   requireQuantity,
+  roundUpToUnits,
   subtractQuantities,
   zeroQuantity,
 } from "postern/objects/quantity";
@@ -28,6 +29,10 @@ export interface Reservation {
   version: string;
   /** True if the object counts although a counted object controls it. */
   isOwned?: true;
+  /** What of `used` the cluster has not been seen with. Only quotas with `unseen` have it. */
+  unseen?: Amounts;
+  /** True if the cluster has been read since the last charge, for `unseen` alone. */
+  isRead?: true;
 }
 
 /** The `hard` of a quota in one version of the rule's functions. During a canary there are two. */
@@ -40,6 +45,8 @@ interface RecordedHard {
 export interface Kept {
   used?: Amounts;
   hards?: readonly RecordedHard[];
+  /** By cluster, the sum of what its reservations have as `unseen`. */
+  unseen?: Readonly<Record<string, Amounts>>;
   objects?: Readonly<Record<string, Reservation>>;
 }
 
@@ -55,8 +62,15 @@ export const settleableAfter = 60_000 + 10_000;
 /** The number of values over which the reservations of one quota in one cluster are spread. */
 export const partCount = 64;
 
+/** The most characters that the reservations in one value may have before new ones. An item has at most 400 KB. */
+const longestPart = 300_000;
+
+/** Reports whether what the cluster has now may replace a reservation, because no write can come any more. */
+export const isSettleable = ({ at }: Reservation, now: number): boolean => at + settleableAfter < now;
+
 /** Where the reservation of an object is: the keys of two values of the ledger, and its key in the second. */
 export interface ReservationPlace {
+  cluster: string;
   scope: string;
   part: string;
   object: string;
@@ -75,6 +89,7 @@ export const computeHash = (text: string): number => {
 export const getPartNumber = (object: string): number => computeHash(object) % partCount;
 
 export const locate = (quota: string, cluster: string, object: string): ReservationPlace => ({
+  cluster,
   scope: getScopeKey(quota),
   part: getPartKey(quota, cluster, getPartNumber(object)),
   object,
@@ -88,24 +103,33 @@ export const getReservation = (ledgered: Ledgered, { part, object }: Reservation
 /** Replaces some reservations of a part, and changes the quota's sum by the differences. Nothing else changes a sum. */
 export const replaceReservations = (
   ledgered: Ledgered,
-  { scope: scopeKey, part }: Omit<ReservationPlace, "object">,
+  { cluster, scope: scopeKey, part }: Omit<ReservationPlace, "object">,
   replaced: ReadonlyMap<string, Reservation | undefined>,
 ): void => {
   const objects = new Map(Object.entries(ledgered.get(part)?.objects ?? {}));
-  const scope = ledgered.get(scopeKey) ?? {};
-  const sum = new Map(Object.keys(scope.used ?? {}).map((name) => [name, get(scope.used, name)]));
-  const add = (amounts: Amounts = {}, combine: typeof addQuantities) => {
-    for (const name of Object.keys(amounts)) sum.set(name, combine(sum.get(name) ?? zeroQuantity, get(amounts, name)));
+  const { unseen: sums = {}, ...scope } = ledgered.get(scopeKey) ?? {};
+  const changeSum = (sum: Amounts = {}, member: "used" | "unseen"): Amounts => {
+    const amounts = new Map(Object.keys(sum).map((name) => [name, get(sum, name)]));
+    const add = (more: Amounts = {}, combine: typeof addQuantities) => {
+      for (const name of Object.keys(more))
+        amounts.set(name, combine(amounts.get(name) ?? zeroQuantity, get(more, name)));
+    };
+    for (const [object, reservation] of replaced) {
+      add(objects.get(object)?.[member], subtractQuantities);
+      add(reservation?.[member], addQuantities);
+    }
+    return toAmounts([...amounts]);
   };
-  for (const [object, reservation] of replaced) {
-    add(objects.get(object)?.used, subtractQuantities);
-    add(reservation?.used, addQuantities);
+  const used = changeSum(scope.used, "used");
+  const { [cluster]: sum, ...others } = sums;
+  const own = changeSum(sum, "unseen");
+  const unseen = Object.keys(own).length > 0 ? { ...others, [cluster]: own } : others;
+  for (const [object, reservation] of replaced)
     if (reservation) objects.set(object, reservation);
     else objects.delete(object);
-  }
   ledgered.set(part, objects.size > 0 ? { objects: Object.fromEntries(objects) } : undefined);
-  const used = toAmounts([...sum]);
-  if (!isSame(used, scope.used ?? {})) ledgered.set(scopeKey, { ...scope, used });
+  if (isSame(used, scope.used ?? {}) && isSame(unseen, sums)) return;
+  ledgered.set(scopeKey, { ...scope, used, ...(Object.keys(unseen).length > 0 && { unseen }) });
 };
 
 const replaceReservation = (ledgered: Ledgered, place: ReservationPlace, reservation: Reservation | undefined): void =>
@@ -169,6 +193,12 @@ export interface Charge {
 /** What of a quota is exceeded by a charge. */
 export interface Excess {
   quota: Quota;
+  place: ReservationPlace;
+  /**
+   * "hard": the quota. "unseen": what may be reserved in the object's cluster without having been seen there. "room":
+   * the ledger's value where the reservation belongs is full.
+   */
+  of: "hard" | "unseen" | "room";
   requested: Amounts;
   used: Amounts;
   limited: Amounts;
@@ -183,37 +213,85 @@ export const charge = (
   const before = getReservation(ledgered, place);
   if (!before && !isNew) return undefined;
   const limits = recordHard(ledgered, place.scope, quota.hard, now);
-  const used = ledgered.get(place.scope)?.used;
+  const scope = ledgered.get(place.scope) ?? {};
   const largest = new Map(Object.keys(before?.used ?? {}).map((name) => [name, get(before?.used, name)]));
-  const exceeded: [string, Quantity][] = [];
-  for (const [name, limit] of limits) {
+  const growths = new Map<string, Quantity>();
+  for (const name of limits.keys()) {
     const growth = subtractQuantities(getAmount(measure, name), get(before?.used, name));
     if (growth.nanos <= 0n) continue;
     largest.set(name, getAmount(measure, name));
-    if (compareQuantities(addQuantities(get(used, name), growth), limit) > 0) exceeded.push([name, growth]);
+    growths.set(name, growth);
   }
-  if (exceeded.length > 0) {
-    const select = (read: (name: string) => Quantity | undefined): Amounts =>
-      Object.fromEntries(exceeded.map(([name]) => [name, canonicalizeQuantity(read(name) ?? zeroQuantity)]));
-    const growths = new Map(exceeded);
-    return {
-      quota,
-      requested: select((name) => growths.get(name)),
-      used: select((name) => get(used, name)),
-      limited: select((name) => limits.get(name)),
-    };
-  }
+  /** Returns an excess if what is used, with what is added to it, is above its limit. */
+  const findExcess = (
+    of: Excess["of"],
+    getUsed: (name: string) => Quantity,
+    added: ReadonlyMap<string, Quantity>,
+    getLimit: (limit: Quantity, name: string) => Quantity,
+  ): Excess | undefined => {
+    const exceeded = [...limits].flatMap(([name, whole]) => {
+      const [requested, used, limited] = [added.get(name) ?? zeroQuantity, getUsed(name), getLimit(whole, name)];
+      const isExceeded = requested.nanos > 0n && compareQuantities(addQuantities(used, requested), limited) > 0;
+      return isExceeded ? [{ name, requested, used, limited }] : [];
+    });
+    const select = (member: "requested" | "used" | "limited"): Amounts =>
+      Object.fromEntries(exceeded.map((one) => [one.name, canonicalizeQuantity(one[member])]));
+    if (exceeded.length === 0) return undefined;
+    return { quota, place, of, requested: select("requested"), used: select("used"), limited: select("limited") };
+  };
+  const excess = findExcess(
+    "hard",
+    (name) => get(scope.used, name),
+    growths,
+    (limit) => limit,
+  );
+  if (excess) return excess;
+  if (!before && JSON.stringify(ledgered.get(place.part) ?? {}).length > longestPart)
+    return { quota, place, of: "room", requested: {}, used: {}, limited: {} };
+
+  // Whatever a charge makes larger, or only keeps from being settled, may never be stored. What is stored is only known
+  // if the cluster has been read since the charge before.
+  const isKnown = !before || before.phase === "seen" || before.isRead;
+  const unseen = new Map<string, Quantity>();
+  if (quota.unseen !== undefined)
+    for (const [name, amount] of largest) {
+      const known = addQuantities(get(before?.unseen, name), growths.get(name) ?? zeroQuantity);
+      unseen.set(name, isKnown ? known : amount);
+    }
+  const getOthers = (name: string) =>
+    subtractQuantities(get(scope.unseen?.[place.cluster], name), get(before?.unseen, name));
+  const excessUnseen = findExcess("unseen", getOthers, unseen, (limit, name) => {
+    const most = { ...limit, nanos: (limit.nanos * BigInt((quota.unseen ?? "100%").slice(0, -1))) / 100n };
+    return /(^|\.)cpu$/.test(name) ? most : roundUpToUnits(most);
+  });
+  if (excessUnseen) return excessUnseen;
   const owned = isOwned || before?.isOwned ? { isOwned: true as const } : {};
-  replaceReservation(ledgered, place, { used: toAmounts([...largest]), at: now, phase: "charged", version, ...owned });
+  // Of concurrent reviews, the later one may come first.
+  const at = Math.max(before?.at ?? 0, now);
+  const reservation = { used: toAmounts([...largest]), at, phase: "charged" as const, version, ...owned };
+  replaceReservation(ledgered, place, { ...reservation, ...(unseen.size > 0 && { unseen: toAmounts([...unseen]) }) });
 };
+
+/** Returns a reservation after the cluster has been seen with just this. */
+export const toSeen = ({ unseen: _, isRead: __, ...before }: Reservation, used: Amounts, now: number): Reservation => ({
+  ...before,
+  used,
+  at: now,
+  phase: "seen",
+});
 
 /** Notes that an object may have become smaller, or be gone. Its reservation stays until the cluster has been seen. */
 export const release = (ledgered: Ledgered, place: ReservationPlace, now: number): void => {
   const before = getReservation(ledgered, place);
-  if (before) replaceReservation(ledgered, place, { ...before, at: now, phase: "released" });
+  // Repeated releases don't keep a reservation from being settled.
+  if (before && before.phase !== "released")
+    replaceReservation(ledgered, place, { ...before, at: Math.max(before.at, now), phase: "released" });
 };
 
-/** Replaces a reservation by what the cluster was seen with, unless another review has changed it since. */
+/**
+ * Replaces a reservation by what the cluster was seen with, unless another review has changed it since. While a write may
+ * come, only `unseen` is replaced.
+ */
 export const settle = (
   ledgered: Ledgered,
   place: ReservationPlace,
@@ -226,7 +304,15 @@ export const settle = (
   const limits = (ledgered.get(place.scope)?.hards ?? []).flatMap(({ hard }) => Object.keys(hard));
   const names = [...new Set([...limits, ...Object.keys(before.used)])];
   const used = seen && toAmounts(names.map((name) => [name, getAmount(seen, name)]));
-  replaceReservation(ledgered, place, used && { ...before, used, at: now, phase: "seen" });
+  if (isSettleable(before, now)) {
+    replaceReservation(ledgered, place, used && toSeen(before, used, now));
+    return;
+  }
+  const unseen = Object.keys(before.used).map((name) => {
+    const missing = subtractQuantities(get(before.used, name), get(used, name));
+    return [name, missing.nanos > 0n ? missing : zeroQuantity] as const;
+  });
+  replaceReservation(ledgered, place, { ...before, unseen: toAmounts(unseen), isRead: true });
 };
 
 /** Returns a warning for each name of which a quota's use has reached the share of its `hard` that asks for one. */

@@ -17,6 +17,7 @@ import {
   buildWarnings,
   charge,
   type Excess,
+  isSettleable,
   type Kept,
   locate,
   type Reservation,
@@ -85,6 +86,9 @@ export default rule({
 
     // An API server has named the object before it calls validating webhooks; `postern check` has not.
     const name = request.name || object.metadata?.name || `${object.metadata?.generateName}${request.uid}`;
+    // A forged review could have others, and fill the ledger with them.
+    if (![namespace, name, version].every((text) => /^[a-z0-9.-]{0,253}$/.test(text)))
+      return "the namespace, name and version of a counted object must have at most 253 small letters, digits, hyphens and dots";
     const key = [group, resource, namespace, name].join("/");
     const parts = quotas.map((quota) => {
       const isNew = change.isNew && countsUser(quota, request.userInfo);
@@ -128,10 +132,11 @@ export default rule({
       if (!found || (!isOwned && isControlledByCounted(found, kinds))) return undefined;
       return measureWorkload(found, kind, runtimeClasses);
     };
-    const exceeded = first.excess.map(({ quota }) => quota.name);
-    const settlement = await readLapsed(exceeded, ledger, time, readObject);
+    const settlement = await readLapsed(first.excess, ledger, time, readObject);
     const second = settlement.sightings.length > 0 ? await decide(settlement) : first;
-    const unseen = settlement.sightings.filter(({ before, seen }) => before.phase === "charged" && !seen);
+    const unseen = settlement.sightings.filter(
+      ({ before, seen }) => before.phase === "charged" && !seen && isSettleable(before, time),
+    );
     if (!request.dryRun)
       count(unseen.map(() => ({ metric: "unseen_reservations", labels: { rule: "workload-quota" } })));
     if (second.excess.length === 0) return { warnings: second.warnings };
@@ -142,8 +147,15 @@ export default rule({
   },
 });
 
-const formatExcess = ({ quota, requested, used, limited }: Excess): string =>
-  `exceeded quota: ${quota.name}, requested: ${formatAmounts(requested)}, used: ${formatAmounts(used)}, limited: ${formatAmounts(limited)}`;
+const formatExcess = ({ quota, of, requested, used, limited }: Excess): string => {
+  if (of === "room")
+    return `quota ${quota.name} has no room for a reservation beside those of this cluster's objects with similar names: try another name`;
+  const [exceeded, sum] =
+    of === "hard"
+      ? ["quota", "used"]
+      : [`unseen: ${quota.unseen} of quota`, "reserved in this cluster and not seen yet"];
+  return `exceeded ${exceeded}: ${quota.name}, requested: ${formatAmounts(requested)}, ${sum}: ${formatAmounts(used)}, limited: ${formatAmounts(limited)}`;
+};
 
 const formatAmounts = (amounts: Amounts): string =>
   Object.keys(amounts)

@@ -14,6 +14,8 @@ export interface Quota {
   hard: Record<string, string | number>;
   /** A share of `hard` such as 80%, from which admitted requests get a warning. */
   warnAt?: string;
+  /** The most of `hard`, such as 50%, that one cluster's objects may have reserved before the rule has seen them there. */
+  unseen?: string;
 }
 
 /** A kind that settings add to the counted ones. */
@@ -45,7 +47,7 @@ export const listCountedKinds = ({ kinds }: WorkloadQuotaSettings): CountedKind[
 
 const quotaMembers = [
   ...["name", "clusters", "namespaces", "namespaceLabels", "users", "groups"],
-  ...["hard", "warnAt"],
+  ...["hard", "warnAt", "unseen"],
 ];
 const kindMembers = ["group", "resource", "kind", "template", "replicas"];
 
@@ -76,7 +78,7 @@ const findQuotaFault = (quota: unknown, at: string): string | undefined => {
   if (!isMap(quota)) return `must have a map as ${at}`;
   const unknown = Object.keys(quota).find((key) => !quotaMembers.includes(key));
   if (unknown !== undefined) return `must have only ${quotaMembers.join(", ")} in ${at}, not ${unknown}`;
-  const { name, namespaceLabels = {}, hard, warnAt } = quota;
+  const { name, namespaceLabels = {}, hard } = quota;
   if (typeof name !== "string" || !quotaName.test(name))
     return `must have small letters, digits and hyphens as name in ${at}, not ${JSON.stringify(name)}`;
   for (const member of ["clusters", "namespaces", "users", "groups"]) {
@@ -94,8 +96,11 @@ const findQuotaFault = (quota: unknown, at: string): string | undefined => {
     if (!parsed || parsed.nanos < 0n)
       return `must have a quantity from 0 such as 200 or 1Gi as ${at}.hard.${resource}, not ${JSON.stringify(amount)}`;
   }
-  if (warnAt !== undefined && (typeof warnAt !== "string" || !share.test(warnAt)))
-    return `must have a share from 1% to 100% as warnAt in ${at}, not ${JSON.stringify(warnAt)}`;
+  for (const member of ["warnAt", "unseen"]) {
+    const text = quota[member] ?? "100%";
+    if (typeof text !== "string" || !share.test(text))
+      return `must have a share from 1% to 100% as ${member} in ${at}, not ${JSON.stringify(text)}`;
+  }
 };
 
 const findKindFault = (kind: unknown, at: string): string | undefined => {

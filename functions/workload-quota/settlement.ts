@@ -2,13 +2,13 @@ import { getErrorMessage } from "postern/failure";
 import type { Ledger } from "postern/ledger";
 import type { Measure } from "./measure.ts";
 import {
+  type Excess,
   getPartKey,
+  isSettleable,
   type Kept,
-  locate,
   partCount,
   type Reservation,
   type ReservationPlace,
-  settleableAfter,
 } from "./reservations.ts";
 
 /** A reservation, and what the cluster was seen with; `seen` is undefined if the object is gone. */
@@ -30,30 +30,42 @@ export interface Settlement {
 const mostReads = 10;
 const partsAtOnce = 16;
 
-/** Reads the objects of a quota's reservations in a cluster that may have lapsed: first those that changed longest ago. */
+/**
+ * Reads the objects of reservations that may use less than they have reserved: first those that changed longest ago. If a
+ * quota has too much that is unseen, these are all that are unseen there, and the object of the request.
+ */
 export const readLapsed = async (
-  quotas: readonly string[],
-  { cluster, change }: Ledger & { cluster: string },
+  excesses: readonly Excess[],
+  { change }: Ledger,
   now: number,
   readObject: (quota: string, object: string, reservation: Reservation) => Promise<Measure | undefined | string>,
 ): Promise<Settlement> => {
-  const lapsed: { quota: string; object: string; before: Reservation }[] = [];
-  for (const quota of quotas)
-    for (let part = 0; part < partCount; part += partsAtOnce) {
-      const keys = Array.from({ length: partsAtOnce }, (_, index) => getPartKey(quota, cluster, part + index));
+  const lapsed: { quota: string; place: ReservationPlace; before: Reservation; order: number }[] = [];
+  for (const { quota, place, of } of excesses)
+    for (let start = 0; start < partCount; start += partsAtOnce) {
+      const all = Array.from({ length: partsAtOnce }, (_, index) =>
+        getPartKey(quota.name, place.cluster, start + index),
+      );
+      const keys = all.filter((part) => of !== "room" || part === place.part);
       // Each value is read by itself, because a read of several at one moment fails while one of them is written.
       const values = await Promise.all(keys.map((key) => change<Kept>([key], (kept) => kept)));
-      // A recount finds objects that are gone without a review.
-      for (const [object, before] of values.flatMap(([kept]) => Object.entries(kept?.objects ?? {})))
-        if (before.phase !== "seen" && before.at + settleableAfter < now) lapsed.push({ quota, object, before });
+      for (const [index, part] of keys.entries())
+        for (const [object, before] of Object.entries(values[index]?.[0]?.objects ?? {})) {
+          const isOwn = part === place.part && object === place.object;
+          // A recount finds objects that are gone without a review.
+          const isLapsed = before.phase !== "seen" && isSettleable(before, now);
+          if (!isLapsed && !(of === "unseen" && (isOwn || before.unseen))) continue;
+          const order = isOwn ? 0 : before.at + (before.isRead ? now : 0);
+          lapsed.push({ quota: quota.name, place: { ...place, part, object }, before, order });
+        }
     }
-  const chosen = lapsed.sort((left, right) => left.before.at - right.before.at).slice(0, mostReads);
+  const chosen = lapsed.sort((left, right) => left.order - right.order).slice(0, mostReads);
   const faults: string[] = [];
   const sightings = await Promise.all(
-    chosen.map(async ({ quota, object, before }): Promise<Sighting[]> => {
-      const seen = await readObject(quota, object, before).catch(getErrorMessage);
+    chosen.map(async ({ quota, place, before }): Promise<Sighting[]> => {
+      const seen = await readObject(quota, place.object, before).catch(getErrorMessage);
       if (typeof seen === "string") faults.push(seen);
-      return typeof seen === "string" ? [] : [{ place: locate(quota, cluster, object), before, seen }];
+      return typeof seen === "string" ? [] : [{ place, before, seen }];
     }),
   );
   const notes = [

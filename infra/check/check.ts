@@ -1,6 +1,6 @@
 import { getOwn } from "#lib/json.ts";
 import type { Capabilities, ResourceType } from "#lib/needs.ts";
-import type { AdmissionRequest, KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
+import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import { fillDefaults, prepareForStorage } from "../apiserver/defaults/defaults.ts";
 import { apiServerOwnObjects } from "../apiserver/initial-objects.ts";
 import { buildKindIndex, type KindIndex } from "../apiserver/kinds/kinds.ts";
@@ -19,17 +19,19 @@ import {
   describeUnknownValidation,
 } from "./evaluation/notes.ts";
 import { choosePlugins, loadCallablePlugins } from "./evaluation/plugins.ts";
-import { buildAdmissionAttributes, isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
+import { buildCreation, isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
 import { createCallableClusterRules } from "./evaluation/rules.ts";
 import { createUnevaluatedPolicyMatcher, isPolicyOrQuota } from "./evaluation/unevaluated.ts";
 import { createWebhookEnvironment } from "./evaluation/webhooks.ts";
-import { chargeExistingWorkloads } from "./evaluation/workload-quotas.ts";
+import { createQuotaUse } from "./evaluation/workload-quotas.ts";
 import { readInput, readManifests } from "./manifests/input.ts";
 import { type Manifest, type ManifestFault, toSourceName } from "./manifests/manifests.ts";
 
 export interface CheckOptions {
   catalogue: CatalogueRule[];
   cluster: [name: string, ClusterConfig];
+  /** All clusters of postern.yaml; by default, there is no other. */
+  clusters?: readonly string[];
   harden: boolean;
   /** The files, folders and globs that name the manifests to check. */
   paths: readonly string[];
@@ -83,7 +85,8 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
     if (kind !== undefined) existing.put(kind.resource, object);
   }
   const creations = filled.flatMap((object) => buildCreation(object, kinds, options.user));
-  await chargeExistingWorkloads(options.catalogue, cluster[1], creations, existing.capabilities, note);
+  const quotaUse = createQuotaUse(options.catalogue, cluster, options.clusters, isStateKnown, note);
+  await quotaUse?.count(creations, existing.capabilities);
   const listCreated = (resource: ResourceType): KubernetesObject[] => {
     const found = selectNamed(resource, all, kinds);
     for (const { kind } of found)
@@ -96,7 +99,10 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
     options.catalogue,
     cluster,
     options.harden,
-    existing.capabilities,
+    (tell) => {
+      const capabilities = existing.capabilities(tell);
+      return quotaUse?.replaceLedger(capabilities, tell) ?? capabilities;
+    },
     listCreated,
   );
   for (const sentence of rules.notes) note(sentence);
@@ -246,13 +252,6 @@ const fillAll = (
       return [key, prepareForStorage(fillDefaults({ ...object, metadata }, kubernetes).object, kubernetes)];
     }),
   );
-
-/** Returns the request that creates an object; none for a kind that isn't known. */
-const buildCreation = (object: KubernetesObject, kinds: KindIndex, user: UserInfo): AdmissionRequest[] => {
-  const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");
-  const asking = { operation: "CREATE", user, namespace: "" } as const;
-  return kind ? [{ uid: "", ...buildAdmissionAttributes(object, null, kind, asking) }] : [];
-};
 
 /** Returns the policies and quotas, and the definitions of kinds that policies change; the last one of each name counts. */
 const listStanding = (manifests: readonly Manifest[], namespace: string): KubernetesObject[] => {

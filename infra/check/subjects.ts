@@ -31,6 +31,8 @@ interface CheckRequest {
   file: string;
   catalogue: CatalogueRule[];
   cluster: [name: string, ClusterConfig];
+  /** All clusters of postern.yaml. */
+  clusters: readonly string[];
 }
 
 export const startFileCheck = async (request: CheckRequest, signal: AbortSignal): Promise<StartedCheck> => {
@@ -82,9 +84,10 @@ export const startClusterCheck = async (request: CheckRequest, signal: AbortSign
   return { ...audit, each: (take) => run(createProgressPrinter(), take) };
 };
 
-const readOptions = ({ options, catalogue, cluster }: CheckRequest) => ({
+const readOptions = ({ options, catalogue, cluster, clusters }: CheckRequest) => ({
   catalogue,
   cluster,
+  clusters,
   harden: options.flag("harden"),
   webhooks: options.texts("webhooks"),
   hosts: readListOption(options, "call"),

@@ -116,7 +116,7 @@ export default {
     reportBroken(broken, () => false);
     const stop = new AbortController();
     const source = await (isLive ? startClusterCheck : startFileCheck)(
-      { options, words, file, catalogue, cluster },
+      { options, words, file, catalogue, cluster, clusters: [...config.clusters.keys()] },
       stop.signal,
     );
 

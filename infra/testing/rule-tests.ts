@@ -231,7 +231,7 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
 
   it("has a README in the common order", async () => {
     const readme = await readFile(join(listed.folder, "README.md"), "utf8");
-    const headings = [...readme.matchAll(/^#+ .*$/gm)].map(([line]) => line);
+    const headings = [...readme.matchAll(/^##? .*$/gm)].map(([line]) => line);
     assert.deepEqual(
       headings,
       [`# ${listed.name}`, "## Why", "## Settings", "## Needs", "## Differences from upstream"].filter(

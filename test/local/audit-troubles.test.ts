@@ -156,6 +156,69 @@ describe("an audit of a cluster in trouble", () => {
     await writeFile(join(folder, "postern.yaml"), printConfig("  always-admit:\n"));
   });
 
+  it("counts what the cluster holds against the quotas of workload-quota", async () => {
+    const quotas = [
+      { name: "full", clusters: ["c"], namespaces: ["full"], hard: { pods: 2 } },
+      { name: "exceeded", clusters: ["c"], namespaces: ["exceeded"], hard: { pods: 1 } },
+      { name: "ended", clusters: ["c"], namespaces: ["ended"], hard: { pods: 1 } },
+      { name: "shared", namespaces: ["shared"], hard: { pods: 2 } },
+      { name: "small", namespaces: ["small"], hard: { pods: 1 } },
+    ];
+    const rules = `  workload-quota: { settings: ${JSON.stringify({ quotas })} }\n`;
+    await writeFile(
+      join(folder, "postern.yaml"),
+      `${printConfig(rules)}  d: { connect: { kubeconfig: kubeconfig } }\n`,
+    );
+    const buildPod = (namespace: string, name: string, ownerReferences: object[] = [], phase = "Running") => {
+      const metadata = { namespace, name, uid: name, ownerReferences };
+      return { metadata, spec: { containers: [{ name: "a", image: "a:1" }] }, status: { phase } };
+    };
+    const owner = { apiVersion: "apps/v1", kind: "ReplicaSet", name: "r", uid: "r", controller: true };
+    const items = [
+      ...[buildPod("ended", "e1"), buildPod("ended", "e2", [], "Succeeded")],
+      ...[buildPod("exceeded", "x1"), buildPod("exceeded", "x2")],
+      ...[buildPod("full", "f1"), buildPod("full", "f2"), buildPod("full", "f3", [owner])],
+      ...[buildPod("other", "o1"), buildPod("shared", "s1"), buildPod("small", "l1"), buildPod("small", "l2")],
+    ];
+    const listPods: Responder = ({ pathname }) => {
+      const [, , , , namespace] = pathname.split("/");
+      const chosen = items.filter(({ metadata }) => namespace === undefined || metadata.namespace === namespace);
+      return { kind: "PodList", apiVersion: "v1", metadata: {}, items: chosen };
+    };
+    const audit = async (words: string[], respond = listPods) => {
+      let found: string[] = [];
+      await runWithServer({ pods: respond }, async () => {
+        const { objects } = await runJsonAudit(folder, ["--cluster", "c", ...words]);
+        found = objects.map(({ name, verdict, denials, undecided }) =>
+          [name, verdict, ...denials.map(({ message }) => message), ...undecided].join("; "),
+        );
+      });
+      return found;
+    };
+    const denied = "denied; exceeded quota";
+    const elsewhere = "workload-quota: what quota shared has in use in d";
+    const expected = [
+      ...["e1; allowed", "e2; allowed"],
+      ...["x1", "x2"].map((name) => `${name}; ${denied}: exceeded, requested: pods=1, used: pods=1, limited: pods=1`),
+      ...["f1; allowed", "f2; allowed", "f3; allowed", "o1; allowed", `s1; undecided; ${elsewhere}`],
+      ...["l1", "l2"].map((name) => `${name}; ${denied}: small, requested: pods=1, used: pods=1, limited: pods=1`),
+    ];
+    assert.deepEqual(await audit([]), expected);
+    let failures = 0;
+    const failFirst: Responder = (url, response, request) =>
+      failures++ < 5
+        ? sendStatus(response, 503, { message: "not today" }, { "retry-after": "0" })
+        : listPods(url, response, request);
+    const unread =
+      "workload-quota: what uses quotas: pods could not be read whole: the API server answers 503: not today";
+    const inVain = (await audit([], failFirst)).filter((line) => !line.includes("allowed"));
+    const uncounted = ["e1", "x1", "x2", "f1", "f2", "f3", "s1", "l1", "l2"].map(
+      (name) => `${name}; undecided; ${unread}`,
+    );
+    assert.deepEqual(inVain, uncounted);
+    await writeFile(join(folder, "postern.yaml"), printConfig("  always-admit:\n"));
+  });
+
   it("follows no redirect, limits a compressed answer, and ends at a circular list", async () => {
     let strayRequests = 0;
     const elsewhere = createServer({ cert: certificate.cert, key: certificate.key }, (_, response) => {

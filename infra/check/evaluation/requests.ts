@@ -1,7 +1,13 @@
 import type { AdmissionAttributes } from "#infra/apiserver/admission/types.ts";
 import { isMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import { type KubernetesObject, type Operation, requireValidReview } from "#lib/review.ts";
+import {
+  type AdmissionRequest,
+  type KubernetesObject,
+  type Operation,
+  requireValidReview,
+  type UserInfo,
+} from "#lib/review.ts";
 import type { KindIndex, ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import type { CheckRequestOptions } from "./evaluation.ts";
@@ -72,6 +78,13 @@ export const normalizeManifestObjects = (
     const object = dropServerFieldsAndSetNamespace(manifest.object, kind, { ...asking, operation: "CREATE" });
     return [{ manifest, object, key: toObjectKey(kind, object) }];
   });
+
+/** Returns the request that creates an object; none for a kind that isn't known. */
+export const buildCreation = (object: KubernetesObject, kinds: KindIndex, user: UserInfo): AdmissionRequest[] => {
+  const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");
+  const asking = { operation: "CREATE", user, namespace: "" } as const;
+  return kind ? [{ uid: "", ...buildAdmissionAttributes(object, null, kind, asking) }] : [];
+};
 
 const systemFields = new Set([
   ...["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"],

@@ -3,7 +3,7 @@ import type { Context } from "aws-lambda";
 import type { DefaultedWebhookEntry } from "#infra/apiserver/admission/hooks.ts";
 import type { HookCallResult, HookTraceStep, ReviewToSend } from "#infra/apiserver/admission/types.ts";
 import type { Capabilities, ResourceType } from "#lib/needs.ts";
-import type { KubernetesObject } from "#lib/review.ts";
+import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import { getVariants, selectPhase } from "#lib/rule.ts";
 import { applyVariant, type CatalogueRule } from "../../catalogue/registry.ts";
 import { resolveRuleNames } from "../../catalogue/rule-names.ts";
@@ -78,17 +78,26 @@ export const createCallableClusterRules = async (
   catalogue: CatalogueRule[],
   [clusterName, cluster]: [string, ClusterConfig],
   harden: boolean,
-  createCapabilities: (tell: (sentence: string) => void, milliseconds: number) => Capabilities,
+  createCapabilities: (
+    tell: (sentence: string) => void,
+    milliseconds: number,
+    request?: AdmissionRequest,
+  ) => Capabilities,
   listComing: (kind: ResourceType) => KubernetesObject[] = () => [],
 ): Promise<CallableRules> => {
-  const answers = new AsyncLocalStorage<string[]>();
+  const answers = new AsyncLocalStorage<{ sentences: string[]; request: AdmissionRequest | undefined }>();
   // Each review gets capabilities of its own, because they end at the review's time limit.
-  const openCapabilities = (milliseconds: number) =>
-    createCapabilities((sentence) => answers.getStore()?.push(sentence), milliseconds);
+  const openCapabilities = (milliseconds: number) => {
+    const store = answers.getStore();
+    return createCapabilities((sentence) => store?.sentences.push(sentence), milliseconds, store?.request);
+  };
   /** Runs a function that may ask the cluster; `unsupported` is a sentence about the first unanswered question. */
-  const runWithAnswers = async <T>(run: () => Promise<T>): Promise<{ found: T; unsupported: string | undefined }> => {
+  const runWithAnswers = async <T>(
+    request: AdmissionRequest | undefined,
+    run: () => Promise<T>,
+  ): Promise<{ found: T; unsupported: string | undefined }> => {
     const sentences: string[] = [];
-    const found = await answers.run(sentences, run);
+    const found = await answers.run({ sentences, request }, run);
     return { found, unsupported: sentences[0] };
   };
   const asking = new Set(findRulesInspectingCluster(catalogue, cluster).map(({ name }) => name));
@@ -122,7 +131,9 @@ export const createCallableClusterRules = async (
     const isExact = catalogue.some((listed) => listed.name === name && listed.rule.exactIntegers);
     const sent = isExact ? review : roundIntegers(review);
     const event = { phase, ...(variant !== undefined && { variant }), cluster: clusterName, review: sent };
-    const { found, unsupported } = await runWithAnswers(async () => handlers.get(name)?.(event, context));
+    const { found, unsupported } = await runWithAnswers(review.request, async () =>
+      handlers.get(name)?.(event, context),
+    );
     if (unsupported !== undefined) return { unsupported };
     // A failure of Postern makes the object undecided, so that failurePolicy Ignore can't hide the failure.
     return Object(found).kind === "AdmissionReview" ? { body: found } : { unsupported: String(Object(found).message) };
@@ -135,7 +146,7 @@ export const createCallableClusterRules = async (
     const { variant } = parseRuleUrl(webhook.clientConfig.url);
     const { rule: variantRule, settings } = applyVariant(rule, setup.settings, variant);
     const evaluationContext = { name, settings, kubernetes: cluster.kubernetes, variant, now: new Date() };
-    const { found, unsupported } = await runWithAnswers(async () =>
+    const { found, unsupported } = await runWithAnswers(request, async () =>
       suggestFix(
         variantRule,
         phase,

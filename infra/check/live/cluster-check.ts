@@ -1,7 +1,8 @@
 import type { DefaultedWebhookEntry } from "#infra/apiserver/admission/hooks.ts";
 import { createAuthorizationAnswers } from "#lib/admission-policies/authorization.ts";
 import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
-import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
+import type { AdmissionRequest, KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
+import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatCount, type Progress, type ReportProgress } from "../../cli/progress.ts";
@@ -12,9 +13,11 @@ import { createNativeCopyPredicate } from "../../webhooks/native-policies.ts";
 import { noFindings, type ObjectEvaluation, type ObjectEvaluationEnvironment } from "../evaluation/evaluation.ts";
 import { choosePlugins, loadCallablePlugins } from "../evaluation/plugins.ts";
 import { hasBuiltInWorkloadKinds } from "../evaluation/pod-templates.ts";
+import { buildCreation } from "../evaluation/requests.ts";
 import { createCallableClusterRules } from "../evaluation/rules.ts";
 import { createUnevaluatedPolicyMatcher, isPolicyOrQuota } from "../evaluation/unevaluated.ts";
 import { createWebhookEnvironment } from "../evaluation/webhooks.ts";
+import { createQuotaUse, type QuotaUse, workloadQuotaName } from "../evaluation/workload-quotas.ts";
 import { readManifests } from "../manifests/input.ts";
 import { findPolicyReportVersion, type PolicyReportVersion } from "../reports/policyreport.ts";
 import type { InputReadFailure } from "../reports/report.ts";
@@ -29,6 +32,8 @@ import { createStoredObjectEvaluator, type ObjectEvaluator } from "./stored-obje
 export interface ClusterCheckOptions {
   catalogue: CatalogueRule[];
   cluster: [name: string, ClusterConfig];
+  /** All clusters of postern.yaml. */
+  clusters: readonly string[];
   deployer: ClusterCredentialOptions;
   harden: boolean;
   /** Files with webhook configurations other than Postern's. */
@@ -78,7 +83,11 @@ export const prepareClusterCheck = async (
   const kubernetes = config.kubernetes ?? (await readMinor(read, note));
   const cluster: ClusterCheckOptions["cluster"] = [name, kubernetes === undefined ? config : { ...config, kubernetes }];
   const createCapabilities = await prepareLiveCheckCapabilities(name, connection, hosts);
-  const rules = await createCallableClusterRules(catalogue, cluster, options.harden, createCapabilities);
+  const quotaUse = createQuotaUse(catalogue, cluster, options.clusters, true, note);
+  const rules = await createCallableClusterRules(catalogue, cluster, options.harden, (tell, milliseconds, request) => {
+    const capabilities = createCapabilities(tell, milliseconds);
+    return quotaUse?.replaceLedger(capabilities, tell, request) ?? capabilities;
+  });
   for (const sentence of rules.notes) note(sentence);
   const list: ListPages = async function* (resource, within) {
     for (const { path, selection } of listPaths(resource, within))
@@ -122,6 +131,39 @@ export const prepareClusterCheck = async (
   };
   const evaluator = createStoredObjectEvaluator({ environment, namespaces, operation, note });
 
+  /** Counts the workloads of all namespaces, whichever of them are checked. */
+  const countWorkloads = async (use: QuotaUse): Promise<string> => {
+    const counting = hooks.filter((hook) => rules.findRuleName(hook.name) === workloadQuotaName);
+    const { resources } = selectMatchedResources(found, kinds, counting, "CREATE", false);
+    let count = 0;
+    const listCreations = async function* (): AsyncGenerator<AdmissionRequest> {
+      for (const resource of resources)
+        for await (const page of list(resource, [])) {
+          if (signal.aborted) return;
+          if ("broken" in page) {
+            use.giveUp(`what uses quotas: ${toResourceName(resource)} could not be read whole: ${page.broken}`);
+            continue;
+          }
+          for (const item of page.items) {
+            const { namespace } = item.metadata ?? {};
+            if (namespace !== undefined) await namespaces.fetch(namespace);
+            const { object } = fillDefaults(
+              { ...item, apiVersion: joinApiVersion(resource.kind), kind: resource.kind.kind },
+              kubernetes,
+            );
+            yield* buildCreation(object, kinds, options.user);
+            count++;
+          }
+        }
+    };
+    await use.count(listCreations(), (tell) => {
+      const capabilities = createCapabilities(tell, mostAskingTime);
+      const get: typeof capabilities.get = async (kind, name, ...more) =>
+        namespaces.find(kind, name) ?? capabilities.get(kind, name, ...more);
+      return { ...capabilities, get };
+    });
+    return formatCount(count, "object");
+  };
   const { resources: all, unlisted } = selectMatchedResources(found, kinds, hooks, operation, alsoPods);
   const resources = all.filter((resource) => listPaths(resource, chosen).length > 0);
   if (unlisted.length > 0) note(`${unlisted.map(toResourceName).join(", ")} can't be listed, and are left out`);
@@ -135,6 +177,7 @@ export const prepareClusterCheck = async (
     run: async (progress, take) => {
       signal.addEventListener("abort", close);
       try {
+        if (quotaUse) await progress.step("workloads for quotas", () => countWorkloads(quotaUse));
         for (const resource of resources)
           if (!signal.aborted) await progress.step(toResourceName(resource), (tell) => walk(resource, take, tell));
       } finally {
