@@ -371,8 +371,10 @@ describe("the console's pages", await needs("chromium"), () => {
 
   it("connect again after the gateway restarted, and keep the reviews from before", async () => {
     const { page } = await openPage();
-    await sendPods(1);
-    await rows(page).first().waitFor();
+    // Once this row is there, all earlier ones are.
+    const object = buildPod("last-before", "ghcr.io/app:1");
+    await gateway.send("default-toleration-seconds/mutate", buildPodRequest({ namespace: "shop", object }));
+    await rows(page).filter({ hasText: "last-before" }).waitFor();
     const before = await rows(page).count();
     const ports = ["--port", new URL(gateway.url).port, "--console-port", new URL(gateway.console).port];
     await gateway.stop();
