@@ -98,7 +98,8 @@ export default rule({
     /** Changes the ledger by what was seen and, unless that exceeds a quota, by the request. */
     const decide = async ({ sightings }: Settlement) => {
       const places = [...parts, ...sightings].map(({ place }) => place);
-      const keys = [...new Set(places.flatMap(({ scope, part }) => [scope, part]))];
+      // What may have become smaller isn't credited, so the sum stays.
+      const keys = [...new Set(places.flatMap(({ scope, part }) => (change.grows ? [scope, part] : [part])))];
       let excess: Excess[] = [];
       let warnings: string[] = [];
       await ledger.change<Kept>(keys, (values) => {

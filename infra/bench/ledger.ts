@@ -9,8 +9,11 @@ export interface LedgerTime {
   p99: number;
 }
 
+/** The numbers of reviews by their answers. */
+export type AnswerCounts = Record<"admitted" | "refused" | "failed", number>;
+
 /** What became of events that came at this rate, all to one bucket that gets `qps` tokens a second. */
-export interface EventRate extends Record<"admitted" | "refused" | "failed" | "throttled", number> {
+export interface EventRate extends AnswerCounts {
   rate: number;
   qps: number;
   /** From the first event to the last answer. */
@@ -18,6 +21,7 @@ export interface EventRate extends Record<"admitted" | "refused" | "failed" | "t
   /** Calls of DynamoDB a second. */
   reads: number;
   writes: number;
+  throttled: number;
   /** Milliseconds from an event's arrival to its answer. */
   p50: number;
   p99: number;

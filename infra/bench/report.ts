@@ -3,6 +3,7 @@ import type { CheckMeasurement } from "./checks.ts";
 import type { PodCreateBenchResults } from "./creates.ts";
 import type { FleetMeasurement } from "./fleet.ts";
 import type { LedgerMeasurement } from "./ledger.ts";
+import type { QuotaMeasurement } from "./quotas.ts";
 import type { BenchResult, RatioSummary } from "./ratios.ts";
 import type { ClusterReadMeasurement } from "./reads.ts";
 
@@ -102,6 +103,25 @@ export const formatLedgerMeasurement = ({ times, rates }: Exclude<LedgerMeasurem
     ...[`${throttled}`, formatMilliseconds(p50), formatMilliseconds(p99)],
   ]);
   return `${formatTable([["LEDGER", "P50", "P99"], ...rows])}\n${formatTable([["EVENTS OF ONE BUCKET", ...heads], ...rated])}`;
+};
+
+/** Returns tables of how one quota and several take many charges, and of what a review costs in DynamoDB. */
+export const formatQuotaMeasurement = ({
+  inMemory,
+  rates,
+  units,
+}: Exclude<QuotaMeasurement, { missing: string }>): string => {
+  const heads = ["ADMITTED", "REFUSED", "FAILED", "P50", "P99", "CALLS FOR EACH", "CONFLICTS", "THROTTLED"];
+  const rated = rates.map(({ rate, quotas, admitted, refused, failed, p50, p99, calls, conflicts, throttled }) => [
+    `${rate} a second${quotas > 1 ? `, in ${quotas} quotas` : ""}`,
+    ...[admitted, refused, failed].map(String),
+    ...[p50, p99].map(formatMilliseconds),
+    ...[calls.toFixed(1), `${conflicts}`, `${throttled}`],
+  ]);
+  const costs = units.map(({ what, read, write, dollars }) => [what, `${read}`, `${write}`, `$${dollars.toFixed(2)}`]);
+  const memory = ["with the ledger in memory", "", "", "", ...[inMemory.p50, inMemory.p99].map(formatMilliseconds)];
+  const costHeads = ["READ UNITS", "WRITE UNITS", "A MILLION"];
+  return `${formatTable([["CHARGES OF ONE QUOTA", ...heads], memory, ...rated])}\n${formatTable([["REVIEW", ...costHeads], ...costs])}`;
 };
 
 const describeRatio = ({ median, p10, p90 }: RatioSummary, bar?: number) =>

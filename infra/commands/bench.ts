@@ -8,6 +8,7 @@ import {
   formatCheckMeasurement,
   formatFleetMeasurement,
   formatLedgerMeasurement,
+  formatQuotaMeasurement,
   formatReadMeasurement,
 } from "../bench/report.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
@@ -110,6 +111,17 @@ const sections: Record<string, Section> = {
       const results = await measureLedger(rounds);
       if (!("missing" in results)) return { results, text: formatLedgerMeasurement(results) };
       leaveOut(`ledger is left out, for ${results.missing}`);
+      return { results: {}, text: "" };
+    },
+  },
+  quotas: {
+    rounds: 20,
+    isLong: true,
+    async measure({ rounds, leaveOut }) {
+      const { measureQuotas } = await import("../bench/quotas.ts");
+      const results = await measureQuotas(rounds);
+      if (!("missing" in results)) return { results, text: formatQuotaMeasurement(results) };
+      leaveOut(`quotas is left out, for ${results.missing}`);
       return { results: {}, text: "" };
     },
   },

@@ -24,8 +24,15 @@ interface Write {
   item?: Item;
 }
 
+/** Items that were read. */
+interface FoundItems {
+  items: (Item | undefined)[];
+  /** Whether all were there at one moment. */
+  isMoment: boolean;
+}
+
 /** A write was done, or another change came first; then the items that are there now, if they are known. */
-type Outcome = "written" | { found?: (Item | undefined)[] };
+type Outcome = "written" | { found?: FoundItems };
 
 /**
  * How long the item of a deleted entry stays. If it were deleted at once, a delayed second request to create the entry
@@ -57,12 +64,16 @@ export const createDynamoDbLedger = (table: string, deadline: number, readTime =
   ) => {
     const makeValues = checkChange(keys, change);
     const client = createTableClient(table, deadline);
-    for (let found: (Item | undefined)[] | undefined; ; ) {
-      const items = found ?? (await readItems(client, table, keys));
+    for (let found = await readItems(client, table, keys); ; ) {
+      const { items, isMoment } = found;
       const now = readTime();
       const kept = items.map((item) => readValue<T>(item, now));
       const made = makeValues(kept);
-      if (made.every((value, index) => value === kept[index])) return made;
+      if (made.every((value, index) => value === kept[index])) {
+        if (isMoment) return made;
+        found = await readMoment(client, table, keys);
+        continue;
+      }
       const version = randomUUID();
       const writes = keys.map((key, index): Write => {
         const old = items[index];
@@ -72,25 +83,29 @@ export const createDynamoDbLedger = (table: string, deadline: number, readTime =
       const write = writes.length === 1 ? writeOne : writeAll;
       const outcome = await write(client, table, writes, version);
       if (outcome === "written") return made;
-      found = outcome.found;
       await client.pause("other changes of the same entries came first", longestConflictPause);
+      found = outcome.found ?? (await readItems(client, table, keys));
     }
   },
 });
 
+/**
+ * Reads items one by one, because a transaction that reads fails while another one writes one of them. A write has the
+ * condition that they were all there at one moment.
+ */
+const readItems = async ({ ask }: TableClient, table: string, keys: readonly string[]): Promise<FoundItems> => {
+  const answers = await Promise.all(
+    keys.map((key) => ask("GetItem", { TableName: table, Key: { key: { S: key } }, ConsistentRead: true })),
+  );
+  return { items: answers.map(({ content }) => content.Item as Item | undefined), isMoment: keys.length === 1 };
+};
+
 /** Reads items as they are at one moment. */
-const readItems = async (
-  { ask }: TableClient,
-  table: string,
-  keys: readonly string[],
-): Promise<(Item | undefined)[]> => {
-  const reads = keys.map((key) => ({ TableName: table, Key: { key: { S: key } } }));
-  if (reads.length === 1) {
-    const { content } = await ask("GetItem", { ...reads[0], ConsistentRead: true });
-    return [content.Item as Item | undefined];
-  }
-  const { content } = await ask("TransactGetItems", { TransactItems: reads.map((Get) => ({ Get })) });
-  return keys.map((_, index) => toMap(toList(content.Responses)[index]).Item as Item | undefined);
+const readMoment = async ({ ask }: TableClient, table: string, keys: readonly string[]): Promise<FoundItems> => {
+  const TransactItems = keys.map((key) => ({ Get: { TableName: table, Key: { key: { S: key } } } }));
+  const { content } = await ask("TransactGetItems", { TransactItems });
+  const items = keys.map((_, index) => toMap(toList(content.Responses)[index]).Item as Item | undefined);
+  return { items, isMoment: true };
 };
 
 /** Returns the frozen value of an item; undefined if it is deleted or over. */
@@ -127,7 +142,7 @@ const writeOne = async (
   const found = content.Item as Item | undefined;
   if (isDone || found?.version.S === version) return "written";
   if (isRepeated) throw createFailure("an answer was lost, and it is unknown whether the change was made");
-  return { found: [found] };
+  return { found: { items: [found], isMoment: true } };
 };
 
 /** Writes several items, all or none. DynamoDB carries out transactions with the same token once. */

@@ -6,7 +6,7 @@ import { UnansweredError } from "./https-request.ts";
 
 /** What an operation resulted in. */
 interface Result {
-  /** Whether the operation's conditions held; if not, nothing was done. */
+  /** Whether the operation was done: its conditions held, and no other transaction was writing the same items. */
   isDone: boolean;
   content: JsonMap;
   /** Whether an earlier attempt got no answer, so that it may have been carried out, too. */
@@ -15,7 +15,7 @@ interface Result {
 
 /** A table of DynamoDB during one review. */
 export interface TableClient {
-  /** Sends an operation until it is done or its conditions fail. Every other end is a Failure. */
+  /** Sends an operation until it is done or another change came first. Every other end is a Failure. */
   ask(operation: string, parameters: object): Promise<Result>;
   /**
    * Waits for a random time, longer each time up to `longest` milliseconds; fails with the reason if the review has not
@@ -50,7 +50,10 @@ export const createTableClient = (table: string, deadline: number): TableClient 
       });
       const isLost = answer instanceof UnansweredError;
       const [fault, content] = isLost ? [answer.message, {}] : answer;
-      if (fault === undefined || fault === conditionFailed) return { isDone: fault === undefined, content, isRepeated };
+      // The other transaction changes what this one has read. After a lost answer, only the same request is safe.
+      const isOvertaken = operation === "TransactWriteItems" && fault === "TransactionConflict" && !isRepeated;
+      if (fault === undefined || fault === conditionFailed || isOvertaken)
+        return { isDone: fault === undefined, content, isRepeated };
       if (!isLost && !temporary.has(fault)) {
         const remedy = Object.hasOwn(remedies, fault) ? `${remedies[fault]} (${fault})` : `DynamoDB answers ${fault}`;
         throw createFailure(remedy, new Error(String(content.message ?? content.Message)));

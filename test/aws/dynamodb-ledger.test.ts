@@ -65,11 +65,12 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
     beforeEach(() => {
       rule = randomUUID();
     });
-    const [read, write] = [0, 1];
-    const choose =
-      (at: number, fault: Fault, times = 1): ChooseFault =>
-      (_, index) =>
-        index >= at && index < at + times ? fault : undefined;
+    const [read, write] = ["read", "write"];
+    /** Chooses a fault for the first reads, or for the first writes. */
+    const choose = (at: string | undefined, fault: Fault, times = 1): ChooseFault => {
+      let left = times;
+      return (operation) => (isWrite(operation) === (at === write) && left-- > 0 ? fault : undefined);
+    };
     const shapes = [["a"], ["a", "b"]];
     const always = Number.POSITIVE_INFINITY;
 
@@ -159,7 +160,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
     });
 
     const throttled = { refusal: "ThrottlingException" };
-    const persistent: [title: string, number, Fault, milliseconds: number][] = [
+    const persistent: [title: string, string | undefined, Fault, milliseconds: number][] = [
       ["every read is throttled, and changes nothing", read, throttled, 500],
       ["every write is throttled, and changes nothing", write, throttled, 500],
       ["every read breaks, and changes nothing", read, "reset", 500],
@@ -185,16 +186,28 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
 
     // The answer to the first write is lost. Before the request is sent again, another client changes the same keys.
     const loseBetween = (act: () => Promise<unknown>): ChooseFault => {
-      let isDone = false;
-      return async (_, index) => {
-        if (index === write) return "lost";
-        if (index === write + 1 && !isDone) {
-          isDone = true;
-          await act();
-        }
+      let writes = 0;
+      return async (operation) => {
+        if (!isWrite(operation)) return undefined;
+        writes++;
+        if (writes === 1) return "lost";
+        if (writes === 2) await act();
         return undefined;
       };
     };
+
+    it("reads several entries at one moment, also if nothing changes", async () => {
+      const keys = ["a", "b"];
+      const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + long), rule);
+      await count(keys);
+      let reads = 0;
+      proxy.setFaults(async (operation) => {
+        if (operation === "GetItem" && ++reads === 2) await count(keys);
+        return undefined;
+      });
+      assert.deepEqual(await ledger.change(keys, same), [2, 2]);
+      assert.ok(proxy.operations.includes("TransactGetItems"));
+    });
 
     it("doesn't know whether it changed one entry if another change followed a lost answer", async () => {
       const { failure, numbers } = await countUnderFaults(
@@ -254,8 +267,10 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
     const keys = ["a", "b"];
     const conflict: Fault = { refusal: "TransactionCanceledException", reasons: ["TransactionConflict", "None"] };
 
-    // The write is refused twice, so the process makes four calls.
-    const moments = [0, 1, 2, 3].flatMap((call) => [`before call ${call + 1}`, `after call ${call + 1}`]);
+    // The process reads both entries, its write is refused, and it does both again.
+    const calls = [0, 1, 2, 3, 4, 5];
+    const isRefused = (call: number) => call === 2;
+    const moments = calls.flatMap((call) => [`before call ${call + 1}`, `after call ${call + 1}`]);
     for (const [index, moment] of moments.entries())
       it(`${moment} of a change has all of the change or nothing`, async () => {
         const rule = randomUUID();
@@ -275,13 +290,13 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
         const kill = () => child.kill("SIGKILL");
         assert.deepEqual(await once(child, "exit"), [null, "SIGKILL"]);
         proxy.setFaults(() => undefined);
-        const value = moment === "after call 4" ? "new" : "old";
+        const value = moment === "after call 6" ? "new" : "old";
         assert.deepEqual(await ledger.change(keys, (kept) => kept), [value, value]);
       });
   });
 });
 
-const isRefused = (call: number) => call === 1 || call === 2;
+const isWrite = (operation: string) => !operation.includes("Get");
 
 describe("event-rate-limit with events that all count against one bucket", await needs("DynamoDB Local"), () => {
   it("admits no more than its limit, and answers each event", async () => {

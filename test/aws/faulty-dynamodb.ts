@@ -24,8 +24,36 @@ export type Fault =
   /** The clock of DynamoDB differs by this many milliseconds. */
   | { skew: number };
 
+/** What a request is about. */
+export interface RequestFacts {
+  /** The items that it reads, writes or checks; those that it writes with their content. */
+  items: Item[];
+  /** Settles when the request has been answered. */
+  answered: Promise<unknown>;
+}
+
 /** Returns the fault of a request, by its operation and its number; undefined for none. */
-export type ChooseFault = (operation: string, index: number) => Fault | undefined | Promise<Fault | undefined>;
+export type ChooseFault = (
+  operation: string,
+  index: number,
+  facts: RequestFacts,
+) => Fault | undefined | Promise<Fault | undefined>;
+
+/** Units of DynamoDB on demand. */
+export type Units = Record<"read" | "write", number>;
+
+export type Item = Record<string, { S?: string; N?: string }>;
+
+/** Returns the units of a request for one item, by AWS's rules; DynamoDB Local counts those of transactions otherwise. */
+export const countUnits = (operation: string, item: Item = {}): Units => {
+  const bytes = Object.entries(item).reduce(
+    (sum, [name, { S = "", N = "" }]) => sum + name.length + Buffer.byteLength(S + N),
+    0,
+  );
+  const each = operation.startsWith("Transact") ? 2 : 1;
+  const count = (kilobytes: number) => each * Math.max(1, Math.ceil(bytes / 1024 / kilobytes));
+  return operation.includes("Get") ? { read: count(4), write: 0 } : { read: 0, write: count(1) };
+};
 
 export interface FaultyDynamoDb {
   url: string;
@@ -33,6 +61,8 @@ export interface FaultyDynamoDb {
   setFaults(choose: ChooseFault): void;
   /** The operations of the requests since the last call of setFaults. */
   readonly operations: string[];
+  /** What the requests since then have consumed. */
+  readonly units: Units;
   stop(): Promise<void>;
 }
 
@@ -40,19 +70,38 @@ export interface FaultyDynamoDb {
 export const startFaultyDynamoDb = async (target: string): Promise<FaultyDynamoDb> => {
   let chooseFault: ChooseFault = () => undefined;
   const operations: string[] = [];
+  const units: Units = { read: 0, write: 0 };
   const server = createServer(async (request, response) => {
     const operation = String(request.headers["x-amz-target"]).replace(/.*\./, "");
     const index = operations.push(operation) - 1;
     const body = await readText(request);
-    const carryOut = () => forward(target, request, body);
-    await answer(response, carryOut, await chooseFault(operation, index)).catch(() => response.destroy());
+    const { TransactItems, ...single }: RequestBody = JSON.parse(body);
+    const items = (TransactItems?.flatMap((one) => Object.values(one)) ?? [single]).map(
+      ({ Key, Item }) => Item ?? Key ?? {},
+    );
+    const carryOut = async () => {
+      const result = await forward(target, request, body);
+      const { Item, Responses }: AnswerBody = JSON.parse(result.text);
+      const found = Responses?.map((one) => one.Item) ?? [Item];
+      for (const [index, item] of items.entries()) {
+        const { read, write } = countUnits(operation, operation.includes("Get") ? found[index] : item);
+        units.read += read;
+        units.write += write;
+      }
+      return result;
+    };
+    const { promise: answered, resolve: endRequest } = Promise.withResolvers<void>();
+    const fault = await chooseFault(operation, index, { items, answered });
+    await answer(response, carryOut, fault).catch(() => response.destroy());
+    endRequest();
   });
   const url = `http://127.0.0.1:${await listen(server)}`;
   const setFaults = (choose: ChooseFault) => {
     operations.length = 0;
+    Object.assign(units, { read: 0, write: 0 });
     chooseFault = choose;
   };
-  return { url, setFaults, operations, stop: () => close(server) };
+  return { url, setFaults, operations, units, stop: () => close(server) };
 };
 
 const readText = async (stream: IncomingMessage): Promise<string> => {
@@ -60,6 +109,17 @@ const readText = async (stream: IncomingMessage): Promise<string> => {
   for await (const chunk of stream) chunks.push(chunk);
   return Buffer.concat(chunks).toString();
 };
+
+interface RequestBody {
+  Key?: Item;
+  Item?: Item;
+  TransactItems?: Record<string, { Key?: Item; Item?: Item }>[];
+}
+
+interface AnswerBody {
+  Item?: Item;
+  Responses?: { Item?: Item }[];
+}
 
 interface Answer {
   status: number;

@@ -1,0 +1,136 @@
+// What workload-quota costs and how many charges a quota takes, for `postern bench --only quotas`. It writes its
+// measurements as JSON to its fourth file descriptor. Its argument is the number of seconds of each rate.
+import { writeFileSync } from "node:fs";
+import { openDynamoDbLedger } from "#lib/cluster/dynamodb-ledger.ts";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
+import { createMemoryLedger, type Ledger, openRuleLedger } from "#lib/ledger.ts";
+import { type Kept, locate } from "../../functions/workload-quota/reservations.ts";
+import { benchCluster } from "../../infra/bench/handlers.ts";
+import type { ChargeRate, QuotaMeasurement, ReviewUnits } from "../../infra/bench/quotas.ts";
+import { prices } from "../../infra/rollout/cost.ts";
+import { createLedgerTable, startDynamoDb, useDynamoDb } from "./dynamodb.ts";
+import { type FaultyDynamoDb, startFaultyDynamoDb } from "./faulty-dynamodb.ts";
+import { createItemLimits } from "./item-limits.ts";
+import { openRuleForRates, type SendReview, sendAtRate } from "./review-rates.ts";
+import { findDynamoDb } from "./tools.ts";
+
+/** An account may run so many functions at the same time, unless AWS allows more. */
+const functions = 1000;
+const rule = "workload-quota";
+const createRuleFunction = await openRuleForRates(rule);
+
+/** Returns a function of the rule with a quota for each of these namespaces, in a cluster without objects. */
+const createFunction = (namespaces: string[], pods: number, openLedger: (deadline: number) => Ledger): SendReview => {
+  const open = createLiveCapabilities({}, undefined, openLedger, () => {});
+  const quotas = namespaces.map((namespace) => ({ name: namespace, namespaces: [namespace], hard: { pods } }));
+  return createRuleFunction({ quotas }, (...review) => ({ ...open(...review), get: async () => undefined }));
+};
+
+const buildDeployment = (namespace: string, name: string, replicas: number) => {
+  const containers = [{ name: "c", image: "c", resources: { requests: { cpu: "1" } } }];
+  const spec = { replicas, template: { spec: { containers } } };
+  return { apiVersion: "apps/v1", kind: "Deployment", metadata: { name, namespace }, spec };
+};
+
+const about = {
+  kind: { group: "apps", version: "v1", kind: "Deployment" },
+  resource: { group: "apps", version: "v1", resource: "deployments" },
+  userInfo: { username: "jane" },
+};
+
+const buildCreation = (namespace: string, name: string, replicas = 1) => {
+  const object = buildDeployment(namespace, name, replicas);
+  return { ...about, namespace, name, operation: "CREATE" as const, object };
+};
+
+const buildUpdate = (namespace: string, name: string, before: number, after: number) => {
+  const oldObject = buildDeployment(namespace, name, before);
+  return { ...buildCreation(namespace, name, after), operation: "UPDATE" as const, oldObject };
+};
+
+let created = 0;
+
+/** Sends so many charges a second, in turn to so many quotas. */
+const measureRate = async (
+  proxy: FaultyDynamoDb,
+  { rate, quotas }: Pick<ChargeRate, "rate" | "quotas">,
+  seconds: number,
+): Promise<ChargeRate> => {
+  const { choose, counts } = createItemLimits();
+  proxy.setFaults(choose);
+  const namespaces = Array.from({ length: quotas }, (_, index) => `${rate}-of-${quotas}-${index}`);
+  const senders = Array.from({ length: Math.min(functions, rate * seconds) }, () =>
+    createFunction(namespaces, 1_000_000, openDynamoDbLedger),
+  );
+  const measured = await sendAtRate(rate, seconds, senders, () => {
+    created++;
+    return buildCreation(namespaces[created % quotas] ?? "", `web-${created}`);
+  });
+  const { conflicts, throttled } = counts;
+  return { rate, quotas, ...measured, calls: proxy.operations.length / (rate * seconds), conflicts, throttled };
+};
+
+/** Counts the units of a review of each sort, one after the other. */
+const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
+  const namespace = "units";
+  const send = createFunction([namespace], 20, openDynamoDbLedger);
+  const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + 10_000), rule);
+  const reserveGone = async (count: number) => {
+    const places = Array.from({ length: count }, (_, index) =>
+      locate(namespace, benchCluster, `apps/deployments/${namespace}/gone-${index}`),
+    );
+    const amounts = { used: { pods: "1" }, at: 0, phase: "released" as const, version: "v1" };
+    for (const { part, object } of places)
+      await ledger.change<Kept>([part], ([kept]) => [{ objects: { ...kept?.objects, [object]: amounts } }]);
+    await ledger.change<Kept>([`quota/${namespace}`], ([kept]) => [{ ...kept, used: { pods: `${10 + count}` } }]);
+  };
+  const large = buildCreation(namespace, "large", 11);
+  const sorts: [string, Parameters<SendReview>[0], Awaited<ReturnType<SendReview>>, prepare?: () => Promise<void>][] = [
+    ["a creation that no quota covers", buildCreation("other", "web"), "admitted"],
+    // The first charge creates the values.
+    ["", buildCreation(namespace, "web", 9), "admitted"],
+    ["an update that changes no amount", buildUpdate(namespace, "web", 9, 9), "admitted"],
+    ["a creation, or an update that needs more", buildUpdate(namespace, "web", 9, 10), "admitted"],
+    ["an update that needs less, or a deletion", buildUpdate(namespace, "web", 10, 9), "admitted"],
+    ["a refusal with nothing to settle", large, "refused"],
+    ["a refusal that settles 10 objects", large, "refused", () => reserveGone(10)],
+  ];
+  const units: ReviewUnits[] = [];
+  for (const [what, request, expected, prepare] of sorts) {
+    await prepare?.();
+    proxy.setFaults(() => undefined);
+    const answer = await send(request);
+    if (answer !== expected) throw new Error(`${what} was ${answer}`);
+    const { read, write } = proxy.units;
+    if (what) units.push({ what, read, write, dollars: read * prices.ledger.read + write * prices.ledger.write });
+  }
+  return units;
+};
+
+const measure = async (seconds: number): Promise<QuotaMeasurement> => {
+  const tool = findDynamoDb();
+  if ("missing" in tool) return { missing: tool.missing };
+  const dynamoDb = await startDynamoDb();
+  const proxy = await startFaultyDynamoDb(dynamoDb.url);
+  try {
+    process.env.POSTERN_LEDGER = "postern-bench";
+    await createLedgerTable(dynamoDb.url, process.env.POSTERN_LEDGER);
+    useDynamoDb(proxy.url);
+    const units = await countUnits(proxy);
+    const memory = createMemoryLedger();
+    const send = createFunction(["memory"], 1_000_000, () => memory);
+    const withoutDynamoDb = await sendAtRate(100, seconds, [send], () => buildCreation("memory", `web-${created++}`));
+    const rates: ChargeRate[] = [];
+    for (const [rate, quotas] of [
+      ...[1, 10, 20, 30, 40, 60, 100].map((rate) => [rate, 1] as const),
+      ...[[100, 4] as const, [100, 10] as const],
+    ])
+      rates.push(await measureRate(proxy, { rate, quotas }, seconds));
+    return { inMemory: { p50: withoutDynamoDb.p50, p99: withoutDynamoDb.p99 }, rates, units };
+  } finally {
+    await proxy.stop();
+    await dynamoDb.stop();
+  }
+};
+
+writeFileSync(3, JSON.stringify(await measure(Number(process.argv[2]))));

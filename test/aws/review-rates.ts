@@ -1,0 +1,76 @@
+import { randomUUID } from "node:crypto";
+import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import type { Context } from "aws-lambda";
+import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
+import type { OpenCapabilities } from "#lib/needs.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
+import { benchCluster, buildBenchEndpointConfig } from "../../infra/bench/handlers.ts";
+import type { AnswerCounts } from "../../infra/bench/ledger.ts";
+import { computeQuantiles } from "../../infra/bench/ratios.ts";
+import { buildHttpApiEvent } from "../../infra/bench/reviews.ts";
+import { readRule } from "../../infra/catalogue/registry.ts";
+import { functionsFolder } from "../../infra/catalogue/sources.ts";
+import { createTestSigner } from "../../infra/parity/test-key.ts";
+
+/** A function of a rule in an environment of its own, which answers one review at a time. */
+export type SendReview = (request: Omit<AdmissionRequest, "uid">) => Promise<keyof AnswerCounts>;
+
+/** Opens a rule of the catalogue, of which functions are created. */
+export const openRuleForRates = async (name: string) => {
+  const { publicKey, segment } = createTestSigner(1);
+  const listed = await readRule(join(functionsFolder, name), name);
+  return (settings: object, openCapabilities: OpenCapabilities): SendReview => {
+    const config = buildBenchEndpointConfig(listed, settings);
+    const host = { publicKeys: publicKey, openCapabilities, writeLogLine: () => {} };
+    const handler = createEndpointForAnyRule(listed.rule, config, host);
+    // The cast is safe: endpoints use no other fields of Lambda's context.
+    const context = { functionName: name, functionVersion: "1", getRemainingTimeInMillis: () => 10_000 } as Context;
+    return async (request) => {
+      const review = {
+        apiVersion: "admission.k8s.io/v1",
+        kind: "AdmissionReview",
+        request: { uid: randomUUID(), ...request },
+      };
+      const event = buildHttpApiEvent(`/${segment(benchCluster)}/${name}/validate`, JSON.stringify(review));
+      const { statusCode, body } = Object(await handler(event, context));
+      if (statusCode !== 200) return "failed";
+      return JSON.parse(body).response.allowed ? "admitted" : "refused";
+    };
+  };
+};
+
+/** Sends so many reviews a second, for so many seconds. Lambda starts as many functions as reviews come at the same time. */
+export const sendAtRate = async (
+  rate: number,
+  seconds: number,
+  functions: SendReview[],
+  buildRequest: () => Omit<AdmissionRequest, "uid">,
+) => {
+  const idle = [...functions];
+  const waiting: number[] = [];
+  const answers: AnswerCounts = { admitted: 0, refused: 0, failed: 0 };
+  const times: number[] = [];
+  const work = async (send: SendReview) => {
+    for (let sent = waiting.shift(); sent !== undefined; sent = waiting.shift()) {
+      answers[await send(buildRequest())]++;
+      times.push(performance.now() - sent);
+    }
+    // The function that answered last gets the next review.
+    idle.push(send);
+  };
+  const running: Promise<void>[] = [];
+  const start = performance.now();
+  for (let sent = 0; sent < rate * seconds; ) {
+    const due = Math.min(rate * seconds, Math.floor(((performance.now() - start) * rate) / 1000));
+    for (; sent < due; sent++) {
+      waiting.push(performance.now());
+      const send = idle.pop();
+      if (send) running.push(work(send));
+    }
+    await wait(1);
+  }
+  await Promise.all(running);
+  const [p50 = 0, p99 = 0] = computeQuantiles(times, [0.5, 0.99]);
+  return { ...answers, p50, p99, seconds: (performance.now() - start) / 1000 };
+};
