@@ -1,4 +1,4 @@
-import { lookUp, toList, toMap } from "postern/json";
+import { isMap, lookUp, toList, toMap } from "postern/json";
 import type { Container, Pod } from "postern/kubernetes/core/v1";
 import type { RuntimeClass } from "postern/kubernetes/node/v1";
 import { parseQuantity, type Quantity, requireQuantity, zeroQuantity } from "postern/objects/quantity";
@@ -9,8 +9,8 @@ import {
   parseAmounts,
   type QuantityByResource,
 } from "postern/objects/resources";
-import type { CountedKind } from "./kinds.ts";
-import { fillPath, getValue, listValues } from "./paths.ts";
+import type { CountedKind, PodGroup } from "./kinds.ts";
+import { fillPath, getValue, listPicks } from "./paths.ts";
 
 /** What a workload uses: how many objects and Pods it is, and what all its Pods request and are limited to. */
 export interface Measure {
@@ -37,12 +37,17 @@ export const measureWorkload = async (
   if (isSuspended(object, kind) || hasEnded(object, kind)) return { ...nothing, count };
   let sum: Measure = { ...nothing, count };
   let templates = 0;
-  for (const { template, replicas, most } of kind.groups)
-    for (const { value, picks, path } of listValues(object, template)) {
+  for (const { template, replicas, most } of kind.groups) {
+    const elements = template.slice(0, template.lastIndexOf("*") + 1);
+    for (const picks of listPicks(object, elements)) {
+      const place = fillPath(template, picks);
+      const value = lookUp(object, place)?.value ?? undefined;
+      if (value === undefined && elements === "") continue;
+      if (!isMap(value)) return `${place.join(".")} must be a Pod template`;
       templates++;
       const pods = countPods(object, replicas, most, picks);
       if (typeof pods === "string") return pods;
-      const pod = await measurePod(value, path, getRuntimeClass);
+      const pod = await measurePod(value, place.join("."), getRuntimeClass);
       if (typeof pod === "string") return pod;
       const multiply = (amounts: QuantityByResource) =>
         new Map([...amounts].map(([name, { nanos, notation }]) => [name, { nanos: nanos * pods, notation }]));
@@ -53,7 +58,10 @@ export const measureWorkload = async (
         limits: addAmounts(sum.limits, multiply(pod.limits)),
       };
     }
-  if (templates === 0 && !kind.mayHaveNoTemplate && !kind.groups.some(({ template }) => template.includes("*")))
+  }
+  const hasElements = ({ template }: PodGroup) =>
+    template.includes("*") && getValue(object, template.replace(/\.?\*.*/, "")) !== undefined;
+  if (templates === 0 && !kind.mayHaveNoTemplate && !kind.groups.some(hasElements))
     return `${kind.groups.map(({ template }) => template).join(" or ")} must be a Pod template`;
   return sum;
 };

@@ -2,31 +2,21 @@ import { isMap, isObject, lookUp, toMap } from "postern/json";
 
 type Step = string | number;
 
-/** A value, and the elements of lists and maps that its path's `*` stand for. */
-export interface PickedValue {
-  value: unknown;
-  picks: readonly Step[];
-  /** The path with the elements in place of `*`, such as `spec.tasks.0.template`. */
-  path: string;
-}
-
 const splitPath = (path: string): string[] => (path === "" ? [] : path.split("."));
 
-/** Returns the values at a path, in which `*` stands for each element of a list or a map. */
-export const listValues = (root: unknown, path: string): PickedValue[] => {
-  let found: { value: unknown; picks: Step[]; steps: Step[] }[] = [{ value: root, picks: [], steps: [] }];
+/** Returns, for each value at a path, the elements of lists and maps that the `*` of the path stand for. */
+export const listPicks = (root: unknown, path: string): Step[][] => {
+  let found: { value: unknown; picks: Step[] }[] = [{ value: root, picks: [] }];
   for (const step of splitPath(path))
-    found = found.flatMap(({ value, picks, steps }) => {
+    found = found.flatMap(({ value, picks }) => {
       if (step !== "*") {
         const inner = lookUp(value, [step]);
-        return inner && inner.value != null ? [{ value: inner.value, picks, steps: [...steps, step] }] : [];
+        return inner && inner.value != null ? [{ value: inner.value, picks }] : [];
       }
       const keys = Array.isArray(value) ? [...value.keys()] : Object.keys(toMap(value));
-      return keys.map((key) => {
-        return { value: Reflect.get(Object(value), key), picks: [...picks, key], steps: [...steps, key] };
-      });
+      return keys.map((key) => ({ value: Reflect.get(Object(value), key), picks: [...picks, key] }));
     });
-  return found.map(({ value, picks, steps }) => ({ value, picks, path: steps.join(".") }));
+  return found.map(({ picks }) => picks);
 };
 
 /** Returns a path with these elements in place of its `*`, one after the other. */
