@@ -6,7 +6,8 @@ export interface Ledger {
   /**
    * Replaces the values under some keys of the ledger, all or none, with what `change` returns for them in the same
    * order, and resolves to that; undefined deletes a value. A value that `change` returns as it got it is not written.
-   * No other change comes in between, so `change` may be called more than once. Its argument can't be edited.
+   * No other change comes in between, so `change` may be called more than once, with values that weren't all there at
+   * one moment, too; the last call counts. Its argument can't be edited.
    * A value is deleted `seconds` after its last change; without them, it stays.
    */
   change<T>(

@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { createDynamoDbLedger, openDynamoDbLedger } from "#lib/cluster/dynamodb-ledger.ts";
 import { openRuleLedger } from "#lib/ledger.ts";
 import { measureLedger } from "../../infra/bench/ledger.ts";
+import { measureQuotas } from "../../infra/bench/quotas.ts";
 import { testLedger } from "../ledger-suite.ts";
 import { isLinearizable } from "../linearizability.ts";
 import { needs } from "../parts.ts";
@@ -307,5 +308,29 @@ describe("event-rate-limit with events that all count against one bucket", await
       assert.equal(admitted + refused + failed, rate * duration);
       assert.ok(admitted > 0 && admitted <= qps + qps * seconds, `${admitted} of ${rate} with ${qps} a second`);
     }
+  });
+});
+
+describe("workload-quota with charges of one quota", await needs("DynamoDB Local"), () => {
+  it("answers each charge, and reads and writes no more than its documentation says", async () => {
+    const measured = await measureQuotas(1);
+    assert.ok("rates" in measured && measured.rates.length > 0);
+    for (const { rate, admitted, refused, failed } of measured.rates)
+      assert.deepEqual([admitted + failed, refused], [rate, 0]);
+    const conflicts = measured.rates.map(
+      ({ rate, quotas, conflicts }) => rate === 100 && quotas === 1 && conflicts > 0,
+    );
+    assert.ok(conflicts.includes(true), "charges at the same time conflict");
+    assert.deepEqual(
+      measured.units.map(({ read, write }) => [read, write]),
+      [
+        [0, 0],
+        [0, 0],
+        [2, 4],
+        [1, 1],
+        [70, 0],
+        [82, 24],
+      ],
+    );
   });
 });
