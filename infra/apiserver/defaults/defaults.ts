@@ -1,4 +1,4 @@
-import { isMap, type JsonMap } from "#lib/json.ts";
+import { cloneDeep, isMap, type JsonMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { mergeSince } from "#lib/since.ts";
 import { podPreparations } from "./pods.ts";
@@ -47,7 +47,7 @@ export const prepareForStorage = (object: KubernetesObject, kubernetes?: string)
   const { Pod, PodTemplateSpec } = mergeSince(podPreparations, kubernetes);
   const prepare = object.kind === "Pod" ? Pod : PodTemplateSpec;
   if (prepare === undefined || findDecoder(object, kubernetes, "request") === undefined) return object;
-  const draft: JsonMap = structuredClone({ ...object });
+  const draft: JsonMap = cloneDeep({ ...object });
   for (const path of object.kind === "Pod" ? [[]] : templatePaths) {
     const part = path.reduce<unknown>((value, step) => (isMap(value) ? value[step] : undefined), draft);
     if (isMap(part)) prepare(part, part);

@@ -68,7 +68,7 @@ export const buildPod = (workload: KubernetesObject): WorkloadPod | undefined =>
   const pod = { apiVersion: "v1", kind: "Pod", metadata, spec: template.spec ?? {} };
   return {
     // The template's metadata was checked with the workload; rules check the rest of the pod.
-    pod: structuredClone(pod) as KubernetesObject,
+    pod: pod as KubernetesObject,
     at: maker.at,
     user: {
       username: `system:serviceaccount:kube-system:${maker.controller}`,
