@@ -59,7 +59,7 @@ const measureRules = async (): Promise<number> => {
     operation: undefined,
     user: { username: "jane" },
     namespace: "default",
-    alsoPods: true,
+    alsoPods: false,
   });
   const rules = new Map(catalogue.map((listed) => [listed.name, listed.rule]));
   const now = new Date();

@@ -12,17 +12,24 @@ export interface CheckMeasurement {
   manifests: number;
   bytes: number;
   /**
-   * Median seconds of CPU time: of a whole check, of one without plugins, and of the work that any check needs
-   * (see UnavoidableCheckCpuSeconds).
+   * Median seconds of CPU time: of a whole check, of one without plugins, of one without plugins and without the Pods of
+   * workloads, and of the work that any check needs (see UnavoidableCheckCpuSeconds).
    */
-  seconds: { check: number; withoutPlugins: number; reading: number; ownReading: number; rules: number };
+  seconds: {
+    check: number;
+    withoutPlugins: number;
+    withoutPods: number;
+    reading: number;
+    ownReading: number;
+    rules: number;
+  };
   /** The peak memory (maximum resident set size) of the `postern check` process, in bytes. */
   memory: number;
   /** The check's CPU time, divided by that of the same check without plugins (`--plugins none`). */
   overRules: RatioSummary;
   /**
-   * The CPU time of a check without plugins, divided by that of its rules plus that of reading the files with the `yaml`
-   * package.
+   * The CPU time of a check without plugins and without the Pods of workloads, divided by that of its rules plus that of
+   * reading the files with the `yaml` package.
    */
   overParser: RatioSummary;
   /** The same, divided by that of its rules plus that of its own way to read the files. */
@@ -41,26 +48,36 @@ export const measureCheck = async (folder: string, rounds: number, manifests = 1
       (await run("../main.ts", "check", "--config", config, place, ...options)) as ProcessUsage;
     const measured = await measureInTurn(
       rounds,
-      async () => ({ check: await check(), bare: await check("--plugins", "none") }),
+      async () => ({
+        check: await check(),
+        withoutPlugins: await check("--plugins", "none"),
+        withoutPods: await check("--plugins", "none", "--no-pod-templates"),
+      }),
       async () => (await run("check-floor-process.ts", config, place)) as UnavoidableCheckCpuSeconds,
       0,
     );
-    const rows = measured.map(([{ check, bare }, floor]) => ({ ...floor, check: check.seconds, bare: bare.seconds }));
+    const rows = measured.map(([{ check, withoutPlugins, withoutPods }, floor]) => ({
+      ...floor,
+      check: check.seconds,
+      withoutPlugins: withoutPlugins.seconds,
+      withoutPods: withoutPods.seconds,
+    }));
     const summarize = (select: (row: (typeof rows)[number]) => number) => summarizeRatios(rows.map(select));
     return {
       manifests,
       bytes,
       seconds: {
         check: summarize(({ check }) => check).median,
-        withoutPlugins: summarize(({ bare }) => bare).median,
+        withoutPlugins: summarize(({ withoutPlugins }) => withoutPlugins).median,
+        withoutPods: summarize(({ withoutPods }) => withoutPods).median,
         reading: summarize(({ reading }) => reading).median,
         ownReading: summarize(({ ownReading }) => ownReading).median,
         rules: summarize(({ rules }) => rules).median,
       },
       memory: Math.max(...measured.map(([{ check }]) => check.memory)),
-      overRules: summarize(({ check, bare }) => check / bare),
-      overParser: summarize(({ bare, reading, rules }) => bare / (reading + rules)),
-      overReader: summarize(({ bare, ownReading, rules }) => bare / (ownReading + rules)),
+      overRules: summarize(({ check, withoutPlugins }) => check / withoutPlugins),
+      overParser: summarize(({ withoutPods, reading, rules }) => withoutPods / (reading + rules)),
+      overReader: summarize(({ withoutPods, ownReading, rules }) => withoutPods / (ownReading + rules)),
     };
   } finally {
     await rm(place, { recursive: true });
