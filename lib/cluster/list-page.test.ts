@@ -1,0 +1,92 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { createUnconnectedCapabilities } from "../capabilities.ts";
+import type { ResourceType } from "../needs.ts";
+import { createListPage } from "./list-page.ts";
+import { createLiveCapabilities } from "./live-capabilities.ts";
+
+const group = (name: string, preferred: string, ...versions: string[]) => ({
+  [`/apis/${name}`]: {
+    status: 200,
+    content: {
+      preferredVersion: { version: preferred },
+      versions: [preferred, ...versions].map((version) => ({ version })),
+    },
+  },
+});
+const version = (groupVersion: string, ...names: string[]) => ({
+  [`/apis/${groupVersion}`]: { status: 200, content: { resources: names.map((name) => ({ name })) } },
+});
+const answers: Record<string, { status: number; content: object }> = {
+  ...group("old.io", "v1", "v1beta1"),
+  ...version("old.io/v1", "others"),
+  ...version("old.io/v1beta1", "trainers"),
+  "/apis/old.io/v1beta1/trainers?limit=2": {
+    status: 200,
+    content: { kind: "TrainerList", metadata: { continue: "next" }, items: [{ metadata: { name: "a" } }] },
+  },
+  "/api/v1/pods?limit=2": { status: 200, content: { kind: "PodList", metadata: {}, items: null } },
+  "/api/v1/pods?limit=2&continue=old": {
+    status: 410,
+    content: { kind: "Status", reason: "Expired", metadata: { continue: "fresh" } },
+  },
+  "/api/v1/pods?limit=2&continue=lost": { status: 410, content: { kind: "Status", message: "too old", metadata: {} } },
+  "/api/v1/pods?limit=2&continue=odd": { status: 200, content: { kind: "PodList", items: {} } },
+};
+
+describe("a page of a list", () => {
+  const connection = { server: "https://api", credentials: { token: "t" } };
+  const send = async (url: string) => {
+    const { status, content } = answers[url.slice("https://api".length)] ?? {
+      status: 404,
+      content: { kind: "Status" },
+    };
+    return { status, body: JSON.stringify(content), retryAfter: undefined };
+  };
+  const { listPage } = createLiveCapabilities(
+    { east: connection },
+    undefined,
+    undefined,
+    undefined,
+    send,
+    createListPage,
+  )("east", 10_000);
+  const read = (kind: ResourceType, next = "") => listPage?.(kind, 2, next);
+  const pods = { group: "", resource: "pods" };
+  const trainers = { group: "old.io", resource: "trainers" };
+
+  it("is read in the version that serves the kind, and without a search in a given version", async () => {
+    const page = { items: [{ metadata: { name: "a" } }], version: "v1beta1", next: "next" };
+    assert.deepEqual(await read(trainers), page);
+    assert.deepEqual(await read({ ...trainers, version: "v1beta1" }), page);
+  });
+
+  it("is empty for a kind that isn't served, and for an empty list", async () => {
+    const unserved = { items: [], version: undefined, next: "" };
+    assert.deepEqual(await read({ group: "no.io", resource: "trainers" }), unserved);
+    assert.deepEqual(await read({ group: "old.io", resource: "gone" }), unserved);
+    assert.deepEqual(await read(pods), { items: [], version: "v1", next: "" });
+  });
+
+  it("goes on with the token that comes with an expired one, and fails without it", async () => {
+    assert.deepEqual(await read(pods, "old"), { items: [], version: "v1", next: "fresh" });
+    await assert.rejects(read(pods, "lost") ?? Promise.resolve(), {
+      code: 503,
+      message: 'could not list pods of cluster "east": the API server answers 410: too old',
+    });
+    await assert.rejects(read(pods, "odd") ?? Promise.resolve(), /the answer is not a list/);
+  });
+
+  it("can't be read where capabilities are without a connection", async () => {
+    assert.equal(createUnconnectedCapabilities("east").listPage, undefined);
+    const { listPage } = createLiveCapabilities(
+      {},
+      undefined,
+      undefined,
+      undefined,
+      send,
+      createListPage,
+    )("west", 1000);
+    await assert.rejects(listPage?.(pods, 2, "") ?? Promise.resolve(), /cluster "west" has no connection here/);
+  });
+});
