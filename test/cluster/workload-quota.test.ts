@@ -62,7 +62,12 @@ const namespaces = ["a", "b"];
 const objectNames = clients / 4;
 const quotas = [
   { name: "all", hard: { "requests.cpu": 8 * clients, "count/deployments.apps": (clients * 3) / 4 } },
-  { name: "gpus", namespaceLabels: { team: "a" }, hard: { "requests.nvidia.com/gpu": clients, pods: 3 * clients } },
+  {
+    name: "gpus",
+    unseen: "80%",
+    namespaceLabels: { team: "a" },
+    hard: { "requests.nvidia.com/gpu": clients, pods: 3 * clients },
+  },
 ] as const;
 type Quota = (typeof quotas)[number];
 
@@ -353,7 +358,7 @@ describe(
             history.noteCause(metadata.resourceVersion, Math.max(sent, answers.get(number) ?? 0));
           return "admitted";
         }
-        if (/exceeded quota: /.test(message)) {
+        if (/exceeded (quota|unseen): /.test(message)) {
           results.refused++;
           if (isFree(cluster, object, write.wanted)) results.refusedButFree++;
           return "refused";
@@ -509,6 +514,8 @@ describe(
           if (!isDeepStrictEqual(left, right))
             differences.push(`${key}: reserved ${JSON.stringify(left)}, stored ${JSON.stringify(right)}`);
         }
+        const unseen = sums.get(quota.name)?.unseen;
+        if (unseen) differences.push(`${quota.name}: ${JSON.stringify(unseen)} are unseen`);
         for (const name of hard) {
           const [left, right] = [toNumber(sums.get(quota.name)?.used?.[name]), sumStored(quota, name)];
           if (left !== right) differences.push(`${quota.name} ${name}: the sum is ${left}, and ${right} are stored`);
