@@ -12,6 +12,8 @@ export interface LedgerTable {
   name: string;
   /** Returns what must be changed about the table; empty if it is complete, undefined if there is no table. */
   readFaults(): Promise<string[] | undefined>;
+  /** Reads values by their keys, each as it was at some moment of the last seconds. */
+  readValues(keys: readonly string[]): Promise<Map<string, unknown>>;
   /** Creates the table or completes its settings, whatever an interrupted deployment left, and waits until it is ready. */
   complete(): Promise<void>;
   /** Deletes the table with all values, and waits until it is gone. Returns false if there was none. */
@@ -20,6 +22,8 @@ export interface LedgerTable {
 
 const keyAttribute = "key";
 const expiryAttribute = "expires";
+/** The most items that DynamoDB returns at once. */
+const mostItems = 100;
 /** The milliseconds after which a table counts as stuck. DynamoDB needs seconds to create or delete one. */
 const patience = 600_000;
 
@@ -95,6 +99,22 @@ export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable 
     readFaults: async () => {
       const state = await readState();
       return state.status === undefined ? undefined : listFaults(state);
+    },
+    readValues: async (keys) => {
+      const values = new Map<string, unknown>();
+      let left: object[] = keys.map((key) => ({ [keyAttribute]: { S: key } }));
+      while (left.length > 0) {
+        const answer = await call("BatchGetItem", {
+          RequestItems: { [TableName]: { Keys: left.slice(0, mostItems) } },
+        });
+        const { Responses, UnprocessedKeys } = Object(answer);
+        for (const { key, value, until } of Object(Responses)[TableName] ?? []) {
+          const isOver = until !== undefined && Number(until.N) <= Date.now();
+          if (value !== undefined && !isOver) values.set(key.S, JSON.parse(value.S));
+        }
+        left = [...(Object(UnprocessedKeys)[TableName]?.Keys ?? []), ...left.slice(mostItems)];
+      }
+      return values;
     },
     complete: () =>
       proceed(({ status, expiry, isRecoverable }) => {

@@ -11,6 +11,7 @@ import { type AlarmHealth, checkStageAlarms } from "../rollout/alarm-health.ts";
 import { type LiveRuleState, readRuleState } from "../rollout/disarm.ts";
 import { type ClusterHealth, probeClusterHealth } from "../rollout/health.ts";
 import { checkLedger, formatLedgerHealth } from "../rollout/ledger.ts";
+import { formatQuotas, readQuotas } from "../rollout/quotas.ts";
 import { listReleasedVersions, type Release } from "../rollout/releases.ts";
 import { tryReadReleaseStore } from "../rollout/rollback.ts";
 import { describePlacements } from "../webhooks/native-policies.ts";
@@ -62,10 +63,20 @@ export default {
         isLedgerKnown = false;
         return undefined;
       });
+      let areQuotasKnown = true;
+      const keepsQuotas = standings.some(({ rule, keepsLedger }) => rule === "workload-quota" && keepsLedger);
+      const quotas =
+        read && keepsQuotas
+          ? await readQuotas(stage, read.config, Date.now()).catch((error) => {
+              process.stderr.write(`the quotas can't be read: ${toSentence(error)}\n`);
+              areQuotasKnown = false;
+              return undefined;
+            })
+          : undefined;
       writeOutput(
         options.text("output") === "json"
-          ? `${JSON.stringify({ stage: stage.name, release: summarizeRelease(newest), rules: standings, ledger, alarms, clusters }, null, 2)}\n`
-          : `${formatStandings(newest, standings)}${ledger ? formatLedgerHealth(ledger) : ""}${formatAlarms(alarms)}${clusters.map(formatHealth).join("")}`,
+          ? `${JSON.stringify({ stage: stage.name, release: summarizeRelease(newest), rules: standings, ledger, ...quotas, alarms, clusters }, null, 2)}\n`
+          : `${formatStandings(newest, standings)}${ledger ? formatLedgerHealth(ledger) : ""}${quotas ? formatQuotas(quotas) : ""}${formatAlarms(alarms)}${clusters.map(formatHealth).join("")}`,
       );
       const isWell =
         clusters.every(({ sick, drift }) => sick.length + drift.length === 0) &&
@@ -74,6 +85,7 @@ export default {
       const isKnown =
         releases !== undefined &&
         isLedgerKnown &&
+        areQuotasKnown &&
         clusters.every(({ unknown }) => unknown.length === 0) &&
         (alarms ?? [{ canRing: null }]).every(({ canRing }) => canRing !== null);
       return faults.length > 0 || !isWell ? 1 : isKnown ? 0 : 3;

@@ -34,6 +34,8 @@ const unused: Record<string, string> = {
   "DeployPolicy lambda:DeleteFunction": "versions are deleted once five releases have had newer ones",
   "PlanPolicy sns:GetTopicAttributes": "the stage has no topics; those of alarms.test.ts have",
   "EmergencyPolicy sns:GetTopicAttributes": "the same",
+  "DeployPolicy dynamodb:BatchGetItem": "the stage has no quotas; quotas.test.ts reads some",
+  "EmergencyPolicy dynamodb:BatchGetItem": "the same",
   "DeployPolicy cloudformation:TagResource": "the stand-in asks no right of its own for a stack's tags",
 };
 
@@ -84,7 +86,7 @@ describe("the roles for one stage", () => {
     ].flatMap(policy)) {
       assert.deepEqual(Object.keys(rest), ["Action"], name);
       for (const operator of Object.keys(Condition ?? {}))
-        assert.match(operator, /^(StringEquals(IfExists)?|ArnLike|Null)$/, name);
+        assert.match(operator, /^(StringEquals(IfExists)?|ForAllValues:StringLike|ArnLike|Null)$/, name);
       for (const action of actions) {
         assert.match(action, /^[a-z0-9]+:[A-Za-z]+$/);
         assert.ok(Resource !== "*" || resourceless.has(action), `${name}: ${action} on *`);
@@ -178,7 +180,10 @@ describe("the roles for one stage", () => {
     // A query of a log changes nothing.
     for (const verb of listVerbs("PlanRole")) assert.match(verb, /^(Get|List|Describe|StartQuery$)/);
     for (const verb of listVerbs("EmergencyRole"))
-      assert.match(verb, /^(Get|List|Describe|UpdateAlias|UpdateFunction|PublishVersion|InvokeFunction|PutObject)/);
+      assert.match(
+        verb,
+        /^(Get|BatchGetItem$|List|Describe|UpdateAlias|UpdateFunction|PublishVersion|InvokeFunction|PutObject)/,
+      );
   });
 
   it("gives the key that signs URLs to roles that deploy or are on call, and not to the one that plans", async () => {

@@ -1,0 +1,107 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { createDynamoDbLedger } from "#lib/cluster/dynamodb-ledger.ts";
+import { openRuleLedger } from "#lib/ledger.ts";
+import type { Capabilities } from "#lib/needs.ts";
+import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
+import { createDynamoDbClient } from "../../infra/aws/dynamodb.ts";
+import { openLedgerTable } from "../../infra/aws/ledger-table.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { parseConfig } from "../../infra/project/project.ts";
+import { formatQuotas, readQuotas } from "../../infra/rollout/quotas.ts";
+import { openRule } from "../../infra/testing/rule-test.ts";
+import { needs } from "../parts.ts";
+import { createLedgerTable, startDynamoDb, useDynamoDb } from "./dynamodb.ts";
+
+// What `postern status` shows of the quotas that workload-quota keeps in the ledger of a stage.
+describe("the quotas of a stage", await needs("DynamoDB Local"), () => {
+  const table = "postern-test";
+  let dynamoDb: Awaited<ReturnType<typeof startDynamoDb>>;
+  before(async () => {
+    dynamoDb = await startDynamoDb();
+    useDynamoDb(dynamoDb.url);
+    await createLedgerTable(dynamoDb.url, table);
+  });
+  after(() => dynamoDb?.stop());
+
+  const quotas = [
+    { name: "all", hard: { pods: 100, "requests.cpu": "20", "requests.memory": "1Ti" } },
+    { name: "east-alone", clusters: ["east"], hard: { "count/deployments.apps": 1000 } },
+    { name: "unused", clusters: ["west"], hard: { pods: 5 } },
+  ];
+  const buildDeployment = (name: string, replicas: number) => {
+    const containers = [{ name: "c", image: "c", resources: { requests: { cpu: "500m" } } }];
+    const metadata = { name, namespace: "a" };
+    const spec = { replicas, template: { spec: { containers } } };
+    return { apiVersion: "apps/v1", kind: "Deployment", metadata, spec };
+  };
+  const open = (cluster: string, existing: object[] = []): Capabilities => ({
+    ...createRecordedCapabilities({ cluster }),
+    ledger: () => openRuleLedger(createDynamoDbLedger(table, Date.now() + 20_000), "workload-quota"),
+    listPage: async ({ resource }) => {
+      return { items: resource === "deployments" ? existing : [], version: "v1", next: "" };
+    },
+  });
+
+  it("are read from what reviews and recounts have written, by cluster", async () => {
+    const { decide, reconcile } = await openRule(join(import.meta.dirname, "..", "..", "functions", "workload-quota"));
+    const now = Date.parse("2026-01-01T00:00:00Z");
+    const existing = Array.from({ length: 150 }, (_, index) =>
+      buildDeployment(`d${String(index).padStart(3, "0")}`, 0),
+    );
+    const seen = [...existing, buildDeployment("web", 8)];
+    await reconcile(open("east", seen), { quotas }, () => now, Number.POSITIVE_INFINITY);
+    const create = async (cluster: string, name: string, replicas: number) => {
+      const request = {
+        ...{ uid: "u", operation: "CREATE" as const, userInfo: { username: "jane" }, namespace: "a", name },
+        kind: { group: "apps", version: "v1", kind: "Deployment" },
+        resource: { group: "apps", version: "v1", resource: "deployments" },
+        object: buildDeployment(name, replicas),
+      };
+      const capabilities = open(cluster);
+      const { outcome } = await decide("validate", request, { settings: { quotas }, now: new Date(), capabilities });
+      assert.ok(outcome.allowed, outcome.status?.message);
+    };
+    await create("east", "new", 3);
+    await create("west", "new", 2);
+    await create("removed", "old", 1);
+    const yaml = JSON.stringify({
+      rules: { "workload-quota": { settings: { quotas } } },
+      clusters: { east: {}, west: {}, lab: { rules: { "workload-quota": { mode: "off" } } } },
+    });
+    const config = parseConfig(yaml, await readCatalogue());
+    const identity = { accessKeyId: "account", secretAccessKey: "secret" };
+    const client = createDynamoDbClient(
+      async () => identity,
+      async () => "eu-west-1",
+      { check: async () => {} },
+    );
+    const ledger = openLedgerTable("test", client);
+    const found = (await readQuotas({ ledger }, config, Date.now())) ?? assert.fail();
+    assert.equal(
+      formatQuotas(found),
+      `
+QUOTA       RESOURCE                CLUSTER  USED  RESERVED  HARD
+all         pods                             8     6         100
+                                    east     8     3
+                                    west     0     2
+all         requests.cpu                     4     3         20
+                                    east     4     1500m
+                                    west     0     1
+all         requests.memory                  0     0         1Ti
+east-alone  count/deployments.apps           151   1         1000
+                                    east     151   1
+unused      pods                             0     2         5
+                                    west     0     2
+recount of east: complete at 2026-01-01T00:00:00.000Z
+recount of west: never complete
+`,
+    );
+    assert.deepEqual(found.quotas[2], {
+      ...{ quota: "unused", hard: { pods: "5" }, used: {}, reserved: { pods: "2" } },
+      clusters: { west: { used: {}, reserved: { pods: "2" } } },
+    });
+    assert.equal(await readQuotas({ ledger }, parseConfig("rules: {}", []), 0), undefined);
+  });
+});
