@@ -11,7 +11,9 @@ import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { formatQuotas, readQuotas } from "../../infra/rollout/quotas.ts";
 import { openRule } from "../../infra/testing/rule-test.ts";
+import { openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
+import { openAccount } from "./account.ts";
 import { createLedgerTable, startDynamoDb, useDynamoDb } from "./dynamodb.ts";
 
 // What `postern status` shows of the quotas that workload-quota keeps in the ledger of a stage.
@@ -103,5 +105,51 @@ recount of west: never complete
       clusters: { west: { used: {}, reserved: { pods: "2" } } },
     });
     assert.equal(await readQuotas({ ledger }, parseConfig("rules: {}", []), 0), undefined);
+  });
+});
+
+describe("the status of a stage with quotas", await needs("moto", "runtime client"), () => {
+  it("shows what they have in use, and says if the ledger can't be read", async () => {
+    const [account, checkout] = await Promise.all([openAccount("eu-west-1"), openCheckout(["workload-quota"])]);
+    try {
+      account.clusters.set("shop", { server: "https://127.0.0.1:9", ca: account.ca });
+      await checkout.write("ca.pem", account.ca);
+      const rules = "{ workload-quota: { settings: { quotas: [{ name: team-a, hard: { requests.cpu: 200 } }] } } }";
+      const shop = "{ connect: { eks: shop, region: eu-west-1 } }";
+      await checkout.write("postern.yaml", `rules: ${rules}\nclusters: { east: ${shop}, west: ${shop} }\n`);
+      const run = (...words: string[]) => checkout.postern(account.env, ...words, "--stage", "test");
+      const deployed = await run("deploy", "--ca", join(checkout.folder, "ca.pem"), "--write", "entries");
+      assert.equal(deployed.code, 0, deployed.stderr);
+      const web = { used: { "requests.cpu": "120" }, phase: "seen", at: 1, version: "v1" };
+      const values = {
+        "quota/team-a": { used: { "requests.cpu": "126" } },
+        "part/team-a/8/east": { objects: { "apps/deployments/a/web": web } },
+        "recount/east": { completed: Date.parse("2026-11-24T04:10:00Z"), last: { faults: ["pods: not today"] } },
+      };
+      for (const [key, value] of Object.entries(values)) {
+        const Item = { key: { S: `workload-quota//${key}` }, version: { S: "1" }, value: { S: JSON.stringify(value) } };
+        assert.equal((await account.callTable("tester", "PutItem", { TableName: "postern-test", Item })).status, 200);
+      }
+      const text = [
+        "QUOTA   RESOURCE      CLUSTER  USED  RESERVED  HARD",
+        "team-a  requests.cpu           120   6         200",
+        "                      east     120   0",
+        "recount of east: complete at 2026-11-24T04:10:00.000Z; pods: not today",
+        "recount of west: never complete",
+      ];
+      assert.ok((await run("status")).stdout.includes(`\n\n${text.join("\n")}\n\n`));
+      const { quotas, recounts } = JSON.parse((await run("status", "-o", "json")).stdout);
+      assert.deepEqual(
+        [quotas[0].used, quotas[0].reserved, recounts[1]],
+        [{ "requests.cpu": "120" }, { "requests.cpu": "6" }, { cluster: "west", completed: null, faults: [] }],
+      );
+      account.allow = ({ action }) => action !== "dynamodb:BatchGetItem";
+      const { code, stderr } = await run("status");
+      assert.equal(code, 3);
+      assert.match(stderr, /^the quotas can't be read: .*not authorized to perform: dynamodb:BatchGetItem/m);
+    } finally {
+      await account.stop();
+      await checkout.remove();
+    }
   });
 });
