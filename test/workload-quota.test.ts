@@ -126,7 +126,7 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
     return outcome.allowed;
   };
   const settings = { quotas: [{ name: "q", hard: { "requests.cpu": hard }, ...(unseen && { unseen }) }] };
-  /** Reads pages of at most two objects of one moment; a token may expire, and then the list goes on at another moment. */
+  /** Reads pages of one object, all as of one moment; a token may expire, and then the list goes on at another moment. */
   const createPageReader = (cluster: string, isExpired: boolean): NonNullable<Capabilities["listPage"]> => {
     return async ({ resource }, _, next) => {
       await wait();
@@ -136,16 +136,23 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
       if (token.snapshot < 0 || isStale) token.snapshot = snapshots.push([...at(cluster).values()]) - 1;
       if (isStale) return { items: [], version: "v1", next: JSON.stringify(token) };
       const rest = (snapshots[token.snapshot] ?? []).filter(({ metadata: { name } }) => name > token.after);
-      const items = rest.sort((left, right) => (left.metadata.name < right.metadata.name ? -1 : 1)).slice(0, 2);
+      const items = rest.sort((left, right) => (left.metadata.name < right.metadata.name ? -1 : 1)).slice(0, 1);
       const after = items.at(-1)?.metadata.name ?? "";
-      return { items, version: "v1", next: rest.length > 2 ? JSON.stringify({ ...token, after }) : "" };
+      return { items, version: "v1", next: rest.length > 1 ? JSON.stringify({ ...token, after }) : "" };
     };
   };
   const snapshots: Deployment[][] = [];
+  /** Recounts a cluster to the end, or until a page of Deployments has been read. */
   const recount = (cluster: string, isWhole: boolean, isExpired = false) => {
-    const listPage = createPageReader(cluster, isExpired);
+    const readPage = createPageReader(cluster, isExpired);
+    let isOver = 0;
+    const listPage: typeof readPage = async (kind, ...rest) => {
+      const page = await readPage(kind, ...rest);
+      if (kind.resource === "deployments" && !isWhole) isOver = 1;
+      return page;
+    };
     const capabilities = { ...createRecordedCapabilities({ cluster }), ledger: () => ledger, listPage };
-    return reconcile(capabilities, settings, () => time, isWhole ? Number.POSITIVE_INFINITY : 0);
+    return reconcile(capabilities, settings, () => time + isOver, time + 1);
   };
   const takePending = (index: number) => pending.splice(index % Math.max(1, pending.length), 1)[0];
 
@@ -361,6 +368,21 @@ describe("workload-quota", () => {
     await model.run({ pass: 71 });
     await model.run({ write: last, cluster: "east", replicas: 1, isDry: false });
     assert.equal(model.readMessage(), "");
+  });
+
+  it("credits nothing that was created after a list began, whenever the list ends", async () => {
+    const model = createModel(undefined, undefined);
+    const recount = (isWhole: boolean) => model.run({ recount: "east", isWhole, isExpired: false });
+    const create = async (write: string) => {
+      await model.run({ write, cluster: "east", replicas: 3, isDry: false });
+      await model.run({ commit: 0 });
+      await model.run({ pass: 71 });
+    };
+    for (const name of ["a", "c"]) await create(name);
+    await recount(false);
+    await create("b");
+    await recount(true);
+    assert.deepEqual((await model.listReserved()).sort(), ["east a 3", "east b 3", "east c 3"]);
   });
 
   it("agrees with clusters on every object after one recount, whatever reviews have missed", async () => {

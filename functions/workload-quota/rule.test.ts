@@ -1,0 +1,232 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { createRecordedCapabilities, openRule } from "postern/test";
+import type { Recounts } from "./recount.ts";
+import { getScopeKey, type Kept, locate, type Reservation } from "./reservations.ts";
+
+const { reconcile } = await openRule(import.meta.dirname);
+
+const template = { spec: { containers: [{ name: "c", resources: { requests: { cpu: "1" } } }] } };
+const buildObject = (kind: string, name: string, spec: object, rest: object = {}, metadata: object = {}) => {
+  const apiVersion = kind === "Pod" ? "v1" : "apps/v1";
+  return { apiVersion, kind, metadata: { name, namespace: "a", ...metadata }, spec, ...rest };
+};
+const buildDeployment = (name: string, replicas: unknown = 2, metadata: object = {}) =>
+  buildObject("Deployment", name, { replicas, template }, {}, metadata);
+const buildNamespace = (name: string, labels: Record<string, string>) => ({
+  apiVersion: "v1",
+  kind: "Namespace",
+  metadata: { name, labels },
+});
+const ownerReferences = [{ apiVersion: "apps/v1", kind: "Deployment", name: "web", controller: true }];
+const hard = { "requests.cpu": 3 };
+
+type Objects = NonNullable<Parameters<typeof createRecordedCapabilities>[0]["objects"]>;
+const start = 1_800_000_000_000;
+const minute = 60_000;
+
+/** A cluster and a ledger, which recounts of settings can be asked about one after the other. */
+const openCluster = (objects: Objects, ledger: Record<string, unknown> = {}) => {
+  const capabilities = createRecordedCapabilities({ cluster: "east", objects, ledger });
+  const counted: string[] = [];
+  const limits: number[] = [];
+  let isReversed = false;
+  let failing = (_resource: string, _limit: number): boolean => false;
+  const listPage: NonNullable<typeof capabilities.listPage> = async ({ group, resource }, limit, next) => {
+    if (resource === "deployments") limits.push(limit);
+    if (failing(resource, limit)) throw new Error(`no ${resource}`);
+    const listed = await capabilities.list({ group, resource });
+    const all = isReversed ? listed.toReversed() : listed;
+    const [from, to] = [Number(next), Number(next) + limit];
+    return { items: all.slice(from, to), version: "v1", next: to < all.length ? String(to) : "" };
+  };
+  const count = (counts: readonly { metric: string }[]) => counted.push(...counts.map(({ metric }) => metric));
+  const keep = async <T>(key: string) => (await capabilities.ledger("").change<T>([key], (values) => values))[0];
+  return {
+    counted,
+    limits,
+    recount: (settings: object, time = start, until = Number.POSITIVE_INFINITY) =>
+      reconcile({ ...capabilities, listPage, count }, settings, () => time, until),
+    reverse: () => {
+      isReversed = true;
+    },
+    fail: (when: typeof failing) => {
+      failing = when;
+    },
+    readUsed: async () => (await keep<Kept>(getScopeKey("q")))?.used ?? {},
+    readRecounts: () => keep<Recounts>("recount/east"),
+  };
+};
+
+/** A ledger in which one object has a reservation. */
+const reserve = (object: string, reservation: Partial<Reservation>, cluster = "east") => {
+  const { scope, part } = locate("q", cluster, object);
+  const used = { "requests.cpu": "9" };
+  const whole = { used, at: start - 10 * minute, phase: "seen", version: "v1", ...reservation };
+  return { [scope]: { used }, [part]: { objects: { [object]: whole } } };
+};
+const web = "apps/deployments/a/web";
+const owned = buildDeployment("web", 2, { ownerReferences });
+
+describe("a recount", () => {
+  const table: [
+    sentence: string,
+    { objects: Objects; quota?: object; ledger?: object; used: object; metrics?: string[] },
+  ][] = [
+    [
+      "charges what exists, also above hard",
+      {
+        objects: [buildDeployment("a"), buildDeployment("b")],
+        used: { "requests.cpu": "4" },
+        metrics: ["drift_charged", "drift_charged"],
+      },
+    ],
+    [
+      "counts by all names of hard",
+      {
+        objects: [buildDeployment("a"), buildObject("Pod", "b", template.spec)],
+        quota: { hard: { pods: 1, "count/deployments.apps": 9, "requests.memory": 1 } },
+        used: { pods: "3", "count/deployments.apps": "1" },
+        metrics: ["drift_charged", "drift_charged"],
+      },
+    ],
+    ["doesn't charge what a counted object controls", { objects: [owned], used: {} }],
+    [
+      "keeps what a review has counted of such an object",
+      {
+        objects: [owned],
+        ledger: reserve(web, { isOwned: true }),
+        used: { "requests.cpu": "2" },
+        metrics: ["drift_credited"],
+      },
+    ],
+    [
+      "credits what was counted before a counted object controlled it",
+      { objects: [owned], ledger: reserve(web, {}), used: {}, metrics: ["drift_credited"] },
+    ],
+    [
+      "charges nothing to a quota with users, but settles what it has",
+      {
+        objects: [buildDeployment("web"), buildDeployment("other")],
+        quota: { hard, users: ["jane"] },
+        ledger: reserve(web, {}),
+        used: { "requests.cpu": "2" },
+        metrics: ["drift_credited"],
+      },
+    ],
+    [
+      "leaves an object that can't be counted",
+      { objects: [buildDeployment("web", "many")], ledger: reserve(web, {}), used: { "requests.cpu": "9" } },
+    ],
+    [
+      "counts only namespaces with the quota's labels, and credits those that have them no more",
+      {
+        objects: [
+          buildNamespace("a", {}),
+          buildNamespace("b", { team: "b" }),
+          buildDeployment("web"),
+          buildDeployment("web", 1, { namespace: "b" }),
+        ],
+        quota: { hard, namespaceLabels: { team: "b" } },
+        ledger: reserve(web, {}),
+        used: { "requests.cpu": "1" },
+        metrics: ["drift_charged", "drift_credited"],
+      },
+    ],
+    [
+      "credits a cluster that the quota covers no more",
+      {
+        objects: [buildDeployment("web")],
+        quota: { hard, clusters: ["west"] },
+        ledger: reserve(web, {}),
+        used: {},
+        metrics: ["drift_credited"],
+      },
+    ],
+    [
+      "leaves other clusters' reservations",
+      { objects: [], ledger: reserve(web, {}, "west"), used: { "requests.cpu": "9" } },
+    ],
+    [
+      "credits a kind that isn't counted any more",
+      { objects: [], ledger: reserve("example.com/trainers/a/b", {}), used: {}, metrics: ["drift_credited"] },
+    ],
+    [
+      "leaves a reservation that changed within 70 seconds",
+      { objects: [], ledger: reserve(web, { at: start - minute, phase: "charged" }), used: { "requests.cpu": "9" } },
+    ],
+    [
+      "counts a write that never came as unseen",
+      { objects: [], ledger: reserve(web, { phase: "charged" }), used: {}, metrics: ["unseen_reservations"] },
+    ],
+    [
+      "counts no drift for a deletion that was reviewed",
+      { objects: [], ledger: reserve(web, { phase: "released" }), used: {} },
+    ],
+  ];
+  for (const [sentence, { objects, quota = { hard }, ledger = {}, used, metrics = [] }] of table)
+    it(sentence, async () => {
+      const cluster = openCluster(objects, { ...ledger });
+      await cluster.recount({ quotas: [{ name: "q", ...quota }] });
+      assert.deepEqual(await cluster.readUsed(), used);
+      assert.deepEqual(cluster.counted.sort(), metrics);
+      const { completed, place, last } = (await cluster.readRecounts()) ?? {};
+      assert.deepEqual([completed, place, last?.faults], [start, undefined, []]);
+    });
+
+  it("begins every ten minutes, and at once with a new name of hard or another quota", async () => {
+    const cluster = openCluster([buildDeployment("web")]);
+    const cpu = { quotas: [{ name: "q", hard }] };
+    assert.match((await cluster.recount(cpu)) ?? "", /^read 1 objects, charged 1 /);
+    assert.equal(await cluster.recount(cpu, start + 10 * minute - 1), undefined);
+    assert.match((await cluster.recount(cpu, start + 10 * minute)) ?? "", /^read 1 objects, charged 0 /);
+    const more = { quotas: [{ name: "q", hard: { ...hard, pods: 9 } }] };
+    assert.match((await cluster.recount(more, start + 12 * minute)) ?? "", /charged 1 /);
+    assert.deepEqual(await cluster.readUsed(), { pods: "2", "requests.cpu": "2" });
+    assert.equal(cluster.counted.length, 2);
+  });
+
+  it("is gone on with by the next call, and by only one of two calls at once", async () => {
+    const objects = Array.from({ length: 1200 }, (_, index) => buildDeployment(String(index).padStart(4, "0"), 1));
+    const cluster = openCluster(objects);
+    const settings = { quotas: [{ name: "q", hard: { "count/deployments.apps": 1 } }] };
+    const results = new Set<string>();
+    for (let calls = 0; results.size === 0; calls++) {
+      assert.ok(calls < 30);
+      // Each call reads one page.
+      const both = await Promise.all([cluster.recount(settings, start, 0), cluster.recount(settings, start, 0)]);
+      for (const result of both) if (result !== undefined) results.add(result);
+    }
+    assert.match([...results].join(), /^read 1200 objects, /);
+    assert.deepEqual(await cluster.readUsed(), { "count/deployments.apps": "1200" });
+  });
+
+  it("reads a page that failed again with ten objects, and then leaves out the rest of the kind", async () => {
+    const cluster = openCluster([buildDeployment("web"), buildObject("Pod", "b", template.spec)], reserve(web, {}));
+    const settings = { quotas: [{ name: "q", hard }] };
+    cluster.fail((resource, limit) => resource === "deployments" && limit > 10);
+    await assert.rejects(cluster.recount(settings), /^Error: no deployments$/);
+    assert.match((await cluster.recount(settings)) ?? "", /^read 2 objects, /);
+    assert.deepEqual(cluster.limits, [500, 10]);
+    assert.deepEqual(await cluster.readUsed(), { "requests.cpu": "3" });
+
+    cluster.fail((resource) => resource === "deployments");
+    const later = start + 20 * minute;
+    for (let call = 0; call < 2; call++) await assert.rejects(cluster.recount(settings, later), /no deployments/);
+    assert.match((await cluster.recount(settings, later)) ?? "", /^read 1 objects, .*; no deployments$/);
+    assert.deepEqual(await cluster.readUsed(), { "requests.cpu": "3" }, "nothing is credited that was not read");
+    const { completed, last } = (await cluster.readRecounts()) ?? {};
+    assert.deepEqual([completed, last?.began, last?.faults], [start, later, ["no deployments"]]);
+  });
+
+  it("reads no list in another order, because what is gone follows from the order", async () => {
+    const cluster = openCluster([buildDeployment("a"), buildDeployment("b")], reserve(web, {}));
+    cluster.reverse();
+    const sentence = /^Error: the API server lists deployments in another order than by namespace and name$/;
+    const settings = { quotas: [{ name: "q", hard }] };
+    for (let call = 0; call < 2; call++) await assert.rejects(cluster.recount(settings), sentence);
+    await cluster.recount(settings);
+    assert.deepEqual(await cluster.readUsed(), { "requests.cpu": "9" });
+    assert.equal((await cluster.readRecounts())?.completed, undefined);
+  });
+});
