@@ -12,6 +12,7 @@ import { buildHttpApiEvent } from "../../infra/bench/reviews.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { functionsFolder } from "../../infra/catalogue/sources.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
+import { createRandom } from "../../infra/testing/random.ts";
 
 /** A function of a rule in an environment of its own, which answers one review at a time. */
 export type SendReview = (request: Omit<AdmissionRequest, "uid">) => Promise<keyof AnswerCounts>;
@@ -40,13 +41,17 @@ export const openRuleForRates = async (name: string) => {
   };
 };
 
-/** Sends so many reviews a second, for so many seconds. Lambda starts as many functions as reviews come at the same time. */
+/**
+ * Sends so many reviews a second at random times, for so many seconds. Lambda starts as many functions as reviews come at
+ * the same time.
+ */
 export const sendAtRate = async (
   rate: number,
   seconds: number,
   functions: SendReview[],
   buildRequest: () => Omit<AdmissionRequest, "uid">,
 ) => {
+  const random = createRandom(1);
   const idle = [...functions];
   const waiting: number[] = [];
   const answers: AnswerCounts = { admitted: 0, refused: 0, failed: 0 };
@@ -61,15 +66,13 @@ export const sendAtRate = async (
   };
   const running: Promise<void>[] = [];
   const start = performance.now();
-  for (let sent = 0; sent < rate * seconds; ) {
-    const due = Math.min(rate * seconds, Math.floor(((performance.now() - start) * rate) / 1000));
-    for (; sent < due; sent++) {
+  for (let sent = 0, next = 0; sent < rate * seconds; await wait(1))
+    for (; next <= performance.now() - start && sent < rate * seconds; sent++) {
+      next -= (Math.log(1 - random.draw()) * 1000) / rate;
       waiting.push(performance.now());
       const send = idle.pop();
       if (send) running.push(work(send));
     }
-    await wait(1);
-  }
   await Promise.all(running);
   const [p50 = 0, p99 = 0] = computeQuantiles(times, [0.5, 0.99]);
   return { ...answers, p50, p99, seconds: (performance.now() - start) / 1000 };
