@@ -28,9 +28,7 @@ export interface ReviewUnits {
   dollars: number;
 }
 
-export type QuotaMeasurement =
-  | { inMemory: Record<"p50" | "p99", number>; rates: ChargeRate[]; units: ReviewUnits[] }
-  | { missing: string };
+export type QuotaMeasurement = { rates: ChargeRate[]; units: ReviewUnits[] } | { missing: string };
 
 /** DynamoDB Local is started by a program of the tests, because infra imports nothing of test. */
 const program = fileURLToPath(new URL("../../test/aws/quota-rate-process.ts", import.meta.url));

@@ -115,11 +115,7 @@ export const formatLedgerMeasurement = ({ times, rates }: Exclude<LedgerMeasurem
 };
 
 /** Returns tables of how one quota and several take many charges, and of what a review costs in DynamoDB. */
-export const formatQuotaMeasurement = ({
-  inMemory,
-  rates,
-  units,
-}: Exclude<QuotaMeasurement, { missing: string }>): string => {
+export const formatQuotaMeasurement = ({ rates, units }: Exclude<QuotaMeasurement, { missing: string }>): string => {
   const heads = ["ADMITTED", "REFUSED", "FAILED", "P50", "P99", "CALLS FOR EACH", "CONFLICTS", "THROTTLED"];
   const rated = rates.map(({ rate, quotas, admitted, refused, failed, p50, p99, calls, conflicts, throttled }) => [
     `${rate} a second${quotas > 1 ? `, in ${quotas} quotas` : ""}`,
@@ -128,9 +124,8 @@ export const formatQuotaMeasurement = ({
     ...[calls.toFixed(1), `${conflicts}`, `${throttled}`],
   ]);
   const costs = units.map(({ what, read, write, dollars }) => [what, `${read}`, `${write}`, `$${dollars.toFixed(2)}`]);
-  const memory = ["with the ledger in memory", "", "", "", ...[inMemory.p50, inMemory.p99].map(formatMilliseconds)];
   const costHeads = ["READ UNITS", "WRITE UNITS", "A MILLION"];
-  return `${formatTable([["CHARGES OF ONE QUOTA", ...heads], memory, ...rated])}\n${formatTable([["REVIEW", ...costHeads], ...costs])}`;
+  return `${formatTable([["CHARGES OF ONE QUOTA", ...heads], ...rated])}\n${formatTable([["REVIEW", ...costHeads], ...costs])}`;
 };
 
 const describeRatio = ({ median, p10, p90 }: RatioSummary, bar?: number) =>

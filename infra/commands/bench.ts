@@ -115,7 +115,7 @@ const sections: Record<string, Section> = {
     },
   },
   quotas: {
-    rounds: 20,
+    rounds: 8,
     isLong: true,
     async measure({ rounds, leaveOut }) {
       const { measureQuotas } = await import("../bench/quotas.ts");

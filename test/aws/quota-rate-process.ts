@@ -3,7 +3,7 @@
 import { writeFileSync } from "node:fs";
 import { openDynamoDbLedger } from "#lib/cluster/dynamodb-ledger.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
-import { createMemoryLedger, type Ledger, openRuleLedger } from "#lib/ledger.ts";
+import { openRuleLedger } from "#lib/ledger.ts";
 import { type Kept, locate } from "../../functions/workload-quota/reservations.ts";
 import { benchCluster } from "../../infra/bench/handlers.ts";
 import type { ChargeRate, QuotaMeasurement, ReviewUnits } from "../../infra/bench/quotas.ts";
@@ -23,8 +23,8 @@ const rule = "workload-quota";
 const createRuleFunction = await openRuleForRates(rule);
 
 /** Returns a function of the rule with a quota for each of these namespaces, in a cluster without objects. */
-const createFunction = (namespaces: string[], pods: number, openLedger: (deadline: number) => Ledger): SendReview => {
-  const open = createLiveCapabilities({}, undefined, openLedger, () => {});
+const createFunction = (namespaces: string[], pods: number): SendReview => {
+  const open = createLiveCapabilities({}, undefined, openDynamoDbLedger, () => {});
   const quotas = namespaces.map((namespace) => ({ name: namespace, namespaces: [namespace], hard: { pods } }));
   return createRuleFunction({ quotas }, (...review) => ({ ...open(...review), get: async () => undefined }));
 };
@@ -63,7 +63,7 @@ const measureRate = async (
   proxy.setFaults(async (...request) => (await choose(...request)) ?? { skew: -readDelay() });
   const namespaces = Array.from({ length: quotas }, (_, index) => `${rate}-of-${quotas}-${index}`);
   const senders = Array.from({ length: Math.min(functions, rate * seconds) }, () =>
-    createFunction(namespaces, 1_000_000, openDynamoDbLedger),
+    createFunction(namespaces, 1_000_000),
   );
   const measured = await sendAtRate(rate, seconds, senders, () => {
     created++;
@@ -76,7 +76,7 @@ const measureRate = async (
 /** Counts the units of a review of each sort, one after the other. */
 const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
   const namespace = "units";
-  const send = createFunction([namespace], 20, openDynamoDbLedger);
+  const send = createFunction([namespace], 20);
   proxy.setFaults(() => ({ skew: -readDelay() }));
   const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + 10_000), rule);
   const reserveGone = async (count: number) => {
@@ -121,13 +121,10 @@ const measure = async (seconds: number): Promise<QuotaMeasurement> => {
     await createLedgerTable(dynamoDb.url, process.env.POSTERN_LEDGER);
     useDynamoDb(proxy.url);
     const units = await countUnits(proxy);
-    const memory = createMemoryLedger();
-    const send = createFunction(["memory"], 1_000_000, () => memory);
-    const withoutDynamoDb = await sendAtRate(100, seconds, [send], () => buildCreation("memory", `web-${created++}`));
     const rates: ChargeRate[] = [];
     for (const [rate, quotas] of [...[1, 10, 20, 40, 60, 80, 100].map((rate) => [rate, 1] as const), [100, 4] as const])
       rates.push(await measureRate(proxy, { rate, quotas }, seconds));
-    return { inMemory: { p50: withoutDynamoDb.p50, p99: withoutDynamoDb.p99 }, rates, units };
+    return { rates, units };
   } finally {
     await proxy.stop();
     await dynamoDb.stop();
