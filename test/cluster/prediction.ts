@@ -199,7 +199,9 @@ const compareOutcomes = (
 
 /** Sorts what LimitRanger lists, which has the random order of Go's maps. */
 const sortParts = (message: unknown): string =>
-  String(message).replace(/(?<=is forbidden: \[)m(.*)(?=\]$)/, (parts) => parts.split(", ").sort().join());
+  String(message).replace(/(?<=is forbidden: \[)(?=m|\S+ max limit ).*(?=\]$)/, (parts) =>
+    parts.split(", ").sort().join(),
+  );
 
 /** Returns an object without fields that the API server sets or drops outside of all plugins. */
 const dropServerFields = (object: unknown, dropped: readonly string[]): unknown => {
