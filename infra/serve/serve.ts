@@ -156,10 +156,6 @@ export const serveRules = async (
     }
   };
 
-  const stopReconciling = reconcileEachMinute(
-    () => loaded,
-    (cluster, milliseconds) => openCapabilities(cluster, milliseconds),
-  );
   // Watching starts before the URLs are printed, because a user may change a file as soon as they appear.
   const stopWatching = options.flag("watch") ? await watchRulesAndConfig(file, reload) : () => {};
   const beside = await openBeside?.({ file, state, port, getLoaded: () => loaded });
@@ -168,6 +164,10 @@ export const serveRules = async (
     ...(config === undefined ? [] : ["--config", config]),
   ]);
   writeOutput(beside ? `${welcome}${beside.line}\n` : welcome);
+  const stopReconciling = reconcileEachMinute(
+    () => loaded,
+    (cluster, milliseconds) => openCapabilities(cluster, milliseconds),
+  );
   await waitForInterrupt();
   writeOutput(`${formatTime()} shutting down: answering open requests\n`);
   stopReconciling();

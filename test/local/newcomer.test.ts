@@ -348,6 +348,21 @@ describe("a newcomer", () => {
       await rm(join(copy, "functions", name), { recursive: true });
   });
 
+  it("has workloads recounted while the rules are served", async () => {
+    const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "web", namespace: "a" }, spec: { containers: [] } };
+    const quotas = [{ name: "team", hard: { pods: 1 } }];
+    const config = {
+      rules: { "workload-quota": { settings: { quotas } } },
+      clusters: { local: { connect: { manifests: "recounted" } } },
+    };
+    await mkdir(join(copy, "recounted"));
+    await writeFile(join(copy, "recounted/pod.json"), JSON.stringify(pod));
+    await writeFile(join(copy, "recounted.yaml"), JSON.stringify(config));
+    const { waitFor, stop } = await serve("--config", "recounted.yaml");
+    await waitFor(/ local workload-quota read 1 objects, charged 1 that weren't counted, /);
+    assert.equal(await stop(), 0);
+  });
+
   it("keeps the CA and the keys", async () => {
     const before = await runPostern("key", "local");
     const first = await serve();
