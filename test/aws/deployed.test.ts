@@ -121,7 +121,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
    * Creates notes with several clients, all the time while `act` runs. Their short pauses leave the cores to `act`, and to
    * the other test files.
    */
-  const writeMeanwhile = async (act: () => Promise<unknown>, clients = 8): Promise<WriteCounts> => {
+  const writeMeanwhile = async (act: () => Promise<unknown>, clients = 4): Promise<WriteCounts> => {
     const tally: WriteCounts = { created: 0, stamps: {}, failures: [] };
     let isOver = false;
     const connections = Array.from({ length: clients }, () =>

@@ -11,10 +11,10 @@ import { measureParity } from "../../infra/parity/parity.ts";
 import { listPluginPorts } from "../../infra/parity/plugins.ts";
 import { runProgram } from "../checkout.ts";
 import { needs, needsApiServer } from "../parts.ts";
-import { chooseHalf, chooseOtherMinor } from "./choices.ts";
+import { chooseOtherMinor, chooseThird } from "./choices.ts";
 
-// Compares half the ports with their plugins, by generated requests: on the newest minor of Kubernetes and on another one
-// in turn. cases.test.ts has the cases of the other half. `npx postern parity --minor 1.33,1.37` compares all on each.
+// Compares a third of the ports with their plugins, by generated requests: on the newest minor of Kubernetes and on another
+// one in turn. cases.test.ts has the cases of another third. `npx postern parity --minor 1.33,1.37` compares all on each.
 const apiserver = await needs("API server");
 const ports = listPluginPorts(await readCatalogue());
 
@@ -65,7 +65,7 @@ describe("postern parity", () => {
 const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
 /** Each seed generates other requests. `npx postern parity --requests 1000` sends more. */
 const requests = 40;
-const half = chooseHalf(ports, 1);
+const third = chooseThird(ports, 1);
 
 for (const [minor, turn] of [
   [newestMinor, 0],
@@ -74,7 +74,7 @@ for (const [minor, turn] of [
   describe(`with Kubernetes ${minor}`, { ...(await needsApiServer(minor)), concurrency: 2 }, async () => {
     const plugins = await requireBinaries(minor).then(listPlugins, () => undefined);
 
-    for (const port of half.filter((_, index) => (index + seed) % 2 === turn)) {
+    for (const port of third.filter((_, index) => (index + seed) % 2 === turn)) {
       const { plugin } = port.rule.upstreamPlugin;
       const skip = plugins?.all.includes(plugin) ? false : `Kubernetes ${minor} has no ${plugin}`;
       it(`${port.name} answers as ${plugin} does`, { skip }, async (context) => {
