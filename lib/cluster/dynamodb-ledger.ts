@@ -44,7 +44,7 @@ const deletedSeconds = 3600;
  * The milliseconds of the longest pause after another change came first. It is short, because each time one change was
  * made: with long pauses a change could wait for ever while new ones overtake it.
  */
-const longestConflictPause = 300;
+const longestConflictPause = 100;
 
 /** Opens the table that the environment variable POSTERN_LEDGER names, for a review that ends at the deadline. */
 export const openDynamoDbLedger = (deadline: number): Ledger => {
