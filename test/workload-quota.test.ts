@@ -154,6 +154,15 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
     const capabilities = { ...createRecordedCapabilities({ cluster }), ledger: () => ledger, listPage };
     return reconcile(capabilities, settings, () => time + isOver, time + 1);
   };
+  /** Recounts a cluster that can't be reached, with a quota of other clusters. */
+  const recountGone = (cluster: string, covered: string[] | undefined) => {
+    const listPage = async () => {
+      throw new Error("no route");
+    };
+    const capabilities = { ...createRecordedCapabilities({ cluster }), ledger: () => ledger, listPage };
+    const quotas = settings.quotas.map((quota) => ({ ...quota, ...(covered && { clusters: covered }) }));
+    return reconcile(capabilities, { quotas }, () => time, time + 1);
+  };
   const takePending = (index: number) => pending.splice(index % Math.max(1, pending.length), 1)[0];
 
   return {
@@ -178,6 +187,7 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
         else at(step.cluster).set(step.force, buildDeployment(step.force, step.replicas));
       } else time += step.pass * 1000;
     },
+    recountGone,
     /** Returns the message of the last review; empty if it was admitted. */
     readMessage: () => message,
     readPart: async (key: string) => (await change<Kept>([key], (kept) => kept))[0],
@@ -383,6 +393,18 @@ describe("workload-quota", () => {
     await create("b");
     await recount(true);
     assert.deepEqual((await model.listReserved()).sort(), ["east a 3", "east b 3", "east c 3"]);
+  });
+
+  it("credits what a cluster that is gone had, once the quota covers it no more", async () => {
+    const model = createModel(undefined, undefined);
+    for (const cluster of clusters) {
+      await model.run({ write: "a", cluster, replicas: 3, isDry: false });
+      await model.run({ pass: 71 });
+    }
+    await assert.rejects(model.recountGone("east", undefined), /no route/);
+    assert.deepEqual(await model.listReserved(), ["east a 3", "west a 3"]);
+    await assert.rejects(model.recountGone("east", ["west"]), /no route/);
+    assert.deepEqual([await model.listReserved(), (await model.readLedger()).used], [["west a 3"], 3]);
   });
 
   it("agrees with clusters on every object after one recount, whatever reviews have missed", async () => {

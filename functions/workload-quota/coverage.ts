@@ -5,6 +5,8 @@ import type { UserInfo } from "postern/review";
 import { type CountedKind, ownsPods } from "./kinds.ts";
 import type { Quota } from "./settings.ts";
 
+export const coversCluster = ({ clusters }: Quota, cluster: string): boolean => clusters?.includes(cluster) ?? true;
+
 /** Returns the quotas that cover a namespace of a cluster. */
 export const selectQuotas = async (
   quotas: readonly Quota[],
@@ -13,7 +15,7 @@ export const selectQuotas = async (
   getNamespace: (name: string) => Promise<Namespace | undefined>,
 ): Promise<Quota[]> => {
   const named = quotas.filter(
-    ({ clusters, namespaces }) => (clusters?.includes(cluster) ?? true) && (namespaces?.includes(namespace) ?? true),
+    (quota) => coversCluster(quota, cluster) && (quota.namespaces?.includes(namespace) ?? true),
   );
   if (named.every(({ namespaceLabels }) => namespaceLabels === undefined)) return named;
   const labels = toMap((await getNamespace(namespace))?.metadata?.labels);

@@ -4,7 +4,7 @@ import type { Namespace } from "postern/kubernetes/core/v1";
 import type { RuntimeClass } from "postern/kubernetes/node/v1";
 import type { Ledger } from "postern/ledger";
 import type { PageReader } from "postern/needs";
-import { isControlledByCounted, selectQuotas } from "./coverage.ts";
+import { coversCluster, isControlledByCounted, selectQuotas } from "./coverage.ts";
 import type { CountedKind } from "./kinds.ts";
 import { type Measure, measureWorkload } from "./measure.ts";
 import {
@@ -240,7 +240,10 @@ const correctReservations = async (
   let [after, metrics] = [place, [] as string[]];
   const correctPart = async (quota: Quota, part: number) => {
     const [scopeKey, partKey] = [getScopeKey(quota.name), getPartKey(quota.name, ledger.cluster, part)];
-    const find = (kept: Kept | undefined) => listCorrections(kept, quota, slice, part, readTime());
+    // Nothing has to be read of a cluster that the quota covers no more, and that may be gone.
+    const isCovered = coversCluster(quota, ledger.cluster);
+    const findTime = (object: string) => (isCovered ? findReadTime(slice, object) : slice.began);
+    const find = (kept: Kept | undefined) => listCorrections(kept, quota, slice.parts[part], findTime, readTime());
     const [seen] = await ledger.change<Kept>([partKey], (values) => values);
     if (find(seen).size === 0) return;
     let corrections: ReturnType<typeof find> = new Map();
@@ -277,15 +280,14 @@ const correctReservations = async (
 const listCorrections = (
   kept: Kept | undefined,
   quota: Quota,
-  slice: Slice,
-  part: number,
+  seen: ReadonlyMap<string, SeenObject> = new Map(),
+  findTime: (object: string) => number | undefined,
   now: number,
 ): Map<string, Correction> => {
-  const seen = slice.parts[part] ?? new Map<string, SeenObject>();
   const reservations = new Map(Object.entries(kept?.objects ?? {}));
   const corrections = new Map<string, Correction>();
   for (const [object, before] of reservations) {
-    const since = findReadTime(slice, object);
+    const since = findTime(object);
     // The reservation has not changed since before the list was read: every change sets the time.
     if (since === undefined || before.at + settleableAfter >= since) continue;
     const found = seen.get(object);
