@@ -23,6 +23,7 @@ import {
   writeOutput,
 } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
+import { formatCount } from "../cli/progress.ts";
 import { defaultConfigFile, type PosternConfig, type RuleConfig } from "../config/config.ts";
 import { readClusterConnections } from "../config/connections.ts";
 import { writeSchemas } from "../config/schemas.ts";
@@ -251,7 +252,7 @@ const formatWelcome = (
     const register = `${words.map(quoteWord).join(" ")} | kubectl apply -f -`;
     return `Cluster ${cluster}\n\n${formatTable([["RULE", "PHASE", "MODE", "URL"], ...rows])}\nTo register: ${register}\n`;
   });
-  return `${clusters.join("\n")}\nServing ${served.length} rules at ${url}. Ctrl-C ends it.\n`;
+  return `${clusters.join("\n")}\nServing ${formatCount(served.length, "rule")} at ${url}. Ctrl-C ends it.\n`;
 };
 
 const quoteWord = (word: string) => (/^[\w@%+=:,./[\]-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);

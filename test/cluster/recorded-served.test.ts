@@ -67,7 +67,7 @@ describe("recordings of the gateway", await needs("API server"), () => {
       stream?.on("data", (chunk) => {
         printed += chunk;
       });
-    const url = await waitForOutput(/Serving \d+ rules at (\S+)\. /);
+    const url = await waitForOutput(/Serving \d+ rules? at (\S+)\. /);
     const words = ["manifests", ...getConfigOptions(), "--url", url, "--ca", join(folder, ".postern/ca.crt")];
     const { stdout } = await promisify(execFile)(process.execPath, [program, ...words]);
     for (const document of parseAllDocuments(stdout)) {
