@@ -242,7 +242,7 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
       return {
         used: toCpus(scope?.used),
         reserved: sum([...east, ...west], ({ used }) => used),
-        unseen: clusters.map((cluster) => toCpus(scope?.unseen?.[cluster])),
+        unseen: clusters.map((cluster) => toCpus(scope?.clusters?.[cluster]?.unseen)),
         reservedUnseen: [east, west].map((all) => sum(all, ({ unseen }) => unseen)),
         forged: east
           .map(([path, { used }]) => toCpus(used) - (largest.get(path.split("/").at(-1) ?? "") ?? 0))

@@ -46,7 +46,7 @@ export interface Kept {
   used?: Amounts;
   hards?: readonly RecordedHard[];
   /** By cluster, the sum of what its reservations have as `unseen`. */
-  unseen?: Readonly<Record<string, Amounts>>;
+  clusters?: Readonly<Record<string, { unseen: Amounts }>>;
   objects?: Readonly<Record<string, Reservation>>;
 }
 
@@ -107,7 +107,7 @@ export const replaceReservations = (
   replaced: ReadonlyMap<string, Reservation | undefined>,
 ): void => {
   const objects = new Map(Object.entries(ledgered.get(part)?.objects ?? {}));
-  const { unseen: sums = {}, ...scope } = ledgered.get(scopeKey) ?? {};
+  const { clusters = {}, ...scope } = ledgered.get(scopeKey) ?? {};
   const changeSum = (sum: Amounts = {}, member: "used" | "unseen"): Amounts => {
     const amounts = new Map(Object.keys(sum).map((name) => [name, get(sum, name)]));
     const add = (more: Amounts = {}, combine: typeof addQuantities) => {
@@ -121,15 +121,15 @@ export const replaceReservations = (
     return toAmounts([...amounts]);
   };
   const used = changeSum(scope.used, "used");
-  const { [cluster]: sum, ...others } = sums;
-  const own = changeSum(sum, "unseen");
-  const unseen = Object.keys(own).length > 0 ? { ...others, [cluster]: own } : others;
+  const { [cluster]: own, ...others } = clusters;
+  const unseen = changeSum(own?.unseen, "unseen");
+  const sums = Object.keys(unseen).length > 0 ? { ...others, [cluster]: { unseen } } : others;
   for (const [object, reservation] of replaced)
     if (reservation) objects.set(object, reservation);
     else objects.delete(object);
   ledgered.set(part, objects.size > 0 ? { objects: Object.fromEntries(objects) } : undefined);
-  if (isSame(used, scope.used ?? {}) && isSame(unseen, sums)) return;
-  ledgered.set(scopeKey, { ...scope, used, ...(Object.keys(unseen).length > 0 && { unseen }) });
+  if (isSame(used, scope.used ?? {}) && isSame(sums, clusters)) return;
+  ledgered.set(scopeKey, { ...scope, used, ...(Object.keys(sums).length > 0 && { clusters: sums }) });
 };
 
 const replaceReservation = (ledgered: Ledgered, place: ReservationPlace, reservation: Reservation | undefined): void =>
@@ -259,7 +259,7 @@ export const charge = (
       unseen.set(name, isKnown ? known : amount);
     }
   const getOthers = (name: string) =>
-    subtractQuantities(get(scope.unseen?.[place.cluster], name), get(before?.unseen, name));
+    subtractQuantities(get(scope.clusters?.[place.cluster]?.unseen, name), get(before?.unseen, name));
   const excessUnseen = findExcess("unseen", getOthers, unseen, (limit, name) => {
     const most = { ...limit, nanos: (limit.nanos * BigInt((quota.unseen ?? "100%").slice(0, -1))) / 100n };
     return /(^|\.)cpu$/.test(name) ? most : roundUpToUnits(most);

@@ -48,7 +48,7 @@ const image =
 
 /** Keys of maps whose amounts recordings keep. In any other place, a text of digits may be a secret code. */
 const amountMap =
-  /^(?:requests|limits|capacity|allocatable|hard|used|default|defaultRequest|max|min|maxLimitRequestRatio|overhead|podFixed|allocatedResources)$/;
+  /^(?:requests|limits|capacity|allocatable|hard|used|unseen|default|defaultRequest|max|min|maxLimitRequestRatio|overhead|podFixed|allocatedResources)$/;
 const amountKey = /^(?:cpu|memory|storage|ephemeral-storage|pods|sizeLimit|divisor|.*[/.].*|hugepages-.*|\w+s)$/;
 const countKey = /^(?:sizeLimit|divisor|maxUnavailable|minAvailable|maxSurge)$/;
 const amount = /^[+-]?\d{1,19}(?:\.\d{1,9})?(?:[numkKMGTPE]i?|[eE][+-]?\d{1,3})?$/;

@@ -514,8 +514,8 @@ describe(
           if (!isDeepStrictEqual(left, right))
             differences.push(`${key}: reserved ${JSON.stringify(left)}, stored ${JSON.stringify(right)}`);
         }
-        const unseen = sums.get(quota.name)?.unseen;
-        if (unseen) differences.push(`${quota.name}: ${JSON.stringify(unseen)} are unseen`);
+        const clusters = sums.get(quota.name)?.clusters;
+        if (clusters) differences.push(`${quota.name}: ${JSON.stringify(clusters)} are unseen`);
         for (const name of hard) {
           const [left, right] = [toNumber(sums.get(quota.name)?.used?.[name]), sumStored(quota, name)];
           if (left !== right) differences.push(`${quota.name} ${name}: the sum is ${left}, and ${right} are stored`);
