@@ -120,7 +120,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
   const readLatest = () => openLambda().getFunctionConfiguration(function_);
   const waitUntilUpdated = async () => {
     await waitUntilFunctionUpdatedV2(
-      { client: openLambda(), maxWaitTime: 5, minDelay: 0.01, maxDelay: 0.05 },
+      { client: openLambda(), maxWaitTime: 60, minDelay: 0.01, maxDelay: 0.05 },
       function_,
     );
     return readLatest();
@@ -537,14 +537,19 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     it("get the lines of a function, and of Lambda only failures at the level WARN", async () => {
       createTwoVersions();
       const LoggingConfig = { LogGroup: group, LogFormat: "JSON", SystemLogLevel: "WARN" } as const;
-      await openLambda().updateFunctionConfiguration({ FunctionName, LoggingConfig, Timeout: 1 });
-      await waitUntilUpdated();
+      const configure = async (Timeout: number) => {
+        await openLambda().updateFunctionConfiguration({ FunctionName, LoggingConfig, Timeout });
+        await waitUntilUpdated();
+      };
+      await configure(60);
       const line = JSON.stringify({ who: "a", level: 1 });
       await invoke({ says: line });
       const readLines = () => (account.logs.groups.get(group) ?? []).map(({ line }) => line);
       // Lambda's runtime client leaves what is written to the standard output as it is.
       assert.deepEqual(readLines(), [line]);
+      await configure(1);
       await invoke({ waits: 60_000 });
+      await configure(60);
       await invoke({ ends: true });
       await invoke({});
       const reports = await read({
