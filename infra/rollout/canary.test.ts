@@ -224,14 +224,18 @@ describe("a canary", () => {
     const { functions, moves, describeAliases } = createAliases([a, b]);
     const few = { ...healthy, "a:2": { reviews: minimumCanaryReviews - 1 } };
     const outcomes = await runCanary({ functions, ...createCounts(few) }, [a, b], brief);
-    assert.deepEqual(outcomes, [
-      { trial: b, is: "promoted" },
-      { trial: a, is: "undecided", why: "it had 49 reviews, but needs 50" },
-    ]);
+    // Which of the two ends first depends on the machine's speed.
     assert.deepEqual(
-      [moves.slice(2), describeAliases()],
+      outcomes.toSorted((one, other) => one.trial.rule.localeCompare(other.trial.rule)),
       [
-        ["a-b 7", "a 1"],
+        { trial: a, is: "undecided", why: "it had 49 reviews, but needs 50" },
+        { trial: b, is: "promoted" },
+      ],
+    );
+    assert.deepEqual(
+      [moves.slice(2).sort(), describeAliases()],
+      [
+        ["a 1", "a-b 7"],
         ["1", "7"],
       ],
     );
