@@ -8,6 +8,8 @@ import type { DeletionGuardSettings } from "./pod-state.ts";
 /** The milliseconds until an unfinished clean-up call may be repeated, and the seconds until a call is forgotten. */
 const retryMilliseconds = 60_000;
 const rememberSeconds = 30 * 24 * 3600;
+/** The most milliseconds of a clean-up call. The review's other time is for the ledger. */
+const callMilliseconds = 3000;
 
 interface CleanUpContext {
   settings: DeletionGuardSettings;
@@ -49,16 +51,27 @@ export const startCleanUp = async (pod: Pod, { settings, now, calls, ask }: Clea
     return isMine ? own : kept;
   });
   if (!isMine) return "it was started before";
-  const failure = await ask({ url, method: "POST", ...(settings.ca && { ca: settings.ca }) }).then(
+  const call = {
+    url,
+    method: "POST",
+    milliseconds: callMilliseconds,
+    ...(settings.ca && { ca: settings.ca }),
+  } as const;
+  const failure = await ask(call).then(
     ({ status }) => (isSuccess(status) ? undefined : `it could not be started: ${status}`),
     (error) => {
       if (error instanceof Failure) return `it could not be started: ${error.message}`;
       throw error;
     },
   );
-  // A failed call is deleted from the ledger, so that the next review calls again.
-  await change(() => (failure ? undefined : { ...own, isDone: true }));
+  // A failed call is deleted from the ledger, so that the next review calls again. The pod is kept in any case: if the
+  // entry can't be changed, it ends as an unfinished call does.
+  await change(() => (failure ? undefined : { ...own, isDone: true })).catch(ignoreFailure);
   return failure ?? "it was started";
+};
+
+const ignoreFailure = (error: unknown) => {
+  if (!(error instanceof Failure)) throw error;
 };
 
 const isSuccess = (status: number) => status >= 200 && status <= 299;

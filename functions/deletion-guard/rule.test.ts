@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { beforeEach, describe, it } from "node:test";
+import { Failure } from "postern/failure";
 import type { Capabilities } from "postern/needs";
 import type { AdmissionRequest } from "postern/review";
 import { createRecordedCapabilities, openRule, readRows } from "postern/test";
@@ -110,6 +111,28 @@ describe("deletion-guard", () => {
     assert.equal(await deletePod(capabilities), "it was started before");
     seconds = 60;
     assert.equal(await deletePod(capabilities), "it was started");
+  });
+  it("keeps the pod if the ledger fails after the call, and repeats an unfinished call after a minute", async () => {
+    const capabilities = buildCapabilities(buildPod(), buildNamespace());
+    const ledger = capabilities.ledger("deletion-guard");
+    let changes = 0;
+    const change: typeof ledger.change = async (...change) => {
+      if (++changes === 2) throw new Failure(503, "the time is up");
+      return ledger.change(...change);
+    };
+    const failing = { ...capabilities, ledger: () => ({ change }) };
+    const http = async () => {
+      throw new Failure(503, "it did not answer in time");
+    };
+    assert.equal(await deletePod({ ...failing, http }), "it could not be started: it did not answer in time");
+    assert.equal(await deletePod(capabilities), "it was started before");
+    seconds = 60;
+    changes = 0;
+    assert.equal(await deletePod(failing), "it was started");
+    assert.equal(await deletePod(capabilities), "it was started before");
+    seconds = 120;
+    assert.equal(await deletePod(capabilities), "it was started");
+    assert.deepEqual(sent, [call, call]);
   });
   it("admits the deletion of a pod whose name another pod has now", async () => {
     assert.equal(await deletePod(buildCapabilities(buildPod({ uid: "u2" }), buildNamespace())), "deleted");
