@@ -36,14 +36,18 @@ const openProcesses = (count: number) => Array.from({ length: count }, () => cre
 const createLimit = (qps: number, burst: number): EventLimit => ({ type: "Server", qps, burst });
 
 describe("a bucket that several processes share", () => {
-  it("gives in each span of time at most its burst, what comes in, and what processes had taken", async () => {
-    for (const [qps, burst, count] of [
-      [1, 5, 3],
-      [20, 1, 8],
-      [100, 30, 2],
-      [500, 300, 5],
-      [5000, 20, 8],
-      [5000, 300, 8],
+  it("gives in each span of time at most its burst, what comes in by the fastest clock, and what processes had taken", async () => {
+    // The last number is the largest difference of the processes' clocks, in milliseconds.
+    for (const [qps, burst, count, difference] of [
+      [1, 5, 3, 0],
+      [20, 1, 8, 0],
+      [20, 1, 8, 300],
+      [100, 30, 2, 0],
+      [500, 300, 5, 0],
+      [500, 30, 5, 50],
+      [5000, 20, 8, 0],
+      [5000, 300, 8, 0],
+      [5000, 300, 8, 10_000],
     ] as const) {
       const limit = createLimit(qps, burst);
       const buckets = createSlowLedger();
@@ -54,13 +58,15 @@ describe("a bucket that several processes share", () => {
         // Pauses of 0 to 96 ms, and 0 to 40 concurrent requests, in an order without a pattern.
         now += (round * round * 31) % 97;
         const takes = Array.from({ length: (round * round * 17) % 41 }, async (_, index) => {
-          const reserves = processes[(index * index + round) % count] as Ledger;
-          if (await takeToken(limit, "", now, { buckets, reserves })) given.push(now);
+          const process = (index * index + round) % count;
+          const clock = now + (difference * process) / (count - 1);
+          const reserves = processes[process] as Ledger;
+          if (await takeToken(limit, "", clock, { buckets, reserves })) given.push(now);
         });
         await Promise.all(takes);
         for (const [first, start] of given.entries()) {
           const ahead = first === 0 ? 0 : count * (getShare(limit) - 1);
-          const most = burst + (qps * (now - start)) / 1000 + ahead;
+          const most = burst + (qps * (now - start + difference)) / 1000 + ahead;
           if (given.length - first > most + 1e-6)
             assert.fail(`${given.length - first} since ${start} ms, at most ${most}`);
         }
