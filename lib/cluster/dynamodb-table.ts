@@ -75,12 +75,12 @@ const temporary = new Set([
 ]);
 
 const invalidCredentials = "AWS doesn't accept this function's credentials";
-const tooLarge = "an entry may have at most 400 KB";
+const invalid = "DynamoDB refuses the change; an entry may have at most 400 KB, and a change 100 entries";
 const remedies: Record<string, string> = {
   AccessDeniedException: "this function's role has no right to it; deploy the stage again",
   ResourceNotFoundException: "there is no such table in this region; deploy the stage, which creates it",
-  ValidationError: tooLarge,
-  ValidationException: tooLarge,
+  ValidationError: invalid,
+  ValidationException: invalid,
   ExpiredTokenException: invalidCredentials,
   InvalidSignatureException: invalidCredentials,
   MissingAuthenticationTokenException: invalidCredentials,
