@@ -1,19 +1,30 @@
+import { createHash } from "node:crypto";
 import { minors, newestMinor } from "../../infra/parity/control-plane/binaries.ts";
 
 /** The seed of this run, which test/run.ts sets and prints. */
-const seed = Number(process.env.POSTERN_SEED ?? 0);
+const runSeed = Number(process.env.POSTERN_SEED ?? 0);
+
+/** Draws a number from 0 to below `count` by a seed. Draws with different names are independent of each other. */
+const draw = (name: string, count: number, seed: number): number =>
+  createHash("sha256").update(`${name} ${seed}`).digest().readUInt32BE() % count;
 
 /**
  * Chooses a third of the rules by this run's seed. Each rule takes seconds of API servers, so a run compares a third in one
  * suite, and another third in another suite. `npx postern parity` compares all rules in both ways.
  */
-export const chooseThird = <Listed extends { name: string }>(rules: readonly Listed[], third: 0 | 1): Listed[] =>
-  rules.filter(({ name }) => ([...name].reduce((sum, letter) => sum + letter.charCodeAt(0), seed) + third) % 3 === 0);
+export const chooseThird = <Listed extends { name: string }>(
+  rules: readonly Listed[],
+  third: 0 | 1,
+  seed = runSeed,
+): Listed[] => {
+  const first = draw("third", 3, seed) + third;
+  return rules.filter(({ name }) => [...name].reduce((sum, letter) => sum + letter.charCodeAt(0), first) % 3 === 0);
+};
 
 /** Returns the minor that this run compares beside the newest: the one of POSTERN_KUBERNETES, or one by the seed. */
-export const chooseOtherMinor = (): string => {
+export const chooseOtherMinor = (seed = runSeed): string => {
   const older = minors.filter((minor) => minor !== newestMinor);
-  return process.env.POSTERN_KUBERNETES ?? older[seed % older.length] ?? newestMinor;
+  return process.env.POSTERN_KUBERNETES ?? older[draw("minor", older.length, seed)] ?? newestMinor;
 };
 
 /**
@@ -21,11 +32,30 @@ export const chooseOtherMinor = (): string => {
  * this run's seed or POSTERN_KUBERNETES. A `large` run, whose size a variable sets, takes only the minor of
  * POSTERN_KUBERNETES, or the newest.
  */
-export const chooseMinors = (large?: string, turn?: 0 | 1): string[] => {
+export const chooseMinors = (large?: string, turn?: 0 | 1, seed = runSeed): string[] => {
   const { POSTERN_KUBERNETES: wanted } = process.env;
   if (large !== undefined || (wanted && turn !== undefined)) return [wanted ?? newestMinor];
-  const both = [...new Set([newestMinor, chooseOtherMinor()])];
-  return turn === undefined ? both : both.filter((_, index) => index === (seed + turn) % both.length);
+  const both = [...new Set([newestMinor, chooseOtherMinor(seed)])];
+  return turn === undefined ? both : both.filter((_, index) => index === (draw("turn", 2, seed) + turn) % both.length);
+};
+
+/** Divides a third of the ports between the newest minor and the other one of this run. */
+export const choosePorts = <Listed extends { name: string }>(
+  ports: readonly Listed[],
+  seed = runSeed,
+): (readonly [minor: string, ports: Listed[]])[] => {
+  const third = chooseThird(ports, 1, seed);
+  const first = draw("ports", 2, seed);
+  return [newestMinor, chooseOtherMinor(seed)].map((minor, turn) => [
+    minor,
+    third.filter((_, index) => (index + first) % 2 === turn),
+  ]);
+};
+
+/** Chooses a tenth of a list by this run's seed: returns whether an element with this index belongs to it. */
+export const chooseTenth = (seed = runSeed): ((index: number) => boolean) => {
+  const rest = draw("tenth", 10, seed);
+  return (index) => index % 10 === rest;
 };
 
 /** The minors before and after the upgrade that brings MutatingAdmissionPolicy. */

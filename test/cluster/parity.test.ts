@@ -11,7 +11,7 @@ import { measureParity } from "../../infra/parity/parity.ts";
 import { listPluginPorts } from "../../infra/parity/plugins.ts";
 import { runProgram } from "../checkout.ts";
 import { needs, needsApiServer } from "../parts.ts";
-import { chooseOtherMinor, chooseThird } from "./choices.ts";
+import { choosePorts } from "./choices.ts";
 
 // Compares a third of the ports with their plugins, by generated requests: on the newest minor of Kubernetes and on another
 // one in turn. cases.test.ts has the cases of another third. `npx postern parity --minor 1.33,1.37` compares all on each.
@@ -65,16 +65,12 @@ describe("postern parity", () => {
 const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
 /** Each seed generates other requests. `npx postern parity --requests 1000` sends more. */
 const requests = 40;
-const third = chooseThird(ports, 1);
 
-for (const [minor, turn] of [
-  [newestMinor, 0],
-  [chooseOtherMinor(), 1],
-] as const)
+for (const [minor, chosen] of choosePorts(ports))
   describe(`with Kubernetes ${minor}`, { ...(await needsApiServer(minor)), concurrency: 2 }, async () => {
     const plugins = await requireBinaries(minor).then(listPlugins, () => undefined);
 
-    for (const port of third.filter((_, index) => (index + seed) % 2 === turn)) {
+    for (const port of chosen) {
       const { plugin } = port.rule.upstreamPlugin;
       const skip = plugins?.all.includes(plugin) ? false : `Kubernetes ${minor} has no ${plugin}`;
       it(`${port.name} answers as ${plugin} does`, { skip }, async (context) => {

@@ -1,0 +1,51 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { readCatalogue } from "../infra/catalogue/registry.ts";
+import { minors } from "../infra/parity/control-plane/binaries.ts";
+import { listPluginPorts } from "../infra/parity/plugins.ts";
+import { chooseMinors, choosePorts, chooseTenth } from "./cluster/choices.ts";
+
+const ports = listPluginPorts(await readCatalogue());
+const seeds = Array.from({ length: 1000 }, (_, seed) => seed);
+const tenths = Array.from({ length: 10 }, (_, index) => index);
+
+describe("what a run compares with real API servers", () => {
+  // It states the minor for the whole run.
+  delete process.env.POSTERN_KUBERNETES;
+
+  for (const turn of [0, 1] as const)
+    it(`is every minor by some seed, if a suite takes one (${turn})`, () => {
+      assert.deepEqual([...new Set(seeds.flatMap((seed) => chooseMinors(undefined, turn, seed)))].sort(), minors);
+    });
+
+  it("is at most two minors, the same in all suites of a run", () => {
+    for (const seed of seeds) {
+      const both = chooseMinors(undefined, undefined, seed);
+      const chosen = [chooseMinors(undefined, 0, seed), chooseMinors(undefined, 1, seed)].flat();
+      assert.deepEqual(chosen.sort(), both.toSorted());
+      assert.deepEqual(
+        choosePorts(ports, seed).map(([minor]) => minor),
+        both,
+      );
+      assert.equal(both.length, 2);
+    }
+  });
+
+  it("is every port in every minor", () => {
+    const pairs = seeds.flatMap((seed) =>
+      choosePorts(ports, seed).flatMap(([minor, chosen]) => chosen.map(({ name }) => `${name} ${minor}`)),
+    );
+    const wanted = ports.flatMap(({ name }) => minors.map((minor) => `${name} ${minor}`));
+    assert.deepEqual([...new Set(pairs)].sort(), wanted.sort());
+  });
+
+  it("is every tenth of the fields in every minor", () => {
+    const pairs = seeds.flatMap((seed) =>
+      chooseMinors(undefined, 1, seed).flatMap((minor) =>
+        tenths.filter(chooseTenth(seed)).map((index) => `${index} ${minor}`),
+      ),
+    );
+    const wanted = tenths.flatMap((index) => minors.map((minor) => `${index} ${minor}`));
+    assert.deepEqual([...new Set(pairs)].sort(), wanted.sort());
+  });
+});
