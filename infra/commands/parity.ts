@@ -18,28 +18,35 @@ export default {
     minor: {
       type: "string",
       value: "MINOR,…",
-      says: "compare with these minors of Kubernetes, such as 1.33,1.37 (default: the newest)",
+      says: "compare with these minors of Kubernetes, such as 1.33,1.37 (default: the newest; with --write all)",
     },
     seed: { type: "string", value: "N", says: "repeat the requests of this seed (default: a random seed)" },
-    requests: { type: "string", value: "N", default: "2000", says: "the number of generated requests for each port" },
+    requests: {
+      type: "string",
+      value: "N",
+      default: "2000",
+      says: "the number of generated requests for each port; 0 runs only the cases",
+    },
     config: {
       type: "string",
       value: "FILE",
       says: "read the rules' settings from this file (default: the settings of the plugins)",
     },
     output: commonCommandOptions.output,
-    write: { type: "boolean", says: "also write the table to functions/README.md" },
+    write: { type: "boolean", says: "also write the tables to functions/README.md" },
   },
 
   async run({ options, words }) {
     const [requests = 2000, seed = randomInt(2 ** 31)] = [options.number("requests"), options.number("seed")];
     const json = options.text("output") === "json";
-    if (requests === 0) throw new Complaint("--requests must be at least 1");
-    if (options.flag("write") && words.length > 0) throw new Complaint("--write needs all rules; leave out the names");
+    const [file, isWritten] = [options.text("config"), options.flag("write")];
+    if (isWritten && words.length > 0) throw new Complaint("--write needs all rules; leave out the names");
+    if (isWritten && file !== undefined)
+      throw new Complaint("--write needs the settings of the plugins; leave out --config");
     if (seed >= 2 ** 31) throw new Complaint("--seed must be below 2147483648");
 
     // These modules are loaded here, because `postern` without a verb loads this file, too.
-    const { listPlugins, newestMinor, requireBinaries } = await import("../parity/control-plane/binaries.ts");
+    const { listPlugins, requireBinaries } = await import("../parity/control-plane/binaries.ts");
     const { checkAllCases } = await import("../parity/cases/cases.ts");
     const { measureParity } = await import("../parity/parity.ts");
     const { listPluginPorts: listPorts } = await import("../parity/plugins.ts");
@@ -50,14 +57,14 @@ export default {
       describeParityDifferences: describeParity,
       parityTableHeadings: headings,
       buildParityTableRow: buildRow,
+      chooseComparedMinors: chooseMinors,
       insertParityReport: insertReport,
     } = await import("../parity/report.ts");
-    const minors = options.text("minor")?.split(",") ?? [newestMinor];
+    const minors = chooseMinors(options.text("minor"), isWritten && requests > 0);
     const { catalogue, broken, names } = await readAllRules();
     const wanted = resolveRuleNames(words, names);
     const isChosen = (name: string) => wanted.length === 0 || wanted.includes(name);
     reportBroken(broken, isChosen);
-    const file = options.text("config");
     const cluster =
       file === undefined ? undefined : chooseCluster(await readConfig(file, catalogue, names), undefined)[1];
     const every = await Promise.all(minors.map(async (minor) => ({ minor, binaries: await requireBinaries(minor) })));
@@ -69,7 +76,7 @@ export default {
     for (const { minor, binaries } of every) {
       const { version } = binaries;
       const { all } = await listPlugins(binaries);
-      const ports = listPorts(rules).filter(({ rule }) => all.includes(rule.upstreamPlugin.plugin));
+      const ports = listPorts(requests > 0 ? rules : []).filter(({ rule }) => all.includes(rule.upstreamPlugin.plugin));
       print(`Kubernetes ${version}${ports.length > 0 ? `, seed ${seed}\n\n${alignRow(headings, longest)}` : ""}\n`);
       // One port alone leaves a core idle while its servers start, and while one server waits for the other.
       const found = await runInParallel(2, ports, async (port) => {
@@ -84,7 +91,7 @@ export default {
       runs.push({ kubernetes: version, rules: found, cases });
     }
     if (json) writeOutput(`${JSON.stringify({ seed, minors: runs }, null, 2)}\n`);
-    if (options.flag("write")) {
+    if (isWritten) {
       const page = join(functionsFolder, "README.md");
       await writeFile(page, insertReport(await readFile(page, "utf8"), { runs, requests, seed }));
     }

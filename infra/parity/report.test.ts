@@ -6,9 +6,10 @@ import { readRows } from "../../test/rows.ts";
 import { buildCatalogueReadme, readCatalogue } from "../catalogue/registry.ts";
 import { functionsFolder } from "../catalogue/sources.ts";
 import type { RuleCaseResults } from "./cases/cases.ts";
+import { minors, newestMinor } from "./control-plane/binaries.ts";
 import type { PortParityResult } from "./parity.ts";
 import { listPluginPorts } from "./plugins.ts";
-import { areAsExpected, describeCaseResults, insertParityReport } from "./report.ts";
+import { areAsExpected, chooseComparedMinors, describeCaseResults, insertParityReport } from "./report.ts";
 
 const { parity, fine, wrong, text } = readRows<{
   parity: PortParityResult;
@@ -16,6 +17,14 @@ const { parity, fine, wrong, text } = readRows<{
   wrong: RuleCaseResults;
   text: string;
 }>(import.meta.filename);
+
+describe("the compared minors", () => {
+  it("are the newest, all or the stated ones, the oldest first", () => {
+    assert.deepEqual(chooseComparedMinors(undefined, false), [newestMinor]);
+    assert.deepEqual(chooseComparedMinors(undefined, true), minors);
+    assert.deepEqual(chooseComparedMinors("1.37,1.33,1.36", false), ["1.33", "1.36", "1.37"]);
+  });
+});
 
 describe("the results of cases", () => {
   it("have a row for each rule, and the reasons why cases could not be sent", () => {
@@ -73,6 +82,16 @@ describe("the report in the catalogue", () => {
     assert.equal(twice.split("## Parity").length, 2);
     assert.doesNotMatch(twice, /v1\.36\.3/);
     assert.ok(twice.startsWith(page) && twice.endsWith("\nA paragraph below.\n"));
+  });
+
+  it("has only another table of cases after a run without requests", () => {
+    const cases = [{ ...fine, cases: 5 }];
+    const runs = [{ kubernetes: "v1.36.4", rules: [], cases }];
+    const twice = insertParityReport(once, { runs, requests: 0, seed: 8 });
+    const wanted = once
+      .replace("| always-pull-images | 4 |", "| always-pull-images | 5 |")
+      .replace("every rule, sent to kube-apiserver v1.36.3", "every rule, sent to kube-apiserver v1.36.4");
+    assert.equal(twice, wanted);
   });
 
   it("exists for every port without unexplained differences, and npm run fix keeps it", async () => {

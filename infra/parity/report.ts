@@ -1,6 +1,13 @@
 import { formatTable } from "../cli/command.ts";
 import type { CaseDifference, RealServerCaseResults, RuleCaseResults } from "./cases/cases.ts";
+import { minors, newestMinor } from "./control-plane/binaries.ts";
 import type { ParityDifference, PortParityResult } from "./parity.ts";
+
+/** Returns the minors of the option --minor, the oldest first; without it all of them, or the newest alone. */
+export const chooseComparedMinors = (option: string | undefined, isAll: boolean): string[] => {
+  const wanted = option?.split(",") ?? (isAll ? minors : [newestMinor]);
+  return wanted.toSorted((one, other) => minors.indexOf(one) - minors.indexOf(other));
+};
 
 /** The headings of the table of ports, whose rows are printed as each port is finished. */
 export const parityTableHeadings = [
@@ -133,7 +140,11 @@ const listExceptions = (results: RuleCaseResults[]): string[] => {
 export const areAsExpected = (results: RuleCaseResults[]): boolean =>
   results.every(({ differences, outcomes }) => differences.length === 0 && !outcomes?.differences.length);
 
-const [begin, end] = ["<!-- Written by npx postern parity --write. -->", "<!-- End of parity. -->"];
+const [begin, casesBegin, end] = [
+  "<!-- Written by npx postern parity --write. -->",
+  "<!-- Written by npx postern parity --requests 0 --write. -->",
+  "<!-- End of parity. -->",
+];
 
 /** The results of all ports and cases with one minor of Kubernetes. The fields are part of the JSON output. */
 export interface MinorParityResults {
@@ -143,16 +154,25 @@ export interface MinorParityResults {
   cases: RuleCaseResults[];
 }
 
+interface ParityRuns {
+  runs: MinorParityResults[];
+  requests: number;
+  seed: number;
+}
+
 /**
  * Returns the text of functions/README.md with this parity report, which replaces an earlier one or goes to the end. The
- * numbers of calls and of cases are those of the last minor.
+ * numbers of calls and of cases are those of the last minor. Without requests, only the table of cases is replaced.
  */
-export const insertParityReport = (
-  page: string,
-  { runs, requests, seed }: { runs: MinorParityResults[]; requests: number; seed: number },
-): string => {
+export const insertParityReport = (page: string, { runs, requests, seed }: ParityRuns): string => {
   const [before = "", rest] = page.split(begin);
-  const after = rest?.split(end)[1] ?? "\n";
+  const [report = "", after = "\n"] = rest?.split(end) ?? [];
+  const ports = requests > 0 ? describePorts({ runs, requests, seed }) : (report.split(casesBegin)[0] ?? "");
+  const parts = [before, begin, ports, casesBegin, describeCasesOfEveryRule(runs)];
+  return `${parts.map((part) => part.trim()).join("\n\n")}\n\n${end}${after}`;
+};
+
+const describePorts = ({ runs, requests, seed }: ParityRuns): string => {
   // The rules of the newest minor have their order there, and those that only older minors have come last.
   const found = runs.toReversed().flatMap(({ rules }) => rules);
   const reasons = listReasons(found).map((reason) => {
@@ -169,22 +189,23 @@ export const insertParityReport = (
     }),
     ...buildCallCells(newest?.rules.find(({ rule }) => rule === name)),
   ]);
-  const cases = newest?.cases ?? [];
-  const minors = versions.map((version) => version.slice(1).replace(/\.\d+$/, ""));
-  const command = `npx postern parity --minor ${minors.join(",")} --requests ${requests} --seed ${seed} --write`;
-  const parts = [
-    before.trimEnd(),
-    begin,
+  const tested = versions.map((version) => version.slice(1).replace(/\.\d+$/, ""));
+  const command = `npx postern parity --minor ${tested.join(",")} --requests ${requests} --seed ${seed} --write`;
+  return [
     "## Parity",
     `The same ${requests} generated requests for each rule were sent to kube-apiserver with the compiled-in plugin, and to one\nwithout it that calls the rule:\n\n    ${command}\n\nA cell has the numbers of equal answers, of answers with a known difference, and of answers with an unexplained one; "-"\nmeans that this minor has no such plugin. Status, object, message, details, warnings and audit annotations are compared.\nThe last columns are about ${versions.at(-1)}: how often the rule was called, how often it refused or changed something, how\noften it was called without its matchConditions, and the share of calls that these save.`,
     toMarkdown(["rule", ...versions, ...columns], rows),
     ...(reasons.length > 0 ? [`Known differences:\n\n${reasons.join("\n")}`] : []),
-    `The cases of every rule, sent to kube-apiserver ${versions.at(-1)}: how many have the outcome that they state, how many no\nAPI server can receive, how many the compiled-in plugin answers alike (of those with its settings), and how many recorded\noutcomes of a removed plugin are unchanged.`,
+  ].join("\n\n");
+};
+
+const describeCasesOfEveryRule = (runs: MinorParityResults[]): string => {
+  const { kubernetes, cases = [] } = runs.at(-1) ?? {};
+  return [
+    `The cases of every rule, sent to kube-apiserver ${kubernetes}: how many have the outcome that they state, how many no\nAPI server can receive, how many the compiled-in plugin answers alike (of those with its settings), and how many recorded\noutcomes of a removed plugin are unchanged.`,
     toMarkdown(caseHeadings, cases.map(buildCaseRow)),
     ...listExceptions(cases),
-    `${end}${after}`,
-  ];
-  return parts.join("\n\n");
+  ].join("\n\n");
 };
 
 const columns = ["calls", "acted", "calls without conditions", "saved"];

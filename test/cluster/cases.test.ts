@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { after, before, describe, it } from "node:test";
 import type { Case } from "#lib/recording/recording.ts";
+import { readCases } from "../../infra/catalogue/cases.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { type CaseChecker, openCaseServers, readCasesAndUpstreamOutcomes } from "../../infra/parity/cases/cases.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
@@ -20,6 +22,15 @@ const catalogue = await readCatalogue();
 const third = chooseThird(catalogue, 0);
 /** The rules whose cases a test below changes are always there. */
 const changed = ["deny-service-external-ips", "default-toleration-seconds"];
+
+// Adding a rule or a case doesn't break the unit tests, but the table is written by an API server.
+it("functions/README.md has the cases of every rule", async () => {
+  const page = await readFile(new URL("../../functions/README.md", import.meta.url), "utf8");
+  const [, table = ""] = page.split("<!-- Written by npx postern parity --requests 0 --write. -->");
+  const rows = [...table.matchAll(/^\| ([a-z-]+) \| (\d+) \|/gm)].map(([, name, count]) => [name, Number(count)]);
+  const wanted = await Promise.all(catalogue.map(async (listed) => [listed.name, (await readCases(listed)).length]));
+  assert.deepEqual(rows, wanted, "npx postern parity --requests 0 --write writes the table");
+});
 
 describe("the cases of rules, on a real API server", await needs("API server"), async () => {
   const all = await readCasesAndUpstreamOutcomes(

@@ -43,6 +43,15 @@ describe("postern parity", () => {
     assert.deepEqual([code, stdout], [2, ""]);
   });
 
+  it("writes no table of some rules or of other settings", async () => {
+    const [some, other] = [["always-admit"], ["--config", "postern.yaml"]];
+    for (const words of [some, other]) {
+      const { code, stderr } = await runParity([...words, "--write"]);
+      assert.match(stderr, /^--write needs .*; leave out (the names|--config)\n$/);
+      assert.equal(code, 2);
+    }
+  });
+
   it("shows with one small request that a rule has other settings than its plugin", apiserver, async () => {
     const config = join(folder, "other.yaml");
     await writeFile(config, "rules: { default-toleration-seconds: { settings: { unreachableSeconds: 7 } } }\n");
