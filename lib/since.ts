@@ -3,6 +3,9 @@ import { Failure } from "./failure.ts";
 /** A minor version of Kubernetes, such as `1.35`. */
 export type KubernetesMinor = `1.${number}`;
 
+/** The newest minor version that is known here; behaviour without a known version is this one's. */
+export const newestKubernetes: KubernetesMinor = "1.37";
+
 /** Values, each under the minor version of Kubernetes from which it applies, in ascending order. */
 export type Since<T> = Readonly<Record<KubernetesMinor, T>>;
 

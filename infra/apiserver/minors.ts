@@ -1,8 +1,5 @@
 import { isMap, type JsonMap } from "#lib/json.ts";
-import { type KubernetesMinor, parseMinor } from "#lib/since.ts";
-
-/** The newest minor of Kubernetes that is known here; behaviour without a known minor is this one's. */
-export const newestKubernetes: KubernetesMinor = "1.37";
+import { parseMinor } from "#lib/since.ts";
 
 /**
  * Returns data of the newest minor as it is in another one. `older` has what each older minor has differently from the

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { basename, dirname } from "node:path";
 import { text as readAll } from "node:stream/consumers";
-import { newestKubernetes } from "../apiserver/minors.ts";
+import { newestKubernetes } from "#lib/since.ts";
 import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readOptionFile } from "../cli/options.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readRows } from "../../test/rows.ts";
-import { type Since, selectSince } from "../since.ts";
+import { newestKubernetes, type Since, selectSince } from "../since.ts";
 import { compileExpression, createAdmissionEnvironment, evaluateExpression } from "./kubernetes.ts";
 
 const rows = readRows<{ expression: string; since: Since<string> }[]>(import.meta.filename);
@@ -9,8 +9,9 @@ const rows = readRows<{ expression: string; since: Since<string> }[]>(import.met
 const object = { list: [1, 2], labels: { "a.b/c": "d" } };
 
 /** Returns the value of an expression as JSON, or the first line of its error. */
-const evaluate = (text: string, kubernetes: string): string | undefined => {
-  const compiled = compileExpression(text, createAdmissionEnvironment({ kubernetes, isMutation: true }), undefined);
+const evaluate = (text: string, kubernetes?: string): string | undefined => {
+  const context = { ...(kubernetes !== undefined && { kubernetes }), isMutation: true };
+  const compiled = compileExpression(text, createAdmissionEnvironment(context), undefined);
   if ("error" in compiled) return compiled.error.replace("compilation failed: ", "").split("\n", 1)[0];
   const result = evaluateExpression(text, compiled, { find: () => object }, { left: 1_000_000 });
   if ("value" in result) return JSON.stringify(result.value);
@@ -25,4 +26,8 @@ describe("an expression", () => {
         it(`has the result of Kubernetes ${minor}: ${expression}`, () =>
           assert.equal(evaluate(expression, minor), expected));
     }
+
+  it("has the result of the newest minor if none is known", () => {
+    for (const { expression } of rows) assert.equal(evaluate(expression), evaluate(expression, newestKubernetes));
+  });
 });

@@ -1,5 +1,5 @@
 // The environment of CEL expressions in Kubernetes' admission: matchConditions and policies.
-import { mergeSince, type Since, selectSince } from "../since.ts";
+import { mergeSince, newestKubernetes, type Since, selectSince } from "../since.ts";
 import type { AdmissionEnvironment, ExpressionContext } from "./contexts.ts";
 import { createEnvironment } from "./environment.ts";
 import { checkExpression, createDeclarations } from "./expression-check.ts";
@@ -58,7 +58,7 @@ const changes: Since<{
 
 /** Returns the environment of expressions of one kind. */
 export const createAdmissionEnvironment = (context: ExpressionContext): AdmissionEnvironment => {
-  const { kubernetes, isMutation = false } = context;
+  const { kubernetes = newestKubernetes, isMutation = false } = context;
   const since = Object.values(selectSince(changes, kubernetes));
   const { hasSortBy, hasQuotedNames = false, hasStrictOptionals = false } = mergeSince(changes, kubernetes);
   const environment = createEnvironment({

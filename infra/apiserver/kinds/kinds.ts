@@ -4,7 +4,8 @@ import { joinApiVersion, splitApiVersion } from "#lib/objects/api-version.ts";
 import { policyGroup } from "#lib/policy/types.ts";
 import { toPlural } from "#lib/recorded-answers.ts";
 import type { GroupVersionKind, GroupVersionResource, KubernetesObject } from "#lib/review.ts";
-import { newestKubernetes, selectMinor } from "../minors.ts";
+import { newestKubernetes } from "#lib/since.ts";
+import { selectMinor } from "../minors.ts";
 import builtIn from "./kinds.json" with { type: "json" };
 import olderBuiltIn from "./older-kinds.json" with { type: "json" };
 
