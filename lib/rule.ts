@@ -173,8 +173,11 @@ export interface RuleDefinition<Object, Settings extends object, N extends Needs
   inspectForSettings?(settings: Settings, cluster: InspectedCluster): Promise<SettingsAfterInspection<Settings>>;
   /** Returns what is wrong with settings of the right shape, in a sentence. */
   checkSettings?(settings: Settings): string | undefined;
-  /** Compiles all CEL expressions of settings as reviews do. A function can evaluate only what was compiled so. */
-  compileExpressions?(settings: Settings): void;
+  /**
+   * Compiles all CEL expressions of settings as reviews do, or as an API server of a minor version of Kubernetes does. A
+   * function can evaluate only what was compiled so.
+   */
+  compileExpressions?(settings: Settings, kubernetes?: string): void;
   /** True if postern.yaml must set `exempt` when it turns this rule on, as for always-deny. */
   exemptionRequired?: boolean;
   /**

@@ -44,9 +44,12 @@ export const findExpressionFault = (policy: MutatingPolicy, kubernetes: string):
 
 const compiled = new WeakMap<MutatingPolicy, CompiledPolicy>();
 
-/** Returns the compiled expressions of a policy, which are compiled once for each object. */
-export const compilePolicy = (policy: MutatingPolicy): CompiledPolicy => {
-  const made = compiled.get(policy) ?? compile(policy);
+/**
+ * Returns the compiled expressions of a policy, which are compiled once for each object: in the first call's minor version
+ * of Kubernetes, by default in the newest.
+ */
+export const compilePolicy = (policy: MutatingPolicy, kubernetes?: string): CompiledPolicy => {
+  const made = compiled.get(policy) ?? compile(policy, kubernetes);
   compiled.set(policy, made);
   return made;
 };

@@ -35,7 +35,9 @@ export default rule<KubernetesObject, MutatingPolicySettings, typeof needs>({
   settings: { policies: [], reads: [] },
   manifests: { policies: readPolicyDocuments },
   checkSettings: findMutatingSettingsFault,
-  compileExpressions: ({ policies }) => listPolicies(policies, undefined).forEach(compilePolicy),
+  compileExpressions: ({ policies }, kubernetes) => {
+    for (const policy of listPolicies(policies, undefined)) compilePolicy(policy, kubernetes);
+  },
   needs,
 
   async mutate(draft: KubernetesObject, { settings, may, ...policyRequest }): Promise<Verdict> {

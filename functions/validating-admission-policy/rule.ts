@@ -37,7 +37,9 @@ export default rule<KubernetesObject, Settings, typeof needs, { mostFailures: nu
   settings: { policies: [], reads: [] },
   manifests: { policies: readPolicyDocuments },
   checkSettings: findSettingsFault,
-  compileExpressions: ({ policies }) => listPolicies(policies, undefined).forEach(compilePolicy),
+  compileExpressions: ({ policies }, kubernetes) => {
+    for (const policy of listPolicies(policies, undefined)) compilePolicy(policy, kubernetes);
+  },
   needs,
 
   async validate(_: KubernetesObject, { settings: { policies }, may, upstream, ...policyRequest }): Promise<Verdict> {

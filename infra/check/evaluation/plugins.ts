@@ -4,7 +4,7 @@ import { evaluateRule } from "#lib/evaluation.ts";
 import { getErrorMessage } from "#lib/failure.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import { type AdmissionRequest, buildReviewResponse, type KubernetesObject } from "#lib/review.ts";
-import { getVariants, type ParsedManifests, type Phase, type Rule, selectPhase } from "#lib/rule.ts";
+import { getVariants, type ParsedManifests, type Phase, type Rule, type RuleVariant, selectPhase } from "#lib/rule.ts";
 import { applyVariant, loadRules } from "../../catalogue/registry.ts";
 import { findRuleByNameOrPlugin } from "../../catalogue/rule-names.ts";
 import { listRuleFolders, posternCatalogue, resolveCatalogue } from "../../catalogue/sources.ts";
@@ -76,9 +76,10 @@ export const loadCallablePlugins = async (
   const ports = new Map<DefaultedWebhookEntry, PluginPort>();
   for (const { name, phases, rule } of rules) {
     const plugin = wanted.get(name) ?? "";
-    const read = readPolicies(plugin, rule, objects);
+    const read = readPolicies(plugin, rule, objects, kubernetes);
     for (const object of read.accepted) evaluated.add(object);
     const settings = { ...rule.settings, ...rule.upstreamPlugin?.settings, ...read.settings };
+    rule.compileExpressions?.(settings, kubernetes);
     // A policy has an entry of its own, with its selectors; other variants would only save calls.
     const policies = read.accepted.length > 0 ? getVariants(rule, settings) : undefined;
     for (const variant of policies?.map((policy) => policy.name) ?? [undefined]) {
@@ -141,12 +142,14 @@ const quotas = "ResourceQuota";
 /** The port of a plugin; for a plugin of policies, with one policy as its variant. */
 type PluginPort = ReturnType<typeof applyVariant> & { variant: string | undefined };
 
-/** Reads the policies of a plugin as its port's setting; those that the API server would refuse are left out. */
+/** Reads the policies of a plugin as its port's setting; those that an API server of a minor would refuse are left out. */
 const readPolicies = (
   plugin: string,
-  { manifests, settings, checkSettings }: Rule,
+  rule: Rule,
   objects: readonly KubernetesObject[],
+  kubernetes: string | undefined,
 ) => {
+  const { manifests, settings, checkSettings } = rule;
   const read = new Map(Object.entries(manifests ?? {})).get("policies") as PolicyReader | undefined;
   const own = objects.filter(({ kind }) => kind === plugin || kind === `${plugin}Binding`);
   if (!read || own.length === 0) return { accepted: [], settings: {} };
@@ -154,9 +157,14 @@ const readPolicies = (
   // Schemas of custom kinds, by which configurations are merged.
   const schemas = objects.filter((object) => object.kind === "CustomResourceDefinition" && !hasFault(object));
   const toSettings = (accepted: readonly KubernetesObject[]) => ({ policies: read([...schemas, ...accepted]).objects });
-  const accepted = own.filter(
-    (object) => !hasFault(object) && checkSettings?.({ ...settings, ...toSettings([object]) }) === undefined,
-  );
+  const isAccepted = (object: KubernetesObject) => {
+    if (hasFault(object)) return false;
+    const alone = { ...settings, ...toSettings([object]) };
+    const isRefused = ({ native }: RuleVariant<object>) =>
+      kubernetes !== undefined && native?.findExpressionFault(kubernetes) !== undefined;
+    return checkSettings?.(alone) === undefined && !getVariants(rule, alone)?.some(isRefused);
+  };
+  const accepted = own.filter(isAccepted);
   return { accepted, settings: toSettings(accepted) };
 };
 
