@@ -66,7 +66,11 @@ export const sendSequence = async (
   const quotas = sequence.quotas && (await createQuotas(sequence.quotas, namespace, as("admin")));
   for (const step of steps) {
     const object = `${collection}/${current}`;
-    if (made.has(current)) while (!(await isCopyCurrent(object))) await wait(5);
+    const end = Date.now() + 60_000;
+    while (made.has(current) && !(await isCopyCurrent(object))) {
+      if (Date.now() > end) throw new Error(`the API server's copy of ${object} stays older than what is stored`);
+      await wait(5);
+    }
     const place = {
       home,
       namespace,

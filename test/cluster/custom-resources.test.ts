@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { randomInt } from "node:crypto";
 import { after, before, describe, it } from "node:test";
-import { setTimeout as wait } from "node:timers/promises";
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
@@ -9,6 +8,7 @@ import { createCustomKinds } from "../../infra/apiserver/validation/custom-resou
 import { createValidation } from "../../infra/apiserver/validation/validation.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { needsApiServer } from "../parts.ts";
 import { chooseMinors } from "./choices.ts";
 
@@ -249,8 +249,8 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
       const compare = async (definition: (typeof accepted)[number], index: number) => {
         const { kind, plural } = definition.spec.names;
         const place = `/apis/example.com/v1/namespaces/default/${plural}`;
-        for (let left = 100; left > 0 && (await admin({ method: "GET", path: place })).code !== 200; left--)
-          await wait(100);
+        const isServed = async () => (await admin({ method: "GET", path: place })).code === 200;
+        await waitUntil(`the API server doesn't serve ${plural}`, isServed);
         const findCustomKind = createCustomKinds([definition], minor);
         const validate = createValidation(minor, findCustomKind);
         const value = fc.record(
