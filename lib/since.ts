@@ -6,6 +6,21 @@ export type KubernetesMinor = `1.${number}`;
 /** The newest minor version that is known here; behaviour without a known version is this one's. */
 export const newestKubernetes: KubernetesMinor = "1.37";
 
+/** The oldest minor of Kubernetes that is known here. */
+export const oldestKubernetes: KubernetesMinor = "1.33";
+
+export const knownMinors = `${oldestKubernetes} to ${newestKubernetes}`;
+
+/** Says which minor is assumed in place of one that isn't known here; undefined for the others. */
+export const describeUnknownMinor = (kubernetes: string | undefined): string | undefined => {
+  const number = parseMinor(kubernetes ?? newestKubernetes);
+  const isNewer = number > parseMinor(newestKubernetes);
+  const isKnown = !isNewer && number >= parseMinor(oldestKubernetes);
+  return isKnown
+    ? undefined
+    : `Kubernetes ${kubernetes} isn't known here; ${isNewer ? newestKubernetes : oldestKubernetes} is assumed`;
+};
+
 /** Values, each under the minor version of Kubernetes from which it applies, in ascending order. */
 export type Since<T> = Readonly<Record<KubernetesMinor, T>>;
 

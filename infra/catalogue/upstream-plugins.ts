@@ -1,4 +1,4 @@
-import { selectSince } from "#lib/since.ts";
+import { knownMinors, selectSince } from "#lib/since.ts";
 
 /** A compiled-in admission plugin of kube-apiserver. */
 export interface CompiledInPlugin {
@@ -14,7 +14,7 @@ export interface CompiledInPlugin {
 const on: CompiledInPlugin = { isOn: true };
 const off: CompiledInPlugin = { isOn: false };
 
-/** The compiled-in plugins of Kubernetes 1.33 to 1.37, in kube-apiserver's order: that of each minor is the same without some. */
+/** The compiled-in plugins of all known minors of Kubernetes, in kube-apiserver's order: that of each minor is the same without some. */
 export const compiledInPlugins: Readonly<Record<string, CompiledInPlugin>> = {
   AlwaysAdmit: off,
   NamespaceAutoProvision: off,
@@ -67,7 +67,7 @@ export const isEffectiveByDefault = (plugin: string, kubernetes?: string): boole
 };
 
 /** The heading of a column with the texts of `describeCompiledInPlugin`. */
-export const compiledInPluginHeading = "plugin in Kubernetes 1.33 to 1.37";
+export const compiledInPluginHeading = `plugin in Kubernetes ${knownMinors}`;
 
 /** Describes in which minors of Kubernetes a plugin is compiled in, and whether it is on; "-" for no plugin. */
 export const describeCompiledInPlugin = (plugin: string | undefined): string => {

@@ -1,6 +1,7 @@
 import { getOwn } from "#lib/json.ts";
 import type { Capabilities, ResourceType } from "#lib/needs.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
+import { describeUnknownMinor } from "#lib/since.ts";
 import { fillDefaults, prepareForStorage } from "../apiserver/defaults/defaults.ts";
 import { apiServerOwnObjects } from "../apiserver/initial-objects.ts";
 import { buildKindIndex, type KindIndex } from "../apiserver/kinds/kinds.ts";
@@ -67,6 +68,8 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   const note = (sentence: string) => void notes.add(sentence);
   const all = [...manifests, ...recorded];
   const { kubernetes } = cluster[1];
+  const unknown = describeUnknownMinor(kubernetes);
+  if (unknown !== undefined) note(unknown);
   const kinds = buildKindIndex(
     [...state, ...old, ...all].map(({ object }) => object),
     kubernetes,

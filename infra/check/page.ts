@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { knownMinors } from "#lib/since.ts";
 import { listKindCoverage } from "../apiserver/validation/coverage.ts";
 import { replaceList } from "../catalogue/generated-lists.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
@@ -51,7 +52,7 @@ const formatUnknownKinds = (): string => {
 
 const formatPlugins = (catalogue: readonly CatalogueRule[]): string =>
   formatMarkdownTable(
-    ["plugin", "rule", "in Kubernetes 1.33 to 1.37", "reads"],
+    ["plugin", "rule", `in Kubernetes ${knownMinors}`, "reads"],
     catalogue.flatMap(({ name, rule: { upstreamPlugin, needs = {} } }) => {
       if (upstreamPlugin === undefined) return [];
       const { plugin } = upstreamPlugin;

@@ -1,3 +1,4 @@
+import { oldestKubernetes } from "#lib/since.ts";
 import type { BrokenRule } from "../catalogue/registry.ts";
 import type { ObjectEvaluation } from "../check/evaluation/evaluation.ts";
 import { restrictClusterToRules } from "../check/evaluation/rules.ts";
@@ -167,7 +168,9 @@ const readKubernetesOption = (options: ParsedOptions): Pick<ClusterConfig, "kube
   const kubernetes = options.text("kubernetes");
   if (kubernetes === undefined) return {};
   if (!isFit(minorShape, kubernetes))
-    throw new Complaint(`--kubernetes takes a minor version from 1.33 on, such as 1.35, not "${kubernetes}"`);
+    throw new Complaint(
+      `--kubernetes takes a minor version from ${oldestKubernetes} on, such as 1.35, not "${kubernetes}"`,
+    );
   return { kubernetes };
 };
 

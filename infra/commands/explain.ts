@@ -1,5 +1,6 @@
 import { stringify } from "yaml";
 import { type NamedConditions, selectPhase } from "#lib/rule.ts";
+import { knownMinors } from "#lib/since.ts";
 import { type CatalogueRule, describeUseOfDefaultOnPort } from "../catalogue/registry.ts";
 import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { describeCompiledInPlugin } from "../catalogue/upstream-plugins.ts";
@@ -87,7 +88,7 @@ const buildExplanation = ({ phases, rule, ...listed }: CatalogueRule) => {
     ...(rule.since && { differsFrom: Object.keys(rule.since).slice(1) }),
     ...(rule.variants && { entries: listEntryNames({ ...listed, phases, rule }) }),
     ...(rule.upstreamPlugin && {
-      upstreamPlugin: `${rule.upstreamPlugin.plugin} (in Kubernetes 1.33 to 1.37: ${describeCompiledInPlugin(rule.upstreamPlugin.plugin)})`,
+      upstreamPlugin: `${rule.upstreamPlugin.plugin} (in Kubernetes ${knownMinors}: ${describeCompiledInPlugin(rule.upstreamPlugin.plugin)})`,
     }),
     ...(worthwhile && { worthwhile }),
     defaults: settings,

@@ -35,9 +35,18 @@ describe("the minor version for which a cluster's functions are built", () => {
       assert.deepEqual([...chosen.notes], note === undefined ? [] : [["one", note]]);
     });
 
-  const drifts: [name: string, stated: string | undefined, live: string, sentence: string | undefined][] = [
-    ["the same", undefined, "1.35", undefined],
-    ["another one in which rules behave alike", undefined, "1.36", undefined],
+  type Drift = [name: string, stated: string | undefined, live: string, sentence?: string | undefined, built?: null];
+  const drifts: Drift[] = [
+    ["the same", undefined, "1.35"],
+    ["another one in which rules behave alike", undefined, "1.36"],
+    ["as good as the newest, which is assumed if none was known", undefined, "1.37", undefined, null],
+    [
+      "older than the newest, which was assumed",
+      undefined,
+      "1.35",
+      "it runs Kubernetes 1.35, but its functions were built for the newest; postern deploy builds them again",
+      null,
+    ],
     [
       "one in which rules behave otherwise",
       undefined,
@@ -51,10 +60,10 @@ describe("the minor version for which a cluster's functions are built", () => {
       'it runs Kubernetes 1.37, but its kubernetes in postern.yaml is "1.35"',
     ],
   ];
-  for (const [name, stated, live, sentence] of drifts)
+  for (const [name, stated, live, sentence, built = "1.35"] of drifts)
     it(`is compared with the running version if that is ${name}`, () => {
       const one = readConfig(stated).clusters.get("one") ?? assert.fail();
-      assert.equal(describeMinorDrift(catalogue, one, "1.35", live), sentence);
+      assert.equal(describeMinorDrift(catalogue, one, built ?? undefined, live), sentence);
     });
 
   const answers: [answer: unknown, minor: string | undefined][] = [

@@ -1,3 +1,4 @@
+import { describeUnknownMinor } from "#lib/since.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { runInParallel } from "../cli/progress.ts";
@@ -17,7 +18,7 @@ const atOnce = 20;
 /** Reads the minor versions of the deployment's clusters in which a rule differs by it. */
 export const readClusterMinors = async (targets: DeploymentTargets): Promise<FoundMinors> => {
   const { config, catalogue, clusters } = targets;
-  const names = clusters.filter((name) => listDifferingRules(catalogue, config.clusters.get(name)).length > 0);
+  const names = clusters.filter((name) => hasDifferingRules(catalogue, config.clusters.get(name)));
   const read = async (name: string) => readClusterMinor(await openTargetCluster(targets, name));
   const found = await runInParallel(atOnce, names, async (name) => {
     const minor = await read(name).catch((error: unknown) => {
@@ -58,6 +59,8 @@ export const chooseClusterMinors = (
     if (minor !== undefined) kubernetes[name] = minor;
     if (typeof live === "string" && minor !== undefined && differsByMinor(rules, minor, live))
       notes.set(name, describeStatedMinor(live, minor));
+    const unknown = describeUnknownMinor(minor);
+    if (unknown !== undefined) notes.set(name, unknown);
     if (live instanceof Complaint && minor === undefined) notes.set(name, `${unknownMinor}: ${live.message}`);
     return minor === undefined ? cluster : { ...cluster, kubernetes: minor };
   };
@@ -68,17 +71,24 @@ export const chooseClusterMinors = (
   };
 };
 
-/** Describes a cluster in which a rule behaves as in another minor version than the cluster's; undefined for others. */
+/**
+ * Describes a cluster in which a rule behaves as in another minor version than the cluster's; undefined for others. Without
+ * `built`, functions behave as in the newest version.
+ */
 export const describeMinorDrift = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
-  built: string,
+  built: string | undefined,
   live: string,
 ): string | undefined => {
-  if (!differsByMinor(listDifferingRules(catalogue, cluster), built, live)) return undefined;
-  if (cluster.kubernetes === built) return describeStatedMinor(live, built);
-  return `it runs Kubernetes ${live}, but its functions were built for ${built}; postern deploy builds them again`;
+  if (!differsByMinor(listDifferingRules(catalogue, cluster), live, built)) return undefined;
+  if (built !== undefined && cluster.kubernetes === built) return describeStatedMinor(live, built);
+  return `it runs Kubernetes ${live}, but its functions were built for ${built ?? "the newest"}; postern deploy builds them again`;
 };
+
+/** Reports whether a rule that is on in a cluster differs by the minor version. */
+export const hasDifferingRules = (catalogue: CatalogueRule[], cluster: ClusterConfig | undefined): boolean =>
+  listDifferingRules(catalogue, cluster).length > 0;
 
 const describeStatedMinor = (live: string, stated: string) =>
   `it runs Kubernetes ${live}, but its kubernetes in postern.yaml is "${stated}"`;

@@ -13,7 +13,7 @@ import { getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configuration
 import { buildRuleWebhookEntries } from "../webhooks/entry.ts";
 import { type PolicyPlacement, placePolicies, policyNameAnnotation, ruleLabel } from "../webhooks/native-policies.ts";
 import { dropVariantEntries, insertKeyIntoUrls, listEntries, webhookConfigurationName } from "./cluster-manifests.ts";
-import { describeMinorDrift } from "./cluster-minors.ts";
+import { describeMinorDrift, hasDifferingRules } from "./cluster-minors.ts";
 import { readKeyring } from "./keyring.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
 import { type DeploymentTargets, inspectClusterOfDeployment, openTargetCluster } from "./targets.ts";
@@ -73,9 +73,11 @@ export const probeClusterHealth = async (
     const wanted = insertKeyIntoUrls(recorded.manifests, segment ?? (await findClusterSegment(api, name, recorded)));
     const found = await findDifferences(api, wanted, webhookConfigurationName);
     health.drift = found.map(({ sentence }) => sentence);
-    const built = release.kubernetes?.[name];
-    const version = built && describeMinorDrift(catalogue, cluster, built, await readClusterMinor(api));
-    if (version) health.drift.push(version);
+    if (hasDifferingRules(catalogue, cluster)) {
+      const live = await readClusterMinor(api);
+      const version = describeMinorDrift(catalogue, cluster, release.kubernetes?.[name], live);
+      if (version !== undefined) health.drift.push(version);
+    }
     const inspected = await inspectClusterOfDeployment({ ...targets, config, catalogue }, name);
     health.drift.push(...describeStaleEntries(catalogue, inspected.cluster, listEntries(recorded.manifests)));
     const placed = compareWithRelease(placePolicies(catalogue, inspected.cluster), recorded.manifests);

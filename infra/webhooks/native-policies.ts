@@ -1,8 +1,9 @@
 // Policies of rules' settings that a cluster's API server evaluates itself, instead of calling the rule.
+
 import { toMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { NativePolicy } from "#lib/rule.ts";
-import { parseMinor } from "#lib/since.ts";
+import { oldestKubernetes, parseMinor } from "#lib/since.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { isEffectiveByDefault } from "../catalogue/upstream-plugins.ts";
 import type { ClusterConfig, PolicySupport, RuleConfig } from "../config/config.ts";
@@ -32,8 +33,6 @@ export const ruleLabel = "postern.dev/rule";
 const apiVersion = "admissionregistration.k8s.io/v1";
 const policyKinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"];
 
-/** The oldest minor version of Kubernetes whose CEL functions are known. */
-const oldestKnownMinor = "1.33";
 /** The API server's limits. */
 const mostConditions = 64;
 const longestName = 253;
@@ -109,7 +108,7 @@ export const explainEntry = (
   if (policySupport === undefined) return "the cluster's version isn't known";
   const { kubernetes, kinds } = policySupport;
   if (!kinds.includes(kind)) return `its Kubernetes ${kubernetes} doesn't serve ${kind} ${apiVersion}`;
-  if (parseMinor(kubernetes) < parseMinor(oldestKnownMinor))
+  if (parseMinor(kubernetes) < parseMinor(oldestKubernetes))
     return `which functions expressions have in Kubernetes ${kubernetes} isn't known`;
   if (record) return "its reviews are recorded";
   if (mode !== "enforce" && kind === "MutatingAdmissionPolicy") return `API servers have no mode ${mode} for changes`;

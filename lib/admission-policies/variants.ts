@@ -2,6 +2,7 @@
 import { compileExpression, createAdmissionEnvironment } from "../cel/kubernetes.ts";
 import { bool } from "../cel/types.ts";
 import type { NamedConditions, RequestMatch, RuleVariant } from "../rule.ts";
+import { oldestKubernetes } from "../since.ts";
 import { toRequestMatch, toSelector } from "./matching.ts";
 import { getVariantName, isPolicy, listBindings } from "./policies.ts";
 import type { PolicySettings } from "./settings.ts";
@@ -63,7 +64,7 @@ const mostConditions = 62;
  */
 const selectConditions = ({ spec: { matchConditions = [] } }: AnyPolicy): NamedConditions => {
   // Without `params`, and without functions that older clusters lack.
-  const environment = createAdmissionEnvironment({ kubernetes: "1.33", hasAuthorizer: true });
+  const environment = createAdmissionEnvironment({ kubernetes: oldestKubernetes, hasAuthorizer: true });
   const known = matchConditions.filter(
     ({ expression }) => "program" in compileExpression(expression, environment, [bool]),
   );

@@ -2,6 +2,7 @@ import type { DefaultedWebhookEntry } from "#infra/apiserver/admission/hooks.ts"
 import { createAuthorizationAnswers } from "#lib/admission-policies/authorization.ts";
 import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
 import type { AdmissionRequest, KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
+import { describeUnknownMinor } from "#lib/since.ts";
 import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { Complaint } from "../../cli/complaint.ts";
@@ -81,6 +82,8 @@ export const prepareClusterCheck = async (
   const found = await discoverClusterResources(read, describeAnswer);
   for (const namespace of chosen) await checkNamespace(namespace, read, describeAnswer);
   const kubernetes = config.kubernetes ?? (await readMinor(read, note));
+  const unknown = describeUnknownMinor(kubernetes);
+  if (unknown !== undefined) note(unknown);
   const cluster: ClusterCheckOptions["cluster"] = [name, kubernetes === undefined ? config : { ...config, kubernetes }];
   const createCapabilities = await prepareLiveCheckCapabilities(name, connection, hosts);
   const quotaUse = createQuotaUse(catalogue, cluster, options.clusters, true, note);
