@@ -17,6 +17,8 @@ export const findBackendFault = ({ url, ca, tokenSecret, tokenParameter, region,
   if (unfit !== undefined) return unfit;
   if (more.tokenFile !== "" && (tokenSecret || tokenParameter))
     return "must have one of tokenFile, tokenSecret and tokenParameter for the backend, or none";
+  if (more.clientCertificate.includes("PRIVATE KEY"))
+    return "must have no private key in clientCertificate of the backend: settings hold no secrets";
   if ((more.clientCertificate === "") !== (more.clientKey === ""))
     return "must have both clientCertificate and clientKey for the backend, or neither";
 };

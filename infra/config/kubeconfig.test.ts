@@ -7,6 +7,7 @@ import { https } from "#lib/needs.ts";
 import { rule } from "#lib/rule.ts";
 import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { createTestFolder } from "../../test/folders.ts";
+import { readOrCreateServerCertificate } from "../keys/keys.ts";
 import { readConfig } from "../project/project.ts";
 
 const folder = await createTestFolder();
@@ -63,10 +64,13 @@ describe("a kubeconfig of a service", () => {
     const inAws = { clientCertificate: arn, clientKey: arn, tokenFile: parameter, serverName: "b.example" };
     assert.deepEqual(await readServices(named), { local: { ...ofA, ...inAws } });
 
-    await writeFile(join(folder, "client.crt"), "certificate");
-    await writeKubeconfig("a", { "client-certificate": "client.crt", "client-key": "client.key" });
-    const here = { clientCertificate: "certificate", clientKey: join(folder, "client.key") };
-    assert.deepEqual(await readServices(named), { local: { ...ofA, ...here } });
+    const { cert: certificate, key } = await readOrCreateServerCertificate(folder, "127.0.0.1");
+    for (const text of [certificate, `${certificate}${key}`, `${key}${certificate}`]) {
+      await writeFile(join(folder, "client.crt"), text);
+      await writeKubeconfig("a", { "client-certificate": "client.crt", "client-key": "client.key" });
+      const here = { clientCertificate: certificate, clientKey: join(folder, "client.key") };
+      assert.deepEqual(await readServices(named), { local: { ...ofA, ...here } });
+    }
   });
 
   it("of a cluster replaces the general one, and the general service, completely", async () => {
@@ -86,6 +90,12 @@ describe("a kubeconfig of a service", () => {
     ["that runs a program", { exec: {} }, {}, /would run a program/],
     ["that trusts any server", {}, { "insecure-skip-tls-verify": true }, /would trust any server/],
     ["with a proxy", {}, { "proxy-url": "http://a" }, /would ignore proxy-url in/],
+    [
+      "with a client certificate that is none",
+      { "client-certificate-data": "U0VDUkVU" },
+      {},
+      /finds no certificate in/,
+    ],
     ["with an unreadable CA", {}, { "certificate-authority": "none.crt" }, /none\.crt/],
   ];
   for (const [name, user, cluster, sentence] of refused)

@@ -49,6 +49,7 @@ export const readServiceKubeconfig = async (file: string): Promise<Record<string
       `finds ${inside.join(", ")} in ${file}, but settings hold no secrets; name tokenFile or client-key, each with a file or the ARN of a secret or parameter`,
     );
   const certificate = String(user["client-certificate"] ?? "");
+  const text = isInAws(certificate) ? undefined : await readText(user, "client-certificate");
   const locate = (name: unknown) => {
     if (typeof name !== "string") return "";
     return isInAws(name) ? name : resolve(dirname(file), name);
@@ -58,7 +59,8 @@ export const readServiceKubeconfig = async (file: string): Promise<Record<string
     ca,
     serverName: String(cluster["tls-server-name"] ?? ""),
     tokenFile: locate(user.tokenFile),
-    clientCertificate: isInAws(certificate) ? certificate : ((await readText(user, "client-certificate")) ?? ""),
+    // A file often has the key beside the certificate.
+    clientCertificate: text === undefined ? certificate : selectCertificates(text, `the client-certificate of ${file}`),
     clientKey: locate(user["client-key"]),
   };
 };
@@ -132,9 +134,12 @@ const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/
 
 /** Returns only the certificates in a PEM text or file, not, for example, a private key beside them. */
 export const readCertificatesFromPemOrFile = async (pemOrFile: string, folder: string): Promise<string> => {
-  const isText = pemOrFile.includes("-----BEGIN");
-  const where = isText ? "its ca" : pemOrFile;
-  const found = (isText ? pemOrFile : await readFile(resolve(folder, pemOrFile), "utf8")).match(certificates) ?? [];
+  if (pemOrFile.includes("-----BEGIN")) return selectCertificates(pemOrFile, "its ca");
+  return selectCertificates(await readFile(resolve(folder, pemOrFile), "utf8"), pemOrFile);
+};
+
+const selectCertificates = (pem: string, where: string): string => {
+  const found = pem.match(certificates) ?? [];
   if (found.length === 0) throw new Error(`finds no certificate in PEM in ${where}`);
   for (const certificate of found)
     try {
