@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import type { KubernetesObject } from "#lib/review.ts";
+import type { Since } from "#lib/since.ts";
 import { fillDefaults, prepareForStorage } from "../../infra/apiserver/defaults/defaults.ts";
 import { prepareManifestCheck } from "../../infra/check/check.ts";
 import type { ObjectEvaluation } from "../../infra/check/evaluation/evaluation.ts";
@@ -13,6 +14,7 @@ import { formatAnswerDiff } from "../../infra/parity/compare.ts";
 import { listPlugins, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { TestClusterClient, TestClusterResponse } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestClusterOptions } from "../../infra/parity/control-plane/cluster.ts";
+import { selectNewest } from "../../infra/parity/generators/served-versions.ts";
 import { openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { createObserver, registerWitness, type Seen } from "./witness.ts";
@@ -185,9 +187,9 @@ const compareOutcomes = (
     ];
   const ours = checked.warnings.map(({ text }) => text);
   const isDeletion = body.kind === "Status" || Object(body.metadata).deletionTimestamp !== undefined;
-  // Until 1.34, the storage drops image volumes, whose feature gate is off; check keeps them.
-  const gated = ["1.33", "1.34"].includes(minor) ? ["volumes"] : [];
-  const dropped = last ? serverFields : [...serverFields, ...storageFields, ...gated];
+  const dropped = last
+    ? serverFields
+    : [...serverFields, ...storageFields, ...(selectNewest(gatedFields, minor) ?? [])];
   const [stored, predicted] = isDeletion
     ? []
     : [object ?? dropServerFields(body, dropped), dropServerFields(after, dropped)];
@@ -211,6 +213,8 @@ const dropServerFields = (object: unknown, dropped: readonly string[]): unknown 
   return { ...JSON.parse(content), metadata: Object.fromEntries(kept) };
 };
 const serverFields = ["uid", "creationTimestamp", "resourceVersion", "generation", "managedFields"];
+/** Fields that the storage drops, because their feature gate is off: image volumes. check keeps them. */
+const gatedFields: Since<readonly string[]> = { "1.0": ["volumes"], "1.35": [] };
 /** What the storage of Services and volumes chooses, or drops with a Service's type; only an update's answer is stored. */
 const storageFields = [
   ...["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "nodePort", "healthCheckNodePort"],

@@ -7,7 +7,7 @@ import {
 import { dyn, optionalOf } from "#lib/cel/types.ts";
 import { Double, Duration, emptyOptional, Optional, Timestamp, type Value } from "#lib/cel/values.ts";
 import { getOwn, isMap, isSame, type JsonMap, toList, toMap } from "#lib/json.ts";
-import { parseMinor } from "#lib/since.ts";
+import { selectTraits } from "./changes.ts";
 import type { FieldFault } from "./fields.ts";
 import { formatBadValue, pickKeys } from "./schema.ts";
 
@@ -196,9 +196,8 @@ const evaluateRules = (
   }
 };
 
-/** From 1.35 on, the value itself is named, if it is a scalar. */
 const describeValue = (value: unknown, type: string, kubernetes: string | undefined): string => {
-  if (kubernetes !== undefined && parseMinor(kubernetes) < 35) return `: ${JSON.stringify(type)}`;
+  if (!selectTraits(kubernetes).showsScalars) return `: ${JSON.stringify(type)}`;
   return type === "object" || type === "array" ? "" : `: ${formatBadValue(value, kubernetes)}`;
 };
 

@@ -1,12 +1,8 @@
 import { isIP } from "node:net";
-import { parseMinor } from "#lib/since.ts";
+import { selectTraits } from "./changes.ts";
 
 /** Returns what the API server says is wrong with a text; nothing if the text is valid. */
 export type TextFormat = (text: string, kubernetes?: string) => string[];
-
-/** Until 1.34, the length of label keys and values is said in characters. */
-const isBeforeBytes = (kubernetes: string | undefined): boolean =>
-  kubernetes !== undefined && parseMinor(kubernetes) < 35;
 
 const describePattern = (sentence: string, pattern: string, ...examples: string[]): string =>
   `${sentence} (e.g. ${examples.map((example) => `'${example}', `).join(" or ")}regex used for validation is '${pattern}')`;
@@ -58,7 +54,7 @@ const createLabelKey =
   (lower: boolean): TextFormat =>
   (given, kubernetes) => {
     const [first = "", second, third] = (lower ? given.toLowerCase() : given).split("/");
-    const isOld = isBeforeBytes(kubernetes);
+    const isOld = !selectTraits(kubernetes).countsBytes;
     const unit = isOld ? "characters" : "bytes";
     if (third !== undefined)
       return [
@@ -112,7 +108,7 @@ export const textFormats: Readonly<Record<string, TextFormat>> = {
   ),
   labelKey: findLabelKeyFaults,
   annotationKey: createLabelKey(true),
-  labelValue: (text, kubernetes) => (isBeforeBytes(kubernetes) ? isOldLabelValue : isLabelValue)(text),
+  labelValue: (text, kubernetes) => (selectTraits(kubernetes).countsBytes ? isLabelValue : isOldLabelValue)(text),
   configKey: (text) => [...findConfigKey(text), ...findPathFaults(text)],
   pathSegment: (text) =>
     text === "." || text === ".."

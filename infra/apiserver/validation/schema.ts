@@ -2,7 +2,7 @@ import { isIPv4, isIPv6 } from "node:net";
 import { compilePattern } from "#lib/cel/libraries/regex.ts";
 import { exactJson } from "#lib/exact-json.ts";
 import { getOwn, isMap, isSame, type JsonMap, toList, toMap } from "#lib/json.ts";
-import { parseMinor } from "#lib/since.ts";
+import { selectTraits } from "./changes.ts";
 import type { FieldFault } from "./fields.ts";
 
 // Validates a value against the schema of a CustomResourceDefinition, as kube-openapi does: with its messages, and with
@@ -73,8 +73,7 @@ const getFormat = ({ format }: JsonMap, types: readonly string[], kubernetes?: s
   if (typeof format !== "string" || types.length > 1) return "";
   const [type = "string"] = types;
   if (type === "string") return knownFormats.has(format.replaceAll("-", "")) ? format : "";
-  // Until 1.35, no formats of numbers are known.
-  if (isBefore36(kubernetes)) return "";
+  if (!selectTraits(kubernetes).hasNumberFormats) return "";
   const known = { integer: ["int32", "int64"], number: ["float", "double"] }[type] ?? [];
   return known.includes(format) ? format : "";
 };
@@ -197,7 +196,7 @@ const findTextFault = (
 ): FieldFault | undefined => {
   const length = [...value].length;
   if (typeof maxLength === "number" && length > maxLength) {
-    const unit = maxLength === 1 && !isBefore34(kubernetes) ? "byte" : "bytes";
+    const unit = maxLength === 1 && selectTraits(kubernetes).hasSingularForms ? "byte" : "bytes";
     const message = `Too long: may not be more than ${maxLength} ${unit}`;
     return { field: path, reason: "FieldValueTooLong", message };
   }
@@ -222,7 +221,7 @@ const listNumberFaults = (value: number | bigint, schema: JsonMap, path: string,
   );
   // From 1.36 on, an integer must have the size of its format.
   const types = listTypes(schema);
-  if (types.length !== 1 || types[0] !== "integer" || isBefore36(kubernetes)) return faults;
+  if (types.length !== 1 || types[0] !== "integer" || !selectTraits(kubernetes).hasNumberFormats) return faults;
   const format = getFormat(schema, types, kubernetes);
   const bits = format === "int32" ? 31n : 63n;
   const isInteger = typeof value === "bigint" || Number.isInteger(value);
@@ -245,7 +244,7 @@ const isEnumValue = (value: unknown, one: unknown): boolean =>
 
 /** Returns a value as refusals show it: as JSON, and until 1.33 as Go writes it. */
 export const formatBadValue = (value: unknown, kubernetes?: string): string => {
-  if (!isBefore34(kubernetes)) return exactJson.stringify(value);
+  if (selectTraits(kubernetes).showsJson) return exactJson.stringify(value);
   return value === null ? '"null"' : formatGoValue(value);
 };
 
@@ -267,7 +266,7 @@ const createInvalidFault = (path: string, value: string, said: string): FieldFau
 };
 const createUnnamedFault = (said: string): FieldFault => createInvalidFault("", '""', said);
 const createCountFault = (path: string, size: number, most: number, kubernetes?: string): FieldFault => {
-  const unit = most === 1 && !isBefore34(kubernetes) ? "item" : "items";
+  const unit = most === 1 && selectTraits(kubernetes).hasSingularForms ? "item" : "items";
   return {
     field: nameField(path),
     reason: "FieldValueTooMany",
@@ -283,11 +282,6 @@ export const pickKeys = (item: unknown, keys: readonly string[]): JsonMap =>
       return value === undefined ? [] : [[key, value]];
     }),
   );
-
-/** Until 1.33, there are no singular forms. */
-const isBefore34 = (kubernetes: string | undefined) => kubernetes !== undefined && parseMinor(kubernetes) < 34;
-
-const isBefore36 = (kubernetes: string | undefined) => kubernetes !== undefined && parseMinor(kubernetes) < 36;
 
 /** Upstream writes an empty path so. */
 const nameField = (path: string): string => (path === "" ? "<nil>" : path);
