@@ -6,7 +6,7 @@ interface ValidationTraits {
   showsJson: boolean;
   /** Whether texts have "item" and "byte" beside "items" and "bytes". */
   hasSingularForms: boolean;
-  /** Whether the greatest length of label keys and values is told in bytes, instead of in characters. */
+  /** Whether the greatest length of label keys and values is counted in bytes, instead of in characters. */
   countsBytes: boolean;
   /** Whether the refusal of a rule in CEL shows a scalar, instead of its type. */
   showsScalars: boolean;
