@@ -6,7 +6,7 @@ import { newestMinor, requireBinaries } from "../infra/parity/control-plane/bina
 import { findPodSecurityEvaluator } from "../infra/parity/pod-security/evaluator.ts";
 import { findActionlint } from "./actionlint/actionlint.ts";
 import { findCfnLint, findDynamoDb, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
-import { chooseOtherMinor, upgradedMinors } from "./cluster/choices.ts";
+import { chooseOtherMinor } from "./cluster/choices.ts";
 import { findPublishedManifests } from "./cluster/published.ts";
 import { findMissingChromium } from "./console.ts";
 import { findMissingRegistry } from "./registry/registry.ts";
@@ -26,8 +26,6 @@ const parts = {
   actionlint: () => explainIfMissing(findActionlint, "actionlint is not here: npm run cluster builds it"),
   "API server": () => requireBinaries().then(() => undefined, getMessage),
   "older API server": () => requireBinaries(chooseOtherMinor()).then(() => undefined, getMessage),
-  "API servers of an upgrade": () =>
-    Promise.all(upgradedMinors.map((minor) => requireBinaries(minor))).then(() => undefined, getMessage),
   "CEL evaluator": () =>
     explainIfMissing(findCelEvaluators, "upstream's evaluators of CEL are not here: npm run cluster builds them"),
   "cfn-lint": () => getMissingTool(findCfnLint()),
@@ -58,8 +56,8 @@ const parts = {
 
 const getMessage = (error: Error) => error.message;
 
-/** kinitiras' module is not available everywhere, and a run builds two minors by its seed, so no run requires these. */
-const optional = new Set<Part>(["kinitiras", "API servers of an upgrade"]);
+/** kinitiras' module is not available everywhere. */
+const optional = new Set<Part>(["kinitiras"]);
 
 export type Part = keyof typeof parts;
 

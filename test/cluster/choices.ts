@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { isEffectiveByDefault } from "../../infra/catalogue/upstream-plugins.ts";
 import { minors, newestMinor } from "../../infra/parity/control-plane/binaries.ts";
 
 /** The seed of this run, which test/run.ts sets and prints. */
@@ -58,5 +59,9 @@ export const chooseTenth = (seed = runSeed): ((index: number) => boolean) => {
   return (index) => index % 10 === rest;
 };
 
-/** The minors before and after the upgrade that brings MutatingAdmissionPolicy. */
-export const upgradedMinors = ["1.35", "1.36"] as const;
+/** The upgrade that a run makes, from its other minor to the newest, if that brings MutatingAdmissionPolicy. */
+export const chooseUpgrade = (): { older: string; newer: string; skip?: string } => {
+  const upgrade = { older: chooseOtherMinor(), newer: newestMinor };
+  const isThere = isEffectiveByDefault("MutatingAdmissionPolicy", upgrade.older);
+  return isThere ? { ...upgrade, skip: `Kubernetes ${upgrade.older} has MutatingAdmissionPolicy already` } : upgrade;
+};
