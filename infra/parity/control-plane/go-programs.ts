@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { access, mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import { homedir } from "node:os";
-import { join } from "node:path";
+import { basename, dirname, extname, join } from "node:path";
 import { promisify } from "node:util";
 
 /** The cache folder for programs that are built only once on this machine. */
@@ -65,11 +65,33 @@ export const findOrBuildGoProgram = async (program: GoProgram): Promise<CachedGo
   const found = await findGoProgram(program);
   if (found) return found;
   const { version, folder } = await locateProgram(program);
+  await deleteAbandonedDrafts(folder);
   // A draft is renamed when it is complete, so that an interrupted build leaves nothing behind that looks complete.
   const draft = `${folder}.${process.pid}`;
   await mkdir(draft, { recursive: true });
   await program.build(draft, version);
+  const built = await findGoProgram(program);
+  if (built) {
+    // Another process was faster.
+    await rm(draft, { recursive: true });
+    return built;
+  }
   await rm(folder, { recursive: true, force: true });
   await rename(draft, folder);
   return findOrBuildGoProgram(program);
+};
+
+/** Deletes the drafts of builds whose processes have ended. */
+const deleteAbandonedDrafts = async (folder: string): Promise<void> => {
+  const names = await readdir(dirname(folder)).catch(() => []);
+  for (const name of names.filter((name) => name.startsWith(`${basename(folder)}.`)))
+    if (!isRunning(Number(extname(name).slice(1)))) await rm(join(dirname(folder), name), { recursive: true });
+};
+
+const isRunning = (pid: number): boolean => {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
 };
