@@ -141,8 +141,14 @@ const findAnswer = (question: object, known: { answer: HttpsResponse }[]): Https
   return found.answer;
 };
 
+/** A case or a recording has no answer to a question of its rule. */
+export class UnansweredFailure extends Failure {}
+
 const createUnansweredFailure = (question: unknown) =>
-  new Failure(500, `no answer is recorded to ${JSON.stringify(question, omitSecrets)}; the case's needs must hold one`);
+  new UnansweredFailure(
+    500,
+    `no answer is recorded to ${JSON.stringify(question, omitSecrets)}; the case's needs must hold one`,
+  );
 
 export const createCapabilitiesFromRecord = ({ needs }: Rule, answers: unknown): Capabilities | undefined =>
   needs && isObject(answers) ? createRecordedCapabilities(answers) : undefined;

@@ -1,4 +1,5 @@
 import { readFile } from "node:fs/promises";
+import { UnansweredFailure } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { describeCaseDifferences } from "../../catalogue/case-differences.ts";
 import { buildReview, evaluateCase, parseCases, readCases } from "../../catalogue/cases.ts";
@@ -186,7 +187,7 @@ const checkRule = async (
 const differsInMinor = (listed: CatalogueRule, entry: Case): Promise<boolean> =>
   evaluateCase(listed, entry, buildReview(listed, entry)).then(
     (decision) => describeCaseDifferences(entry, decision).length > 0,
-    () => true,
+    (error: unknown) => error instanceof UnansweredFailure,
   );
 
 /** Returns the rules with their cases and their recorded outcomes. */
