@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
-import { toApiPath } from "#lib/objects/api-version.ts";
-import { buildKindIndex } from "../../infra/apiserver/kinds/kinds.ts";
+import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
+import { buildKindIndex, inferKinds } from "../../infra/apiserver/kinds/kinds.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootClusters, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { needsApiServer } from "../parts.ts";
@@ -31,6 +31,8 @@ describe("the built-in kinds", async () => {
       after(() => Promise.all(clusters.map(({ stop }) => stop())));
       const [all = new Map<never, never>(), byDefault] = await Promise.all(clusters.map(discover));
       const kinds = buildKindIndex([], minor);
+      const known = new Set([...inferKinds([], minor).values()].map(({ kind }) => joinApiVersion(kind)));
+      assert.deepEqual([...known].sort(), [...all.keys()].sort());
       for (const [version, resources] of all) {
         const own = resources.filter(({ name }) => !name.includes("/"));
         const wanted = own.map(({ name, kind, namespaced }) => ({ resource: name, kind, namespaced }));
