@@ -8,7 +8,8 @@ import { startEvaluator } from "./upstream.ts";
 
 // The same with more pairs: node infra/node.js test/cel/compare.ts --pairs 300000 --seed 1
 const pairs = 1500;
-const seed = Number(process.env.POSTERN_SEED || 1);
+// The seed is fixed: a rare difference must not fail an unrelated change. The large run takes other seeds.
+const seed = 1;
 
 describe("lib/cel", await needs("CEL evaluator"), () => {
   for (const [index, minor] of celMinors.entries())

@@ -9,7 +9,8 @@ import { startEvaluator, type UpstreamEvaluator } from "./upstream.ts";
 
 // The same with more pairs: node infra/node.js test/cel/merge.ts --pairs 20000 --seed 1
 const pairs = 600;
-const seed = Number(process.env.POSTERN_SEED || 1);
+// The seed is fixed: a rare difference must not fail an unrelated change. The large run takes other seeds.
+const seed = 1;
 
 describe("lib/admission-policies", await needs("CEL evaluator", "API server"), () => {
   let evaluator: UpstreamEvaluator;

@@ -88,7 +88,6 @@ describe("a pattern", () => {
     ["a\\1b", "invalid escape sequence: `\\1`"],
     ["\\x😀1", "invalid escape sequence: `\\x😀1`"],
     ["\\x{110000}", "invalid escape sequence: `\\x{110000`"],
-    ["\\", "trailing backslash at end of expression: ``"],
     ["(?P<a-b>c)", "invalid named capture: `(?P<a-b>`"],
     [`(${"a".repeat(300)}){1000}`, "expression too large"],
     ["[[:".repeat(100_000), "missing closing ]"],
