@@ -1,4 +1,5 @@
 import { createInterface } from "node:readline";
+import { mostExpressionCost } from "#lib/cel/cost.ts";
 import { type CompiledExpression, compileExpression, createAdmissionEnvironment } from "#lib/cel/kubernetes.ts";
 import type { Program } from "#lib/cel/program.ts";
 import { bool } from "#lib/cel/types.ts";
@@ -8,7 +9,6 @@ import type { CelBenchQuestion, TimedPolicy } from "./cel.ts";
 // Measures lib/cel with a policy. The process has the same input and output as the Go program that measures cel-go.
 
 const environment = createAdmissionEnvironment({ hasParams: true, hasAuthorizer: true });
-const mostCost = 1_000_000;
 
 const getProgram = (compiled: CompiledExpression): Program => {
   if ("error" in compiled) throw new Error(compiled.error);
@@ -24,10 +24,10 @@ const measure = ({ policy, variables, repeat }: CelBenchQuestion): TimedPolicy =
   const compilation = Number(process.hrtime.bigint() - begun);
   programs ??= compiled.map(getProgram);
   const find = { find: (name: string): Value | undefined => variables[name] };
-  const outcomes = programs.map((program) => program.evaluate(find, { left: mostCost }));
+  const outcomes = programs.map((program) => program.evaluate(find, { left: mostExpressionCost }));
   const start = process.hrtime.bigint();
   for (let round = 0; round < repeat; round++)
-    for (const program of programs) program.evaluate(find, { left: mostCost });
+    for (const program of programs) program.evaluate(find, { left: mostExpressionCost });
   const evaluation = Number(process.hrtime.bigint() - start) / repeat;
   const results = outcomes.map((outcome) => ("error" in outcome ? outcome.error : outcome.value));
   return { compilation, evaluation, results, cost: outcomes.reduce((sum, { cost }) => sum + cost, 0) };

@@ -1,3 +1,4 @@
+import { mostExpressionCost } from "../cel/cost.ts";
 import {
   type CompiledExpression,
   compileExpression,
@@ -5,7 +6,6 @@ import {
   type ExpressionResult,
   evaluateExpression,
   mostConditionsCost,
-  mostExpressionCost,
 } from "../cel/kubernetes.ts";
 import { FieldObject } from "../cel/program.ts";
 import * as types from "../cel/types.ts";

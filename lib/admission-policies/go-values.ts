@@ -1,3 +1,4 @@
+import { formatDouble } from "../cel/libraries/value-text.ts";
 import { isMap, type JsonMap } from "../json.ts";
 import { quoteAsGo } from "../objects/go-quoted.ts";
 
@@ -48,9 +49,5 @@ export const nameGoType = (value: unknown): string => {
 const listSorted = (map: JsonMap) => Object.entries(map).sort(([left], [right]) => (left < right ? -1 : 1));
 
 /** Integers of 64 bits have all their digits; other numbers have an exponent from a million on. */
-const formatNumber = (number: number): string => {
-  if (Number.isInteger(number) && Math.abs(number) < 2 ** 63) return String(number);
-  const [digits = "", exponent = "0"] = number.toExponential().split("e");
-  if (Number(exponent) >= -4 && Number(exponent) < 6) return String(number);
-  return `${digits}e${exponent[0]}${exponent.slice(1).padStart(2, "0")}`;
-};
+const formatNumber = (number: number): string =>
+  Number.isInteger(number) && Math.abs(number) < 2 ** 63 ? String(number) : formatDouble(number);

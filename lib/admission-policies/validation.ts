@@ -1,5 +1,7 @@
 // Upstream's validation of what both kinds of policies have. It runs when postern.yaml is read, not in functions.
 import { findOldLabelFaults } from "../cel/libraries/format.ts";
+import { reservedWords } from "../cel/parser.ts";
+import { keywords } from "../cel/tokens.ts";
 import { bool } from "../cel/types.ts";
 import { toMap } from "../json.ts";
 import type {
@@ -253,10 +255,6 @@ const findConditionFaults = (
 };
 
 const identifier = /^[_a-zA-Z][_a-zA-Z0-9]*$/;
-const reserved =
-  "true false null in as break const continue else for function if import let loop package namespace return var void while".split(
-    " ",
-  );
 
 const findVariableFaults = (
   { name = "", expression = "" }: { name?: string; expression?: string },
@@ -265,7 +263,7 @@ const findVariableFaults = (
 ): FieldFault[] => {
   const faults: FieldFault[] = [];
   if (name.trim() === "") faults.push(createRequiredFault([...path, "name"], "name is not specified"));
-  else if (!identifier.test(name) || reserved.includes(name))
+  else if (!identifier.test(name) || keywords.has(name) || reservedWords.has(name))
     faults.push(createInvalidFault([...path, "name"], name, "must be a valid CEL identifier"));
   if (expression.trim() === "")
     return [...faults, createRequiredFault([...path, "expression"], "expression is not specified")];

@@ -1,5 +1,8 @@
 import { EvaluationError, findSize, LibraryObject, Optional, type Value } from "./values.ts";
 
+/** The most that one expression may cost. */
+export const mostExpressionCost = 1_000_000;
+
 /** Returns the cost of going through a text or a list once. */
 export const countTraversal = (size: number, factor = 0.1): number => Math.ceil(size * factor);
 

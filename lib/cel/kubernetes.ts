@@ -1,6 +1,7 @@
 // The environment of CEL expressions in Kubernetes' admission: matchConditions and policies.
 import { mergeSince, newestKubernetes, type Since, selectSince } from "../since.ts";
 import type { AdmissionEnvironment, ExpressionContext } from "./contexts.ts";
+import { mostExpressionCost } from "./cost.ts";
 import { createEnvironment } from "./environment.ts";
 import { checkExpression, createDeclarations } from "./expression-check.ts";
 import type { FunctionDeclaration } from "./functions.ts";
@@ -28,8 +29,7 @@ import { type Budget, compile, type Program, type Variables } from "./program.ts
 import type { Type } from "./types.ts";
 import { EvaluationError, type Value } from "./values.ts";
 
-/** The most that one expression may cost, and all matchConditions of a webhook or a policy together. */
-export const mostExpressionCost = 1_000_000;
+/** The most that all matchConditions of a webhook or a policy may cost together. */
 export const mostConditionsCost = 2_500_000;
 
 /** In upstream's order, which is that of the overloads of functions that several libraries have. */

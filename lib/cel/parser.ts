@@ -38,7 +38,7 @@ const precedences = new Map<string, number>(
 );
 
 /** Words that can't be names of variables and of functions. Keywords aren't names at all. */
-const reservedWords = new Set(
+export const reservedWords: ReadonlySet<string> = new Set(
   "as break const continue else for function if import let loop package namespace return var void while".split(" "),
 );
 

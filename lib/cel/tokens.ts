@@ -35,7 +35,7 @@ const patterns = {
 const kinds = ["", ...Object.keys(patterns)];
 const groups = Object.values(patterns).map((pattern) => `(${pattern})`);
 const token = new RegExp(groups.join("|"), "g");
-const keywords = new Set(["true", "false", "null", "in"]);
+export const keywords: ReadonlySet<string> = new Set(["true", "false", "null", "in"]);
 
 /** Returns the tokens of a text, with one of kind `end` behind it. What is no token is added to the issues. */
 export const readTokens = (text: string, issues: Issue[]): readonly Token[] => {

@@ -1,9 +1,5 @@
-import {
-  type CompiledExpression,
-  compileExpression,
-  createAdmissionEnvironment,
-  mostExpressionCost,
-} from "#lib/cel/kubernetes.ts";
+import { mostExpressionCost } from "#lib/cel/cost.ts";
+import { type CompiledExpression, compileExpression, createAdmissionEnvironment } from "#lib/cel/kubernetes.ts";
 import { dyn, optionalOf } from "#lib/cel/types.ts";
 import { Double, Duration, emptyOptional, Optional, Timestamp, type Value } from "#lib/cel/values.ts";
 import { getOwn, isMap, isSame, type JsonMap, toList, toMap } from "#lib/json.ts";

@@ -1,4 +1,4 @@
-import { getActualSize } from "../cost.ts";
+import { getActualSize, mostExpressionCost } from "../cost.ts";
 import { type FunctionDeclaration, member, overload } from "../functions.ts";
 import { nameGoType } from "../go-types.ts";
 import { dyn, int, listOf, parameter } from "../types.ts";
@@ -8,9 +8,6 @@ import { comparableTypes, isComparable, isSame, refuseOperand } from "./standard
 
 type List = readonly Value[];
 type Int = number | bigint;
-
-/** No expression may cost more. What would cost more is not computed, because the evaluation ends with that error. */
-export const costLimit = 1_000_000;
 
 const slice = (list: List, start: Int, end: Int): List => {
   const createError = (fault: string) => new EvaluationError(`cannot slice(${start}, ${end}), ${fault}`);
@@ -36,7 +33,8 @@ const flatten = (list: Value, depth?: Value): List => {
 };
 
 export const createRange = (size: Int): List => {
-  if (size <= costLimit) return Array.from({ length: Math.max(Number(size), 0) }, (_, index) => index);
+  // What costs more than an expression may is not computed: the evaluation ends with that error.
+  if (size <= mostExpressionCost) return Array.from({ length: Math.max(Number(size), 0) }, (_, index) => index);
   // An array that was larger once has no memory for elements. Its size makes the cost.
   const list: Value[] = [];
   list.length = 2 ** 32 - 1;
@@ -45,7 +43,7 @@ export const createRange = (size: Int): List => {
 };
 
 const removeDuplicates = (list: List): List => {
-  if (list.length ** 2 > costLimit) return list;
+  if (list.length ** 2 > mostExpressionCost) return list;
   const kept: Value[] = [];
   for (const value of list) if (!kept.some((other) => isSame(value, other))) kept.push(value);
   return kept;

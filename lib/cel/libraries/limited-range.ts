@@ -1,11 +1,13 @@
+import { mostExpressionCost } from "../cost.ts";
 import { type FunctionDeclaration, overload } from "../functions.ts";
 import { int, listOf } from "../types.ts";
 import { EvaluationError, type Value } from "../values.ts";
-import { costLimit, countResult, createRange } from "./extended-lists.ts";
+import { countResult, createRange } from "./extended-lists.ts";
 
 const createLimitedRange = (size: number | bigint): readonly Value[] => {
   if (size < 0) throw new EvaluationError(`lists.range: size must be non-negative, got ${size}`);
-  if (size > costLimit) throw new EvaluationError(`lists.range: size ${size} exceeds maximum allowed (${costLimit})`);
+  if (size > mostExpressionCost)
+    throw new EvaluationError(`lists.range: size ${size} exceeds maximum allowed (${mostExpressionCost})`);
   return createRange(size);
 };
 

@@ -1,4 +1,4 @@
-import { getActualSize } from "../cost.ts";
+import { getActualSize, mostExpressionCost } from "../cost.ts";
 import { type FunctionDeclaration, overload } from "../functions.ts";
 import { bool, listOf, parameter } from "../types.ts";
 import type { Value } from "../values.ts";
@@ -20,7 +20,8 @@ const declareSetFunction = (
 ): FunctionDeclaration => {
   const count = ([left, right]: List) => getActualSize(left as Value) * getActualSize(right as Value) * factor;
   // Lists whose cost is above the limit of every expression are not compared: the evaluation ends with that error.
-  const evaluate = (left: List, right: List) => left.length * right.length <= 1_000_000 && compare(left, right);
+  const evaluate = (left: List, right: List) =>
+    left.length * right.length <= mostExpressionCost && compare(left, right);
   return {
     name: `sets.${name}`,
     overloads: [overload(`list_sets_${name}_list`, [list, list], bool, evaluate, (args) => 1 + count(args))],
