@@ -28,6 +28,35 @@ describe("policies in files", () => {
       ));
 });
 
+describe("a policy in a file has at most", () => {
+  const list = <T>(length: number, create: (index: number) => T) => Array.from({ length }, (_, index) => create(index));
+  const annotate = (length: number) => ({
+    auditAnnotations: list(length, (index) => ({ key: `k${index}`, valueExpression: "'a'" })),
+  });
+  const select = (length: number) => ({
+    matchConditions: list(length, (index) => ({ name: `c${index}`, expression: "true" })),
+  });
+  const describeValue = (length: number) => ({
+    auditAnnotations: [{ key: "k", valueExpression: `'${"é".repeat((length - 2) / 2)}'` }],
+  });
+
+  for (const [name, most, tooMuch, fault] of [
+    ["20 audit annotations", annotate(20), annotate(21), "must not have more than 20 auditAnnotations"],
+    ["64 matchConditions", select(64), select(65), "spec.matchConditions: Too many: 65: must have at most 64 items"],
+    [
+      "5,120 bytes in a valueExpression",
+      describeValue(5120),
+      describeValue(5122),
+      "must not exceed 5120 bytes in length",
+    ],
+  ] as const)
+    it(name, () => {
+      assert.deepEqual(listFaults(buildPolicy(most)), []);
+      const [found = "", ...others] = listFaults(buildPolicy(tooMuch));
+      assert.deepEqual([found.endsWith(fault), others], [true, []], found);
+    });
+});
+
 describe("bindings in files", () => {
   for (const [name, spec, faults] of rows.bindings)
     it(`may have ${name}, or not, as upstream says`, () =>
