@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { rule } from "#lib/rule.ts";
+import { toCatalogueRule } from "../../test/catalogue-rules.ts";
+import { createTestFolder } from "../../test/folders.ts";
+import { readConfig } from "../project/project.ts";
+
+const folder = await createTestFolder();
+
+/** Reads any objects, and reports a fault in the second document. */
+const read = (documents: readonly unknown[]) => {
+  const path = ["spec", "rules", 1, "missing"];
+  const faults = documents.length < 2 ? [] : [{ sentence: "is wrong", document: 1, path }, "has no place"];
+  return { objects: documents.filter((document) => document !== null) as object[], faults };
+};
+const reading = rule({
+  summary: "Reads.",
+  match: [],
+  settings: { policies: [] as object[] },
+  manifests: { policies: read },
+  validate() {},
+});
+
+const readPolicies = async (policies: string) => {
+  const file = join(folder, "postern.yaml");
+  await writeFile(file, `rules:\n  reading:\n    settings:\n      policies: ${policies}\n`);
+  const { clusters } = await readConfig(file, [toCatalogueRule("reading", reading)]);
+  return Object(clusters.get("local")?.rules.get("reading")?.settings).policies;
+};
+
+describe("objects of a setting", () => {
+  it("are read from the files of a folder", async () => {
+    await mkdir(join(folder, "good"));
+    await writeFile(join(folder, "good/a.yaml"), "# first\nkind: A\n");
+    await writeFile(join(folder, "good/b.json"), '{ "kind": "B" }');
+    assert.deepEqual(await readPolicies("good"), [{ kind: "A" }, { kind: "B" }]);
+    assert.deepEqual(await readPolicies("[good/a.yaml, { kind: C }]"), [{ kind: "A" }, { kind: "C" }]);
+  });
+
+  it("are refused with the file, the line and the column of a fault", async () => {
+    await writeFile(join(folder, "bad.yaml"), "kind: A\n---\nkind: B\nspec:\n  rules:\n    - first\n    - second: 1\n");
+    // The file doesn't have the last part of the fault's path.
+    const place = "postern.yaml:4 rules.reading.settings.policies bad.yaml";
+    await assert.rejects(readPolicies("bad.yaml"), {
+      message: `${place}:7:7: is wrong\n${place}: has no place`,
+    });
+  });
+});
