@@ -29,8 +29,8 @@ export interface PolicyCompiler {
   addVariable(name: string, text: string): PolicyExpression;
   /** The errors of the expressions that were compiled. */
   readonly errors: readonly string[];
-  /** Compiles an expression whose type must be one of `results`; by default it may ask the authorizer. */
-  compile(text: string, results: readonly types.Type[], hasAuthorizer?: boolean): PolicyExpression;
+  /** Compiles an expression whose type must be one of `results`, if given; by default it may ask the authorizer. */
+  compile(text: string, results: readonly types.Type[] | undefined, hasAuthorizer?: boolean): PolicyExpression;
 }
 
 export interface PolicyCompilerOptions {

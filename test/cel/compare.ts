@@ -73,7 +73,7 @@ export const compareAnswers = (upstream: Answer, own: Answer): Kind | undefined 
   if (upstream.type !== own.type || upstream.printed !== own.printed) return "type";
   if (toComparable(upstream.error) !== toComparable(own.error)) return "error";
   if (print(upstream.value) !== print(own.value)) return "value";
-  return upstream.cost === own.cost && (upstream.composed ?? 0) === (own.composed ?? 0) ? undefined : "cost";
+  return upstream.cost === own.cost ? undefined : "cost";
 };
 
 const isPanic = ({ error }: Answer) => error?.startsWith("panic: ") === true;
@@ -324,10 +324,8 @@ export const groupDifferences = async (
 };
 
 const printAnswer = (answer: Answer) => {
-  const { issues, creation, error, value, type, cost, composed } = answer;
-  const rest = [type, cost === undefined ? "" : `cost ${cost}`, composed ? `composed ${composed}` : ""]
-    .filter(Boolean)
-    .join(", ");
+  const { issues, creation, error, value, type, cost } = answer;
+  const rest = [type, cost === undefined ? "" : `cost ${cost}`].filter(Boolean).join(", ");
   if (issues !== undefined)
     return issues
       .split("\n")

@@ -73,12 +73,11 @@ type answer struct {
 	Printed string `json:"printed,omitempty"`
 	Value   any    `json:"value,omitempty"`
 	// Why no program could be made.
-	Creation string  `json:"creation,omitempty"`
-	Error    string  `json:"error,omitempty"`
-	Cost     *uint64 `json:"cost,omitempty"`
-	// The cost of the composed variables that were used.
-	Composed int64    `json:"composed,omitempty"`
-	Others   []answer `json:"others,omitempty"`
+	Creation string `json:"creation,omitempty"`
+	Error    string `json:"error,omitempty"`
+	// The cost with that of the composed variables that were used.
+	Cost   *uint64  `json:"cost,omitempty"`
+	Others []answer `json:"others,omitempty"`
 }
 
 type accessor struct{ name, expression string }
@@ -191,7 +190,7 @@ func run(composited *policy.CompositedCompiler, plain policy.Compiler, next task
 	if next.Mode != "condition" {
 		clearVariables(composited)
 		for _, variable := range next.Composed {
-			composited.CompileAndStoreVariable(accessor{variable.Name, variable.Expression}, declared, environment.StoredExpressions)
+			composited.CompileAndStoreVariable(accessor{variable.Name, variable.Expression}, declarations["validation"], environment.StoredExpressions)
 		}
 		compiler = composited
 	}
@@ -226,9 +225,9 @@ func run(composited *policy.CompositedCompiler, plain policy.Compiler, next task
 	}
 	value, details, err := compiled.Program.ContextEval(composition, scope)
 	if details != nil {
-		found.Cost = details.ActualCost()
+		cost := *details.ActualCost() + uint64(composition.GetAndResetCost())
+		found.Cost = &cost
 	}
-	found.Composed = composition.GetAndResetCost()
 	if err != nil {
 		found.Error = err.Error()
 		return

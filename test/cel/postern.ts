@@ -1,8 +1,11 @@
 import { newestMinor } from "../../infra/parity/control-plane/binaries.ts";
-import { type CheckedExpression, check, formatIssues } from "../../lib/cel/checker.ts";
-import { type ExpressionContext, formatRuntimeType } from "../../lib/cel/contexts.ts";
-import type { Environment } from "../../lib/cel/environment.ts";
-import { createAdmissionEnvironment } from "../../lib/cel/kubernetes.ts";
+import {
+  createPolicyCompiler,
+  evaluatePass,
+  type PolicyCompiler,
+  type PolicyCompilerOptions,
+} from "../../lib/admission-policies/expressions.ts";
+import { formatRuntimeType } from "../../lib/cel/contexts.ts";
 import {
   type AuthorizationAnswer,
   type AuthorizationAttributes,
@@ -13,11 +16,8 @@ import { Cidr } from "../../lib/cel/libraries/cidr.ts";
 import { formatIp, Ip } from "../../lib/cel/libraries/ip.ts";
 import { Quantity } from "../../lib/cel/libraries/quantity.ts";
 import { Semver } from "../../lib/cel/libraries/semver.ts";
-import { parse } from "../../lib/cel/parser.ts";
-import { type Budget, compile, FieldObject, type Program, StructValue } from "../../lib/cel/program.ts";
-import type { Issue } from "../../lib/cel/syntax.ts";
-import * as types from "../../lib/cel/types.ts";
-import { formatType, type Type } from "../../lib/cel/types.ts";
+import { StructValue } from "../../lib/cel/program.ts";
+import { formatType } from "../../lib/cel/types.ts";
 import {
   Duration,
   EvaluationError,
@@ -37,70 +37,12 @@ import {
 import type { Task } from "./generate.ts";
 import type { Answer } from "./upstream.ts";
 
-const variablesType = types.struct("kubernetes.variables");
-const variableKinds = new Set(["bool", "bytes", "double", "duration", "int", "null", "string", "timestamp", "uint"]);
-
-/** Returns the type that a variable of a policy has in other expressions; undefined stands for one that is wrong. */
-const toVariableType = (type: Type | undefined): Type => {
-  if (type?.kind === "list" || type?.kind === "map")
-    return { ...type, parameters: type.parameters.map(toVariableType) };
-  return type && variableKinds.has(type.kind) ? type : types.dyn;
+const scopes: Record<Task["mode"], { options: PolicyCompilerOptions; hasAuthorizer: boolean }> = {
+  validation: { options: {}, hasAuthorizer: true },
+  message: { options: {}, hasAuthorizer: false },
+  condition: { options: { hasVariables: false }, hasAuthorizer: true },
+  mutation: { options: { isMutation: true }, hasAuthorizer: true },
 };
-
-const scopes: Record<Task["mode"], ExpressionContext> = {
-  validation: { hasParams: true, hasAuthorizer: true },
-  message: { hasParams: true },
-  condition: { hasParams: true, hasAuthorizer: true },
-  mutation: { hasParams: true, hasAuthorizer: true, isMutation: true },
-};
-
-/** The limit of one expression. */
-const expressionLimit = 1_000_000;
-
-const isIssues = (result: object): result is readonly Issue[] => Array.isArray(result);
-
-type Compiled = { checked?: CheckedExpression; program?: Program; answer: Answer };
-
-const compileText = (text: string, environment: Environment): Compiled => {
-  const parsed = parse(text, environment.macros, environment.hasQuotedNames);
-  if (isIssues(parsed)) return { answer: { issues: formatIssues(parsed, text) } };
-  const checked = check(parsed, environment);
-  if (isIssues(checked)) return { answer: { issues: formatIssues(checked, text) } };
-  try {
-    const [type, printed] = [formatType(checked.type), formatRuntimeType(checked.type)];
-    const answer = { type, ...(printed !== type && { printed }) };
-    return { checked, program: compile(checked, environment), answer };
-  } catch (error) {
-    if (!(error instanceof EvaluationError)) throw error;
-    return { checked, answer: { creation: error.message } };
-  }
-};
-
-/** The variables of a policy, each of which is computed when it is used first. */
-class PolicyVariables extends FieldObject {
-  readonly #compute: (name: string) => Value | undefined;
-  readonly #known = new Map<string, Value | undefined | EvaluationError>();
-  constructor(compute: (name: string) => Value | undefined) {
-    super();
-    this.#compute = compute;
-  }
-  get type(): Type {
-    return variablesType;
-  }
-  find(name: string): Value | undefined {
-    if (!this.#known.has(name)) {
-      try {
-        this.#known.set(name, this.#compute(name));
-      } catch (error) {
-        if (!(error instanceof EvaluationError)) throw error;
-        this.#known.set(name, error);
-      }
-    }
-    const known = this.#known.get(name);
-    if (known instanceof EvaluationError) throw known;
-    return known;
-  }
-}
 
 /** Returns what this implementation finds for a task, in a minor of Kubernetes. */
 export const evaluateTask = (task: Task, minor: string): Answer => {
@@ -111,63 +53,60 @@ export const evaluateTask = (task: Task, minor: string): Answer => {
   }
 };
 
-/** The environments without variables of a policy, by their minor and mode. */
-const environments = new Map<string, Environment>();
+/** The compilers without variables of a policy, by their minor and mode. */
+const compilers = new Map<string, PolicyCompiler>();
 
-const evaluate = ({ expression, mode, variables, composed }: Task, minor: string): Answer => {
-  const variableTypes = new Map<string, Type>();
-  const compiled = new Map<string, Compiled>();
-  // Nothing keeps a reference to the types but the environment, which is used for this task only.
-  let environment = composed.length === 0 ? environments.get(`${minor} ${mode}`) : undefined;
-  if (!environment) {
-    environment = createAdmissionEnvironment({
-      ...scopes[mode],
+const createCompiler = (mode: Task["mode"], minor: string): PolicyCompiler =>
+  createPolicyCompiler(
+    // Any kind makes `params` known.
+    { paramKind: {} },
+    {
+      ...scopes[mode].options,
       // The newest version has new functions in stored expressions only, and these are compared.
-      ...(minor !== newestMinor && { kubernetes: minor }),
-      ...(mode !== "condition" && { variables: variableTypes }),
-    });
-    if (composed.length === 0) environments.set(`${minor} ${mode}`, environment);
-  }
-  if (mode !== "condition")
-    for (const { name, expression } of composed) {
-      const one = compileText(expression, environment);
-      compiled.set(name, one);
-      variableTypes.set(name, toVariableType(one.program && one.checked?.type));
-    }
-  const { program, answer } = compileText(expression, environment);
-  if (!program) return answer;
-
-  let composedCost = 0;
-  const policyVariables = new PolicyVariables((name) => {
-    const one = compiled.get(name);
-    if (!one) return undefined;
-    if (!one.program) {
-      const { issues, creation } = one.answer;
-      const detail =
-        issues === undefined ? `program instantiation failed: ${creation}` : `compilation failed: ${issues}`;
-      throw new EvaluationError(`composited variable "${name}" fails to compile: ${detail}`);
-    }
-    const outcome = one.program.evaluate(scope, createBudget());
-    composedCost += outcome.cost;
-    if ("error" in outcome)
-      throw new EvaluationError(`composited variable "${name}" fails to evaluate: ${outcome.error}`);
-    return outcome.value;
-  });
-  const { authorizer, requested } = createAuthorizerVariables(variables.request);
-  const scope = {
-    find: (name: string): Value | undefined => {
-      if (name === "variables") return policyVariables;
-      if (name === "authorizer") return authorizer;
-      if (name === "authorizer.requestResource") return requested;
-      return variables[name] ?? null;
+      kubernetes: minor === newestMinor ? undefined : minor,
     },
-  };
-  const outcome = program.evaluate(scope, createBudget());
-  const result = { ...answer, cost: outcome.cost, ...(composedCost > 0 && { composed: composedCost }) };
-  return "error" in outcome ? { ...result, error: outcome.error } : { ...result, value: toCanonical(outcome.value) };
+  );
+
+const findCompiler = ({ mode, composed }: Task, minor: string): PolicyCompiler => {
+  if (composed.length > 0) return createCompiler(mode, minor);
+  const compiler = compilers.get(`${minor} ${mode}`) ?? createCompiler(mode, minor);
+  compilers.set(`${minor} ${mode}`, compiler);
+  return compiler;
 };
 
-const createBudget = (): Budget => ({ left: expressionLimit });
+const evaluate = (task: Task, minor: string): Answer => {
+  const { expression: text, mode, variables, composed } = task;
+  const { hasAuthorizer } = scopes[mode];
+  const compiler = findCompiler(task, minor);
+  if (mode !== "condition") for (const { name, expression } of composed) compiler.addVariable(name, expression);
+  const expression = compiler.compile(text, undefined, hasAuthorizer);
+  const { compiled } = expression;
+  if ("error" in compiled)
+    return compiled.error.startsWith(uncompiled)
+      ? { issues: compiled.error.slice(uncompiled.length) }
+      : { creation: compiled.error.replace(/^program instantiation failed: /, "") };
+
+  const [type, printed] = [formatType(compiled.program.type), formatRuntimeType(compiled.program.type)];
+  const names = ["object", "oldObject", "params", "request", "namespaceObject"];
+  const input = Object.fromEntries(names.map((name) => [name, variables[name] ?? null]));
+  const budget = { left: Number.MAX_SAFE_INTEGER };
+  const results = evaluatePass(
+    [expression],
+    compiler.variables,
+    { ...input, ...(hasAuthorizer && createAuthorizerVariables(variables.request)) },
+    budget,
+  );
+  const [result] = "exhausted" in results ? [results] : results;
+  const cost = Number.MAX_SAFE_INTEGER - budget.left;
+  const answer = { type, ...(printed !== type && { printed }), cost };
+  if (result && "value" in result) return { ...answer, value: toCanonical(result.value) };
+  const failed = `expression '${text}' resulted in error: `;
+  if (!result || !("error" in result) || !result.error.startsWith(failed))
+    throw new Error(`the result of ${text} is ${JSON.stringify(result)}`);
+  return { ...answer, error: result.error.slice(failed.length) };
+};
+
+const uncompiled = "compilation failed: ";
 
 const createAuthorizerVariables = (request: Value | undefined) => {
   const getText = (...path: string[]) => {
@@ -184,7 +123,7 @@ const createAuthorizerVariables = (request: Value | undefined) => {
     namespace: getText("namespace"),
     name: getText("name"),
   });
-  return { authorizer, requested };
+  return { authorizer, "authorizer.requestResource": requested };
 };
 
 /** Decides as main.go does: by a digest of what it is asked. */

@@ -17,9 +17,8 @@ export interface Answer {
   /** The value as JSON in which values of all types differ. */
   value?: unknown;
   error?: string;
+  /** The cost, with that of the variables of the policy that the expression uses. */
   cost?: number;
-  /** The cost of the variables of the policy that the expression uses. */
-  composed?: number;
   /** Other answers of upstream to the same task: Go has no order for the keys of a map. */
   others?: readonly Answer[];
 }
