@@ -9,7 +9,7 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { readOrCreateConsoleToken } from "../keys/keys.ts";
 import type { AddedListener, ServedProject } from "../serve/serve.ts";
 import { checkManifests, parseCheckQuestion } from "./manifest-check.ts";
-import { readPageFiles } from "./page-files.ts";
+import { readPageFile } from "./page-files.ts";
 import { describeReview } from "./review-details.ts";
 import { createReviewFeed, type ReviewFeed } from "./reviews.ts";
 import { describeRule, listRules } from "./rule-details.ts";
@@ -26,7 +26,8 @@ export const consoleOptions = {
 /** Returns what opens the console beside the gateway. `port` undefined: the port after the gateway's. */
 export const createConsole = (port: number | undefined) => (host: EndpointHostInputs) => {
   const feed = createReviewFeed(host);
-  return { ...feed, open: (project: ServedProject) => openConsole(feed, project, port) };
+  const open = (project: ServedProject) => openConsole(feed, project, port).catch(reportNoConsole);
+  return { ...feed, open };
 };
 
 const address = "127.0.0.1";
@@ -44,17 +45,19 @@ const openConsole = async (feed: ReviewFeed, project: ServedProject, wanted?: nu
     });
   });
   server.maxConnections = limits.connections;
-  try {
-    // Only programs of this machine can connect.
-    await once(server.listen(port, address), "listening");
-  } catch (error) {
-    const isTaken = Object(error).code === "EADDRINUSE";
-    const sentence = isTaken ? "is in use; --console-port takes another" : `can't be listened on: ${toSentence(error)}`;
-    return { line: `There is no console: port ${port} of ${address} ${sentence}`, close: async () => {} };
-  }
+  // Only programs of this machine can connect.
+  await once(server.listen(port, address), "listening").catch((error) => {
+    const isTaken = error.code === "EADDRINUSE";
+    throw isTaken ? new Error(`port ${port} of ${address} is in use; --console-port takes another`) : error;
+  });
   const { port: bound } = server.address() as AddressInfo;
   const close = async () => server.close().closeAllConnections();
   return { line: `Console: http://${address}:${bound}/${token}/`, close };
+};
+
+/** The rules are served even if the console can't be opened. */
+const reportNoConsole = (error: unknown): AddedListener => {
+  return { line: `There is no console: ${toSentence(error)}`, close: async () => {} };
 };
 
 interface ConsoleContext {
@@ -113,20 +116,14 @@ const findRefusal = ({ headers: { host = "", origin }, socket }: IncomingMessage
 type Answer = [type: string, content: string];
 const toJson = (content: unknown): Answer => ["application/json", JSON.stringify(content)];
 
-let pageFiles: Promise<string[]> | undefined;
-/** Returns the page's script or styles, which are read or bundled once. */
-const findPageFile = async (type: string, index: number): Promise<Answer> => {
-  pageFiles ??= readPageFiles();
-  return [type, (await pageFiles)[index] ?? ""];
-};
 let isChecking = false;
 
 type FindAnswer = (context: ConsoleContext, query: URLSearchParams, sent: IncomingMessage) => Answer | Promise<Answer>;
 
 const answers: Record<string, FindAnswer> = {
   "": () => ["text/html", html],
-  "page.js": () => findPageFile("text/javascript", 0),
-  "page.css": () => findPageFile("text/css", 1),
+  "page.js": async () => ["text/javascript", await readPageFile("page.js")],
+  "page.css": async () => ["text/css", await readPageFile("page.css")],
   rules: async ({ project }) => toJson(await listRules(project.file)),
   rule: async ({ project }, query) => {
     const rule = await describeRule(project.file, query.get("name") ?? "");
@@ -158,8 +155,8 @@ const sendReviews = (request: IncomingMessage, response: ServerResponse, feed: R
   const after = request.headers["last-event-id"];
   const unsubscribe = feed.subscribe(String(after), (rows) => {
     const id = rows.at(-1)?.id;
-    response.write(`${id === undefined ? "" : `id: ${id}\n`}data: ${JSON.stringify(rows)}\n\n`);
     if (response.writableLength > limits.unsent) response.destroy();
+    else response.write(`${id === undefined ? "" : `id: ${id}\n`}data: ${JSON.stringify(rows)}\n\n`);
   });
   const beat = setInterval(() => response.write(":\n\n"), 15_000);
   response.on("close", () => {

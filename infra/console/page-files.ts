@@ -2,15 +2,14 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { moduleExtension, packageRoot } from "../cli/roots.ts";
 
-/** The folder of the bundled page in the installed package, and its files. */
+/** The folder of the bundled page in the installed package. */
 const folder = join(packageRoot, "infra/console/bundle");
-const names = ["main.js", "main.css"];
 
-/** Returns the page's script and styles: bundled now in a checkout, and when it was made in the package. */
-export const readPageFiles = async (): Promise<string[]> => {
-  if (moduleExtension !== ".ts") return Promise.all(names.map((name) => readFile(join(folder, name), "utf8")));
+/** Returns the page's script or styles: bundled now in a checkout, and when it was made in the package. */
+export const readPageFile = async (name: "page.js" | "page.css"): Promise<string> => {
+  if (moduleExtension !== ".ts") return readFile(join(folder, name), "utf8");
   const { outputFiles = [] } = await bundlePage(folder, false);
-  return names.map((name) => outputFiles.find(({ path }) => path.endsWith(name))?.text ?? "");
+  return outputFiles.find(({ path }) => path.endsWith(name))?.text ?? "";
 };
 
 /** Bundles the page, and writes it if wanted. Returns what esbuild says of it. */
@@ -18,7 +17,7 @@ export const bundlePage = async (outdir: string, write: boolean) => {
   const { build } = await import("esbuild");
   return build({
     absWorkingDir: packageRoot,
-    entryPoints: ["infra/console/page/main.ts"],
+    entryPoints: { page: "infra/console/page/main.ts" },
     outdir,
     write,
     bundle: true,

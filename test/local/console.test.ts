@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readFile, stat } from "node:fs/promises";
+import { mkdir, readFile, stat, writeFile } from "node:fs/promises";
 import { request as httpRequest } from "node:http";
 import { Session } from "node:inspector/promises";
 import { createServer } from "node:net";
@@ -187,6 +187,18 @@ describe("the console's listener", () => {
     assert.equal((await alone.send("allowed-registries/validate", buildRequest("a"))).allowed, true);
     await alone.stop();
     await new Promise((resolve) => taken.close(resolve));
+  });
+});
+
+describe("a damaged token", () => {
+  it("leaves the rules served without a console", async () => {
+    const other = await createTestFolder();
+    await mkdir(join(other, ".postern"));
+    await writeFile(join(other, ".postern/console.token"), "x");
+    const alone = await serveWithConsole(other, config);
+    assert.match(alone.console, /^There is no console: \S+console\.token holds no token; delete it/m);
+    assert.equal((await alone.send("allowed-registries/validate", buildRequest("a"))).allowed, true);
+    await alone.stop();
   });
 });
 

@@ -13,7 +13,6 @@ const createBlock = (block: string): Node[] => {
   if (first.startsWith("# ")) return [];
   if (first.startsWith("#")) return [create("h3", ...createInline(first.replace(/^#+ /, "")))];
   if (first.startsWith("```")) return [createCode(lines.slice(1, -1).join("\n"), "Example")];
-  if (first.startsWith("    ")) return [createCode(lines.map((line) => line.slice(4)).join("\n"), "Example")];
   if (first.startsWith("|")) {
     const splitRow = (row: string) => row.replace(/^\|\s*|\s*\|$/g, "").split(/\s*(?<!\\)\|\s*/);
     const [heads = [], , ...rows] = lines.map((row) =>
