@@ -39,6 +39,7 @@ export const serveWithConsole = async (
   await writeFile(file, JSON.stringify(config));
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
   const child = spawn(process.execPath, [script, "serve", "--config", file, ...options], { env });
+  const ended = new Promise((resolve) => child.once("exit", resolve));
   const end = options.includes("--no-console") ? /Ctrl-C ends it\.\n/ : /^(?:Console: .*|There is no console.*)\n/m;
   const printed = await waitForOutput(child, end);
   const url = /Serving .* at (\S+)\. /.exec(printed)?.[1] ?? "";
@@ -68,20 +69,23 @@ export const serveWithConsole = async (
       }),
     stop: async () => {
       agent.destroy();
-      const ended = new Promise((resolve) => child.once("exit", resolve));
       child.kill("SIGINT");
       await ended;
     },
   };
 };
 
+/** Returns what the gateway prints until `wanted`; ends it and throws if that takes more than two minutes. */
 const waitForOutput = (child: ChildProcess, wanted: RegExp): Promise<string> =>
   new Promise((resolve, reject) => {
     let printed = "";
+    const timer = setTimeout(() => child.kill("SIGKILL"), 120_000).unref();
     for (const stream of [child.stdout, child.stderr])
       stream?.on("data", (chunk) => {
         printed += chunk;
-        if (wanted.test(printed)) resolve(printed);
+        if (!wanted.test(printed)) return;
+        clearTimeout(timer);
+        resolve(printed);
       });
     child.once("exit", () => reject(new Error(`the gateway ended: ${printed}`)));
   });

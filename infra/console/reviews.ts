@@ -28,8 +28,8 @@ export interface ReviewFeed {
 }
 
 const usualLimits = {
-  /** How many bytes of JSON the kept reviews may have. */
-  bytes: 64 * 1024 * 1024,
+  /** How many bytes of memory the kept reviews may take, estimated by `measure`. */
+  bytes: 128 * 1024 * 1024,
   reviews: 10_000,
   /** Milliseconds for which reviews are kept after the last page was closed: a reload takes less. */
   keep: 10_000,
@@ -53,19 +53,20 @@ export const createReviewFeed = (host: EndpointHostInputs, limits = usualLimits)
   let sending: NodeJS.Timeout | undefined;
   let forgetting: NodeJS.Timeout | undefined;
 
-  let evaluations: RecordedReview[] = [];
+  const recorded: RecordedReview[] = [];
   const recorder = createRecorder({ ...host, writeLogLine: () => {} }, allOptionalRecorderFunctions, (review) =>
-    evaluations.push(review),
+    recorded.push(review),
   );
 
-  const takeReview = (report: AnsweredReviewFacts) => {
-    // A line about a member of a group is left out, because the review has a line of its own.
-    if (report.group !== undefined) return;
-    evaluations = [];
+  const takeReview = (report: AnsweredReviewFacts, error = report.error) => {
+    // A line about a member of a group is left out, because the review has a line of its own. A request without a
+    // valid key has no cluster, and is left out because any program on the network could fill the list with such rows.
+    if (report.group !== undefined || report.cluster === undefined) return;
     recorder.host.writeLogLine(report);
+    const evaluations = recorded.splice(0);
     const members = report.members && { members: listMembers(report, evaluations) };
     const row = { id: `${session}-${++count}`, ...describeFacts(report), ...members };
-    const failure = report.error && truncateText(toSentence(report.error), 1000);
+    const failure = error && truncateText(toSentence(error), 1000);
     const review: KeptReview = { row, evaluations, ...(failure !== undefined && { failure }), bytes: 0 };
     review.bytes = measure(review);
     kept.set(row.id, review);
@@ -103,7 +104,8 @@ export const createReviewFeed = (host: EndpointHostInputs, limits = usualLimits)
         try {
           takeReview(report);
         } catch {
-          // A review that can't be shown is answered even so.
+          // Its evaluations, which can't be measured, are dropped by now.
+          takeReview(report, new Error("The review can't be shown: its object is nested too deep."));
         }
       },
     },
@@ -126,8 +128,11 @@ export const createReviewFeed = (host: EndpointHostInputs, limits = usualLimits)
   };
 };
 
-const measure = ({ row, failure, evaluations }: KeptReview): number =>
-  exactJson.stringify([row, failure, evaluations.map(({ request, needs }) => [request, needs])]).length;
+/** Returns an upper estimate of a review's memory: a character takes up to 2 bytes, an object or a member up to 80. */
+const measure = ({ row, failure, evaluations }: KeptReview): number => {
+  const json = exactJson.stringify([row, failure, evaluations.map(({ request, needs }) => [request, needs])]);
+  return 2 * json.length + 80 * json.replace(/[^[{,]+/g, "").length;
+};
 
 /** Returns the verdicts of a group's members. The report has only those that refused, changed the object or failed. */
 const listMembers = (report: AnsweredReviewFacts, evaluations: readonly RecordedReview[]) => {
@@ -137,18 +142,18 @@ const listMembers = (report: AnsweredReviewFacts, evaluations: readonly Recorded
   return verdicts;
 };
 
-/** Returns what a row shows of a review; names are redacted as in recordings, and long ones are truncated. */
+/** Returns what a row shows of a review; names are redacted as in recordings, and are short also when escaped in JSON. */
 const describeFacts = (report: AnsweredReviewFacts): Omit<ReviewRow, "id"> => {
-  const { request, cluster = "unknown", rule, phase = "", code, milliseconds } = report;
+  const { request, cluster = "", rule, phase = "", code, milliseconds } = report;
   const verdict = code === 200 ? getVerdictForLog(report) : `failed: ${code}`;
   const facts = { at: Date.now(), cluster, rule, phase, verdict, milliseconds };
   if (request === undefined) return { ...facts, operation: "", object: "", user: "" };
-  const cut = (text: unknown) => truncateText(String(text ?? ""), 300);
+  const cut = (text: unknown) => truncateText(String(text ?? "").replace(/[\p{Cc}\p{Cs}]/gu, "\ufffd"), 300);
   const { user, metadata } = createRedactor()({
     user: { username: cut(request.userInfo.username) },
     metadata: { namespace: cut(request.namespace), name: cut(getObjectName(request)) },
   });
-  const kind = [request.kind.kind, request.subResource].filter(Boolean).map(cut).join("/");
+  const kind = cut([request.kind.kind, request.subResource].filter(Boolean).join("/"));
   const name = [metadata.namespace, metadata.name].filter(Boolean).join("/");
   return { ...facts, operation: cut(request.operation), object: `${kind} ${name}`, user: user.username };
 };
