@@ -9,6 +9,7 @@ import { readCatalogue } from "../catalogue/registry.ts";
 import { chooseCluster } from "../config/config.ts";
 import { parseConfig } from "../project/project.ts";
 import { prepareManifestCheck } from "./check.ts";
+import { createJsonReport } from "./reports/json-report.ts";
 
 interface CheckCase {
   name: string;
@@ -67,6 +68,8 @@ const runCheck = async ({ rules, manifests, state, old, webhooks, ...options }: 
     alsoPods: options.alsoPods ?? false,
     user: options.user ?? { username: "jane" },
   });
+  const report = createJsonReport();
+  let json = "";
   const verdicts: Record<string, string> = {};
   const passed: Record<string, string[]> = {};
   const after: Record<string, unknown> = {};
@@ -75,9 +78,10 @@ const runCheck = async ({ rules, manifests, state, old, webhooks, ...options }: 
     verdicts[name] = [verdict, ...denials.map(({ message }) => message), ...undecided].join("; ");
     passed[name] = rules;
     after[name] = evaluation.after;
+    json += report.add(evaluation);
   }
   const notes = [...check.notes].map((note) => note.replaceAll(`${folder}/`, ""));
-  return { verdicts, passed, after, notes };
+  return { verdicts, passed, after, notes, objects: JSON.parse(`${json}]}`).objects };
 };
 
 /** Reports whether a text is the expected one; an expected text between slashes is a regular expression. */
@@ -116,6 +120,46 @@ describe("check", () => {
       if (expected.after !== undefined) assert.partialDeepStrictEqual(after, expected.after);
       return undefined;
     });
+
+  it("reports for each call of a policy's variant and of a webhook whether it changed the object", async () => {
+    const apiVersion = "admissionregistration.k8s.io/v1";
+    const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }];
+    const buildPolicy = (name: string, member: string) => {
+      const expression = `has(object.metadata.${member}) ? [] : [JSONPatch{op: "add", path: "/metadata/${member}", value: {"a": "b"}}]`;
+      const mutations = [{ patchType: "JSONPatch", jsonPatch: { expression } }];
+      const spec = { matchConstraints: { resourceRules }, reinvocationPolicy: "IfNeeded", mutations };
+      return [
+        { apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name }, spec },
+        { apiVersion, kind: "MutatingAdmissionPolicyBinding", metadata: { name }, spec: { policyName: name } },
+      ];
+    };
+    const policies = [...buildPolicy("first", "labels"), ...buildPolicy("second", "annotations")];
+    const webhook = {
+      name: "other.example.com",
+      rules: resourceRules,
+      clientConfig: { url: "https://other.example.com" },
+      sideEffects: "None",
+      admissionReviewVersions: ["v1"],
+    };
+    const spec = { containers: [{ name: "c", image: "a:1" }] };
+    const { objects } = await runCheck({
+      rules: `mutating-admission-policy: { settings: { policies: ${JSON.stringify(policies)} } }`,
+      manifests: [{ apiVersion: "v1", kind: "Pod", metadata: { name: "web" }, spec }],
+      webhooks: [
+        { apiVersion, kind: "ValidatingWebhookConfiguration", metadata: { name: "other" }, webhooks: [webhook] },
+      ],
+    });
+    type Step = Record<"hook" | "round" | "outcome" | "changed", unknown>;
+    const steps = objects[0].hooks.map(
+      ({ hook, round, outcome, changed }: Step) => `${hook} ${round} ${outcome} ${changed}`,
+    );
+    assert.deepEqual(steps, [
+      "first.mutating-admission-policy.postern.dev 0 called true",
+      "second.mutating-admission-policy.postern.dev 0 called true",
+      "first.mutating-admission-policy.postern.dev 1 called false",
+      "other.example.com 0 can't say false",
+    ]);
+  });
 
   it("shows integers beyond 2^53 to policies exactly, and to other rules rounded", async () => {
     const apiVersion = "admissionregistration.k8s.io/v1";

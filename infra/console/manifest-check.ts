@@ -36,8 +36,9 @@ export const checkManifests = async (
   child.on("error", reject).on("close", () => resolve());
   // The process may end before it has read all.
   child.stdin.on("error", () => {}).end(text);
-  await promise.catch(() => {
-    throw new Complaint(`the check took longer than ${longest / 1000} seconds, and was ended`);
+  await promise.catch((error) => {
+    const isLate = error.cause?.name === "TimeoutError";
+    throw isLate ? new Complaint(`the check took longer than ${longest / 1000} seconds, and was ended`) : error;
   });
   const answer = parseJson(output.stdout);
   if (answer !== undefined) return answer as CheckAnswer;

@@ -62,13 +62,13 @@ export interface CheckedObject extends Record<"kind" | "name" | "verdict", strin
   madeBy?: string;
   denials: { rule: string; message: string; line?: number; suggestion?: string }[];
   warnings: { rule: string; text: string }[];
-  changes: { rule: string }[];
   undecided: string[];
   audit: Record<string, string>;
   hooks: (Record<"hook" | "phase" | "outcome", string> & {
     round: number;
     why?: string;
     allowed?: boolean;
+    changed: boolean;
     failure?: string;
   })[];
   difference: { lines: ObjectLine[] }[];

@@ -49,7 +49,7 @@ export const createReviewFeed = (host: EndpointHostInputs, limits = usualLimits)
   const subscribers = new Set<(rows: ReviewRow[]) => void>();
   let count = 0;
   let bytes = 0;
-  let unsent: ReviewRow[] = [];
+  const unsent: ReviewRow[] = [];
   let sending: NodeJS.Timeout | undefined;
   let forgetting: NodeJS.Timeout | undefined;
 
@@ -59,8 +59,7 @@ export const createReviewFeed = (host: EndpointHostInputs, limits = usualLimits)
   );
 
   const takeReview = (report: AnsweredReviewFacts, error = report.error) => {
-    // A line about a member of a group is left out, because the review has a line of its own. A request without a
-    // valid key has no cluster, and is left out because any program on the network could fill the list with such rows.
+    // A group's member has no row of its own; nor has a request without a valid key, which any program can send.
     if (report.group !== undefined || report.cluster === undefined) return;
     recorder.host.writeLogLine(report);
     const evaluations = recorded.splice(0);
@@ -83,8 +82,7 @@ export const createReviewFeed = (host: EndpointHostInputs, limits = usualLimits)
   const flush = () => {
     clearTimeout(sending);
     sending = undefined;
-    const rows = unsent;
-    unsent = [];
+    const rows = unsent.splice(0);
     if (rows.length > 0) for (const send of subscribers) send(rows);
   };
 

@@ -26,8 +26,9 @@ const toJsonObject = (evaluation: ObjectEvaluation): object => {
   const { madeBy } = checked;
   const hooks = steps
     .filter(({ outcome }) => outcome !== "skipped")
-    .map(({ hook, configuration, phase, round, outcome, why, allowed, failure }) => {
-      return { hook, configuration, phase, round, outcome, why, allowed, failure };
+    .map(({ hook, configuration, phase, round, outcome, why, allowed, patch, failure }) => {
+      const changed = (patch?.length ?? 0) > 0;
+      return { hook, configuration, phase, round, outcome, why, allowed, changed, failure };
     });
   return {
     ...checked,

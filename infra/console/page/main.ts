@@ -9,7 +9,7 @@ import { tryPage } from "./try.ts";
 const pages: Record<string, string> = { live: "Live", try: "Try it", rules: "Rules" };
 const state = create("span.quiet", { role: "status" }, "connecting");
 const links = Object.entries(pages).map(([name, title]) => create("a", { href: `#${name}` }, title));
-const main = create("main");
+const main = create("main", { tabindex: -1 });
 const nav = create("nav", { "aria-label": "Pages" }, ...links);
 document.body.append(create("header", create("strong", "Postern"), nav, state), main);
 
@@ -29,7 +29,7 @@ const showPage = () => {
   setPageUpdate(() => {});
   main.replaceChildren(createPage(page, rest));
   document.title = [rest, pages[page], "Postern"].filter(Boolean).join(" – ");
-  for (const link of links) link.toggleAttribute("aria-current", link.hash === `#${page}`);
+  for (const link of links) link.ariaCurrent = link.hash === `#${page}` ? "page" : null;
   if (main.contains(livePage)) {
     showAll();
     if (opened !== "") focusReview(opened);
@@ -37,6 +37,8 @@ const showPage = () => {
   opened = page === "live" ? rest : "";
 };
 
+// Without this, the focus would be lost with the link that was followed.
+addEventListener("hashchange", () => main.focus({ preventScroll: true }));
 addEventListener("hashchange", showPage);
 showPage();
 connect((sentence) => state.replaceChildren(sentence));

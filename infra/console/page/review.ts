@@ -19,11 +19,13 @@ const describeRow = ({ at, operation, object, verdict, user, cluster, millisecon
   create("p.quiet", `${new Date(at).toLocaleString("en-GB")}, ${user} in ${cluster}, ${milliseconds} ms`),
 ];
 
-const createEvaluation = ({ rule, phase, mode, title, lines, refusal, caseText, ...more }: EvaluationDetails) => {
+const createEvaluation = (evaluation: EvaluationDetails, index: number, all: readonly EvaluationDetails[]) => {
+  const { rule, phase, mode, title, lines, refusal, caseText, ...more } = evaluation;
+  const again = all.slice(0, index).some((earlier) => earlier.rule === rule) ? ", called again" : "";
   const isReport = mode !== "enforce" && (refusal !== undefined || lines.some(({ sign }) => sign !== " "));
   return create(
     "article",
-    create("h2", create("a", { href: `#rules/${encodeURIComponent(rule)}` }, rule), ` ${phase}`),
+    create("h2", create("a", { href: `#rules/${encodeURIComponent(rule)}` }, rule), ` ${phase}${again}`),
     isReport && create("p.quiet", `Mode ${mode}: the rule refused and changed nothing; it only reported this.`),
     create("p", `${isReport ? "In mode enforce, it" : "It"} ${title}.`),
     more.isRedacted && create("p.quiet", "The rule reads texts that are redacted here, so its answer may differ."),

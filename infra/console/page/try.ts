@@ -43,13 +43,12 @@ ask<CatalogueSummary>("rules")
 
 const splitLines = () => manifests.value.split("\n");
 const numberLines = () => {
-  gutter.textContent = splitLines()
-    .map((_, index) => index + 1)
-    .join("\n");
+  gutter.textContent = Array.from(splitLines(), (_, index) => index + 1).join("\n");
 };
 
 const readFiles = async (list: FileList | null) => {
-  const texts = await Promise.all([...(list ?? [])].map((file) => file.text()));
+  // The server says of a longer text that it is too long.
+  const texts = await Promise.all(Array.from(list ?? [], (file) => file.slice(0, 1024 * 1024).text()));
   if (texts.length > 0) manifests.value = texts.join("\n---\n");
   numberLines();
 };
@@ -59,8 +58,10 @@ manifests.addEventListener("input", numberLines);
 manifests.addEventListener("scroll", () => gutter.scrollTo(0, manifests.scrollTop));
 manifests.addEventListener("dragover", (event) => event.preventDefault());
 manifests.addEventListener("drop", (event) => {
+  // The browser inserts a text that is dropped.
+  if (!event.dataTransfer?.files.length) return;
   event.preventDefault();
-  void readFiles(event.dataTransfer?.files ?? null);
+  void readFiles(event.dataTransfer.files);
 });
 files.addEventListener("change", () => readFiles(files.files));
 
@@ -96,14 +97,13 @@ const createLineButton = (line: number | undefined) => {
   return create("button", { type: "button", click: select }, `line ${line}`);
 };
 
-const createObject = ({ kind, namespace, name, madeBy, line, changes, ...checked }: CheckedObject) => {
+const createObject = ({ kind, namespace, name, madeBy, line, ...checked }: CheckedObject) => {
   const title = `${kind} ${namespace ? `${namespace}/` : ""}${name}${madeBy ? ` of ${madeBy}` : ""} `;
-  const steps = checked.hooks.map(({ hook, phase, round, outcome, why, allowed, failure }) => {
-    const rule = hook.replace(/\.postern\.dev$/, "");
-    const isChange = phase === "mutate" && changes.some((change) => change.rule === rule);
-    const verdict = failure !== undefined ? "failed" : !allowed ? "denied" : isChange ? "changed" : "allowed";
+  const steps = checked.hooks.map(({ hook, phase, round, outcome, why, allowed, changed, failure }) => {
+    const answer = failure !== undefined ? "failed" : !allowed ? "denied" : changed ? "changed" : "allowed";
+    const verdict = outcome === "called" ? answer : "undecided";
     const more = [round > 0 && "called again", why, failure].filter(Boolean).join(", ");
-    return create("li", `${phase} ${rule} `, createBadge(outcome === "called" ? verdict : outcome), ` ${more}`);
+    return create("li", `${phase} ${hook.replace(/\.postern\.dev$/, "")} `, createBadge(verdict), ` ${more}`);
   });
   const denials = checked.denials.map(({ rule, message, line, suggestion }) => {
     const advice = suggestion === undefined ? "" : ` To fix it, ${suggestion}.`;
