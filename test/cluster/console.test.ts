@@ -54,10 +54,18 @@ describe("the console beside a real API server", await needs("API server", "chro
 
   it("shows a review as it comes, with what a group's member changed", async (test) => {
     const page = await browser.newPage();
+    page.setDefaultTimeout(60_000);
     await page.goto(gateway.console);
     await page.getByText("connected", { exact: true }).waitFor();
     // The API server calls new webhooks only some time after they were written.
-    await waitUntil("", async () => (await create("first", "docker.io/nginx:1")).code === 403);
+    await waitUntil(
+      "the API server did not call the validating webhook",
+      async () => (await create("first", "docker.io/nginx:1")).code === 403,
+    );
+    let probes = 0;
+    await waitUntil("the API server did not call the mutating webhook", async () =>
+      /"imagePullPolicy":"Always"/.test(JSON.stringify((await create(`probe-${probes++}`, "ghcr.io/app:1")).body)),
+    );
     const sent = performance.now();
     assert.equal((await create("second", "ghcr.io/app:1")).code, 201);
     const row = page.getByRole("link", { name: /defaults mutate \S+ CREATE Pod default\/second changed/ });

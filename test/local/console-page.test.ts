@@ -42,7 +42,11 @@ const config = {
     "default-toleration-seconds": {},
     "allowed-registries": { settings: { registries: ["ghcr.io"] } },
     "security-context-deny": { mode: "warn" },
+    "default-requests-and-limits": { settings: { requests: { cpu: "100m" } } },
+    // What it asks is never known to postern check.
+    "image-policy-webhook": { settings: { backend: { url: "https://127.0.0.1:1/" } } },
   },
+  groups: { defaults: ["default-requests-and-limits"] },
 };
 
 /** Would run a script, if any of the places that show it took it for HTML. */
@@ -53,6 +57,11 @@ const buildPod = (name: string, image: string, more: object = {}) => ({
   metadata: { name, namespace: "shop" },
   spec: { containers: [{ name: "a", image, ...more }] },
 });
+
+interface AxeResult {
+  id: string;
+  nodes: { html: string; failureSummary: string }[];
+}
 
 const folder = await createTestFolder();
 
@@ -71,7 +80,7 @@ describe("the console's pages", await needs("chromium"), () => {
   /** Opens a page; fails the test at its end if the page reported an error or asked another host. */
   const openPage = async (hash = "", options: Parameters<Browser["newPage"]>[0] = {}) => {
     const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, ...options });
-    page.setDefaultTimeout(10_000);
+    page.setDefaultTimeout(60_000);
     const faults: string[] = [];
     page.on("pageerror", (error) => faults.push(String(error)));
     page.on("console", (message) => message.type() === "error" && faults.push(message.text()));
@@ -113,12 +122,15 @@ describe("the console's pages", await needs("chromium"), () => {
   /** Waits until an expression is true. The page's policy forbids the evaluation that Playwright would use for this. */
   const waitUntil = async (page: Page, expression: string) => {
     for (let turn = 0; !(await page.evaluate(expression)); turn++) {
-      assert.ok(turn < 200, `${expression} stayed false`);
+      assert.ok(turn < 1200, `${expression} stayed false`);
       await wait(50);
     }
   };
 
   const rows = (page: Page) => page.locator(".reviews a");
+  /** Returns how many reviews the page knows; the document has only the rows on the screen. */
+  const countReviews = async (page: Page) =>
+    Number((await page.getByText(/^\d+ of \d+$/).textContent())?.split(" ")[2]);
 
   it("show a review as it comes, and open it by keys", async (test) => {
     const { page, close } = await openPage();
@@ -278,10 +290,11 @@ describe("the console's pages", await needs("chromium"), () => {
     const drop = `{
       const dataTransfer = new DataTransfer();
       dataTransfer.items.add(new File([${JSON.stringify(text)}], "pod.yaml"));
-      const drop = new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true });
-      document.querySelector("textarea").dispatchEvent(drop);
+      const drop = (dataTransfer) => new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true });
+      document.querySelector("textarea").dispatchEvent(drop(dataTransfer));
+      document.querySelector("textarea").dispatchEvent(drop(new DataTransfer()));
     }`;
-    await page.evaluate(drop);
+    assert.equal(await page.evaluate(drop), true, "the browser inserts a text that is dropped");
     await waitUntil(page, 'document.querySelector("textarea").value.includes("quay.io")');
     await page.getByRole("button", { name: "Check" }).click();
     await page.getByRole("heading", { name: "Pod default/a denied" }).waitFor();
@@ -289,10 +302,16 @@ describe("the console's pages", await needs("chromium"), () => {
     const selected = await page.evaluate("getSelection().toString()");
     assert.equal(selected, "      image: quay.io/a:1");
     const steps = await page.locator("ol li").allTextContents();
-    assert.ok(
-      steps.some((step) => /^mutate always-pull-images changed/.test(step)),
-      steps.join("\n"),
-    );
+    for (const step of [
+      /^mutate always-pull-images changed/,
+      /^validate image-policy-webhook undecided it asks/,
+      /^validate allowed-registries denied/,
+    ])
+      assert.ok(
+        steps.some((text) => step.test(text)),
+        `${step} in ${steps.join("\n")}`,
+      );
+    assert.equal(await page.locator("li .badge.undecided").count(), 1);
     await close();
   });
 
@@ -337,36 +356,60 @@ describe("the console's pages", await needs("chromium"), () => {
     ["dark", 3840],
   ] as const;
   for (const [colorScheme, width] of looks)
-    it(`have no fault that axe-core finds, ${colorScheme} and ${width} pixels wide`, async () => {
+    it(`have no fault that axe-core finds, ${colorScheme} and ${width} pixels wide`, async (test) => {
       const { page, close } = await openPage("", { colorScheme, viewport: { width, height: 720 }, bypassCSP: true });
       await sendPods(2);
-      await rows(page).first().waitFor();
+      await gateway.send("defaults/mutate", buildPodRequest({ object: buildPod("grouped", "ghcr.io/a:1") }));
+      await gateway.send(
+        "allowed-registries/validate",
+        buildPodRequest({ object: buildPod("refused", "docker.io/a") }),
+      );
+      const root = buildPod("warned", "ghcr.io/a:1", { securityContext: { runAsUser: 0 } });
+      await gateway.send("security-context-deny/validate", buildPodRequest({ object: root }));
+      await assert.rejects(gateway.send("always-pull-images/mutate", { ...buildPodRequest(), operation: "OTHER" }));
+      await rows(page).filter({ hasText: "failed: 400" }).first().waitFor();
       const gap = `(([first, second]) => second.getBoundingClientRect().top - first.getBoundingClientRect().bottom)(
         document.querySelectorAll(".reviews a"))`;
       assert.ok(Math.abs(Number(await page.evaluate(gap))) < 1, "rows lie under each other");
-      const review = await rows(page).first().getAttribute("href");
+      const heading = (name: string) => page.getByRole("heading", { name });
+      const reviews = [];
+      for (const text of ["web-1", "grouped", "refused", "warned"]) {
+        const hash = await rows(page).filter({ hasText: text }).first().getAttribute("href");
+        reviews.push([String(hash), heading("As a case")] as const);
+      }
+      const failed = await rows(page).filter({ hasText: "failed: 400" }).first().getAttribute("href");
+      const pages = [
+        ["#live", page.getByRole("button", { name: "Resume" })],
+        ...reviews,
+        [String(failed), page.locator("main p.failure")],
+        ["#live/none", page.getByRole("alert")],
+        ["#try", heading("Changes")],
+        ["#rules", page.getByRole("link", { name: "always-deny" })],
+        ["#rules/always-pull-images", heading("README")],
+      ] as const;
       const found: string[] = [];
-      for (const hash of ["#live", review, "#try", "#rules", "#rules/always-pull-images"]) {
+      const checks = { passes: 0, incomplete: 0, violations: 0 };
+      const uncertain = new Set<string>();
+      await page.getByRole("button", { name: "Pause" }).click();
+      for (const [hash, last] of pages) {
         await page.goto(`${gateway.console}${hash}`);
         if (hash === "#try") await page.getByRole("button", { name: "Check" }).click();
-        const last = { [String(review)]: "As a case", "#try": "Changes", "#rules/always-pull-images": "README" }[
-          String(hash)
-        ];
-        if (last !== undefined) await page.getByRole("heading", { name: last }).first().waitFor();
-        if (hash === "#rules") await page.getByRole("link", { name: "always-deny" }).waitFor();
+        await last.first().waitFor();
         await page.evaluate(axe.source);
-        const result = (await page.evaluate("axe.run(document)")) as {
-          violations: { id: string; nodes: { html: string; failureSummary: string }[] }[];
-          passes: unknown[];
-        };
+        const result = (await page.evaluate("axe.run(document)")) as Record<keyof typeof checks, AxeResult[]>;
         assert.ok(result.passes.length > 5);
+        for (const name of ["passes", "incomplete", "violations"] as const) checks[name] += result[name].length;
+        for (const { id } of result.incomplete) uncertain.add(id);
         for (const { id, nodes } of result.violations)
           found.push(`${hash} ${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`);
         const wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
         if (Number(wide) > 0) found.push(`${hash} is ${wide} pixels too wide`);
       }
+      const { passes, incomplete, violations } = checks;
+      test.diagnostic(`axe-core on ${pages.length} pages: ${passes} checks passed, ${violations} failed`);
+      test.diagnostic(`${incomplete} checks gave no result: ${[...uncertain].join(", ")}`);
       assert.deepEqual(found, []);
-      await close();
+      await close("422");
     });
 
   it("connect again after the gateway restarted, and keep the reviews from before", async () => {
@@ -375,7 +418,7 @@ describe("the console's pages", await needs("chromium"), () => {
     const object = buildPod("last-before", "ghcr.io/app:1");
     await gateway.send("default-toleration-seconds/mutate", buildPodRequest({ namespace: "shop", object }));
     await rows(page).filter({ hasText: "last-before" }).waitFor();
-    const before = await rows(page).count();
+    const before = await countReviews(page);
     const ports = ["--port", new URL(gateway.url).port, "--console-port", new URL(gateway.console).port];
     await gateway.stop();
     await page.getByText("connecting again").waitFor();
@@ -384,21 +427,34 @@ describe("the console's pages", await needs("chromium"), () => {
     assert.equal(gateway.console, address);
     await page.getByText("connected", { exact: true }).waitFor();
     await sendPods(2);
-    await waitUntil(page, `document.querySelectorAll(".reviews a").length === ${before + 2}`);
+    await page.getByText(`${before + 2} of ${before + 2}`).waitFor();
     await gateway.stop();
     await rm(join(folder, ".postern/console.token"));
     gateway = await serveWithConsole(folder, config, ports);
     assert.notEqual(gateway.console, address);
     await page.getByText("refused: open the address that postern serve prints").waitFor();
-    assert.equal(await rows(page).count(), before + 2);
+    assert.equal(await countReviews(page), before + 2);
     await page.close();
+  });
+
+  it("name the page that is shown to screen readers, and move the focus to it", async () => {
+    const { page, close } = await openPage();
+    for (const name of ["Try it", "Rules", "Live"]) {
+      await page.getByRole("navigation").getByRole("link", { name }).click();
+      await page.getByRole("heading", { name, level: 1 }).waitFor();
+      assert.deepEqual(await page.locator("[aria-current=page]").allTextContents(), [name]);
+      assert.equal(await page.evaluate("document.activeElement.localName"), "main");
+    }
+    await close();
   });
 
   it("leave the focus on a row, and the row on the screen, when reviews come", async () => {
     const { page, close } = await openPage();
     await sendPods(1);
     await rows(page).first().waitFor();
-    while (!(await page.evaluate("document.activeElement.classList.contains('row')"))) await page.keyboard.press("Tab");
+    const isOnRow = () => page.evaluate("document.activeElement.classList.contains('row')");
+    for (let key = 0; key < 50 && !(await isOnRow()); key++) await page.keyboard.press("Tab");
+    assert.ok(await isOnRow());
     const focused = await page.evaluate("document.activeElement.hash");
     await sendPods(60);
     await waitUntil(page, "document.querySelector('.reviews li').ariaSetSize > 60");

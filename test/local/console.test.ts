@@ -417,8 +417,8 @@ describe("the feed of reviews", () => {
     return { feed, send };
   };
 
-  it("costs a review one look at a variable for its evaluation and one for its log line while no page is open", async () => {
-    const { send } = openFeed();
+  it("costs a review one look at a variable for its evaluation and one for its log line while no page is open", async (test) => {
+    const { feed, send } = openFeed();
     await send();
     const session = new Session();
     session.connect();
@@ -432,6 +432,31 @@ describe("the feed of reviews", () => {
       .flatMap(({ functions }) => functions.map(({ functionName, ranges }) => [functionName, ranges[0]?.count ?? 0]))
       .filter(([, count]) => count !== 0);
     assert.deepEqual(Object.fromEntries(calls), { writeLogLine: 1000, evaluate: 1000 });
+    const measure = async () => {
+      const start = performance.now();
+      for (let count = 0; count < 10_000; count++) await send(buildRequest("a"));
+      return (performance.now() - start) / 10;
+    };
+    await measure();
+    const closed = await measure();
+    const stop = feed.subscribe("", () => {});
+    const opened = await measure();
+    stop();
+    test.diagnostic(`a review takes ${closed.toFixed(1)} µs with no page open, ${opened.toFixed(1)} µs with one`);
+  });
+
+  it("sends a review to pages after 100 milliseconds", async (test) => {
+    test.mock.timers.enable({ apis: ["setTimeout"] });
+    const { feed, send } = openFeed();
+    const rows: ReviewRow[] = [];
+    const stop = feed.subscribe("", (some) => rows.push(...some));
+    await send();
+    await send();
+    test.mock.timers.tick(99);
+    assert.equal(rows.length, 0);
+    test.mock.timers.tick(1);
+    assert.equal(rows.length, 2);
+    stop();
   });
 
   it("keeps no more bytes than its limit, and the newest reviews", async () => {
@@ -553,8 +578,17 @@ describe("the page's bundle", () => {
       "page.js": "EventSource",
       "page.css": "--paper",
       rules: "always-deny",
+      "rule?name=always-pull-images": '"parity":{',
     }))
       assert.ok((await (await fetch(new URL(path, packed.console))).text()).includes(content), path);
+    const question = {
+      cluster: "local",
+      user: "jane",
+      operation: "",
+      text: JSON.stringify(buildPod("a", "quay.io/a")),
+    };
+    const checked = await fetch(new URL("check", packed.console), { method: "POST", body: JSON.stringify(question) });
+    assert.match(await checked.text(), /"verdict":"denied"/);
     await packed.stop();
     assert.match(await readFile(join(folder, "console/bundle/LICENSES"), "utf8"), /^uplot [\d.]+[\s\S]*MIT License/);
   });
