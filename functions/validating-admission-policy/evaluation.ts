@@ -2,7 +2,6 @@ import {
   evaluateMatchConditions,
   evaluatePass,
   mostPassCost,
-  type PassResults,
   type PolicyInput,
 } from "postern/admission-policies/expressions";
 import { toConditionsInput } from "postern/admission-policies/input";
@@ -47,22 +46,23 @@ export const evaluatePolicy = (policy: ValidatingPolicy, input: PolicyInput): Po
   const budget = { left: mostPassCost };
   const results = evaluatePass(expressions.validations, variables, input, budget);
   if ("exhausted" in results) return fail(results.exhausted);
-  const { authorizer: _, "authorizer.requestResource": __, ...inputOfMessages } = input;
-  let messages: PassResults | undefined;
+  const { authorizer: _, "authorizer.requestResource": __, ...withoutAuthorizer } = input;
+  // Messages have what the validations leave of the budget. They are evaluated even if all validations are true,
+  // because a pass that is out of budget is an error of each validation.
+  const messages = evaluatePass(expressions.messages, variables, withoutAuthorizer, budget);
   const violations = results.flatMap((result, index): Violation[] => {
-    if (result === undefined || ("value" in result && result.value === true)) return [];
-    if (!("value" in result)) return isClosed && "error" in result ? [{ index, message: result.error }] : [];
-    // Messages have what the validations leave of the budget. They matter only if a validation is false.
-    messages ??= evaluatePass(expressions.messages, variables, inputOfMessages, budget);
+    if (result && "error" in result) return isClosed ? [{ index, message: result.error }] : [];
     if ("exhausted" in messages)
       return isClosed ? [{ index, message: `failed messageExpression: ${messages.exhausted}` }] : [];
+    if (result === undefined || !("value" in result) || result.value === true) return [];
     const { reason, message = "", expression } = spec.validations?.[index] ?? { expression: "" };
     const made = messages[index];
     const text = (made && "value" in made && toMessage(made.value)) || message.trim();
     return [{ index, message: text || `failed expression: ${expression.trim()}`, reason }];
   });
 
-  const values = evaluatePass(expressions.annotations, variables, input, { left: mostPassCost });
+  // Upstream compiles these expressions with the authorizer, but evaluates them without.
+  const values = evaluatePass(expressions.annotations, variables, withoutAuthorizer, { left: mostPassCost });
   if ("exhausted" in values) return fail(values.exhausted);
   const annotations: [string, string][] = [];
   const refusals: string[] = [];
