@@ -105,6 +105,12 @@ const annotations = pickOne(
   [{ key: "a", valueExpression: "string(object.data.a)" }],
   [{ key: "count", valueExpression: "string(variables.count)" }],
   [
+    {
+      key: "asked",
+      valueExpression: "has(object.data) && has(object.data.b) ? authorizer.requestResource.check('get').reason() : ''",
+    },
+  ],
+  [
     { key: "kind", valueExpression: "' ' + string(object.kind) + ' '" },
     { key: "none", valueExpression: "null" },
   ],
