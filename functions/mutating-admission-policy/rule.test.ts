@@ -43,6 +43,13 @@ describe("the webhook entry of a policy", () => {
     assert.equal(listConditions({}, { matchResources: {} }), undefined);
     assert.deepEqual(listConditions({ failurePolicy: "Ignore" }, { matchResources: {} }), matchConditions);
   });
+
+  it("has no matchConditions if it fails open, but the policy fails closed", () => {
+    const matchConditions = [{ name: "has-a", expression: "has(object.data.a)" }];
+    const policies = [buildPolicy("a", { matchConditions }), buildBinding("a")];
+    for (const config of [{ failurePolicy: "Ignore" }, { mode: "warn" }, { mode: "audit" }])
+      assert.equal(entries({ ...config, settings: { policies } })[0]?.matchConditions, undefined);
+  });
 });
 
 describe("policies that change an object each time", () => {

@@ -30,7 +30,6 @@ export default rule<KubernetesObject, MutatingPolicySettings, typeof needs>({
       ...{ operations: mutatingOperations, findExpressionFault },
       isReinvoked: ({ spec }) => spec.reinvocationPolicy !== "Never",
     }),
-  timeoutSeconds: 5,
   exactIntegers: true,
   settings: { policies: [], reads: [] },
   manifests: { policies: readPolicyDocuments },

@@ -62,6 +62,32 @@ describe("the webhook entry of a policy", () => {
     assert.equal(conditions({ paramKind }, buildBinding("a")), undefined);
   });
 
+  it("has no matchConditions if it fails open, but the policy fails closed", () => {
+    const list = (failurePolicy: string, config: object) => {
+      const policies = [buildPolicy("a", { failurePolicy, matchConditions: [isSmall] }), buildBinding("a")];
+      return entries({ ...config, settings: { policies } })[0]?.matchConditions;
+    };
+    for (const config of [{ failurePolicy: "Ignore" }, { mode: "warn" }, { mode: "audit" }]) {
+      assert.equal(list("Fail", config), undefined);
+      assert.deepEqual(list("Ignore", config), [isSmall]);
+    }
+  });
+
+  it("has the conditions of exemptions beside those of the policy, whatever their names are", () => {
+    const matchConditions = ["user-is-not-exempt", "groups-are-not-exempt"].map((name) => ({ ...isSmall, name }));
+    const policies = [buildPolicy("a", { matchConditions }), buildBinding("a")];
+    const [entry] = entries({ exempt: { users: ["root"], groups: ["admins"] }, settings: { policies } });
+    assert.deepEqual(
+      entry?.matchConditions?.map(({ name, expression }) => [name, expression === isSmall.expression]),
+      [
+        ["postern.dev/user-is-not-exempt", false],
+        ["postern.dev/groups-are-not-exempt", false],
+        ["user-is-not-exempt", true],
+        ["groups-are-not-exempt", true],
+      ],
+    );
+  });
+
   it("has the matchConditions that don't need parameters, if the policy ignores failures", () => {
     const hasParams = { name: "has-params", expression: "params != null" };
     const policy = buildPolicy("a", { paramKind, failurePolicy: "Ignore", matchConditions: [hasParams, isSmall] });

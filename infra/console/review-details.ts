@@ -6,7 +6,7 @@ import { toSentence } from "../cli/complaint.ts";
 import { computeDiffLines } from "../diff/difference.ts";
 import { formatYamlLines } from "../diff/yaml-lines.ts";
 import type { LoadedHandlers } from "../serve/handlers.ts";
-import { buildExemptConditions, buildRuleWebhookEntries, joinCelExpressionLines } from "../webhooks/entry.ts";
+import { buildRuleWebhookEntries, joinCelExpressionLines, listEntryConditions } from "../webhooks/entry.ts";
 import { buildGroupWebhookEntry } from "../webhooks/groups.ts";
 import type { EvaluationDetails, ReviewDetails } from "./messages.ts";
 import type { KeptReview } from "./reviews.ts";
@@ -64,6 +64,6 @@ const listConditions = (
   if (group !== undefined) return (known && buildGroupWebhookEntry(group, known, false)?.conditions) ?? {};
   const entries = buildRuleWebhookEntries(listed, phase, setup, false);
   const { entry } = entries.find((found) => found.variant === variant) ?? {};
-  const conditions = { ...entry?.conditions, ...buildExemptConditions(entry?.exempt ?? {}) };
-  return Object.fromEntries(Object.entries(conditions).map(([name, cel]) => [name, joinCelExpressionLines(cel)]));
+  const conditions = entry ? listEntryConditions(entry) : [];
+  return Object.fromEntries(conditions.map(([name, cel]) => [name, joinCelExpressionLines(cel)]));
 };

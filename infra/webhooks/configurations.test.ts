@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { findClusterSetup } from "#lib/endpoint.ts";
 import type { AdmissionRequest, UserInfo } from "#lib/review.ts";
-import { type RequestMatch, rule } from "#lib/rule.ts";
+import { type NativePolicy, type RequestMatch, rule } from "#lib/rule.ts";
 import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { readRows } from "../../test/rows.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
@@ -54,8 +54,10 @@ const rows = readRows<{
   failurePolicies: [...Section, policy: string][];
   selectors: [...Section, matchExpressions?: object[]][];
   users: [exempt: object, user: UserInfo, isExempt: boolean][];
-  slow: [name: string, timeouts: Record<string, [seconds: number, match: string]>, message?: string][];
+  slow: [name: string, timeouts: Record<string, SlowRule>, message?: string][];
 }>(import.meta.filename);
+
+type SlowRule = [seconds: number, match: string, entries?: { variants?: string[]; policies?: string[] }];
 
 const registration: WebhookConfigurationOptions = {
   name: "postern",
@@ -164,7 +166,7 @@ describe("an exemption", () => {
     );
     assert.deepEqual(
       matchConditions.map(({ name }) => name),
-      ["user-is-not-exempt", "groups-are-not-exempt", "allowed", "lines"],
+      ["postern.dev/user-is-not-exempt", "postern.dev/groups-are-not-exempt", "allowed", "lines"],
     );
     for (const { expression } of matchConditions) assert.doesNotMatch(expression, /[\n\r\u2028\u2029]/);
   });
@@ -187,11 +189,22 @@ describe("mutating entries", () => {
     deletions: [{ ...pods[0], operations: ["DELETE"] }],
     metrics: [{ ...pods[0], apiGroups: ["metrics.k8s.io"] }],
   };
-  const createSlowRule = ([name, [timeoutSeconds, match]]: [string, [number, string]]) =>
-    toCatalogueRule(
+  const createSlowRule = ([name, [timeoutSeconds, match, { variants = [], policies = [] } = {}]]: [
+    string,
+    SlowRule,
+  ]) => {
+    const object = { apiVersion: "v1", kind: "MutatingAdmissionPolicy", metadata: { name }, spec: {} };
+    // The cast is safe: only the kind of the policy is read.
+    const native = { policy: object, bindings: [], findExpressionFault: () => undefined } as unknown as NativePolicy;
+    const entries = [...variants.map((name) => ({ name })), ...policies.map((name) => ({ name, native }))];
+    return toCatalogueRule(
       name,
-      rule({ summary: "Slow.", match: matches[match] ?? [], timeoutSeconds, mutate() {}, validate() {} }),
+      rule({
+        ...{ summary: "Slow.", match: matches[match] ?? [], timeoutSeconds, mutate() {}, validate() {} },
+        ...(entries.length > 0 && { variants: entries }),
+      }),
     );
+  };
   const register = (...rules: CatalogueRule[]) =>
     buildFor(`rules: { ${rules.map(({ name }) => `${name}: `).join(", ")} }`, {}, rules);
 

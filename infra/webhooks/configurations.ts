@@ -5,11 +5,11 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import {
-  buildExemptConditions,
   buildExemptNamespaceSelector,
   buildRuleWebhookEntries,
   combineSelectors,
   joinCelExpressionLines,
+  listEntryConditions,
   type VariantWebhookEntry,
 } from "./entry.ts";
 import { buildGroupWebhookEntry, listSharedEntryConflicts } from "./groups.ts";
@@ -57,18 +57,22 @@ export const buildWebhookConfigurations = (
   const slow = findSlowRequest(mutating);
   if (slow !== undefined && registration.slow === undefined) throw new Complaint(slow);
   if (slow !== undefined) registration.slow?.(slow);
+  const validating = buildWebhooks("validate", catalogue, cluster, registration);
   return [
     createConfiguration("MutatingWebhookConfiguration", registration.name, mutating),
-    createConfiguration(
-      "ValidatingWebhookConfiguration",
-      registration.name,
-      buildWebhooks("validate", catalogue, cluster, registration),
-    ),
+    createConfiguration("ValidatingWebhookConfiguration", registration.name, validating),
   ].filter(({ webhooks }) => webhooks.length > 0);
 };
 
-const createConfiguration = (kind: string, name: string, webhooks: WebhookEntry[]) => {
+interface BuiltEntry {
+  webhook: WebhookEntry;
+  /** The API server calls at most one of the entries with the same value for a request. */
+  oneOf: string;
+}
+
+const createConfiguration = (kind: string, name: string, entries: BuiltEntry[]) => {
   const labels = { "app.kubernetes.io/managed-by": "postern" };
+  const webhooks = entries.map(({ webhook }) => webhook);
   return { apiVersion: "admissionregistration.k8s.io/v1", kind, metadata: { name, labels }, webhooks };
 };
 
@@ -78,7 +82,7 @@ const buildWebhooks = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
   registration: WebhookConfigurationOptions,
-): WebhookEntry[] =>
+): BuiltEntry[] =>
   catalogue.flatMap((listed) => {
     const setup = cluster.rules.get(listed.name);
     if (setup === undefined || setup.mode === "off" || !listed.phases.includes(phase)) return [];
@@ -86,13 +90,17 @@ const buildWebhooks = (
     if (group === undefined)
       return buildRuleWebhookEntries(listed, phase, setup, isHardened(registration, listed.name))
         .filter((variantEntry) => explainEntry(setup, variantEntry, cluster) !== undefined)
-        .map((variantEntry) => toWebhook(listed.name, phase, variantEntry, registration));
+        .map((variantEntry) => {
+          const webhook = toWebhook(listed.name, phase, variantEntry, registration);
+          // Variants of a rule divide the requests; policies, each an entry, can match the same request.
+          return { webhook, oneOf: variantEntry.native ? webhook.name : listed.name };
+        });
     const isFirst = group.members.find(({ name }) => (cluster.rules.get(name)?.mode ?? "off") !== "off") === listed;
     if (!isFirst) return [];
     const [disagreement] = listSharedEntryConflicts(group, cluster, isHardened(registration, group.name));
     if (disagreement) throw new Complaint(`groups.${group.name} ${disagreement}`);
     const entry = buildGroupWebhookEntry(group, cluster, isHardened(registration, group.name));
-    return entry ? [toWebhook(group.name, phase, { entry }, registration)] : [];
+    return entry ? [{ webhook: toWebhook(group.name, phase, { entry }, registration), oneOf: group.name }] : [];
   });
 
 const isHardened = ({ harden }: WebhookConfigurationOptions, name: string) =>
@@ -106,7 +114,7 @@ const toWebhook = (
 ): WebhookEntry => {
   const [name, path] = variant === undefined ? [rule, phase] : [`${variant}.${rule}`, `${phase}/${variant}`];
   const { match, exempt, objectSelector } = entry;
-  const conditions = Object.entries({ ...buildExemptConditions(exempt), ...entry.conditions });
+  const conditions = listEntryConditions(entry);
   const namespaceSelector = combineSelectors(entry.namespaceSelector, buildExemptNamespaceSelector(exempt));
   return {
     name: `${name}.postern.dev`,
@@ -129,9 +137,9 @@ const toWebhook = (
   };
 };
 
-const findSlowRequest = (webhooks: WebhookEntry[]): string | undefined => {
+const findSlowRequest = (entries: BuiltEntry[]): string | undefined => {
   const listValues = (getPart: (match: RequestMatch) => readonly string[]) => [
-    ...new Set(webhooks.flatMap(({ rules }) => rules.flatMap(getPart))),
+    ...new Set(entries.flatMap(({ webhook }) => webhook.rules.flatMap(getPart))),
   ];
   const names = listValues(({ resources }) => resources.map((path) => path.split("/")[0] ?? ""));
   const subs = listValues(({ resources }) => ["", ...resources.map((path) => path.split("/")[1] ?? "")]);
@@ -139,15 +147,17 @@ const findSlowRequest = (webhooks: WebhookEntry[]): string | undefined => {
   for (const group of listValues(({ apiGroups }) => apiGroups))
     for (const resource of names.flatMap((name) => subs.map((sub) => (sub === "" ? name : `${name}/${sub}`))))
       for (const operation of ["CREATE", "UPDATE", "DELETE", "CONNECT"] satisfies Operation[]) {
-        const called = webhooks.filter(({ rules }) =>
-          rules.some((match) => isMatched(match, group, resource, operation)),
+        const called = entries.filter(({ webhook }) =>
+          webhook.rules.some((match) => isMatched(match, group, resource, operation)),
         );
-        // The API server calls one variant of a rule for a request, so only the longest timeout of a rule's variants
-        // counts.
-        const byRule = Map.groupBy(called, getRuleNameOfEntry).values();
-        const seconds = byRule.reduce((sum, all) => sum + Math.max(...all.map((entry) => entry.timeoutSeconds)), 0);
+        // Of entries of which one is called, the longest timeout counts.
+        const sets = Map.groupBy(called, ({ oneOf }) => oneOf).values();
+        const seconds = sets.reduce(
+          (sum, all) => sum + Math.max(...all.map(({ webhook }) => webhook.timeoutSeconds)),
+          0,
+        );
         if (seconds <= longest.seconds) continue;
-        const rules = called.map(({ name }) => name.replace(/\.postern\.dev$/, ""));
+        const rules = called.map(({ webhook }) => webhook.name.replace(/\.postern\.dev$/, ""));
         Object.assign(longest, { seconds, rules, request: `${operation} of ${resource}` });
       }
   if (longest.seconds <= longestChain) return undefined;

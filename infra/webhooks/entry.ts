@@ -61,7 +61,10 @@ export const buildRuleWebhookEntries = (
     if (isIdle(rule, settings)) return [];
     const isOpen = setup.failurePolicy === "Ignore" || failurePolicy === undefined;
     const own = { ...setup, settings, ...(!isOpen && { failurePolicy }) };
-    return [{ variant, native, entry: buildRuleWebhookEntry({ ...listed, rule }, phase, own, harden) }];
+    const entry = buildRuleWebhookEntry({ ...listed, rule }, phase, own, harden);
+    // A condition that fails lets a request pass an entry that fails open, so a policy that fails closed has none there.
+    const isOpened = native !== undefined && failurePolicy === "Fail" && entry.failurePolicy === "Ignore";
+    return [{ variant, native, entry: isOpened ? { ...entry, conditions: {} } : entry }];
   });
 };
 
@@ -171,13 +174,20 @@ export const combineSelectors = (
   return { ...(left.matchLabels && { matchLabels: left.matchLabels }), matchExpressions };
 };
 
+/** Returns an entry's conditions and those of its exemptions, which come first. */
+export const listEntryConditions = ({ exempt, conditions }: WebhookEntrySettings): [name: string, cel: string][] => [
+  ...Object.entries(buildExemptConditions(exempt)),
+  ...Object.entries(conditions),
+];
+
+/** Returns the conditions of exemptions. Their names have a prefix, because policies name conditions freely. */
 export const buildExemptConditions = ({ users = [], groups = [] }: RuleExemptions): NamedConditions => {
   return {
     ...(users.length > 0 && {
-      "user-is-not-exempt": `!(request.userInfo.?username.orValue("") in ${toCelList(users)})`,
+      "postern.dev/user-is-not-exempt": `!(request.userInfo.?username.orValue("") in ${toCelList(users)})`,
     }),
     ...(groups.length > 0 && {
-      "groups-are-not-exempt": `!request.userInfo.?groups.orValue([]).exists(group, group in ${toCelList(groups)})`,
+      "postern.dev/groups-are-not-exempt": `!request.userInfo.?groups.orValue([]).exists(group, group in ${toCelList(groups)})`,
     }),
   };
 };

@@ -2,9 +2,9 @@ import type { RequestMatch } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig, RuleConfig, RuleGroup } from "../config/config.ts";
 import {
-  buildExemptConditions,
   buildRuleWebhookEntry,
   joinCelExpressionLines,
+  listEntryConditions,
   toCelList,
   type WebhookEntrySettings,
 } from "./entry.ts";
@@ -43,17 +43,18 @@ export const buildGroupWebhookEntry = (
 };
 
 const buildMemberCondition = (
-  { match, exempt, conditions }: WebhookEntrySettings,
+  entry: WebhookEntrySettings,
   all: readonly RequestMatch[],
   exemptForAll: string[] = [],
 ): string => {
+  const { match, exempt } = entry;
   const own = exempt.namespaces?.filter((namespace) => !exemptForAll.includes(namespace)) ?? [];
   const parts = [
     ...(dropDuplicates(match).length === all.length
       ? []
       : [joinWithOr(dropDuplicates(match).map(buildMatchCondition))]),
     ...(own.length > 0 ? [`!(request.?namespace.orValue("") in ${toCelList(own)})`] : []),
-    ...Object.values({ ...buildExemptConditions(exempt), ...conditions }),
+    ...listEntryConditions(entry).map(([, expression]) => expression),
   ];
   return parts.map(parenthesize).join(" && ");
 };

@@ -127,10 +127,7 @@ export const explainEntry = (
 const toFirstIssue = (fault: string) => /ERROR: <input>:\d+:\d+: (.*)/.exec(fault)?.[1] ?? fault;
 
 const listConditions = ({ policy }: NativePolicy, { exempt }: WebhookEntrySettings) => [
-  // A policy's own conditions have other names.
-  ...Object.entries(buildExemptConditions(exempt)).map(([name, expression]) => {
-    return { name: `postern.dev/${name}`, expression };
-  }),
+  ...Object.entries(buildExemptConditions(exempt)).map(([name, expression]) => ({ name, expression })),
   ...(policy.spec.matchConditions ?? []),
 ];
 

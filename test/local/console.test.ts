@@ -273,7 +273,7 @@ describe("reviews", () => {
     assert.deepEqual(Object.keys(changed?.conditions ?? {}), ["may-do-without-a-pull", "brings-an-image"]);
     const denied = await find("allowed-registries");
     assert.match(denied?.refusal ?? "", /images must come from ghcr\.io/);
-    assert.ok(Object.hasOwn(denied?.conditions ?? {}, "user-is-not-exempt"));
+    assert.ok(Object.hasOwn(denied?.conditions ?? {}, "postern.dev/user-is-not-exempt"));
     assert.equal(denied?.mode, "enforce");
     const warned = await find("security-context-deny");
     assert.deepEqual([warned?.mode, warned?.refusal], ["warn", undefined]);
