@@ -76,3 +76,32 @@ describe("policies that change an object each time", () => {
     assert.equal(await apply({ mutations: appendingY, matchConditions }, {}), "xx");
   });
 });
+
+describe("an ApplyConfiguration for a kind without a known schema", () => {
+  const merge = (failurePolicy: string, apiVersion: string, kind: string) => {
+    const merging = { patchType: "ApplyConfiguration", applyConfiguration: { expression: "Object{}" } };
+    const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*"] }];
+    const spec = { failurePolicy, mutations: [merging], matchConstraints: { resourceRules: everything } };
+    const mutate = { apiVersion, kind, metadata: { name: "c", namespace: "n" } };
+    return decideCase({
+      name: "merges",
+      mutate,
+      settings: { policies: [buildPolicy("a", spec), buildBinding("a")] },
+    });
+  };
+  const failure = (reason: string) => {
+    return { name: "Error", code: 500, message: `an ApplyConfiguration can't be merged into a ${reason}` };
+  };
+
+  for (const failurePolicy of ["Fail", "Ignore"])
+    it(`is a failure, not a refusal, with failurePolicy ${failurePolicy}`, async () => {
+      await assert.rejects(
+        merge(failurePolicy, "example.com/v1", "Widget"),
+        failure("Widget of example.com/v1, because no CustomResourceDefinition among the policies has its schema"),
+      );
+      await assert.rejects(
+        merge(failurePolicy, "apps/v9", "Deployment"),
+        failure("Deployment of apps/v9, because Postern knows no schemas of apps/v9"),
+      );
+    });
+});

@@ -2,7 +2,7 @@
 import { findTypeNameFaults, toJson } from "../cel/json.ts";
 import { StructValue } from "../cel/structs.ts";
 import { EvaluationError, isList, type Value } from "../cel/values.ts";
-import { getErrorMessage } from "../failure.ts";
+import { Failure, getErrorMessage } from "../failure.ts";
 import { isMap, type JsonMap } from "../json.ts";
 import {
   applyJsonPatchAsApiServer,
@@ -71,7 +71,7 @@ const convert = (convertValue: (value: Value) => unknown, value: Value, context:
 
 /**
  * Returns the object with which an apply configuration, which an expression made, is merged. The schema of its kind is a
- * built-in one, or that of one of these CustomResourceDefinitions. Throws a MutationError or a PolicyStatusError.
+ * built-in one, or that of one of these CustomResourceDefinitions. Throws a MutationError, or a Failure if it is unknown.
  */
 export const applyConfigurationValue = (
   configuration: Value,
@@ -81,13 +81,8 @@ export const applyConfigurationValue = (
 ): JsonMap => {
   requireTypeNames(configuration, "Object");
   const json = convert(toPatch, configuration, "invalid return type");
-  const name = `${kind.group}/${kind.version}, Kind=${kind.kind}`;
   const schema = findSchema(kind, customKinds);
-  if (schema === undefined && hasSchemas(kind.group))
-    throw new MutationError(
-      `error applying patch: failed to convert patch object to typed object: no corresponding type for ${name}`,
-    );
-  if (schema === undefined) throw new PolicyStatusError(createUnknownKindStatus(name));
+  if (schema === undefined) throw createUnknownKindError(kind);
   try {
     return applyConfiguration(schema, object, isMap(json) ? json : {});
   } catch (error) {
@@ -101,7 +96,17 @@ const createInternalError = (text: string): Status => {
   return { code: 500, reason: "InternalError", message, details: { causes: [{ message: text }] } };
 };
 
-const createUnknownKindStatus = (kind: string): Status => {
-  const message = `Resource kind ${kind} not found. There can be a delay between when CustomResourceDefinitions are created and when they are available.`;
-  return { code: 503, reason: "ServiceUnavailable", message };
+/** Upstream knows the schemas of all kinds that are served, so a schema that is missing here refuses nothing. */
+const createUnknownKindError = ({ group, version, kind }: GroupVersionKind): Error => {
+  if (hasSchemas(group, version))
+    return new MutationError(
+      `error applying patch: failed to convert patch object to typed object: no corresponding type for ${group}/${version}, Kind=${kind}`,
+    );
+  const missing = hasSchemas(group)
+    ? `Postern knows no schemas of ${group}/${version}`
+    : "no CustomResourceDefinition among the policies has its schema";
+  return new Failure(
+    500,
+    `an ApplyConfiguration can't be merged into a ${kind} of ${group}/${version}, because ${missing}`,
+  );
 };

@@ -47,9 +47,11 @@ export const resolveType = (types: ObjectSchema["types"], reference: TypeReferen
 /** Reports whether values of a type may be maps. */
 export const hasMembers = ({ fields, values }: ValueType): boolean => fields !== undefined || values !== undefined;
 
-/** Reports whether a group has built-in kinds. */
-export const hasSchemas = (group: string): boolean =>
-  group === "" || builtIn.versions.some((version) => version.startsWith(`${group}/`));
+/** Reports whether a group, or a version of it, has built-in kinds. */
+export const hasSchemas = (group: string, version = ""): boolean => {
+  const start = `${group === "" ? "" : `${group}/`}${version}`;
+  return builtIn.versions.some((known) => (version === "" ? known.startsWith(start) : known === start));
+};
 
 interface GroupVersionKind {
   group: string;
