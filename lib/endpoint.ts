@@ -130,11 +130,11 @@ export const createEndpoint = (
     }
     const cluster = turn.cluster ? findClusterSetup(config, turn.cluster) : undefined;
     const { mode = "enforce", settings = defaults } = cluster ?? {};
-    const own = findVariantSettings?.(config, cluster, turn.variant);
     turn.mode = mode;
     turn.kubernetes ??= cluster?.kubernetes;
     const usual = turn.settings === undefined ? settings : mergeWithDefaults(defaults, turn.settings);
-    turn.settings = own ? freezeDeep(mergeWithDefaults(usual, own)) : usual;
+    const own = findVariantSettings?.(config, cluster, turn.variant, usual);
+    turn.settings = own ?? usual;
     turn.now ??= new Date();
     if (!isPhase(turn.phase) || (!rule[turn.phase] && mode !== "off")) throw createNotFound();
     // A direct invocation may bring settings under which the rule has other variants.

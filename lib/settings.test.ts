@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { readRows } from "../test/rows.ts";
 import { freezeDeep } from "./json.ts";
-import { findSettingsMistakes, mergeWithDefaults } from "./settings.ts";
+import { findSettingsMistakes, findVariantSettings, mergeWithDefaults } from "./settings.ts";
 
 const rows = readRows<{ name: string; settings: unknown; found: [string, string][] }[]>(import.meta.filename);
 
@@ -111,5 +111,28 @@ describe("freezeDeep", () => {
     const wide = Array.from({ length: 300_000 }, () => ({}));
     assert.ok(freezeDeep(wide).every(Object.isFrozen));
     for (const value of [undefined, null, 1, "a"]) assert.equal(freezeDeep(value), value);
+  });
+});
+
+describe("findVariantSettings", () => {
+  const usual = { variants: { strict: { limit: 2, deep: { a: 1 } } } };
+  const settings = { limit: 1, deep: { a: 0, b: 0 }, list: [{}] };
+
+  it("returns the settings with what the variant changes", () => {
+    const found = { limit: 2, deep: { a: 1, b: 0 }, list: [{}] };
+    assert.deepEqual(findVariantSettings(usual, undefined, "strict", settings), found);
+    assert.deepEqual(findVariantSettings(usual, {}, "strict", settings), found);
+    assert.deepEqual(findVariantSettings(usual, { variants: { strict: {} } }, "strict", settings), settings);
+  });
+  it("returns nothing for a variant that the cluster doesn't have", () => {
+    for (const name of [undefined, "loose", "toString"])
+      assert.equal(findVariantSettings(usual, undefined, name, settings), undefined);
+    assert.equal(findVariantSettings(usual, { variants: {} }, "strict", settings), undefined);
+  });
+  it("returns the same frozen object each time, for each cluster's settings another", () => {
+    const found = findVariantSettings(usual, undefined, "strict", settings);
+    assert.ok(Object.isFrozen(found) && Object.isFrozen(settings.list[0]));
+    assert.equal(findVariantSettings(usual, {}, "strict", settings), found);
+    assert.notEqual(findVariantSettings(usual, undefined, "strict", { ...settings }), found);
   });
 });

@@ -1,4 +1,4 @@
-import { isMap } from "./json.ts";
+import { freezeDeep, isMap } from "./json.ts";
 
 // The defaults of a rule define the shape of its settings: a member that they lack is unknown, a value of another type
 // is wrong. An empty map or list takes any members.
@@ -98,12 +98,25 @@ const describeType = (value: unknown): string => {
 /** The settings that differ in each of a rule's variants, by name. */
 export type SettingsVariants = Record<string, object>;
 
-/** Returns a variant's settings that differ from the rule's: the cluster's variants, if any, replace the rule's. */
+/**
+ * Returns the settings of a variant: those of the cluster with what the variant changes. The cluster's variants, if any,
+ * replace the rule's. They are the same object in each review, because freezing large settings takes time.
+ */
 export const findVariantSettings = (
   { variants: usual = {} }: { variants?: SettingsVariants },
   cluster: { variants?: SettingsVariants } | undefined,
   name: string | undefined,
+  settings: object,
 ): object | undefined => {
   const variants = cluster?.variants ?? usual;
-  return name !== undefined && Object.hasOwn(variants, name) ? variants[name] : undefined;
+  const own = name !== undefined && Object.hasOwn(variants, name) ? variants[name] : undefined;
+  if (own === undefined) return undefined;
+  const known = variantSettings.get(settings) ?? new WeakMap<object, object>();
+  variantSettings.set(settings, known);
+  const found = known.get(own) ?? freezeDeep(mergeWithDefaults(settings, own));
+  known.set(own, found);
+  return found;
 };
+
+/** The settings of variants, by those of a cluster and by those of the variant that differ. */
+const variantSettings = new WeakMap<object, WeakMap<object, object>>();

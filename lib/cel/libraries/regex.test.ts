@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { compilePattern } from "./regex.ts";
+import { compilePattern, regexFunctions } from "./regex.ts";
 
 // What patterns find is tested with expressions, in libraries.test.yaml.
 
@@ -65,6 +65,15 @@ describe("a pattern", () => {
     assert.equal(compilePattern("kept"), pattern);
     for (let index = 0; index < 100; index++) compilePattern(`${index}`);
     assert.notEqual(compilePattern("kept"), pattern);
+  });
+
+  it("is kept by the calls that it is a constant of, however many others are used", () => {
+    const functions = regexFunctions.flatMap(({ usePattern }) => usePattern?.("[a-c]") ?? []);
+    const patterns = Array.from({ length: 100 }, (_, index) => compilePattern(`${index}`));
+    const results = functions.map((apply) => apply("abc", "[a-c]"));
+    assert.deepEqual(results, ["a", ["a", "b", "c"]]);
+    // A call that compiled its pattern would have replaced the oldest one.
+    assert.equal(compilePattern("0"), patterns[0]);
   });
 
   for (const [source, error] of [

@@ -1,5 +1,5 @@
 import { countTraversal, getActualSize } from "../cost.ts";
-import { declareMethod, type Evaluate, type FunctionDeclaration } from "../functions.ts";
+import { declareMethod, type FunctionDeclaration } from "../functions.ts";
 import { int, listOf, string } from "../types.ts";
 import type { Value } from "../values.ts";
 import { rewordErrors } from "./errors.ts";
@@ -227,13 +227,9 @@ const compileArgument = (source: string): Pattern =>
 const find = (text: string, source: string): string => compileArgument(source).find(text);
 
 const findAll = (text: string, source: string, limit: number | bigint = -1): readonly string[] =>
-  compileArgument(source).findAll(text, limit < 0 ? undefined : Number(limit));
+  compileArgument(source).findAll(text, toLimit(limit));
 
-/** Returns a function as it is, once a constant pattern is found valid; it is kept for the calls. */
-const usePattern = (source: string, evaluate: Evaluate): Evaluate => {
-  compilePattern(source);
-  return evaluate;
-};
+const toLimit = (limit: number | bigint): number | undefined => (limit < 0 ? undefined : Number(limit));
 
 const countSearch = ([text, source]: readonly Value[]): number =>
   countTraversal(getActualSize(text as Value) + 1) * countTraversal(getActualSize(source as Value), 0.25);
@@ -242,11 +238,17 @@ const countSearch = ([text, source]: readonly Value[]): number =>
 export const regexFunctions: readonly FunctionDeclaration[] = [
   {
     ...declareMethod("find", "string_find_string", [string, string], string, find, countSearch),
-    usePattern: (source) => usePattern(source, find),
+    usePattern: (source) => {
+      const pattern = compilePattern(source);
+      return (text: string) => pattern.find(text);
+    },
   },
   {
     ...declareMethod("findAll", "string_find_all_string", [string, string], listOf(string), findAll, countSearch),
-    usePattern: (source) => usePattern(source, findAll),
+    usePattern: (source) => {
+      const pattern = compilePattern(source);
+      return (text: string, _: string, limit: number | bigint = -1) => pattern.findAll(text, toLimit(limit));
+    },
   },
   declareMethod("findAll", "string_find_all_string_int", [string, string, int], listOf(string), findAll, countSearch),
 ];
