@@ -8,7 +8,7 @@ import { buildReview, evaluateCase } from "../catalogue/cases.ts";
 import { readRule } from "../catalogue/registry.ts";
 import { functionsFolder } from "../catalogue/sources.ts";
 import { readOrCreateUrlSigner } from "../keys/keys.ts";
-import { measureCelColdStart } from "./cel.ts";
+import { measureCelColdStarts } from "./cel.ts";
 import { compareColdStartsWithEmptyHandler, compareCueColdStartsWithCueWasm } from "./cold-starts.ts";
 import { measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
 import { findClusterAskingCase } from "./recorded-clusters.ts";
@@ -77,9 +77,10 @@ describe("bench", () => {
     );
   });
 
-  it("measures the cold start of a policy in CEL with an answer", async () => {
-    const { ratio } = await measureCelColdStart(await createTestFolder(), 1);
-    assert.ok(ratio.median > 0);
+  it("measures cold starts of a policy in CEL and of its rule, each with an answer", async () => {
+    const folder = await createTestFolder();
+    const [policy, rule, ...more] = await measureCelColdStarts(await readOrCreateUrlSigner(folder), folder, 1);
+    assert.ok(policy && rule && policy.ratio.median > 0 && rule.ratio.median > 0 && more.length === 0);
   });
 
   it("measures cold starts of a rule with a script and of cue-wasm alone, each with an answer", async () => {

@@ -8,7 +8,8 @@ import type { Value } from "#lib/cel/values.ts";
 import { bundleCode, insertData } from "../build/bundle.ts";
 import { createCelPlugin, expressionsMark } from "../build/cel.ts";
 import { packageRoot } from "../cli/roots.ts";
-import { compareCodeWithEmptyHandler } from "./cold-starts.ts";
+import type { WebhookUrlSigner } from "../keys/keys.ts";
+import { compareCodeWithEmptyHandler, compareRuleWithEmptyHandler } from "./cold-starts.ts";
 import { type ChildProgram, startChild, startNodeProcess } from "./processes.ts";
 import { type BenchResult, measureInTurn, summarizeRatios } from "./ratios.ts";
 import { buildPodReview } from "./reviews.ts";
@@ -29,7 +30,7 @@ export interface TimedPolicy {
 }
 
 /** Ten validations that the pod of a bench review passes. */
-const policy = [
+export const usualValidations = [
   "object.spec.containers.all(c, c.image.startsWith('registry.example.com/'))",
   "!object.spec.?hostNetwork.orValue(false) && !object.spec.?hostPID.orValue(false)",
   "object.spec.containers.all(c, has(c.resources) && has(c.resources.limits) && 'memory' in c.resources.limits)",
@@ -42,17 +43,43 @@ const policy = [
   "request.userInfo.groups.exists(g, g.startsWith('system:serviceaccounts:')) || size(object.spec.containers) < 3",
 ];
 
-/** Measures the evaluation and the compilation of a policy, over cel-go, and a cold start with it. */
-export const measureCel = async (cel: string | undefined, folder: string, rounds: number): Promise<BenchResult[]> => [
+const apiVersion = "admissionregistration.k8s.io/v1";
+
+/** Returns a policy about pods with a binding, as settings of validating-admission-policy. */
+export const buildPolicySettings = (expressions: readonly string[], spec: object = {}) => {
+  const metadata = { name: "usual" };
+  const pods = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] };
+  const validations = expressions.map((expression) => ({ expression }));
+  const policy = { matchConstraints: { resourceRules: [pods] }, validations, ...spec };
+  const binding = { policyName: metadata.name, validationActions: ["Deny"] };
+  return {
+    policies: [
+      { apiVersion, kind: "ValidatingAdmissionPolicy", metadata, spec: policy },
+      { apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata, spec: binding },
+    ],
+  };
+};
+
+/** Measures the evaluation and the compilation of a policy, over cel-go, and cold starts with it. */
+export const measureCel = async (
+  cel: string | undefined,
+  signer: WebhookUrlSigner,
+  folder: string,
+  rounds: number,
+): Promise<BenchResult[]> => [
   ...(cel === undefined ? [] : await compareWithCelGo(cel, rounds)),
-  await measureCelColdStart(folder, rounds),
+  ...(await measureCelColdStarts(signer, folder, rounds)),
 ];
 
 export const compareWithCelGo = async (cel: string, rounds: number): Promise<BenchResult[]> => {
   await using running = new AsyncDisposableStack();
   const [ours, theirs] = [running.use(startNodeProcess("cel-process.ts")), running.use(startChild(cel))];
   const { request } = JSON.parse(buildPodReview(5_000));
-  const question: CelBenchQuestion = { policy, variables: { object: request.object, request }, repeat: 200 };
+  const question: CelBenchQuestion = {
+    policy: usualValidations,
+    variables: { object: request.object, request },
+    repeat: 200,
+  };
   const ask = (program: ChildProgram) => async () => (await program.ask(question)) as TimedPolicy;
   const pairs = await measureInTurn(rounds, ask(theirs), ask(ours));
   for (const [other, mine] of pairs) deepEqual([mine.results, mine.cost], [other.results, other.cost]);
@@ -64,18 +91,37 @@ export const compareWithCelGo = async (cel: string, rounds: number): Promise<Ben
   ];
 };
 
-/** Measures the first start of a bundle with the policy, which has no other code of a rule, over an empty handler. */
-export const measureCelColdStart = async (folder: string, rounds: number): Promise<BenchResult> => {
+/**
+ * Measures first starts over an empty handler: of a bundle with the policy, which has no other code of a rule, and of the
+ * rule with the policy.
+ */
+export const measureCelColdStarts = async (
+  signer: WebhookUrlSigner,
+  folder: string,
+  rounds: number,
+): Promise<BenchResult[]> => {
   const environment = createAdmissionEnvironment(context);
-  const checks = encodeChecks(collectChecks(() => policy.map((text) => compileExpression(text, environment, [bool]))));
+  const checks = encodeChecks(
+    collectChecks(() => usualValidations.map((text) => compileExpression(text, environment, [bool]))),
+  );
   const bundled = await bundleCode(buildHandler(), [createCelPlugin(checks)]);
   const code = insertData(bundled.code, { [expressionsMark]: checks });
-  return {
-    what: "a cold start with them, over an empty handler",
-    ratio: summarizeRatios(await compareCodeWithEmptyHandler(code, folder, rounds)),
-    bar: 1.5,
-    kilobytes: { bundle: Buffer.byteLength(code) / 1024, bar: 60 },
-  };
+  const name = "validating-admission-policy";
+  const rule = await compareRuleWithEmptyHandler(name, buildPolicySettings(usualValidations), signer, folder, rounds);
+  return [
+    {
+      what: "a cold start with them, over an empty handler",
+      ratio: summarizeRatios(await compareCodeWithEmptyHandler(code, folder, rounds)),
+      bar: 1.5,
+      kilobytes: { bundle: Buffer.byteLength(code) / 1024, bar: 60 },
+    },
+    {
+      what: `a cold start of ${name} with them`,
+      ratio: summarizeRatios(rule.ratios),
+      bar: 1.6,
+      kilobytes: { bundle: rule.bytes / 1024, bar: 100 },
+    },
+  ];
 };
 
 const context = { hasParams: true, hasAuthorizer: true };
@@ -84,7 +130,7 @@ const buildHandler = () => `
 import { compileExpression, createAdmissionEnvironment, evaluateExpression } from ${JSON.stringify(join(packageRoot, "lib/cel/kubernetes.ts"))};
 import { bool } from ${JSON.stringify(join(packageRoot, "lib/cel/types.ts"))};
 const environment = createAdmissionEnvironment(${JSON.stringify(context)});
-const policy = ${JSON.stringify(policy)}.map((text) => [text, compileExpression(text, environment, [bool])]);
+const policy = ${JSON.stringify(usualValidations)}.map((text) => [text, compileExpression(text, environment, [bool])]);
 module.exports.handler = async ({ body }) => {
   const { request } = JSON.parse(body);
   const variables = { find: (name) => (name === "request" ? request : request[name]) };

@@ -118,6 +118,24 @@ export const compareCodeWithEmptyHandler = async (code: string, folder: string, 
   return measureRatiosInTurn(rounds, createStart(empty.folder), createStart(handler.folder), 1);
 };
 
+/** Measures the starts of Node with a rule that asks nothing under its settings, as ratios to an empty handler. */
+export const compareRuleWithEmptyHandler = async (
+  name: string,
+  settings: object,
+  signer: WebhookUrlSigner,
+  folder: string,
+  rounds: number,
+): Promise<{ bytes: number; ratios: number[] }> => {
+  const listed = await readRule(join(functionsFolder, name), name);
+  const { bytes } = await bundleRule(listed, buildBenchEndpointConfig(listed, settings), folder);
+  const path = `/${signer.signSegment(benchCluster, 1)}/${name}/${listed.phases[0]}`;
+  await writeFile(join(folder, name, "event.json"), JSON.stringify(buildHttpApiEvent(path, buildPodReview(5_000))));
+  const empty = await writeHandler(join(folder, "empty"), emptyHandler);
+  const createStart = (place: string) => () => timeToAnswer(place, join(place, "event.json"), signer.publicKey);
+  const ratios = await measureRatiosInTurn(rounds, createStart(empty.folder), createStart(join(folder, name)), 1);
+  return { bytes, ratios };
+};
+
 const emptyHandler = "exports.handler = async () => ({ statusCode: 200 });\n";
 const byHand = "by-hand";
 const nothing = { apiVersion: "v1", kind: "Namespace", metadata: { name: byHand } };

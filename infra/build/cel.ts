@@ -23,7 +23,7 @@ export const listTexts = (value: unknown): string[] => {
 export const createCelPlugin = (checks: EncodedChecks): Plugin => ({
   name: "checked-expressions",
   setup({ onLoad, onResolve, resolve }) {
-    const texts = new Set(listTexts(checks.results));
+    const texts = new Set(listTexts([checks.repeated, checks.results]));
     const isCalled = ({ overloads }: FunctionDeclaration) => overloads.some(({ id }) => texts.has(id));
     /** Returns the source of a library's list without the functions that no expression calls. */
     const reduceList = (

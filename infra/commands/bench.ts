@@ -76,12 +76,12 @@ const sections: Record<string, Section> = {
   },
   cel: {
     rounds: 20,
-    async measure({ folder, rounds, leaveOut }) {
+    async measure({ signer, folder, rounds, leaveOut }) {
       const { findCelEvaluator } = await import("../bench/cel-go.ts");
       const { measureCel } = await import("../bench/cel.ts");
       const evaluator = await findCelEvaluator();
       if (!evaluator) leaveOut("cel-go is left out, because its program is not here: npm run cluster builds it");
-      const results = await measureCel(evaluator?.program, folder, rounds);
+      const results = await measureCel(evaluator?.program, signer, folder, rounds);
       return { results, text: describeBenchResults("CEL", results) };
     },
   },

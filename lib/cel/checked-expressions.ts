@@ -6,7 +6,10 @@ import type { Expression } from "./syntax.ts";
 import type { Type } from "./types.ts";
 import { Double, Uint } from "./values.ts";
 
-/** A value as JSON. An array begins with the index of an object's shape, or with a text that tells what it is. */
+/**
+ * A value as JSON. An array begins with the index of an object's shape, or with a text that tells what it is. One that
+ * begins with a negative number stands for a repeated value: -1 for the first one.
+ */
 type Encoded = string | number | boolean | null | readonly Encoded[];
 
 /** What objects have in common: members with the same values, and the names of the other members. */
@@ -15,6 +18,8 @@ type Shape = readonly [common: Readonly<Record<string, unknown>>, names: readonl
 /** Checked expressions, or their errors, as JSON: by their contexts and their texts. */
 export interface EncodedChecks {
   readonly shapes: readonly Shape[];
+  /** Values that expressions have several times. */
+  readonly repeated: readonly Encoded[];
   readonly results: Readonly<Record<string, Readonly<Record<string, Encoded>>>>;
 }
 
@@ -58,10 +63,41 @@ export const encodeChecks = (checks: readonly CollectedCheck[]): EncodedChecks =
     const encoded = "error" in result ? result.error : encode({ expression: result.expression, type: result.type });
     results[context] = { ...results[context], [text]: encoded };
   }
-  return { shapes: Array.from(shapes.values(), ({ shape }) => shape), results };
+  const { repeated, replace } = findRepeatedValues(Object.values(results).flatMap(Object.values));
+  for (const [context, byText] of Object.entries(results))
+    results[context] = Object.fromEntries(Object.entries(byText).map(([text, value]) => [text, replace(value)]));
+  return { shapes: Array.from(shapes.values(), ({ shape }) => shape), repeated, results };
 };
 
-const decode = (encoded: Encoded | undefined, shapes: readonly Shape[]): CheckResult => {
+/** Returns the values that occur several times, and a function that replaces them. */
+const findRepeatedValues = (values: readonly Encoded[]) => {
+  const counts = new Map<string, number>();
+  const count = (value: Encoded): void => {
+    if (!Array.isArray(value)) return;
+    const key = JSON.stringify(value);
+    const known = counts.get(key) ?? 0;
+    counts.set(key, known + 1);
+    // The parts of a repeated value are written once.
+    if (known === 0) value.forEach(count);
+  };
+  values.forEach(count);
+  const repeated: Encoded[] = [];
+  const indexes = new Map<string, number>();
+  const replace = (value: Encoded): Encoded => {
+    if (!Array.isArray(value)) return value;
+    const key = JSON.stringify(value);
+    const parts = () => value.map(replace);
+    if (counts.get(key) === 1 || key.length < shortestRepeated) return parts();
+    const index = indexes.get(key) ?? repeated.push(parts()) - 1;
+    indexes.set(key, index);
+    return [-1 - index];
+  };
+  return { repeated, replace };
+};
+
+const shortestRepeated = 8;
+
+const decode = (encoded: Encoded | undefined, { shapes, repeated }: EncodedChecks): CheckResult => {
   if (typeof encoded === "string") return { error: encoded };
   const types = new Map<Expression, Type>();
   const references = new Map();
@@ -69,6 +105,8 @@ const decode = (encoded: Encoded | undefined, shapes: readonly Shape[]): CheckRe
     if (!Array.isArray(value)) return value;
     const [tag, ...parts] = value;
     const [part] = parts;
+    // Each occurrence becomes an object of its own.
+    if (tag < 0) return toValue(repeated[-1 - tag]);
     if (tag === "list") return parts.map(toValue);
     if (tag === "int") return BigInt(part);
     if (tag === "uint") return new Uint(BigInt(part));
@@ -95,7 +133,7 @@ export const createCheckLookup = (readChecks: () => EncodedChecks) => {
     const known = checks.results[describeContext(context, results)] ?? {};
     if (!Object.hasOwn(known, text))
       throw new Error(`the expression ${JSON.stringify(text)} isn't in the settings that this function was built with`);
-    return decode(known[text], checks.shapes);
+    return decode(known[text], checks);
   };
   return { checkExpression, createDeclarations: () => ({ variables: {}, macros: [] }) };
 };
