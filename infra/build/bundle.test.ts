@@ -30,7 +30,7 @@ const createTelltaleRule = async (name = "telltale", phase = "validate", more = 
     join(root, "package.json"),
     '{ "name": "postern", "type": "module", "exports": { "./*": "./lib/*.ts" } }',
   );
-  const rule = `import { cue, ledger, list, onlyIf } from "postern/needs";
+  const rule = `import { cue, https, ledger, list, onlyIf } from "postern/needs";
     import { rule } from "postern/rule";
     export default rule({
       summary: "Reports its settings.",
@@ -219,13 +219,33 @@ describe("a bundle", () => {
       sizes[name] = bytes;
     }
     assert.ok((sizes.plain ?? 0) < 25_000, `${sizes.plain} bytes`);
-    assert.ok((sizes.reading ?? 0) > 35_000 && (sizes.variant ?? 0) > 35_000, JSON.stringify(sizes));
+    assert.ok((sizes.reading ?? 0) > 30_000 && (sizes.variant ?? 0) > 30_000, JSON.stringify(sizes));
     const { handler } = createRequire(import.meta.url)(toOutputPath("plain/seldom/index.cjs"));
     const askingReview = { ...review, request: { ...review.request, object: { ask: true } } };
     const ask = (event: object) => handler({ phase: "validate", cluster: "local", review: askingReview, ...event }, {});
     const { code, message } = await ask({});
     assert.deepEqual([code, message], [503, 'nothing can be read from cluster "local": it has no connection here']);
     assert.equal((await ask({ needs: { objects: [] } })).response.allowed, true);
+  });
+
+  it("of a rule that asks services outside the cluster contains their client; others don't", async () => {
+    const asked = { ask: true, with: { url: "https://127.0.0.1:1" } };
+    const askingReview = { ...review, request: { ...review.request, object: asked } };
+    for (const [name, need, isOutside] of [
+      ["outside", "https()", true] as const,
+      ["inside", 'list("pods")', false] as const,
+    ]) {
+      const asking = await createTelltaleRule(name, "validate", `needs: { all: ${need} },`);
+      await bundleRule(asking, { ...buildConfig({}), rule: name }, toOutputPath(name));
+      const file = toOutputPath(`${name}/${name}/index.cjs`);
+      assert.equal((await readFile(file, "utf8")).includes("could not ask"), isOutside);
+      const { handler } = createRequire(import.meta.url)(file);
+      const { message } = await handler({ phase: "validate", cluster: "local", review: askingReview }, {});
+      assert.match(
+        message,
+        isOutside ? /^could not ask 127\.0\.0\.1:1: / : /^nothing can be listed|^nothing can be read/,
+      );
+    }
   });
 
   it("of a rule with a ledger opens the table of POSTERN_LEDGER; bundles of other rules don't contain that code", async () => {

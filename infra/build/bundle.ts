@@ -112,6 +112,7 @@ export const bundleRule = async (
   const hasConnections = asks && Object.keys(connections).length > 0;
   const entry = buildEntry(listed, startsScripts(listed, config), asks, hasConnections, isRecorded(places));
   const plugins = [createDecisionOnlyPlugin(rules.map(getRuleFile)), cueBeside];
+  if (outsideVerbs.every((verb) => !hasNeed(listed, verb))) plugins.push(withoutOutsideServices);
   const checks = encodeChecks(collectChecks(() => compileExpressions(listed, config)));
   if (!isForAnySettings) plugins.push(createCelPlugin(checks), createSchemaPlugin(config));
   const { code, metafile } = await bundleCode(entry, plugins).catch((failure: Error) => {
@@ -355,6 +356,19 @@ const cueBeside: Plugin = {
   name: "cue-beside",
   setup({ onLoad }) {
     onLoad({ filter: /[\\/]lib[\\/]cue[\\/]cue-files\.[jt]s$/ }, () => ({ contents: cueFilesModuleSource }));
+  },
+};
+
+/** The needs of services outside the cluster. */
+const outsideVerbs = ["https", "http", "aws"] as const;
+
+/** Leaves out the client of services outside the cluster. */
+const withoutOutsideServices: Plugin = {
+  name: "without-outside-services",
+  setup({ onLoad }) {
+    onLoad({ filter: /[\\/]lib[\\/]cluster[\\/]outside\.[jt]s$/ }, () => ({
+      contents: "export const createOutsideServiceCapabilities = () => ({});",
+    }));
   },
 };
 
