@@ -219,7 +219,7 @@ const generateStep = ({
 /** Makes an integer one that JavaScript reads in the API server's answers. */
 const roundInteger = (_: string, value: unknown) => (typeof value === "bigint" ? Number(value % 1000n) : value);
 
-/** Returns generated sets, whose namespaces have different names. */
+/** Returns generated sets, whose namespaces have different names. The first sets have one of each row of namespaces. */
 export const generateSets = (tables: SetTables, count: number, seed: number): ObjectSet[] => {
   const set = fc.record({
     namespace: pickRow(tables.namespaces),
@@ -229,8 +229,9 @@ export const generateSets = (tables: SetTables, count: number, seed: number): Ob
     parameters: fc.option(pick("1", "2", "many"), { nil: undefined }),
     steps: fc.array(generateStep(tables), { minLength: 3, maxLength: 5 }),
   });
-  return fc.sample(set, { seed, numRuns: count }).map(({ namespace, account, steps, ...parts }, index) => {
+  return fc.sample(set, { seed, numRuns: count }).map(({ account, steps, ...parts }, index) => {
     const own = `set-${index}`;
+    const namespace = tables.namespaces[index] ?? parts.namespace;
     const { name: home = own } = namespace;
     const place = (kind: string, name: string) => ({ apiVersion: "v1", kind, metadata: { name, namespace: home } });
     const { metadata: more, ...fields } = account;
