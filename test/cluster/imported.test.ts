@@ -17,11 +17,12 @@ import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { runVerb } from "../verb.ts";
 
-/** A request, and the code of the answer of the server with the plugins. Further ones with the same name follow it. */
+/** A request, and the highest code of the answers of the server with the plugins. */
 interface Row {
   name: string;
   user?: "admin" | "system:node:n1";
   request: TestClusterRequest;
+  /** How often it is sent, at the same time. Of the answers, one with each code is compared. */
   times?: number;
   code: number;
 }
@@ -40,14 +41,16 @@ describe("an imported postern.yaml", await needs("API server"), () => {
   let text = "";
 
   const send = async (cluster: TestCluster, { user = "admin", request, times = 1 }: Row) => {
-    const answers = [];
-    for (let count = 0; count < times; count++) answers.push(await cluster.as(user)(request));
-    return answers.map(({ code, body: { message, spec } }) => ({
-      code,
-      // A denial by a webhook begins with its name.
-      message: message && String(message).replace(/^admission webhook "\S+" denied the request: /, ""),
-      spec,
-    }));
+    const answers = await Promise.all(Array.from({ length: times }, () => cluster.as(user)(request)));
+    const byCode = new Map(answers.map((answer) => [answer.code, answer]));
+    return [...byCode.values()]
+      .toSorted((left, right) => left.code - right.code)
+      .map(({ code, body: { message, spec } }) => ({
+        code,
+        // A denial by a webhook begins with its name.
+        message: message && String(message).replace(/^admission webhook "\S+" denied the request: /, ""),
+        spec,
+      }));
   };
 
   before(async () => {
