@@ -1,4 +1,4 @@
-import { knownMinors, selectSince } from "#lib/since.ts";
+import { knownMinors, parseMinor, selectSince } from "#lib/since.ts";
 
 /** A compiled-in admission plugin of kube-apiserver. */
 export interface CompiledInPlugin {
@@ -57,6 +57,13 @@ export const compiledInPlugins: Readonly<Record<string, CompiledInPlugin>> = {
   ValidatingAdmissionWebhook: on,
   ResourceQuota: on,
   AlwaysDeny: off,
+};
+
+/** Reports whether kube-apiserver of a minor version has a plugin; without a version, whether the newest has it. */
+export const isCompiledIn = (plugin: string, kubernetes?: string): boolean => {
+  const { first, last } = compiledInPlugins[plugin] ?? {};
+  const minor = kubernetes === undefined ? Number.POSITIVE_INFINITY : parseMinor(kubernetes);
+  return (first === undefined || parseMinor(first) <= minor) && (last === undefined || minor <= parseMinor(last));
 };
 
 /** Reports whether a plugin does something in a minor version of Kubernetes that has no flags about it. */

@@ -19,7 +19,7 @@ import {
   describeMissingNamespaces,
   describeUnknownValidation,
 } from "./evaluation/notes.ts";
-import { choosePlugins, loadCallablePlugins } from "./evaluation/plugins.ts";
+import { choosePlugins, isTurnedOff, loadCallablePlugins } from "./evaluation/plugins.ts";
 import { buildCreation, isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
 import { createCallableClusterRules } from "./evaluation/rules.ts";
 import { createUnevaluatedPolicyMatcher, isPolicyOrQuota } from "./evaluation/unevaluated.ts";
@@ -113,13 +113,15 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   // Each admission policy or quota among the manifests concerns all of them, also earlier ones: the API server
   // applies it only some time after it was sent.
   const isNativeCopy = createNativeCopyPredicate(options.catalogue, cluster[1]);
-  const standing = listStanding([...state, ...manifests], options.namespace).filter((object) => !isNativeCopy(object));
+  const standing = listStanding([...state, ...manifests], options.namespace).filter(
+    (object) => !isNativeCopy(object) && !isTurnedOff(options.plugins, object.kind),
+  );
   const missing = new Set<string>();
   const unvalidated = new Set<string>();
   const namespacesWithUncertainUse = new Set<string>();
   const plugins = await loadCallablePlugins(
     // What a quota has in use is known only if all objects are.
-    choosePlugins(options.plugins, kubernetes).filter((plugin) => isStateKnown || plugin !== "ResourceQuota"),
+    choosePlugins(options.plugins, kubernetes, note).filter((plugin) => isStateKnown || plugin !== "ResourceQuota"),
     kubernetes,
     (plugin, tell) => {
       const capabilities = existing.capabilities(tell);

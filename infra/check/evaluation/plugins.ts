@@ -5,10 +5,11 @@ import { getErrorMessage } from "#lib/failure.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import { type AdmissionRequest, buildReviewResponse, type KubernetesObject } from "#lib/review.ts";
 import { getVariants, type ParsedManifests, type Phase, type Rule, type RuleVariant, selectPhase } from "#lib/rule.ts";
+import { newestKubernetes } from "#lib/since.ts";
 import { applyVariant, loadRules } from "../../catalogue/registry.ts";
 import { findRuleByNameOrPlugin } from "../../catalogue/rule-names.ts";
 import { listRuleFolders, posternCatalogue, resolveCatalogue } from "../../catalogue/sources.ts";
-import { compiledInPlugins, isEffectiveByDefault } from "../../catalogue/upstream-plugins.ts";
+import { compiledInPlugins, isCompiledIn, isEffectiveByDefault } from "../../catalogue/upstream-plugins.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatDidYouMean } from "../../cli/did-you-mean.ts";
 import { joinCelExpressionLines } from "../../webhooks/entry.ts";
@@ -32,26 +33,43 @@ const notCalled = ["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"];
 
 /**
  * Returns the names of the plugins that an API server of a minor version has on. `changes` are names to turn on and,
- * with a hyphen before them, names to turn off; `none` alone turns off all.
+ * with a hyphen before them, names to turn off; `none` alone turns off all. Throws where kube-apiserver would refuse
+ * these flags.
  */
-export const choosePlugins = (changes: readonly string[], kubernetes?: string): string[] => {
+export const choosePlugins = (
+  changes: readonly string[],
+  kubernetes: string | undefined,
+  note: (sentence: string) => void,
+): string[] => {
+  if (changes.length === 1 && changes[0] === "none") return [];
   const known = Object.keys(compiledInPlugins);
-  const names = changes.map((change) => change.replace(/^-/, ""));
-  const unknown = names.find((name) => !known.includes(name) && !(name === "none" && changes.length === 1));
-  if (unknown !== undefined)
-    throw new Complaint(
-      `--plugins: kube-apiserver has no plugin "${unknown}"; ${formatDidYouMean(unknown, known)}functions/README.md lists them`,
-    );
-  const needed = changes.find((change) => notCalled.some((name) => change === `-${name}`));
-  if (needed !== undefined)
-    throw new Complaint(
-      `--plugins: ${needed.slice(1)} can't be turned off, because it calls rules and webhooks; --rules and --webhooks say which`,
-    );
-  if (changes[0] === "none") return [];
+  const minor = kubernetes ?? newestKubernetes;
+  for (const change of changes) {
+    const name = change.replace(/^-/, "");
+    const { gate } = compiledInPlugins[name] ?? {};
+    if (!known.includes(name))
+      throw new Complaint(
+        `--plugins: kube-apiserver has no plugin "${name}"; ${formatDidYouMean(name, known)}functions/README.md lists them`,
+      );
+    if (!isCompiledIn(name, kubernetes))
+      throw new Complaint(`--plugins: kube-apiserver ${minor} has no plugin "${name}"`);
+    if (change !== name && notCalled.includes(name))
+      throw new Complaint(
+        `--plugins: ${name} can't be turned off, because it calls rules and webhooks; --rules and --webhooks say which`,
+      );
+    if (change !== name && changes.includes(name)) throw new Complaint(`--plugins turns ${name} both on and off`);
+    if (change === name && gate && !isEffectiveByDefault(name, kubernetes))
+      note(`${name} does nothing in Kubernetes ${minor}, where the feature gate ${gate.name} is off`);
+  }
   const isOn = (name: string) =>
-    !changes.includes(`-${name}`) && (changes.includes(name) || isEffectiveByDefault(name, kubernetes));
+    !isTurnedOff(changes, name) &&
+    (isEffectiveByDefault(name, kubernetes) || (changes.includes(name) && !compiledInPlugins[name]?.gate));
   return known.filter((name) => isOn(name) && !notCalled.includes(name));
 };
+
+/** Reports whether `--plugins` turns a plugin off by its name, or that of the policies or quotas of a kind. */
+export const isTurnedOff = (changes: readonly string[], kind: string | undefined): boolean =>
+  changes.includes(`-${kind?.replace(/Binding$/, "")}`);
 
 /**
  * Loads the ports of plugins, which answer with what `openCapabilities` gives them. `objects` has the admission policies
@@ -79,6 +97,11 @@ export const loadCallablePlugins = async (
     const read = readPolicies(plugin, rule, objects, kubernetes);
     for (const object of read.accepted) evaluated.add(object);
     const settings = { ...rule.settings, ...rule.upstreamPlugin?.settings, ...read.settings };
+    // The settings of policies are complete without any.
+    if (rule.manifests === undefined && rule.checkSettings?.(settings) !== undefined)
+      throw new Complaint(
+        `--plugins: ${plugin} does not start without a configuration; its rule ${name} can have one in postern.yaml`,
+      );
     rule.compileExpressions?.(settings, kubernetes);
     // A policy has an entry of its own, with its selectors; other variants would only save calls.
     const policies = read.accepted.length > 0 ? getVariants(rule, settings) : undefined;

@@ -12,7 +12,7 @@ import { parseMinor } from "../../clusters/version.ts";
 import type { ClusterConfig } from "../../config/config.ts";
 import { createNativeCopyPredicate } from "../../webhooks/native-policies.ts";
 import { noFindings, type ObjectEvaluation, type ObjectEvaluationEnvironment } from "../evaluation/evaluation.ts";
-import { choosePlugins, loadCallablePlugins } from "../evaluation/plugins.ts";
+import { choosePlugins, isTurnedOff, loadCallablePlugins } from "../evaluation/plugins.ts";
 import { hasBuiltInWorkloadKinds } from "../evaluation/pod-templates.ts";
 import { buildCreation } from "../evaluation/requests.ts";
 import { createCallableClusterRules } from "../evaluation/rules.ts";
@@ -100,12 +100,13 @@ export const prepareClusterCheck = async (
     found,
     (resource) => list(resource, resource.namespaced ? chosen : []),
     note,
+    (kind) => isTurnedOff(options.plugins, kind),
   );
   const isNativeCopy = createNativeCopyPredicate(catalogue, config);
   const standing = { ...present, objects: present.objects.filter((object) => !isNativeCopy(object)) };
   const plugins = await loadCallablePlugins(
     // A quota has the object in use already.
-    choosePlugins(options.plugins, kubernetes).filter((plugin) => plugin !== "ResourceQuota"),
+    choosePlugins(options.plugins, kubernetes, note).filter((plugin) => plugin !== "ResourceQuota"),
     kubernetes,
     (_, tell) => createCapabilities(tell, mostAskingTime),
     standing.objects,
@@ -298,11 +299,13 @@ export const readPoliciesAndQuotas = async (
   { resources, unknown }: DiscoveryResult,
   list: (resource: DiscoveredResource) => AsyncIterable<ObjectPage | ListInterruption>,
   note: (sentence: string) => void,
+  isOff: (kind: string) => boolean,
 ): Promise<{ objects: KubernetesObject[]; unreadable: string[] }> => {
   const objects: KubernetesObject[] = [];
   const unreadable = new Set<string>();
   for (const resource of unknown)
-    for (const kind of kinds.filter((kind) => isPolicyOrQuota({ apiVersion: joinApiVersion(resource), kind }))) {
+    for (const kind of kinds) {
+      if (isOff(kind) || !isPolicyOrQuota({ apiVersion: joinApiVersion(resource), kind })) continue;
       note(`it is unknown whether there is a ${kind}: ${resource.why}`);
       unreadable.add(kind);
     }
@@ -311,7 +314,7 @@ export const readPoliciesAndQuotas = async (
     const { kind } = resource.kind;
     const apiVersion = joinApiVersion(resource.kind);
     // Each policy kind is read in one version only: the first, because discovery lists the preferred version first.
-    if (!isPolicyOrQuota({ apiVersion, kind }) || seen.has(kind)) continue;
+    if (!isPolicyOrQuota({ apiVersion, kind }) || isOff(kind) || seen.has(kind)) continue;
     seen.add(kind);
     for await (const page of list(resource))
       if ("items" in page) objects.push(...page.items.map((item) => ({ ...item, apiVersion, kind })));
