@@ -246,19 +246,56 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.equal(stderr, '--namespace nowhere: the API server answers 404: namespaces "nowhere" not found\n');
   });
 
-  it("evaluates the cluster's plugins, with what they read there", async () => {
+  it("evaluates the cluster's plugins and policies, with what they read there", async () => {
     const label = (level: string | null) => ({
       ...{ method: "PATCH" as const, path: "/api/v1/namespaces/n5", contentType: "application/merge-patch+json" },
       body: { metadata: { labels: { "pod-security.kubernetes.io/enforce": level } } },
     });
+    const api = "/apis/admissionregistration.k8s.io/v1";
+    const rule = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
+    const namespaceSelector = { matchLabels: { "kubernetes.io/metadata.name": "n1" } };
+    const matchConstraints = { resourceRules: [rule], namespaceSelector };
+    const metadata = { name: "closed" };
+    const expression = "Object{metadata: Object.metadata{labels: {'closed': 'yes'}}}";
+    const mutations = [{ patchType: "ApplyConfiguration", applyConfiguration: { expression } }];
+    const mutating = { metadata, spec: { matchConstraints, mutations, reinvocationPolicy: "Never" } };
+    const validations = [{ expression: "object.metadata.labels[?'closed'].orValue('') != 'yes'", message: "closed" }];
+    const validating = { metadata, spec: { matchConstraints, validations } };
+    const binding = { metadata, spec: { policyName: "closed" } };
+    const denying = { metadata, spec: { policyName: "closed", validationActions: ["Deny"] } };
+    const limits = [{ type: "Container", max: { cpu: "600m" } }];
+    const bodies: [path: string, body: Found][] = [
+      ["/api/v1/namespaces/n4/limitranges", { metadata: { name: "small" }, spec: { limits } }],
+      [`${api}/validatingadmissionpolicies`, validating],
+      [`${api}/validatingadmissionpolicybindings`, denying],
+      [`${api}/mutatingadmissionpolicies`, mutating],
+      [`${api}/mutatingadmissionpolicybindings`, binding],
+    ];
+    const words = ["--namespace", "n1,n4,n5", "--rules", "always-admit", "--plugins=-ServiceAccount"];
+    const countDenials = async (...more: string[]) => {
+      const { objects, summary } = await runJsonAudit(folder, [...words, ...more]);
+      assert.equal(summary.undecided, 0);
+      const denials = objects.flatMap(({ kind, namespace, denials }) =>
+        denials.map(({ rule, message }) =>
+          [kind, namespace, rule, ...(/^ValidatingAdmissionPolicy '.*/.exec(message.replace(/^.*?: /, "")) ?? [])].join(
+            " ",
+          ),
+        ),
+      );
+      return Object.fromEntries([...Map.groupBy(denials, String)].map(([denial, all]) => [denial, all.length]));
+    };
     assert.equal((await admin(label("restricted"))).code, 200);
-    const words = ["--namespace", "n4,n5", "--rules", "always-admit", "--plugins=-ServiceAccount"];
-    const { objects } = await runJsonAudit(folder, words).finally(() => admin(label(null)));
-    const denials = objects.flatMap(({ kind, namespace, denials }) =>
-      denials.map(({ rule }) => `${kind} ${namespace} ${rule}`),
-    );
-    assert.deepEqual([...new Set(denials)], ["Pod n5 PodSecurity"]);
-    assert.equal(denials.length, 20);
+    try {
+      for (const [path, body] of bodies) assert.equal((await admin({ method: "POST", path, body })).code, 201, path);
+      const others = { "Pod n4 LimitRanger": 20, "Pod n5 PodSecurity": 20 };
+      const denial = "ValidatingAdmissionPolicy 'closed' with binding 'closed' denied request: closed";
+      assert.deepEqual(await countDenials(), { ...others, [`Pod n1 ValidatingAdmissionPolicy ${denial}`]: 20 });
+      // Without the policy that sets the label, the other one has nothing to refuse.
+      assert.deepEqual(await countDenials("--plugins=-MutatingAdmissionPolicy"), others);
+    } finally {
+      for (const [path, { metadata }] of bodies) await admin({ method: "DELETE", path: `${path}/${metadata.name}` });
+      await admin(label(null));
+    }
   });
 
   it("asks the authorizer where a matchCondition does", async () => {
