@@ -70,12 +70,12 @@ export const buildNativePolicies = (catalogue: CatalogueRule[], cluster: Cluster
 
 /** Returns a function that reports whether a policy or a binding is a copy of one that a cluster's rules evaluate. */
 export const createNativeCopyPredicate = (catalogue: CatalogueRule[], cluster: ClusterConfig) => {
-  const originals = listPolicyEntries(catalogue, cluster).flatMap(({ variantEntry: { native } }) =>
-    [native.policy, ...native.bindings].map(({ kind, metadata }) => `${kind} ${metadata.name}`),
+  const originals = listPolicyEntries(catalogue, cluster).flatMap(({ listed, variantEntry: { native } }) =>
+    [native.policy, ...native.bindings].map(({ kind, metadata }) => `${listed.name} ${kind} ${metadata.name}`),
   );
-  return ({ kind, metadata: { name = "", annotations = {} } = {} }: KubernetesObject): boolean => {
+  return ({ kind, metadata: { name = "", annotations = {}, labels = {} } = {} }: KubernetesObject): boolean => {
     const original = annotations[policyNameAnnotation];
-    return name.endsWith(`.${original}`) && originals.includes(`${kind} ${original}`);
+    return name.endsWith(`.${original}`) && originals.includes(`${labels[ruleLabel]} ${kind} ${original}`);
   };
 };
 
