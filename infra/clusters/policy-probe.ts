@@ -9,7 +9,7 @@ export type PolicyKind = "MutatingAdmissionPolicy" | "ValidatingAdmissionPolicy"
 const apiVersion = "admissionregistration.k8s.io/v1";
 const mark = "postern.dev/probe";
 const refusal = "refused by Postern's probe";
-const probeMilliseconds = 30_000;
+const probeSeconds = 30;
 
 /** Returns a policy that concerns only one configuration, which does not exist, and the policy's binding. */
 const buildProbe = (kind: PolicyKind, name: string): DeployedObject[] => {
@@ -39,12 +39,24 @@ const buildProbe = (kind: PolicyKind, name: string): DeployedObject[] => {
 };
 
 /**
- * Waits until the API server applies the policies of a kind that were written before: it sees changed policies in their
- * order, and a probe's policy is the last one. Policies don't concern policies, but webhook configurations, so a dry run
- * needs no other rights than a deployment. Throws if the API server doesn't apply it, for instance if the admission
- * plugin is off.
+ * Throws if the API server doesn't apply the policies of a kind that were written before; waits for it as `probePolicies`
+ * does.
  */
 export const awaitPolicies = async (api: ClusterApi, kind: PolicyKind, name: string): Promise<void> => {
+  if (await probePolicies(api, kind, name)) return;
+  throw new Complaint(
+    `cluster ${api.cluster}: its API server hasn't applied a new ${kind} for ${probeSeconds} s, so no webhook entry was deleted; its admission plugin ${kind} must be on`,
+    1,
+  );
+};
+
+/**
+ * Reports whether the API server applies the policies of a kind that were written before: it sees changed policies in
+ * their order, and a probe's policy is the last one. Policies don't concern policies, but webhook configurations, so a dry
+ * run needs no other rights than a deployment. Returns false if the probe has no effect for 30 s, for instance because the
+ * admission plugin is off.
+ */
+export const probePolicies = async (api: ClusterApi, kind: PolicyKind, name: string): Promise<boolean> => {
   const probe = buildProbe(kind, name);
   const [{ metadata: { name: ownName = "" } = {} } = {}] = probe;
   const configuration = { apiVersion, kind: "ValidatingWebhookConfiguration" as const, metadata: { name: ownName } };
@@ -59,12 +71,9 @@ export const awaitPolicies = async (api: ClusterApi, kind: PolicyKind, name: str
   };
   try {
     for (const object of probe) await api.apply(object);
-    for (const end = Date.now() + probeMilliseconds; !(await isApplied()); await wait(200))
-      if (Date.now() > end)
-        throw new Complaint(
-          `cluster ${api.cluster}: its API server hasn't applied a new ${kind} for ${probeMilliseconds / 1000} s, so no webhook entry was deleted; its admission plugin ${kind} must be on`,
-          1,
-        );
+    for (const end = Date.now() + 1000 * probeSeconds; !(await isApplied()); await wait(200))
+      if (Date.now() > end) return false;
+    return true;
   } finally {
     for (const { kind, metadata } of probe.reverse()) await api.remove({ kind, name: metadata.name });
   }

@@ -22,10 +22,14 @@ export interface ClusterConfig {
   connect?: ClusterConnectConfig;
 }
 
-/** Which admission policies an API server evaluates: its minor version, and the kinds that it serves in v1. */
+/**
+ * Which admission policies an API server evaluates: its minor version, the kinds that it serves in v1, and those of them
+ * that it was found not to apply.
+ */
 export interface PolicySupport {
   kubernetes: string;
   kinds: readonly string[];
+  unapplied?: readonly string[] | undefined;
 }
 
 export interface PosternConfig {

@@ -40,12 +40,12 @@ export const planCluster = async (
   outputs: Record<string, string>,
   readCounts: StageCountsReader,
 ): Promise<ClusterPlan> => {
-  const found = await inspectClusterOfDeployment(targets, name, { isPlan: keyring === undefined }).catch(
-    (error: unknown) => {
-      if (error instanceof Complaint) return error;
-      throw error;
-    },
-  );
+  const found = await inspectClusterOfDeployment(targets, name, newest?.clusters[name], {
+    isPlan: keyring === undefined,
+  }).catch((error: unknown) => {
+    if (error instanceof Complaint) return error;
+    throw error;
+  });
   if (found instanceof Complaint)
     return { cluster: name, hardened: [], differences: [], unknown: found.message, policies: [], notes: [] };
   const { cluster } = found;

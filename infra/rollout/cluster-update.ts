@@ -3,10 +3,13 @@ import { join } from "node:path";
 import { stringify } from "yaml";
 import { Complaint } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
-import type { DeployedObject } from "../clusters/api.ts";
+import type { ClusterApi, DeployedObject } from "../clusters/api.ts";
 import { applyRbacObjects, applyWantedObjectsToCluster, findDifferences, isPolicyKind } from "../clusters/apply.ts";
+import { type PolicyKind, probePolicies } from "../clusters/policy-probe.ts";
 import { probeForFailingEntries } from "../clusters/probe.ts";
+import type { ClusterConfig } from "../config/config.ts";
 import { getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
+import { buildNativePolicies } from "../webhooks/native-policies.ts";
 import {
   buildClusterManifests,
   dropVariantEntries,
@@ -44,18 +47,19 @@ export const updateCluster = async (
   record: (recorded: ReleasedCluster) => Promise<void>,
 ): Promise<void> => {
   const { catalogue, progress, stage, write } = targets;
-  const { cluster } = await inspectClusterOfDeployment(targets, name);
+  // A cluster that is updated is asked again whether it applies policies.
+  const inspected = await inspectClusterOfDeployment(targets, name, write === undefined ? undefined : before);
+  const api = write === undefined ? await openTargetCluster(targets, name) : undefined;
+  if (api) await requireNoEntriesOfOtherStage(api, stage);
+  const cluster = api ? await probePolicySupport(targets, api, inspected.cluster) : inspected.cluster;
   const endpoints = resolveRuleEndpoints(targets, outputs);
   const manifests = buildClusterManifests(catalogue, cluster, endpoints, new Set(hardened));
   const keyVersion = getNewestUrlKeyVersion(cluster);
   const wanted = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
   const entries = listEntries(wanted);
   const signer = keyring.current.publicKey;
-  const api = write === undefined ? await openTargetCluster(targets, name) : undefined;
-  if (api) {
-    await requireNoEntriesOfOtherStage(api, stage);
-    await applyRbacObjects(api, wanted);
-  } else {
+  if (api) await applyRbacObjects(api, wanted);
+  else {
     const policies = manifests.filter(({ kind }) => isPolicyKind(kind));
     const roles = manifests.filter((object) => object.webhooks === undefined && !policies.includes(object));
     await writeManifests(String(write), `${name}.roles.yaml`, roles);
@@ -75,7 +79,9 @@ export const updateCluster = async (
   const since = findFirstTimes(manifests, before?.since ?? {});
   const probed = countProbes(before, entries);
   // The release is written before the entries are applied: an interrupted update may have applied some of them.
-  await record({ at: new Date().toISOString(), keyVersion, signer, hardened, since, probed, manifests });
+  const { kubernetes, unapplied = [] } = cluster.policySupport ?? {};
+  const policies = kubernetes && unapplied.length > 0 ? { policies: { kubernetes, unapplied } } : {};
+  await record({ at: new Date().toISOString(), keyVersion, signer, hardened, since, probed, ...policies, manifests });
   await progress.step(`cluster ${name}: entries`, async () => {
     if (api === undefined)
       return writeManifests(
@@ -93,6 +99,30 @@ export const updateCluster = async (
       );
     return changes.length === 0 ? "nothing to change" : `${formatCount(changes.length, "object")} changed`;
   });
+};
+
+/**
+ * Returns the config of a cluster with the kinds of policies that its API server serves but doesn't apply, which shows only
+ * once one was written. The policies of these kinds get entries.
+ */
+const probePolicySupport = async (
+  { catalogue, progress }: DeploymentTargets,
+  api: ClusterApi,
+  cluster: ClusterConfig,
+): Promise<ClusterConfig> => {
+  const { policySupport } = cluster;
+  const isNative = (kind: PolicyKind) =>
+    buildNativePolicies(catalogue, cluster, webhookConfigurationName).some((object) => Object(object).kind === kind);
+  const kinds = (["MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"] as const).filter(isNative);
+  if (policySupport === undefined || kinds.length === 0) return cluster;
+  const unapplied: PolicyKind[] = [];
+  await progress.step(`cluster ${api.cluster}: policies`, async () => {
+    for (const kind of kinds) if (!(await probePolicies(api, kind, webhookConfigurationName))) unapplied.push(kind);
+    return unapplied.length === 0
+      ? "the API server applies them"
+      : `the Lambda evaluates them, because the API server doesn't apply a new ${unapplied.join(" or ")}`;
+  });
+  return { ...cluster, policySupport: { ...policySupport, unapplied } };
 };
 
 /**

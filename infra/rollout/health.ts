@@ -78,7 +78,7 @@ export const probeClusterHealth = async (
       const version = describeMinorDrift(catalogue, cluster, release.kubernetes?.[name], live);
       if (version !== undefined) health.drift.push(version);
     }
-    const inspected = await inspectClusterOfDeployment({ ...targets, config, catalogue }, name);
+    const inspected = await inspectClusterOfDeployment({ ...targets, config, catalogue }, name, recorded);
     health.drift.push(...describeStaleEntries(catalogue, inspected.cluster, listEntries(recorded.manifests)));
     const placed = compareWithRelease(placePolicies(catalogue, inspected.cluster), recorded.manifests);
     health.policies = placed.policies;

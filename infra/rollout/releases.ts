@@ -31,6 +31,8 @@ export interface ReleasedCluster {
   since: Record<string, string>;
   /** The number of probe reviews that Postern itself sent to each rule, which don't count as the cluster's. */
   probed?: Record<string, number>;
+  /** The minor version of the cluster's API server, and the kinds of policies that it served but didn't apply. */
+  policies?: { kubernetes: string; unapplied: readonly string[] };
   /**
    * The roles and webhook configurations applied to the cluster; their URLs are recorded without the cluster's key.
    */

@@ -14,6 +14,7 @@ import type { ClusterConfig, PosternConfig } from "../config/config.ts";
 import { listRulesAskingCluster } from "../config/connections.ts";
 import { placePolicies, toPolicySupport } from "../webhooks/native-policies.ts";
 import { type RuleEndpoints, stageLabel, webhookConfigurationName } from "./cluster-manifests.ts";
+import type { ReleasedCluster } from "./releases.ts";
 
 /** What a deployment reads and changes: a stage in AWS and the clusters of postern.yaml. */
 export interface DeploymentTargets {
@@ -103,12 +104,15 @@ type InspectionTargets = Pick<DeploymentTargets, "stage" | "file" | "deployer" |
 
 /**
  * Inspects a cluster of the deployment for all rules whose settings depend on the cluster's content, such as its
- * policies, and for the policies that it can evaluate itself. `isPlan`: if the cluster can't be reached, the version in
- * postern.yaml says which those are, as it does for entries that are only written.
+ * policies, and for the policies that it can evaluate itself. `before` is the last release of the cluster, which records
+ * the kinds of policies that it didn't apply; they count as long as its minor version is the same. `isPlan`: if the cluster
+ * can't be reached, the version in postern.yaml says which policies it can evaluate, as it does for entries that are only
+ * written.
  */
 export const inspectClusterOfDeployment = async (
   targets: InspectionTargets,
   name: string,
+  before: ReleasedCluster | undefined,
   { isPlan = false } = {},
 ): Promise<InspectedClusterConfig> => {
   const { catalogue, write } = targets;
@@ -125,5 +129,7 @@ export const inspectClusterOfDeployment = async (
           throw error;
         })
       : stated;
-  return { cluster: { ...cluster, policySupport }, notes };
+  const isSameMinor = before?.policies?.kubernetes === policySupport?.kubernetes;
+  const unapplied = isSameMinor ? before?.policies?.unapplied : undefined;
+  return { cluster: { ...cluster, policySupport: policySupport && { ...policySupport, unapplied } }, notes };
 };

@@ -129,6 +129,18 @@ describe("a native policy", () => {
     assert.deepEqual(others.filter(isCopy), []);
   });
 
+  it("has an entry where the API server doesn't apply it", () => {
+    const { policySupport, ...cluster } = buildCluster("Validating", policies);
+    assert.ok(policySupport);
+    const unapplied = ["ValidatingAdmissionPolicy"];
+    assert.deepEqual(placePolicies(catalogue, { ...cluster, policySupport: { ...policySupport, unapplied } }), [
+      {
+        ...{ rule: "validating-admission-policy", policy: "own", native: false },
+        reason: "its API server doesn't apply a new ValidatingAdmissionPolicy; the admission plugin must be on",
+      },
+    ]);
+  });
+
   it("is described in one line with others of the same reason", () => {
     const others = buildPolicies("Validating", "b", { validations: [{ expression: "isSemver('1')" }] });
     const all = [...policies, ...buildPolicies("Validating", "a", {}), ...others];

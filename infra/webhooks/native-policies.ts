@@ -106,8 +106,9 @@ export const explainEntry = (
   const { policy, bindings } = native;
   const { kind, spec } = policy;
   if (policySupport === undefined) return "the cluster's version isn't known";
-  const { kubernetes, kinds } = policySupport;
+  const { kubernetes, kinds, unapplied = [] } = policySupport;
   if (!kinds.includes(kind)) return `its Kubernetes ${kubernetes} doesn't serve ${kind} ${apiVersion}`;
+  if (unapplied.includes(kind)) return `its API server doesn't apply a new ${kind}; the admission plugin must be on`;
   if (parseMinor(kubernetes) < parseMinor(oldestKubernetes))
     return `which functions expressions have in Kubernetes ${kubernetes} isn't known`;
   if (record) return "its reviews are recorded";

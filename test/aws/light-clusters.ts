@@ -6,10 +6,12 @@ import { isMap, parseJson } from "#lib/json.ts";
 import type { ServerCertificate } from "../../infra/keys/keys.ts";
 
 // Many small API servers in one: what a deployment asks of a cluster, and empty lists for everything else. A request's
-// bearer token is the name of its cluster.
+// bearer token is the name of its cluster. Admission policies are served, but have no effect, as if their plugin was off.
 
 export interface LightClusters {
   url: string;
+  /** The clusters whose plugin ValidatingAdmissionPolicy is on, as far as the probes of deployments show. */
+  applying: Set<string>;
   stop(): Promise<void>;
 }
 
@@ -28,6 +30,7 @@ interface Answer {
 export const openLightClusters = async (certificate: ServerCertificate): Promise<LightClusters> => {
   /** The objects of each cluster by their path. */
   const clusters = new Map<string, Map<string, StoredObject>>();
+  const applying = new Set<string>();
   let revision = 0;
 
   const store = (objects: Map<string, StoredObject>, path: string, object: StoredObject, isDryRun: boolean): Answer => {
@@ -40,17 +43,22 @@ export const openLightClusters = async (certificate: ServerCertificate): Promise
     return { code: before ? 200 : 201, body: stored };
   };
 
-  const answer = (objects: Map<string, StoredObject>, { method, url = "" }: IncomingMessage, text: string): Answer => {
+  const answer = (name: string, { method, url = "" }: IncomingMessage, text: string): Answer => {
+    const objects = clusters.get(name) ?? new Map<string, StoredObject>();
+    clusters.set(name, objects);
     const { pathname: path, searchParams: query } = new URL(url, "https://cluster");
     const content = parseJson(text);
     const before = objects.get(path);
     const isDryRun = query.has("dryRun");
     switch (method) {
       case "GET":
+        if (path === policyGroup) return { code: 200, body: { resources: [{ kind: "ValidatingAdmissionPolicy" }] } };
         if (path === "/version") return { code: 200, body: { major: "1", minor: "37" } };
         if (before) return { code: 200, body: before };
         return isCollection(path) ? listObjects(objects, path) : buildMissing(path);
       case "PATCH":
+        if (isDryRun && applying.has(name) && path.includes(".probe-"))
+          return buildStatus(422, "Invalid", path, "denied request: refused by Postern's probe");
         return store(objects, path, content as StoredObject, isDryRun);
       case "PUT": {
         if (!before) return buildMissing(path);
@@ -71,14 +79,13 @@ export const openLightClusters = async (certificate: ServerCertificate): Promise
     request.on("data", (chunk) => chunks.push(chunk));
     request.on("end", () => {
       const name = String(request.headers.authorization).replace(/^Bearer /, "");
-      const objects = clusters.get(name) ?? new Map<string, StoredObject>();
-      clusters.set(name, objects);
-      const { code, body } = answer(objects, request, Buffer.concat(chunks).toString());
+      const { code, body } = answer(name, request, Buffer.concat(chunks).toString());
       response.writeHead(code, { "content-type": "application/json" }).end(JSON.stringify(body));
     });
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   return {
+    applying,
     url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`,
     stop: async () => {
       server.closeAllConnections();
@@ -86,6 +93,8 @@ export const openLightClusters = async (certificate: ServerCertificate): Promise
     },
   };
 };
+
+const policyGroup = "/apis/admissionregistration.k8s.io/v1";
 
 /** Reports whether a path is of a list: a resource of the cluster or of a namespace, without a name. */
 const isCollection = (path: string): boolean => {

@@ -1,0 +1,102 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
+import type { DeploymentPlan } from "../../infra/rollout/plan.ts";
+import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
+import { needs } from "../parts.ts";
+import { loadJob } from "../trees.ts";
+import { type Account, openAccount } from "./account.ts";
+import { type LightClusters, openLightClusters } from "./light-clusters.ts";
+
+// A stage with a policy, in a cluster that serves the policy's kind but has its admission plugin off.
+const name = "shop";
+const rule = "validating-admission-policy";
+const apiVersion = "admissionregistration.k8s.io/v1";
+const metadata = { name: "require-team" };
+const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }];
+const validations = [{ expression: "has(object.metadata.labels)" }];
+const policies = [
+  {
+    apiVersion,
+    kind: "ValidatingAdmissionPolicy",
+    metadata,
+    spec: { matchConstraints: { resourceRules }, validations },
+  },
+  {
+    ...{ apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata },
+    spec: { policyName: "require-team", validationActions: ["Deny"] },
+  },
+];
+const native = { rule, policy: "require-team", native: true };
+const called = {
+  ...{ ...native, native: false },
+  reason: "its API server doesn't apply a new ValidatingAdmissionPolicy; the admission plugin must be on",
+};
+
+describe("a stage with a policy whose admission plugin is off", await needs("moto"), () => {
+  let folder: string;
+  let account: Account;
+  let servers: LightClusters;
+  let checkout: Checkout;
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-unapplied-"));
+    const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+    [account, servers, checkout] = await Promise.all([
+      openAccount("eu-west-1", { isInProcess: true }),
+      openLightClusters(certificate),
+      openCheckout([rule]),
+    ]);
+    account.lambda.updating = 0;
+    const cluster = { server: servers.url, ca: certificate.ca, getToken: () => name };
+    await checkout.write("kubeconfig", buildKubeconfig({ [name]: cluster }));
+    Object.assign(process.env, account.actAs("deployer").env);
+  });
+  after(async () => {
+    await Promise.all([account?.stop(), servers?.stop(), checkout?.remove()]);
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const openJob = (timeoutSeconds: number) => {
+    const rules = { [rule]: { settings: { policies }, timeoutSeconds } };
+    return loadJob(checkout.folder, "functions", JSON.stringify({ rules, clusters: { [name]: {} } }), {
+      ca: account.ca,
+    });
+  };
+  /** Deploys; returns where the plan says that the policy is evaluated, and how the deployment ended. */
+  const deploy = async (timeoutSeconds: number) => {
+    const { deployStage } =
+      await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
+    const plans: DeploymentPlan[] = [];
+    const ended = await deployStage(await openJob(timeoutSeconds), async (plan) => void plans.push(plan));
+    return { ended, planned: plans.flatMap(({ clusters }) => clusters.flatMap(({ policies }) => policies)) };
+  };
+  const readHealth = async (timeoutSeconds: number) => {
+    const { probeClusterHealth } =
+      await checkout.load<typeof import("../../infra/rollout/health.ts")>("infra/rollout/health.ts");
+    const { readReleaseStore } =
+      await checkout.load<typeof import("../../infra/rollout/releases.ts")>("infra/rollout/releases.ts");
+    const job = await openJob(timeoutSeconds);
+    const [release] = (await readReleaseStore(job.stage.openStageBucket)).all;
+    assert.ok(release);
+    const health = await probeClusterHealth(job, name, release);
+    assert.deepEqual([health?.drift, health?.sick, health?.unknown], [[], [], []]);
+    return { entries: health?.entries, policies: health?.policies };
+  };
+
+  it("has an entry for the policy, which the plan and the status explain", async () => {
+    assert.deepEqual(await deploy(10), { ended: "release r1 is live in shop", planned: [native] });
+    assert.deepEqual(await readHealth(10), { entries: 1, policies: [called] });
+    assert.deepEqual(await deploy(10), { ended: "nothing to do: release r1 is live", planned: [called] });
+  });
+
+  it("has no entry after an update once the plugin is on", async () => {
+    servers.applying.add(name);
+    assert.deepEqual(await deploy(11), { ended: "release r2 is live in shop", planned: [called] });
+    assert.deepEqual(await readHealth(11), { entries: 0, policies: [native] });
+    assert.deepEqual(await deploy(11), { ended: "nothing to do: release r2 is live", planned: [native] });
+  });
+});
