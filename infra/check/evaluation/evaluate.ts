@@ -18,6 +18,7 @@ import {
   type ObjectEvaluation,
   type ObjectEvaluationEnvironment,
 } from "./evaluation.ts";
+import { describeUndecidedChange, markUndecidedChange } from "./existing-objects.ts";
 import { guessRefusedField, parseFieldPath } from "./field-paths.ts";
 import { collectFindings } from "./findings.ts";
 import { buildPod } from "./pod-templates.ts";
@@ -89,8 +90,9 @@ const evaluateManifest = async (
       object,
       describeUnknownConversion({ kind: toGroupVersionKind(stored) }, kind.kind),
     );
-  if (stored !== undefined && uncertainObjects.has(stored))
-    return createUndecidedEvaluation(manifest, object, "whether it exists by then, because its creation is undecided");
+  const undecidedChange = stored && describeUndecidedChange(stored);
+  if (undecidedChange !== undefined)
+    return createUndecidedEvaluation(manifest, object, `whether it exists as it is here, because ${undecidedChange}`);
   if (operation === "UPDATE" && there === undefined)
     return createUndecidedEvaluation(
       manifest,
@@ -226,11 +228,16 @@ export const evaluateRequest = async (
 ): Promise<ObjectEvaluation> => {
   const { attributes, manifest, made } = subject;
   assumeOld(attributes, environment);
-  const assumed = assumeNamespace(attributes, environment);
+  const unknownLabels = assumeNamespace(attributes, environment);
   const context = createServerContext(environment);
   const trace = await runAdmissionChain(attributes, environment.chain, context);
-  const unevaluated = environment.unevaluated.findMatching(attributes, trace.object, context, assumed);
-  const findings = await collectFindings(trace, subject, environment, assumed, unevaluated);
+  const unevaluated = environment.unevaluated.findMatching(
+    attributes,
+    trace.object,
+    context,
+    unknownLabels !== undefined,
+  );
+  const findings = await collectFindings(trace, subject, environment, unknownLabels, unevaluated);
   const { verdict } = findings;
   if (trace.allowed && !made) storeOutcome(attributes, trace, environment, verdict === "undecided");
   // What was deleted or isn't admitted may not be in use.
@@ -312,17 +319,21 @@ const assumeOld = (
   if (existing.find(resource, name, namespace) === undefined) existing.put(resource, oldObject as KubernetesObject);
 };
 
-/** Adds a missing Namespace to the imitated API server, unless all objects are known; true if it is made up. */
+/**
+ * Adds a missing Namespace to the imitated API server, unless all objects are known. If only the name of the Namespace is
+ * known, returns why.
+ */
 const assumeNamespace = (
   { namespace, resource, operation }: AdmissionAttributes,
   environment: ObjectEvaluationEnvironment,
-): boolean => {
-  const { existing, isStateKnown, noteMissingNamespace } = environment;
+): string | undefined => {
+  const { existing, isStateKnown, noteMissingNamespace, namespaceHint } = environment;
   const isItself = resource.group === "" && resource.resource === "namespaces" && operation !== "DELETE";
-  if (!namespace || isItself) return false;
+  if (!namespace || isItself) return undefined;
   const found = existing.find(namespaces, namespace);
   if (found === undefined) noteMissingNamespace(namespace);
-  if (found !== undefined || isStateKnown) return found !== undefined && assumedNamespaces.has(found);
+  if (found !== undefined) return assumedNamespaces.has(found) ? namespaceHint : describeUndecidedChange(found);
+  if (isStateKnown) return undefined;
   const labels = { "kubernetes.io/metadata.name": namespace };
   const assumed = {
     apiVersion: "v1",
@@ -332,7 +343,7 @@ const assumeNamespace = (
   };
   existing.put(namespaces, assumed);
   assumedNamespaces.add(assumed);
-  return true;
+  return namespaceHint;
 };
 
 const assumedNamespaces = new WeakSet<object>();
@@ -340,7 +351,10 @@ const assumedNamespaces = new WeakSet<object>();
 /** Reports whether a Namespace is made up, so that only its name is known. */
 export const isAssumedNamespace = (object: KubernetesObject): boolean => assumedNamespaces.has(object);
 
-/** Stores an admitted object for later evaluations or removes a deleted one, but a deleted namespace stays. */
+/**
+ * Stores an admitted object for later evaluations or removes a deleted one, but a deleted namespace stays. What an undecided
+ * request changes is marked.
+ */
 const storeOutcome = (
   attributes: AdmissionAttributes,
   { object }: AdmissionTrace,
@@ -349,19 +363,15 @@ const storeOutcome = (
 ): void => {
   const { resource, subResource, operation, oldObject, dryRun } = attributes;
   if (dryRun || subResource || operation === "CONNECT") return;
-  const { name, namespace } = Object(Object(operation === "DELETE" ? oldObject : object).metadata);
-  if (typeof name !== "string" || name === "") return;
-  if (operation === "DELETE" && resource.group === "" && resource.resource === "namespaces")
-    existing.put(resource, terminateNamespace(oldObject as KubernetesObject));
-  else if (operation === "DELETE") existing.remove(resource, name, namespace);
-  else {
-    existing.put(resource, object as KubernetesObject);
-    if (isUndecided && operation === "CREATE") uncertainObjects.add(object as KubernetesObject);
-  }
+  const given = (operation === "DELETE" ? oldObject : object) as KubernetesObject | null;
+  const { name, namespace } = Object(given?.metadata);
+  if (!given || typeof name !== "string" || name === "") return;
+  const isNamespace = resource.group === "" && resource.resource === "namespaces";
+  if (operation === "DELETE" && !isNamespace && !isUndecided) return existing.remove(resource, name, namespace);
+  const changed = operation === "DELETE" && isNamespace ? terminateNamespace(given) : given;
+  if (isUndecided) markUndecidedChange(changed, operation);
+  existing.put(resource, changed);
 };
-
-/** Objects whose creation is undecided. */
-const uncertainObjects = new WeakSet<object>();
 
 const terminateNamespace = ({ metadata, ...namespace }: KubernetesObject): KubernetesObject => {
   const gone = { deletionTimestamp: new Date().toISOString().replace(/\.\d+/, "") };

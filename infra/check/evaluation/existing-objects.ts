@@ -5,7 +5,7 @@ import { createMemoryLedger, openRuleLedger } from "#lib/ledger.ts";
 import type { AccessAnswer, AccessQuestion, Capabilities, ResourceType } from "#lib/needs.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { isSelected } from "#lib/objects/selection.ts";
-import type { KubernetesObject } from "#lib/review.ts";
+import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { listInitialNamespaceObjects } from "../../apiserver/initial-objects.ts";
 import { isCustomResourceGroup, type KindIndex } from "../../apiserver/kinds/kinds.ts";
 
@@ -19,6 +19,18 @@ export interface ExistingObjects {
   /** Returns what rules may ask; calls `tell` with a sentence for each question without an answer here. */
   capabilities(tell: (sentence: string) => void): Capabilities;
 }
+
+/** The change of an object that is undecided, so that the object may be another one, or not exist. */
+const undecidedChanges = new WeakMap<object, string>();
+
+/** Marks an object: whether it is in the cluster as it is here depends on an undecided request. */
+export const markUndecidedChange = (object: KubernetesObject, operation: Operation): void => {
+  const change = { CREATE: "creation", DELETE: "deletion" }[String(operation)] ?? "update";
+  undecidedChanges.set(object, `its ${change} is undecided`);
+};
+
+/** Returns why it isn't known whether an object is in the cluster as it is here. */
+export const describeUndecidedChange = (object: KubernetesObject): string | undefined => undecidedChanges.get(object);
 
 type RecordedAccess = Omit<AccessQuestion, "user"> & { user?: string; groups?: string[] } & AccessAnswer;
 
@@ -101,18 +113,27 @@ const toCapabilities = (
     tell(sentence);
     throw new Failure(503, sentence);
   };
+  const requireDecided = <T extends KubernetesObject | undefined>({ resource }: ResourceType, object: T): T => {
+    const reason = object && describeUndecidedChange(object);
+    if (reason) tell(`whether ${resource} "${object.metadata?.name}" exists as it is here, because ${reason}`);
+    return object;
+  };
   const refuseHttp = async ({ url }: { url: string }) => giveUp(`it asks ${getHost(url)}, and nothing is asked here`);
   return {
-    get: async (kind, name, namespace) => find(kind, name, namespace),
-    list,
+    get: async (kind, name, namespace) => requireDecided(kind, find(kind, name, namespace)),
+    list: async (kind, ...more) => (await list(kind, ...more)).map((object) => requireDecided(kind, object)),
     create: async (kind, object) => {
       const { namespace, name = "" } = object.metadata ?? {};
-      if (find(kind, name, namespace) !== undefined) return "exists";
+      if (requireDecided(kind, find(kind, name, namespace)) !== undefined) return "exists";
       put(kind, structuredClone(object));
       return "created";
     },
     updateStatus: async (kind, object) => {
-      put(kind, structuredClone(object));
+      const changed = structuredClone(object);
+      const before = find(kind, object.metadata?.name ?? "", object.metadata?.namespace);
+      const reason = before && describeUndecidedChange(before);
+      if (reason) undecidedChanges.set(changed, reason);
+      put(kind, changed);
       return "updated";
     },
     may: async (access) => {

@@ -15,7 +15,7 @@ export const collectFindings = async (
   trace: AdmissionTrace,
   subject: EvaluatedRequestAndManifest,
   environment: ObjectEvaluationEnvironment,
-  isAssumed: boolean,
+  unknownLabels: string | undefined,
   unevaluated: readonly string[],
 ) => {
   const { steps } = trace;
@@ -45,7 +45,7 @@ export const collectFindings = async (
   const undecided = [
     ...trace.undecided.map((sentence) => formatUndecided(sentence, environment)),
     ...steps.flatMap((step) => (step.failure && step.ignored ? [`${getName(step)}: ${step.failure}`] : [])),
-    ...(isAssumed ? listUnknownLabels(subject.attributes, environment) : []),
+    ...(unknownLabels === undefined ? [] : listUnknownLabels(subject.attributes, environment, unknownLabels)),
     ...unevaluated,
   ];
   const denied = !trace.allowed;
@@ -83,7 +83,8 @@ const formatUndecided = (sentence: string, { getHookName }: ObjectEvaluationEnvi
 /** Returns a sentence for each hook whose namespaceSelector needs labels that are unknown. */
 const listUnknownLabels = (
   attributes: AdmissionAttributes,
-  { chain, kinds, getHookName, namespaceHint }: ObjectEvaluationEnvironment,
+  { chain, kinds, getHookName }: ObjectEvaluationEnvironment,
+  reason: string,
 ): string[] =>
   [...chain.mutating, ...chain.validating].flatMap((hook) => {
     const { name, rules, matchPolicy, namespaceSelector, objectSelector } = hook;
@@ -98,7 +99,7 @@ const listUnknownLabels = (
     if (!rules.some((rule) => requests.some((request) => matchesRequest(rule, request)))) return [];
     const labels = [attributes.object, attributes.oldObject].map((object) => Object(Object(object).metadata).labels);
     if (!labels.some((label) => isSelected(objectSelector, label))) return [];
-    return [`${getHookName(name)}: whether its namespace has the label ${unknown}; ${namespaceHint}`];
+    return [`${getHookName(name)}: whether its namespace has the label ${unknown}; ${reason}`];
   });
 
 /**
