@@ -20,6 +20,7 @@ import {
   describeUnknownValidation,
 } from "./evaluation/notes.ts";
 import { choosePlugins, isTurnedOff, loadCallablePlugins } from "./evaluation/plugins.ts";
+import type { UncertainUse } from "./evaluation/quotas.ts";
 import { buildCreation, isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
 import { createCallableClusterRules } from "./evaluation/rules.ts";
 import { createUnevaluatedPolicyMatcher, isPolicyOrQuota } from "./evaluation/unevaluated.ts";
@@ -118,18 +119,22 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   );
   const missing = new Set<string>();
   const unvalidated = new Set<string>();
-  const namespacesWithUncertainUse = new Set<string>();
+  const uncertainUse: UncertainUse = { less: new Map(), more: new Map() };
   const plugins = await loadCallablePlugins(
-    // What a quota has in use is known only if all objects are.
-    choosePlugins(options.plugins, kubernetes, note).filter((plugin) => isStateKnown || plugin !== "ResourceQuota"),
+    choosePlugins(options.plugins, kubernetes, note),
     kubernetes,
     (plugin, tell) => {
       const capabilities = existing.capabilities(tell);
       return isStateKnown ? capabilities : restrictToKnown(plugin, capabilities, tell, () => void asking.add(plugin));
     },
     standing,
-    (namespace) => existing.listAll(namespace).flatMap((object) => buildCreation(object, kinds, options.user)),
-    namespacesWithUncertainUse,
+    {
+      // What a quota has in use is known only if all objects are.
+      isUseKnown: isStateKnown,
+      listCreations: (namespace) =>
+        existing.listAll(namespace).flatMap((object) => buildCreation(object, kinds, options.user)),
+      uncertainUse,
+    },
   );
   const environment = await createWebhookEnvironment(rules, webhooks, cluster, hosts, standing.length > 0, plugins);
   for (const warning of environment.hooks.warnings) note(warning);
@@ -152,7 +157,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
             ({ apiVersion, kind }) => void unvalidated.add(`${kind} (${apiVersion})`),
           ),
     alsoPods: options.alsoPods,
-    namespacesWithUncertainUse,
+    uncertainUse,
     isStateKnown,
     namespaceHint: "that may be among the manifests or in --state",
     noteMissingNamespace: (namespace) => void missing.add(namespace),

@@ -21,7 +21,8 @@ import {
 import { describeUndecidedChange, markUndecidedChange } from "./existing-objects.ts";
 import { guessRefusedField, parseFieldPath } from "./field-paths.ts";
 import { collectFindings } from "./findings.ts";
-import { buildPod } from "./pod-templates.ts";
+import { buildPod, countMissingPods, countNewPods } from "./pod-templates.ts";
+import type { QuotaSubject } from "./quotas.ts";
 import {
   buildAdmissionAttributes,
   dropServerFieldsAndSetNamespace,
@@ -44,9 +45,12 @@ export const evaluateManifestsInOrder = async function* (
     const evaluation = isReview(manifest)
       ? await evaluateReview(manifest, environment)
       : await evaluateManifest(manifest, environment);
+    const { checked, subject } = evaluation;
+    if (checked.verdict === "undecided" && subject.attributes === undefined)
+      for (const part of [environment.uncertainUse.less, environment.uncertainUse.more])
+        addUncertainUse(part, checked.namespace ?? environment.asking.namespace);
     yield evaluation;
-    if (environment.alsoPods && evaluation.checked.verdict !== "denied")
-      yield* evaluatePodOfWorkload(evaluation, environment);
+    if (environment.alsoPods && checked.verdict !== "denied") yield* evaluatePodOfWorkload(evaluation, environment);
   }
 };
 
@@ -153,10 +157,14 @@ const toGroupVersionKind = ({ apiVersion = "", kind = "" }: KubernetesObject) =>
 const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: ResourceKind): boolean =>
   !metadata?.name && !metadata?.generateName && !/^auth(entication|orization)\.k8s\.io$/.test(group);
 
-/** Evaluates the Pod that an evaluated workload would make; yields nothing for other objects and for DELETE. */
+/**
+ * Evaluates the Pod that an evaluated workload would make; yields nothing for other objects and for DELETE. `stored` is a
+ * workload that exists already, with its status.
+ */
 export const evaluatePodOfWorkload = async function* (
   { subject, after }: ObjectEvaluation,
   environment: ObjectEvaluationEnvironment,
+  stored?: KubernetesObject,
 ): AsyncGenerator<ObjectEvaluation> {
   const { manifest } = subject;
   if (subject.attributes?.operation === "DELETE") return;
@@ -172,7 +180,10 @@ export const evaluatePodOfWorkload = async function* (
   });
   const { apiVersion, kind: word, name } = readIdentity(manifest, workload);
   const by = { apiVersion, kind: word, name };
-  yield await evaluateRequest({ attributes, manifest, made: { by, at: made.at } }, environment);
+  const newPods = stored
+    ? countMissingPods(stored)
+    : countNewPods(workload, subject.attributes?.oldObject as KubernetesObject | null);
+  yield await evaluateRequest({ attributes, manifest, made: { by, at: made.at, newPods } }, environment);
 };
 
 const readIdentity = ({ source, line }: Manifest, object: unknown) => {
@@ -229,7 +240,7 @@ export const evaluateRequest = async (
   const { attributes, manifest, made } = subject;
   assumeOld(attributes, environment);
   const unknownLabels = assumeNamespace(attributes, environment);
-  const context = createServerContext(environment);
+  const context = createServerContext(environment, subject);
   const trace = await runAdmissionChain(attributes, environment.chain, context);
   const unevaluated = environment.unevaluated.findMatching(
     attributes,
@@ -241,8 +252,16 @@ export const evaluateRequest = async (
   const { verdict } = findings;
   if (trace.allowed && !made) storeOutcome(attributes, trace, environment, verdict === "undecided");
   // What was deleted or isn't admitted may not be in use.
+  const { uncertainUse } = environment;
   if (attributes.operation === "DELETE" || verdict === "undecided")
-    environment.namespacesWithUncertainUse.add(attributes.namespace ?? "");
+    addUncertainUse(uncertainUse.less, attributes.namespace);
+  // Another object may be in use than the one that was charged, or one that wasn't charged.
+  const isUnlike = trace.steps.some(
+    ({ hook, phase, outcome, ignored }) =>
+      (outcome === "can't say" || ignored) && (phase === "mutate" || hook === "ResourceQuota"),
+  );
+  if (isUnlike || unevaluated.length > 0 || unknownLabels !== undefined)
+    addUncertainUse(uncertainUse.more, attributes.namespace);
   const prepared = findBeforeWebhooks(trace);
   const before = prepared ? context.fill(prepared, "request") : (attributes.object ?? attributes.oldObject);
   const after = attributes.object === null || attributes.object === undefined ? before : trace.object;
@@ -260,6 +279,14 @@ export const evaluateRequest = async (
   };
 };
 
+const addUncertainUse = (uncertain: Map<string, string>, namespace = ""): void => {
+  if (!uncertain.has(namespace))
+    uncertain.set(
+      namespace,
+      `what the quotas of namespace ${namespace} have in use after a deletion or an undecided object`,
+    );
+};
+
 /** Returns the object as plugins left it for the first webhook; undefined if none changed it. */
 const findBeforeWebhooks = ({ steps, object }: AdmissionTrace): unknown => {
   const changed = steps.findLast(({ isPlugin, round, after }) => isPlugin && round === 0 && after !== undefined)?.after;
@@ -267,16 +294,10 @@ const findBeforeWebhooks = ({ steps, object }: AdmissionTrace): unknown => {
   return getOwn(changed, "apiVersion") === getOwn(object, "apiVersion") ? changed : undefined;
 };
 
-const createServerContext = ({
-  kubernetes,
-  kinds,
-  existing,
-  findCustomKind,
-  validate,
-  call,
-  cel,
-  openAuthorizations,
-}: ObjectEvaluationEnvironment): ImitatedServerFunctions => ({
+const createServerContext = (
+  { kubernetes, kinds, existing, findCustomKind, validate, call, cel, openAuthorizations }: ObjectEvaluationEnvironment,
+  subject: QuotaSubject,
+): ImitatedServerFunctions => ({
   kubernetes,
   findNamespace: (name) => existing.find(namespaces, name),
   equivalents: kinds.equivalents,
@@ -292,7 +313,7 @@ const createServerContext = ({
   },
   prepare: (object) => (isMap(object) ? prepareForStorage(object, kubernetes) : object),
   validate,
-  call,
+  call: (hook, review) => call(hook, review, subject),
   cel,
   authorizations: openAuthorizations?.(),
 });
@@ -367,7 +388,9 @@ const storeOutcome = (
   const { name, namespace } = Object(given?.metadata);
   if (!given || typeof name !== "string" || name === "") return;
   const isNamespace = resource.group === "" && resource.resource === "namespaces";
-  if (operation === "DELETE" && !isNamespace && !isUndecided) return existing.remove(resource, name, namespace);
+  const isRemoved = operation === "DELETE" && !isNamespace && !isUndecided;
+  if (isRemoved) existing.remove(resource, name, namespace);
+  if (isRemoved) return;
   const changed = operation === "DELETE" && isNamespace ? terminateNamespace(given) : given;
   if (isUndecided) markUndecidedChange(changed, operation);
   existing.put(resource, changed);

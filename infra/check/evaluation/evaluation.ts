@@ -14,13 +14,15 @@ import type { ValidateObject } from "../../apiserver/validation/validation.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
 import type { ExistingObjects } from "./existing-objects.ts";
 import type { AdmissionChain } from "./plugins.ts";
+import type { QuotaSubject, UncertainUse } from "./quotas.ts";
 import type { UnevaluatedAdmissionPolicyMatcher } from "./unevaluated.ts";
 
 export interface EvaluatedRequestAndManifest {
   attributes: AdmissionAttributes;
   manifest: Manifest;
-  /** Set for a Pod that a workload would create: the workload, and the path of its Pod template. */
-  made?: { by: NonNullable<ObjectCheckResult["madeBy"]>; at: FieldPath };
+  /** Set for a Pod that a workload would create: the workload, the path of its Pod template, and the number of Pods. */
+  made?: { by: NonNullable<ObjectCheckResult["madeBy"]>; at: FieldPath } & NonNullable<QuotaSubject["made"]>;
+  stored?: QuotaSubject["stored"];
 }
 
 export interface CheckRequestOptions {
@@ -55,7 +57,7 @@ export interface ObjectEvaluationEnvironment {
   findCustomKind: FindCustomKind;
   /** API validation; absent if objects aren't validated. */
   validate?: ValidateObject | undefined;
-  call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult>;
+  call(hook: DefaultedWebhookEntry, review: ReviewToSend, subject: QuotaSubject): Promise<HookCallResult>;
   cel: CelEvaluator;
   /** Opens the cluster's authorizer for the evaluation of one object. */
   openAuthorizations?: (() => AuthorizationAnswers) | undefined;
@@ -69,8 +71,7 @@ export interface ObjectEvaluationEnvironment {
   /** True if all existing objects are known; otherwise, namespaces that objects name are assumed to exist. */
   isStateKnown: boolean;
   unevaluated: UnevaluatedAdmissionPolicyMatcher;
-  /** The namespaces whose quotas may have less in use than they say, because of a deletion or of an undecided object. */
-  namespacesWithUncertainUse: Set<string>;
+  uncertainUse: UncertainUse;
   /** The end of a sentence in reports: where to see the labels of a namespace that the check doesn't know. */
   namespaceHint: string;
   noteMissingNamespace(namespace: string): void;

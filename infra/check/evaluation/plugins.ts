@@ -13,7 +13,7 @@ import { compiledInPlugins, isCompiledIn, isEffectiveByDefault } from "../../cat
 import { Complaint } from "../../cli/complaint.ts";
 import { formatDidYouMean } from "../../cli/did-you-mean.ts";
 import { joinCelExpressionLines } from "../../webhooks/entry.ts";
-import { countUnknownQuotas } from "./quotas.ts";
+import { evaluateQuotas, type QuotaKnowledge, type QuotaSubject } from "./quotas.ts";
 import { roundIntegers } from "./rounding.ts";
 
 export type AdmissionChain = Pick<WebhookEntriesByPhase, "mutating" | "validating">;
@@ -25,7 +25,7 @@ export interface CallablePlugins {
   /** Reports whether a plugin evaluates an object: a policy, a binding of one, or a quota. */
   evaluates(object: KubernetesObject): boolean;
   /** Evaluates a plugin; returns undefined for a hook that is none. */
-  call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult> | undefined;
+  call(hook: DefaultedWebhookEntry, review: ReviewToSend, subject: QuotaSubject): Promise<HookCallResult> | undefined;
 }
 
 /** Plugins that the check itself does the work of. */
@@ -73,17 +73,14 @@ export const isTurnedOff = (changes: readonly string[], kind: string | undefined
 
 /**
  * Loads the ports of plugins, which answer with what `openCapabilities` gives them. `objects` has the admission policies
- * of the cluster with their bindings, its quotas and its CustomResourceDefinitions; `listCreations` returns the creations of
- * all objects in a namespace, from which the use of a quota without a status is counted. In `namespacesWithUncertainUse`,
- * a quota's refusal is undecided.
+ * of the cluster with their bindings, its quotas and its CustomResourceDefinitions.
  */
 export const loadCallablePlugins = async (
   plugins: readonly string[],
   kubernetes: string | undefined,
   openCapabilities: (plugin: string, tell: (sentence: string) => void) => Capabilities,
   objects: readonly KubernetesObject[],
-  listCreations?: (namespace: string) => readonly AdmissionRequest[],
-  namespacesWithUncertainUse: ReadonlySet<string> = new Set(),
+  quotaKnowledge: QuotaKnowledge,
 ): Promise<CallablePlugins> => {
   const folders = await listRuleFolders([await resolveCatalogue(posternCatalogue)]);
   const names = folders.map(({ name }) => name);
@@ -91,6 +88,7 @@ export const loadCallablePlugins = async (
   const { rules, broken } = await loadRules(folders.filter(({ name }) => wanted.has(name)));
   if (broken[0]) throw new Complaint(broken[0].sentence);
   const evaluated = new Set<KubernetesObject>();
+  const ownQuotas = objects.filter(({ kind }) => kind === quotas);
   const ports = new Map<DefaultedWebhookEntry, PluginPort>();
   for (const { name, phases, rule } of rules) {
     const plugin = wanted.get(name) ?? "";
@@ -115,25 +113,27 @@ export const loadCallablePlugins = async (
     { name, phase }: DefaultedWebhookEntry,
     { rule, settings, variant }: PluginPort,
     { request }: ReviewToSend,
+    subject: QuotaSubject,
   ): Promise<HookCallResult> => {
     const sentences: string[] = [];
     const tell = (sentence: string) => void sentences.push(sentence);
     const context = { name, mode: "enforce" as const, settings, kubernetes, variant, now: new Date() };
-    const evaluate = async (sent: AdmissionRequest, capabilities?: Capabilities) => {
+    const evaluatePort = async (sent: AdmissionRequest, capabilities?: Capabilities) => {
       const read = rule.exactIntegers ? sent : roundIntegers(sent);
       return (await evaluateRule(rule, phase, read, { ...context, capabilities })).outcome;
     };
-    const charge = async (...creation: Parameters<typeof evaluate>) => (await evaluate(...creation)).allowed;
     try {
       const opened = rule.needs && openCapabilities(name, tell);
-      const isQuota = opened && name === quotas && listCreations;
-      const outcome = await evaluate(
-        request,
-        isQuota ? countUnknownQuotas(opened, listCreations, charge, tell) : opened,
-      );
-      const { namespace = "" } = request;
-      if (name === quotas && !outcome.allowed && namespacesWithUncertainUse.has(namespace))
-        tell(`what the quotas of namespace ${namespace} have in use after a deletion or an undecided object`);
+      const outcome =
+        opened && name === quotas
+          ? await evaluateQuotas(
+              request,
+              subject,
+              { quotas: ownQuotas, opened, evaluate: evaluatePort },
+              quotaKnowledge,
+              tell,
+            )
+          : await evaluatePort(request, opened);
       if (sentences[0] === undefined) return { body: buildReviewResponse({ version: "v1", request }, outcome) };
     } catch (error) {
       sentences.push(getErrorMessage(error));
@@ -152,9 +152,9 @@ export const loadCallablePlugins = async (
       validating: insert("validate", validating, "ValidatingAdmissionWebhook"),
     }),
     evaluates: (object) => evaluated.has(object) || (object.kind === quotas && plugins.includes(quotas)),
-    call: (hook, review) => {
+    call: (hook, review, subject) => {
       const port = ports.get(hook);
-      return port && call(hook, port, review);
+      return port && call(hook, port, review, subject);
     },
   };
 };

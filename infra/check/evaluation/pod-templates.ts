@@ -1,4 +1,4 @@
-import { getOwn, isMap } from "#lib/json.ts";
+import { getOwn, isMap, isSame } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { FieldPath } from "../manifests/manifests.ts";
 
@@ -75,4 +75,35 @@ export const buildPod = (workload: KubernetesObject): WorkloadPod | undefined =>
       groups: ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"],
     },
   };
+};
+
+/** Returns how many Pods a workload has at a time; undefined if that depends on more than the object. */
+const countPods = ({ kind, spec }: KubernetesObject & { spec?: unknown }): number | undefined => {
+  const { paused, suspend, replicas, parallelism, completions } = Object(spec);
+  if (kind === "Job" && suspend === true) return 0;
+  const count = kind === "Job" ? Math.min(parallelism, completions ?? parallelism) : replicas;
+  // A Job with more completions replaces Pods that have ended, which some quotas still count.
+  const isSteady = kind === "Job" ? !(completions > parallelism) : paused !== true;
+  return isSteady && Number.isSafeInteger(count) ? count : undefined;
+};
+
+/**
+ * Returns how many Pods a controller creates after a workload was created or, if there is an old one, changed; undefined if
+ * that isn't known.
+ */
+export const countNewPods = (workload: KubernetesObject, old?: KubernetesObject | null): number | undefined => {
+  if (!old) return countPods(workload);
+  if (isSame(getOwn(workload, "spec"), getOwn(old, "spec"))) return 0;
+  const [now, before] = [countPods(workload), countPods(old)];
+  const [template, oldTemplate] = [workload, old].map((object) => getOwn(getOwn(object, "spec"), "template"));
+  if (now === undefined || before === undefined || !isSame(template, oldTemplate)) return undefined;
+  return Math.max(0, now - before);
+};
+
+/** Returns 0 for a workload of a cluster that has all its Pods by its status; undefined for other ones. */
+export const countMissingPods = (workload: KubernetesObject & { status?: unknown }): number | undefined => {
+  const { replicas = 0, updatedReplicas = 0 } = Object(workload.status);
+  const isUpdated = ["Deployment", "StatefulSet"].includes(workload.kind ?? "");
+  const present = isUpdated ? Math.min(replicas, updatedReplicas) : replicas;
+  return workload.kind !== "Job" && present >= (countPods(workload) ?? Number.POSITIVE_INFINITY) ? 0 : undefined;
 };

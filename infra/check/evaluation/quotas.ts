@@ -1,18 +1,186 @@
+import type { evaluateRule } from "#lib/evaluation.ts";
 import { isMap } from "#lib/json.ts";
 import type { Pod } from "#lib/kubernetes/core/v1.ts";
-import type { Capabilities } from "#lib/needs.ts";
+import type { Capabilities, ResourceType } from "#lib/needs.ts";
 import { listContainers } from "#lib/objects/pod.ts";
+import { formatQuantity, type Quantity, zeroQuantity } from "#lib/objects/quantity.ts";
+import { addAmounts, parseAmounts, type QuantityByResource } from "#lib/objects/resources.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 
-type Quota = KubernetesObject & { spec?: { hard?: unknown }; status?: { hard?: unknown; used?: unknown } };
+// Evaluates ResourceQuotas by the plugin's port, which charges a request to the quotas that it lists. What an object uses
+// is measured by the same port: it is charged to quotas without a limit.
+
+/** What isn't known of the quotas of namespaces: a sentence for each. */
+export interface UncertainUse {
+  /** Less may be in use than quotas say, so that a refusal is undecided. */
+  less: Map<string, string>;
+  /** More may be in use than quotas say, so that a charge is undecided. */
+  more: Map<string, string>;
+}
+
+/** What a check knows of the use of quotas. */
+export interface QuotaKnowledge {
+  /** False if quotas are only known to count an object. */
+  isUseKnown: boolean;
+  /**
+   * Returns the creations of all objects in a namespace, from which the use of a quota without a status is counted. Then
+   * charges are kept; without it, quotas stay as they are.
+   */
+  listCreations?(namespace: string): readonly AdmissionRequest[];
+  uncertainUse: UncertainUse;
+}
+
+/** How the object of a request uses quotas otherwise than as one new object. */
+export interface QuotaSubject {
+  /** For a Pod of a workload: how many such Pods are created; undefined if that isn't known. */
+  made?: { newPods: number | undefined } | undefined;
+  /** The object as it is in use already, with its status. */
+  stored?: KubernetesObject | undefined;
+}
+
+/** Evaluates the plugin's port for a request. */
+type Evaluate = (
+  request: AdmissionRequest,
+  capabilities: Capabilities,
+) => Promise<Awaited<ReturnType<typeof evaluateRule>>["outcome"]>;
+
+type Amounts = Record<string, string>;
+type Quota = KubernetesObject & { spec?: { hard?: unknown }; status?: { hard?: Amounts; used?: Amounts } | undefined };
+
+const quotaResource: ResourceType = { group: "", resource: "resourcequotas" };
+
+/** Returns the plugin's outcome; calls `tell` with what isn't known of it. */
+export const evaluateQuotas = async (
+  sent: AdmissionRequest,
+  { made, stored }: QuotaSubject,
+  { quotas, opened, evaluate }: { quotas: readonly KubernetesObject[]; opened: Capabilities; evaluate: Evaluate },
+  { isUseKnown, listCreations, uncertainUse }: QuotaKnowledge,
+  tell: (sentence: string) => void,
+) => {
+  // The port charges nothing in a dry run.
+  const request = { ...sent, dryRun: false };
+  const { namespace = "" } = request;
+  const own = quotas.filter(({ metadata }) => metadata?.namespace === namespace);
+  if (made?.newPods === 0)
+    return evaluate(
+      request,
+      replaceQuotas(opened, () => []),
+    );
+  if (!isUseKnown || (made && made.newPods === undefined)) {
+    const report = ({ metadata }: Quota) =>
+      tell(
+        isUseKnown
+          ? `how many Pods it creates, which ResourceQuota ${metadata?.name} of namespace ${namespace} counts`
+          : `ResourceQuota ${metadata?.name} of namespace ${namespace} counts it, and quotas are not evaluated here`,
+      );
+    const listed = isUseKnown && listCreations ? await opened.list(quotaResource, namespace) : own;
+    const outcome = await evaluate(
+      request,
+      replaceQuotas(opened, () => listed.map(removeLimit), report),
+    );
+    // A LimitRange or a rule that isn't known may fill in what a quota demands.
+    if (!outcome.allowed && !isUseKnown) for (const quota of listed) report(quota);
+    return outcome;
+  }
+
+  const list = async (): Promise<Quota[]> => {
+    if (!listCreations) return stored ? takeOut(own, { ...request, object: stored }) : [...own];
+    const counted: Quota[] = [];
+    for (const quota of await opened.list(quotaResource, namespace))
+      counted.push(isCounted(quota) ? quota : await count(quota, listCreations(namespace)));
+    return counted;
+  };
+  const takeOut = async (all: readonly Quota[], counted: AdmissionRequest) => {
+    const { isWhole, getUse } = await measure([counted], all, opened, evaluate);
+    if (!isWhole) tell(`what the object has in use of the quotas of namespace ${namespace}`);
+    return all.map((quota) => changeUse(quota, getUse(quota), -1n));
+  };
+  const count = async (quota: Quota, creations: readonly AdmissionRequest[]): Promise<Quota> => {
+    const uncounted = { ...quota, status: undefined };
+    const { isWhole, getUse } = await measure(creations, [uncounted], opened, evaluate);
+    const unknown = `what quota ${quota.metadata?.name} of namespace ${namespace} has in use; its status in --state would say it`;
+    if (!isWhole) for (const part of [uncertainUse.less, uncertainUse.more]) part.set(namespace, unknown);
+    // The plugin reads limits as texts or numbers, as the manifest has them.
+    const hard = quota.spec?.hard as Amounts;
+    const used = { ...removeLimit(uncounted).status.used, ...formatAmounts(getUse(quota)) };
+    const counted: Quota = { ...quota, status: { hard, used } };
+    await opened.updateStatus(quotaResource, counted);
+    return counted;
+  };
+  let isCharged = false;
+  const keep = async (quota: Quota) => {
+    isCharged = true;
+    if (listCreations && !sent.dryRun) await opened.updateStatus(quotaResource, quota);
+  };
+  if (made?.newPods !== undefined && made.newPods > 1) {
+    const listed = await list();
+    const { getUse } = await measure([request], listed, opened, evaluate);
+    const others = countFitting(listed, getUse, BigInt(made.newPods - 1));
+    for (const quota of others > 0n ? listed : [])
+      if (getUse(quota).size > 0) await keep(changeUse(quota, getUse(quota), others));
+  }
+  const outcome = await evaluate(request, replaceQuotas(opened, list, keep));
+  const reason = outcome.allowed ? isCharged && uncertainUse.more.get(namespace) : uncertainUse.less.get(namespace);
+  if (reason) tell(reason);
+  return outcome;
+};
+
+/** Returns capabilities that list these quotas; `update` gets each one that is charged. */
+const replaceQuotas = (
+  capabilities: Capabilities,
+  list: () => KubernetesObject[] | Promise<KubernetesObject[]>,
+  update: (quota: Quota) => void | Promise<void> = () => {},
+): Capabilities => ({
+  ...capabilities,
+  list: async (kind, ...more) =>
+    kind.group === quotaResource.group && kind.resource === quotaResource.resource
+      ? list()
+      : capabilities.list(kind, ...more),
+  updateStatus: async (_, quota) => {
+    await update(quota);
+    return "updated";
+  },
+});
 
 /** More than any object uses. */
-const unlimited = "8E";
+const unlimited = "1e1000";
 
-const isCounted = ({ spec, status }: Quota): boolean =>
-  Object.keys(Object(spec?.hard)).every((name) => Object.hasOwn(Object(status?.used), name));
+/** Returns a quota that has nothing in use, and room for everything. */
+const removeLimit = (quota: Quota) => {
+  const hard = quota.status?.hard ?? (isMap(quota.spec?.hard) ? quota.spec.hard : {});
+  const fill = (value: string): Amounts => Object.fromEntries(Object.keys(hard).map((name) => [name, value]));
+  return { ...quota, status: { hard: fill(unlimited), used: fill("0") } };
+};
 
-/** Returns the creation of a Pod with zero for each amount that a quota of these names demands: an older Pod may lack it. */
+/**
+ * Measures what creations use of quotas together. `isWhole` is false if the use of one isn't known. An amount that a quota
+ * demands and an object lacks, such as an older Pod, is zero.
+ */
+const measure = async (
+  creations: readonly AdmissionRequest[],
+  quotas: readonly Quota[],
+  opened: Capabilities,
+  evaluate: Evaluate,
+) => {
+  const measured = new Map(
+    quotas.map((quota): [string | undefined, Quota] => [quota.metadata?.name, removeLimit(quota)]),
+  );
+  const names = [...measured.values()].flatMap(({ status }) => Object.keys(status?.hard ?? {}));
+  const capabilities = replaceQuotas(
+    opened,
+    () => [...measured.values()],
+    (quota) => void measured.set(quota.metadata?.name, quota),
+  );
+  let isWhole = true;
+  for (const creation of names.length === 0 ? [] : creations)
+    isWhole = (await evaluate(fillZeros(creation, names), capabilities)).allowed && isWhole;
+  const getUse = ({ metadata }: Quota): QuantityByResource => {
+    const used = parseAmounts(measured.get(metadata?.name)?.status?.used);
+    return new Map([...used].filter(([, { nanos }]) => nanos !== 0n));
+  };
+  return { isWhole, getUse };
+};
+
 const fillZeros = (request: AdmissionRequest, names: readonly string[]): AdmissionRequest => {
   if (request.kind.group !== "" || request.kind.kind !== "Pod") return request;
   const pod = structuredClone(request.object) as Pod;
@@ -27,46 +195,30 @@ const fillZeros = (request: AdmissionRequest, names: readonly string[]): Admissi
   return { ...request, object: pod as KubernetesObject };
 };
 
-/**
- * Returns capabilities that list each quota with a status: where it has none, with what the objects of its namespace
- * use, as the quota controller counts it. `charge` is the plugin, which charges a creation to the quotas that it is
- * given; it resolves to false if it refuses.
- */
-export const countUnknownQuotas = (
-  capabilities: Capabilities,
-  listCreations: (namespace: string) => readonly AdmissionRequest[],
-  charge: (request: AdmissionRequest, capabilities: Capabilities) => Promise<boolean>,
-  tell: (sentence: string) => void,
-): Capabilities => {
-  const count = async (kind: Parameters<Capabilities["list"]>[0], quota: Quota): Promise<KubernetesObject> => {
-    const { name = "", namespace = "" } = quota.metadata ?? {};
-    const hard = isMap(quota.spec?.hard) ? quota.spec.hard : {};
-    const fill = (value: string) => Object.fromEntries(Object.keys(hard).map((key) => [key, value]));
-    let counted: Quota = { ...quota, status: { hard: fill(unlimited), used: fill("0") } };
-    const counting: Capabilities = {
-      ...capabilities,
-      list: async (asked, ...more) =>
-        asked.resource === kind.resource && asked.group === kind.group ? [counted] : capabilities.list(asked, ...more),
-      updateStatus: async (_, changed) => {
-        counted = changed;
-        return "updated";
-      },
-    };
-    for (const request of listCreations(namespace))
-      if (!(await charge(fillZeros(request, Object.keys(hard)), counting)))
-        tell(`what quota ${name} of namespace ${namespace} has in use; its status in --state would say it`);
-    const whole = { ...quota, status: { hard, used: counted.status?.used } };
-    await capabilities.updateStatus(kind, whole);
-    return whole;
-  };
-  return {
-    ...capabilities,
-    list: async (kind, ...more) => {
-      const listed = await capabilities.list(kind, ...more);
-      if (kind.group !== "" || kind.resource !== "resourcequotas") return listed;
-      const quotas: KubernetesObject[] = [];
-      for (const quota of listed) quotas.push(isCounted(quota) ? quota : await count(kind, quota));
-      return quotas;
-    },
-  };
+const isCounted = ({ spec, status }: Quota): boolean =>
+  Object.keys(Object(spec?.hard)).every((name) => Object.hasOwn(Object(status?.used), name));
+
+/** Returns how many objects, of at most `most`, fit into quotas beside what these have in use. */
+const countFitting = (quotas: readonly Quota[], getUse: (quota: Quota) => QuantityByResource, most: bigint): bigint => {
+  const fitting = quotas.flatMap((quota) => {
+    const [hard, used] = [parseAmounts(quota.status?.hard), parseAmounts(quota.status?.used)];
+    return [...getUse(quota)].flatMap(([name, { nanos }]) => {
+      const room = (hard.get(name) ?? zeroQuantity).nanos - (used.get(name) ?? zeroQuantity).nanos;
+      return nanos <= 0n ? [] : [room < 0n ? 0n : room / nanos];
+    });
+  });
+  return [most, ...fitting].reduce((least, number) => (number < least ? number : least));
 };
+
+/** Returns a quota that has the use of some more objects, or less if the number is negative. */
+const changeUse = (quota: Quota, use: QuantityByResource, objects: bigint): Quota => {
+  const used = parseAmounts(quota.status?.used);
+  const multiply = ({ nanos, notation }: Quantity): Quantity => ({ nanos: nanos * objects, notation });
+  const sums = addAmounts(used, new Map([...use].map(([name, amount]) => [name, multiply(amount)])));
+  const known = [...sums].filter(([name]) => used.has(name));
+  const atLeastZero = known.map(([name, sum]): [string, Quantity] => [name, sum.nanos < 0n ? zeroQuantity : sum]);
+  return { ...quota, status: { ...quota.status, used: formatAmounts(new Map(atLeastZero)) } };
+};
+
+const formatAmounts = (amounts: QuantityByResource): Amounts =>
+  Object.fromEntries([...amounts].map(([name, amount]) => [name, formatQuantity(amount)]));

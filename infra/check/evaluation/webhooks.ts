@@ -38,8 +38,10 @@ export const createWebhookEnvironment = async (
     kubernetes,
     hooks,
     chain,
-    call: (hook, review) =>
-      plugins.call(hook, review) ?? rules.call(hook, review) ?? callForeignWebhook(hook, review, callableHosts),
+    call: (hook, review, subject) =>
+      plugins.call(hook, review, subject) ??
+      rules.call(hook, review) ??
+      callForeignWebhook(hook, review, callableHosts),
     cel: await createConditionEvaluator(hooks, rules, hasPolicies),
     getHookName: (hook, message) => rules.findRuleName(hook, message) ?? hook,
     findSuggestion: rules.findSuggestion,

@@ -105,11 +105,11 @@ export const prepareClusterCheck = async (
   const isNativeCopy = createNativeCopyPredicate(catalogue, config);
   const standing = { ...present, objects: present.objects.filter((object) => !isNativeCopy(object)) };
   const plugins = await loadCallablePlugins(
-    // A quota has the object in use already.
-    choosePlugins(options.plugins, kubernetes, note).filter((plugin) => plugin !== "ResourceQuota"),
+    choosePlugins(options.plugins, kubernetes, note),
     kubernetes,
     (_, tell) => createCapabilities(tell, mostAskingTime),
     standing.objects,
+    { isUseKnown: true, uncertainUse: { less: new Map(), more: new Map() } },
   );
   const webhooks = await createWebhookEnvironment(rules, foreign, cluster, hosts, true, plugins);
   for (const warning of webhooks.hooks.warnings) note(warning);
@@ -128,7 +128,8 @@ export const prepareClusterCheck = async (
     alsoPods,
     asking: { operation, user: options.user, namespace: "" },
     isStateKnown: false,
-    namespacesWithUncertainUse: new Set(),
+    // Objects of a cluster are evaluated one by one: none is created before another.
+    uncertainUse: { less: new Map(), more: new Map() },
     namespaceHint: "only a user with the right to read namespaces can see that",
     // Does nothing, because the evaluator itself notes each namespace that can't be read.
     noteMissingNamespace: () => {},

@@ -54,10 +54,12 @@ export const createStoredObjectEvaluator = ({
       note(`of namespaces that can't be read, nothing is known but their names, as of ${namespace}: ${failure}`);
     const [misfit] = filled.misfits;
     if (misfit !== undefined) throw new Error(`it can't be read: ${misfit}`);
-    const first = await evaluateRequest({ attributes, manifest: toManifest(filled.object) }, environment);
+    const stored = operation === "CREATE" ? object : undefined;
+    const manifest = toManifest(filled.object);
+    const first = await evaluateRequest({ attributes, manifest, ...(stored && { stored }) }, environment);
     const all = [first];
     if (environment.alsoPods && first.checked.verdict !== "denied" && !isOwnedByWorkload(object))
-      for await (const made of evaluatePodOfWorkload(first, environment)) all.push(made);
+      for await (const made of evaluatePodOfWorkload(first, environment, stored)) all.push(made);
     return all;
   };
   return async (object, resource) => {
