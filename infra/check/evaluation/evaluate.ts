@@ -124,17 +124,15 @@ const evaluateManifest = async (
 };
 
 /**
- * Reports whether an entry, a policy or a quota may be about an object of an unknown kind, by its group and version.
+ * Reports whether an entry, a plugin or a policy may be about an object of an unknown kind, by its group and version.
  */
-const mayConcern = ({ object }: Manifest, { hooks, unevaluated, asking }: ObjectEvaluationEnvironment): boolean => {
+const mayConcern = ({ object }: Manifest, { chain, unevaluated, asking }: ObjectEvaluationEnvironment): boolean => {
   const { group, version } = splitApiVersion(String(object.apiVersion));
-  const { namespace } = Object(object.metadata);
   const operations = asking.operation === undefined ? (["CREATE", "UPDATE"] as const) : [asking.operation];
   return (
     // A kind in a group of Kubernetes may always concern a webhook entry: it may also be served in another group.
     !isCustomResourceGroup(group) ||
-    unevaluated.countsGroup(group, namespace || asking.namespace) ||
-    [...hooks.mutating, ...hooks.validating, ...unevaluated.hooks].some(({ rules, matchPolicy }) =>
+    [...chain.mutating, ...chain.validating, ...unevaluated.hooks].some(({ rules, matchPolicy }) =>
       rules.some(
         (rule) =>
           includes(rule.apiGroups, group) &&

@@ -49,8 +49,6 @@ export interface ObjectEvaluationEnvironment {
   kubernetes: string | undefined;
   kinds: KindIndex;
   existing: Pick<ExistingObjects, "find" | "put" | "remove">;
-  /** The webhooks: rules' and foreign ones. */
-  hooks: AdmissionChain;
   /** The webhooks and the compiled-in plugins, in the order of their calls. */
   chain: AdmissionChain;
   /** Returns the kind of a custom resource, if its definition is known. */

@@ -22,7 +22,7 @@ export type AdmissionChain = Pick<WebhookEntriesByPhase, "mutating" | "validatin
 export interface CallablePlugins {
   /** Returns the entries of plugins and webhooks in the order in which an API server calls them. */
   insert(webhooks: AdmissionChain): AdmissionChain;
-  /** Reports whether a plugin evaluates an object: a policy, a binding of one, or a quota. */
+  /** Reports whether a plugin evaluates an object: a policy or a binding of one. */
   evaluates(object: KubernetesObject): boolean;
   /** Evaluates a plugin; returns undefined for a hook that is none. */
   call(hook: DefaultedWebhookEntry, review: ReviewToSend, subject: QuotaSubject): Promise<HookCallResult> | undefined;
@@ -84,11 +84,14 @@ export const loadCallablePlugins = async (
 ): Promise<CallablePlugins> => {
   const folders = await listRuleFolders([await resolveCatalogue(posternCatalogue)]);
   const names = folders.map(({ name }) => name);
-  const wanted = new Map(plugins.map((plugin) => [findRuleByNameOrPlugin(plugin, names), plugin]));
+  const ownQuotas = objects.filter(({ kind }) => kind === quotas);
+  // Where the plugin isn't evaluated, quotas are known to count an object.
+  const called = plugins.includes(quotas) || ownQuotas.length === 0 ? plugins : [...plugins, quotas];
+  const isUseKnown = plugins.includes(quotas) && quotaKnowledge.isUseKnown;
+  const wanted = new Map(called.map((plugin) => [findRuleByNameOrPlugin(plugin, names), plugin]));
   const { rules, broken } = await loadRules(folders.filter(({ name }) => wanted.has(name)));
   if (broken[0]) throw new Complaint(broken[0].sentence);
   const evaluated = new Set<KubernetesObject>();
-  const ownQuotas = objects.filter(({ kind }) => kind === quotas);
   const ports = new Map<DefaultedWebhookEntry, PluginPort>();
   for (const { name, phases, rule } of rules) {
     const plugin = wanted.get(name) ?? "";
@@ -130,7 +133,7 @@ export const loadCallablePlugins = async (
               request,
               subject,
               { quotas: ownQuotas, opened, evaluate: evaluatePort },
-              quotaKnowledge,
+              { ...quotaKnowledge, isUseKnown },
               tell,
             )
           : await evaluatePort(request, opened);
@@ -151,7 +154,7 @@ export const loadCallablePlugins = async (
       mutating: insert("mutate", mutating, "MutatingAdmissionWebhook"),
       validating: insert("validate", validating, "ValidatingAdmissionWebhook"),
     }),
-    evaluates: (object) => evaluated.has(object) || (object.kind === quotas && plugins.includes(quotas)),
+    evaluates: (object) => evaluated.has(object),
     call: (hook, review, subject) => {
       const port = ports.get(hook);
       return port && call(hook, port, review, subject);

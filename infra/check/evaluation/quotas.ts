@@ -70,8 +70,8 @@ export const evaluateQuotas = async (
     const report = ({ metadata }: Quota) =>
       tell(
         isUseKnown
-          ? `how many Pods it creates, which ResourceQuota ${metadata?.name} of namespace ${namespace} counts`
-          : `ResourceQuota ${metadata?.name} of namespace ${namespace} counts it, and quotas are not evaluated here`,
+          ? `how many Pods it creates, which quota ${metadata?.name} of namespace ${namespace} counts`
+          : `quota ${metadata?.name} of namespace ${namespace} counts it, and is not evaluated here`,
       );
     const listed = isUseKnown && listCreations ? await opened.list(quotaResource, namespace) : own;
     const outcome = await evaluate(

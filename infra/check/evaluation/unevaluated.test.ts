@@ -35,15 +35,7 @@ interface PolicyCase {
   found: boolean;
 }
 
-interface QuotaCase {
-  name: string;
-  hard?: string[];
-  status?: object;
-  sample?: RequestSample;
-  found: boolean;
-}
-
-const tables: { policies: PolicyCase[]; quotas: QuotaCase[] } = parse(
+const tables: { policies: PolicyCase[] } = parse(
   readFileSync(new URL("unevaluated.test.yaml", import.meta.url), "utf8"),
 );
 const kinds = buildKindIndex([]);
@@ -96,15 +88,5 @@ describe("a request that admission policies match", () => {
         };
       });
       assert.deepEqual(findNames([...(isAlone ? [] : [policy]), ...bound], sample), found ? [`${kind} p`] : []);
-    });
-});
-
-describe("a request that a ResourceQuota counts", () => {
-  for (const { name, hard = [], status, sample, found } of tables.quotas)
-    it(name, () => {
-      const spec = { hard: Object.fromEntries(hard.map((key) => [key, "0"])) };
-      const metadata = { name: "q", namespace: "shop" };
-      const quota = { apiVersion: "v1", kind: "ResourceQuota", metadata, spec, status };
-      assert.deepEqual(findNames([quota], sample), found ? ["ResourceQuota q"] : []);
     });
 });

@@ -2,20 +2,19 @@ import { type DefaultedWebhookEntry, parseWebhookConfigurations } from "#infra/a
 import { createConvertibleRequestObjects, matchHook } from "#infra/apiserver/admission/matching.ts";
 import { assignGeneratedMetadata } from "#infra/apiserver/admission/server-objects.ts";
 import type { AdmissionAttributes, ImitatedServerFunctions } from "#infra/apiserver/admission/types.ts";
-import { getOwn, isMap, isSame } from "#lib/json.ts";
+import { getOwn } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
-import type { GroupVersionResource, KubernetesObject } from "#lib/review.ts";
+import type { KubernetesObject } from "#lib/review.ts";
 
-/** The admission policies and quotas of a cluster. It is known which requests they match, but not what they decide. */
+/** The admission policies of a cluster. It is known which requests they match, but not what they decide. */
 export interface UnevaluatedAdmissionPolicyMatcher {
   /**
    * Webhook entries made from the cluster's admission policies: each matches every request that its policy matches.
    */
   hooks: readonly DefaultedWebhookEntry[];
   /**
-   * Returns a sentence for each of the cluster's admission policies and quotas that matches a request, because
-   * `check` doesn't evaluate them. `last` is the object after the webhooks;
+   * Returns a sentence for each of the cluster's admission policies that matches a request and isn't evaluated. `last` is the object after the webhooks;
    * `isAssumed` says that only the name of its namespace is known.
    */
   findMatching(
@@ -24,10 +23,6 @@ export interface UnevaluatedAdmissionPolicyMatcher {
     context: ImitatedServerFunctions,
     isAssumed: boolean,
   ): string[];
-  /**
-   * Reports whether a quota in a namespace counts objects of an API group whose definitions (CRDs) aren't known here.
-   */
-  countsGroup(group: string, namespace: string): boolean;
 }
 
 /** Which requests an admission policy of the cluster, or its binding, matches: in the form of webhook entries. */
@@ -46,12 +41,6 @@ interface Policy {
   parts: KubernetesObject[];
 }
 
-interface Quota {
-  namespace: string;
-  sentence: string;
-  keys: string[];
-}
-
 const policyKinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"];
 
 /** Reports whether a manifest is an admission policy, a binding of one, or a quota. */
@@ -64,7 +53,7 @@ export const isPolicyOrQuota = ({ apiVersion, kind = "" }: { apiVersion?: unknow
 const policyGroup = "admissionregistration.k8s.io";
 
 /**
- * Returns a matcher of the admission policies and quotas among some objects, which a check doesn't evaluate.
+ * Returns a matcher of the admission policies among some objects, without those that `isEvaluated` reports.
  * `isWhole` says that no others exist; otherwise a binding without
  * its policy stands for the policy. Policies and quotas of the kinds in `unreadable` may match any request.
  */
@@ -77,11 +66,10 @@ export const createUnevaluatedPolicyMatcher = (
   const unknown = unreadableKinds.length === 0 ? [] : [`whether a ${unreadableKinds.join(" or a ")} matches it`];
   const all = policyKinds.flatMap((kind) => readPolicies(objects, kind, hasAllObjects));
   const policies = all.filter(({ parts }) => !parts.every(isEvaluated));
-  const quotas = objects.filter((object) => object.kind === "ResourceQuota" && !isEvaluated(object)).map(readQuota);
   return {
     hooks: all.map(({ selection }) => selection.hook),
     findMatching: (attributes, last, context, isAssumed) => {
-      if (policies.length + quotas.length + unknown.length === 0) return [];
+      if (policies.length + unknown.length === 0) return [];
       const final = { ...attributes, object: last };
       const [mutated, stored] = [[attributes, final], [assignGeneratedMetadata(final)]];
       const matching = policies.filter(({ isMutating, selection, bindings }) => {
@@ -92,11 +80,8 @@ export const createUnevaluatedPolicyMatcher = (
           return isSelected(selection) && bindings.some(isSelected);
         });
       });
-      const counting = quotas.filter((quota) => isCountedBy(quota, final));
-      return [...[...matching, ...counting].map(({ sentence }) => sentence), ...unknown];
+      return [...matching.map(({ sentence }) => sentence), ...unknown];
     },
-    countsGroup: (group, home) =>
-      quotas.some(({ namespace, keys }) => namespace === home && keys.some((key) => key.endsWith(`.${group}`))),
   };
 };
 
@@ -226,73 +211,3 @@ const isExempt = ({ resource: { group, resource } }: AdmissionAttributes): boole
   group === policyGroup
     ? /^(validating|mutating)admissionpolic(ies|ybindings)$/.test(resource)
     : /^auth(entication|orization)\.k8s\.io$/.test(group) && resource.endsWith("reviews");
-
-const readQuota = (quota: KubernetesObject): Quota => {
-  const { name = "", namespace = "" } = quota.metadata ?? {};
-  // Both lists are used: the API server counts by the status of a quota, which a controller copies from its spec.
-  const limits = ["spec", "status"].map((part) => getOwn(getOwn(quota, part), "hard"));
-  const keys = [...new Set(limits.flatMap((hard) => (isMap(hard) ? Object.keys(hard) : [])))];
-  return {
-    ...{ namespace, keys },
-    sentence: `ResourceQuota ${name} of namespace ${namespace} counts it, and quotas are not evaluated here`,
-  };
-};
-
-/** The keys of quotas that objects of a resource count against, besides `count/…`. */
-const charged: Record<string, RegExp> = {
-  pods: /^(pods|cpu|memory|ephemeral-storage|hugepages-.*|limits\..*|requests\.(?!storage$).*)$/,
-  services: /^services(\.loadbalancers|\.nodeports)?$/,
-  persistentvolumeclaims: /^(persistentvolumeclaims|requests\.storage|.*\.storageclass\.storage\.k8s\.io\/.*)$/,
-  "resourceclaims.resource.k8s.io": /^(.*\.deviceclass\.resource\.k8s\.io\/devices|requests\..*\/.*)$/,
-  configmaps: /^configmaps$/,
-  replicationcontrollers: /^replicationcontrollers$/,
-  resourcequotas: /^resourcequotas$/,
-  secrets: /^secrets$/,
-};
-
-const uncounted = new Set([
-  "bindings",
-  "events",
-  "events.events.k8s.io",
-  "localsubjectaccessreviews.authorization.k8s.io",
-]);
-
-/** Reports whether a request may use more of what a quota limits. Scopes are ignored: they only exclude requests. */
-const isCountedBy = ({ namespace, keys }: Quota, attributes: AdmissionAttributes): boolean => {
-  const { operation, resource, subResource = "" } = attributes;
-  const name = toName(resource);
-  if (attributes.namespace !== namespace || name === "namespaces" || uncounted.has(name)) return false;
-  const isNew = operation === "CREATE" && subResource === "";
-  if (!isNew && !(operation === "UPDATE" && mayGrow(attributes, name, subResource))) return false;
-  const pattern = Object.hasOwn(charged, name) ? charged[name] : undefined;
-  return keys.some((key) => {
-    if (key === `count/${name}`) return isNew;
-    return pattern?.test(key) === true && isCharged(key, attributes, isNew);
-  });
-};
-
-const toName = ({ group, resource }: GroupVersionResource): string =>
-  group === "" ? resource : `${resource}.${group}`;
-
-/** Reports whether an update can use more of what a quota limits. */
-const mayGrow = ({ object, oldObject }: AdmissionAttributes, name: string, subResource: string): boolean => {
-  const specs = [object, oldObject].map((version) => getOwn(version, "spec"));
-  if (subResource !== "") return [name, subResource].join("/") === "pods/resize" || name === "persistentvolumeclaims";
-  if (name === "pods") {
-    const [isTerminating, wasTerminating] = specs.map(
-      (spec) => Number(getOwn(spec, "activeDeadlineSeconds") ?? -1) >= 0,
-    );
-    return isTerminating !== wasTerminating;
-  }
-  return growing.has(name) && !isSame(specs[0], specs[1]);
-};
-
-const growing = new Set(["services", "persistentvolumeclaims", "resourceclaims.resource.k8s.io"]);
-
-/** Reports whether an object counts against a key of a quota. Only Services are examined; other kinds always count. */
-const isCharged = (key: string, { object }: AdmissionAttributes, isNew: boolean): boolean => {
-  if (!key.startsWith("services")) return true;
-  const type = getOwn(getOwn(object, "spec"), "type");
-  if (key === "services") return isNew;
-  return type === "LoadBalancer" || (type === "NodePort" && key === "services.nodeports");
-};
