@@ -206,7 +206,7 @@ const runAtEnd = async function* <T>(all: AsyncGenerator<T>, end: () => void): A
 
 /**
  * Returns the capabilities of a plugin without --state: it can't be said of an object that isn't known whether it exists,
- * and `reportList` is called before known objects are listed.
+ * nor which parameters a policy selects. `reportList` is called before known objects are listed for another plugin.
  */
 const restrictToKnown = (
   plugin: string,
@@ -215,9 +215,13 @@ const restrictToKnown = (
   reportList: () => void,
 ): Capabilities => ({
   ...capabilities,
-  list: (...args) => {
-    reportList();
-    return capabilities.list(...args);
+  list: (kind, namespace, ...more) => {
+    const place = namespace === undefined ? "" : ` in namespace ${namespace}`;
+    // Parameters that a policy selects may be others, or none.
+    if (plugin.endsWith("AdmissionPolicy"))
+      tell(`which ${kind.resource} exist${place}; they may be among the manifests or in --state`);
+    else reportList();
+    return capabilities.list(kind, namespace, ...more);
   },
   get: async (kind, name, ...more) => {
     const found = await capabilities.get(kind, name, ...more);
