@@ -296,7 +296,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
           const list = (causes: unknown) =>
             ((causes ?? []) as Record<string, string>[]).map(({ field, message }) => `${field}: ${message}`).sort();
           const wanted = answer.code < 300 ? [] : [...new Set(list(Object(answer.body.details).causes))];
-          const actual = list(status?.details?.causes);
+          const actual = list(Object(status).details?.causes);
           const isSameObject =
             answer.code >= 300 ||
             JSON.stringify(sortKeys(answer.body.spec)) === JSON.stringify(sortKeys(completed.spec));

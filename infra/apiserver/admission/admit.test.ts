@@ -51,6 +51,7 @@ const run = async (
   stubs: Record<string, HookStub>,
   more: Partial<AdmissionAttributes> = {},
   kubernetes?: string,
+  arePlugins = false,
 ) => {
   const called: string[] = [];
   const context: ImitatedServerFunctions = {
@@ -72,7 +73,9 @@ const run = async (
     buildConfiguration("Validating", validating),
   ]);
   assert.deepEqual(hooks.faults, []);
-  const trace = await runAdmissionChain({ ...attributes, ...more }, hooks, context);
+  const markPlugin = <T>(hook: T) => ({ ...hook, ...(arePlugins && { isPlugin: true as const }) });
+  const chain = { mutating: hooks.mutating.map(markPlugin), validating: hooks.validating.map(markPlugin) };
+  const trace = await runAdmissionChain({ ...attributes, ...more }, chain, context);
   return { trace, called: called.join(" ") };
 };
 
@@ -115,7 +118,7 @@ describe("a write", () => {
     );
   });
 
-  it("fails if a hook fails, unless failurePolicy is Ignore", async () => {
+  it("fails if a webhook fails, unless failurePolicy is Ignore, and is undecided if a plugin takes long", async () => {
     const neverAnswer: HookStub = () => new Promise(() => {});
     const text =
       'failed calling webhook "a.example.com": failed to call webhook: Post "https://127.0.0.1:1/a?timeout=1s": context deadline exceeded';
@@ -127,6 +130,9 @@ describe("a write", () => {
       ignoring.steps.map(({ failure, ignored }) => [failure, ignored]),
       [[text, true]],
     );
+    const { trace: slow } = await run([], [buildEntry("a")], { a: neverAnswer }, {}, undefined, true);
+    assert.ok(slow.allowed);
+    assert.deepEqual(slow.undecided, ["a.example.com (x): it took longer than 1 seconds here"]);
   });
 
   it("fails if a patch can't be applied, even if failurePolicy is Ignore", async () => {

@@ -70,7 +70,8 @@ export const runAdmissionChain = async (
   const object = context.prepare(restoreUnwrittenFields(filled, mutated.object));
   const last = assignGeneratedMetadata({ ...filled, object });
   const invalid = isGone ? undefined : context.validate?.(last);
-  if (invalid) return buildTrace(object, [invalid]);
+  if (invalid && "unsupported" in invalid) run.undecided.push(`API validation: ${invalid.unsupported}`);
+  else if (invalid) return buildTrace(object, [invalid]);
   const validation = { ...run, attributes: last };
   for (const group of groupValidating(select(hooks.validating))) {
     const refusals = await validate(validation, group);

@@ -45,8 +45,11 @@ export interface ImitatedServerFunctions {
   fill(object: unknown, step: ReadingStep): unknown;
   /** Returns an object as the API server changes it between mutating and validating webhooks. */
   prepare(object: unknown): unknown;
-  /** Returns the refusal of the object that was prepared last; absent if the API server doesn't validate objects. */
-  validate?: ((attributes: AdmissionAttributes) => Status | undefined) | undefined;
+  /**
+   * Returns the refusal of the object that was prepared last, or what isn't known of its validity; absent if the API server
+   * doesn't validate objects.
+   */
+  validate?: ((attributes: AdmissionAttributes) => Status | { unsupported: string } | undefined) | undefined;
   call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult>;
   cel: CelEvaluator;
   /** What conditions ask the cluster's authorizer; without it, they are undecided. */

@@ -1,14 +1,19 @@
-import { getOwn, isMap, isSame, type JsonMap, toList, toMap } from "#lib/json.ts";
+import { getOwn, isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { createRuleValidation, type RuleValidation } from "./custom-rules.ts";
 import { type FieldFault, validateFields } from "./fields.ts";
-import { findSchemaFaults, formatBadValue, pickKeys } from "./schema.ts";
+import { findSchemaFaults, formatBadValue, pickKeys, toIdentity } from "./schema.ts";
 
 /** What the API server does with the custom resources of one kind and version. */
 export interface CustomKind {
   /** Returns an object with its defaults and without the fields that its schema doesn't have, with their paths. */
   complete(object: KubernetesObject): { object: KubernetesObject; strays: string[] };
-  validate(object: KubernetesObject, oldObject: KubernetesObject | undefined): FieldFault[];
+  /** Returns the faults of an object; calls `tell` with what can't be evaluated. */
+  validate(
+    object: KubernetesObject,
+    oldObject: KubernetesObject | undefined,
+    tell: (sentence: string) => void,
+  ): FieldFault[];
 }
 
 /** Returns the kind of a custom resource; undefined for other objects. */
@@ -48,7 +53,7 @@ const createCustomKind = (schema: JsonMap, hasStatus: boolean, kubernetes: strin
       // The parts of an object stay objects.
       return { object: filled as KubernetesObject, strays: strays.sort() };
     },
-    validate: (given, old) => {
+    validate: (given, old, tell) => {
       const object = hasStatus ? replaceStatus(given, old) : given;
       const faults = [
         // The rules for metadata are those of a ConfigMap, whose name has the same format.
@@ -59,7 +64,7 @@ const createCustomKind = (schema: JsonMap, hasStatus: boolean, kubernetes: strin
       if (!hasRules(schema)) return faults;
       if (faults.some(({ reason }) => blocking.has(reason))) return [...faults, createBlockedFault(kubernetes)];
       rules ??= createRuleValidation(schema, kubernetes);
-      return [...faults, ...rules(object, old)];
+      return [...faults, ...rules(object, old, tell)];
     },
   };
 };
@@ -190,10 +195,13 @@ const findDuplicates = (
     return [{ field: `${field}[${other}]`, reason: "FieldValueInvalid", message }];
   }
   const identities = type === "set" ? value : value.map((item) => pickKeys(item, toList(keys).map(String)));
+  const counts = new Map<string, number>();
   return identities.flatMap((identity, index) => {
+    const key = toIdentity(identity);
+    const count = (counts.get(key) ?? 0) + 1;
+    counts.set(key, count);
     // Only the second of equal elements is named.
-    const before = identities.slice(0, index).filter((earlier) => isSame(earlier, identity));
-    if (before.length !== 1) return [];
+    if (count !== 2) return [];
     const message = `Duplicate value: ${formatBadValue(identity, kubernetes)}`;
     return [{ field: `${field}[${index}]`, reason: "FieldValueDuplicate", message }];
   });

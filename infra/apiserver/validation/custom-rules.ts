@@ -5,13 +5,16 @@ import { Double, Duration, emptyOptional, Optional, Timestamp, type Value } from
 import { getOwn, isMap, isSame, type JsonMap, toList, toMap } from "#lib/json.ts";
 import { selectTraits } from "./changes.ts";
 import type { FieldFault } from "./fields.ts";
-import { formatBadValue, pickKeys } from "./schema.ts";
+import { formatBadValue, pickKeys, toIdentity } from "./schema.ts";
 
 // Evaluates the rules (x-kubernetes-validations) of a CustomResourceDefinition. The API server has already accepted the
 // definition, so that expressions compile; their variables have no static types here, but the values have theirs.
 
-/** Returns the faults of an object by the rules of its kind; `old` is the object before an update. */
-export type RuleValidation = (object: unknown, old: unknown) => FieldFault[];
+/**
+ * Returns the faults of an object by the rules of its kind; `old` is the object before an update. Calls `tell` for each rule
+ * that has a value here, but an expression that doesn't compile here.
+ */
+export type RuleValidation = (object: unknown, old: unknown, tell: (sentence: string) => void) => FieldFault[];
 
 interface Rule {
   text: string;
@@ -29,6 +32,7 @@ interface Run {
   budget: number;
   faults: FieldFault[];
   kubernetes: string | undefined;
+  tell(sentence: string): void;
 }
 
 /** The most that the rules of one object may cost together. */
@@ -36,8 +40,8 @@ const mostCost = 10_000_000;
 
 export const createRuleValidation = (schema: JsonMap, kubernetes: string | undefined): RuleValidation => {
   const compiled = new Map<JsonMap, Rule[]>();
-  return (object, old) => {
-    const run: Run = { budget: mostCost, faults: [], kubernetes };
+  return (object, old, tell) => {
+    const run: Run = { budget: mostCost, faults: [], kubernetes, tell };
     validate(object, old, { ...schema, "x-kubernetes-embedded-resource": true }, "", run, (own) => {
       const rules = toList(own["x-kubernetes-validations"]);
       if (rules.length === 0) return [];
@@ -88,9 +92,8 @@ const validate = (value: unknown, old: unknown, schema: JsonMap, field: string, 
   }
   const { properties, additionalProperties, items } = schema;
   if (Array.isArray(value) && isMap(items)) {
-    const olds = toList(before);
-    for (const [index, item] of value.entries())
-      validate(item, findCorrelated(item, olds, schema), items, `${field}[${index}]`, run, find);
+    const findOld = indexElements(toList(before), schema);
+    for (const [index, item] of value.entries()) validate(item, findOld(item), items, `${field}[${index}]`, run, find);
   }
   if (!isMap(value)) return;
   for (const [key, member] of Object.entries(value)) {
@@ -119,12 +122,17 @@ const mergeRules = (properties: unknown, nested: unknown): JsonMap =>
     }),
   );
 
-/** Returns the element of a list before an update that is the same element: lists that aren't maps have none. */
-const findCorrelated = (item: unknown, olds: readonly unknown[], schema: JsonMap): unknown => {
-  if (schema["x-kubernetes-list-type"] !== "map") return undefined;
+/**
+ * Returns a function that finds the element of a list before an update that is the same element: lists that aren't maps have
+ * none.
+ */
+const indexElements = (olds: readonly unknown[], schema: JsonMap): ((item: unknown) => unknown) => {
+  if (schema["x-kubernetes-list-type"] !== "map") return () => undefined;
   const keys = toList(schema["x-kubernetes-list-map-keys"]).map(String);
-  const identity = pickKeys(item, keys);
-  return olds.find((old) => isSame(pickKeys(old, keys), identity));
+  const toKey = (item: unknown) => toIdentity(pickKeys(item, keys));
+  // Of several elements with the same keys, the first counts.
+  const byKey = new Map(olds.toReversed().map((old) => [toKey(old), old]));
+  return (item) => byKey.get(toKey(item));
 };
 
 const evaluateRules = (
@@ -160,8 +168,10 @@ const evaluateRules = (
       oldSelf: rule.optionalOldSelf ? (oldSelf === undefined ? emptyOptional : new Optional(oldSelf)) : oldSelf,
     };
     const find = (variable: string) => (Object.hasOwn(variables, variable) ? variables[variable] : undefined);
-    // An expression that this environment doesn't know decides nothing.
-    if ("error" in rule.program) continue;
+    if ("error" in rule.program) {
+      run.tell(`whether the rule ${rule.text} holds for ${name}, which can't be evaluated here: ${rule.program.error}`);
+      continue;
+    }
     const outcome = rule.program.program.evaluate({ find }, { left: mostExpressionCost });
     if (outcome.cost > run.budget) {
       refuse("validation failed due to running out of cost budget, no further validation rules will be run");

@@ -1,6 +1,6 @@
 import { isIPv4, isIPv6 } from "node:net";
 import { compilePattern } from "#lib/cel/libraries/regex.ts";
-import { exactJson } from "#lib/exact-json.ts";
+import { exactJson, writeInteger } from "#lib/exact-json.ts";
 import { getOwn, isMap, isSame, type JsonMap, toList, toMap } from "#lib/json.ts";
 import { selectTraits } from "./changes.ts";
 import type { FieldFault } from "./fields.ts";
@@ -52,10 +52,14 @@ const validate = (value: unknown, schema: JsonMap, path: string, kubernetes?: st
 };
 
 const merge = (outcome: Outcome, parts: readonly Outcome[]): Outcome => {
+  const toKey = ({ field, message }: FieldFault) => `${field}\n${message}`;
+  const known = new Set(outcome.faults.map(toKey));
   for (const { faults, checks } of parts) {
-    for (const fault of faults)
-      if (!outcome.faults.some((known) => known.field === fault.field && known.message === fault.message))
-        outcome.faults.push(fault);
+    for (const fault of faults) {
+      const key = toKey(fault);
+      if (!known.has(key)) outcome.faults.push(fault);
+      known.add(key);
+    }
     outcome.checks += checks;
   }
   return outcome;
@@ -157,12 +161,12 @@ const validateMap = (value: JsonMap, schema: JsonMap, path: string, kubernetes?:
   if (typeof maxProperties === "number" && size > maxProperties)
     outcome.faults.push(createCountFault(path, size, maxProperties, kubernetes));
   const join = (key: string) => `${path}.${key}`;
-  for (const [key, member] of Object.entries(value)) {
+  const members = Object.entries(value).flatMap(([key, member]) => {
     const own = getOwn(properties, key);
-    if (own !== undefined) merge(outcome, [validate(member, toMap(own), path === "" ? key : join(key), kubernetes)]);
-    else if (isMap(additionalProperties))
-      merge(outcome, [validate(member, additionalProperties, join(key), kubernetes)]);
-  }
+    if (own !== undefined) return [validate(member, toMap(own), path === "" ? key : join(key), kubernetes)];
+    return isMap(additionalProperties) ? [validate(member, additionalProperties, join(key), kubernetes)] : [];
+  });
+  merge(outcome, members);
   for (const key of toList(schema.required))
     if (!Object.hasOwn(value, String(key)))
       outcome.faults.push({
@@ -177,8 +181,10 @@ const validateList = (value: readonly unknown[], schema: JsonMap, path: string, 
   const outcome: Outcome = { faults: [], checks: 1 };
   const { items, minItems, maxItems } = schema;
   if (isMap(items))
-    for (const [index, item] of value.entries())
-      merge(outcome, [validate(item, items, `${path}[${index}]`, kubernetes)]);
+    merge(
+      outcome,
+      value.map((item, index) => validate(item, items, `${path}[${index}]`, kubernetes)),
+    );
   if (typeof minItems === "number" && value.length < minItems)
     outcome.faults.push(
       createInvalidFault(path, String(value.length), `${path} in body should have at least ${minItems} items`),
@@ -273,6 +279,14 @@ const createCountFault = (path: string, size: number, most: number, kubernetes?:
     message: `Too many: ${size}: must have at most ${most} ${unit}`,
   };
 };
+
+/** Returns the same text for JSON values that are equal, in any order of keys. */
+export const toIdentity = (value: unknown): string =>
+  JSON.stringify(value, (key, member: unknown) =>
+    isMap(member)
+      ? Object.fromEntries(Object.entries(member).toSorted(([left], [right]) => (left < right ? -1 : 1)))
+      : writeInteger(key, member),
+  ) ?? "";
 
 /** Returns the members of an element that identify it in a list that is a map. */
 export const pickKeys = (item: unknown, keys: readonly string[]): JsonMap =>

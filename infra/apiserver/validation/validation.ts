@@ -5,8 +5,11 @@ import type { FindCustomKind } from "./custom-resources.ts";
 import { type FieldFault, validateFields } from "./fields.ts";
 import { findImmutableFaults } from "./immutable.ts";
 
-/** Returns the refusal of a complete object by API validation; undefined if no fault is known. */
-export type ValidateObject = (attributes: AdmissionAttributes) => Status | undefined;
+/**
+ * Returns the refusal of a complete object by API validation; undefined if no fault is known. Without a fault,
+ * `unsupported` is what can't be evaluated here.
+ */
+export type ValidateObject = (attributes: AdmissionAttributes) => Status | { unsupported: string } | undefined;
 
 /**
  * Returns the validation of an API server: of each kind, the part that is known here. `reportUnknown` is called with an
@@ -22,8 +25,12 @@ export const createValidation =
     if (!isMap(object) || subResource || (operation !== "CREATE" && operation !== "UPDATE")) return undefined;
     const custom = findCustomKind(object);
     const old = operation === "UPDATE" && isMap(oldObject) ? (oldObject as KubernetesObject) : undefined;
-    const find = (one: unknown, before?: KubernetesObject): FieldFault[] | undefined =>
-      custom ? custom.validate(one as KubernetesObject, before) : validateFields(one as KubernetesObject, kubernetes);
+    const unsupported: string[] = [];
+    const tell = (sentence: string) => void unsupported.push(sentence);
+    const find = (one: unknown, before?: KubernetesObject, report = tell): FieldFault[] | undefined =>
+      custom
+        ? custom.validate(one as KubernetesObject, before, report)
+        : validateFields(one as KubernetesObject, kubernetes);
     const found = find(object, old);
     if (found === undefined) {
       reportUnknown(object as KubernetesObject);
@@ -31,13 +38,14 @@ export const createValidation =
     }
     // An API server may tolerate what the stored object has already, also at another place of a list.
     const toKey = ({ field, message }: FieldFault) => `${field}: ${message}`.replaceAll(/\[\d+\]/g, "[]");
-    const tolerated = new Set(old ? find(old)?.map(toKey) : []);
+    const tolerated = new Set(old ? find(old, undefined, () => {})?.map(toKey) : []);
     const faults = found
       .filter((fault) => !isInSecondSource(object, fault))
       .filter((fault) => !tolerated.has(toKey(fault)) && !(old && fault.message.endsWith(" on create")))
       .map((fault) => nameGeneratedName(fault, object));
     if (old && !custom) faults.push(...findImmutableFaults(object as KubernetesObject, old));
-    return faults.length === 0 ? undefined : buildRefusal(kind, name, faults);
+    if (faults.length > 0) return buildRefusal(kind, name, faults);
+    return unsupported[0] === undefined ? undefined : { unsupported: unsupported[0] };
   };
 
 /** Reports whether a fault is in a volume with several sources, of which an API server validates only the first. */

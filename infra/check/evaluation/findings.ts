@@ -130,7 +130,8 @@ const listFaults = (
   { validate, getHookName }: ObjectEvaluationEnvironment,
 ): Denial[] => {
   const changed = new Set(steps.flatMap(({ hook, patch }) => (patch && patch.length > 0 ? [getHookName(hook)] : [])));
-  const own = changed.size > 0 ? (validate?.(assignGeneratedMetadata(attributes))?.details?.causes ?? []) : [];
+  const alone = changed.size > 0 ? validate?.(assignGeneratedMetadata(attributes)) : undefined;
+  const own = (alone && "details" in alone && alone.details?.causes) || [];
   const at = [...getObjectPath(manifest), ...(made?.at ?? [])];
   return (status.details?.causes ?? []).map(({ field = "", message }) => {
     const isOwn = changed.size === 0 || own.some((cause) => cause.field === field && cause.message === message);
