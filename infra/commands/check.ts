@@ -75,7 +75,6 @@ export default {
       says: "call webhooks of other programs at this host, not only report them; loopback is this machine; with --live, rules may also ask this host",
     },
     "no-pod-templates": { type: "boolean", says: "don't check the Pods that workloads would create" },
-    "also-pod-templates": { type: "boolean", says: "also check the Pods that workloads would create (the default)" },
     harden: {
       type: "boolean",
       says: "treat rules that guard security as failing closed, like the webhooks that postern manifests --harden writes",
