@@ -110,7 +110,6 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
     listCreated,
   );
   for (const sentence of rules.notes) note(sentence);
-  const asking = new Set<string>();
   // Each admission policy or quota among the manifests concerns all of them, also earlier ones: the API server
   // applies it only some time after it was sent.
   const isNativeCopy = createNativeCopyPredicate(options.catalogue, cluster[1]);
@@ -125,7 +124,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
     kubernetes,
     (plugin, tell) => {
       const capabilities = existing.capabilities(tell);
-      return isStateKnown ? capabilities : restrictToKnown(plugin, capabilities, tell, () => void asking.add(plugin));
+      return isStateKnown ? capabilities : restrictToKnown(plugin, capabilities, tell);
     },
     standing,
     {
@@ -165,8 +164,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   const end = () => {
     for (const sentence of describeMissingNamespaces(missing, isStateKnown)) note(sentence);
     for (const sentence of describeUnknownValidation(unvalidated)) note(sentence);
-    for (const name of rules.asking) asking.add(name);
-    if (!isStateKnown && asking.size > 0) note(describeAskingRules(asking));
+    if (!isStateKnown && rules.asking.size > 0) note(describeAskingRules(rules.asking));
   };
   return { faults, notes, evaluations: runAtEnd(evaluations, end) };
 };
@@ -205,30 +203,27 @@ const runAtEnd = async function* <T>(all: AsyncGenerator<T>, end: () => void): A
 };
 
 /**
- * Returns the capabilities of a plugin without --state: it can't be said of an object that isn't known whether it exists,
- * nor which parameters a policy selects. `reportList` is called before known objects are listed for another plugin.
+ * Returns the capabilities of a plugin without --state. Nothing is known of what the cluster has beside the manifests: neither
+ * whether an object exists that no manifest has, nor which objects a list has.
  */
 const restrictToKnown = (
   plugin: string,
   capabilities: Capabilities,
   tell: (sentence: string) => void,
-  reportList: () => void,
 ): Capabilities => ({
   ...capabilities,
   list: (kind, namespace, ...more) => {
     const place = namespace === undefined ? "" : ` in namespace ${namespace}`;
-    // Parameters that a policy selects may be others, or none.
-    if (plugin.endsWith("AdmissionPolicy"))
-      tell(`which ${kind.resource} exist${place}; they may be among the manifests or in --state`);
-    else reportList();
+    tell(`which ${kind.resource} exist${place}; they may be among the manifests or in --state`);
     return capabilities.list(kind, namespace, ...more);
   },
   get: async (kind, name, ...more) => {
     const found = await capabilities.get(kind, name, ...more);
-    // Policies read a namespace for its labels, other plugins to see whether it exists.
-    if (found && isAssumedNamespace(found) && plugin.endsWith("AdmissionPolicy"))
+    const isAssumed = found !== undefined && isAssumedNamespace(found);
+    // NamespaceLifecycle and its like read a namespace to see whether it exists, other plugins for its labels.
+    if (isAssumed && !plugin.startsWith("Namespace"))
       tell(`what labels namespace ${name} has; that may be among the manifests or in --state`);
-    if (found === undefined)
+    else if (isAssumed || found === undefined)
       tell(`whether ${kind.resource} "${name}" exists; that may be among the manifests or in --state`);
     return found;
   },
