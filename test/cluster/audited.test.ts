@@ -455,12 +455,77 @@ describe("an audit of a cluster", await needs("API server"), () => {
         [...open].map(([why, all]) => [why, all.length]),
         [
           ["n1: ValidatingAdmissionPolicy closed matches it, and it can't be evaluated here", 20],
-          ["n2: ResourceQuota none of namespace n2 counts it, and quotas are not evaluated here", 20],
+          ["n2: ResourceQuota: quota none of namespace n2 counts it, and is not evaluated here", 20],
           ["n3: ", 20],
         ],
       );
     } finally {
       for (const [path, body] of bodies) await admin({ method: "DELETE", path: `${path}/${body.metadata.name}` });
+    }
+  });
+
+  it("compares what an object uses with what the others leave of quotas", async () => {
+    const quotas: [namespace: string, hard: Record<string, string>, used: Record<string, string>][] = [
+      ["n1", { "requests.cpu": "2" }, { "requests.cpu": "2" }],
+      ["n2", { pods: "20", services: "9" }, { pods: "20", services: "10" }],
+      ["n5", { pods: "19" }, { pods: "20" }],
+    ];
+    const template = { metadata: { labels: { a: "b" } }, spec: { containers: [{ name: "a", image: "docker.io/a" }] } };
+    const spec = { replicas: 2, selector: { matchLabels: { a: "b" } }, template };
+    const deployments = "/apis/apps/v1/namespaces/n2/deployments";
+    const patch = (path: string, status: object) =>
+      admin({ method: "PATCH", path, contentType: "application/merge-patch+json", body: { status } });
+    const words = ["--namespace", "n1,n2,n3,n5", "--rules", "always-pull-images", "--plugins=-ServiceAccount"];
+    const countVerdicts = async (...more: string[]) => {
+      const { objects } = await runJsonAudit(folder, [...words, ...more]);
+      const texts = objects.map(({ namespace, madeBy, verdict, denials, undecided }) =>
+        [
+          madeBy ?? "Pod",
+          namespace,
+          verdict,
+          ...denials.map(({ message }) => message.replace(/^.*?: /, "")),
+          ...undecided,
+        ].join(" "),
+      );
+      return Object.fromEntries([...Map.groupBy(texts, String)].map(([text, all]) => [text, all.length]));
+    };
+    try {
+      for (const [namespace, hard, used] of quotas) {
+        const path = `/api/v1/namespaces/${namespace}/resourcequotas`;
+        assert.equal(
+          (await admin({ method: "POST", path, body: { metadata: { name: "q" }, spec: { hard } } })).code,
+          201,
+        );
+        assert.equal((await patch(`${path}/q/status`, { hard, used })).code, 200);
+      }
+      assert.equal(
+        (await admin({ method: "POST", path: deployments, body: { metadata: { name: "web" }, spec } })).code,
+        201,
+      );
+      const pods = {
+        "Pod n1 denied failed quota: q: must specify requests.cpu for: a": 16,
+        "Pod n1 changed": 4,
+        "Pod n2 changed": 20,
+        "Pod n3 changed": 20,
+        "Pod n5 denied exceeded quota: q, requested: pods=1, used: pods=19, limited: pods=19": 20,
+      };
+      const unknown = "ResourceQuota: how many Pods it creates, which quota q of namespace n2 counts";
+      assert.deepEqual(await countVerdicts(), {
+        ...pods,
+        [`Deployment web n2 undecided ${unknown}`]: 1,
+        "Pod n2 allowed": 1,
+      });
+      await patch(`${deployments}/web/status`, { replicas: 2, updatedReplicas: 2, observedGeneration: 1 });
+      assert.deepEqual(await countVerdicts(), { ...pods, "Deployment web n2 changed": 1, "Pod n2 allowed": 1 });
+      const unchanged = await countVerdicts("--operation", "UPDATE");
+      assert.deepEqual(
+        Object.keys(unchanged).filter((text) => !/ (changed|allowed)$/.test(text)),
+        [],
+      );
+    } finally {
+      for (const [namespace] of quotas)
+        await admin({ method: "DELETE", path: `/api/v1/namespaces/${namespace}/resourcequotas/q` });
+      await admin({ method: "DELETE", path: `${deployments}/web` });
     }
   });
 

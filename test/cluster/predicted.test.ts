@@ -237,7 +237,6 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       });
       const policies = shared.filter(({ kind }) => /AdmissionPolicy|CustomResourceDefinition/.test(String(kind)));
       const alone = await cluster.predictIn([], { manifests: [...policies, ...given, ...manifests] });
-      const isGiven = new Set(given.map((object) => Object(object).metadata.namespace));
       const guesses = takeByName(alone.evaluations.slice());
       const queue = takeByName(manifests as NamedObject[], ({ metadata }) => metadata.name);
       const bySet = Map.groupBy(first.evaluations, ({ checked }) => readSet(checked.name));
@@ -257,8 +256,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
           }
           tally.compare(answer, isUpdate ? undefined : cluster.seen.get(ours.checked.name), ours, object);
           const guess = guesses(ours.checked.name);
-          const reader = isGiven.has(object.metadata.namespace) ? ours.checked.denials[0]?.rule : undefined;
-          if (guess) tally.compareAlone(answer, guess, object, () => isNoted(alone.notes, reader));
+          if (guess) tally.compareAlone(answer, guess, object);
         }
       });
 
@@ -357,8 +355,8 @@ interface Tally {
     ours: ObjectEvaluation,
     sent: object,
   ): void;
-  /** Compares what check says without --state; `isNoted` reports whether a note says why that may be too good. */
-  compareAlone(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object, isNoted: () => boolean): void;
+  /** Compares what check says without --state. */
+  compareAlone(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object): void;
 }
 
 const createTally = (minor: string): Tally => {
@@ -396,24 +394,13 @@ const createTally = (minor: string): Tally => {
       if (verdict !== "denied" && answer.code >= 300 && !isByValidation(answer)) count("falsely allowed");
       report(difference, sent, ours.checked);
     },
-    compareAlone: (answer, ours, sent, isNoted) => {
+    compareAlone: (answer, ours, sent) => {
       const { verdict } = ours.checked;
       count("without state");
       if (verdict === "undecided") return count("undecided without state");
       const isDenied = verdict === "denied";
       if (answer.code < 300 !== isDenied || (isByValidation(answer) && !isDenied)) return;
-      if (!isDenied && isNoted()) return count("noted without state");
       report(`without state: ${answer.code} ${answer.body.message}\n${verdict}`, sent, ours.checked);
     },
   };
 };
-
-/**
- * Reports whether notes say that it isn't known what a plugin reads; without the name of a plugin, that the namespace isn't.
- */
-const isNoted = (notes: readonly string[], plugin: string | undefined): boolean =>
-  notes.some((note) =>
-    plugin === undefined
-      ? /^namespaces? .* aren't among/.test(note)
-      : / ask the cluster/.test(note) && note.includes(plugin),
-  );
