@@ -114,8 +114,9 @@ export const evaluateQuotas = async (
   };
   if (made?.newPods !== undefined && made.newPods > 1) {
     const listed = await list();
-    const { getUse } = await measure([request], listed, opened, evaluate);
-    const others = countFitting(listed, getUse, BigInt(made.newPods - 1));
+    const { isWhole, getUse } = await measure([request], listed, opened, evaluate, false);
+    // Without an amount that a quota demands, no Pod is created.
+    const others = isWhole ? countFitting(listed, getUse, BigInt(made.newPods - 1)) : 0n;
     for (const quota of others > 0n ? listed : [])
       if (getUse(quota).size > 0) await keep(changeUse(quota, getUse(quota), others));
   }
@@ -153,14 +154,15 @@ const removeLimit = (quota: Quota) => {
 };
 
 /**
- * Measures what creations use of quotas together. `isWhole` is false if the use of one isn't known. An amount that a quota
- * demands and an object lacks, such as an older Pod, is zero.
+ * Measures what creations use of quotas together. `isWhole` is false if the use of one isn't known. With `fillsZeros`, an
+ * amount that a quota demands and an object lacks is zero: the object may be older than the quota.
  */
 const measure = async (
   creations: readonly AdmissionRequest[],
   quotas: readonly Quota[],
   opened: Capabilities,
   evaluate: Evaluate,
+  fillsZeros = true,
 ) => {
   const measured = new Map(
     quotas.map((quota): [string | undefined, Quota] => [quota.metadata?.name, removeLimit(quota)]),
@@ -173,7 +175,7 @@ const measure = async (
   );
   let isWhole = true;
   for (const creation of names.length === 0 ? [] : creations)
-    isWhole = (await evaluate(fillZeros(creation, names), capabilities)).allowed && isWhole;
+    isWhole = (await evaluate(fillsZeros ? fillZeros(creation, names) : creation, capabilities)).allowed && isWhole;
   const getUse = ({ metadata }: Quota): QuantityByResource => {
     const used = parseAmounts(measured.get(metadata?.name)?.status?.used);
     return new Map([...used].filter(([, { nanos }]) => nanos !== 0n));
