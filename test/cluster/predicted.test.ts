@@ -78,7 +78,13 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
         ...listParityObjectFlags(minor),
       ];
       cluster = await bootPredictedCluster(minor, [], { flags, fill });
-      admin = cluster.admin;
+      // A busy API server doesn't always read a policy's parameter in time. It has stored nothing then.
+      admin = async (call) => {
+        for (let turn = 1; ; turn++) {
+          const answer = await cluster.admin(call);
+          if (turn === 10 || !/context deadline exceeded/.test(String(answer.body.message))) return answer;
+        }
+      };
       await createPolicies(admin, addVersionedCondition(validatingPolicySet), minor);
       const surroundings = mutatingPolicySet.surroundings.filter(
         (object) => !validatingPolicySet.surroundings.includes(object),
