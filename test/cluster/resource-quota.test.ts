@@ -17,7 +17,10 @@ import { parseConfig } from "../../infra/project/project.ts";
 import { buildFunctionRbacObjects, buildKubernetesGroupName } from "../../infra/webhooks/rbac.ts";
 import { needs } from "../parts.ts";
 
-/** The seconds for which clients create pods; each round fills the quota of another namespace. */
+/**
+ * The seconds for which clients create pods; each round fills the quota of another namespace. Less than 300: the quota
+ * controller then counts all quotas again, and may overwrite a charge.
+ */
 const { POSTERN_QUOTA_SECONDS } = process.env;
 const seconds = Number(POSTERN_QUOTA_SECONDS ?? 2);
 /** On a slow machine, more clients of one quota would wait for each other for longer than a review has time. */
