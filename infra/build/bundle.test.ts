@@ -12,7 +12,8 @@ import type { GroupConfig } from "#lib/group.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { createTestFolder } from "../../test/folders.ts";
 import { buildPodReview } from "../../test/requests.ts";
-import { type CatalogueRule, readRule } from "../catalogue/registry.ts";
+import { buildBenchEndpointConfig } from "../bench/handlers.ts";
+import { type CatalogueRule, readCatalogue, readRule } from "../catalogue/registry.ts";
 import { createTestSigner } from "../parity/test-key.ts";
 import { toGroupRule } from "../project/served.ts";
 import { bundleRule } from "./bundle.ts";
@@ -56,6 +57,11 @@ const largeBudget = 60 * 1024;
 describe("a bundle", () => {
   const listed = createTelltaleRule();
   const toOutputPath = (name: string) => join(folder, name);
+
+  it("can be made of every rule of the catalogue", async () => {
+    for (const rule of await readCatalogue())
+      await bundleRule(rule, buildBenchEndpointConfig(rule), toOutputPath("all"));
+  });
 
   it("passes every setting to the rule unchanged", async () => {
     const settings = JSON.parse(

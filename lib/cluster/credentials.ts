@@ -141,6 +141,9 @@ export const callAwsJsonApi = async (
   return ask(`${origin}/`, { method: "POST", headers: signed }, request.body, deadline);
 };
 
+export const buildBasicAuthorization = (username: string, password: string): string =>
+  `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
+
 /** Reports whether an HTTP header can carry the text of a token. */
 export const isHeaderSafeToken = (text: string) => /^[\x21-\x7e]+$/.test(text);
 

@@ -3,7 +3,12 @@ import { setTimeout as wait } from "node:timers/promises";
 import { Failure, getErrorMessage } from "../failure.ts";
 import type { AwsAction, AwsRequest, Capabilities, CredentialPlace, HttpsRequest, HttpsResponse } from "../needs.ts";
 import { type AnswerCache, askThroughSharedCache } from "./answer-cache.ts";
-import { createTokenSource, getAwsServiceUrl, readAwsKeysFromEnvironment } from "./credentials.ts";
+import {
+  buildBasicAuthorization,
+  createTokenSource,
+  getAwsServiceUrl,
+  readAwsKeysFromEnvironment,
+} from "./credentials.ts";
 import { awaitUntil, type HttpsAnswer, requireUnansweredError, sendRequest, UnansweredError } from "./https-request.ts";
 import { type AwsKeys, signHeaders } from "./signature.ts";
 
@@ -113,9 +118,6 @@ const getTokenSource = (place: CredentialPlace) => {
   tokenSources.set(key, source);
   return source;
 };
-
-export const buildBasicAuthorization = (username: string, password: string): string =>
-  `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
 
 /** The time limit for fetching a token, in milliseconds. Reviews share a fetch, so it isn't one review's time. */
 const longestWait = 10_000;

@@ -1,5 +1,4 @@
-import { isHeaderSafeToken } from "../../cluster/credentials.ts";
-import { buildBasicAuthorization } from "../../cluster/outside.ts";
+import { buildBasicAuthorization, isHeaderSafeToken } from "../../cluster/credentials.ts";
 import { isMap } from "../../json.ts";
 import { type HttpsRequest, type HttpsResponse, parseAnswer } from "../../needs.ts";
 import type { HttpReferenceAuth } from "../types.ts";
