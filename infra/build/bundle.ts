@@ -402,6 +402,7 @@ const entryFields = new Set([
     "inspectForSettings",
     "compileExpressions",
     "suggest",
+    "choices",
   ],
 ]);
 
