@@ -38,10 +38,14 @@ export const serveWithConsole = async (
   const file = join(folder, "postern.yaml");
   await writeFile(file, JSON.stringify(config));
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-  const child = spawn(process.execPath, [script, "serve", "--config", file, ...options], { env });
+  // A package takes the project's own rules from the folder where it runs.
+  const child = spawn(process.execPath, [script, "serve", "--config", file, ...options], { env, cwd: folder });
+  process.once("exit", () => child.kill());
   const ended = new Promise((resolve) => child.once("exit", resolve));
   const end = options.includes("--no-console") ? /Ctrl-C ends it\.\n/ : /^(?:Console: .*|There is no console.*)\n/m;
   const printed = await waitForOutput(child, end);
+  // After a failure that stops no gateway, this process ends even so.
+  for (const handle of [child, child.stdin, child.stdout, child.stderr] as { unref?(): void }[]) handle.unref?.();
   const url = /Serving .* at (\S+)\. /.exec(printed)?.[1] ?? "";
   const ca = await readFile(join(folder, ".postern/ca.crt"));
   const agent = new Agent({ keepAlive: true, ca, maxSockets: 8 });
@@ -69,6 +73,7 @@ export const serveWithConsole = async (
       }),
     stop: async () => {
       agent.destroy();
+      child.ref();
       child.kill("SIGINT");
       await ended;
     },
