@@ -432,12 +432,16 @@ describe("the feed of reviews", () => {
       .flatMap(({ functions }) => functions.map(({ functionName, ranges }) => [functionName, ranges[0]?.count ?? 0]))
       .filter(([, count]) => count !== 0);
     assert.deepEqual(Object.fromEntries(calls), { writeLogLine: 1000, evaluate: 1000 });
+    /** Returns the microseconds that a review takes in the fastest of 20 rounds, which other processes disturb least. */
     const measure = async () => {
-      const start = performance.now();
-      for (let count = 0; count < 10_000; count++) await send(buildRequest("a"));
-      return (performance.now() - start) / 10;
+      let fastest = Number.POSITIVE_INFINITY;
+      for (let round = 0; round < 20; round++) {
+        const start = performance.now();
+        for (let count = 0; count < 500; count++) await send(buildRequest("a"));
+        fastest = Math.min(fastest, (performance.now() - start) * 2);
+      }
+      return fastest;
     };
-    await measure();
     const closed = await measure();
     const stop = feed.subscribe("", () => {});
     const opened = await measure();
