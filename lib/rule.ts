@@ -171,8 +171,8 @@ export interface RuleDefinition<Object, Settings extends object, N extends Needs
   kubeconfigs?: Readonly<Record<string, string>>;
   /** Returns settings extended by objects of the cluster. Only `match` and rights of `needs` use them. */
   inspectForSettings?(settings: Settings, cluster: InspectedCluster): Promise<SettingsAfterInspection<Settings>>;
-  /** Returns what is wrong with settings of the right shape, in a sentence. */
-  checkSettings?(settings: Settings): string | undefined;
+  /** Returns what is wrong with settings of the right shape, in a sentence. `clusters` are those of postern.yaml, if it has any. */
+  checkSettings?(settings: Settings, clusters?: readonly string[]): string | undefined;
   /**
    * Compiles all CEL expressions of settings as reviews do, or as an API server of a minor version of Kubernetes does. A
    * function can evaluate only what was compiled so.

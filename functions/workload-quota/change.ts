@@ -1,9 +1,10 @@
+import { isSame } from "postern/json";
 import type { RuntimeClass } from "postern/kubernetes/node/v1";
 import type { ObjectReader } from "postern/needs";
 import type { AdmissionRequest, KubernetesObject } from "postern/review";
-import { includesUser, isControlledByCounted } from "./coverage.ts";
+import { findCountedOwner, includesUser } from "./coverage.ts";
 import type { CountedKind } from "./kinds.ts";
-import { hasEnded, isMore, type Measure, measureWorkload, nothing } from "./measure.ts";
+import { hasEnded, hasValues, isMore, type Measure, measureWorkload, nothing } from "./measure.ts";
 import { getValue, withValue } from "./paths.ts";
 import type { WorkloadQuotaSettings } from "./settings.ts";
 
@@ -38,10 +39,10 @@ export const findChange = async (
   controllers: WorkloadQuotaSettings["controllers"],
   { workloads, runtimeClasses }: ObjectReads,
 ): Promise<Change | string | undefined> => {
-  if (request.operation === "DELETE")
-    return isControlledByCounted(object, kinds)
-      ? undefined
-      : { measure: nothing, grows: false, isNew: false, isOwned: false };
+  if (request.operation === "DELETE") {
+    const owner = findCountedOwner(object, kinds);
+    return owner && !owner.kind.ownsIf ? undefined : { measure: nothing, grows: false, isNew: false, isOwned: false };
+  }
 
   let [after, before]: [unknown, unknown] = [object, request.operation === "UPDATE" ? oldObject : null];
   if (request.subResource === "scale") {
@@ -52,18 +53,24 @@ export const findChange = async (
   }
   if (request.subResource === "status" && !hasEnded(after, kind) && !hasEnded(before, kind)) return undefined;
 
-  const isOwned = isControlledByCounted(after, kinds);
-  const wasOwned = isControlledByCounted(before, kinds);
+  const owner = findCountedOwner(after, kinds);
+  const [isOwned, wasOwned] = [owner !== undefined, findCountedOwner(before, kinds) !== undefined];
   const isByController = includesUser(controllers, request.userInfo);
-  if (isOwned && isByController && !before) return undefined;
-  if (isOwned && isByController && !wasOwned) return { measure: nothing, grows: false, isNew: false, isOwned };
+  if (owner && isByController && !wasOwned) {
+    if (before) return { measure: nothing, grows: false, isNew: false, isOwned };
+    const { group, resource, ownsIf } = owner.kind;
+    const found =
+      ownsIf && (await workloads.get({ group, resource, version: owner.version }, owner.name, request.namespace));
+    if (!ownsIf || (found && hasValues(found, ownsIf))) return undefined;
+  }
 
   const measure = await measureWorkload(after, kind, runtimeClasses);
   const countedBefore = before !== null && (isOwned || !wasOwned);
   const measured = countedBefore ? await measureWorkload(before, kind, runtimeClasses) : nothing;
-  if (typeof measure === "string") return measure === measured ? undefined : measure;
+  if (typeof measure === "string")
+    return isSame(getValue(after, "spec"), getValue(before, "spec")) ? undefined : measure;
   const old = typeof measured === "string" ? nothing : measured;
   const grows = isMore(measure, old) || (isOwned && !wasOwned);
   if (!grows && !isMore(old, measure)) return undefined;
-  return { measure, grows, isNew: !(isOwned && wasOwned), isOwned };
+  return { measure, grows, isNew: !(isOwned && wasOwned && isByController), isOwned };
 };

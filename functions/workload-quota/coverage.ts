@@ -2,7 +2,7 @@ import { isMap, toList, toMap } from "postern/json";
 import type { Namespace } from "postern/kubernetes/core/v1";
 import { splitApiVersion } from "postern/objects/api-version";
 import type { UserInfo } from "postern/review";
-import { type CountedKind, ownsPods } from "./kinds.ts";
+import type { CountedKind } from "./kinds.ts";
 import type { Quota } from "./settings.ts";
 
 export const coversCluster = ({ clusters }: Quota, cluster: string): boolean => clusters?.includes(cluster) ?? true;
@@ -37,11 +37,14 @@ export const includesUser = ({ users = [], groups = [] }: Users, { username, gro
 export const countsUser = (quota: Quota, user: UserInfo): boolean =>
   (quota.users === undefined && quota.groups === undefined) || includesUser(quota, user);
 
-/** Reports whether an object of a counted kind controls this object, by its owner references. */
-export const isControlledByCounted = (object: unknown, kinds: readonly CountedKind[]): boolean =>
-  toList(toMap(toMap(object).metadata).ownerReferences)
-    .filter(isMap)
-    .some(({ controller, apiVersion, kind }) => {
-      const { group } = splitApiVersion(String(apiVersion));
-      return controller === true && kinds.some((one) => ownsPods(one) && one.group === group && one.kind === kind);
-    });
+/** Returns the kind and name of the object of a counted kind that controls this object, by its owner references. */
+export const findCountedOwner = (
+  object: unknown,
+  kinds: readonly CountedKind[],
+): { kind: CountedKind; version: string; name: string } | undefined => {
+  for (const reference of toList(toMap(toMap(object).metadata).ownerReferences).filter(isMap)) {
+    const { group, version } = splitApiVersion(String(reference.apiVersion));
+    const kind = kinds.find((one) => one.group === group && one.kind === reference.kind);
+    if (kind && reference.controller === true) return { kind, version, name: String(reference.name) };
+  }
+};

@@ -1,5 +1,5 @@
 import type { NamedConditions, RequestMatch } from "postern/rule";
-import { type CountedKind, ownsPods } from "./kinds.ts";
+import type { CountedKind } from "./kinds.ts";
 import { listCountedKinds, type WorkloadQuotaSettings } from "./settings.ts";
 
 /** Returns a match for each group of the counted kinds. */
@@ -48,10 +48,15 @@ export const buildConditions = (settings: WorkloadQuotaSettings): NamedCondition
   const { quotas, controllers } = settings;
   const namespaces = quotas.flatMap((quota) => quota.namespaces ?? []);
   const kinds = listCountedKinds(settings);
-  const owners = [...Map.groupBy(kinds.filter(ownsPods), ({ group }) => group)].map(
-    ([group, all]) =>
-      `owner.apiVersion.startsWith(${JSON.stringify(`${group}/`)}) && owner.kind in ${JSON.stringify(all.map(({ kind }) => kind))}`,
-  );
+  const owners = [
+    ...Map.groupBy(
+      kinds.filter(({ ownsIf }) => ownsIf === undefined),
+      ({ group }) => group,
+    ),
+  ].map(([group, all]) => {
+    const isOfGroup = group === "" ? `== "v1"` : `.startsWith(${JSON.stringify(`${group}/`)})`;
+    return `owner.apiVersion${isOfGroup} && owner.kind in ${JSON.stringify(all.map(({ kind }) => kind))}`;
+  });
   const isControlled = (object: string) =>
     `${object}.?metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false) && (${owners.join(" || ")}))`;
   const isController = `(request.userInfo.?username.orValue("") in ${JSON.stringify(controllers.users)} ||
@@ -62,6 +67,7 @@ export const buildConditions = (settings: WorkloadQuotaSettings): NamedCondition
     }),
     "is-not-counted-with-its-owner": `request.operation == "CREATE" ? !(${isController} && ${isControlled("object")}) :
       request.operation != "DELETE" || !${isControlled("oldObject")}`,
+    "may-use-more-or-less": `request.operation != "UPDATE" || request.?subResource.orValue("") != "" || ${["spec", "status", "metadata.?ownerReferences"].map((path) => `object.?${path} != oldObject.?${path}`).join(" || ")}`,
     "may-have-ended": `request.?subResource.orValue("") != "status" || ${hasMark(kinds, "object", "oldObject")} || ${hasMark(kinds, "oldObject", "object")}`,
   };
 };

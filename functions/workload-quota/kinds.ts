@@ -2,10 +2,20 @@
 export interface PodGroup {
   /** The path to the Pod template; "" if the object itself is a Pod. In all paths, `*` stands for each element. */
   template: string;
+  /** "spark": instead of a Pod template, there are the fields that the Spark operator has for a driver or executors. */
+  notation?: "spark";
   /** The paths to numbers of Pods, which are multiplied. A number that is absent counts as 1. */
   replicas: readonly string[];
+  /** The path to a number that replaces the first of `replicas` if it is larger. */
+  least?: string;
   /** The path to the most Pods that one of the last of `replicas` makes. */
   most?: string;
+}
+
+/** The values of which an object must have one at a path; `undefined` stands for none. */
+export interface RequiredValue {
+  path: string;
+  values: readonly unknown[];
 }
 
 /** A kind whose objects are counted as workloads. */
@@ -18,13 +28,19 @@ export interface CountedKind {
   mayHaveNoTemplate?: true;
   /** The path to the number that the scale subresource sets. */
   scale?: string;
-  /** The path to a flag; while it is true, the object has no Pods. */
-  suspended?: string;
-  /** The path to a word of the status, and its values once the object has no more Pods. */
+  /** With all of these values, the object has no Pods. */
+  suspended?: readonly RequiredValue[];
+  /** The path to a word of the status, and its values once the object has ended. */
   phase?: { path: string; ended: readonly string[] };
-  /** The conditions of the status of which one is True once the object has no more Pods. */
+  /** The conditions of the status of which one is True once the object has ended. */
   conditions?: readonly string[];
+  /** Without all of these values, Pods stay when the object has ended. */
+  endsIf?: readonly RequiredValue[];
+  /** Without all of these values, the object may control more than it is counted with. */
+  ownsIf?: readonly RequiredValue[];
 }
+
+const isSuspended: readonly RequiredValue[] = [{ path: "spec.suspend", values: [true] }];
 
 const replicated = {
   groups: [{ template: "spec.template", replicas: ["spec.replicas"] }],
@@ -37,8 +53,10 @@ const createTrainingJob = (specs: string) => {
     group: "kubeflow.org",
     groups: [{ template: `spec.${specs}.*.template`, replicas: [`spec.${specs}.*.replicas`] }],
     scale: `spec.${specs}.Worker.replicas`,
-    suspended: "spec.runPolicy.suspend",
+    suspended: [{ path: "spec.runPolicy.suspend", values: [true] }],
     conditions: ["Succeeded", "Failed"],
+    // By default, workers run on.
+    endsIf: [{ path: "spec.runPolicy.cleanPodPolicy", values: ["All", "Running"] }],
   };
 };
 
@@ -48,7 +66,15 @@ const createRayGroups = (spec: string): PodGroup[] => [
   {
     template: `${spec}.workerGroupSpecs.*.template`,
     replicas: [`${spec}.workerGroupSpecs.*.replicas`, `${spec}.workerGroupSpecs.*.numOfHosts`],
+    least: `${spec}.workerGroupSpecs.*.minReplicas`,
   },
+];
+
+/** With all of these values, a RayJob deletes its RayCluster when it is suspended or has ended. */
+const deletesRayCluster: readonly RequiredValue[] = [
+  { path: "spec.shutdownAfterJobFinishes", values: [true] },
+  { path: "spec.ttlSecondsAfterFinished", values: [undefined, 0] },
+  { path: "spec.deletionStrategy", values: [undefined] },
 ];
 
 export const countedKinds: readonly CountedKind[] = [
@@ -59,6 +85,7 @@ export const countedKinds: readonly CountedKind[] = [
     groups: [{ template: "", replicas: [] }],
     phase: { path: "status.phase", ended: ["Succeeded", "Failed"] },
   },
+  { group: "", resource: "replicationcontrollers", kind: "ReplicationController", ...replicated },
   { group: "apps", resource: "replicasets", kind: "ReplicaSet", ...replicated },
   { group: "apps", resource: "deployments", kind: "Deployment", ...replicated },
   { group: "apps", resource: "statefulsets", kind: "StatefulSet", ...replicated },
@@ -67,7 +94,7 @@ export const countedKinds: readonly CountedKind[] = [
     resource: "jobs",
     kind: "Job",
     groups: [{ template: "spec.template", replicas: ["spec.parallelism"], most: "spec.completions" }],
-    suspended: "spec.suspend",
+    suspended: isSuspended,
     conditions: ["Complete", "Failed"],
   },
   {
@@ -81,6 +108,8 @@ export const countedKinds: readonly CountedKind[] = [
         most: "spec.jobTemplate.spec.completions",
       },
     ],
+    // By default, a run may begin while others have not ended.
+    ownsIf: [{ path: "spec.concurrencyPolicy", values: ["Forbid", "Replace"] }],
   },
   { resource: "mpijobs", kind: "MPIJob", ...createTrainingJob("mpiReplicaSpecs") },
   { resource: "pytorchjobs", kind: "PyTorchJob", ...createTrainingJob("pytorchReplicaSpecs") },
@@ -97,7 +126,7 @@ export const countedKinds: readonly CountedKind[] = [
     resource: "rayclusters",
     kind: "RayCluster",
     groups: createRayGroups("spec"),
-    suspended: "spec.suspend",
+    suspended: isSuspended,
   },
   {
     group: "ray.io",
@@ -106,8 +135,25 @@ export const countedKinds: readonly CountedKind[] = [
     groups: [...createRayGroups("spec.rayClusterSpec"), { template: "spec.submitterPodTemplate", replicas: [] }],
     // A RayJob may use a RayCluster that exists already.
     mayHaveNoTemplate: true,
-    suspended: "spec.suspend",
+    suspended: [...isSuspended, ...deletesRayCluster],
     phase: { path: "status.jobDeploymentStatus", ended: ["Complete", "Failed"] },
+    endsIf: deletesRayCluster,
+  },
+  {
+    group: "sparkoperator.k8s.io",
+    resource: "sparkapplications",
+    kind: "SparkApplication",
+    groups: [
+      { template: "spec.driver", notation: "spark", replicas: [] },
+      {
+        template: "spec.executor",
+        notation: "spark",
+        replicas: ["spec.executor.instances"],
+        least: "spec.dynamicAllocation.maxExecutors",
+      },
+    ],
+    suspended: isSuspended,
+    phase: { path: "status.applicationState.state", ended: ["COMPLETED", "FAILED"] },
   },
   {
     group: "jobset.x-k8s.io",
@@ -120,10 +166,7 @@ export const countedKinds: readonly CountedKind[] = [
         most: "spec.replicatedJobs.*.template.spec.completions",
       },
     ],
-    suspended: "spec.suspend",
+    suspended: isSuspended,
     conditions: ["Completed", "Failed"],
   },
 ];
-
-/** Reports whether the objects of a kind make Pods, which then aren't counted themselves. */
-export const ownsPods = ({ groups }: CountedKind): boolean => groups.some(({ template }) => template !== "");

@@ -9,8 +9,9 @@ import {
   parseAmounts,
   type QuantityByResource,
 } from "postern/objects/resources";
-import type { CountedKind, PodGroup } from "./kinds.ts";
+import type { CountedKind, PodGroup, RequiredValue } from "./kinds.ts";
 import { fillPath, getValue, listPicks } from "./paths.ts";
+import { buildSparkTemplate } from "./spark.ts";
 
 /** What a workload uses: how many objects and Pods it is, and what all its Pods request and are limited to. */
 export interface Measure {
@@ -24,6 +25,10 @@ export interface Measure {
 /** What an object without a workload uses: nothing, not even itself. */
 export const nothing: Measure = { count: "", pods: 0n, requests: new Map(), limits: new Map() };
 
+/** Returns the name that quotas have for the number of objects of a kind. */
+export const getCountName = ({ group, resource }: Pick<CountedKind, "group" | "resource">): string =>
+  `count/${resource}${group && `.${group}`}`;
+
 type GetRuntimeClass = (name: string) => Promise<RuntimeClass | undefined>;
 
 /** Returns what a workload uses; or a sentence about what of it can't be counted. */
@@ -32,12 +37,12 @@ export const measureWorkload = async (
   kind: CountedKind,
   getRuntimeClass: GetRuntimeClass,
 ): Promise<Measure | string> => {
-  const { group, resource } = kind;
-  const count = `count/${resource}${group && `.${group}`}`;
+  const count = getCountName(kind);
   if (isSuspended(object, kind) || hasEnded(object, kind)) return { ...nothing, count };
   let sum: Measure = { ...nothing, count };
   let templates = 0;
-  for (const { template, replicas, most } of kind.groups) {
+  for (const group of kind.groups) {
+    const { template, notation } = group;
     const elements = template.slice(0, template.lastIndexOf("*") + 1);
     for (const picks of listPicks(object, elements)) {
       const place = fillPath(template, picks);
@@ -45,9 +50,11 @@ export const measureWorkload = async (
       if (value === undefined && elements === "") continue;
       if (!isMap(value)) return `${place.join(".")} must be a Pod template`;
       templates++;
-      const pods = countPods(object, replicas, most, picks);
+      const pods = countPods(object, group, picks);
       if (typeof pods === "string") return pods;
-      const pod = await measurePod(value, place.join("."), getRuntimeClass);
+      const written = notation === "spark" ? buildSparkTemplate(object, value, place) : value;
+      if (typeof written === "string") return written;
+      const pod = await measurePod(written, place.join("."), getRuntimeClass);
       if (typeof pod === "string") return pod;
       const multiply = (amounts: QuantityByResource) =>
         new Map([...amounts].map(([name, { nanos, notation }]) => [name, { nanos: nanos * pods, notation }]));
@@ -66,32 +73,40 @@ export const measureWorkload = async (
   return sum;
 };
 
+/** Reports whether an object has one of the values at each of the paths. */
+export const hasValues = (object: unknown, required: readonly RequiredValue[]): boolean =>
+  required.every(({ path, values }) => values.includes(getValue(object, path)));
+
 const isSuspended = (object: unknown, { suspended }: CountedKind): boolean =>
-  suspended !== undefined && getValue(object, suspended) === true;
+  suspended !== undefined && hasValues(object, suspended);
 
 /** Reports whether an object has no more Pods, and won't have any. */
-export const hasEnded = (object: unknown, { phase, conditions = [] }: CountedKind): boolean =>
-  (phase?.ended.some((ended) => ended === getValue(object, phase.path)) ?? false) ||
-  toList(getValue(object, "status.conditions"))
-    .map(toMap)
-    .some(({ type, status }) => status === "True" && conditions.some((condition) => condition === type));
+export const hasEnded = (object: unknown, { phase, conditions = [], endsIf = [] }: CountedKind): boolean =>
+  hasValues(object, endsIf) &&
+  ((phase?.ended.some((ended) => ended === getValue(object, phase.path)) ?? false) ||
+    toList(getValue(object, "status.conditions"))
+      .map(toMap)
+      .some(({ type, status }) => status === "True" && conditions.some((condition) => condition === type)));
 
-/** Returns the product of the numbers at some paths, of which the last one is at most the one at `most`. */
+/** Returns the product of the numbers of Pods of a group, each within its bounds. */
 const countPods = (
   object: unknown,
-  replicas: readonly string[],
-  most: string | undefined,
+  { replicas, least, most }: PodGroup,
   picks: readonly (string | number)[],
 ): bigint | string => {
   let pods = 1n;
-  const limit = most === undefined ? undefined : lookUp(object, fillPath(most, picks))?.value;
+  const getBound = (path: string | undefined) => {
+    const bound = path === undefined ? undefined : lookUp(object, fillPath(path, picks))?.value;
+    return isReplicaCount(bound) ? bound : undefined;
+  };
   for (const [index, path] of replicas.entries()) {
     const place = fillPath(path, picks);
     const value = lookUp(object, place)?.value ?? 1;
     if (!isReplicaCount(value))
       return `${place.join(".")} must be a whole number from 0 to 2147483647, not ${JSON.stringify(value)}`;
-    const isLast = index === replicas.length - 1;
-    pods *= BigInt(isLast && isReplicaCount(limit) ? Math.min(value, limit) : value);
+    const [isFirst, isLast] = [index === 0, index === replicas.length - 1];
+    const raised = isFirst ? Math.max(value, getBound(least) ?? 0) : value;
+    pods *= BigInt(isLast ? Math.min(raised, getBound(most) ?? raised) : raised);
   }
   return pods;
 };

@@ -4,7 +4,7 @@ import type { Namespace } from "postern/kubernetes/core/v1";
 import type { RuntimeClass } from "postern/kubernetes/node/v1";
 import type { Ledger } from "postern/ledger";
 import type { PageReader } from "postern/needs";
-import { coversCluster, isControlledByCounted, selectQuotas } from "./coverage.ts";
+import { coversCluster, findCountedOwner, selectQuotas } from "./coverage.ts";
 import type { CountedKind } from "./kinds.ts";
 import { type Measure, measureWorkload } from "./measure.ts";
 import {
@@ -213,7 +213,8 @@ const readPage = async (
       const quotas = await selectQuotas(settings.quotas, ledger.cluster, namespace, namespaces);
       if (quotas.length === 0) return [];
       const measure = await measureWorkload(item, kind, runtimeClasses);
-      const object: SeenObject = { quotas, version, isControlled: isControlledByCounted(item, kinds), measure };
+      const isControlled = findCountedOwner(item, kinds) !== undefined;
+      const object: SeenObject = { quotas, version, isControlled, measure };
       return [[`${toPlural(kind)}/${position}`, object] as const];
     }),
   );

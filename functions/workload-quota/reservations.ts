@@ -10,7 +10,7 @@ import {
   zeroQuantity,
 } from "postern/objects/quantity";
 import { getAmount, type Measure } from "./measure.ts";
-import type { Quota } from "./settings.ts";
+import { getUnseenPercent, type Quota } from "./settings.ts";
 
 /** Amounts by the names that quotas have for them, as quantities. */
 export type Amounts = Readonly<Record<string, string>>;
@@ -29,7 +29,7 @@ export interface Reservation {
   version: string;
   /** True if the object counts although a counted object controls it. */
   isOwned?: true;
-  /** What of `used` the cluster has not been seen with. Only quotas with `unseen` have it. */
+  /** What of `used` the cluster has not been seen with. Only quotas that limit it have it. */
   unseen?: Amounts;
   /** True if the cluster has been read since the last charge, for `unseen` alone. */
   isRead?: true;
@@ -253,7 +253,8 @@ export const charge = (
   // if the cluster has been read since the charge before.
   const isKnown = !before || before.phase === "seen" || before.isRead;
   const unseen = new Map<string, Quantity>();
-  if (quota.unseen !== undefined)
+  const percent = getUnseenPercent(quota);
+  if (percent !== undefined)
     for (const [name, amount] of largest) {
       const known = addQuantities(get(before?.unseen, name), growths.get(name) ?? zeroQuantity);
       unseen.set(name, isKnown ? known : amount);
@@ -261,7 +262,7 @@ export const charge = (
   const getOthers = (name: string) =>
     subtractQuantities(get(scope.clusters?.[place.cluster]?.unseen, name), get(before?.unseen, name));
   const excessUnseen = findExcess("unseen", getOthers, unseen, (limit, name) => {
-    const most = { ...limit, nanos: (limit.nanos * BigInt((quota.unseen ?? "100%").slice(0, -1))) / 100n };
+    const most = { ...limit, nanos: (limit.nanos * (percent ?? 100n)) / 100n };
     return /(^|\.)cpu$/.test(name) ? most : roundUpToUnits(most);
   });
   if (excessUnseen) return excessUnseen;

@@ -2,7 +2,7 @@ import { counter, get, onlyIf, pageReader, reader, sharedLedger } from "postern/
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 import { findChange, type ObjectReads } from "./change.ts";
-import { countsUser, isControlledByCounted, selectQuotas } from "./coverage.ts";
+import { countsUser, findCountedOwner, selectQuotas } from "./coverage.ts";
 import {
   buildConditions,
   buildReturnConditions,
@@ -17,6 +17,7 @@ import {
   buildWarnings,
   charge,
   type Excess,
+  hasMore,
   isSettleable,
   type Kept,
   locate,
@@ -25,7 +26,7 @@ import {
   release,
   settle,
 } from "./reservations.ts";
-import { findSettingsFault, listCountedKinds, type WorkloadQuotaSettings } from "./settings.ts";
+import { findSettingsFault, getUnseenPercent, listCountedKinds, type WorkloadQuotaSettings } from "./settings.ts";
 import { readLapsed, type Settlement } from "./settlement.ts";
 
 const settings: WorkloadQuotaSettings = {
@@ -130,10 +131,10 @@ export default rule({
       );
       if (!kind || covering.length === 0) return undefined;
       const found = await workloads.get({ group, resource, version }, name, namespace);
-      if (!found || (!isOwned && isControlledByCounted(found, kinds))) return undefined;
+      if (!found || (!isOwned && findCountedOwner(found, kinds))) return undefined;
       return measureWorkload(found, kind, runtimeClasses);
     };
-    const settlement = await readLapsed(first.excess, ledger, time, readObject);
+    const settlement = await readLapsed(first.excess, ledger, time, request.uid, readObject);
     const second = settlement.sightings.length > 0 ? await decide(settlement) : first;
     const unseen = settlement.sightings.filter(
       ({ before, seen }) => before.phase === "charged" && !seen && isSettleable(before, time),
@@ -154,8 +155,11 @@ const formatExcess = ({ quota, of, requested, used, limited }: Excess): string =
   const [exceeded, sum] =
     of === "hard"
       ? ["quota", "used"]
-      : [`unseen: ${quota.unseen} of quota`, "reserved in this cluster and not seen yet"];
-  return `exceeded ${exceeded}: ${quota.name}, requested: ${formatAmounts(requested)}, ${sum}: ${formatAmounts(used)}, limited: ${formatAmounts(limited)}`;
+      : [`unseen: ${getUnseenPercent(quota)}% of quota`, "reserved in this cluster and not seen yet"];
+  const remedy = hasMore(requested, limited)
+    ? "begin with less, or ask for a larger `unseen` in the quota's settings"
+    : "try again: what the cluster has stored by then is seen, and the rest is credited after 70 seconds";
+  return `exceeded ${exceeded}: ${quota.name}, requested: ${formatAmounts(requested)}, ${sum}: ${formatAmounts(used)}, limited: ${formatAmounts(limited)}${of === "unseen" ? `; ${remedy}` : ""}`;
 };
 
 const formatAmounts = (amounts: Amounts): string =>

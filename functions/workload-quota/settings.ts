@@ -1,7 +1,7 @@
 import { isMap } from "postern/json";
 import { parseQuantity } from "postern/objects/quantity";
 import { type CountedKind, countedKinds } from "./kinds.ts";
-import { isQuotaName } from "./measure.ts";
+import { getCountName, isQuotaName } from "./measure.ts";
 
 export interface Quota {
   name: string;
@@ -14,9 +14,18 @@ export interface Quota {
   hard: Record<string, string | number>;
   /** A share of `hard` such as 80%, from which admitted requests get a warning. */
   warnAt?: string;
-  /** The most of `hard`, such as 50%, that one cluster's objects may have reserved before the rule has seen them there. */
+  /**
+   * The most of `hard`, such as 50%, that one cluster's objects may have reserved before the rule has seen them there.
+   * Without it, that is half, and all if the quota covers a single cluster.
+   */
   unseen?: string;
 }
+
+/** Returns the percent of `hard` that may be unseen in one cluster; undefined if nothing but `hard` limits that. */
+export const getUnseenPercent = ({ clusters, unseen }: Quota): bigint | undefined => {
+  const percent = BigInt(unseen?.slice(0, -1) ?? (clusters?.length === 1 ? 100 : 50));
+  return percent < 100n ? percent : undefined;
+};
 
 /** A kind that settings add to the counted ones. */
 export interface AddedKind {
@@ -58,7 +67,11 @@ const share = /^([1-9][0-9]?|100)%$/;
 const mostQuotas = 40;
 
 /** Returns what is wrong with the settings, in a sentence. */
-export const findSettingsFault = ({ quotas, kinds }: WorkloadQuotaSettings): string | undefined => {
+export const findSettingsFault = (
+  settings: WorkloadQuotaSettings,
+  knownClusters?: readonly string[],
+): string | undefined => {
+  const { quotas, kinds } = settings;
   if (quotas.length === 0) return "must have at least one quota";
   if (quotas.length > mostQuotas) return `must have at most ${mostQuotas} quotas, not ${quotas.length}`;
   const names = new Set<unknown>();
@@ -68,9 +81,22 @@ export const findSettingsFault = ({ quotas, kinds }: WorkloadQuotaSettings): str
     if (names.has(quota.name)) return `must have one quota ${quota.name}, not two`;
     names.add(quota.name);
   }
+  const resources = new Set<string>();
   for (const [index, kind] of kinds.entries()) {
     const fault = findKindFault(kind, `kinds[${index}]`);
     if (fault) return fault;
+    const name = `${kind.resource}.${kind.group}`;
+    if (resources.has(name)) return `must have one kind for ${name}, not two`;
+    resources.add(name);
+  }
+  const counts = new Set(listCountedKinds(settings).map(getCountName));
+  for (const [index, { hard, clusters = [] }] of quotas.entries()) {
+    const uncounted = Object.keys(hard).find((name) => name.startsWith("count/") && !counts.has(name));
+    if (uncounted !== undefined)
+      return `must have the resource of a counted kind, such as count/deployments.apps, in quotas[${index}].hard, not ${uncounted}`;
+    const unknown = knownClusters && clusters.find((name) => !knownClusters.includes(name));
+    if (unknown !== undefined)
+      return `must have clusters of postern.yaml as clusters in quotas[${index}], not ${unknown}`;
   }
 };
 

@@ -2,6 +2,7 @@ import { getErrorMessage } from "postern/failure";
 import type { Ledger } from "postern/ledger";
 import type { Measure } from "./measure.ts";
 import {
+  computeHash,
   type Excess,
   getPartKey,
   isSettleable,
@@ -31,13 +32,15 @@ const mostReads = 10;
 const partsAtOnce = 16;
 
 /**
- * Reads the objects of reservations that may use less than they have reserved: first those that changed longest ago. If a
- * quota has too much that is unseen, these are all that are unseen there, and the object of the request.
+ * Reads the objects of reservations that may use less than they have reserved. If a quota has too much that is unseen,
+ * these are all that are unseen there, and the object of the request. Which ones are read depends on the request's uid, so
+ * that objects that can't be read don't keep others from being read.
  */
 export const readLapsed = async (
   excesses: readonly Excess[],
   { change }: Ledger,
   now: number,
+  uid: string,
   readObject: (quota: string, object: string, reservation: Reservation) => Promise<Measure | undefined | string>,
 ): Promise<Settlement> => {
   const lapsed: { quota: string; place: ReservationPlace; before: Reservation; order: number }[] = [];
@@ -55,7 +58,7 @@ export const readLapsed = async (
           // A recount finds objects that are gone without a review.
           const isLapsed = before.phase !== "seen" && isSettleable(before, now);
           if (!isLapsed && !(of === "unseen" && (isOwn || before.unseen))) continue;
-          const order = isOwn ? 0 : before.at + (before.isRead ? now : 0);
+          const order = isOwn ? -1 : computeHash(`${object} ${uid}`) + (before.isRead ? 2 ** 32 : 0);
           lapsed.push({ quota: quota.name, place: { ...place, part, object }, before, order });
         }
     }

@@ -162,6 +162,7 @@ const findKnownRule = (name: string, { catalogue }: CatalogueAndManifestFiles) =
 export const checkMergedRuleConfigs = (
   rules: ReadonlyMap<string, RuleConfigDraft>,
   known: CatalogueAndManifestFiles,
+  clusters: readonly string[] | undefined,
   complain: ReportMistake,
 ): Map<string, RuleConfig> =>
   new Map(
@@ -169,7 +170,7 @@ export const checkMergedRuleConfigs = (
       const result = { ...config, ...(record && record !== "off" && { record }) };
       const rule = findKnownRule(name, known);
       const isOn = result.mode !== "off" && !wrong;
-      const unfit = isOn ? rule?.checkSettings?.(result.settings) : undefined;
+      const unfit = isOn ? rule?.checkSettings?.(result.settings, clusters) : undefined;
       if (unfit !== undefined) complain(settingsPlace, unfit);
       if (isOn && rule?.exemptionRequired && result.exempt === undefined)
         complain(place, "must have exempt with namespaces, namespaceLabels, users or groups");
@@ -181,11 +182,12 @@ export const checkMergedRuleConfigs = (
 export const finishGeneralRuleConfigs = (
   general: ReadonlyMap<string, RuleConfigDraft>,
   known: CatalogueAndManifestFiles,
+  clusters: readonly string[] | undefined,
 ): Map<string, RuleConfig> =>
   new Map(
     [...general].flatMap(([name, draft]) => {
       let isComplete = true;
-      const checked = checkMergedRuleConfigs(new Map([[name, draft]]), known, () => {
+      const checked = checkMergedRuleConfigs(new Map([[name, draft]]), known, clusters, () => {
         isComplete = false;
       });
       return [...checked].map(([rule, config]) => [rule, isComplete ? config : { ...config, mode: "off" as const }]);

@@ -101,11 +101,12 @@ export const validateConfig = (
   const { rules: section, clusters, groups } = toMap(settings);
   const together = readGroups(groups, known, complain);
   const general = parseRulesSection(section, ["rules"], new Map(), known, complain);
+  const names = clusters == null ? undefined : Object.keys(toMap(clusters));
   const named = Object.entries(toMap(clusters ?? { local: {} })).map(
-    ([name, value]) => [name, readCluster(name, toMap(value), together, general, known, complain)] as const,
+    ([name, value]) => [name, readCluster(name, toMap(value), together, general, known, names, complain)] as const,
   );
   if (named.length === 0) complain(["clusters"], "must name at least one cluster, or be left out");
-  const rules = finishGeneralRuleConfigs(general, known);
+  const rules = finishGeneralRuleConfigs(general, known, names);
   return { config: { rules, clusters: new Map(named), groups: together }, mistakes };
 };
 
@@ -115,6 +116,7 @@ const readCluster = (
   groups: RuleGroup[],
   general: ReadonlyMap<string, RuleConfigDraft>,
   known: CatalogueAndManifestFiles,
+  clusterNames: readonly string[] | undefined,
   complain: ReportMistake,
 ): ClusterConfig => {
   const path = ["clusters", name];
@@ -129,6 +131,7 @@ const readCluster = (
     rules: checkMergedRuleConfigs(
       parseRulesSection(rules, [...path, "rules"], general, known, complain),
       known,
+      clusterNames,
       complain,
     ),
     groups,

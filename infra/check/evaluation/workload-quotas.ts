@@ -76,7 +76,7 @@ export const createQuotaUse = (
   }
   const unlimitedQuotas = quotas.map(({ hard, ...quota }) => {
     const amounts = Object.fromEntries(Object.keys(hard).map((key) => [key, unlimited]));
-    return { ...quota, warnAt: undefined, unseen: undefined, hard: amounts };
+    return { ...quota, warnAt: undefined, unseen: "100%", hard: amounts };
   });
   const settings = { ...rest, controllers, quotas: unlimitedQuotas };
   const context = { name: workloadQuotaName, mode: "enforce" as const, settings, kubernetes, now: lastDate };

@@ -1,0 +1,89 @@
+import { isMap, lookUp, toList, toMap } from "postern/json";
+import { parseQuantity } from "postern/objects/quantity";
+
+// The Spark operator has no Pod templates but fields, from which Spark computes what its Pods request:
+// https://github.com/kubeflow/spark-operator/tree/master/internal/scheduler/yunikorn/resourceusage
+
+/** Properties by which sparkConf, too, can say how many Pods there are and what they request. */
+const counted =
+  /^spark\.(dynamicAllocation\.(enabled|initialExecutors|maxExecutors)|executor\.(instances|minMemoryOverhead)|(driver|executor)\.(cores|memory|memoryOverhead|memoryOverheadFactor|resource\..*)|kubernetes\.(memoryOverheadFactor|(driver|executor)\.(request\.cores|limit\.cores|podTemplateFile)))$/i;
+
+/** The least bytes beside the heap. */
+const leastOverhead = 384 * 2 ** 20;
+
+/** Returns the bytes of a size in Java's notation, in which m is 1024² bytes, also without a unit. */
+const parseSize = (text: unknown): bigint | undefined => {
+  const [, digits, unit, isBytes] = /^([0-9]{1,15})(?:([kmgtp])i?b?|(b))?$/i.exec(String(text)) ?? [];
+  if (digits === undefined) return undefined;
+  return BigInt(digits) * (isBytes ? 1n : 2n ** BigInt(10 * (1 + "kmgtp".indexOf(unit?.toLowerCase() ?? "m"))));
+};
+
+/** Returns the Pod template of the driver or the executors of a SparkApplication; or what of it can't be counted. */
+export const buildSparkTemplate = (
+  object: unknown,
+  fields: Record<string, unknown>,
+  place: readonly (string | number)[],
+): object | string => {
+  const app = toMap(lookUp(object, place.slice(0, -1))?.value);
+  const parent = place.slice(0, -1).join(".");
+  const conf = toMap(app.sparkConf);
+  const wrong = Object.keys(conf).find((key) => counted.test(key));
+  if (wrong !== undefined)
+    return `${parent}.sparkConf must not have ${wrong}, but the field of ${parent} that stands for it`;
+  const { enabled, maxExecutors } = toMap(app.dynamicAllocation);
+  if (enabled === true && maxExecutors == null)
+    return `${parent}.dynamicAllocation.maxExecutors must be set, because no other number limits the executors`;
+
+  const faults: string[] = [];
+  const readSize = (value: unknown, name: string): bigint => {
+    const size = parseSize(value);
+    if (size === undefined)
+      faults.push(`${name} must be a size such as 512m or 4g, not ${JSON.stringify(value ?? null)}`);
+    return size ?? 0n;
+  };
+  const readQuantity = (value: unknown, name: string): string => {
+    const text = typeof value === "string" || typeof value === "number" ? String(value) : "";
+    if (parseQuantity(text)) return text;
+    faults.push(`${name} must be a quantity such as 500m, not ${JSON.stringify(value ?? null)}`);
+    return "0";
+  };
+  const at = place.join(".");
+  const isJvm = ["Java", "Scala", undefined].some((type) => type === app.type);
+  const factor = Number(app.memoryOverheadFactor ?? (isJvm ? 0.1 : 0.4));
+  if (!(factor >= 0 && factor < 1000)) faults.push(`${parent}.memoryOverheadFactor must be a number from 0`);
+  const heap = readSize(fields.memory ?? "1g", `${at}.memory`);
+  const share = faults.length > 0 ? 0 : Math.ceil(Math.max(Number(heap) * factor, leastOverhead));
+  const overhead =
+    fields.memoryOverhead == null ? BigInt(share) : readSize(fields.memoryOverhead, `${at}.memoryOverhead`);
+  // Spark adds these to executors if they are used.
+  const others = ["spark.executor.pyspark.memory", "spark.memory.offHeap.size"]
+    .filter((key) => place.at(-1) === "executor" && conf[key] != null)
+    .reduce((sum, key) => sum + readSize(conf[key], `${parent}.sparkConf ${key}`), 0n);
+  const memory = `${heap + overhead + others}`;
+  const { name: gpu, quantity } = toMap(fields.gpu);
+  const gpus = typeof gpu === "string" && gpu !== "" ? { [gpu]: readQuantity(quantity, `${at}.gpu.quantity`) } : {};
+  const { coreLimit, memoryLimit } = fields;
+  const requests = { cpu: readQuantity(fields.coreRequest ?? fields.cores ?? 1, `${at}.cores`), memory, ...gpus };
+  const limits = {
+    ...(coreLimit != null && { cpu: readQuantity(coreLimit, `${at}.coreLimit`) }),
+    memory: memoryLimit == null ? memory : `${readSize(memoryLimit, `${at}.memoryLimit`)}`,
+    ...gpus,
+  };
+  if (faults.length > 0) return faults.join("; ");
+
+  const spec = toMap(toMap(fields.template).spec);
+  const [first, ...containers] = toList(spec.containers);
+  const { resources, ...main } = toMap(first);
+  const before = toMap(resources);
+  const merged = {
+    requests: { ...toMap(before.requests), ...requests },
+    limits: { ...toMap(before.limits), ...limits },
+  };
+  return {
+    spec: {
+      ...spec,
+      containers: [{ ...main, resources: merged }, ...containers, ...toList(fields.sidecars)],
+      initContainers: [...toList(spec.initContainers), ...toList(fields.initContainers)].filter(isMap),
+    },
+  };
+};
