@@ -100,7 +100,7 @@ export interface RecountContext {
 
 /** How often a recount begins, in milliseconds. With other settings, one begins at once. */
 const interval = 10 * 60_000;
-/** The most objects of a page, and of one that is read again after a failure: an object may have 1.5 MB. */
+/** The most objects of a page at first, and the fewest to which failures reduce that: an object may have 1.5 MB. */
 const [usualLimit, smallLimit] = [500, 10];
 /** The most objects, but for a page, that are kept in memory before reservations are compared with them. */
 const mostObjects = 10_000;
@@ -180,9 +180,11 @@ const readSlice = async (
       place = await readPage(context, kinds, kind, place, slice);
     } catch (failure) {
       // A page may be too large. If a small one can't be read either, the recount goes on with the next kind.
-      if (place.limit > smallLimit) return { place: { ...place, limit: smallLimit }, failure };
-      const next = beginKind(addFault(place, getErrorMessage(failure)), place.kind + 1, readTime());
-      return { place: next, failure };
+      if (place.limit === smallLimit) {
+        const next = beginKind(addFault(place, getErrorMessage(failure)), place.kind + 1, readTime());
+        return { place: next, failure };
+      }
+      place = { ...place, limit: Math.max(smallLimit, Math.floor(place.limit / 2)) };
     }
   } while (slice.size < mostObjects && readTime() < until);
   return { place };
@@ -226,10 +228,9 @@ const readPage = async (
   const range = slice.ranges.get(toPlural(kind)) ?? { since: place.since, after: place.after };
   slice.ranges.set(toPlural(kind), { ...range, upTo: isEnd ? undefined : after });
   const objects = place.objects + items.length;
-  const limit = Math.min(usualLimit, 2 * place.limit);
   return isEnd
     ? beginKind({ ...place, objects }, place.kind + 1, readTime())
-    : { ...place, objects, ...(version && { version }), after, next, limit };
+    : { ...place, objects, ...(version && { version }), after, next };
 };
 
 /** Makes reservations what was read, where they differ; returns the place with the number of corrections. */

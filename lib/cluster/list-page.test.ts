@@ -5,26 +5,31 @@ import type { ResourceType } from "../needs.ts";
 import { createListPage } from "./list-page.ts";
 import { createLiveCapabilities } from "./live-capabilities.ts";
 
-const group = (name: string, preferred: string, ...versions: string[]) => ({
-  [`/apis/${name}`]: {
+const buildGroup = (name: string, preferred: string, ...versions: string[]) => {
+  return {
+    name,
+    preferredVersion: { version: preferred },
+    versions: [preferred, ...versions].map((version) => ({ version })),
+  };
+};
+const version = (groupVersion: string, ...names: string[]) => ({
+  [`/apis/${groupVersion}`]: {
     status: 200,
-    content: {
-      preferredVersion: { version: preferred },
-      versions: [preferred, ...versions].map((version) => ({ version })),
-    },
+    content: { kind: "APIResourceList", resources: names.map((name) => ({ name })) },
   },
 });
-const version = (groupVersion: string, ...names: string[]) => ({
-  [`/apis/${groupVersion}`]: { status: 200, content: { resources: names.map((name) => ({ name })) } },
-});
 const answers: Record<string, { status: number; content: object }> = {
-  ...group("old.io", "v1", "v1beta1"),
+  "/apis": {
+    status: 200,
+    content: { kind: "APIGroupList", groups: [buildGroup("old.io", "v1", "v1beta1"), buildGroup("lost.io", "v1")] },
+  },
   ...version("old.io/v1", "others"),
   ...version("old.io/v1beta1", "trainers"),
   "/apis/old.io/v1beta1/trainers?limit=2": {
     status: 200,
     content: { kind: "TrainerList", metadata: { continue: "next" }, items: [{ metadata: { name: "a" } }] },
   },
+  "/apis/old.io/v2/trainers?limit=2": { status: 200, content: { kind: "TrainerList", items: ["x".repeat(2 ** 23)] } },
   "/api/v1/pods?limit=2": { status: 200, content: { kind: "PodList", metadata: {}, items: null } },
   "/api/v1/pods?limit=2&continue=old": {
     status: 410,
@@ -66,6 +71,27 @@ describe("a page of a list", () => {
     assert.deepEqual(await read({ group: "no.io", resource: "trainers" }), unserved);
     assert.deepEqual(await read({ group: "old.io", resource: "gone" }), unserved);
     assert.deepEqual(await read(pods), { items: [], version: "v1", next: "" });
+  });
+
+  it("can't be read if the kinds that the API server serves can't, or if it has more than eight million characters", async () => {
+    await assert.rejects(
+      read({ group: "lost.io", resource: "trainers" }) ?? Promise.resolve(),
+      /the API server answers 404/,
+    );
+    await assert.rejects(read({ ...trainers, version: "v2" }) ?? Promise.resolve(), /more than 8388608 characters/);
+    const answerAll = async () => ({ status: 200, body: "{}", retryAfter: undefined });
+    const open = createLiveCapabilities(
+      { east: connection },
+      undefined,
+      undefined,
+      undefined,
+      answerAll,
+      createListPage,
+    );
+    await assert.rejects(
+      open("east", 10_000).listPage?.(trainers, 2, "") ?? Promise.resolve(),
+      /the answer at .apis is not APIGroupList/,
+    );
   });
 
   it("goes on with the token that comes with an expired one, and fails without it", async () => {
