@@ -26,7 +26,9 @@ type Amounts = Readonly<Record<string, string>>;
 /** A value of the rule's ledger, as far as it matters here. */
 interface Kept {
   used?: Amounts;
-  objects?: Readonly<Record<string, { used: Amounts }>>;
+  /** By cluster, what the rule has not seen stored. So has each reservation, as `unseen`. */
+  clusters?: object;
+  objects?: Readonly<Record<string, { used: Amounts; unseen?: Amounts }>>;
 }
 
 /** What the objects of one cluster have of the quotas of workload-quota. */
@@ -135,7 +137,7 @@ export const createQuotaUse = (
           const given = counted ? (takeOut(keys, kept as readonly Kept[], toObjectPath(counted)) as T[]) : kept;
           made = change(given);
           charged = keys.filter((_, index) => isMore(made[index] as Kept, given[index] as Kept));
-          return counted ? kept : made;
+          return counted ? kept : ((made as readonly (Kept | undefined)[]).map(toStored) as T[]);
         });
         for (const key of charged) {
           const sentence = unknown.get(key);
@@ -149,6 +151,14 @@ export const createQuotaUse = (
       };
     },
   };
+};
+
+/** Returns a value in which everything has been seen stored: manifests count one after the other. */
+const toStored = (kept: Kept | undefined): Kept | undefined => {
+  if (!kept) return undefined;
+  const { clusters: _, objects, ...rest } = kept;
+  const seen = Object.entries(objects ?? {}).map(([object, { unseen: _, ...reservation }]) => [object, reservation]);
+  return { ...rest, ...(objects && { objects: Object.fromEntries(seen) }) };
 };
 
 const toSumKey = (quota: string): string => `quota/${quota}`;
