@@ -3,6 +3,7 @@ import { describe, it } from "node:test";
 import { createRecordedCapabilities, openRule } from "postern/test";
 import type { Recounts } from "./recount.ts";
 import { getScopeKey, type Kept, locate, type Reservation } from "./reservations.ts";
+import { findSettingsFault } from "./settings.ts";
 
 const { reconcile } = await openRule(import.meta.dirname);
 
@@ -67,6 +68,18 @@ const reserve = (object: string, reservation: Partial<Reservation>, cluster = "e
 };
 const web = "apps/deployments/a/web";
 const owned = buildDeployment("web", 2, { ownerReferences });
+
+it("refuses a quota of a cluster that postern.yaml doesn't have, if it has clusters", () => {
+  const settings = {
+    quotas: [{ name: "q", clusters: ["east", "eats"], hard }],
+    kinds: [],
+    controllers: { users: [], groups: [] },
+  };
+  const sentence = "must have clusters of postern.yaml as clusters in quotas[0], not eats";
+  assert.equal(findSettingsFault(settings, ["east", "west"]), sentence);
+  assert.equal(findSettingsFault(settings, ["east", "eats"]), undefined);
+  assert.equal(findSettingsFault(settings), undefined);
+});
 
 describe("a recount", () => {
   const table: [

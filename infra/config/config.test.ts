@@ -27,7 +27,10 @@ const catalogue = [
       summary: "Waits.",
       match: [],
       settings: shape,
-      checkSettings: ({ seconds }) => (seconds < 0 ? "seconds must not be negative" : undefined),
+      checkSettings: ({ seconds, name }, clusters) => {
+        if (seconds < 0) return "seconds must not be negative";
+        return name === "eats" && clusters?.includes(name) === false ? "name must be a cluster" : undefined;
+      },
       mutate() {},
     }),
   ),
