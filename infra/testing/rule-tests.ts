@@ -142,7 +142,22 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
         const review = buildReview(listed, { ...entry, dryRun: true });
         const write = () => assert.fail(`${entry.name}: it writes something`);
         const capabilities = createRecordedCapabilities(entry.needs ?? {});
-        await evaluateCase(listed, entry, review, { ...capabilities, create: write, updateStatus: write });
+        const ledger: typeof capabilities.ledger = (...of) => {
+          const { change } = capabilities.ledger(...of);
+          return {
+            change: (keys, decide, ...rest) =>
+              change(
+                keys,
+                (kept) => {
+                  const decided = decide(kept);
+                  assert.deepEqual(decided, kept, `${entry.name}: it changes the ledger`);
+                  return decided;
+                },
+                ...rest,
+              ),
+          };
+        };
+        await evaluateCase(listed, entry, review, { ...capabilities, ledger, create: write, updateStatus: write });
       }
     });
   else
