@@ -49,7 +49,7 @@ interface DeploymentSpec {
   template: Template;
 }
 interface MpiJobSpec {
-  runPolicy: { suspend: boolean };
+  runPolicy: { suspend: boolean; cleanPodPolicy: "All" | "None" };
   mpiReplicaSpecs: Record<"Launcher" | "Worker", DeploymentSpec>;
 }
 interface Workload extends StoredObject {
@@ -57,8 +57,9 @@ interface Workload extends StoredObject {
 }
 
 const isJob = (spec: object): spec is MpiJobSpec => "mpiReplicaSpecs" in spec;
-const hasEnded = ({ status }: Pick<StoredObject, "status">) =>
-  status?.conditions?.some(({ type }) => type === "Succeeded") ?? false;
+/** Reports whether a job has ended. With the policy None, its Pods stay, so that it still counts. */
+const hasEnded = (spec: MpiJobSpec, { status }: Pick<StoredObject, "status">) =>
+  spec.runPolicy.cleanPodPolicy === "All" && (status?.conditions?.some(({ type }) => type === "Succeeded") ?? false);
 /** Returns the part of a spec whose number of Pods changes. */
 const getScaled = (spec: Workload["spec"]): DeploymentSpec => (isJob(spec) ? spec.mpiReplicaSpecs.Worker : spec);
 
@@ -68,7 +69,7 @@ export const measureWorkload = (object: string, stored: Pick<StoredObject, "spec
   const count = { [`count/${resource}.${group}`]: 1 };
   // Only `chooseWrite` makes these objects.
   const { spec } = stored as Workload;
-  if (isJob(spec) && (spec.runPolicy.suspend || hasEnded(stored))) return count;
+  if (isJob(spec) && (spec.runPolicy.suspend || hasEnded(spec, stored))) return count;
   const { replicas, template } = getScaled(spec);
   const requests = Object.entries(template.spec.containers[0]?.resources?.requests ?? {});
   const amounts = requests.map(([name, amount]) => [`requests.${name}`, replicas * Number(amount)]);
@@ -115,7 +116,7 @@ export const chooseWrite = (
     const body = { status: { conditions: [{ type: "Succeeded", status: "True" }] } };
     return { what: "end", request: { method: "PATCH", path: `${path}/status`, body, contentType }, wanted: {} };
   }
-  if (hasEnded(stored) && isUpward && random.decide(0.5)) {
+  if (isJob(spec) && hasEnded(spec, stored) && isUpward && random.decide(0.5)) {
     const request: TestClusterRequest = {
       method: "PATCH",
       path: `${path}/status`,
@@ -155,7 +156,7 @@ const buildDeploymentSpec = (random: Random, replicas: number) => ({
   template: buildTemplate(random.pick(["1", "2"]), false),
 });
 const buildMpiJobSpec = (random: Random, replicas: number): MpiJobSpec => ({
-  runPolicy: { suspend: random.decide(0.2) },
+  runPolicy: { suspend: random.decide(0.2), cleanPodPolicy: random.decide(0.8) ? "All" : "None" },
   mpiReplicaSpecs: {
     Launcher: { replicas: 1, template: { spec: { containers: [{ name: "c", image: "c" }] } } },
     Worker: { replicas, template: buildTemplate(random.pick(["1", "2"]), true) },
