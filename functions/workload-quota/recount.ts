@@ -34,7 +34,7 @@ export interface Recounts {
 
 interface RecountResult {
   began: number;
-  /** A hash of the settings. */
+  /** A hash of the settings and the counted kinds. */
   settings: number;
   /** The number of objects read; and of reservations that were too small, and too large without a review. */
   objects: number;
@@ -112,7 +112,7 @@ export const recount = async (context: RecountContext): Promise<string | undefin
   const { ledger, settings, readTime, until } = context;
   const key = `recount/${ledger.cluster}`;
   const kinds = listCountedKinds(settings);
-  const hash = computeHash(JSON.stringify(settings));
+  const hash = computeHash(JSON.stringify([settings, kinds]));
   let [kept] = await ledger.change<Recounts>([key], (values) => values);
   do {
     const began = readTime();
