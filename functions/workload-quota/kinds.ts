@@ -47,6 +47,15 @@ const replicated = {
   scale: "spec.replicas",
 };
 
+/** Returns the group of a Job whose spec is at a path. Other numbers may multiply its Pods. */
+const createJobGroup = (spec: string, ...replicas: string[]): PodGroup => {
+  return {
+    template: `${spec}.template`,
+    replicas: [...replicas, `${spec}.parallelism`],
+    most: `${spec}.completions`,
+  };
+};
+
 /** Returns what the jobs of the Training Operator have in common, by the name of their replica specs. */
 const createTrainingJob = (specs: string) => {
   return {
@@ -93,7 +102,7 @@ export const countedKinds: readonly CountedKind[] = [
     group: "batch",
     resource: "jobs",
     kind: "Job",
-    groups: [{ template: "spec.template", replicas: ["spec.parallelism"], most: "spec.completions" }],
+    groups: [createJobGroup("spec")],
     suspended: isSuspended,
     conditions: ["Complete", "Failed"],
   },
@@ -101,13 +110,7 @@ export const countedKinds: readonly CountedKind[] = [
     group: "batch",
     resource: "cronjobs",
     kind: "CronJob",
-    groups: [
-      {
-        template: "spec.jobTemplate.spec.template",
-        replicas: ["spec.jobTemplate.spec.parallelism"],
-        most: "spec.jobTemplate.spec.completions",
-      },
-    ],
+    groups: [createJobGroup("spec.jobTemplate.spec")],
     // By default, a run may begin while others have not ended.
     ownsIf: [{ path: "spec.concurrencyPolicy", values: ["Forbid", "Replace"] }],
   },
@@ -159,13 +162,7 @@ export const countedKinds: readonly CountedKind[] = [
     group: "jobset.x-k8s.io",
     resource: "jobsets",
     kind: "JobSet",
-    groups: [
-      {
-        template: "spec.replicatedJobs.*.template.spec.template",
-        replicas: ["spec.replicatedJobs.*.replicas", "spec.replicatedJobs.*.template.spec.parallelism"],
-        most: "spec.replicatedJobs.*.template.spec.completions",
-      },
-    ],
+    groups: [createJobGroup("spec.replicatedJobs.*.template.spec", "spec.replicatedJobs.*.replicas")],
     suspended: isSuspended,
     conditions: ["Completed", "Failed"],
   },

@@ -1,12 +1,11 @@
-import { isMap, lookUp, toList, toMap } from "postern/json";
-import { parseQuantity } from "postern/objects/quantity";
+import { lookUp, toList, toMap } from "postern/json";
 
 // The Spark operator has no Pod templates but fields, from which Spark computes what its Pods request:
 // https://github.com/kubeflow/spark-operator/tree/master/internal/scheduler/yunikorn/resourceusage
 
 /** Properties by which sparkConf, too, can say how many Pods there are and what they request. */
 const counted =
-  /^spark\.(dynamicAllocation\.(enabled|initialExecutors|maxExecutors)|executor\.(instances|minMemoryOverhead)|(driver|executor)\.(cores|memory|memoryOverhead|memoryOverheadFactor|resource\..*)|kubernetes\.(memoryOverheadFactor|(driver|executor)\.(request\.cores|limit\.cores|podTemplateFile)))$/i;
+  /^spark\.(dynamicAllocation\.(enabled|initialExecutors|maxExecutors)|executor\.(instances|minMemoryOverhead)|(kubernetes\.)?((driver|executor)\.)?(memory(Overhead(Factor)?)?|resource\..*|((request|limit)\.)?cores|podTemplateFile))$/i;
 
 /** The least bytes beside the heap. */
 const leastOverhead = 384 * 2 ** 20;
@@ -32,7 +31,7 @@ export const buildSparkTemplate = (
     return `${parent}.sparkConf must not have ${wrong}, but the field of ${parent} that stands for it`;
   const { enabled, maxExecutors } = toMap(app.dynamicAllocation);
   if (enabled === true && maxExecutors == null)
-    return `${parent}.dynamicAllocation.maxExecutors must be set, because no other number limits the executors`;
+    return `${parent}.dynamicAllocation.maxExecutors must limit the number of executors`;
 
   const faults: string[] = [];
   const readSize = (value: unknown, name: string): bigint => {
@@ -40,12 +39,6 @@ export const buildSparkTemplate = (
     if (size === undefined)
       faults.push(`${name} must be a size such as 512m or 4g, not ${JSON.stringify(value ?? null)}`);
     return size ?? 0n;
-  };
-  const readQuantity = (value: unknown, name: string): string => {
-    const text = typeof value === "string" || typeof value === "number" ? String(value) : "";
-    if (parseQuantity(text)) return text;
-    faults.push(`${name} must be a quantity such as 500m, not ${JSON.stringify(value ?? null)}`);
-    return "0";
   };
   const at = place.join(".");
   const isJvm = ["Java", "Scala", undefined].some((type) => type === app.type);
@@ -61,11 +54,11 @@ export const buildSparkTemplate = (
     .reduce((sum, key) => sum + readSize(conf[key], `${parent}.sparkConf ${key}`), 0n);
   const memory = `${heap + overhead + others}`;
   const { name: gpu, quantity } = toMap(fields.gpu);
-  const gpus = typeof gpu === "string" && gpu !== "" ? { [gpu]: readQuantity(quantity, `${at}.gpu.quantity`) } : {};
-  const { coreLimit, memoryLimit } = fields;
-  const requests = { cpu: readQuantity(fields.coreRequest ?? fields.cores ?? 1, `${at}.cores`), memory, ...gpus };
+  const gpus = gpu ? { [String(gpu)]: quantity ?? null } : {};
+  const { coreRequest, cores, coreLimit, memoryLimit } = fields;
+  const requests = { cpu: coreRequest ?? cores ?? 1, memory, ...gpus };
   const limits = {
-    ...(coreLimit != null && { cpu: readQuantity(coreLimit, `${at}.coreLimit`) }),
+    ...(coreLimit != null && { cpu: coreLimit }),
     memory: memoryLimit == null ? memory : `${readSize(memoryLimit, `${at}.memoryLimit`)}`,
     ...gpus,
   };
@@ -73,17 +66,16 @@ export const buildSparkTemplate = (
 
   const spec = toMap(toMap(fields.template).spec);
   const [first, ...containers] = toList(spec.containers);
-  const { resources, ...main } = toMap(first);
-  const before = toMap(resources);
-  const merged = {
-    requests: { ...toMap(before.requests), ...requests },
-    limits: { ...toMap(before.limits), ...limits },
+  const written = toMap(toMap(first).resources);
+  const resources = {
+    requests: { ...toMap(written.requests), ...requests },
+    limits: { ...toMap(written.limits), ...limits },
   };
   return {
     spec: {
       ...spec,
-      containers: [{ ...main, resources: merged }, ...containers, ...toList(fields.sidecars)],
-      initContainers: [...toList(spec.initContainers), ...toList(fields.initContainers)].filter(isMap),
+      containers: [{ resources }, ...containers, ...toList(fields.sidecars)],
+      initContainers: [...toList(spec.initContainers), ...toList(fields.initContainers)],
     },
   };
 };
