@@ -64,7 +64,7 @@ describe(
     let options: string[];
 
     const boot = async (minor: string, store?: string) => {
-      // No version of etcd opens the data of all older ones.
+      // etcd 3.7 ends on data that 3.5 wrote, so the newest one keeps the data of both minors.
       const { etcd } = await requireBinaries(newer);
       cluster = await bootCluster({ ...(await requireBinaries(minor)), etcd }, store === undefined ? {} : { store });
       await checkout.write("kubeconfig", buildKubeconfig({ shop: cluster }));
