@@ -144,8 +144,9 @@ const checkRule = async (
   for (const [index, stated] of cases.entries()) {
     const { name } = stated;
     const entry = { ...stated, kubernetes: minor };
-    if (listed.rule.since && (await differsInMinor(listed, entry))) {
-      results.notReceivable.push({ name, reason: `states what Kubernetes ${stated.kubernetes ?? newestMinor} does` });
+    const unfit = await explainUnfit(listed, stated, entry);
+    if (unfit !== undefined) {
+      results.notReceivable.push({ name, reason: unfit });
       continue;
     }
     const setup = getSetup(buildCaseSetupKey(listed, entry));
@@ -180,11 +181,22 @@ const checkRule = async (
   return results;
 };
 
-/**
- * Reports whether a rule's outcome in the case's minor of Kubernetes is another one than the case states, or needs an
- * answer that the case doesn't have.
- */
-const differsInMinor = (listed: CatalogueRule, entry: Case): Promise<boolean> =>
+/** A quantity with which an API server computes for minutes. */
+const hugeExponent = /"[+-]?[\d.]+e[+-]?\d{5,}"/i;
+
+/** Returns why a case can't be sent to API servers of a minor at this time, whatever its objects are. */
+const explainUnfit = async (listed: CatalogueRule, stated: Case, entry: Case): Promise<string | undefined> => {
+  if (listed.rule.since && (await hasOtherOutcome(listed, entry)))
+    return `states what Kubernetes ${stated.kubernetes ?? newestMinor} does`;
+  if (await hasOtherOutcome(listed, { ...entry, now: new Date().toISOString() }))
+    return "states what happens at its time";
+  return hugeExponent.test(JSON.stringify([stated.mutate, stated.validate, stated.oldObject]))
+    ? "the API server computes with a quantity for minutes"
+    : undefined;
+};
+
+/** Reports whether a rule's outcome is another one than the case states, or needs an answer that the case doesn't have. */
+const hasOtherOutcome = (listed: CatalogueRule, entry: Case): Promise<boolean> =>
   evaluateCase(listed, entry, buildReview(listed, entry)).then(
     (decision) => describeCaseDifferences(entry, decision).length > 0,
     (error: unknown) => error instanceof UnansweredFailure,
