@@ -9,10 +9,17 @@ import {
   omitUndefinedMembers,
   pickOne,
 } from "./steps.ts";
-import { buildKindDefinition, type PolicySet, parameters, validatingPolicySet } from "./validating-policies.ts";
+import {
+  buildKindDefinition,
+  buildPriorityClass,
+  type PolicySet,
+  parameters,
+  validatingPolicySet,
+} from "./validating-policies.ts";
 
 // MutatingAdmissionPolicies, and requests about objects that choose a policy by a label with the policy's name. Each
-// object has one policy, because the order of several is random in the API server. No JSON patch has an `Object` in a list,
+// object has one policy, because the order of several is random in the API server, or two whose order doesn't matter
+// because one of them is invoked again. The objects of a subresource have no labels: one policy is for all of them. No JSON patch has an `Object` in a list,
 // which makes the API server panic, or a list in a map of an `Object`, which it can't convert.
 
 const apiVersion = "admissionregistration.k8s.io/v1";
@@ -148,7 +155,21 @@ const gadgets: MutatedKind = {
     '[JSONPatch{op: "remove", path: "/spec/parts/0"}]',
   ],
 };
-const kinds = [configMaps, deployments, gadgets];
+/** A kind whose objects are in no namespace. */
+const priorityClasses: MutatedKind = {
+  rule: { apiGroups: ["scheduling.k8s.io"], apiVersions: ["v1"], resources: ["priorityclasses"] },
+  conditions: ["object.value > 1", "!has(object.description)", "!has(request.namespace)"],
+  mutations: [
+    'Object{description: "set " + string(object.value)}',
+    "Object{value: object.value + 1}",
+    'Object{preemptionPolicy: "Never"}',
+    'Object{spec: "x"}',
+    '[JSONPatch{op: "add", path: "/description", value: request.name}]',
+    '[JSONPatch{op: "replace", path: "/value", value: 7}]',
+    '[JSONPatch{op: "remove", path: "/description"}]',
+  ],
+};
+const kinds = [configMaps, deployments, gadgets, priorityClasses];
 
 const variables = [
   { name: "a", expression: "int(object.data.a)" },
@@ -232,6 +253,44 @@ const mutatingPolicies: readonly KubernetesObject[] = policies.flatMap((policy, 
   ];
 });
 
+/** The label of objects that two policies change, the first of them once more after the second. */
+const pairLabel = "pair";
+/** Returns a policy with a name, and its binding. */
+const buildNamedPolicy = (name: string, spec: object): KubernetesObject[] => [
+  { apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name }, spec } as KubernetesObject,
+  {
+    ...{ apiVersion, kind: "MutatingAdmissionPolicyBinding", metadata: { name } },
+    spec: { policyName: name },
+  } as KubernetesObject,
+];
+const pairedRules = {
+  resourceRules: kinds.map(({ rule }) => ({ ...rule, operations: ["CREATE"] })),
+  objectSelector: { matchLabels: { [pairLabel]: "on" } },
+};
+const fixedPolicies: readonly KubernetesObject[] = [
+  ...buildNamedPolicy("first-of-pair", {
+    reinvocationPolicy: "IfNeeded",
+    matchConstraints: pairedRules,
+    mutations: [
+      'Object{metadata: Object.metadata{annotations: {"sees": object.metadata.?annotations[?"second"].orValue("nothing")}}}',
+    ].map(toMutation),
+  }),
+  ...buildNamedPolicy("second-of-pair", {
+    reinvocationPolicy: "Never",
+    matchConstraints: pairedRules,
+    mutations: [toMutation('Object{metadata: Object.metadata{annotations: {"second": "done"}}}')],
+  }),
+  ...buildNamedPolicy("scale", {
+    reinvocationPolicy: "Never",
+    matchConstraints: { resourceRules: [{ ...deployments.rule, resources: ["*/scale"], operations: ["UPDATE"] }] },
+    matchConditions: [{ name: "grows", expression: "object.spec.replicas > oldObject.spec.replicas" }],
+    mutations: [
+      "Object{spec: Object.spec{replicas: object.spec.replicas + 1}}",
+      '[JSONPatch{op: "test", path: "/kind", value: "Scale"}, JSONPatch{op: "replace", path: "/spec/replicas", value: object.spec.replicas * 2}]',
+    ].map(toMutation),
+  }),
+];
+
 const lastPolicy: readonly KubernetesObject[] = [
   {
     ...{ apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name: "last" } },
@@ -286,7 +345,7 @@ const gadgetKind = buildKindDefinition("Gadget", {
 });
 
 export const mutatingPolicySet: PolicySet = {
-  policies: mutatingPolicies,
+  policies: [...mutatingPolicies, ...fixedPolicies],
   lastPolicy,
   lastMessage: "nonexistent key: 2",
   surroundings: [gadgetKind, ...validatingPolicySet.surroundings],
@@ -300,8 +359,11 @@ export const mutatingPolicySet: PolicySet = {
 const buildMetadata = (kind: MutatedKind) => {
   const indexes = Array.from({ length: count }, (_, index) => index).filter((index) => getKind(index) === kind);
   const labels = fc
-    .tuple(pickOne(...indexes), makeOptional(pickOne("x", "y"), 2))
-    .map(([index, app]) => omitUndefinedMembers({ [`m${index}`]: "on", app }));
+    .tuple(
+      pickOne(...indexes.map((index) => `m${index}`), ...Array(8).fill(pairLabel)),
+      makeOptional(pickOne("x", "y"), 2),
+    )
+    .map(([label, app]) => omitUndefinedMembers({ [label]: "on", app }));
   return generateWholeObjects({ labels });
 };
 const number = pickOne("1", "2", "3", "many");
@@ -363,16 +425,22 @@ const gadget = generateWholeObjects({
     ),
   }),
 });
-const edit = (path: string, value: Parameters<typeof generateFieldEdit>[1]) =>
-  buildEditStep(wrapEdit(generateFieldEdit(path, value) as fc.Arbitrary<FieldEdit>));
+const edit = (path: string, value: Parameters<typeof generateFieldEdit>[1], subresource?: string) =>
+  buildEditStep(wrapEdit(generateFieldEdit(path, value) as fc.Arbitrary<FieldEdit>), subresource);
 
 export const mutatingPolicyScenarios = {
-  /** ConfigMaps, deployments and custom resources that choose a policy. */
+  /** ConfigMaps, deployments, priority classes and custom resources that choose policies. */
   mutatingPolicies: fc.oneof(
     buildScenario("configmaps", generateCreateStep(configMap), [
       edit("data", pickOne({ a: "1" }, { a: "7", b: "yes" })),
     ]),
-    buildScenario("deployments", generateCreateStep(deployment), [edit("spec.replicas", pickOne(2, 4))]),
+    buildScenario("deployments", generateCreateStep(deployment), [
+      edit("spec.replicas", pickOne(2, 4)),
+      edit("spec.replicas", pickOne(2, 4), "scale"),
+    ]),
+    buildScenario("priorityclasses", generateCreateStep(buildPriorityClass(buildMetadata(priorityClasses))), [
+      edit("description", pickOne("some", "other")),
+    ]),
     buildScenario("gadgets", generateCreateStep(gadget), [edit("spec.size", pickOne(2, 3))]),
   ),
 };

@@ -11,7 +11,8 @@ import {
 } from "./steps.ts";
 
 // Policies in CEL, and requests about objects that choose policies by labels with the policies' names. Two thirds of the
-// objects have one policy, because the order of several is random in the API server; the others have two to four.
+// objects have one policy, because the order of several is random in the API server; the others have two to four. The
+// objects of a subresource have no labels: one policy is for all of them.
 
 const nested = ["a", "b", "c", "d", "e", "f"].reduceRight(
   (inner, name) => `variables.list.all(${name}, ${inner})`,
@@ -118,6 +119,12 @@ const annotations = pickOne(
 const configMapRule = { apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["*"] };
 const deploymentRule = { apiGroups: ["apps"], apiVersions: ["v1"], resources: ["deployments"], operations: ["*"] };
 const counterRule = { apiGroups: ["example.com"], apiVersions: ["v1"], resources: ["counters"], operations: ["*"] };
+const classRule = {
+  apiGroups: ["scheduling.k8s.io"],
+  apiVersions: ["v1"],
+  resources: ["priorityclasses"],
+  operations: ["*"],
+};
 const constraints = pickOne(
   {},
   {},
@@ -203,7 +210,7 @@ const policies: readonly KubernetesObject[] = fc
       failurePolicy: parts.failurePolicy,
       paramKind: parts.paramKind,
       matchConstraints: {
-        resourceRules: [configMapRule, deploymentRule, counterRule],
+        resourceRules: [configMapRule, deploymentRule, counterRule, classRule],
         objectSelector: { matchLabels: { [`p${index}`]: "on" } },
         ...parts.constraints,
       },
@@ -234,6 +241,27 @@ const policies: readonly KubernetesObject[] = fc
       ...(isWarned ? [{ apiVersion, kind, metadata: { name: `${metadata.name}-w` }, spec: warned }] : []),
     ];
   });
+
+const scalePolicy: readonly KubernetesObject[] = [
+  {
+    ...{ apiVersion, kind: "ValidatingAdmissionPolicy", metadata: { name: "scale" } },
+    spec: {
+      matchConstraints: { resourceRules: [{ ...deploymentRule, resources: ["*/scale"] }] },
+      validations: [
+        {
+          expression: "object.spec.replicas <= oldObject.spec.replicas",
+          messageExpression:
+            "request.name + ' ' + request.subResource + ' ' + object.kind + ' ' + request.requestKind.kind",
+        },
+      ],
+      auditAnnotations: [{ key: "replicas", valueExpression: "string(object.spec.replicas)" }],
+    },
+  } as KubernetesObject,
+  {
+    ...{ apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata: { name: "scale" } },
+    spec: { policyName: "scale", validationActions: ["Deny"] },
+  } as KubernetesObject,
+];
 
 const lastPolicy: readonly KubernetesObject[] = [
   {
@@ -303,7 +331,7 @@ export interface PolicySet {
 }
 
 export const validatingPolicySet: PolicySet = {
-  policies,
+  policies: [...policies, ...scalePolicy],
   lastPolicy,
   lastMessage: "the policies are in use",
   surroundings: [counterKind, ...policyParameters],
@@ -363,11 +391,20 @@ const deployment = fc.record({ metadata, replicas: pickOne(1, 3, 5), grace: make
   const spec = { replicas, selector: { matchLabels: labels }, template };
   return { apiVersion: "apps/v1", kind: "Deployment", metadata, spec };
 });
-const edit = (path: string, value: Parameters<typeof generateFieldEdit>[1]) =>
-  buildEditStep(wrapEdit(generateFieldEdit(path, value) as fc.Arbitrary<FieldEdit>));
+/** Objects that are in no namespace. */
+export const buildPriorityClass = (metadata: fc.Arbitrary<object>) =>
+  generateWholeObjects({
+    apiVersion: pickOne("scheduling.k8s.io/v1"),
+    kind: pickOne("PriorityClass"),
+    metadata,
+    value: pickOne(1, 2),
+    description: makeOptional(pickOne("some")),
+  });
+const edit = (path: string, value: Parameters<typeof generateFieldEdit>[1], subresource?: string) =>
+  buildEditStep(wrapEdit(generateFieldEdit(path, value) as fc.Arbitrary<FieldEdit>), subresource);
 
 export const validatingPolicyScenarios = {
-  /** ConfigMaps, deployments and custom resources that choose policies. */
+  /** ConfigMaps, deployments, priority classes and custom resources that choose policies. */
   policies: fc.oneof(
     {
       weight: 4,
@@ -377,7 +414,16 @@ export const validatingPolicyScenarios = {
     },
     {
       weight: 1,
-      arbitrary: buildScenario("deployments", generateCreateStep(deployment), [edit("spec.replicas", pickOne(2, 4))]),
+      arbitrary: buildScenario("deployments", generateCreateStep(deployment), [
+        edit("spec.replicas", pickOne(2, 4)),
+        edit("spec.replicas", pickOne(2, 4), "scale"),
+      ]),
+    },
+    {
+      weight: 1,
+      arbitrary: buildScenario("priorityclasses", generateCreateStep(buildPriorityClass(metadata)), [
+        edit("description", pickOne("some", "other")),
+      ]),
     },
     {
       weight: 2,

@@ -1,0 +1,122 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import type { KubernetesObject } from "#lib/review.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { getCollectionPath, type TestClusterClient } from "../../infra/parity/control-plane/client.ts";
+import { bootCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { buildKindDefinition } from "../../infra/parity/generators/validating-policies.ts";
+import {
+  createTestWebhookConfigurations,
+  extendWebhookTimeoutsForTests,
+  serveTestRules,
+  waitUntil,
+} from "../../infra/parity/rule-server.ts";
+import { needs } from "../parts.ts";
+
+// The types that CEL gives to numbers: in a policy that the API server evaluates, and in the same policy in the rule.
+
+/** A policy that warns of the types of these values, and its binding. */
+const buildPolicies = (name: string, rule: object, values: readonly string[]) => {
+  const apiVersion = "admissionregistration.k8s.io/v1";
+  const resourceRules = [{ ...rule, apiVersions: ["v1"], operations: ["CREATE", "UPDATE"] }];
+  const types = values.map(
+    (value) => `(type(${value}) == int ? 'int' : type(${value}) == double ? 'double' : 'other')`,
+  );
+  const validations = [{ expression: "false", messageExpression: types.join(" + ' ' + ") }];
+  return [
+    {
+      ...{ apiVersion, kind: "ValidatingAdmissionPolicy", metadata: { name } },
+      spec: { matchConstraints: { resourceRules }, validations },
+    },
+    {
+      ...{ apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata: { name } },
+      spec: { policyName: name, validationActions: ["Warn"] },
+    },
+  ];
+};
+const buildAll = (prefix: string) => [
+  ...buildPolicies(`${prefix}-counters`, { apiGroups: ["example.com"], resources: ["counters"] }, [
+    "object.spec.count",
+    "object.spec.any.n",
+  ]),
+  ...buildPolicies(`${prefix}-revisions`, { apiGroups: ["apps"], resources: ["controllerrevisions"] }, [
+    "object.data.n",
+    "object.data.m",
+  ]),
+];
+
+// TypeScript's types lack this function.
+const { rawJSON } = JSON as JSON & { rawJSON(text: string): object };
+const [one, thousand] = [rawJSON("1.0"), rawJSON("1e3")];
+
+const metadata = { name: "a", namespace: "default" };
+const counter = { apiVersion: "example.com/v1", kind: "Counter", metadata, spec: { count: one, any: { n: thousand } } };
+const revision = {
+  ...{ apiVersion: "apps/v1", kind: "ControllerRevision", metadata },
+  ...{ revision: 1, data: { n: one, m: thousand } },
+};
+
+describe("a number with a fraction or an exponent that is an integer", await needs("API server"), () => {
+  const stack = new AsyncDisposableStack();
+  let admin: TestClusterClient;
+
+  before(async () => {
+    const folder = await mkdtemp(join(tmpdir(), "postern-numbers-"));
+    stack.defer(() => rm(folder, { recursive: true, force: true }));
+    const cluster = await bootCluster(await requireBinaries(), {});
+    stack.defer(cluster.stop);
+    admin = cluster.admin;
+    const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+    const rules = { "validating-admission-policy": { settings: { policies: buildAll("own") } } };
+    const served = await serveTestRules(await readCatalogue(), JSON.stringify({ rules }), { certificate });
+    stack.defer(served.stop);
+    const fields = {
+      count: { type: "integer" },
+      any: { type: "object", "x-kubernetes-preserve-unknown-fields": true },
+    };
+    for (const object of [buildKindDefinition("Counter", fields), ...buildAll("native")]) {
+      const { code, body } = await send("POST", object as KubernetesObject);
+      assert.equal(code, 201, String(body.message));
+    }
+    await createTestWebhookConfigurations(admin, extendWebhookTimeoutsForTests(served.manifests()));
+    for (const object of [counter, revision])
+      await waitUntil(`the API server does not warn of a ${object.kind}`, async () => {
+        const { warnings } = await send("POST", object, "?dryRun=All");
+        return warnings.length === 2;
+      });
+  });
+  after(() => stack.disposeAsync());
+
+  const send = (method: "POST" | "PATCH", body: object, rest = "") =>
+    admin({ method, path: `${getCollectionPath(body as KubernetesObject)}${rest}`, body });
+  /** Sends an object, and then a change of its labels; returns the types of its values for both policies in both requests. */
+  const listTypes = async (object: KubernetesObject) => {
+    const created = await send("POST", object);
+    assert.equal(created.code, 201, String(created.body.message));
+    const path = `${getCollectionPath(object)}/a`;
+    const body = { metadata: { labels: { a: "b" } } };
+    const changed = await admin({ method: "PATCH", path, body, contentType: "application/merge-patch+json" });
+    return [created, changed].map(({ warnings }) =>
+      Object.fromEntries(
+        warnings.map((text) => [/'(native|own)-/.exec(text)?.[1], text.slice(text.lastIndexOf(": ") + 2)]),
+      ),
+    );
+  };
+
+  it("is a double in a custom resource for the API server at first, and an int for the rule and later", async () => {
+    assert.deepEqual(await listTypes(counter), [
+      { native: "double double", own: "int int" },
+      { native: "int int", own: "int int" },
+    ]);
+  });
+
+  it("is a double in the data of a ControllerRevision for the API server, and an int for the rule", async () => {
+    const types = { native: "double double", own: "int int" };
+    assert.deepEqual(await listTypes(revision), [types, types]);
+  });
+});
