@@ -137,7 +137,9 @@ class ComposedVariables extends FieldObject {
   find(name: string): Value | undefined {
     const variable = this.#variables.get(name);
     if (variable === undefined) return undefined;
-    const value = this.#values.get(name) ?? this.#evaluate(name, variable);
+    // A value may be null.
+    const known = this.#values.get(name);
+    const value = known === undefined ? this.#evaluate(name, variable) : known;
     this.#values.set(name, value);
     if (value instanceof EvaluationError) throw value;
     return value;
