@@ -11,28 +11,21 @@ type Types = ReadonlyMap<Expression, Type>;
  * Finds literals that upstream refuses when an expression is otherwise valid: lists and maps of several types, and texts
  * that are no duration, timestamp, regular expression or format. Lists in calls of `format` may have several types.
  */
-export const findInvalidLiterals = (
-  expression: Expression,
-  typesOf: Types,
-  environment: Environment,
-  isFormatted = false,
-): Issue[] => {
-  const isCall = expression.kind === "call";
-  const isInFormat = isFormatted || (isCall && expression.function === "format");
-  const inner = listParts(expression).flatMap((part) => findInvalidLiterals(part, typesOf, environment, isInFormat));
-  const own = findIssues(expression, typesOf, environment, isFormatted);
-  // The issues of a call and of a list can have the same place.
-  return isCall ? [...inner, ...own] : [...own, ...inner];
+export const findInvalidLiterals = (expression: Expression, typesOf: Types, environment: Environment): Issue[] => {
+  const mismatches: Issue[] = [];
+  const refused: Issue[] = [];
+  const visit = (part: Expression, isFormatted: boolean): void => {
+    const isCall = part.kind === "call";
+    if (!isFormatted) mismatches.push(...findTypeIssues(part, typesOf));
+    for (const inner of listParts(part)) visit(inner, isFormatted || (isCall && part.function === "format"));
+    if (isCall) refused.push(...findInvalidArguments(part, typesOf, environment));
+  };
+  visit(expression, false);
+  // Upstream first compares all types, which matters for issues in the same place.
+  return [...mismatches, ...refused];
 };
 
-const findIssues = (
-  expression: Expression,
-  typesOf: Types,
-  environment: Environment,
-  isFormatted: boolean,
-): Issue[] => {
-  if (expression.kind === "call") return findInvalidArguments(expression, typesOf, environment);
-  if (isFormatted) return [];
+const findTypeIssues = (expression: Expression, typesOf: Types): Issue[] => {
   if (expression.kind === "list") return findMismatches(expression.elements, typesOf).slice(0, 1);
   if (expression.kind !== "map") return [];
   const keys = expression.entries.map(({ key }) => ({ value: key, isOptional: false }));
