@@ -89,15 +89,16 @@ const evaluate = (task: Task, minor: string): Answer => {
   const [type, printed] = [formatType(compiled.program.type), formatRuntimeType(compiled.program.type)];
   const names = ["object", "oldObject", "params", "request", "namespaceObject"];
   const input = Object.fromEntries(names.map((name) => [name, variables[name] ?? null]));
-  const budget = { left: Number.MAX_SAFE_INTEGER };
-  const results = evaluatePass(
-    [expression],
-    compiler.variables,
-    { ...input, ...(hasAuthorizer && createAuthorizerVariables(variables.request)) },
-    budget,
-  );
-  const [result] = "exhausted" in results ? [results] : results;
-  const cost = Number.MAX_SAFE_INTEGER - budget.left;
+  const values = { ...input, ...(hasAuthorizer && createAuthorizerVariables(variables.request)) };
+  const evaluateWithin = (most: number) => {
+    const budget = { left: most };
+    const results = evaluatePass([expression], compiler.variables, values, budget);
+    return { results, cost: most - budget.left };
+  };
+  const exact = evaluateWithin(Number.MAX_SAFE_INTEGER);
+  // Upstream's costs are unsigned: one below 0 is nearly 2^64.
+  const { results, cost } = "exhausted" in exact.results ? evaluateWithin(2 ** 65) : exact;
+  const [result] = "exhausted" in results ? [] : results;
   const answer = { type, ...(printed !== type && { printed }), cost };
   if (result && "value" in result) return { ...answer, value: toCanonical(result.value) };
   const failed = `expression '${text}' resulted in error: `;
