@@ -34,6 +34,7 @@ import {
   Uint,
   type Value,
 } from "../../lib/cel/values.ts";
+import { parseMinor } from "../../lib/since.ts";
 import type { Task } from "./generate.ts";
 import type { Answer } from "./upstream.ts";
 
@@ -62,8 +63,8 @@ const createCompiler = (mode: Task["mode"], minor: string): PolicyCompiler =>
     { paramKind: {} },
     {
       ...scopes[mode].options,
-      // The newest version has new functions in stored expressions only, and these are compared.
-      kubernetes: minor === newestMinor ? undefined : minor,
+      // The newest version has functions of the next one in stored expressions, and these are compared.
+      kubernetes: minor === newestMinor ? `1.${parseMinor(minor) + 1}` : minor,
     },
   );
 
