@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { findCelEvaluator } from "../infra/bench/cel-go.ts";
+import { celMinors, findCelEvaluator } from "../infra/bench/cel-go.ts";
 import { findBenchControllerRuntimeWebhook } from "../infra/bench/controller-runtime.ts";
 import { findBuiltKinitirasEngine } from "../infra/bench/kinitiras.ts";
 import { newestMinor, requireBinaries } from "../infra/parity/control-plane/binaries.ts";
@@ -12,11 +12,10 @@ import { findMissingChromium } from "./console.ts";
 import { findMissingRegistry } from "./registry/registry.ts";
 
 const getMissingTool = (tool: Tool) => ("missing" in tool ? tool.missing : undefined);
-const explainMissingCelEvaluator = (minor = newestMinor) =>
-  explainIfMissing(
-    () => findCelEvaluator(minor),
-    `upstream's evaluator of CEL ${minor} is not here: npm run cluster -- --minor ${minor} builds it`,
-  );
+const findCelEvaluators = async () => {
+  const found = await Promise.all(celMinors.map((minor) => findCelEvaluator(minor)));
+  return found.includes(undefined) ? undefined : found;
+};
 const explainIfMissing = async (find: () => Promise<unknown>, sentence: string) =>
   (await find()) === undefined ? sentence : undefined;
 
@@ -27,8 +26,8 @@ const parts = {
   actionlint: () => explainIfMissing(findActionlint, "actionlint is not here: npm run cluster builds it"),
   "API server": () => requireBinaries().then(() => undefined, getMessage),
   "older API server": () => requireBinaries(chooseOtherMinor()).then(() => undefined, getMessage),
-  "CEL evaluator": () => explainMissingCelEvaluator(),
-  "older CEL evaluator": () => explainMissingCelEvaluator(chooseOtherMinor()),
+  "CEL evaluator": () =>
+    explainIfMissing(findCelEvaluators, "upstream's evaluators of CEL are not here: npm run cluster builds them"),
   "cfn-lint": () => getMissingTool(findCfnLint()),
   chromium: findMissingChromium,
   "DynamoDB Local": () => getMissingTool(findDynamoDb()),

@@ -9,6 +9,9 @@ import {
   runCommand,
 } from "../parity/control-plane/go-programs.ts";
 
+/** The minors of Kubernetes with whose CEL `lib/cel` is compared. */
+export const celMinors: readonly string[] = ["1.36", newestMinor];
+
 const code = fileURLToPath(new URL("../../test/cel/", import.meta.url));
 
 /** Returns the program of a minor, which has the versions of that minor's kube-apiserver. */

@@ -1,7 +1,6 @@
 import { deepEqual } from "node:assert/strict";
 import { describe, it } from "node:test";
-import { newestMinor } from "../../infra/parity/control-plane/binaries.ts";
-import { chooseMinors } from "../cluster/choices.ts";
+import { celMinors } from "../../infra/bench/cel-go.ts";
 import { needs } from "../parts.ts";
 import { compare } from "./compare.ts";
 import { generateTasks } from "./generate.ts";
@@ -12,11 +11,9 @@ const pairs = 1500;
 // The seed is fixed: a rare difference must not fail an unrelated change. The large run takes other seeds.
 const seed = 1;
 
-describe("lib/cel", async () => {
-  for (const [index, minor] of chooseMinors().entries()) {
-    const part = minor === newestMinor ? "CEL evaluator" : "older CEL evaluator";
-    const title = `finds what kube-apiserver's packages of ${minor} find for ${pairs} generated expressions and objects`;
-    it(title, await needs(part), async () => {
+describe("lib/cel", await needs("CEL evaluator"), () => {
+  for (const [index, minor] of celMinors.entries())
+    it(`finds what kube-apiserver's packages of ${minor} find for ${pairs} generated expressions and objects`, async () => {
       const evaluator = await startEvaluator(minor);
       try {
         const { differences } = await compare(evaluator, { pairs, tasks: generateTasks(seed + index) });
@@ -25,5 +22,4 @@ describe("lib/cel", async () => {
         await evaluator.stop();
       }
     });
-  }
 });

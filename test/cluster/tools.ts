@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { buildCelEvaluator } from "../../infra/bench/cel-go.ts";
+import { buildCelEvaluator, celMinors } from "../../infra/bench/cel-go.ts";
 import { buildBenchControllerRuntimeWebhook } from "../../infra/bench/controller-runtime.ts";
 import { buildBinaries, newestMinor } from "../../infra/parity/control-plane/binaries.ts";
 import { buildPodSecurityEvaluator } from "../../infra/parity/pod-security/evaluator.ts";
@@ -8,19 +8,18 @@ import { chooseOtherMinor } from "./choices.ts";
 import { downloadPublishedManifests } from "./published.ts";
 
 // Builds what tests with an API server need, unless it was built before. `--minor 1.33,1.34` builds only the control
-// planes of these minors and their evaluators of CEL; without it, a run with a seed also needs the minor that its seed
-// chooses.
+// planes of these minors; without it, a run with a seed also needs the minor that its seed chooses.
 const { minor } = parseArgs({ options: { minor: { type: "string" } } }).values;
 const minors = minor?.split(",") ?? [newestMinor, ...(process.env.POSTERN_SEED ? [chooseOtherMinor()] : [])];
-const others = [
-  buildBenchControllerRuntimeWebhook,
-  buildPodSecurityEvaluator,
-  buildActionlint,
-  downloadPublishedManifests,
-];
 const builds = [
-  ...minors.flatMap((one) => [() => buildBinaries(one), () => buildCelEvaluator(one)]),
-  ...(minor === undefined ? others : []),
+  ...minors.map((one) => () => buildBinaries(one)),
+  ...(minor === undefined
+    ? [
+        ...[buildBenchControllerRuntimeWebhook, buildPodSecurityEvaluator, buildActionlint],
+        ...celMinors.map((one) => () => buildCelEvaluator(one)),
+        downloadPublishedManifests,
+      ]
+    : []),
 ];
 for (const build of builds) {
   const start = Date.now();
