@@ -249,7 +249,7 @@ export const generateSets = (tables: SetTables, count: number, seed: number): Ob
       namespace: { ...namespace, name: home },
       surroundings: home === own ? (surroundings as NamedObject[]) : [],
       steps: steps.map(({ body, name, ...step }, at): CreationStep => {
-        const isNamespaced = body.kind !== "PersistentVolume";
+        const isNamespaced = body.kind !== "PersistentVolume" && body.kind !== "PriorityClass";
         const placed = { name: buildName(`${own}-${at}`, name), ...(isNamespaced && { namespace: home }) };
         const object = { ...body, metadata: { ...Object(body.metadata), ...placed } };
         return { ...step, object: JSON.parse(JSON.stringify(object, roundInteger)) };
