@@ -42,8 +42,6 @@ const listScalars = (text: string) =>
     ?.sort()
     .join(" ");
 
-const dropIntegers = (text: string) => text.replace(/"int":"\d+"/g, "");
-
 const knownDifferences: readonly KnownDifference[] = [
   {
     reason:
@@ -139,10 +137,8 @@ const knownDifferences: readonly KnownDifference[] = [
     reason:
       "1.37 checks the offset from which indexOf and lastIndexOf search for an empty text, which is the result before",
     until: "1.36",
-    isMeant: ({ kind, task, upstream, own }, print) =>
-      /ndexOf\(/.test(getText(task)) &&
-      (own.error?.includes("index out of range: ") ||
-        (kind === "value" && dropIntegers(print(upstream.value)) === dropIntegers(print(own.value)))),
+    isMeant: ({ kind, task, own }) =>
+      /ndexOf\(.+, /.test(getText(task)) && (kind === "value" || own.error?.includes("index out of range: ") === true),
   },
   {
     reason: "1.37 takes a name with a dot for a global one, which a macro's variable doesn't hide",
