@@ -11,7 +11,12 @@ import { promisify } from "node:util";
 import { CloudFormation } from "@aws-sdk/client-cloudformation";
 import { CloudWatch } from "@aws-sdk/client-cloudwatch";
 import { CloudWatchLogs } from "@aws-sdk/client-cloudwatch-logs";
-import { Lambda, UpdateFunctionCodeCommand, waitUntilFunctionUpdatedV2 } from "@aws-sdk/client-lambda";
+import {
+  Lambda,
+  UpdateFunctionCodeCommand,
+  type UpdateFunctionConfigurationRequest,
+  waitUntilFunctionUpdatedV2,
+} from "@aws-sdk/client-lambda";
 import { S3 } from "@aws-sdk/client-s3";
 import { createStageLogReader } from "../../infra/aws/log-queries.ts";
 import { bundleRule, type RuleBundle } from "../../infra/build/bundle.ts";
@@ -124,6 +129,10 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       function_,
     );
     return readLatest();
+  };
+  const configure = async (change: Omit<UpdateFunctionConfigurationRequest, "FunctionName">) => {
+    await openLambda().updateFunctionConfiguration({ FunctionName, ...change });
+    await waitUntilUpdated();
   };
 
   describe("has functions that", () => {
@@ -421,11 +430,12 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
 
     it("waits no longer than the function's time", async () => {
-      await openLambda().updateFunctionConfiguration({ FunctionName, Timeout: 1 });
-      await waitUntilUpdated();
+      await configure({ Timeout: 1 });
       const { payload, fault } = await invoke({ waits: 60_000 });
       assert.equal(fault, "Unhandled");
       assert.match(Object(payload).errorMessage, /Task timed out after 1.00 seconds/);
+      // The function starts again.
+      await configure({ Timeout: 60 });
       assert.equal((await invoke({})).fault, undefined);
     });
 
@@ -537,19 +547,15 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     it("get the lines of a function, and of Lambda only failures at the level WARN", async () => {
       createTwoVersions();
       const LoggingConfig = { LogGroup: group, LogFormat: "JSON", SystemLogLevel: "WARN" } as const;
-      const configure = async (Timeout: number) => {
-        await openLambda().updateFunctionConfiguration({ FunctionName, LoggingConfig, Timeout });
-        await waitUntilUpdated();
-      };
-      await configure(60);
+      await configure({ LoggingConfig, Timeout: 60 });
       const line = JSON.stringify({ who: "a", level: 1 });
       await invoke({ says: line });
       const readLines = () => (account.logs.groups.get(group) ?? []).map(({ line }) => line);
       // Lambda's runtime client leaves what is written to the standard output as it is.
       assert.deepEqual(readLines(), [line]);
-      await configure(1);
+      await configure({ Timeout: 1 });
       await invoke({ waits: 60_000 });
-      await configure(60);
+      await configure({ Timeout: 60 });
       await invoke({ ends: true });
       await invoke({});
       const reports = await read({
