@@ -23,6 +23,11 @@ describe("a message of a policy", () => {
     assert.equal(makeMessage(2560), "é".repeat(2560));
     assert.equal(makeMessage(2561), "short");
   });
+
+  it("loses at both ends what is white space for Go", () => {
+    const validations = [{ expression: "false", message: "\u0085 \ufeffno\u00a0" }];
+    assert.equal(evaluate({ validations }).violations[0]?.message, "\ufeffno");
+  });
 });
 
 describe("an audit annotation of a policy", () => {

@@ -6,6 +6,7 @@ import {
 } from "postern/admission-policies/expressions";
 import { toConditionsInput } from "postern/admission-policies/input";
 import { isFailingClosed } from "postern/admission-policies/types";
+import { trimAsGo } from "postern/objects/go-trimmed";
 import { compilePolicy, type ValidatingPolicy } from "./policies.ts";
 
 /** A violation of a policy, or an error that counts as one. */
@@ -57,8 +58,8 @@ export const evaluatePolicy = (policy: ValidatingPolicy, input: PolicyInput): Po
     if (result === undefined || !("value" in result) || result.value === true) return [];
     const { reason, message = "", expression } = spec.validations?.[index] ?? { expression: "" };
     const made = messages[index];
-    const text = (made && "value" in made && toMessage(made.value)) || message.trim();
-    return [{ index, message: text || `failed expression: ${expression.trim()}`, reason }];
+    const text = (made && "value" in made && toMessage(made.value)) || trimAsGo(message);
+    return [{ index, message: text || `failed expression: ${trimAsGo(expression)}`, reason }];
   });
 
   // Upstream compiles these expressions with the authorizer, but evaluates them without.
@@ -69,14 +70,14 @@ export const evaluatePolicy = (policy: ValidatingPolicy, input: PolicyInput): Po
   for (const [index, { key }] of (spec.auditAnnotations ?? []).entries()) {
     const result = values[index];
     if (result && "error" in result && isClosed) refusals.push(result.error);
-    const value = result && "value" in result && typeof result.value === "string" ? result.value.trim() : "";
+    const value = result && "value" in result && typeof result.value === "string" ? trimAsGo(result.value) : "";
     if (value !== "") annotations.push([key, truncate(value)]);
   }
   return { violations, annotations, refusals };
 };
 
 const toMessage = (value: unknown): string => {
-  const message = typeof value === "string" ? value.trim() : "";
+  const message = typeof value === "string" ? trimAsGo(value) : "";
   return Buffer.byteLength(message) > longestMessage || message.includes("\n") ? "" : message;
 };
 

@@ -1,4 +1,5 @@
 import { quoteAsGo } from "../../objects/go-quoted.ts";
+import { trimAsGo } from "../../objects/go-trimmed.ts";
 import { countInner, countReading, countReadingTwice, countTraversal, getActualSize } from "../cost.ts";
 import { declareMethod, type FunctionDeclaration, member, overload } from "../functions.ts";
 import { dyn, int, listOf, string } from "../types.ts";
@@ -84,17 +85,6 @@ const substring = (text: string, start: Int, end?: Int): string => {
   return text.slice(getUnit(text, start), getUnit(text, end));
 };
 
-/** Reports whether a unit is white space for Go. JavaScript's trim also removes U+FEFF, and leaves U+0085. */
-const isSpace = (text: string, unit: number): boolean =>
-  /[\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/.test(text.charAt(unit));
-
-const trim = (text: string): string => {
-  let [start, end] = [0, text.length];
-  while (start < end && isSpace(text, start)) start++;
-  while (start < end && isSpace(text, end - 1)) end--;
-  return text.slice(start, end);
-};
-
 // \cG is the bell, the first of the characters with an escape such as \n.
 const quote = (text: string): string =>
   `"${text.toWellFormed().replace(/[\cG-\r"\\]/g, (character) => quoteAsGo(character).slice(1, -1))}"`;
@@ -136,7 +126,7 @@ export const stringFunctions: readonly FunctionDeclaration[] = [
   declareMethod("split", "string_split_string_int", [string, string, int], texts, split, countReadingTwice),
   declareMethod("substring", "string_substring_int", [string, int], string, substring, countReading),
   declareMethod("substring", "string_substring_int_int", [string, int, int], string, substring, countReading),
-  declareMethod("trim", "string_trim", [string], string, trim, countReading),
+  declareMethod("trim", "string_trim", [string], string, trimAsGo, countReading),
   declareMethod("join", "list_join", [texts], string, join, countJoined),
   declareMethod("join", "list_join_string", [texts, string], string, join, countJoined),
   { name: "strings.quote", overloads: [overload("strings_quote", [string], string, quote, countInner)] },
