@@ -173,7 +173,9 @@ const compareOutcomes = (
       (fault) => faults && !faults.includes(fault) && !isInside(fault),
     );
     const predicted = last && dropServerFields(after, serverFields);
-    return unfounded.length > 0 ? [faults, unfounded] : [object, predicted];
+    if (unfounded.length > 0) return [faults, unfounded];
+    // A plugin that check can't decide may have changed the object.
+    return checked.undecided.length > 0 ? [undefined, undefined] : [object, predicted];
   }
   // Go's words for a patch of a policy that makes an object unreadable; check looks at the policy's next mutation, too.
   if (code === 500 && /json: cannot unmarshal|strict decoding/.test(String(body.message)))
