@@ -1,4 +1,5 @@
 import {
+  compileOnce,
   createPolicyCompiler,
   type PolicyCompiler,
   type PolicyExpression,
@@ -42,18 +43,6 @@ export interface CompiledMutation {
 export const findExpressionFault = (policy: MutatingPolicy, kubernetes: string): string | undefined =>
   compile(policy, kubernetes).error;
 
-const compiled = new WeakMap<MutatingPolicy, CompiledPolicy>();
-
-/**
- * Returns the compiled expressions of a policy, which are compiled once for each object: in the first call's minor version
- * of Kubernetes, by default in the newest.
- */
-export const compilePolicy = (policy: MutatingPolicy, kubernetes?: string): CompiledPolicy => {
-  const made = compiled.get(policy) ?? compile(policy, kubernetes);
-  compiled.set(policy, made);
-  return made;
-};
-
 const compile = (policy: MutatingPolicy, kubernetes?: string): CompiledPolicy => {
   const { variables = [], matchConditions = [], mutations = [] } = policy.spec;
   const compiler = createPolicyCompiler(policy.spec, { isMutation: true, kubernetes });
@@ -74,3 +63,5 @@ const compile = (policy: MutatingPolicy, kubernetes?: string): CompiledPolicy =>
   const usesNamespace = texts.some(({ text }) => text.includes("namespaceObject"));
   return { ...parts, usesNamespace, error: compiler.errors[0] };
 };
+
+export const compilePolicy = compileOnce(compile);

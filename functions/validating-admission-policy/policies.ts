@@ -1,4 +1,5 @@
 import {
+  compileOnce,
   createPolicyCompiler,
   type PolicyCompiler,
   type PolicyExpression,
@@ -31,18 +32,6 @@ export interface CompiledPolicy {
 export const findExpressionFault = (policy: ValidatingPolicy, kubernetes: string): string | undefined =>
   compile(policy, kubernetes).error;
 
-const compiled = new WeakMap<ValidatingPolicy, CompiledPolicy>();
-
-/**
- * Returns the compiled expressions of a policy, which are compiled once for each object: in the first call's minor version
- * of Kubernetes, by default in the newest.
- */
-export const compilePolicy = (policy: ValidatingPolicy, kubernetes?: string): CompiledPolicy => {
-  const made = compiled.get(policy) ?? compile(policy, kubernetes);
-  compiled.set(policy, made);
-  return made;
-};
-
 const compile = (policy: ValidatingPolicy, kubernetes?: string): CompiledPolicy => {
   const { variables = [], matchConditions = [], validations = [], auditAnnotations = [] } = policy.spec;
   const compiler = createPolicyCompiler(policy.spec, { kubernetes });
@@ -61,3 +50,5 @@ const compile = (policy: ValidatingPolicy, kubernetes?: string): CompiledPolicy 
   const usesNamespace = texts.some((part) => part?.text.includes("namespaceObject"));
   return { ...parts, usesNamespace, error: compiler.errors[0] };
 };
+
+export const compilePolicy = compileOnce(compile);

