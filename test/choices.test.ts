@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { minors } from "../infra/parity/control-plane/binaries.ts";
 import { listPluginPorts } from "../infra/parity/plugins.ts";
-import { chooseMinors, choosePorts, chooseTenth } from "./cluster/choices.ts";
+import { chooseMinors, chooseOtherMinor, choosePorts, chooseTenth, chooseUpgrade } from "./cluster/choices.ts";
 
 const ports = listPluginPorts(await readCatalogue());
 const seeds = Array.from({ length: 1000 }, (_, seed) => seed);
@@ -47,5 +47,18 @@ describe("what a run compares with real API servers", () => {
     );
     const wanted = tenths.flatMap((index) => minors.map((minor) => `${index} ${minor}`));
     assert.deepEqual([...new Set(pairs)].sort(), wanted.sort());
+  });
+
+  it("is an upgrade from every minor without MutatingAdmissionPolicy, in one of two suites", () => {
+    const chosen = seeds.flatMap((seed) =>
+      ([0, 1] as const)
+        .filter((turn) => !chooseUpgrade(turn, seed).skip)
+        .map((turn) => `${turn} ${chooseOtherMinor(seed)}`),
+    );
+    const older = ["1.33", "1.34", "1.35"];
+    assert.deepEqual(
+      [...new Set(chosen)].sort(),
+      [0, 1].flatMap((turn) => older.map((minor) => `${turn} ${minor}`)),
+    );
   });
 });

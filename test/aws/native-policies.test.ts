@@ -11,7 +11,7 @@ import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 
 // A stage with policies, in a cluster that is upgraded between deployments.
-const { older, newer, skip } = chooseUpgrade();
+const { older, newer, skip } = chooseUpgrade(0);
 
 const policies = `
 apiVersion: admissionregistration.k8s.io/v1

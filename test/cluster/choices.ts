@@ -59,9 +59,15 @@ export const chooseTenth = (seed = runSeed): ((index: number) => boolean) => {
   return (index) => index % 10 === rest;
 };
 
-/** The upgrade that a run makes, from its other minor to the newest, if that brings MutatingAdmissionPolicy. */
-export const chooseUpgrade = (): { older: string; newer: string; skip?: string } => {
-  const upgrade = { older: chooseOtherMinor(), newer: newestMinor };
-  const isThere = isEffectiveByDefault("MutatingAdmissionPolicy", upgrade.older);
-  return isThere ? { ...upgrade, skip: `Kubernetes ${upgrade.older} has MutatingAdmissionPolicy already` } : upgrade;
+/**
+ * The upgrade that a run makes, from its other minor to the newest, if that brings MutatingAdmissionPolicy. Two suites make
+ * it in turn, by this run's seed.
+ */
+export const chooseUpgrade = (turn: 0 | 1, seed = runSeed): { older: string; newer: string; skip?: string } => {
+  const upgrade = { older: chooseOtherMinor(seed), newer: newestMinor };
+  if (isEffectiveByDefault("MutatingAdmissionPolicy", upgrade.older))
+    return { ...upgrade, skip: `Kubernetes ${upgrade.older} has MutatingAdmissionPolicy already` };
+  return draw("upgrade", 2, seed) === turn
+    ? upgrade
+    : { ...upgrade, skip: "another suite upgrades a cluster in this run" };
 };

@@ -90,7 +90,7 @@ describe("policies in a cluster whose plugin for them is off", await needs("API 
   });
 });
 
-const { older, newer, skip } = chooseUpgrade();
+const { older, newer, skip } = chooseUpgrade(1);
 const suite = skip === undefined ? await needs("API server", "older API server") : { skip };
 describe("policies in a cluster that is upgraded", suite, () => {
   let folder: string;
