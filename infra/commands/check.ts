@@ -103,7 +103,7 @@ export default {
   },
 
   async run({ options, words }) {
-    // V8 would often take the objects of an evaluation for ones that live long, and not free them for most of a check.
+    // Without this, V8 often keeps the objects of all evaluations in memory until the end of a check.
     setFlagsFromString("--no-allocation-site-pretenuring");
     const outputs = parseOutputOptions(readListOption(options, "output"), checkReportFormats);
     const isLive = options.flag("live");

@@ -1,6 +1,9 @@
-/** Reports whether a unit is white space for Go. JavaScript's trim also removes U+FEFF, and leaves U+0085. */
-const isSpace = (text: string, unit: number): boolean =>
-  /[\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/.test(text.charAt(unit));
+/**
+ * Reports whether the character at an index of a text is white space for Go. JavaScript's trim also removes U+FEFF, and
+ * leaves U+0085.
+ */
+const isSpace = (text: string, index: number): boolean =>
+  /[\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/.test(text.charAt(index));
 
 /** Returns a text without the white space at both ends, as Go's strings.TrimSpace does. */
 export const trimAsGo = (text: string): string => {

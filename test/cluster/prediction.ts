@@ -174,7 +174,7 @@ const compareOutcomes = (
     );
     const predicted = last && dropServerFields(after, serverFields);
     if (unfounded.length > 0) return [faults, unfounded];
-    // A plugin that check can't decide may have changed the object.
+    // What check can't decide, such as a plugin, may have changed the object.
     return checked.undecided.length > 0 ? [undefined, undefined] : [object, predicted];
   }
   // Go's words for a patch of a policy that makes an object unreadable; check looks at the policy's next mutation, too.
