@@ -65,10 +65,11 @@ export const writeServerlessIncludes = async (
     "functions.json",
     Object.fromEntries(rules.map((rule) => [rule.name, buildFunction(rule, basename(outDir))])),
   );
-  const template = await readFile(new URL("resources.yaml", import.meta.url), "utf8");
+  const template = parse(await readFile(new URL("resources.yaml", import.meta.url), "utf8"), { merge: true });
+  const fill = openTemplate(template);
   const counts: number[] = [];
   for (const type of ["http", "url"] as const) {
-    const resources = buildResources(rules, type, template);
+    const resources = buildResources(rules, type, fill);
     await write(`${type}.json`, resources);
     // osls adds the functions, the bucket and its policy.
     counts.push(Object.keys(resources.Resources).length + rules.length + 2);
@@ -141,25 +142,34 @@ const buildFunction = (
   };
 };
 
+/** Returns a function that copies a template and replaces `__name__` in its keys and strings with a variable's value. */
+const openTemplate = (template: Template) => {
+  const text = JSON.stringify(template);
+  return (variables: Record<string, string | number>): Template =>
+    JSON.parse(
+      text.replace(/"__(\w+?)__"|__(\w+?)__/g, (all, whole, part) => {
+        const value = variables[whole ?? part];
+        if (value === undefined) return all;
+        return whole ? JSON.stringify(value) : JSON.stringify(String(value)).slice(1, -1);
+      }),
+    );
+};
+
 const buildResources = (
   rules: PlannedFunction[],
   type: "http" | "url",
-  template: string,
+  fill: ReturnType<typeof openTemplate>,
 ): { Resources: Record<string, Json>; Outputs: Record<string, Json> } => {
   const common = {
     lossOutput: lostReviewsMetricOutputName,
     retentionOutput: logRetentionOutputName,
-  };
-  const fill = (variables: Record<string, string | number>): Template => {
-    const text = template.replace(/__(\w+?)__/g, (all, name) => String(variables[name] ?? all));
-    return parse(text, { merge: true });
   };
   const once = fill(common);
   const each = rules.map((rule) => {
     const { id, name, timeoutSeconds, reconciles } = rule;
     // API Gateway HTTP APIs wait at most 30 s for a function.
     const milliseconds = Math.min(30_000, computeReviewSeconds(timeoutSeconds) * 1000);
-    const event = JSON.stringify(JSON.stringify(reconcileEvent));
+    const event = JSON.stringify(reconcileEvent);
     const { both, [type]: own } = fill({ ...common, id, name, route: buildRoute(name), milliseconds, event });
     for (const resource of Object.values(both.each)) resource.Properties.Policies?.push(...buildPolicies(rule));
     return {
