@@ -68,7 +68,8 @@ const chooseServerlessConfig = async (): Promise<string[]> => {
 };
 
 const runOsls = async (verb: string, stage: string, more: string[] = [], signal?: AbortSignal) => {
-  const program = ["--import", endWithUs, findOslsFile("bin/serverless.js")];
+  // What V8 compiles later isn't in Node's compile cache: a third of osls's start would be its large validator, each time.
+  const program = ["--no-lazy", "--import", endWithUs, findOslsFile("bin/serverless.js")];
   const words = [...program, verb, "--stage", stage, ...more, ...(await chooseServerlessConfig())];
   // osls reads the region only from the environment; a region in an AWS profile would be ignored.
   const AWS_REGION = await new CloudFormation().config.region();
