@@ -654,8 +654,10 @@ const formatLines = (one: string[], other: string[]): string => {
   };
   const aligned = findOldIndexesOfLines(one, other);
   for (const [index, old] of aligned.entries()) {
+    if (old >= 0) deleteUntil(old);
     // Deleted lines are shown before the added ones.
-    deleteUntil(aligned.slice(index).find((kept) => kept >= 0) ?? one.length);
+    else if (index === 0 || (aligned[index - 1] ?? -1) >= 0)
+      deleteUntil(aligned.slice(index).find((kept) => kept >= 0) ?? one.length);
     lines.push(`${old < 0 ? "+" : " "} ${other[index]}`);
     if (old >= 0) next = old + 1;
   }
