@@ -76,7 +76,7 @@ export interface ClusterConnectConfig {
   eks?: string;
   region?: string;
   server?: string;
-  /** The CA certificates of the cluster's API server: PEM, or the name of a file with PEM. */
+  /** The CA certificates of the cluster's API server: PEM, its base64, or the name of a file with PEM. */
   ca?: string;
   tokenSecret?: string;
   tokenParameter?: string;

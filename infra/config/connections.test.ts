@@ -61,6 +61,11 @@ describe("a connect setting", () => {
       { server, ca, credentials: { eks: "prod", region: "eu-west-1" } },
     ],
     [
+      "takes the CA as AWS prints it",
+      { eks: "prod", region: "eu-west-1", server, ca: Buffer.from(ca).toString("base64") },
+      { server, ca, credentials: { eks: "prod", region: "eu-west-1" } },
+    ],
+    [
       "with a token in Secrets Manager has the secret's ARN and region",
       { server, ca, tokenSecret: arn },
       { server, ca, credentials: { secret: arn, region: "eu-west-1" } },

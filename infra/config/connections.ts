@@ -22,7 +22,7 @@ export const connectShape: InputShape = {
     eks: describeText("the name of the EKS cluster; rules read it with the role of their function"),
     region: describeText("the region of the EKS cluster or of the token, unless an ARN has it"),
     server: describeText("the address of the cluster's API server, for instance https://203.0.113.7:6443"),
-    ca: describeText("the CA certificates of the API server: PEM, or a file with PEM"),
+    ca: describeText("the CA certificates of the API server: PEM, its base64 as AWS prints it, or a file with PEM"),
     tokenSecret: describeText("the secret in Secrets Manager that contains a token, by name or ARN"),
     tokenParameter: describeText("the SSM parameter that contains a token"),
     kubeconfig: describeText("a kubeconfig, on this machine only"),

@@ -130,11 +130,17 @@ export const isServerAddress = (text: string) => {
   return url?.protocol === "https:" && isBare;
 };
 
+/** How the base64 of PEM begins, which AWS prints as the CA of a cluster. */
+const pemBase64 = Buffer.from("-----BEGIN ").toString("base64").slice(0, 14);
+
 const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
-/** Returns only the certificates in a PEM text or file, not, for example, a private key beside them. */
+/**
+ * Returns only the certificates in a PEM text, its base64 or a file with PEM, not, for example, a private key beside them.
+ */
 export const readCertificatesFromPemOrFile = async (pemOrFile: string, folder: string): Promise<string> => {
-  if (pemOrFile.includes("-----BEGIN")) return selectCertificates(pemOrFile, "its ca");
+  const pem = pemOrFile.startsWith(pemBase64) ? Buffer.from(pemOrFile, "base64").toString() : pemOrFile;
+  if (pem.includes("-----BEGIN")) return selectCertificates(pem, "its ca");
   return selectCertificates(await readFile(resolve(folder, pemOrFile), "utf8"), pemOrFile);
 };
 
