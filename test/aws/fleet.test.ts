@@ -76,7 +76,10 @@ const trees: Record<string, typeof catalogue> = {
   "trees/both": {
     "stamp-notes": buildStampRule('mutate(note) { note.data = { ...note.data, stamp: "yes" }; },'),
     "keep-notes": [
-      buildRule("guards: true, validate(note) { if (note.data?.crash) process.exit(1); while (note.data?.hang); },"),
+      buildRule(`guards: true, validate(note) {
+        if (note.data?.crash) process.exit(1);
+        if (note.data?.hang) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+      },`),
       buildCase(),
     ],
   },
