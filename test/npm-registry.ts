@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { hash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { basename, dirname, join } from "node:path";
@@ -32,23 +33,32 @@ export const startNpmRegistry = async (folders: readonly string[]): Promise<NpmR
     ...folders.map((folder) => ({ folder, ...readManifest(folder) })),
   ];
   const byName = Map.groupBy(manifests, ({ name }) => name);
-  const describePackage = (name: string, url: string) => {
-    const versions = (byName.get(name) ?? []).map(({ folder: _, ...manifest }) => {
-      return [manifest.version, { ...manifest, dist: { tarball: `${url}/${name}/-/${manifest.version}.tgz` } }];
+  const archives = new Map<string, Promise<Buffer>>();
+  /** Returns a package's archive, always with the same bytes. npm also reads archives that aren't compressed. */
+  const pack = (folder: string): Promise<Buffer> => {
+    const words = ["-cf", "-", "--exclude", "*/node_modules", "-C", dirname(folder), basename(folder)];
+    const found =
+      archives.get(folder) ??
+      run("tar", words, { encoding: "buffer", maxBuffer: 2 ** 28 }).then(({ stdout }) => stdout);
+    archives.set(folder, found);
+    return found;
+  };
+  const describePackage = async (name: string, url: string) => {
+    const described = (byName.get(name) ?? []).map(async ({ folder, ...manifest }) => {
+      const tarball = `${url}/${name}/-/${manifest.version}.tgz`;
+      // npm takes what its cache has with this hash.
+      const integrity = existsSync(folder) ? `sha512-${hash("sha512", await pack(folder), "base64")}` : undefined;
+      return [manifest.version, { ...manifest, dist: { tarball, integrity } }];
     });
+    const versions = await Promise.all(described);
     return { name, "dist-tags": { latest: versions.at(-1)?.[0] }, versions: Object.fromEntries(versions) };
   };
-  const pack = (folder: string) =>
-    run("tar", ["-czf", "-", "--exclude", "*/node_modules", "-C", dirname(folder), basename(folder)], {
-      encoding: "buffer",
-      maxBuffer: 2 ** 28,
-    });
   const server = createServer(async ({ url = "", headers: { host } }, response) => {
     const [, name = "", version] = /^\/(.+?)(?:\/-\/(.+)\.tgz)?$/.exec(decodeURIComponent(url)) ?? [];
     const all = byName.get(name);
     if (all === undefined) response.writeHead(404).end("{}");
-    else if (version === undefined) response.end(JSON.stringify(describePackage(name, `http://${host}`)));
-    else response.end((await pack(all.find((manifest) => manifest.version === version)?.folder)).stdout);
+    else if (version === undefined) response.end(JSON.stringify(await describePackage(name, `http://${host}`)));
+    else response.end(await pack(all.find((manifest) => manifest.version === version)?.folder));
   });
   const port = await listen(server);
   return { url: `http://127.0.0.1:${port}`, close: () => close(server) };

@@ -1,21 +1,36 @@
 import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, readFile, rm, symlink } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, readdir, readFile, rename, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { packPackages } from "../infra/package/pack.ts";
+import { createTestFolder } from "./folders.ts";
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("..", import.meta.url));
+const shared = process.env.POSTERN_SHARED ?? (await createTestFolder());
 
-/** Packs Postern and installs the package into a project, with links to the dependencies that it declares. */
+/** Packs Postern, unless another test file of this run has done it. Returns the tarballs of its packages. */
+export const packOnce = async (): Promise<{ postern: string; create: string }> => {
+  const folder = join(shared, "packages");
+  if (!existsSync(folder)) {
+    const draft = await mkdtemp(join(shared, "draft-"));
+    await packPackages(draft);
+    // Two files may have begun at the same time.
+    await rename(draft, folder).catch((error) => {
+      if (!existsSync(folder)) throw error;
+    });
+  }
+  const [create = "", postern = ""] = (await readdir(folder)).sort().map((file) => join(folder, file));
+  return { postern, create };
+};
+
+/** Installs the package postern into a project, with links to the dependencies that it declares. */
 export const installPackage = async (project: string): Promise<void> => {
   const folder = join(project, "node_modules/postern");
   await mkdir(folder, { recursive: true });
-  const packed = await mkdtemp(join(project, ".packed-"));
-  const [file = ""] = await packPackages(packed);
-  await run("tar", ["-xzf", file, "--strip-components=1", "-C", folder]);
-  await rm(packed, { recursive: true });
+  await run("tar", ["-xzf", (await packOnce()).postern, "--strip-components=1", "-C", folder]);
   const { dependencies } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"));
   for (const name of Object.keys(dependencies)) {
     const link = join(project, "node_modules", name);

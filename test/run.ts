@@ -1,5 +1,6 @@
-import { globSync } from "node:fs";
-import { availableParallelism } from "node:os";
+import { globSync, mkdtempSync, rmSync } from "node:fs";
+import { availableParallelism, tmpdir } from "node:os";
+import { join } from "node:path";
 import { run } from "node:test";
 import { spec } from "node:test/reporters";
 import { fileURLToPath } from "node:url";
@@ -39,6 +40,10 @@ process.env.POSTERN_SEED ||= String(Math.floor(Math.random() * 1_000_000_000));
 process.env.NODE_COMPILE_CACHE ||= fileURLToPath(new URL("../node_modules/.cache/postern", import.meta.url));
 // Each Go program, such as kube-apiserver, would use all cores, and work more for that; the other files need the cores.
 process.env.GOMAXPROCS ||= "1";
+// What one test file makes and others use.
+const shared = mkdtempSync(join(tmpdir(), "postern-shared-"));
+process.env.POSTERN_SHARED = shared;
+process.on("exit", () => rmSync(shared, { recursive: true, force: true }));
 const skipped: Skipped[] = [];
 const events = run({
   cwd,

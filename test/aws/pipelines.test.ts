@@ -7,7 +7,7 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
+import { buildKubeconfig, type Checkout, cacheVariables, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import {
   type CodeBuild,
@@ -308,6 +308,7 @@ describe("a pipeline in an account", await needs("moto", "runtime client", "API 
     await chmod(await checkout.write("bin/npm", "#!/bin/sh\n"), 0o755);
     environment = {
       PATH: `${join(checkout.folder, "bin")}:${process.env.PATH}`,
+      ...cacheVariables,
       // No system trusts the gateway's certificate.
       NODE_EXTRA_CA_CERTS: await checkout.write("ca.pem", account.ca),
       GITHUB_STEP_SUMMARY: join(checkout.folder, "summary.md"),

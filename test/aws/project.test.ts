@@ -5,9 +5,9 @@ import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
-import { packPackages } from "../../infra/package/pack.ts";
 import type { ProgramOutput } from "../checkout.ts";
 import { createTestFolder } from "../folders.ts";
+import { packOnce } from "../package.ts";
 import { needs } from "../parts.ts";
 import { findPackageManager, type Registry, startRegistry } from "../registry/registry.ts";
 import { type Account, openAccount } from "./account.ts";
@@ -44,7 +44,8 @@ describe("a project of a user's own", await needs("registry", "moto"), () => {
 
   before(async () => {
     [registry, account] = await Promise.all([startRegistry(), openAccount()]);
-    for (const tarball of await packPackages(join(await folder, "packages"))) await registry.publish(tarball);
+    const { postern, create } = await packOnce();
+    for (const tarball of [postern, create]) await registry.publish(tarball);
   });
   after(async () => {
     await Promise.all([registry?.stop(), account?.stop()]);

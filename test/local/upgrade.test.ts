@@ -5,10 +5,10 @@ import { dirname, join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { packPackages } from "../../infra/package/pack.ts";
 import { type ProgramOutput, runProgram } from "../checkout.ts";
 import { createTestFolder } from "../folders.ts";
 import { type NpmRegistry, startNpmRegistry } from "../npm-registry.ts";
+import { packOnce } from "../package.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 
@@ -46,11 +46,10 @@ const edit = async (file: string, change: (text: string) => string) => {
 
 /** Writes the content of each version's package into a folder of its own. Returns the folders. */
 const writeVersions = async (): Promise<string[]> => {
-  const packed = await packPackages(folder);
+  const { postern } = await packOnce();
   const first = join(folder, "0.1.0");
   await mkdir(first);
-  const [file = ""] = packed.filter((path) => /[\\/]postern-[^\\/]*$/.test(path));
-  await run("tar", ["-xzf", file, "--strip-components=1", "-C", first]);
+  await run("tar", ["-xzf", postern, "--strip-components=1", "-C", first]);
   const later = Object.entries(rows.versions).map(async ([version, changes]) => {
     const place = join(folder, version);
     await cp(first, place, { recursive: true });
