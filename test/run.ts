@@ -49,7 +49,7 @@ const events = run({
   cwd,
   files,
   // More than there are cores: suites also wait, for servers and for time to pass.
-  concurrency: Math.min(4, 2 * availableParallelism()),
+  concurrency: Math.min(6, 3 * availableParallelism()),
   execArgv: ["--import", new URL("seed.ts", import.meta.url).href],
 });
 events.on("test:pass", ({ name, skip }) => {
