@@ -10,16 +10,16 @@ const draw = (name: string, count: number, seed: number): number =>
   createHash("sha256").update(`${name} ${seed}`).digest().readUInt32BE() % count;
 
 /**
- * Chooses a third of the rules by this run's seed. Each rule takes seconds of API servers, so a run compares a third in one
- * suite, and another third in another suite. `npx postern parity` compares all rules in both ways.
+ * Chooses a quarter of the rules by this run's seed. Each rule takes seconds of API servers, so a run compares a quarter in
+ * one suite, and another quarter in another suite. `npx postern parity` compares all rules in both ways.
  */
-export const chooseThird = <Listed extends { name: string }>(
+export const chooseQuarter = <Listed extends { name: string }>(
   rules: readonly Listed[],
-  third: 0 | 1,
+  turn: 0 | 1,
   seed = runSeed,
 ): Listed[] => {
-  const first = draw("third", 3, seed) + third;
-  return rules.filter(({ name }) => [...name].reduce((sum, letter) => sum + letter.charCodeAt(0), first) % 3 === 0);
+  const first = draw("quarter", 4, seed) + turn;
+  return rules.filter(({ name }) => [...name].reduce((sum, letter) => sum + letter.charCodeAt(0), first) % 4 === 0);
 };
 
 /** Returns the minor that this run compares beside the newest: the one of POSTERN_KUBERNETES, or one by the seed. */
@@ -40,16 +40,16 @@ export const chooseMinors = (large?: string, turn?: 0 | 1, seed = runSeed): stri
   return turn === undefined ? both : both.filter((_, index) => index === (draw("turn", 2, seed) + turn) % both.length);
 };
 
-/** Divides a third of the ports between the newest minor and the other one of this run. */
+/** Divides a quarter of the ports between the newest minor and the other one of this run. */
 export const choosePorts = <Listed extends { name: string }>(
   ports: readonly Listed[],
   seed = runSeed,
 ): (readonly [minor: string, ports: Listed[]])[] => {
-  const third = chooseThird(ports, 1, seed);
+  const quarter = chooseQuarter(ports, 1, seed);
   const first = draw("ports", 2, seed);
   return [newestMinor, chooseOtherMinor(seed)].map((minor, turn) => [
     minor,
-    third.filter((_, index) => (index + first) % 2 === turn),
+    quarter.filter((_, index) => (index + first) % 2 === turn),
   ]);
 };
 
