@@ -1,9 +1,9 @@
-import { globSync, mkdtempSync, rmSync } from "node:fs";
+import { globSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { run } from "node:test";
 import { spec } from "node:test/reporters";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 
 // Runs tests by tier or by file: `node infra/node.js test/run.ts unit lib/patch.test.ts`. The output ends with
 // a list of what was skipped, and why.
@@ -16,7 +16,7 @@ const tiers: Record<string, string> = {
   cluster: "test/cluster/*.test.ts",
   /** These tests start servers and commands on this machine, and need only `npm ci`. */
   local: "test/{cel,local}/*.test.ts",
-  /** These tests start no server, and no process for each case. */
+  /** These tests start no server, and no process for each case. Those of several files run in one process. */
   unit: "{lib,infra,functions}/**/*.test.ts,test/*.test.ts",
 };
 
@@ -28,8 +28,23 @@ interface Skipped {
 const cwd = fileURLToPath(new URL("..", import.meta.url));
 const words = process.argv.slice(2);
 const chosen = Object.keys(tiers).filter((tier) => words.includes(tier) || words.includes("all"));
+// What one test file makes and others use.
+const shared = mkdtempSync(join(tmpdir(), "postern-shared-"));
+process.env.POSTERN_SHARED = shared;
+process.on("exit", () => rmSync(shared, { recursive: true, force: true }));
+
+const listFiles = (tier: string) => globSync((tiers[tier] ?? "").split(/,(?![^{]*})/), { cwd }).sort();
+/** Writes files that import the unit tests, because most of them take less time than the start of a process. */
+const groupUnitTests = (count = 8): string[] =>
+  Array.from({ length: count }, (_, group) => {
+    const files = listFiles("unit").filter((_, index) => index % count === group);
+    const imports = files.map((file) => `await import(${JSON.stringify(pathToFileURL(join(cwd, file)))});\n`);
+    const place = join(shared, `unit-${group + 1}.test.js`);
+    writeFileSync(place, imports.join(""));
+    return place;
+  });
 const files = [
-  ...chosen.flatMap((tier) => globSync((tiers[tier] ?? "").split(/,(?![^{]*})/), { cwd }).sort()),
+  ...chosen.flatMap((tier) => (tier === "unit" ? groupUnitTests() : listFiles(tier))),
   ...words.filter((word) => word !== "all" && !Object.hasOwn(tiers, word)),
 ];
 if (files.length === 0) throw new Error(`run.ts takes all, ${Object.keys(tiers).join(", ")} and test files`);
@@ -40,16 +55,12 @@ process.env.POSTERN_SEED ||= String(Math.floor(Math.random() * 1_000_000_000));
 process.env.NODE_COMPILE_CACHE ||= fileURLToPath(new URL("../node_modules/.cache/postern", import.meta.url));
 // Each Go program, such as kube-apiserver, would use all cores, and work more for that; the other files need the cores.
 process.env.GOMAXPROCS ||= "1";
-// What one test file makes and others use.
-const shared = mkdtempSync(join(tmpdir(), "postern-shared-"));
-process.env.POSTERN_SHARED = shared;
-process.on("exit", () => rmSync(shared, { recursive: true, force: true }));
 const skipped: Skipped[] = [];
 const events = run({
   cwd,
   files,
   // More than there are cores: suites also wait, for servers and for time to pass.
-  concurrency: Math.min(6, 3 * availableParallelism()),
+  concurrency: Math.min(5, 3 * availableParallelism()),
   execArgv: ["--import", new URL("seed.ts", import.meta.url).href],
 });
 events.on("test:pass", ({ name, skip }) => {
