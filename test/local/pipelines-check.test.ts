@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { chmod, cp, mkdir, mkdtemp, readdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { cpSync } from "node:fs";
+import { chmod, mkdir, mkdtemp, readdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { promisify } from "node:util";
@@ -78,7 +79,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     const folder = await mkdtemp(join(home, "repository-"));
     if (isOwn)
       for (const name of ["infra", "lib", "functions", "package.json", "postern.yaml"])
-        await cp(join(checkout.folder, name), join(folder, name), { recursive: true });
+        cpSync(join(checkout.folder, name), join(folder, name), { recursive: true });
     for (const [name, text] of Object.entries(files)) {
       await mkdir(join(folder, name, ".."), { recursive: true });
       await writeFile(join(folder, name), text);

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { cp, mkdir, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { cpSync } from "node:fs";
+import { mkdir, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -52,13 +53,13 @@ const writeVersions = async (): Promise<string[]> => {
   await run("tar", ["-xzf", postern, "--strip-components=1", "-C", first]);
   const later = Object.entries(rows.versions).map(async ([version, changes]) => {
     const place = join(folder, version);
-    await cp(first, place, { recursive: true });
+    cpSync(first, place, { recursive: true });
     await edit(join(place, "package.json"), (text) => text.replace('"0.1.0"', `"${version}"`));
     for (const [path, [before, after]] of Object.entries(changes))
       await edit(join(place, path), (text) => text.replaceAll(before, after));
     for (const rule of rows.removed[version] ?? []) await rm(join(place, "functions", rule), { recursive: true });
     for (const rule of rows.added[version] ?? [])
-      await cp(join(place, "functions/always-deny"), join(place, "functions", rule), { recursive: true });
+      cpSync(join(place, "functions/always-deny"), join(place, "functions", rule), { recursive: true });
     return place;
   });
   // A packed version that is not in the registry.
