@@ -3,7 +3,14 @@ import { describe, it } from "node:test";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { minors } from "../infra/parity/control-plane/binaries.ts";
 import { listPluginPorts } from "../infra/parity/plugins.ts";
-import { chooseMinors, chooseOtherMinor, choosePorts, chooseTenth, chooseUpgrade } from "./cluster/choices.ts";
+import {
+  chooseMinors,
+  chooseOtherMinor,
+  choosePorts,
+  chooseTenth,
+  chooseTurn,
+  chooseUpgrade,
+} from "./cluster/choices.ts";
 
 const ports = listPluginPorts(await readCatalogue());
 const seeds = Array.from({ length: 1000 }, (_, seed) => seed);
@@ -47,6 +54,18 @@ describe("what a run compares with real API servers", () => {
     );
     const wanted = tenths.flatMap((index) => minors.map((minor) => `${index} ${minor}`));
     assert.deepEqual([...new Set(pairs)].sort(), wanted.sort());
+  });
+
+  it("is one of two suites that take turns, and both in a run of some tests", () => {
+    const counts = [0, 1].map(
+      (turn) => seeds.filter((seed) => !chooseTurn("a", turn as 0 | 1, seed, true).skip).length,
+    );
+    assert.ok(counts.every((count) => count > 400));
+    assert.equal(
+      counts.reduce((sum, count) => sum + count),
+      seeds.length,
+    );
+    assert.deepEqual([chooseTurn("a", 0, 1, false), chooseTurn("a", 1, 1, false)], [{ skip: false }, { skip: false }]);
   });
 
   it("is an upgrade from every minor without MutatingAdmissionPolicy, in one of two suites", () => {

@@ -51,6 +51,8 @@ if (files.length === 0) throw new Error(`run.ts takes all, ${Object.keys(tiers).
 
 // All processes use the same seed, so that one number repeats a run.
 process.env.POSTERN_SEED ||= String(Math.floor(Math.random() * 1_000_000_000));
+// In a run of all tests, some suites take turns.
+if (words.includes("all")) process.env.POSTERN_TURNS = "1";
 // Hundreds of processes load the same modules.
 process.env.NODE_COMPILE_CACHE ||= fileURLToPath(new URL("../node_modules/.cache/postern", import.meta.url));
 // Each Go program, such as kube-apiserver, would use all cores, and work more for that; the other files need the cores.

@@ -60,6 +60,19 @@ export const chooseTenth = (seed = runSeed): ((index: number) => boolean) => {
 };
 
 /**
+ * Of two suites that each take more than a minute, a run of all tests has one, by its seed; other runs have both. Returns
+ * the options of a suite.
+ */
+export const chooseTurn = (
+  pair: string,
+  turn: 0 | 1,
+  seed = runSeed,
+  takesTurns = process.env.POSTERN_TURNS !== undefined,
+): { skip: string | false } => ({
+  skip: takesTurns && draw(pair, 2, seed) !== turn && `this run has the other of two suites about ${pair}`,
+});
+
+/**
  * The upgrade that a run makes, from its other minor to the newest, if that brings MutatingAdmissionPolicy. Two suites make
  * it in turn, by this run's seed.
  */
