@@ -1,17 +1,21 @@
 import assert from "node:assert/strict";
+import { globSync } from "node:fs";
 import { describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { minors } from "../infra/parity/control-plane/binaries.ts";
 import { listPluginPorts } from "../infra/parity/plugins.ts";
 import {
   chooseMinors,
   chooseOtherMinor,
+  choosePart,
   choosePorts,
-  chooseTenth,
-  chooseTurn,
   chooseUpgrade,
+  listLeftOut,
+  pairs,
 } from "./cluster/choices.ts";
 
+const root = fileURLToPath(new URL("..", import.meta.url));
 const ports = listPluginPorts(await readCatalogue());
 const seeds = Array.from({ length: 1000 }, (_, seed) => seed);
 const tenths = Array.from({ length: 10 }, (_, index) => index);
@@ -46,26 +50,31 @@ describe("what a run compares with real API servers", () => {
     assert.deepEqual([...new Set(pairs)].sort(), wanted.sort());
   });
 
-  it("is every tenth of the fields in every minor", () => {
+  it("is every part of the fields in every minor", () => {
     const pairs = seeds.flatMap((seed) =>
       chooseMinors(undefined, 1, seed).flatMap((minor) =>
-        tenths.filter(chooseTenth(seed)).map((index) => `${index} ${minor}`),
+        tenths.filter(choosePart("fields", 10, seed, true)).map((index) => `${index} ${minor}`),
       ),
     );
     const wanted = tenths.flatMap((index) => minors.map((minor) => `${index} ${minor}`));
     assert.deepEqual([...new Set(pairs)].sort(), wanted.sort());
   });
 
-  it("is one of two suites that take turns, and both in a run of some tests", () => {
-    const counts = [0, 1].map(
-      (turn) => seeds.filter((seed) => !chooseTurn("a", turn as 0 | 1, seed, true).skip).length,
-    );
-    assert.ok(counts.every((count) => count > 400));
-    assert.equal(
-      counts.reduce((sum, count) => sum + count),
-      seeds.length,
-    );
-    assert.deepEqual([chooseTurn("a", 0, 1, false), chooseTurn("a", 1, 1, false)], [{ skip: false }, { skip: false }]);
+  it("is one part of what takes long, and all of it in a run of some tests", () => {
+    for (const seed of seeds) {
+      assert.equal(tenths.filter(choosePart("a", 10, seed, true)).length, 1);
+      assert.deepEqual(tenths.filter(choosePart("a", 10, seed, false)), tenths);
+    }
+  });
+
+  it("is every test file that takes turns with another", () => {
+    const files = pairs.flat(2);
+    assert.deepEqual(globSync(files, { cwd: root }).sort(), files.toSorted());
+    for (const pair of pairs) {
+      const runs = seeds.map((seed) => pair.map((list) => list.some((file) => !listLeftOut(seed).includes(file))));
+      assert.ok(runs.every(([one, other]) => one !== other));
+      assert.equal(new Set(runs.map(String)).size, 2);
+    }
   });
 
   it("is an upgrade from every minor without MutatingAdmissionPolicy, in one of two suites", () => {

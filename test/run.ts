@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { run } from "node:test";
 import { spec } from "node:test/reporters";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import { listLeftOut } from "./cluster/choices.ts";
 
 // Runs tests by tier or by file: `node infra/node.js test/run.ts unit lib/patch.test.ts`. The output ends with
 // a list of what was skipped, and why.
@@ -32,31 +33,35 @@ const chosen = Object.keys(tiers).filter((tier) => words.includes(tier) || words
 const shared = mkdtempSync(join(tmpdir(), "postern-shared-"));
 process.env.POSTERN_SHARED = shared;
 process.on("exit", () => rmSync(shared, { recursive: true, force: true }));
+for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
 
 const listFiles = (tier: string) => globSync((tiers[tier] ?? "").split(/,(?![^{]*})/), { cwd }).sort();
 /** Writes files that import the unit tests, because most of them take less time than the start of a process. */
-const groupUnitTests = (count = 8): string[] =>
-  Array.from({ length: count }, (_, group) => {
-    const files = listFiles("unit").filter((_, index) => index % count === group);
-    const imports = files.map((file) => `await import(${JSON.stringify(pathToFileURL(join(cwd, file)))});\n`);
+const groupUnitTests = (): string[] => {
+  const imports = listFiles("unit").map((file) => `await import(${JSON.stringify(pathToFileURL(join(cwd, file)))});\n`);
+  return Array.from({ length: 8 }, (_, group) => {
     const place = join(shared, `unit-${group + 1}.test.js`);
-    writeFileSync(place, imports.join(""));
+    writeFileSync(place, imports.filter((_, index) => index % 8 === group).join(""));
     return place;
   });
+};
+// All processes use the same seed, so that one number repeats a run.
+process.env.POSTERN_SEED ||= String(Math.floor(Math.random() * 1_000_000_000));
+const leftOut = words.includes("all") ? listLeftOut(Number(process.env.POSTERN_SEED)) : [];
 const files = [
   ...chosen.flatMap((tier) => (tier === "unit" ? groupUnitTests() : listFiles(tier))),
   ...words.filter((word) => word !== "all" && !Object.hasOwn(tiers, word)),
-];
+].filter((file) => !leftOut.includes(file));
 if (files.length === 0) throw new Error(`run.ts takes all, ${Object.keys(tiers).join(", ")} and test files`);
 
-// All processes use the same seed, so that one number repeats a run.
-process.env.POSTERN_SEED ||= String(Math.floor(Math.random() * 1_000_000_000));
-// In a run of all tests, some suites take turns.
-if (words.includes("all")) process.env.POSTERN_TURNS = "1";
+// In a run of all tests, some suites do only a part of their work.
+if (words.includes("all")) process.env.POSTERN_PARTS = "1";
 // Hundreds of processes load the same modules.
 process.env.NODE_COMPILE_CACHE ||= fileURLToPath(new URL("../node_modules/.cache/postern", import.meta.url));
 // Each Go program, such as kube-apiserver, would use all cores, and work more for that; the other files need the cores.
 process.env.GOMAXPROCS ||= "1";
+// TypeScript's compiler then works a quarter less.
+process.env.GOGC ||= "400";
 const skipped: Skipped[] = [];
 const events = run({
   cwd,
@@ -80,5 +85,6 @@ const report = () => {
   if (skipped.length > 0) process.stdout.write(`\nSkipped:\n`);
   for (const [reason, tests] of byReason)
     process.stdout.write(`- ${reason}\n${tests.map(({ name }) => `    ${name}\n`).join("")}`);
+  if (leftOut.length > 0) process.stdout.write(`\nOther seeds also run ${leftOut.join(", ")}.\n`);
   process.stdout.write(`\nPOSTERN_SEED=${process.env.POSTERN_SEED} repeats this run.\n`);
 };

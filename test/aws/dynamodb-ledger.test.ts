@@ -9,8 +9,6 @@ import { after, before, beforeEach, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { createDynamoDbLedger, openDynamoDbLedger } from "#lib/cluster/dynamodb-ledger.ts";
 import { openRuleLedger } from "#lib/ledger.ts";
-import { measureLedger } from "../../infra/bench/ledger.ts";
-import { measureQuotas } from "../../infra/bench/quotas.ts";
 import { testLedger } from "../ledger-suite.ts";
 import { isLinearizable } from "../linearizability.ts";
 import { needs } from "../parts.ts";
@@ -307,39 +305,3 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
 });
 
 const isWrite = (operation: string) => !operation.includes("Get");
-
-describe("event-rate-limit with events that all count against one bucket", await needs("DynamoDB Local"), () => {
-  it("admits no more than its limit, and answers each event", async () => {
-    const duration = 0.5;
-    const measured = await measureLedger(duration);
-    assert.ok("rates" in measured && measured.rates.length === 6);
-    for (const { rate, qps, seconds, admitted, refused, failed } of measured.rates) {
-      assert.equal(admitted + refused + failed, rate * duration);
-      assert.ok(admitted > 0 && admitted <= qps + qps * seconds, `${admitted} of ${rate} with ${qps} a second`);
-    }
-  });
-});
-
-describe("workload-quota with charges of one quota", await needs("DynamoDB Local"), () => {
-  it("answers each charge, and reads and writes no more than its documentation says", async () => {
-    const measured = await measureQuotas(1);
-    assert.ok("rates" in measured && measured.rates.length > 0);
-    for (const { rate, admitted, refused, failed } of measured.rates)
-      assert.deepEqual([admitted + failed, refused], [rate, 0]);
-    const conflicts = measured.rates.map(
-      ({ rate, quotas, conflicts }) => rate === 100 && quotas === 1 && conflicts > 0,
-    );
-    assert.ok(conflicts.includes(true), "charges at the same time conflict");
-    assert.deepEqual(
-      measured.units.map(({ read, write }) => [read, write]),
-      [
-        [0, 0],
-        [0, 0],
-        [2, 4],
-        [1, 1],
-        [70, 0],
-        [82, 24],
-      ],
-    );
-  });
-});

@@ -7,7 +7,6 @@ import { measureFleet } from "../../infra/bench/fleet.ts";
 import { formatFleetMeasurement } from "../../infra/bench/report.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
-import { chooseTurn } from "../cluster/choices.ts";
 import { needs } from "../parts.ts";
 import { loadJob, recordProgress } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
@@ -16,9 +15,7 @@ import { type LightClusters, openLightClusters } from "./light-clusters.ts";
 // One stage and many clusters, each a light API server: what a deployment does for each of them, and what only once.
 const rules = ["always-pull-images", "default-toleration-seconds", "minimum-replicas"];
 
-const { skip } = chooseTurn("sizes", 0);
-
-describe("a fleet of many clusters", skip ? { skip } : await needs("moto"), () => {
+describe("a fleet of many clusters", await needs("moto"), () => {
   let folder: string;
   let account: Account;
   let servers: LightClusters;

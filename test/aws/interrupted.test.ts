@@ -10,6 +10,7 @@ import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { lockTermMilliseconds } from "../../infra/rollout/lock.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
+import { choosePart } from "../cluster/choices.ts";
 import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
 import { buildProgram, deployTree, openStageAs, openTreeJob, type TreeDeployment } from "../trees.ts";
@@ -182,10 +183,15 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     assert.match(await deployTree(two, "tester", false), /release r1 is live/);
     assert.match(await deployTree(one, "tester", false), /release r2 is live/);
     await check([one], "at first");
-    let [killed, refused, stopped, lost] = [0, 0, 0, 0];
+    const isChosen = choosePart("interruptions", 2);
+    // Only a deployment that is killed before its first change leaves no lock.
+    const unlocked = isChosen(0) ? 1 : 0;
+    let [round, killed, refused, stopped, lost] = [0, 0, 0, 0, 0];
     for (let limit = 0, ended = false; !ended; limit += 1) {
-      const tree = { ...(limit % 2 === 0 ? two : one), mark: String(limit) };
-      const ahead = clocks[limit % clocks.length] ?? 0;
+      if (!isChosen(limit)) continue;
+      round += 1;
+      const tree = { ...(round % 2 === 0 ? one : two), mark: String(limit) };
+      const ahead = clocks[round % clocks.length] ?? 0;
       // The process is killed when it wants to make one more change than the limit.
       const deployment = start(tree, `killed-${limit}`, ahead, ({ changes, send }, when) => {
         const isOver = when === "before" && changes() === limit;
@@ -208,15 +214,15 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       await check([tree], `${when}, and run again`);
       checkWarm(tree, when);
       // A broken version must not get live between the two runs either.
-      if (limit % 8 === 0) {
+      if (round % 8 === 1) {
         await assert.rejects(deployTree(broken, "tester", false), /the new versions fail their cases/);
         await check([one, two], `after ${limit} changes, and something that is no good`);
       }
 
       // A process that is stopped for longer than its lock holds must notice that another one has taken over, and
       // change nothing more.
-      if (limit % 4 !== 1 || ended) continue;
-      const other = { ...(limit % 2 === 0 ? one : two), mark: `${limit}-other` };
+      if (round % 4 !== 2 || ended) continue;
+      const other = { ...(round % 2 === 0 ? two : one), mark: `${limit}-other` };
       const asleep = Promise.withResolvers<void>();
       const sleeper = start(other, `stopped-${limit}`, -ahead, ({ changes, send }, when) => {
         if (when === "after" && changes() === limit) {
@@ -239,7 +245,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     }
     const counts = `${killed} deployments were killed, ${refused} others refused, ${stopped} slept, ${lost} noticed`;
     test.diagnostic(counts);
-    assert.ok(killed > 10 && refused === killed - 1 && stopped > 2 && lost > 1, counts);
+    assert.ok(killed > 7 && refused === killed - unlocked && stopped > 1 && lost > 0, counts);
   });
 });
 

@@ -13,7 +13,6 @@ import { writeServerlessIncludes } from "../../infra/build/deployment.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { readOrCreateUrlSigner } from "../../infra/keys/keys.ts";
 import { cacheVariables } from "../checkout.ts";
-import { chooseTurn } from "../cluster/choices.ts";
 import { needs } from "../parts.ts";
 import { matchesPattern } from "./cloudwatch.ts";
 import { lint } from "./tools.ts";
@@ -113,7 +112,7 @@ const toLogicalId = (name: string) => `L${name.slice(1).replaceAll("-", "Dash")}
 
 const cfnLint = await needs("cfn-lint");
 
-describe("a package of 60 rules", chooseTurn("sizes", 1), () => {
+describe("a package of 60 rules", () => {
   let http: Packaged;
   let url: Packaged;
   let again: Packaged;

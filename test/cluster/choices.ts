@@ -10,16 +10,16 @@ const draw = (name: string, count: number, seed: number): number =>
   createHash("sha256").update(`${name} ${seed}`).digest().readUInt32BE() % count;
 
 /**
- * Chooses a quarter of the rules by this run's seed. Each rule takes seconds of API servers, so a run compares a quarter in
- * one suite, and another quarter in another suite. `npx postern parity` compares all rules in both ways.
+ * Chooses a sixth of the rules by this run's seed. Each rule takes seconds of API servers, so a run compares a sixth in one
+ * suite, and another sixth in another suite. `npx postern parity` compares all rules in both ways.
  */
-export const chooseQuarter = <Listed extends { name: string }>(
+export const chooseSixth = <Listed extends { name: string }>(
   rules: readonly Listed[],
   turn: 0 | 1,
   seed = runSeed,
 ): Listed[] => {
-  const first = draw("quarter", 4, seed) + turn;
-  return rules.filter(({ name }) => [...name].reduce((sum, letter) => sum + letter.charCodeAt(0), first) % 4 === 0);
+  const first = draw("sixth", 6, seed) + turn;
+  return rules.filter(({ name }) => [...name].reduce((sum, letter) => sum + letter.charCodeAt(0), first) % 6 === 0);
 };
 
 /** Returns the minor that this run compares beside the newest: the one of POSTERN_KUBERNETES, or one by the seed. */
@@ -40,37 +40,44 @@ export const chooseMinors = (large?: string, turn?: 0 | 1, seed = runSeed): stri
   return turn === undefined ? both : both.filter((_, index) => index === (draw("turn", 2, seed) + turn) % both.length);
 };
 
-/** Divides a quarter of the ports between the newest minor and the other one of this run. */
+/** Divides a sixth of the ports between the newest minor and the other one of this run. */
 export const choosePorts = <Listed extends { name: string }>(
   ports: readonly Listed[],
   seed = runSeed,
 ): (readonly [minor: string, ports: Listed[]])[] => {
-  const quarter = chooseQuarter(ports, 1, seed);
+  const sixth = chooseSixth(ports, 1, seed);
   const first = draw("ports", 2, seed);
   return [newestMinor, chooseOtherMinor(seed)].map((minor, turn) => [
     minor,
-    quarter.filter((_, index) => (index + first) % 2 === turn),
+    sixth.filter((_, index) => (index + first) % 2 === turn),
   ]);
 };
 
-/** Chooses a tenth of a list by this run's seed: returns whether an element with this index belongs to it. */
-export const chooseTenth = (seed = runSeed): ((index: number) => boolean) => {
-  const rest = draw("tenth", 10, seed);
-  return (index) => index % 10 === rest;
+/**
+ * In a run of all tests, chooses one of `count` parts of what takes long, by its seed; other runs have it all. Returns
+ * whether the part with this index belongs to the run.
+ */
+export const choosePart = (
+  name: string,
+  count: number,
+  seed = runSeed,
+  isPart = process.env.POSTERN_PARTS !== undefined,
+): ((index: number) => boolean) => {
+  const part = draw(name, count, seed);
+  return (index) => !isPart || index % count === part;
 };
 
-/**
- * Of two suites that each take more than a minute, a run of all tests has one, by its seed; other runs have both. Returns
- * the options of a suite.
- */
-export const chooseTurn = (
-  pair: string,
-  turn: 0 | 1,
-  seed = runSeed,
-  takesTurns = process.env.POSTERN_TURNS !== undefined,
-): { skip: string | false } => ({
-  skip: takesTurns && draw(pair, 2, seed) !== turn && `this run has the other of two suites about ${pair}`,
-});
+/** Test files of more than a minute that do similar things: a run of all tests has one list of each pair. */
+export const pairs: readonly (readonly [string[], string[]])[] = [
+  [["test/aws/project.test.ts", "test/local/release.test.ts"], ["test/local/upgrade.test.ts"]],
+  [["test/aws/limits.test.ts", "test/aws/networks.test.ts"], ["test/aws/real-account.test.ts"]],
+  [["test/aws/fleet-size.test.ts"], ["test/aws/package.test.ts"]],
+  [["test/aws/event-rates.test.ts"], ["test/aws/quota-rates.test.ts"]],
+];
+
+/** Lists the test files that a run of all tests leaves out by its seed. */
+export const listLeftOut = (seed: number): string[] =>
+  pairs.flatMap((pair, index) => pair[draw(`pair ${index}`, 2, seed)] ?? []);
 
 /**
  * The upgrade that a run makes, from its other minor to the newest, if that brings MutatingAdmissionPolicy. Two suites make

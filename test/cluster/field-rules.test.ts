@@ -3,7 +3,7 @@ import { it } from "node:test";
 import { selectFieldRules } from "../../infra/apiserver/validation/fields.ts";
 import { findWrongRules } from "../field-rules/learning.ts";
 import { needsApiServer } from "../parts.ts";
-import { chooseMinors, chooseTenth } from "./choices.ts";
+import { chooseMinors, choosePart } from "./choices.ts";
 
 // What fields.json says of built-in kinds holds for a real API server: objects in which one field is wrong are refused,
 // in the same words. POSTERN_RUNS tries that part of the fields; npm run field-rules learns the rules again.
@@ -11,7 +11,7 @@ const { POSTERN_RUNS } = process.env;
 
 for (const minor of chooseMinors(POSTERN_RUNS, 1))
   it(`the rules of fields hold in Kubernetes ${minor}`, await needsApiServer(minor), async (t) => {
-    const isChosen = POSTERN_RUNS === undefined ? chooseTenth() : () => true;
+    const isChosen = choosePart("fields", 10, undefined, POSTERN_RUNS === undefined);
     const { refusals, wrong } = await findWrongRules(selectFieldRules(minor), minor, isChosen);
     t.diagnostic(`${refusals} refusals`);
     assert.deepEqual(

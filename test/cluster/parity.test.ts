@@ -13,8 +13,8 @@ import { runProgram } from "../checkout.ts";
 import { needs, needsApiServer } from "../parts.ts";
 import { choosePorts } from "./choices.ts";
 
-// Compares a quarter of the ports with their plugins, by generated requests: on the newest minor of Kubernetes and on another
-// one in turn. cases.test.ts has the cases of another quarter. `npx postern parity --minor 1.33,1.37` compares all on each.
+// Compares a sixth of the ports with their plugins, by generated requests: on the newest minor of Kubernetes and on another
+// one in turn. cases.test.ts has the cases of another sixth. `npx postern parity --minor 1.33,1.37` compares all on each.
 const apiserver = await needs("API server");
 const ports = listPluginPorts(await readCatalogue());
 

@@ -6,6 +6,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import axe from "axe-core";
 import type { Browser, Page } from "playwright-core";
 import { createConsole } from "../../infra/console/console.ts";
+import { choosePart } from "../cluster/choices.ts";
 import { type ConsoleGateway, openBrowser, serveWithConsole } from "../console.ts";
 import { createTestFolder } from "../folders.ts";
 import { needs } from "../parts.ts";
@@ -355,7 +356,8 @@ describe("the console's pages", await needs("chromium"), () => {
     ["light", 360],
     ["dark", 3840],
   ] as const;
-  for (const [colorScheme, width] of looks)
+  const isChosen = choosePart("looks", 2);
+  for (const [colorScheme, width] of looks.filter((_, index) => isChosen(index)))
     it(`have no fault that axe-core finds, ${colorScheme} and ${width} pixels wide`, async (test) => {
       const { page, close } = await openPage("", { colorScheme, viewport: { width, height: 720 }, bypassCSP: true });
       await sendPods(2);

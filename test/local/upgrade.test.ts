@@ -7,7 +7,6 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { type ProgramOutput, runProgram } from "../checkout.ts";
-import { chooseTurn } from "../cluster/choices.ts";
 import { createTestFolder } from "../folders.ts";
 import { type NpmRegistry, startNpmRegistry } from "../npm-registry.ts";
 import { packOnce } from "../package.ts";
@@ -20,10 +19,9 @@ const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const folder = await createTestFolder();
 const project = join(folder, "project");
-const turn = chooseTurn("packages", 1);
-const withGit = turn.skip ? turn : await needs("git");
+const withGit = await needs("git");
 const env = { PATH: process.env.PATH ?? "", HOME: folder, CI: "true" };
-let registry: NpmRegistry | undefined;
+let registry: NpmRegistry;
 
 interface Rows {
   /** The files of the project. */
@@ -70,7 +68,6 @@ const writeVersions = async (): Promise<string[]> => {
 };
 
 before(async () => {
-  if (turn.skip) return;
   registry = await startNpmRegistry(await writeVersions());
   for (const [path, text] of Object.entries(rows.files)) {
     await mkdir(dirname(join(project, path)), { recursive: true });
@@ -80,7 +77,7 @@ before(async () => {
   await install();
 });
 
-after(() => registry?.close());
+after(() => registry.close());
 
 const runPostern = (...words: string[]): Promise<ProgramOutput> =>
   runProgram(["node_modules/postern/infra/postern.js", ...words], { cwd: project, env });
@@ -98,18 +95,14 @@ const listFiles = async (): Promise<Record<string, string>> => {
   return Object.fromEntries(await Promise.all(found));
 };
 
-describe("postern upgrade", turn, () => {
+describe("postern upgrade", () => {
   for (const { it: title, words, code, prints, complains } of rows.upgrades)
     it(title, async () => {
       const before = await listFiles();
       const ended = await runPostern("upgrade", ...words.replaceAll("FOLDER", folder).split(" ").filter(Boolean));
       const complaint = ended.stderr.replace(/^installs .*\n/, "").trim();
       assert.deepEqual(
-        {
-          code: ended.code,
-          prints: ended.stdout.trim(),
-          complains: complaint.replaceAll(`${registry?.url}`, "REGISTRY"),
-        },
+        { code: ended.code, prints: ended.stdout.trim(), complains: complaint.replaceAll(registry.url, "REGISTRY") },
         { code, prints: prints?.trim() ?? "", complains: complains ?? "" },
       );
       assert.deepEqual(await listFiles(), before);
