@@ -130,8 +130,8 @@ export const isServerAddress = (text: string) => {
   return url?.protocol === "https:" && isBare;
 };
 
-/** How the base64 of PEM begins, which AWS prints as the CA of a cluster. */
-const pemBase64 = Buffer.from("-----BEGIN ").toString("base64").slice(0, 14);
+/** How the base64 of PEM begins, which AWS prints as the CA of a cluster: `-----BEGIN`. */
+const pemBase64 = "LS0tLS1CRUdJTi";
 
 const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
@@ -141,7 +141,13 @@ const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/
 export const readCertificatesFromPemOrFile = async (pemOrFile: string, folder: string): Promise<string> => {
   const pem = pemOrFile.startsWith(pemBase64) ? Buffer.from(pemOrFile, "base64").toString() : pemOrFile;
   if (pem.includes("-----BEGIN")) return selectCertificates(pem, "its ca");
-  return selectCertificates(await readFile(resolve(folder, pemOrFile), "utf8"), pemOrFile);
+  const text = await readFile(resolve(folder, pemOrFile), "utf8").catch(({ code }) => {
+    const given = pemOrFile.length > 80 ? `${pemOrFile.slice(0, 40)}…` : pemOrFile;
+    throw new Error(
+      `finds neither certificates in PEM, nor their base64, nor a file that can be read: ${given} (${code})`,
+    );
+  });
+  return selectCertificates(text, pemOrFile);
 };
 
 const selectCertificates = (pem: string, where: string): string => {
