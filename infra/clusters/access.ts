@@ -85,7 +85,7 @@ const connectByEks = async (
   folder: string,
 ): Promise<ClusterConnection> => {
   const { eks = "", region = "" } = connect;
-  const complain = rethrowAsComplaint(`clusters.${cluster}.connect`, "names a ca that can't be read: ");
+  const complain = rethrowAsComplaint(`clusters.${cluster}.connect`);
   const { server, ca } =
     connect.server === undefined || connect.ca === undefined
       ? await readEksServerAndCa(connect, readIdentity)
@@ -108,7 +108,7 @@ const connectByEks = async (
 
 /** Returns a handler that rethrows a file's reading error as a Complaint; the file system's errors have a code. */
 const rethrowAsComplaint =
-  (where: string, unread: string) =>
+  (where: string, unread = "") =>
   (error: unknown): never => {
     throw new Complaint(`${where} ${Object(error).code === undefined ? "" : unread}${toSentence(error)}`);
   };

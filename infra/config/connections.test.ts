@@ -100,13 +100,13 @@ describe("a connect setting", () => {
     assert.rejects(
       read({ tokenSecret: arn, server, ca: "none.crt" }),
       expectComplaint(
-        /^postern.yaml clusters.prod.connect finds neither .* a file that can be read: none.crt \(ENOENT\)$/,
+        /^postern.yaml clusters.prod.connect names a ca that is neither .* nor a file that can be read: none.crt \(ENOENT\)$/,
       ),
     ));
   it("with the base64 of something else than PEM is refused, without all of it", () =>
     assert.rejects(
       read({ tokenSecret: arn, server, ca: "MII".repeat(1000) }),
-      expectComplaint(/ nor their base64, nor a file that can be read: (MII){13}M… \(ENAMETOOLONG\)$/),
+      expectComplaint(/ nor its base64, nor a file that can be read: (MII){13}M… \(ENAMETOOLONG\)$/),
     ));
 
   it("with a CA file without a certificate is refused", async () => {

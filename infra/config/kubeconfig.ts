@@ -143,9 +143,7 @@ export const readCertificatesFromPemOrFile = async (pemOrFile: string, folder: s
   if (pem.includes("-----BEGIN")) return selectCertificates(pem, "its ca");
   const text = await readFile(resolve(folder, pemOrFile), "utf8").catch(({ code }) => {
     const given = pemOrFile.length > 80 ? `${pemOrFile.slice(0, 40)}…` : pemOrFile;
-    throw new Error(
-      `finds neither certificates in PEM, nor their base64, nor a file that can be read: ${given} (${code})`,
-    );
+    throw new Error(`names a ca that is neither PEM, nor its base64, nor a file that can be read: ${given} (${code})`);
   });
   return selectCertificates(text, pemOrFile);
 };
