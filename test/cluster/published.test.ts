@@ -6,6 +6,7 @@ import { buildKindIndex, type KindIndex } from "../../infra/apiserver/kinds/kind
 import { readInput } from "../../infra/check/manifests/input.ts";
 import type { Manifest } from "../../infra/check/manifests/manifests.ts";
 import type { TestClusterClient, TestClusterResponse } from "../../infra/parity/control-plane/client.ts";
+import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { needs, needsApiServer } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { chooseMinors, choosePart } from "./choices.ts";
@@ -53,12 +54,18 @@ for (const minor of chooseMinors(undefined, 1))
         first.includes(String(manifest.object.kind)) || unfilled.includes(getKind(manifest));
       const served = input.manifests.filter(isServed);
       manifests = served.filter((manifest, index) => isNeeded(manifest) || isChosen(index));
-      const fill = (admin: TestClusterClient) => {
+      const fill = async (admin: TestClusterClient) => {
+        // A manifest is of the Service that the API server creates, sometimes after it is ready.
+        const path = "/api/v1/namespaces/default/services/kubernetes";
+        await waitUntil(
+          "there is no Service kubernetes",
+          async () => (await admin({ method: "GET", path })).code === 200,
+        );
         const levels = { enforce: "baseline", warn: "restricted" };
         const labels = Object.entries(levels).map(([mode, level]) => [`pod-security.kubernetes.io/${mode}`, level]);
         const body = { metadata: { labels: Object.fromEntries(labels) } };
         const contentType = "application/merge-patch+json";
-        return admin({ method: "PATCH", path: "/api/v1/namespaces/default", body, contentType });
+        await admin({ method: "PATCH", path: "/api/v1/namespaces/default", body, contentType });
       };
       cluster = await bootPredictedCluster(minor, state, { fill });
     });
