@@ -245,7 +245,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     }
     const counts = `${killed} deployments were killed, ${refused} others refused, ${stopped} slept, ${lost} noticed`;
     test.diagnostic(counts);
-    assert.ok(killed > 7 && refused === killed - unlocked && stopped > 1 && lost > 0, counts);
+    assert.ok(killed > 5 && refused === killed - unlocked && stopped > 1 && lost > 0, counts);
   });
 });
 
