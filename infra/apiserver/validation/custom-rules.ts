@@ -248,6 +248,8 @@ const toCelValue = (value: unknown, schema: JsonMap): Value => {
   if (!isMap(value)) return value as Value;
   return Object.fromEntries(
     Object.entries(value).flatMap(([key, member]) => {
+      // Expressions find no field that is null, but compare and count it: it has a name that none can select.
+      if (member === null && isMap(properties)) return [[`\0${key}`, null]];
       const own = getOwn(properties, key);
       if (own === undefined) return [[key, toCelValue(member, toMap(additionalProperties))]];
       const inner = toCelValue(member, toMap(own));
