@@ -13,7 +13,7 @@ import {
   chooseUpgrade,
   listLeftOut,
   pairs,
-} from "./cluster/choices.ts";
+} from "./choices.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const ports = listPluginPorts(await readCatalogue());

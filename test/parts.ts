@@ -6,7 +6,7 @@ import { newestMinor, requireBinaries } from "../infra/parity/control-plane/bina
 import { findPodSecurityEvaluator } from "../infra/parity/pod-security/evaluator.ts";
 import { findActionlint } from "./actionlint/actionlint.ts";
 import { findCfnLint, findDynamoDb, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
-import { chooseOtherMinor } from "./cluster/choices.ts";
+import { chooseOtherMinor } from "./choices.ts";
 import { findPublishedManifests } from "./cluster/published.ts";
 import { findMissingChromium } from "./console.ts";
 import { findMissingRegistry } from "./registry/registry.ts";

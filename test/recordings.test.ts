@@ -24,7 +24,7 @@ import {
 import { type CatalogueRule, readCatalogue } from "../infra/catalogue/registry.ts";
 import { createTestSigner } from "../infra/parity/test-key.ts";
 import { perturbCases } from "./case-generators.ts";
-import { choosePart } from "./cluster/choices.ts";
+import { choosePart } from "./choices.ts";
 import { buildSecretRequest, findSecrets, readSecrets } from "./secret-corpus.ts";
 
 // Tests that the recording of a review is a case with the same outcome. POSTERN_RULES chooses some rules.

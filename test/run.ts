@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { run } from "node:test";
 import { spec } from "node:test/reporters";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { listLeftOut } from "./cluster/choices.ts";
+import { listLeftOut } from "./choices.ts";
 
 // Runs tests by tier or by file: `node infra/node.js test/run.ts unit lib/patch.test.ts`. The output ends with
 // a list of what was skipped, and why.
@@ -60,7 +60,7 @@ if (words.includes("all")) process.env.POSTERN_PARTS = "1";
 process.env.NODE_COMPILE_CACHE ||= fileURLToPath(new URL("../node_modules/.cache/postern", import.meta.url));
 // Each Go program, such as kube-apiserver, would use all cores, and work more for that; the other files need the cores.
 process.env.GOMAXPROCS ||= "1";
-// TypeScript's compiler then works a quarter less.
+// With rare garbage collection, TypeScript's compiler works a sixth less.
 process.env.GOGC ||= "400";
 const skipped: Skipped[] = [];
 const events = run({

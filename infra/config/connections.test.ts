@@ -103,7 +103,7 @@ describe("a connect setting", () => {
         /^postern.yaml clusters.prod.connect names a ca that is neither .* nor a file that can be read: none.crt \(ENOENT\)$/,
       ),
     ));
-  it("with the base64 of something else than PEM is refused, without all of it", () =>
+  it("with base64 that isn't PEM is refused, and the message quotes only its beginning", () =>
     assert.rejects(
       read({ tokenSecret: arn, server, ca: "MII".repeat(1000) }),
       expectComplaint(/ nor its base64, nor a file that can be read: (MII){13}M… \(ENAMETOOLONG\)$/),

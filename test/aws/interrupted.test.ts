@@ -10,7 +10,7 @@ import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { lockTermMilliseconds } from "../../infra/rollout/lock.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
-import { choosePart } from "../cluster/choices.ts";
+import { choosePart } from "../choices.ts";
 import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
 import { buildProgram, deployTree, openStageAs, openTreeJob, type TreeDeployment } from "../trees.ts";
@@ -184,6 +184,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     assert.match(await deployTree(one, "tester", false), /release r2 is live/);
     await check([one], "at first");
     const isChosen = choosePart("interruptions", 2);
+    const parts = isChosen(0) && isChosen(1) ? 1 : 2;
     // Only a deployment that is killed before its first change leaves no lock.
     const unlocked = isChosen(0) ? 1 : 0;
     let [round, killed, refused, stopped, lost] = [0, 0, 0, 0, 0];
@@ -245,7 +246,8 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     }
     const counts = `${killed} deployments were killed, ${refused} others refused, ${stopped} slept, ${lost} noticed`;
     test.diagnostic(counts);
-    assert.ok(killed > 5 && refused === killed - unlocked && stopped > 1 && lost > 0, counts);
+    assert.ok(refused === killed - unlocked, counts);
+    assert.ok(killed * parts > 10 && stopped * parts > 2 && lost * parts > 1, counts);
   });
 });
 

@@ -6,7 +6,7 @@ import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
-import { chooseUpgrade } from "../cluster/choices.ts";
+import { chooseUpgrade } from "../choices.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 

@@ -12,9 +12,9 @@ import {
   serveCatalogueForTests,
   waitUntilWebhooksCalled,
 } from "../../infra/parity/rule-server.ts";
+import { chooseSixth } from "../choices.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
-import { chooseSixth } from "./choices.ts";
 
 // Sends the cases of a sixth of the rules to a real API server, and those of ports to API servers with the compiled-in
 // plugins. parity.test.ts compares another sixth.

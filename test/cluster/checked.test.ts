@@ -26,9 +26,9 @@ import { listParityObjectFlags } from "../../infra/parity/plugins.ts";
 import { applyConfigurations, extendWebhookTimeoutsForTests, serveTestRules } from "../../infra/parity/rule-server.ts";
 import { openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { parseConfig } from "../../infra/project/project.ts";
+import { chooseMinors } from "../choices.ts";
 import { needsApiServer } from "../parts.ts";
 import { readRows } from "../rows.ts";
-import { chooseMinors } from "./choices.ts";
 import { createObserver, registerWitness } from "./witness.ts";
 
 // The verdict of `check` on a manifest equals the outcome on a real API server that calls the same rules: in the newest

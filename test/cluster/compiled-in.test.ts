@@ -4,8 +4,8 @@ import { describe, it } from "node:test";
 import { promisify } from "node:util";
 import { compiledInPluginHeading, compiledInPlugins } from "../../infra/catalogue/upstream-plugins.ts";
 import { listPlugins, minors, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { chooseMinors } from "../choices.ts";
 import { needsApiServer } from "../parts.ts";
-import { chooseMinors } from "./choices.ts";
 
 const toNumber = (minor: string) => Number(minor.split(".")[1]);
 

@@ -9,8 +9,8 @@ import { createValidation } from "../../infra/apiserver/validation/validation.ts
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
+import { chooseMinors } from "../choices.ts";
 import { needsApiServer } from "../parts.ts";
-import { chooseMinors } from "./choices.ts";
 
 // What an API server says of custom resources with generated schemas equals what is predicted: each fault with its
 // words, the defaults, and the fields that are dropped.

@@ -18,9 +18,9 @@ import type { TestClusterClient, TestClusterResponse } from "../../infra/parity/
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { createObjectGenerators } from "../../infra/parity/generators/object-generators.ts";
 import { openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
+import { chooseMinors } from "../choices.ts";
 import { needsApiServer } from "../parts.ts";
 import { readRows } from "../rows.ts";
-import { chooseMinors } from "./choices.ts";
 import { createObserver, registerWitness } from "./witness.ts";
 
 // The defaults of infra/apiserver are compared with what webhooks of a real API server get: in the newest minor of

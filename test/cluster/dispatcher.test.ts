@@ -15,8 +15,8 @@ import {
   type TestEndpointScript,
 } from "../../infra/parity/scripted-endpoints.ts";
 import { createRandom } from "../../infra/testing/random.ts";
+import { chooseMinors } from "../choices.ts";
 import { needsApiServer } from "../parts.ts";
-import { chooseMinors } from "./choices.ts";
 import {
   type Call,
   findFirstRequest,

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { selectFieldRules } from "../../infra/apiserver/validation/fields.ts";
+import { chooseMinors, choosePart } from "../choices.ts";
 import { findWrongRules } from "../field-rules/learning.ts";
 import { needsApiServer } from "../parts.ts";
-import { chooseMinors, choosePart } from "./choices.ts";
 
 // What fields.json says of built-in kinds holds for a real API server: objects in which one field is wrong are refused,
-// in the same words. POSTERN_RUNS tries that part of the fields; npm run field-rules learns the rules again.
+// in the same words. A run tries a tenth of the fields, and all of them with POSTERN_RUNS; npm run field-rules learns the rules again.
 const { POSTERN_RUNS } = process.env;
 
 for (const minor of chooseMinors(POSTERN_RUNS, 1))

@@ -4,8 +4,8 @@ import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
 import { buildKindIndex, inferKinds } from "../../infra/apiserver/kinds/kinds.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootClusters, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { chooseMinors } from "../choices.ts";
 import { needsApiServer } from "../parts.ts";
-import { chooseMinors } from "./choices.ts";
 
 interface ApiResource {
   name: string;

@@ -16,8 +16,8 @@ import { serveTestRules, waitUntil } from "../../infra/parity/rule-server.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { buildNativePolicies } from "../../infra/webhooks/native-policies.ts";
 import { buildKubeconfig } from "../checkout.ts";
+import { chooseUpgrade } from "../choices.ts";
 import { needs } from "../parts.ts";
-import { chooseUpgrade } from "./choices.ts";
 
 // Policies that a cluster evaluates itself, in real API servers: clients write all the time while policies move between
 // their webhook entries and the API server, before and after an upgrade of the cluster.

@@ -10,8 +10,8 @@ import { listPlugins, newestMinor, requireBinaries } from "../../infra/parity/co
 import { measureParity } from "../../infra/parity/parity.ts";
 import { listPluginPorts } from "../../infra/parity/plugins.ts";
 import { runProgram } from "../checkout.ts";
+import { choosePorts } from "../choices.ts";
 import { needs, needsApiServer } from "../parts.ts";
-import { choosePorts } from "./choices.ts";
 
 // Compares a sixth of the ports with their plugins, by generated requests: on the newest minor of Kubernetes and on another
 // one in turn. cases.test.ts has the cases of another sixth. `npx postern parity --minor 1.33,1.37` compares all on each.

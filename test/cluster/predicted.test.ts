@@ -18,9 +18,9 @@ import { listParityObjectFlags } from "../../infra/parity/plugins.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { applyEdits } from "../../infra/parity/sequence-sender.ts";
 import { createPolicies } from "../../infra/parity/server-pair.ts";
+import { chooseMinors } from "../choices.ts";
 import { needsApiServer } from "../parts.ts";
 import { readRows } from "../rows.ts";
-import { chooseMinors } from "./choices.ts";
 import { type CreationStep, generateSets, type NamedObject, type ObjectSet, type SetTables } from "./predicted-sets.ts";
 import {
   bootPredictedCluster,

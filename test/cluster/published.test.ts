@@ -7,9 +7,9 @@ import { readInput } from "../../infra/check/manifests/input.ts";
 import type { Manifest } from "../../infra/check/manifests/manifests.ts";
 import type { TestClusterClient, TestClusterResponse } from "../../infra/parity/control-plane/client.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
+import { chooseMinors, choosePart } from "../choices.ts";
 import { needs, needsApiServer } from "../parts.ts";
 import { readRows } from "../rows.ts";
-import { chooseMinors, choosePart } from "./choices.ts";
 import { bootPredictedCluster, describeDifference, type PredictedCluster } from "./prediction.ts";
 import { findPublishedManifests } from "./published.ts";
 
@@ -55,7 +55,7 @@ for (const minor of chooseMinors(undefined, 1))
       const served = input.manifests.filter(isServed);
       manifests = served.filter((manifest, index) => isNeeded(manifest) || isChosen(index));
       const fill = async (admin: TestClusterClient) => {
-        // A manifest is of the Service that the API server creates, sometimes after it is ready.
+        // One manifest is the Service that the API server also creates, sometimes only after it is ready.
         const path = "/api/v1/namespaces/default/services/kubernetes";
         await waitUntil(
           "there is no Service kubernetes",

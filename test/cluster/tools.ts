@@ -4,7 +4,7 @@ import { buildBenchControllerRuntimeWebhook } from "../../infra/bench/controller
 import { buildBinaries, newestMinor } from "../../infra/parity/control-plane/binaries.ts";
 import { buildPodSecurityEvaluator } from "../../infra/parity/pod-security/evaluator.ts";
 import { buildActionlint } from "../actionlint/actionlint.ts";
-import { chooseOtherMinor } from "./choices.ts";
+import { chooseOtherMinor } from "../choices.ts";
 import { downloadPublishedManifests } from "./published.ts";
 
 // Builds what tests with an API server need, unless it was built before. `--minor 1.33,1.34` builds only the control

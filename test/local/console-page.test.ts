@@ -6,7 +6,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import axe from "axe-core";
 import type { Browser, Page } from "playwright-core";
 import { createConsole } from "../../infra/console/console.ts";
-import { choosePart } from "../cluster/choices.ts";
+import { choosePart } from "../choices.ts";
 import { type ConsoleGateway, openBrowser, serveWithConsole } from "../console.ts";
 import { createTestFolder } from "../folders.ts";
 import { needs } from "../parts.ts";

@@ -248,7 +248,7 @@ const toCelValue = (value: unknown, schema: JsonMap): Value => {
   if (!isMap(value)) return value as Value;
   return Object.fromEntries(
     Object.entries(value).flatMap(([key, member]) => {
-      // Expressions find no field that is null, but compare and count it: it has a name that none can select.
+      // An expression can't select a field that is null, but compares and counts it, so the field gets an impossible name.
       if (member === null && isMap(properties)) return [[`\0${key}`, null]];
       const own = getOwn(properties, key);
       if (own === undefined) return [[key, toCelValue(member, toMap(additionalProperties))]];

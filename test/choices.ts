@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import { isEffectiveByDefault } from "../../infra/catalogue/upstream-plugins.ts";
-import { minors, newestMinor } from "../../infra/parity/control-plane/binaries.ts";
+import { isEffectiveByDefault } from "../infra/catalogue/upstream-plugins.ts";
+import { minors, newestMinor } from "../infra/parity/control-plane/binaries.ts";
 
 /** The seed of this run, which test/run.ts sets and prints. */
 const runSeed = Number(process.env.POSTERN_SEED ?? 0);
@@ -54,8 +54,8 @@ export const choosePorts = <Listed extends { name: string }>(
 };
 
 /**
- * In a run of all tests, chooses one of `count` parts of what takes long, by its seed; other runs have it all. Returns
- * whether the part with this index belongs to the run.
+ * Chooses one of `count` parts of what takes long, by this run's seed, in a run of all tests; other runs have all parts.
+ * Returns a function that reports whether an index belongs to the run.
  */
 export const choosePart = (
   name: string,
@@ -67,7 +67,7 @@ export const choosePart = (
   return (index) => !isPart || index % count === part;
 };
 
-/** Test files of more than a minute that do similar things: a run of all tests has one list of each pair. */
+/** Test files that take long. A run of all tests has one list of each pair, by its seed. */
 export const pairs: readonly (readonly [string[], string[]])[] = [
   [["test/aws/project.test.ts", "test/local/release.test.ts"], ["test/local/upgrade.test.ts"]],
   [["test/aws/limits.test.ts", "test/aws/networks.test.ts"], ["test/aws/real-account.test.ts"]],
