@@ -82,4 +82,4 @@ const formatKey = (key: string): string => {
 };
 
 const word = /^(y|n|yes|no|on|off|true|false|null)$/i;
-const number = /^(\d[\d_.,:+-]*(e[\d+-]*)?|0[xob].*|_.*|e\d+)$/i;
+const number = /^(\d[\d_.,:+-]*(e[\d+-]*)?|0[xob].*|_.*|e-?\d+)$/i;
