@@ -37,9 +37,14 @@ export const tryPage = create(
   answers,
 );
 
+// A check needs the name of a cluster.
+submit.disabled = true;
 ask<CatalogueSummary>("rules")
   .then(({ clusters }) => cluster.replaceChildren(...clusters.map((name) => create("option", name))))
-  .catch(() => {});
+  .catch(() => {})
+  .finally(() => {
+    submit.disabled = false;
+  });
 
 const splitLines = () => manifests.value.split("\n");
 const numberLines = () => {
