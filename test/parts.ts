@@ -9,6 +9,7 @@ import { findCfnLint, findDynamoDb, findMissingRuntimeClient, findMoto, type Too
 import { chooseOtherMinor } from "./choices.ts";
 import { findPublishedManifests } from "./cluster/published.ts";
 import { findMissingChromium } from "./console.ts";
+import { findKubectl } from "./kubectl/kubectl.ts";
 import { findMissingRegistry } from "./registry/registry.ts";
 
 const getMissingTool = (tool: Tool) => ("missing" in tool ? tool.missing : undefined);
@@ -34,6 +35,7 @@ const parts = {
   git: () => (spawnSync("git", ["--version"]).status === 0 ? undefined : "git is not installed"),
   "Go webhook": () =>
     explainIfMissing(findBenchControllerRuntimeWebhook, "the webhook in Go is not here: npm run cluster builds it"),
+  kubectl: () => explainIfMissing(findKubectl, "kubectl is not here: npm run cluster builds it"),
   kinitiras: () =>
     explainIfMissing(
       findBuiltKinitirasEngine,

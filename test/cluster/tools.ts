@@ -5,6 +5,7 @@ import { buildBinaries, newestMinor } from "../../infra/parity/control-plane/bin
 import { buildPodSecurityEvaluator } from "../../infra/parity/pod-security/evaluator.ts";
 import { buildActionlint } from "../actionlint/actionlint.ts";
 import { chooseOtherMinor } from "../choices.ts";
+import { buildKubectl } from "../kubectl/kubectl.ts";
 import { downloadPublishedManifests } from "./published.ts";
 
 // Builds what tests with an API server need, unless it was built before. `--minor 1.33,1.34` builds only the control
@@ -15,7 +16,7 @@ const builds = [
   ...minors.map((one) => () => buildBinaries(one)),
   ...(minor === undefined
     ? [
-        ...[buildBenchControllerRuntimeWebhook, buildPodSecurityEvaluator, buildActionlint],
+        ...[buildBenchControllerRuntimeWebhook, buildPodSecurityEvaluator, buildActionlint, buildKubectl],
         ...celMinors.map((one) => () => buildCelEvaluator(one)),
         downloadPublishedManifests,
       ]
