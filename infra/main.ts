@@ -5,7 +5,7 @@ import { describeParseError, type ParsedArguments, parseArguments } from "./cli/
 import { type Command, formatTable, type ParsedOptions } from "./cli/command.ts";
 import { Complaint, toSentence } from "./cli/complaint.ts";
 import { formatDidYouMean } from "./cli/did-you-mean.ts";
-import { moduleExtension, packageRoot } from "./cli/roots.ts";
+import { moduleExtension, openProject, packageRoot } from "./cli/roots.ts";
 import { sanitizeTerminalText } from "./cli/terminal.ts";
 
 const folder = join(packageRoot, "infra/commands");
@@ -64,7 +64,9 @@ const runVerb = async ([verb, ...rest]: readonly string[]): Promise<number> => {
   const forms = output?.value?.split("|") ?? [];
   if (values.output !== undefined && !output?.multiple && !forms.includes(String(values.output)))
     throw new Complaint(`--output takes ${forms.join(" or ")}`);
-  return (await command.run({ options: createOptions(values), words })) ?? 0;
+  const options = createOptions(values);
+  openProject(command.options.config?.opensProject ? options.text("config") : undefined);
+  return (await command.run({ options, words })) ?? 0;
 };
 
 const readVersion = async (): Promise<string> =>

@@ -6,14 +6,15 @@ import { constants } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const { arch, argv, cwd, execPath, platform, report, stderr, versions } = process;
+const { arch, argv, execPath, platform, report, stderr, versions } = process;
 const nodePackage = `node-${platform === "win32" ? "win" : platform}-${arch}`;
 
 /** Returns the path of the Node that npm installed in this checkout or project, if there is one. */
 const findInstalledNode = () => {
   // npm's packages of Node for Linux need glibc.
   if (platform === "linux" && report.getReport().header.glibcVersionRuntime === undefined) return undefined;
-  for (const from of [import.meta.url, join(cwd(), "package.json")])
+  // pnpm keeps a package outside of the project, whose packages are found from the path that started this program.
+  for (const from of [import.meta.url, argv[1]])
     try {
       const folder = createRequire(from).resolve(`${nodePackage}/package.json`);
       const file = join(folder, `../bin/node${platform === "win32" ? ".exe" : ""}`);

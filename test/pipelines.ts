@@ -62,8 +62,13 @@ export interface Script {
 const listPlainVariables = (env: Record<string, string> = {}) =>
   Object.fromEntries(Object.entries(env).filter(([, value]) => !value.includes("${{")));
 
+/** Returns a job's steps as a script. Its second checkout, in a folder of its own, is a link to $CHECKED_OUT. */
 export const toGitHubScript = ({ env, jobs }: GitHub, job: string): Script => {
-  const steps = jobs[job]?.steps.filter(({ run }) => run !== undefined) ?? [];
+  const toLink = ({ uses = "", ...step }: GitHubStep): GitHubStep =>
+    uses.startsWith("actions/checkout@") && step.with?.path !== undefined
+      ? { run: `ln -s "$CHECKED_OUT" "${step.with.path}"` }
+      : step;
+  const steps = jobs[job]?.steps.map(toLink).filter(({ run }) => run !== undefined) ?? [];
   // Each step is a process of its own.
   const lines = steps.map(({ run = "", ...step }) => {
     const folder = step["working-directory"];

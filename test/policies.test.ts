@@ -14,10 +14,12 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 import { benchPolicyCases, normalizeObjectForComparison, type PolicyCase } from "../infra/bench/example-policies.ts";
 import { applyOutcomePatch } from "../infra/catalogue/case-differences.ts";
 import { readRule } from "../infra/catalogue/registry.ts";
-import { functionsFolder } from "../infra/catalogue/sources.ts";
+import { getFunctionsFolder } from "../infra/catalogue/sources.ts";
 
 const [override, validate, admission] = await Promise.all(
-  ["policy-override", "policy-validate", "policy-admission"].map((name) => readRule(join(functionsFolder, name), name)),
+  ["policy-override", "policy-validate", "policy-admission"].map((name) =>
+    readRule(join(getFunctionsFolder(), name), name),
+  ),
 );
 
 /** Creates capabilities with the objects of a case and the answers of its host `mock`. */

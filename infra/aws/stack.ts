@@ -12,7 +12,7 @@ import {
   waitUntilStackDeleteComplete,
 } from "#aws/client-cloudformation";
 import { Complaint } from "../cli/complaint.ts";
-import { packageRoot, projectRoot } from "../cli/roots.ts";
+import { getProjectRoot, packageRoot } from "../cli/roots.ts";
 import type { StageLockGuard } from "./guard.ts";
 
 export interface StackTemplate {
@@ -40,7 +40,7 @@ export interface StageStack {
 
 /** The logical id in CloudFormation that osls gives the deployment bucket; its policy's id begins with it. */
 const bucketId = "ServerlessDeploymentBucket";
-const packaged = join(projectRoot, ".serverless");
+const getPackagedFile = (name: string): string => join(getProjectRoot(), ".serverless", name);
 /** The template of the stack with only a bucket, which osls would create before the first deployment. */
 const coreTemplate = "lib/plugins/aws/package/lib/core-cloudformation-template.json";
 /** The copy of the package's serverless.yml for a project without one: osls reads it only from the project's folder. */
@@ -62,8 +62,8 @@ const findOslsFile = (path: string): string => {
 
 /** Returns the options that name osls' configuration: the project's own serverless.yml, else a copy of Postern's. */
 const chooseServerlessConfig = async (): Promise<string[]> => {
-  if (existsSync(join(projectRoot, "serverless.yml"))) return [];
-  await copyFile(join(packageRoot, "serverless.yml"), join(projectRoot, copiedConfig));
+  if (existsSync(join(getProjectRoot(), "serverless.yml"))) return [];
+  await copyFile(join(packageRoot, "serverless.yml"), join(getProjectRoot(), copiedConfig));
   return ["--config", copiedConfig];
 };
 
@@ -74,7 +74,7 @@ const runOsls = async (verb: string, stage: string, more: string[] = [], signal?
   // osls reads the region only from the environment; a region in an AWS profile would be ignored.
   const AWS_REGION = await new CloudFormation().config.region();
   const env = { ...process.env, AWS_REGION, NO_COLOR: "1" };
-  const options = { cwd: projectRoot, env, maxBuffer: 64 * 1024 * 1024, signal, killSignal: "SIGKILL" as const };
+  const options = { cwd: getProjectRoot(), env, maxBuffer: 64 * 1024 * 1024, signal, killSignal: "SIGKILL" as const };
   await run(process.execPath, words, options).catch((error) => {
     signal?.throwIfAborted();
     const lines = `${error.stdout}\n${error.stderr}`.split("\n").map((line) => line.trim());
@@ -88,12 +88,12 @@ const runOsls = async (verb: string, stage: string, more: string[] = [], signal?
 /** Makes osls write the templates from serverless.yml and dist/. Returns the one that it would deploy. */
 export const packageStack = async (stage: string): Promise<StackTemplate> => {
   await runOsls("package", stage);
-  return JSON.parse(await readFile(join(packaged, "cloudformation-template-update-stack.json"), "utf8"));
+  return JSON.parse(await readFile(getPackagedFile("cloudformation-template-update-stack.json"), "utf8"));
 };
 
 /** Replaces the CloudFormation template in the state file of osls, which is the one that osls deploys. */
 export const replacePackagedTemplate = async (template: StackTemplate): Promise<void> => {
-  const file = join(packaged, "serverless-state.json");
+  const file = getPackagedFile("serverless-state.json");
   const state = JSON.parse(await readFile(file, "utf8"));
   state.service.provider.compiledCloudFormationTemplate = template;
   await writeFile(file, JSON.stringify(state));
@@ -152,7 +152,7 @@ export const openStack = (
     // `--force`: callers deploy only if templates differ; without it, osls would compare only its own artefacts.
     deploy: async () => {
       await guard?.check();
-      await runOsls("deploy", stage, ["--package", packaged, "--force"], guard?.signal);
+      await runOsls("deploy", stage, ["--package", getPackagedFile(""), "--force"], guard?.signal);
     },
     remove: async () => {
       await client.deleteStack({ StackName });

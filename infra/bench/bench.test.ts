@@ -6,7 +6,7 @@ import { decodeReview } from "#lib/review.ts";
 import { createTestFolder } from "../../test/folders.ts";
 import { buildReview, evaluateCase } from "../catalogue/cases.ts";
 import { readRule } from "../catalogue/registry.ts";
-import { functionsFolder } from "../catalogue/sources.ts";
+import { getFunctionsFolder } from "../catalogue/sources.ts";
 import { readOrCreateUrlSigner } from "../keys/keys.ts";
 import { measureCelColdStarts } from "./cel.ts";
 import { compareColdStartsWithEmptyHandler, compareCueColdStartsWithCueWasm } from "./cold-starts.ts";
@@ -38,7 +38,7 @@ describe("bench", () => {
     });
 
   const findFirstCase = async (name: string) => {
-    const listed = await readRule(join(functionsFolder, name), name);
+    const listed = await readRule(join(getFunctionsFolder(), name), name);
     const { entry } = (await findClusterAskingCase(listed)) ?? {};
     assert.ok(entry);
     return { listed, entry };
@@ -60,7 +60,7 @@ describe("bench", () => {
   it("measures cold starts of rules and of a single read, each with an answer", async () => {
     const folder = await createTestFolder();
     const names = ["always-admit", "namespace-exists"];
-    const rules = names.map((name) => readRule(join(functionsFolder, name), name));
+    const rules = names.map((name) => readRule(join(getFunctionsFolder(), name), name));
     const starts = await compareColdStartsWithEmptyHandler(
       await Promise.all(rules),
       await readOrCreateUrlSigner(folder),

@@ -9,7 +9,7 @@ import type { AdmissionReview } from "#lib/review.ts";
 import { bundleRule } from "../build/bundle.ts";
 import { getCasePhase } from "../catalogue/cases.ts";
 import { type CatalogueRule, readRule } from "../catalogue/registry.ts";
-import { functionsFolder } from "../catalogue/sources.ts";
+import { getFunctionsFolder } from "../catalogue/sources.ts";
 import { readOrCreateServerCertificate, type WebhookUrlSigner } from "../keys/keys.ts";
 import { benchCluster, buildBenchEndpointConfig } from "./handlers.ts";
 import { type BenchResult, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
@@ -126,7 +126,7 @@ export const compareRuleWithEmptyHandler = async (
   folder: string,
   rounds: number,
 ): Promise<{ bytes: number; ratios: number[] }> => {
-  const listed = await readRule(join(functionsFolder, name), name);
+  const listed = await readRule(join(getFunctionsFolder(), name), name);
   const { bytes } = await bundleRule(listed, buildBenchEndpointConfig(listed, settings), folder);
   const path = `/${signer.signSegment(benchCluster, 1)}/${name}/${listed.phases[0]}`;
   await writeFile(join(folder, name, "event.json"), JSON.stringify(buildHttpApiEvent(path, buildPodReview(5_000))));
@@ -209,7 +209,7 @@ export const compareCueColdStartsWithCueWasm = async (
   rounds: number,
 ): Promise<number[]> => {
   const name = "policy-validate";
-  const listed = await readRule(join(functionsFolder, name), name);
+  const listed = await readRule(join(getFunctionsFolder(), name), name);
   const share = buildBenchEndpointConfig(listed, { policies: [policy], inCluster: false });
   await bundleRule(listed, share, folder, Number.POSITIVE_INFINITY);
   const event = buildHttpApiEvent(`/${signer.signSegment(benchCluster, 1)}/${name}/validate`, buildPodReview(5_000));

@@ -4,7 +4,7 @@ import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import { readRule } from "../catalogue/registry.ts";
-import { functionsFolder } from "../catalogue/sources.ts";
+import { getFunctionsFolder } from "../catalogue/sources.ts";
 import { type BenchHandlerProcessInput, buildBenchEndpointConfig } from "./handlers.ts";
 import { measureMilliseconds, measureRatiosInTurn } from "./ratios.ts";
 import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
@@ -15,7 +15,7 @@ import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
  */
 const measure = async (assignment: BenchHandlerProcessInput): Promise<number[]> => {
   const { rule: name, phase, journal, bytes, publicKey, segment, rounds } = assignment;
-  const listed = await readRule(join(functionsFolder, name), name);
+  const listed = await readRule(join(getFunctionsFolder(), name), name);
   // An endpoint without a host runs as in Lambda and writes its log line to standard output.
   const host = journal
     ? undefined

@@ -5,7 +5,7 @@ import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import { evaluateCue } from "#lib/cue/engine.ts";
 import type { KinitirasPolicy, OverridePolicy, OverrideRule } from "#lib/policy/types.ts";
 import { readRule } from "../catalogue/registry.ts";
-import { functionsFolder } from "../catalogue/sources.ts";
+import { getFunctionsFolder } from "../catalogue/sources.ts";
 import type { WebhookUrlSigner } from "../keys/keys.ts";
 import { createTestSigner } from "../parity/test-key.ts";
 import { compareCueColdStartsWithCueWasm } from "./cold-starts.ts";
@@ -60,7 +60,7 @@ const buildPolicies = (count: number, overriders: (index: number) => Overriders,
 
 /** Compares reviews with many policies and reviews with a single policy. */
 export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchResult[]> => {
-  const listed = await readRule(join(functionsFolder, "policy-override"), "policy-override");
+  const listed = await readRule(join(getFunctionsFolder(), "policy-override"), "policy-override");
   const signer = createTestSigner(1);
   const host = {
     publicKeys: signer.publicKey,

@@ -5,7 +5,7 @@ import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type CatalogueRule, hasNeed } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { projectRoot } from "../cli/roots.ts";
+import { getProjectRoot } from "../cli/roots.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { listRulesAskingCluster, readClusterConnections } from "../config/connections.ts";
 import { listRecordingBucketSettings } from "../config/record-section.ts";
@@ -16,7 +16,7 @@ import { readCueRuntimeFiles } from "./cue.ts";
 import { writeServerlessIncludes } from "./deployment.ts";
 import { getInflatedContents } from "./zip.ts";
 
-export const distFolder = join(projectRoot, "dist/");
+export const getDistFolder = (): string => join(getProjectRoot(), "dist/");
 
 export interface BuildResult {
   bundles: RuleBundle[];
@@ -54,6 +54,7 @@ export const buildFunctions = async (
     [...connections].filter(
       ([name]) => listRulesAskingCluster(members ?? [listed], config.clusters.get(name)).length > 0,
     );
+  const distFolder = getDistFolder();
   const bundles = await Promise.all(
     served.map(async (listed) => {
       const timeoutSeconds = Math.max(...listTimeouts(listed));
@@ -64,7 +65,10 @@ export const buildFunctions = async (
       return { ...made, timeoutSeconds, ...findLargest("reserved", listed), ...findLargest("warm", listed) };
     }),
   );
-  await deleteStaleBundles(bundles.map(({ name }) => name));
+  await deleteStaleBundles(
+    distFolder,
+    bundles.map(({ name }) => name),
+  );
   const resources = await writeServerlessIncludes(bundles, publicKeys, distFolder, stage);
   return { bundles, resources, notes };
 };
@@ -96,7 +100,7 @@ export const buildDirectInvocationBundles = async (
 };
 
 /** Deletes what an earlier build made for rules that are no longer named. */
-const deleteStaleBundles = async (names: string[]) => {
+const deleteStaleBundles = async (distFolder: string, names: string[]) => {
   const kept = [...names, "packages"];
   for (const entry of await readdir(distFolder, { withFileTypes: true }))
     if ((entry.isDirectory() || entry.name.endsWith(".zip")) && !kept.includes(entry.name.replace(/\.zip$/, "")))

@@ -5,11 +5,11 @@ import { createTestFolder } from "../../test/folders.ts";
 import { buildPolicySettings, usualValidations } from "../bench/cel.ts";
 import { buildBenchEndpointConfig } from "../bench/handlers.ts";
 import { readRule } from "../catalogue/registry.ts";
-import { functionsFolder } from "../catalogue/sources.ts";
+import { getFunctionsFolder } from "../catalogue/sources.ts";
 import { bundleRule } from "./bundle.ts";
 
 const measure = async (name: string, settings: object): Promise<number> => {
-  const listed = await readRule(join(functionsFolder, name), name);
+  const listed = await readRule(join(getFunctionsFolder(), name), name);
   const { bytes } = await bundleRule(listed, buildBenchEndpointConfig(listed, settings), await createTestFolder());
   return bytes / 1024;
 };

@@ -9,9 +9,10 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { replaceList } from "./generated-lists.ts";
 import { requireValidRuleName } from "./rule-names.ts";
 import {
-  functionsFolder,
+  getFunctionsFolder,
+  getProjectSource,
   listRuleFolders,
-  projectSource,
+  projectSourceName,
   type RuleFolder,
   type RuleSource,
   toRuleFolder,
@@ -36,7 +37,9 @@ export interface BrokenRule extends RuleFolder {
 const defaultOrder = 37;
 
 /** Returns all rules, in the order of the compiled-in plugins. Throws if a rule can't be loaded. */
-export const readCatalogue = async (sources: readonly RuleSource[] = [projectSource]): Promise<CatalogueRule[]> => {
+export const readCatalogue = async (
+  sources: readonly RuleSource[] = [getProjectSource()],
+): Promise<CatalogueRule[]> => {
   const { rules, broken } = await loadRules(await listRuleFolders(sources));
   if (broken.length > 0) throw new Complaint(broken.map(({ sentence }) => sentence).join("\n"));
   return rules;
@@ -51,7 +54,7 @@ export const loadRules = async (
     folders.map((place) =>
       loadRule(place).catch((error) => {
         if (!(error instanceof Complaint)) throw error;
-        const sentence = place.source === projectSource.name ? error.message : `${place.source}: ${error.message}`;
+        const sentence = place.source === projectSourceName ? error.message : `${place.source}: ${error.message}`;
         broken.push({ ...place, sentence });
         return [];
       }),
@@ -167,13 +170,13 @@ export const applyVariant = (rule: Rule, settings: object, variant: string | und
 export const hasNeed = ({ rule }: Pick<CatalogueRule, "rule">, wanted: Need<unknown>["verb"]): boolean =>
   Object.values(rule.needs ?? {}).some(({ verb }) => verb === wanted);
 
-const file = join(functionsFolder, "README.md");
+const getReadme = (): string => join(getFunctionsFolder(), "README.md");
 
 /** Returns functions/README.md as it is, and with a current list; the text around the list stays. */
 export const buildCatalogueReadme = async (
   catalogue: CatalogueRule[],
 ): Promise<{ present: string; wanted: string }> => {
-  const present = await readFile(file, "utf8");
+  const present = await readFile(getReadme(), "utf8");
   const rows = catalogue.map(
     ({ name, phases, rule }) =>
       `| [${name}](${name}/README.md) | ${phases.join(", ")} | ${rule.summary} | ${describeCompiledInPlugin(rule.upstreamPlugin?.plugin)} | ${hasNeed({ rule }, "ledger") ? "yes" : ""} |`,
@@ -185,5 +188,5 @@ export const buildCatalogueReadme = async (
 
 /** Updates the list of rules in functions/README.md if this page has one, as that of Postern's own catalogue. */
 export const updateRuleListInReadme = async (catalogue: CatalogueRule[]): Promise<void> => {
-  if (existsSync(file)) await writeFile(file, (await buildCatalogueReadme(catalogue)).wanted);
+  if (existsSync(getReadme())) await writeFile(getReadme(), (await buildCatalogueReadme(catalogue)).wanted);
 };

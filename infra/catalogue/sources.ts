@@ -3,7 +3,7 @@ import { readdir } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, isAbsolute, join, relative, sep } from "node:path";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { packageRoot, projectRoot } from "../cli/roots.ts";
+import { getProjectRoot, packageRoot } from "../cli/roots.ts";
 
 /** A folder with one folder for each rule: the project's functions/, or a catalogue. */
 export interface RuleSource {
@@ -26,15 +26,18 @@ export interface RuleFolder {
 }
 
 /** The folder of the project's own rules; it need not exist. */
-export const functionsFolder = join(projectRoot, "functions/");
+export const getFunctionsFolder = (): string => join(getProjectRoot(), "functions/");
 
-export const projectSource: RuleSource = { name: "functions/", folder: functionsFolder };
+/** The name of the source that is the project's functions/. */
+export const projectSourceName = "functions/";
+
+export const getProjectSource = (): RuleSource => ({ name: projectSourceName, folder: getFunctionsFolder() });
 
 /** The catalogue that comes with Postern, the only one by default. It is always that of the running version. */
 export const posternCatalogue = "postern/catalogue";
 
 /** Returns the folder of a file in messages, with slashes. */
-export const formatPlace = (folder: string): string => relative(projectRoot, folder).split(sep).join("/");
+export const formatPlace = (folder: string): string => relative(getProjectRoot(), folder).split(sep).join("/");
 
 /** Returns the rules' folders in the order of names. A rule replaces those of the same name in earlier sources. */
 export const listRuleFolders = async (sources: readonly RuleSource[]): Promise<RuleFolder[]> => {
@@ -45,7 +48,7 @@ export const listRuleFolders = async (sources: readonly RuleSource[]): Promise<R
 
 const listFoldersOfSource = async ({ name: source, folder }: RuleSource): Promise<RuleFolder[]> => {
   const entries = await readdir(folder, { withFileTypes: true }).catch((error) => {
-    if (error.code === "ENOENT" && folder === functionsFolder) return [];
+    if (error.code === "ENOENT" && source === projectSourceName) return [];
     throw error;
   });
   return entries
@@ -53,9 +56,9 @@ const listFoldersOfSource = async ({ name: source, folder }: RuleSource): Promis
     .map(({ name }) => toRuleFolder(join(folder, name), name, source));
 };
 
-export const toRuleFolder = (folder: string, name: string, source = projectSource.name): RuleFolder => {
+export const toRuleFolder = (folder: string, name: string, source = projectSourceName): RuleFolder => {
   // A package may have the source, too, and Node doesn't run TypeScript in node_modules.
-  const files = source === projectSource.name ? ["rule.ts", "rule.js"] : ["rule.js", "rule.ts"];
+  const files = source === projectSourceName ? ["rule.ts", "rule.js"] : ["rule.js", "rule.ts"];
   const file = files.find((candidate) => existsSync(join(folder, candidate))) ?? "rule.ts";
   return { name, folder, place: formatPlace(folder), file, source };
 };
@@ -73,7 +76,7 @@ export const resolveCatalogue = async (specifier: string): Promise<RuleSource> =
 const resolveFile = (specifier: string): string => {
   const [name = specifier] = /^(@[^/]+\/)?[^/]+/.exec(specifier) ?? [];
   try {
-    const file = createRequire(join(projectRoot, "package.json")).resolve(specifier);
+    const file = createRequire(join(getProjectRoot(), "package.json")).resolve(specifier);
     if (isAbsolute(file)) return file;
   } catch (error) {
     const { code } = Object(error);

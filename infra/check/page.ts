@@ -6,22 +6,22 @@ import { listKindCoverage } from "../apiserver/validation/coverage.ts";
 import { replaceList } from "../catalogue/generated-lists.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { describeCompiledInPlugin } from "../catalogue/upstream-plugins.ts";
-import { projectRoot } from "../cli/roots.ts";
+import { getProjectRoot } from "../cli/roots.ts";
 
-const file = join(projectRoot, "docs/check.md");
+const getPage = (): string => join(getProjectRoot(), "docs/check.md");
 
 /** Returns docs/check.md as it is, and with current tables of kinds and plugins. */
 export const buildCheckPage = async (
   catalogue: readonly CatalogueRule[],
 ): Promise<{ present: string; wanted: string }> => {
-  const present = await readFile(file, "utf8");
+  const present = await readFile(getPage(), "utf8");
   const withKinds = replaceList(present, "table of kinds", `${formatKnownKinds()}\n\n${formatUnknownKinds()}`);
   return { present, wanted: replaceList(withKinds, "table of plugins", formatPlugins(catalogue)) };
 };
 
 /** Updates the tables in docs/check.md. Does nothing in a project, which has no such page. */
 export const updateCheckPage = async (catalogue: readonly CatalogueRule[]): Promise<void> => {
-  if (existsSync(file)) await writeFile(file, (await buildCheckPage(catalogue)).wanted);
+  if (existsSync(getPage())) await writeFile(getPage(), (await buildCheckPage(catalogue)).wanted);
 };
 
 const formatMarkdownTable = (headings: readonly string[], rows: readonly (readonly unknown[])[]): string =>

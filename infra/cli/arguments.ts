@@ -7,10 +7,15 @@ export type CommandOption = ParseArgsOptionDescriptor & {
   /** The placeholder for the value in help, for instance NAME. */
   value?: string;
   says: string;
-  /** Reports whether the next word is one more value of this option. Only for options that take several values. */
-  isValue?(word: string): boolean;
+  /**
+   * Reports whether the next word is one more value of this option. Only for options that take several values. Where
+   * `hasWords` is true, words of the verb stand before the option, so that files need not decide what the word is.
+   */
+  isValue?(word: string, hasWords: boolean): boolean;
   /** True if the next word is the value even if it begins with a hyphen, as the flags of another program do. */
   takesFlags?: true;
+  /** True if the value is a postern.yaml, whose folder is the project then. */
+  opensProject?: true;
 };
 
 /** What a verb accepts on the command line: its options, and the words that follow it. */
@@ -56,8 +61,10 @@ export const parseArguments = (args: string[], { options, usage, wordless = [] }
     }
     const option = token.kind === "option" ? options[token.name] : undefined;
     const list = token.kind === "option" && option?.multiple ? values[token.name] : undefined;
-    const takesAll = isWordless || (option?.isValue === undefined && (isEnded || words.length > 0));
-    takes = (word) => (Array.isArray(list) && (takesAll || option?.isValue?.(word)) ? (list as string[]) : undefined);
+    const hasWords = isEnded || words.length > 0;
+    const takesAll = isWordless || (option?.isValue === undefined && hasWords);
+    takes = (word) =>
+      Array.isArray(list) && (takesAll || option?.isValue?.(word, hasWords)) ? (list as string[]) : undefined;
   }
   return { values, words };
 };

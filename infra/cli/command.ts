@@ -21,7 +21,12 @@ export interface ParsedOptions {
 }
 
 export const commonCommandOptions = {
-  config: { type: "string", value: "FILE", says: "the file to read instead of postern.yaml" },
+  config: {
+    type: "string",
+    value: "FILE",
+    opensProject: true,
+    says: "the postern.yaml to use, from whose folder rules are loaded (default: the nearest one, from this folder upwards)",
+  },
   cluster: { type: "string", value: "NAME", says: "the cluster of postern.yaml; required if there are several" },
   output: { type: "string", short: "o", value: "json", says: "print JSON" },
 } satisfies Record<string, CommandOption>;

@@ -8,7 +8,8 @@ import { describeUnknownRule, findRuleByNameOrPlugin } from "../catalogue/rule-n
 import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readListOption } from "../cli/options.ts";
-import { defaultConfigFile, type PosternConfig } from "../config/config.ts";
+import { getConfigFile } from "../cli/roots.ts";
+import type { PosternConfig } from "../config/config.ts";
 import { readOrCreateUrlSigner } from "../keys/keys.ts";
 import { createRuleConfiguredPredicate, readProject, reportBroken } from "../project/project.ts";
 import { rulesOption } from "./shared/rules-option.ts";
@@ -27,7 +28,7 @@ export default {
   },
 
   async run({ options }) {
-    const file = options.text("config") ?? defaultConfigFile;
+    const file = getConfigFile();
     const chosen = readListOption(options, "rules");
     const { catalogue, broken, names, config } = await readProject(file, chosen);
     const to = options.text("to");

@@ -12,10 +12,11 @@ import { type Command, commonCommandOptions, type ParsedOptions } from "../cli/c
 import { Complaint } from "../cli/complaint.ts";
 import { isNoFile, readListOption } from "../cli/options.ts";
 import { clearLine } from "../cli/progress.ts";
+import { getConfigFile, hasConfig } from "../cli/roots.ts";
 import { isFit, minorShape } from "../cli/shape.ts";
 import { toOneLine } from "../cli/terminal.ts";
-import { type ClusterConfig, chooseCluster, defaultConfigFile } from "../config/config.ts";
-import { createRuleEnabledPredicate, readProject, reportBroken } from "../project/project.ts";
+import { type ClusterConfig, chooseCluster } from "../config/config.ts";
+import { createRuleEnabledPredicate, readProjectIfAny, reportBroken } from "../project/project.ts";
 import { rulesOption } from "./shared/rules-option.ts";
 
 export default {
@@ -31,7 +32,7 @@ export default {
       type: "string",
       multiple: true,
       value: "PLUGIN",
-      isValue: isNoFile,
+      isValue: (word, hasWords) => hasWords || isNoFile(word),
       says: "turn on a compiled-in plugin of the API server, or with a hyphen before its name, turn it off: --plugins=NodeRestriction,-PodSecurity; none turns all off (default: those that are on in every API server)",
     },
     kubernetes: {
@@ -108,9 +109,13 @@ export default {
     const outputs = parseOutputOptions(readListOption(options, "output"), checkReportFormats);
     const isLive = options.flag("live");
     checkOptions(options, words);
-    const file = options.text("config") ?? defaultConfigFile;
+    const file = getConfigFile();
     const only = readListOption(options, "rules");
-    const { catalogue, broken, names, config } = await readProject(file, only);
+    if (!hasConfig() && only.length === 0)
+      process.stderr.write(
+        "there is no postern.yaml in this folder or above it, so no rule is on: this checks what the API server itself does; --rules RULE checks a rule\n",
+      );
+    const { catalogue, broken, names, config } = await readProjectIfAny(only);
     const [name, clusterConfig] = chooseCluster(config, options.text("cluster"));
     const restricted =
       only.length === 0 ? clusterConfig : restrictClusterToRules(clusterConfig, only, catalogue, names);

@@ -3,8 +3,8 @@ import { type Command, commonCommandOptions, writeOutput } from "../cli/command.
 import { Complaint } from "../cli/complaint.ts";
 import { clusterAccessOptions, readListOption, stageOption } from "../cli/options.ts";
 import { createProgressPrinter } from "../cli/progress.ts";
+import { getConfigFile } from "../cli/roots.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
-import { defaultConfigFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
 import { destroyStage } from "../rollout/destroy.ts";
 import { listChosenClusters } from "./shared/options.ts";
@@ -29,7 +29,7 @@ export default {
   },
 
   async run({ options }) {
-    const file = options.text("config") ?? defaultConfigFile;
+    const file = getConfigFile();
     const { config, broken } = await readProject(file);
     reportBroken(broken, () => false);
     const configsOnly = options.flag("configs-only") ? listChosenClusters(config, options) : undefined;

@@ -6,8 +6,7 @@ import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { describeCompiledInPlugin } from "../catalogue/upstream-plugins.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { defaultConfigFile } from "../config/config.ts";
-import { readProject, reportBroken } from "../project/project.ts";
+import { readProjectIfAny, reportBroken } from "../project/project.ts";
 import { buildRuleWebhookEntries, joinCelExpressionLines } from "../webhooks/entry.ts";
 
 export default {
@@ -25,8 +24,7 @@ export default {
     if (policy !== undefined && text === undefined) return explainPolicies(policy, options.text("output") === "json");
     if (text === undefined || policy !== undefined || rest.length > 0)
       throw new Complaint("postern explain takes the name of one rule, or --policy FILE");
-    const file = options.text("config") ?? defaultConfigFile;
-    const { catalogue, broken, names, config } = await readProject(file, [text]);
+    const { catalogue, broken, names, config } = await readProjectIfAny([text]);
     const [name = ""] = resolveRuleNames([text], names);
     reportBroken(broken, (rule) => rule === name);
     const listed = catalogue.find((rule) => rule.name === name) as CatalogueRule;

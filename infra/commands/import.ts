@@ -1,14 +1,15 @@
 import { existsSync } from "node:fs";
-import { basename, dirname } from "node:path";
+import { basename } from "node:path";
 import { text as readAll } from "node:stream/consumers";
 import { newestKubernetes } from "#lib/since.ts";
 import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readOptionFile } from "../cli/options.ts";
+import { getConfigFile, getProjectRoot, hasConfig } from "../cli/roots.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { openClusterApi, readClusterCredentials } from "../clusters/access.ts";
 import type { ClusterApi } from "../clusters/api.ts";
-import { chooseCluster, defaultConfigFile } from "../config/config.ts";
+import { chooseCluster } from "../config/config.ts";
 import { readAdmissionConfiguration } from "../import/admission-configuration.ts";
 import { type AdmissionFlags, parseAdmissionFlags } from "../import/flags.ts";
 import { importApiServer } from "../import/import.ts";
@@ -82,15 +83,15 @@ const readTarget = async (options: ParsedOptions): Promise<ImportTarget> => {
 /** Opens the cluster of --kubeconfig, or a cluster of the present postern.yaml, which is read only for that. */
 const openLiveCluster = async (options: ParsedOptions): Promise<ClusterApi> => {
   const kubeconfig = options.text("kubeconfig");
-  const deployer = { identity: readAwsIdentity, folder: dirname(defaultConfigFile), right: "read /version" };
+  const deployer = { identity: readAwsIdentity, right: "read /version" };
   if (kubeconfig !== undefined) {
     const context = options.text("context");
     return openClusterApi(context ?? basename(kubeconfig), undefined, { ...deployer, kubeconfig, context });
   }
-  if (!existsSync(defaultConfigFile))
-    throw new Complaint("--live needs --kubeconfig FILE, or a postern.yaml whose cluster has connect");
-  const [name, { connect }] = chooseCluster((await readProject(defaultConfigFile)).config, options.text("cluster"));
-  return openClusterApi(name, connect, { ...deployer, ...readClusterCredentials(options, [name]) });
+  if (!hasConfig()) throw new Complaint("--live needs --kubeconfig FILE, or a postern.yaml whose cluster has connect");
+  const folder = getProjectRoot();
+  const [name, { connect }] = chooseCluster((await readProject(getConfigFile())).config, options.text("cluster"));
+  return openClusterApi(name, connect, { ...deployer, folder, ...readClusterCredentials(options, [name]) });
 };
 
 /** Reads --flags; without it, no flag is set. */

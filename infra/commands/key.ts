@@ -1,6 +1,7 @@
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { stageOption } from "../cli/options.ts";
-import { chooseCluster, defaultConfigFile } from "../config/config.ts";
+import { getConfigFile } from "../cli/roots.ts";
+import { chooseCluster } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
 import { loadStageOrLocalUrlSigner } from "./shared/options.ts";
 
@@ -11,7 +12,7 @@ export default {
   options: { ...stageOption, config: commonCommandOptions.config, output: commonCommandOptions.output },
 
   async run({ options, words: [name] }) {
-    const file = options.text("config") ?? defaultConfigFile;
+    const file = getConfigFile();
     const { config, broken } = await readProject(file);
     reportBroken(broken, () => false);
     const [cluster, { keyVersions }] = chooseCluster(config, name);

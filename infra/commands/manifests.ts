@@ -5,10 +5,11 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { clusterAccessOptions, parseBaseUrl, readOptionFile, stageOption } from "../cli/options.ts";
+import { getConfigFile } from "../cli/roots.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import { openInspectedCluster } from "../clusters/inspected-cluster.ts";
 import { findRulesInspectingCluster, inspectClusterForSettings } from "../clusters/inspection.ts";
-import { type ClusterConfig, chooseCluster, defaultConfigFile } from "../config/config.ts";
+import { type ClusterConfig, chooseCluster } from "../config/config.ts";
 import { describeMissingConnectSetting, listRulesAskingCluster } from "../config/connections.ts";
 import { createRuleEnabledPredicate, readProject, reportBroken } from "../project/project.ts";
 import { countAnnotationBytesAfterApply, mostAnnotationBytes } from "../webhooks/apply-size.ts";
@@ -62,7 +63,7 @@ export default {
   },
 
   async run({ options }) {
-    const file = options.text("config") ?? defaultConfigFile;
+    const file = getConfigFile();
     const { catalogue, broken, config } = await readProject(file);
     const [clusterName, plain] = chooseCluster(config, options.text("cluster"));
     reportBroken(broken, createRuleEnabledPredicate(plain));

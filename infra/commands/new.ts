@@ -1,15 +1,16 @@
-import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
 import { basename, dirname, join } from "node:path";
 import { isMap, parseDocument } from "yaml";
 import { loadRules, readRule, updateRuleListInReadme } from "../catalogue/registry.ts";
 import { requireValidRuleName } from "../catalogue/rule-names.ts";
-import { functionsFolder, listRuleFolders, projectSource } from "../catalogue/sources.ts";
+import { getFunctionsFolder, getProjectSource, listRuleFolders } from "../catalogue/sources.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { defaultConfigFile } from "../config/config.ts";
+import { findNearestFile, getConfigFile, getProjectRoot, hasConfig, openProject, packageRoot } from "../cli/roots.ts";
 import { addSchemaLine, writeSchemas } from "../config/schemas.ts";
 import { reportBroken } from "../project/project.ts";
-import { readAllRules } from "../project/rules.ts";
+import { readAllRules, readConfigText } from "../project/rules.ts";
 
 export default {
   summary: "Creates a rule: a folder that passes all checks, and a line in postern.yaml that turns it on.",
@@ -24,24 +25,27 @@ export default {
 
   async run({ options, words: [name = ""] }) {
     requireValidRuleName(name);
-    const folder = join(functionsFolder, name);
-    const file = options.text("config") ?? defaultConfigFile;
+    const folder = join(getFunctionsFolder(), name);
+    const file = getConfigFile();
+    const text = hasConfig() ? await readConfigText(file) : "";
     const mutates = options.flag("mutate") || /^(default|add)-/.test(name);
     await createRuleFolder(folder, name, new URL(mutates ? "new/mutate/" : "new/validate/", import.meta.url));
-    await turnOnRule(file, name);
+    await turnOnRule(file, text, name);
+    // Now there is a postern.yaml, if there was none.
+    openProject(file);
     await writeSchemas(dirname(file), await readAllRules());
-    const { rules, broken } = await loadRules(await listRuleFolders([projectSource]));
+    const { rules, broken } = await loadRules(await listRuleFolders([getProjectSource()]));
     // A rule that can't be loaded would be missing in the list of rules, so the list isn't written.
     reportBroken(broken, () => false);
     if (broken.length === 0) await updateRuleListInReadme(rules);
     writeOutput(
-      `created functions/${name} and turned it on in postern.yaml.\nEdit its rule.ts and cases.yaml; npx postern test ${name} runs them, npm start -- --watch serves them.\n`,
+      `created functions/${name} and turned it on in ${basename(file)}.\nEdit its rule.ts and cases.yaml; postern test ${name} runs them, postern serve --watch serves them.\n`,
     );
   },
 } satisfies Command;
 
 const createRuleFolder = async (folder: string, name: string, from: URL) => {
-  await mkdir(functionsFolder, { recursive: true });
+  await mkdir(getFunctionsFolder(), { recursive: true });
   await mkdir(folder).catch((error) => {
     throw new Complaint(
       error.code === "EEXIST"
@@ -53,6 +57,7 @@ const createRuleFolder = async (folder: string, name: string, from: URL) => {
     const text = await readFile(new URL(file, from), "utf8");
     await writeFile(join(folder, file), file === "README.md" ? text.replace("NAME", name) : text);
   }
+  await makeImportable(folder);
   // Removes the new rule's folder if the rule can't be loaded from it.
   await readRule(folder, name).catch(async (error) => {
     await rm(folder, { recursive: true });
@@ -60,9 +65,27 @@ const createRuleFolder = async (folder: string, name: string, from: URL) => {
   });
 };
 
+/**
+ * Lets the file of a rule be an ES module that imports `postern/…`, in a folder where npm has installed nothing, or where
+ * package.json says otherwise.
+ */
+const makeImportable = async (folder: string) => {
+  const manifest = findNearestFile(folder, "package.json");
+  if (manifest === undefined || JSON.parse(await readFile(manifest, "utf8")).type !== "module")
+    await writeFile(join(getFunctionsFolder(), "package.json"), '{ "private": true, "type": "module" }\n');
+  try {
+    createRequire(join(folder, "rule.ts")).resolve("postern/rule");
+  } catch {
+    const link = join(getProjectRoot(), "node_modules/postern");
+    await mkdir(dirname(link), { recursive: true });
+    await symlink(packageRoot, link, "junction");
+    process.stderr.write(`node_modules/postern is a link to ${packageRoot}: no package postern is installed here\n`);
+  }
+};
+
 /** Adds a line for the rule and the line for editors to postern.yaml; all other text stays as it is. */
-const turnOnRule = async (file: string, name: string) => {
-  const text = addSchemaLine(await readFile(file, "utf8"));
+const turnOnRule = async (file: string, present: string, name: string) => {
+  const text = addSchemaLine(present);
   const rules = parseDocument(text).get("rules");
   if (isMap(rules) && !rules.flow && rules.range) {
     const [start, , end] = rules.range;

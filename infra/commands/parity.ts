@@ -2,7 +2,7 @@ import { randomInt } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { resolveRuleNames } from "../catalogue/rule-names.ts";
-import { functionsFolder } from "../catalogue/sources.ts";
+import { getFunctionsFolder } from "../catalogue/sources.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { runInParallel } from "../cli/progress.ts";
@@ -92,7 +92,7 @@ export default {
     }
     if (json) writeOutput(`${JSON.stringify({ seed, minors: runs }, null, 2)}\n`);
     if (isWritten) {
-      const page = join(functionsFolder, "README.md");
+      const page = join(getFunctionsFolder(), "README.md");
       await writeFile(page, insertReport(await readFile(page, "utf8"), { runs, requests, seed }));
     }
     return runs.every(({ rules, cases }) => rules.every(({ unexplained }) => unexplained === 0) && areAsExpected(cases))

@@ -3,6 +3,7 @@ import { createRecorder } from "#lib/recording/recorder.ts";
 import { isRegion } from "#lib/service-settings.ts";
 import { type Command, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
+import { requireConfig } from "../project/rules.ts";
 import {
   fetchRecordingsAndCountInvalid,
   parseAgeToMilliseconds,
@@ -51,6 +52,7 @@ export default {
     const say = (sentence: string) => void process.stderr.write(`${sentence}\n`);
     if (from !== undefined) return fetchIntoFolder(from, folder, most, options, say);
 
+    requireConfig();
     const recordings = await openLocalRecordingWriter(folder, most, say);
     await serveRules(options, (host, setupOf) =>
       createRecorder(host, allOptionalRecorderFunctions, (review) => {

@@ -2,10 +2,10 @@ import { dirname } from "node:path";
 import { readCatalogue, updateRuleListInReadme } from "../catalogue/registry.ts";
 import { updateCheckPage } from "../check/page.ts";
 import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
+import { getConfigFile } from "../cli/roots.ts";
 import { toOneLine } from "../cli/terminal.ts";
-import { defaultConfigFile } from "../config/config.ts";
 import { writeSchemas } from "../config/schemas.ts";
-import { readProject } from "../project/project.ts";
+import { readProjectIfAny } from "../project/project.ts";
 import { readAllRules } from "../project/rules.ts";
 
 export default {
@@ -20,14 +20,13 @@ export default {
   },
 
   async run({ options }) {
-    const file = options.text("config") ?? defaultConfigFile;
     if (options.flag("write")) {
-      await writeSchemas(dirname(file), await readAllRules());
+      await writeSchemas(dirname(getConfigFile()), await readAllRules());
       const rules = await readCatalogue();
       await updateRuleListInReadme(rules);
       return updateCheckPage(rules);
     }
-    const { catalogue, broken, config } = await readProject(file, "all");
+    const { catalogue, broken, config } = await readProjectIfAny("all");
     const { clusters } = config;
     const getModes = (name: string): Record<string, string> => {
       const modes = [...clusters].flatMap(([cluster, { rules }]) =>

@@ -4,8 +4,8 @@ import { type Command, commonCommandOptions, formatTable, writeOutput } from "..
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { clusterAccessOptions, stageOption } from "../cli/options.ts";
 import { createProgressPrinter, formatCount, runInParallel } from "../cli/progress.ts";
+import { getConfigFile } from "../cli/roots.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
-import { defaultConfigFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
 import { type AlarmHealth, checkStageAlarms } from "../rollout/alarm-health.ts";
 import { type LiveRuleState, readRuleState } from "../rollout/disarm.ts";
@@ -29,7 +29,7 @@ export default {
   },
 
   async run({ options }) {
-    const file = options.text("config") ?? defaultConfigFile;
+    const file = getConfigFile();
     // Most of the status can be shown even if postern.yaml can't be read.
     const read = await readProject(file)
       .then((project) => {

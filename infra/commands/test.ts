@@ -1,9 +1,10 @@
 import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { chooseCluster, defaultConfigFile } from "../config/config.ts";
+import { getConfigFile } from "../cli/roots.ts";
+import { chooseCluster } from "../config/config.ts";
 import { readConfig, reportBroken } from "../project/project.ts";
-import { readAllRules } from "../project/rules.ts";
+import { readAllRules, requireConfig } from "../project/rules.ts";
 import { formatJunit, formatTestResult, formatTestSummary, type TestResult, toExitCode } from "../testing/results.ts";
 
 export default {
@@ -21,9 +22,9 @@ export default {
     cases: { type: "string", multiple: true, value: "FILE", says: "the files with the test cases of the policies" },
     config: {
       ...commonCommandOptions.config,
-      says: "the postern.yaml with the config of the rules that apply the policies (default: their defaults)",
+      says: "the postern.yaml of the project whose rules are tested (default: the nearest one); with --policy, the rules that apply the policies have its config (default: their defaults)",
     },
-    cluster: { ...commonCommandOptions.cluster, says: "the cluster whose config is used" },
+    cluster: { ...commonCommandOptions.cluster, says: "with --policy: the cluster whose config is used" },
     output: { ...commonCommandOptions.output, value: "json|junit", says: "print JSON, or XML in the format of JUnit" },
   },
 
@@ -34,9 +35,9 @@ export default {
         throw new Complaint("postern test takes the names of rules, or --policy FILE and --cases FILE");
       return testPolicies(policies, cases, options);
     }
-    const [idle] = ["config", "cluster"].filter((name) => options.text(name) !== undefined);
-    if (idle !== undefined)
-      throw new Complaint(`--${idle} can only be used with --policy: tests of rules don't use it`);
+    if (options.text("cluster") !== undefined)
+      throw new Complaint("--cluster can only be used with --policy: tests of rules don't use it");
+    if (words.length === 0) requireConfig();
     const rules = await readAllRules();
     const chosen = resolveRuleNames(words, rules.names);
     const { runTests } = await import("../testing/runs.ts");
@@ -103,7 +104,7 @@ const testPolicies = async (places: string[], files: string[], options: ParsedOp
   const setups =
     config === undefined && cluster === undefined
       ? undefined
-      : chooseCluster(await readConfig(config ?? defaultConfigFile, catalogue, names), cluster)[1].rules;
+      : chooseCluster(await readConfig(getConfigFile(), catalogue, names), cluster)[1].rules;
   const rules = policyCases.findRulesForPolicies(catalogue, documents, setups);
   const cases = await Promise.all(
     files.map(async (file) =>

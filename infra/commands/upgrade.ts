@@ -3,9 +3,8 @@ import { join, relative } from "node:path";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { type Command, commonCommandOptions } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { moduleExtension, projectRoot } from "../cli/roots.ts";
+import { getConfigFile, getProjectRoot, moduleExtension } from "../cli/roots.ts";
 import { findRulesInspectingCluster } from "../clusters/inspection.ts";
-import { defaultConfigFile } from "../config/config.ts";
 import { readProject } from "../project/project.ts";
 import { writeToOutput } from "../replay/output.ts";
 import { type ReplayFoldersAndProcesses, runWithScratch } from "../replay/scratch.ts";
@@ -32,7 +31,7 @@ export default {
       throw new Complaint(
         "postern upgrade takes --check VERSION and only compares; npm install postern@VERSION upgrades this project",
       );
-    const recordings = relative(process.cwd(), join(projectRoot, "recordings"));
+    const recordings = relative(process.cwd(), join(getProjectRoot(), "recordings"));
     const paths = words.length > 0 || !existsSync(recordings) ? words : [recordings];
     return runWithScratch((scratch) => compare(version, paths, options.text("output") === "json", scratch));
   },
@@ -44,7 +43,7 @@ const compare = async (
   isJson: boolean,
   scratch: ReplayFoldersAndProcesses,
 ): Promise<number> => {
-  const { catalogue, config } = await readProject(defaultConfigFile);
+  const { catalogue, config } = await readProject(getConfigFile());
   const clusters = [...config.clusters];
   const installed = await openInstalledVersion(scratch);
   process.stderr.write(`installs postern@${version} in a temporary copy of this project\n`);

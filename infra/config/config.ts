@@ -1,12 +1,8 @@
 // The types of postern.yaml after validation. infra/project reads the file; validation.ts checks it.
-import { join } from "node:path";
 import type { EnforcementMode } from "#lib/decide.ts";
 import type { UnredactedPath } from "#lib/recording/redaction.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { projectRoot } from "../cli/roots.ts";
-
-export const defaultConfigFile = join(projectRoot, "postern.yaml");
 
 export interface ClusterConfig {
   /** The versions of the cluster's URL key that functions accept. New webhook URLs get the last version. */

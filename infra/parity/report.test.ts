@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { readRows } from "../../test/rows.ts";
 import { buildCatalogueReadme, readCatalogue } from "../catalogue/registry.ts";
-import { functionsFolder } from "../catalogue/sources.ts";
+import { getFunctionsFolder } from "../catalogue/sources.ts";
 import type { RuleCaseResults } from "./cases/cases.ts";
 import { minors, newestMinor } from "./control-plane/binaries.ts";
 import type { PortParityResult } from "./parity.ts";
@@ -95,7 +95,7 @@ describe("the report in the catalogue", () => {
   });
 
   it("exists for every port without unexplained differences, and npm run fix keeps it", async () => {
-    const present = await readFile(join(functionsFolder, "README.md"), "utf8");
+    const present = await readFile(join(getFunctionsFolder(), "README.md"), "utf8");
     const catalogue = await readCatalogue();
     const { wanted } = await buildCatalogueReadme(catalogue.slice(1));
     const [report] =

@@ -7,7 +7,7 @@ import type { AnsweredReviewFacts } from "#lib/log-line.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import { listPhases, type Phase, type Rule } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../catalogue/registry.ts";
-import { functionsFolder, toRuleFolder } from "../catalogue/sources.ts";
+import { getFunctionsFolder, toRuleFolder } from "../catalogue/sources.ts";
 import { chooseCluster, type PolicySupport } from "../config/config.ts";
 import { readOrCreateServerCertificate, type ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/project.ts";
@@ -21,7 +21,7 @@ import { createTestSigner } from "./test-key.ts";
 
 /** Returns a rule as the catalogue has it, for a rule that exists only in a test. */
 export const buildTestRule = (name: string, rule: Rule): CatalogueRule => ({
-  ...toRuleFolder(join(functionsFolder, name), name),
+  ...toRuleFolder(join(getFunctionsFolder(), name), name),
   phases: listPhases(rule),
   rule,
 });

@@ -20,11 +20,13 @@ if [ -z "${MANIFESTS:-}" ] && [ ! -d k8s ]; then
   exit 0
 fi
 
+# A repository of manifests may bring a link of this name, which leads elsewhere.
+if [ -L "$folder" ]; then rm "$folder"; fi
 mkdir -p "$folder"
 # Some pipelines keep the folder of an earlier run.
 rm -f "$folder"/check.*
 status=0
-# npx would run in Postern's folder, but the paths in reports must be relative to this checkout.
+# Not by npx, which would run a program of this checkout's node_modules. --config keeps its postern.yaml from being used.
 node "$postern/infra/postern.js" check "${MANIFESTS:-k8s}" --config "$project/postern.yaml" \
   ${CLUSTER:+--cluster "$CLUSTER"} "$@" -o text -o json="$folder/check.json" -o sarif="$folder/check.sarif" \
   -o junit="$folder/check.xml" -o github="$folder/check.github" >"$folder/check.txt" 2>&1 || status=$?

@@ -4,6 +4,7 @@ import { readManifestFiles } from "../apiserver/manifest-cluster.ts";
 import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
 import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
+import { getConfigFile } from "../cli/roots.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
 import { readServiceKubeconfig } from "../config/kubeconfig.ts";
@@ -11,7 +12,7 @@ import { type CatalogueAndManifestFiles, getSetting } from "../config/rules.ts";
 import { validateConfig } from "../config/validation.ts";
 import { listSharedEntryConflicts } from "../webhooks/groups.ts";
 import { type ConfigDocument, parseConfigDocument } from "./config-document.ts";
-import { loadProjectRules, type ProjectRules, readConfigText, type WantedRules } from "./rules.ts";
+import { loadProjectRules, type ProjectRules, readConfigText, readConfigTextIfAny, type WantedRules } from "./rules.ts";
 
 /**
  * Reads postern.yaml, and loads the rules that it names and wanted ones. Loading all rules would take longer than most
@@ -20,8 +21,18 @@ import { loadProjectRules, type ProjectRules, readConfigText, type WantedRules }
 export const readProject = async (
   file: string,
   wanted: WantedRules = [],
+): Promise<ProjectRules & { config: PosternConfig }> => readProjectText(await readConfigText(file), file, wanted);
+
+/** Reads the project for a command that works without a postern.yaml, too. */
+export const readProjectIfAny = async (wanted: WantedRules): Promise<ProjectRules & { config: PosternConfig }> =>
+  readProjectText(await readConfigTextIfAny(), getConfigFile(), wanted);
+
+const readProjectText = async (
+  text: string,
+  file: string,
+  wanted: WantedRules,
 ): Promise<ProjectRules & { config: PosternConfig }> => {
-  const document = parseConfigDocument(await readConfigText(file), basename(file));
+  const document = parseConfigDocument(text, basename(file));
   const rules = await loadProjectRules(document, wanted);
   return { ...rules, config: await readConfigDocument(document, file, rules.catalogue, rules.names) };
 };

@@ -6,14 +6,14 @@ import type { SettingsMistake } from "#lib/settings.ts";
 import { type BrokenRule, type CatalogueRule, loadRules } from "../catalogue/registry.ts";
 import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
 import {
+  getProjectSource,
   listRuleFolders,
   posternCatalogue,
-  projectSource,
   type RuleSource,
   resolveCatalogue,
 } from "../catalogue/sources.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { defaultConfigFile } from "../config/config.ts";
+import { getConfigFile, hasConfig, hasOwnRules } from "../cli/roots.ts";
 import { type ConfigDocument, parseConfigDocument } from "./config-document.ts";
 
 /** The rules that a command needs. */
@@ -31,8 +31,21 @@ export type WantedRules = readonly string[] | "all";
 
 export const readConfigText = (file: string): Promise<string> =>
   readFile(file, "utf8").catch((error) => {
+    if (error.code === "ENOENT") requireConfig();
     throw new Complaint(`${basename(file)} can't be read: ${toSentence(error)}`);
   });
+
+/** Throws a Complaint that says how to begin if there is no postern.yaml. */
+export const requireConfig = (): void => {
+  if (hasConfig()) return;
+  throw new Complaint(
+    'there is no postern.yaml in this folder or above it: "postern new NAME" writes one with a rule of your own, and "postern rules" lists the rules that it can turn on, for instance by the line rules: { always-pull-images: }',
+  );
+};
+
+/** Reads the project's postern.yaml. Without one, no rule is on. */
+export const readConfigTextIfAny = async (): Promise<string> =>
+  hasConfig() ? readConfigText(getConfigFile()) : "rules: {}";
 
 /** Loads the rules that a postern.yaml names, and wanted ones. */
 export const loadProjectRules = async (document: ConfigDocument, wanted: WantedRules): Promise<ProjectRules> => {
@@ -47,12 +60,11 @@ export const loadProjectRules = async (document: ConfigDocument, wanted: WantedR
 };
 
 /** Loads all rules of the project. Its postern.yaml is read only for the catalogues, and may be missing. */
-export const readAllRules = async (): Promise<ProjectRules> =>
-  loadProjectRules(await readDefaultConfigDocument(), "all");
+export const readAllRules = async (): Promise<ProjectRules> => loadProjectRules(await readConfigDocumentIfAny(), "all");
 
 /** Returns the names of all rules that can be found, even if postern.yaml or a catalogue can't be read. */
 export const readRuleNames = async (): Promise<string[]> => {
-  const value = await readDefaultConfigDocument().then(
+  const value = await readConfigDocumentIfAny().then(
     (document) => document.value,
     () => undefined,
   );
@@ -60,10 +72,8 @@ export const readRuleNames = async (): Promise<string[]> => {
   return (await listRuleFolders(sources)).map(({ name }) => name);
 };
 
-const readDefaultConfigDocument = async (): Promise<ConfigDocument> => {
-  const text = await readFile(defaultConfigFile, "utf8").catch(() => "{}");
-  return parseConfigDocument(text, basename(defaultConfigFile));
-};
+const readConfigDocumentIfAny = async (): Promise<ConfigDocument> =>
+  parseConfigDocument(await readConfigTextIfAny(), basename(getConfigFile()));
 
 /** Returns the catalogues and the project's functions/. The form of `catalogues` is checked with all of postern.yaml. */
 const listSources = async (value: unknown): Promise<{ sources: RuleSource[]; mistakes: SettingsMistake[] }> => {
@@ -80,7 +90,7 @@ const listSources = async (value: unknown): Promise<{ sources: RuleSource[]; mis
       });
     }),
   );
-  return { sources: [...found.flat(), projectSource], mistakes };
+  return { sources: [...found.flat(), ...(hasOwnRules() ? [getProjectSource()] : [])], mistakes };
 };
 
 /** Returns the texts that name rules in a postern.yaml; mistakes in its form are found later. */

@@ -5,7 +5,7 @@ import { isDeepStrictEqual } from "node:util";
 import { parseJson } from "#lib/json.ts";
 import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { packageRoot, projectRoot } from "../cli/roots.ts";
+import { getProjectRoot, packageRoot } from "../cli/roots.ts";
 import { truncateText } from "../cli/terminal.ts";
 import { hasPosternBundles, openBundledVersion } from "./bundle-side.ts";
 import { openReleasedVersion } from "./released-side.ts";
@@ -23,7 +23,7 @@ export const isPosternProject = (folder: string): boolean => existsSync(join(fol
 
 /** Returns the path of the command line of the Postern that a folder has. */
 const findCommand = (folder: string, name: string): string => {
-  if (folder === projectRoot) return join(packageRoot, "infra/postern.js");
+  if (folder === getProjectRoot()) return join(packageRoot, "infra/postern.js");
   const command = ["infra/postern.js", "node_modules/postern/infra/postern.js"]
     .map((file) => join(folder, file))
     .find(existsSync);
@@ -35,20 +35,22 @@ const findCommand = (folder: string, name: string): string => {
 /** Returns the hash of the commit that a name stands for; undefined if git knows none. */
 export const findCommit = async (name: string, scratch: ReplayFoldersAndProcesses): Promise<string | undefined> => {
   const words = ["rev-parse", "--verify", "--quiet", "--end-of-options", `${name}^{commit}`];
-  const { code, stdout } = await scratch.run("git", words, { cwd: projectRoot });
+  const { code, stdout } = await scratch.run("git", words, { cwd: getProjectRoot() });
   return code === 0 ? stdout.trim() : undefined;
 };
 
 /** Returns at most ten branches and tags, those with the newest commits first, for messages. */
 export const listRecentGitRefs = async (scratch: ReplayFoldersAndProcesses): Promise<string[]> => {
   const words = ["for-each-ref", "--format=%(refname:short)", "--count=10", "--sort=-creatordate"];
-  const { code, stdout } = await scratch.run("git", [...words, "refs/heads", "refs/tags"], { cwd: projectRoot });
+  const { code, stdout } = await scratch.run("git", [...words, "refs/heads", "refs/tags"], { cwd: getProjectRoot() });
   return code === 0 ? stdout.split("\n").filter(Boolean) : [];
 };
 
 /** Reports whether this git checkout is shallow, that is, has only a part of the history. */
 export const isShallowCheckout = async (scratch: ReplayFoldersAndProcesses): Promise<boolean> => {
-  const { code, stdout } = await scratch.run("git", ["rev-parse", "--is-shallow-repository"], { cwd: projectRoot });
+  const { code, stdout } = await scratch.run("git", ["rev-parse", "--is-shallow-repository"], {
+    cwd: getProjectRoot(),
+  });
   return code === 0 && stdout.trim() === "true";
 };
 
@@ -64,13 +66,13 @@ export const buildBundlesOfCommit = async (
   const archive = join(folder, "archive.tar");
   const place = join(folder, "tree");
   const steps: [string, string[], string][] = [
-    ["git", ["archive", "--format=tar", "--prefix=tree/", `--output=${archive}`, commit], projectRoot],
+    ["git", ["archive", "--format=tar", "--prefix=tree/", `--output=${archive}`, commit], getProjectRoot()],
     ["tar", ["-xf", archive], folder],
   ];
   for (const [program, words, cwd] of steps)
     requireSuccess(await scratch.run(program, words, { cwd }), `${name} can't be unpacked`);
   if (!isPosternProject(place)) throw new Complaint(`${name} can't be built: it has no postern.yaml`, 3);
-  await installPackages(place, projectRoot, name, scratch, say);
+  await installPackages(place, getProjectRoot(), name, scratch, say);
   return buildIn(place, name, wish, scratch, true);
 };
 
@@ -214,7 +216,7 @@ export const openReplaySide = async (text: string, means: ReplaySideOptions): Pr
   const openBundleSide = async (folder: string) =>
     createReplaySideOfVersion(await openBundledVersion(text, folder, milliseconds, scratch));
   if (text === "working-tree")
-    return openBundleSide(await buildBundlesOfCheckout(projectRoot, text, wish, scratch, say));
+    return openBundleSide(await buildBundlesOfCheckout(getProjectRoot(), text, wish, scratch, say));
   // A postern.yaml that the user names applies to the working tree only; other versions have their own.
   const own = { rules: wish.rules };
   const isPath = isAbsolute(text) || /^\.\.?(\/|$)/.test(text);

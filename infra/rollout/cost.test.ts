@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { asksCluster } from "#lib/needs.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
-import { defaultConfigFile } from "../config/config.ts";
+import { getConfigFile } from "../cli/roots.ts";
 import { readConfig } from "../project/project.ts";
 import { listServedRulesAndGroups } from "../project/served.ts";
 import {
@@ -83,7 +83,7 @@ describe("the cost of a month", () => {
 describe("docs/costs.md", async () => {
   const page = await readFile(new URL("../../docs/costs.md", import.meta.url), "utf8");
   const catalogue = await readCatalogue();
-  const served = listServedRulesAndGroups(await readConfig(defaultConfigFile, catalogue), catalogue);
+  const served = listServedRulesAndGroups(await readConfig(getConfigFile(), catalogue), catalogue);
   const estimate = (rules: typeof catalogue) =>
     buildCostTable(
       estimateMonths(

@@ -4,14 +4,14 @@ import { describe, it } from "node:test";
 import { type AnsweredReviewFacts, formatLogLine } from "#lib/log-line.ts";
 import { evaluateQuery } from "../../test/aws/insights.ts";
 import { readRule } from "../catalogue/registry.ts";
-import { functionsFolder } from "../catalogue/sources.ts";
+import { getFunctionsFolder } from "../catalogue/sources.ts";
 import { parseConfig } from "../project/project.ts";
 import { chooseFailClosedRules, createStageCountsReader } from "./hardening.ts";
 import type { Release } from "./releases.ts";
 
 // Which rules fail closed, by the lines in the logs of a stage. test/aws/fleet.test.ts has the same with real reviews.
 const rule = "always-pull-images";
-const catalogue = [await readRule(join(functionsFolder, rule), rule)];
+const catalogue = [await readRule(join(getFunctionsFolder(), rule), rule)];
 const [hour, now] = [3_600_000, Date.now()];
 
 const review: AnsweredReviewFacts = {

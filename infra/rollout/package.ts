@@ -3,7 +3,7 @@ import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { LambdaPlacement } from "../aws/function-updates.ts";
 import type { WantedLambdaVersion } from "../aws/lambda-functions.ts";
 import { packageStack, type StackTemplate } from "../aws/stack.ts";
-import { buildFunctions, distFolder } from "../build/build.ts";
+import { buildFunctions, getDistFolder } from "../build/build.ts";
 import type { RuleBundle } from "../build/bundle.ts";
 import { computeFunctionSettings } from "../build/deployment.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
@@ -50,7 +50,7 @@ export const packageStage = async (
   const parts = await Promise.all(
     bundles.map(async (bundle): Promise<PackagedRule> => {
       const listed = served.get(bundle.name) as CatalogueRule;
-      const zip = await readFile(`${distFolder}${bundle.name}.zip`);
+      const zip = await readFile(`${getDistFolder()}${bundle.name}.zip`);
       const placement = readPlacement(template, bundle.name);
       const packaged = toPackagedRule(bundle, stage, publicKeys, zip, placement);
       return { ...packaged, listed, config: buildEndpointConfig(config, listed) };

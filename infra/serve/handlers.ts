@@ -7,9 +7,9 @@ import { createEndpointForAnyGroup, createEndpointForAnyRule } from "#lib/comple
 import type { EvaluateRequest } from "#lib/decide.ts";
 import type { EndpointHostInputs } from "#lib/endpoint.ts";
 import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
-import { functionsFolder, listRuleFolders, projectSource } from "../catalogue/sources.ts";
+import { getFunctionsFolder, getProjectSource, listRuleFolders } from "../catalogue/sources.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { projectRoot } from "../cli/roots.ts";
+import { getProjectRoot } from "../cli/roots.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { createRuleConfiguredPredicate, listConfigManifestPaths, readProject } from "../project/project.ts";
 import { buildEndpointConfig, buildGroupEndpointConfig, listServedRulesAndGroups } from "../project/served.ts";
@@ -62,6 +62,7 @@ let generation = 0;
  * Rules are then imported again. Once the promise resolves, no change is missed.
  */
 export const watchRulesAndConfig = async (file: string, handleChange: () => Promise<void>): Promise<() => void> => {
+  const functionsFolder = getFunctionsFolder();
   const rules = pathToFileURL(functionsFolder).href;
   const hooks = registerHooks({
     resolve(specifier, context, next) {
@@ -90,7 +91,7 @@ export const watchRulesAndConfig = async (file: string, handleChange: () => Prom
   };
   // Folders are watched, because editors replace files; singly, because a recursive watch misses replaced files.
   const open = async () => {
-    const ruleFolders = (await listRuleFolders([projectSource])).map(({ folder }) => folder);
+    const ruleFolders = (await listRuleFolders([getProjectSource()])).map(({ folder }) => folder);
     // The former manifests of a rule are still watched while the rule can't be loaded.
     places = await listConfigManifestPaths(file)
       .then(({ paths, isComplete }) => (isComplete ? paths : [...new Set([...places, ...paths])]))
@@ -100,7 +101,7 @@ export const watchRulesAndConfig = async (file: string, handleChange: () => Prom
     watchers = [
       watch(dirname(resolve(file)), (_, name) => name === basename(file) && scheduleReload()),
       // The project's folder is watched, too, because functions/ may be created later.
-      ...watchFolder(projectRoot, (_, name) => name === basename(functionsFolder) && scheduleReload()),
+      ...watchFolder(getProjectRoot(), (_, name) => name === basename(functionsFolder) && scheduleReload()),
       ...[functionsFolder, ...ruleFolders].flatMap((folder) => watchFolder(folder, scheduleReload)),
       ...below.flatMap((folder) => watchFolder(folder, scheduleReload)),
       // The parent folder is watched, too: a deleted folder or file of manifests may be created again.

@@ -24,11 +24,12 @@ import {
 } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
-import { defaultConfigFile, type PosternConfig, type RuleConfig } from "../config/config.ts";
+import { getConfigFile } from "../cli/roots.ts";
+import type { PosternConfig, RuleConfig } from "../config/config.ts";
 import { readClusterConnections } from "../config/connections.ts";
 import { writeSchemas } from "../config/schemas.ts";
 import { readOrCreateServerCertificate, readOrCreateUrlSigner, type WebhookUrlSigner } from "../keys/keys.ts";
-import { readAllRules } from "../project/rules.ts";
+import { readAllRules, requireConfig } from "../project/rules.ts";
 import { buildEndpointConfig } from "../project/served.ts";
 import { openImitatedApiGateway } from "./gateway.ts";
 import { createServedRuleHandlers, type LoadedHandlers, watchRulesAndConfig } from "./handlers.ts";
@@ -74,7 +75,9 @@ export const serveRules = async (
   options: ParsedOptions,
   wrapEndpoint = (host: EndpointHostInputs, _: FindRuleConfig): Listening => ({ host }),
 ): Promise<void> => {
-  const file = options.text("config") ?? defaultConfigFile;
+  // Without a postern.yaml, no keys are written.
+  requireConfig();
+  const file = getConfigFile();
   const state = join(dirname(file), ".postern");
   const host = options.text("host") ?? "";
   const port = options.number("port") ?? 8443;

@@ -1,12 +1,12 @@
 import { globSync } from "node:fs";
-import { basename, extname, join, relative, sep } from "node:path";
+import { basename, extname, join, relative, resolve, sep } from "node:path";
 import { run } from "node:test";
 import { pathToFileURL } from "node:url";
 import { stripVTControlCharacters } from "node:util";
 import { readCaseLineNumbers, readCases } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import { projectSource, type RuleFolder } from "../catalogue/sources.ts";
-import { moduleExtension, projectRoot } from "../cli/roots.ts";
+import { projectSourceName, type RuleFolder } from "../catalogue/sources.ts";
+import { configVariable, getConfigFile, getProjectRoot, hasConfig, moduleExtension } from "../cli/roots.ts";
 import type { ProjectRules } from "../project/rules.ts";
 import type { TestResult } from "./results.ts";
 
@@ -21,7 +21,7 @@ export async function* runTests(
   names: readonly string[],
 ): AsyncGenerator<TestResult> {
   const isChosen = ({ name, source }: RuleFolder) =>
-    names.length === 0 ? source === projectSource.name : names.includes(name);
+    names.length === 0 ? source === projectSourceName : names.includes(name);
   const chosen = catalogue.filter(isChosen);
   const lost = broken.filter(isChosen);
   if (chosen.length + lost.length === 0) return;
@@ -34,11 +34,12 @@ export async function* runTests(
     ),
   );
   process.env.POSTERN_RULES = [...chosen, ...lost].map(({ name }) => name).join(",");
+  if (hasConfig()) process.env[configVariable] = resolve(getConfigFile());
   // With this variable, which Node sets in tests, Node would run nothing.
   delete process.env.NODE_TEST_CONTEXT;
   const files = [shared, ...own];
   const open = new Map<string, string[]>();
-  for await (const { type, data } of run({ files, cwd: projectRoot, concurrency: true })) {
+  for await (const { type, data } of run({ files, cwd: getProjectRoot(), concurrency: true })) {
     if (type !== "test:start" && type !== "test:pass" && type !== "test:fail") continue;
     const { file = "", line, nesting, name } = data;
     const path = [...(open.get(file) ?? []).slice(0, nesting), name];
@@ -63,7 +64,7 @@ export async function* runTests(
       ? { file: `${brokenRule.place}/${brokenRule.file}` }
       : found
         ? { file: `${ruleFolder?.place}/cases.yaml`, line: found.line }
-        : { file: relative(projectRoot, file).split(sep).join("/"), ...(line !== undefined && { line }) };
+        : { file: relative(getProjectRoot(), file).split(sep).join("/"), ...(line !== undefined && { line }) };
     const reason = typeof data.skip === "string" ? [data.skip] : [];
     yield {
       ...(rule !== undefined && { rule }),

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { EndpointConfig } from "#lib/endpoint.ts";
-import { listRuleFolders, projectSource } from "../catalogue/sources.ts";
+import { getProjectSource, listRuleFolders } from "../catalogue/sources.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { compareManifests } from "../clusters/drift.ts";
 import { compareSetups } from "../project/setup-differences.ts";
@@ -34,7 +34,7 @@ export const compareVersions = async (
   scratch: ReplayFoldersAndProcesses,
 ): Promise<UpgradeDifferences> => {
   const [installed, wanted] = versions;
-  const own = (await listRuleFolders([projectSource])).map(({ name }) => name);
+  const own = (await listRuleFolders([getProjectSource()])).map(({ name }) => name);
   // The versions build one after the other, because each build uses both processors.
   const before = await buildProject(installed, scratch);
   if ("refusal" in before)

@@ -4,7 +4,7 @@ import { isAbsolute, join, resolve } from "node:path";
 import { isMap, parseJson } from "#lib/json.ts";
 import { listRuleFolders, posternCatalogue } from "../catalogue/sources.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { packageRoot, projectRoot } from "../cli/roots.ts";
+import { getProjectRoot, packageRoot } from "../cli/roots.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import type { ProcessResult, ReplayFoldersAndProcesses } from "../replay/scratch.ts";
 import { copyProject, createEnvironment, runNpm } from "../replay/versions.ts";
@@ -36,12 +36,12 @@ const openVersion = async (
 };
 
 export const openInstalledVersion = (scratch: ReplayFoldersAndProcesses): Promise<PosternVersion> =>
-  openVersion(packageRoot, projectRoot, scratch);
+  openVersion(packageRoot, getProjectRoot(), scratch);
 
 /** Installs a version (of npm, or a file or folder with a package) in a temporary copy of the project. */
 export const installVersion = async (wanted: string, scratch: ReplayFoldersAndProcesses): Promise<PosternVersion> => {
   const copy = join(await scratch.folder(), "project");
-  await copyProject(projectRoot, copy);
+  await copyProject(getProjectRoot(), copy);
   const isPath = isAbsolute(wanted) || /^\.\.?([\\/]|$)|^[^:]+\.tgz$/.test(wanted);
   const specifier = `postern@${isPath ? `file:${resolve(wanted)}` : wanted}`;
   const words = ["install", specifier, "--prefix", copy, "--install-links", "--ignore-scripts", "--fetch-retries=1"];

@@ -10,7 +10,7 @@ import type { AnswerCounts } from "../../infra/bench/ledger.ts";
 import { computeQuantiles } from "../../infra/bench/ratios.ts";
 import { buildHttpApiEvent } from "../../infra/bench/reviews.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
-import { functionsFolder } from "../../infra/catalogue/sources.ts";
+import { getFunctionsFolder } from "../../infra/catalogue/sources.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { createRandom } from "../../infra/testing/random.ts";
 
@@ -20,7 +20,7 @@ export type SendReview = (request: Omit<AdmissionRequest, "uid">) => Promise<key
 /** Opens a rule of the catalogue, of which functions are created. */
 export const openRuleForRates = async (name: string) => {
   const { publicKey, segment } = createTestSigner(1);
-  const listed = await readRule(join(functionsFolder, name), name);
+  const listed = await readRule(join(getFunctionsFolder(), name), name);
   return (settings: object, openCapabilities: OpenCapabilities): SendReview => {
     const config = buildBenchEndpointConfig(listed, settings);
     const host = { publicKeys: publicKey, openCapabilities, writeLogLine: () => {} };

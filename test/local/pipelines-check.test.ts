@@ -101,8 +101,12 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
 
   /** Runs the check as a GitHub job does, after its checkouts. */
   const runGitHubCheck = async (folder: string, workflow: GitHub, more: Record<string, string> = {}) => {
-    if (workflow === theirGitHub) await symlink(checkout.folder, join(folder, ".postern"));
-    const env = { GITHUB_WORKSPACE: folder, GITHUB_STEP_SUMMARY: join(folder, ".summary"), ...more };
+    const env = {
+      CHECKED_OUT: checkout.folder,
+      GITHUB_WORKSPACE: folder,
+      GITHUB_STEP_SUMMARY: join(folder, ".summary"),
+      ...more,
+    };
     return runCheck(folder, toGitHubScript(workflow, "check"), env);
   };
 
@@ -144,6 +148,29 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
       assert.match(await file("check.xml"), / failures="0" errors="0"/);
     });
   }
+
+  for (const [service, isOwn, go] of services)
+    if (!isOwn)
+      it(`run nothing that a repository of manifests brings, and write only into it, at ${service}`, async () => {
+        const script = "echo foreign code ran; exit 0\n";
+        const files = {
+          "k8s/till.yaml": denied,
+          "postern.yaml": "rules: {}\n",
+          "infra/pipelines/check.sh": script,
+          ".postern/infra/pipelines/check.sh": script,
+          ".postern/package.json": "{}",
+        };
+        const folder = await createRepository(files, false);
+        const elsewhere = await mkdtemp(join(home, "elsewhere-"));
+        await writeFile(join(elsewhere, "check.txt"), "theirs");
+        await symlink(elsewhere, join(folder, "postern-check"));
+        const { code, stdout } = await go(folder);
+        assert.equal(code, 1, stdout);
+        assert.match(stdout, /Service default\/till k8s\/till\.yaml:2 denied/);
+        assert.doesNotMatch(stdout, /foreign code ran/);
+        assert.deepEqual(await readdir(elsewhere), ["check.txt"]);
+        assert.equal(await readFile(join(elsewhere, "check.txt"), "utf8"), "theirs");
+      });
 
   const createOwnRepository = (files: Record<string, string>) => createRepository(files, true);
 

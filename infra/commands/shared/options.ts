@@ -4,7 +4,8 @@ import type { ParsedOptions } from "../../cli/command.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatDidYouMean } from "../../cli/did-you-mean.ts";
 import { parseBaseUrl, readOptionFile } from "../../cli/options.ts";
-import { chooseCluster, defaultConfigFile, type PosternConfig } from "../../config/config.ts";
+import { getConfigFile } from "../../cli/roots.ts";
+import { chooseCluster, type PosternConfig } from "../../config/config.ts";
 import { isExpired, parseCertificates, readOrCreateUrlSigner, type WebhookUrlSigner } from "../../keys/keys.ts";
 import { readProject, reportBroken } from "../../project/project.ts";
 import { readRuleNames } from "../../project/rules.ts";
@@ -29,7 +30,7 @@ export const listChosenClusters = (config: PosternConfig, options: ParsedOptions
 
 /** Reads the rules and postern.yaml for a verb that changes a stage; `--cluster` chooses one of the clusters. */
 export const readDeploymentConfig = async (options: ParsedOptions) => {
-  const file = options.text("config") ?? defaultConfigFile;
+  const file = getConfigFile();
   const { catalogue, broken, config } = await readProject(file);
   reportBroken(broken, () => true);
   return { file, catalogue, config, clusters: listChosenClusters(config, options) };
