@@ -1,3 +1,4 @@
+import { isIP } from "node:net";
 import { dirname } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import type { Operation } from "#lib/review.ts";
@@ -90,11 +91,16 @@ const readOptions = ({ options, catalogue, cluster, clusters }: CheckRequest) =>
   clusters,
   harden: options.flag("harden"),
   webhooks: options.texts("webhooks"),
-  hosts: readListOption(options, "call"),
+  hosts: readListOption(options, "call").map(requireHost),
   plugins: readListOption(options, "plugins"),
   user: readUser(options),
   alsoPods: !options.flag("no-pod-templates"),
 });
+
+const requireHost = (text: string): string => {
+  if (isIP(text) || /^\w[\w.-]*$/.test(text)) return text.toLowerCase();
+  throw new Complaint(`--call takes a host, such as policy.example.com, not "${text}"`);
+};
 
 /** The default of `--page`: how many objects one list request asks a cluster for. */
 export const defaultObjectsPerClusterListPage = 250;

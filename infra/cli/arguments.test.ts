@@ -1,12 +1,20 @@
 import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
 import { describe, it } from "node:test";
+import { createTestFolder } from "../../test/folders.ts";
 import { readRows } from "../../test/rows.ts";
 import check from "../commands/check.ts";
 import { type CommandGrammar, describeParseError, parseArguments } from "./arguments.ts";
+import { isNoFile } from "./options.ts";
 
 const says = "";
 const options: CommandGrammar["options"] = {
-  rules: { type: "string", multiple: true, isValue: (word) => /^[a-z,]+$/.test(word), says },
+  rules: {
+    type: "string",
+    multiple: true,
+    isValue: (word, hasWords) => /^[a-z,]+$/.test(word) && (hasWords || isNoFile(word)),
+    says,
+  },
   state: { type: "string", multiple: true, short: "s", says },
   live: { type: "boolean", says },
   page: { type: "string", says },
@@ -37,6 +45,21 @@ describe("the words after an option that takes several values", () => {
     assert.deepEqual(values.rules, ["allowed-registries", "AlwaysPullImages", "misspelt"]);
     assert.deepEqual([values.output, values.namespace], [["json", "sarif=a.sarif"], ["shop"]]);
     assert.deepEqual(words, ["infra", "k8s", "lib"]);
+  });
+});
+
+describe("a rule of the catalogue after --rules", () => {
+  it("is a rule even if there is a file of this name", async () => {
+    const folder = await createTestFolder();
+    const before = process.cwd();
+    try {
+      process.chdir(folder);
+      await writeFile("always-deny", "");
+      const { values, words } = parseArguments(["--rules", "always-admit", "always-deny", "k8s"], check);
+      assert.deepEqual([values.rules, words], [["always-admit", "always-deny", "k8s"], []]);
+    } finally {
+      process.chdir(before);
+    }
   });
 });
 

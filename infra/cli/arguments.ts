@@ -34,7 +34,8 @@ export interface ParsedArguments {
 }
 
 /**
- * Splits the arguments of a verb into options and words. Throws what parseArgs throws.
+ * Splits the arguments of a verb into options and words. Throws what parseArgs throws, and for an option that has an
+ * empty value, or several where it takes one.
  *
  * An option that takes several values may be repeated, and takes the words that follow it: those that its `isValue`
  * accepts. Without `isValue`, as with paths, it takes all of them where words of the verb stand before it or behind
@@ -48,6 +49,13 @@ export const parseArguments = (args: string[], { options, usage, wordless = [] }
     allowPositionals: true,
     tokens: true,
   });
+  for (const [name, option] of Object.entries(options)) {
+    const given = tokens.filter((token) => token.kind === "option" && token.name === name);
+    // parseArgs would take the last one.
+    if (option.type === "string" && !option.multiple && given.length > 1)
+      throw new Error(`--${name} takes one value, and is given ${given.length} times`);
+    if ([values[name]].flat().includes("")) throw new Error(`--${name} takes ${option.value}, not an empty text`);
+  }
   const isWordless = usage === undefined || wordless.some((name) => values[name] !== undefined);
   const isEnded = tokens.some(({ kind }) => kind === "option-terminator");
   const words: string[] = [];
@@ -83,7 +91,10 @@ const joinFlagValues = (args: readonly string[], options: CommandGrammar["option
 
 /** Returns the sentence for an error of parseArgs, with a suggestion for an unknown option. */
 export const describeParseError = (error: unknown, { options }: CommandGrammar): string => {
-  const [first = ""] = getErrorMessage(error).split(". ");
+  const [first = ""] = getErrorMessage(error).split(/\.\s/);
+  const [, ambiguous] = /^Option '.*(--[\w-]+)( <value>)?' argument is ambiguous/.exec(first) ?? [];
+  if (ambiguous !== undefined)
+    return `${ambiguous} has no value; one that begins with a hyphen is written ${ambiguous}=-…; `;
   const [, unknown] = /^Unknown option '--([^']*)'$/.exec(first) ?? [];
   return `${first}; ${unknown === undefined ? "" : formatDidYouMean(unknown, [...Object.keys(options), "help"], "--")}`;
 };

@@ -14,6 +14,7 @@ import {
 import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
+import { readListOption } from "../cli/options.ts";
 import { readOrCreateUrlSigner, type WebhookUrlSigner } from "../keys/keys.ts";
 import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
 
@@ -171,24 +172,24 @@ export default {
       value: "N",
       says: `how many rounds to measure (${names.map((name) => `${name} ${sections[name]?.rounds}`).join(", ")})`,
     },
-    only: { type: "string", value: names.join("|"), says: "measure only this" },
+    only: { type: "string", multiple: true, value: names.join("|"), says: "measure only these" },
     output: commonCommandOptions.output,
   },
 
   async run({ options }) {
     const rounds = options.number("rounds");
-    const only = options.text("only");
+    const only = readListOption(options, "only");
     const json = options.text("output") === "json";
     if (rounds === 0) throw new Complaint("--rounds must be at least 1");
-    if (only !== undefined && !names.includes(only))
-      throw new Complaint(`--only takes ${names.join(", ")}, not "${only}"`);
+    const wrong = only.find((name) => !names.includes(name));
+    if (wrong !== undefined) throw new Complaint(`--only takes ${names.join(", ")}, not "${wrong}"`);
 
     const { requireBinaries } = await import("../parity/control-plane/binaries.ts");
     const missing = await requireBinaries().then(
       () => undefined,
       (error: Error) => error,
     );
-    if (missing && sections[only ?? ""]?.needsServer) throw missing;
+    if (missing && only.some((name) => sections[name]?.needsServer)) throw missing;
     await using temporary = await mkdtempDisposable(join(tmpdir(), "postern-bench-"));
     const folder = temporary.path;
     const signer = await readOrCreateUrlSigner(folder);
@@ -200,12 +201,12 @@ export default {
       printText(`${sentence}\n`);
     };
     for (const [name, section] of Object.entries(sections)) {
-      if (only !== undefined && only !== name) continue;
+      if (only.length > 0 && !only.includes(name)) continue;
       if (section.needsServer && missing) {
         leaveOut(`${name} is left out, for ${missing.message}`);
         continue;
       }
-      if (section.isLong && only === undefined) {
+      if (section.isLong && only.length === 0) {
         leaveOut(`${name} is left out, because it takes many minutes; --only ${name} measures it`);
         continue;
       }

@@ -4,7 +4,7 @@ import type { RuleBundle } from "../build/bundle.ts";
 import { computeFunctionSettings } from "../build/deployment.ts";
 import { findExcessResources, findLargeEnvironments } from "../build/limits.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import { describeUnknownRule, findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
+import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readListOption } from "../cli/options.ts";
@@ -32,10 +32,8 @@ export default {
     const chosen = readListOption(options, "rules");
     const { catalogue, broken, names, config } = await readProject(file, chosen);
     const to = options.text("to");
-    const rules = chosen.map((text) => findRuleByNameOrPlugin(text, names) ?? text);
-    if (to === undefined && rules.length > 0) throw new Complaint("--rules needs --to");
-    for (const name of rules.filter((name) => !names.includes(name)))
-      process.stderr.write(`${describeUnknownRule(name, names)}; it gets no bundle\n`);
+    if (to === undefined && chosen.length > 0) throw new Complaint("--rules needs --to");
+    const rules = resolveRuleNames(chosen, names);
     reportBroken(broken, rules.length > 0 ? (name) => rules.includes(name) : createRuleConfiguredPredicate(config));
     const bundles =
       to === undefined

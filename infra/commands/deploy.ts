@@ -63,7 +63,7 @@ export default {
         canary: parseCanary(options, stop.signal),
         forgotten: readListOption(options, "forget"),
         signal: stop.signal,
-        wave: Math.max(1, options.number("wave") ?? 1),
+        wave: parseWave(options),
         write: options.text("write"),
         progress: createProgressPrinter(),
       };
@@ -99,11 +99,17 @@ const parseHardenAfter = (options: ParsedOptions): number => {
   return number;
 };
 
+const parseWave = (options: ParsedOptions): number => {
+  const number = options.number("wave") ?? 1;
+  if (number === 0) throw new Complaint("--wave takes a number from 1 on");
+  return number;
+};
+
 const parseCanary = (options: ParsedOptions, signal: AbortSignal): CanaryOptions | undefined => {
-  const text = options.text("canary");
+  const [text, milliseconds] = [options.text("canary"), parseDurationMilliseconds(options.text("for"), "for")];
   if (text === undefined) return undefined;
   const [, number] = /^(\d{1,2})%$/.exec(text) ?? [];
   if (number === undefined || Number(number) === 0)
     throw new Complaint(`--canary takes a share from 1% to 99%, not "${text}"`);
-  return { share: Number(number) / 100, milliseconds: parseDurationMilliseconds(options.text("for"), "for"), signal };
+  return { share: Number(number) / 100, milliseconds, signal };
 };

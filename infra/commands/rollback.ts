@@ -29,6 +29,8 @@ export default {
     const progress = createProgressPrinter();
     if (!options.flag("all")) {
       if (text === undefined || rest.length > 0) throw new Complaint("postern rollback takes one rule, or --all");
+      if (options.text("cluster") !== undefined)
+        throw new Complaint("--cluster needs --all: all clusters use the same function of a rule");
       const rule = await resolveStageRule(text);
       const version = await runInStage(options, (stage) => rollBackOne(stage, rule, options.text("to"), progress));
       writeOutput(`${rule} is at version ${version}\n`);

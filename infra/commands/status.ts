@@ -47,7 +47,12 @@ export default {
       for (const fault of faults) process.stderr.write(`${fault}\n`);
       if (standings.length + faults.length === 0) throw new Complaint(`stage ${stage.name} has no functions`, 1);
       const [newest] = all;
-      const names = Object.keys(newest?.clusters ?? {}).filter((name) => (options.text("cluster") ?? name) === name);
+      const [released, wanted] = [Object.keys(newest?.clusters ?? {}), options.text("cluster")];
+      if (newest && wanted !== undefined && !released.includes(wanted))
+        throw new Complaint(
+          `release r${newest.id} has no cluster "${wanted}"; it has ${released.join(", ") || "none"}`,
+        );
+      const names = released.filter((name) => (wanted ?? name) === name);
       const deployer = readClusterCredentials(options, names);
       const found = await runInParallel(3, names, async (name) =>
         newest ? probeClusterHealth({ stage, file, deployer, ...read }, name, newest) : undefined,

@@ -172,15 +172,21 @@ const buildIn = async (
 ): Promise<string> => {
   const isNew = !isOurs || (await hasFolderOption(place, name, scratch));
   const out = isNew ? await scratch.folder() : join(place, "dist");
-  const words = [
-    ...(isNew ? ["--to", out] : []),
-    ...(isNew && rules.length > 0 ? ["--rules", rules.join(",")] : []),
-    ...(config === undefined ? [] : ["--config", config]),
-  ];
-  requireSuccess(
-    await scratch.run(process.execPath, [findCommand(place, name), "build", ...words], createEnvironment(place)),
-    `${name} can't be built`,
-  );
+  const build = async (rules: readonly string[]): Promise<void> => {
+    const words = [
+      ...(isNew ? ["--to", out] : []),
+      ...(isNew && rules.length > 0 ? ["--rules", rules.join(",")] : []),
+      ...(config === undefined ? [] : ["--config", config]),
+    ];
+    const program = [findCommand(place, name), "build", ...words];
+    const result = await scratch.run(process.execPath, program, createEnvironment(place));
+    const [, unknown] = (result.code === 2 && /^there is no rule "(.*?)"/.exec(result.stderr)) || [];
+    if (unknown === undefined || !rules.includes(unknown)) return void requireSuccess(result, `${name} can't be built`);
+    // This version doesn't have the rule; it has no answers for it.
+    const others = rules.filter((rule) => rule !== unknown);
+    if (others.length > 0) await build(others);
+  };
+  await build(rules);
   return out;
 };
 

@@ -67,6 +67,12 @@ export interface AddedListener {
 
 export type FindRuleConfig = (cluster: string, rule: string) => RuleConfig | undefined;
 
+export const readPort = (options: ParsedOptions, option: string): number | undefined => {
+  const port = options.number(option);
+  if (port !== undefined && port > 65_535) throw new Complaint(`--${option} takes a number up to 65535, not ${port}`);
+  return port;
+};
+
 /**
  * Serves the rules of postern.yaml until Ctrl-C. `wrapEndpoint` may wrap the host and the evaluation, to record
  * or show reviews, and open a listener beside the gateway.
@@ -80,8 +86,7 @@ export const serveRules = async (
   const file = getConfigFile();
   const state = join(dirname(file), ".postern");
   const host = options.text("host") ?? "";
-  const port = options.number("port") ?? 8443;
-  if (port > 65_535) throw new Complaint(`--port takes a number up to 65535, not ${port}`);
+  const port = readPort(options, "port") ?? 8443;
   if (!isIP(host) && !/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/i.test(host))
     throw new Complaint(`--host takes an address or a name, not "${host}"`);
   const signer = await readOrCreateUrlSigner(state);
