@@ -54,7 +54,6 @@ export const parseArguments = (args: string[], { options, usage, wordless = [] }
     // parseArgs would take the last one.
     if (option.type === "string" && !option.multiple && given.length > 1)
       throw new Error(`--${name} takes one value, and is given ${given.length} times`);
-    if ([values[name]].flat().includes("")) throw new Error(`--${name} takes ${option.value}, not an empty text`);
   }
   const isWordless = usage === undefined || wordless.some((name) => values[name] !== undefined);
   const isEnded = tokens.some(({ kind }) => kind === "option-terminator");
@@ -74,6 +73,8 @@ export const parseArguments = (args: string[], { options, usage, wordless = [] }
     takes = (word) =>
       Array.isArray(list) && (takesAll || option?.isValue?.(word, hasWords)) ? (list as string[]) : undefined;
   }
+  const empty = Object.keys(options).find((name) => [values[name]].flat().includes(""));
+  if (empty !== undefined) throw new Error(`--${empty} takes ${options[empty]?.value}, not an empty text`);
   return { values, words };
 };
 

@@ -2,11 +2,11 @@ import { dirname } from "node:path";
 import { readCatalogue, updateRuleListInReadme } from "../catalogue/registry.ts";
 import { updateCheckPage } from "../check/page.ts";
 import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
-import { getConfigFile } from "../cli/roots.ts";
+import { getConfigFile, hasOwnRules } from "../cli/roots.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { writeSchemas } from "../config/schemas.ts";
 import { readProjectIfAny } from "../project/project.ts";
-import { readAllRules } from "../project/rules.ts";
+import { readAllRules, requireConfig } from "../project/rules.ts";
 
 export default {
   summary: "Lists the rules, where they come from, and the mode of each in each cluster.",
@@ -21,6 +21,7 @@ export default {
 
   async run({ options }) {
     if (options.flag("write")) {
+      if (!hasOwnRules()) requireConfig();
       await writeSchemas(dirname(getConfigFile()), await readAllRules());
       const rules = await readCatalogue();
       await updateRuleListInReadme(rules);

@@ -74,7 +74,7 @@ spec:
 before(async () => {
   await Promise.all([installPackage(team), installPackage(tool)]);
   await write(join(team, "package.json"), '{ "type": "module" }');
-  const own = "catalogues: [postern/catalogue, acme-rules]\nrules: { allowed-registries: }\n";
+  const own = "catalogues: [postern/catalogue, acme-rules]\nrules:\n  allowed-registries:\n";
   await write(join(team, "postern.yaml"), own);
   await write(
     join(team, "policies.yaml"),
@@ -101,7 +101,7 @@ before(async () => {
     for (const place of ["functions", "node_modules/acme-rules/rules", "node_modules/postern/functions"])
       await writeRule(join(foreign, place, rule));
   cpSync(foreign, bare, { recursive: true });
-  await write(join(foreign, "postern.yaml"), own.replace("rules:", "rules: {}\n#"));
+  await write(join(foreign, "postern.yaml"), own.replace("\nrules:\n", "\nrules: {}\n#"));
   await write(join(foreign, "policies/team.yaml"), policy("theirs"));
   await write(join(foreign, "node_modules/acme-rules/package.json"), catalogue);
   await write(join(foreign, "node_modules/acme-rules/rules/README.md"), "");
