@@ -84,5 +84,5 @@ const resolveFile = (specifier: string): string => {
       throw new Complaint(`"${specifier}" can't be found: the exports of ${name} don't have it`);
     if (code !== "MODULE_NOT_FOUND") throw new Complaint(`"${specifier}" can't be found: ${toSentence(error)}`);
   }
-  throw new Complaint(`"${specifier}" can't be found; npm install ${name} adds it to the project`);
+  throw new Complaint(`"${specifier}" can't be found; the project must have the package ${name} installed`);
 };

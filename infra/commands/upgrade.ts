@@ -17,7 +17,7 @@ export default {
   summary: "Compares another version of Postern with the installed one for this project, before it is installed.",
   usage: "--check VERSION [PATH…]",
   options: {
-    check: { type: "string", value: "VERSION", says: "a version or tag of npm, or the file of a packed one" },
+    check: { type: "string", value: "FILE|VERSION", says: "the file of a packed version, or a version or tag of npm" },
     output: commonCommandOptions.output,
   },
 
@@ -29,7 +29,7 @@ export default {
       );
     if (!version)
       throw new Complaint(
-        "postern upgrade takes --check VERSION and only compares; npm install postern@VERSION upgrades this project",
+        "postern upgrade takes --check and a packed version, such as ./postern-0.2.0.tgz, and only compares; npm install with the same file upgrades this project",
       );
     const recordings = relative(process.cwd(), join(getProjectRoot(), "recordings"));
     const paths = words.length > 0 || !existsSync(recordings) ? words : [recordings];

@@ -199,7 +199,7 @@ describe("the schemas", () => {
     assert.equal(text, `${schemaLine}\nrules:\n`);
     assert.equal(addSchemaLine(text), text);
     assert.ok(readText("postern.yaml").startsWith(`${schemaLine}\n`));
-    assert.ok(readText("infra/create/create.js").includes(`\`${schemaLine}\n`), "npm create postern has another line");
+    assert.ok(readText("infra/create/create.js").includes(`\`${schemaLine}\n`), "create-postern has another line");
   });
 
   for (const listed of catalogue)

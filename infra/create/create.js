@@ -1,6 +1,8 @@
 #!/usr/bin/env node
-// The package create-postern: `npm create postern FOLDER` makes a project with one rule. Any Node from 20 on can read this
-// file. The folder template/ of the package has the rule that `postern new` makes, and the pipeline for GitHub.
+// The package create-postern: `create-postern FOLDER` makes a project with one rule. Any Node from 20 on can read this
+// file. The folder template/ of the package has the rule that `postern new` makes, and the pipeline for GitHub; before
+// a release also packages/, with the package postern that the project installs.
+import { existsSync } from "node:fs";
 import { cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -12,15 +14,14 @@ const rule = "require-owner-label";
 const template = fileURLToPath(new URL("template/", import.meta.url));
 
 /** Returns the files of a new project that aren't in the template, by path. */
-const buildFiles = ({ name, version, dependencies }) => ({
+const buildFiles = ({ name, dependencies }) => ({
   "package.json": toJson({
     name,
     private: true,
     type: "module",
     engines: { node: ">=24" },
     scripts: { start: "postern serve", test: "postern test" },
-    // postern deploys with osls.
-    devDependencies: { postern: version, ...dependencies },
+    devDependencies: dependencies,
     allowScripts,
   }),
   "postern.yaml": `# yaml-language-server: $schema=.postern/postern.schema.json
@@ -63,21 +64,23 @@ const toJson = (value) => `${JSON.stringify(value, null, 2)}\n`;
 const createProject = async (folder) => {
   await mkdir(folder, { recursive: true });
   if ((await readdir(folder)).some((file) => file !== ".git")) throw new Error("it is not empty");
-  const { version, config } = JSON.parse(await readFile(new URL("package.json", import.meta.url), "utf8"));
+  const { config } = JSON.parse(await readFile(new URL("package.json", import.meta.url), "utf8"));
   const name = basename(folder)
     .toLowerCase()
     .replace(/^[._]+|[^a-z0-9._-]/g, "-");
   await cp(join(template, "rule"), join(folder, "functions", rule), { recursive: true });
   const page = join(folder, "functions", rule, "README.md");
   await writeFile(page, (await readFile(page, "utf8")).replace("NAME", rule));
+  const packages = join(template, "packages");
+  if (existsSync(packages)) await cp(packages, folder, { recursive: true });
   await cp(join(template, "github.yml"), join(folder, ".github/workflows/postern.yml"));
-  const files = { ...buildFiles({ name, version, dependencies: config.dependencies }), ...managerFiles[manager] };
+  const files = { ...buildFiles({ name, dependencies: config.dependencies }), ...managerFiles[manager] };
   for (const [file, text] of Object.entries(files)) await writeFile(join(folder, file), text);
 };
 
 const [word, ...rest] = argv.slice(2);
 if (word === undefined || word.startsWith("-") || rest.length > 0) {
-  stderr.write("npm create postern takes one word, the folder of the new project: npm create postern my-rules\n");
+  stderr.write("create-postern takes one word, the folder of the new project: create-postern my-rules\n");
   process.exitCode = 2;
 } else {
   try {

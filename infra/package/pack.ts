@@ -2,7 +2,7 @@
 // of lib, infra and functions; package-manifest.ts makes its package.json.
 import { execFile } from "node:child_process";
 import { cp, glob, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { dirname, join, relative, sep } from "node:path";
+import { basename, dirname, join, relative, sep } from "node:path";
 import { promisify } from "node:util";
 import { packageRoot } from "../cli/roots.ts";
 import { bundlePage } from "../console/page-files.ts";
@@ -29,28 +29,42 @@ const checkoutOnly = [
 const templates = "infra/commands/new";
 const texts = ["LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "docs", "serverless.yml"];
 
-/** Writes the packages as `NAME-VERSION.tgz` into a folder. Returns their paths. */
+/** Writes the packages of a release as `NAME-VERSION.tgz` into a folder. Returns their paths. */
 export const packPackages = async (folder: string): Promise<string[]> => {
   await mkdir(folder, { recursive: true });
-  return Promise.all(
-    [writePackage, writeCreatePackage].map(async (writeFiles) => {
-      const draft = await mkdtemp(join(folder, ".draft-"));
-      try {
-        await writeFiles(draft);
-        return await packFolder(draft, folder);
-      } finally {
-        await rm(draft, { recursive: true, force: true });
-      }
-    }),
-  );
+  return Promise.all([packFiles(folder, writePackage), packFiles(folder, writeCreatePackage)]);
 };
 
-/** Writes the files of the package create-postern into an empty folder. */
-const writeCreatePackage = async (folder: string): Promise<void> => {
+/**
+ * Writes the same packages for use without a registry: create-postern has the package postern in it, and a new project
+ * installs that file. By its name, npm would install what the registry has under it.
+ */
+const packUnpublishedPackages = async (folder: string): Promise<string[]> => {
+  await mkdir(folder, { recursive: true });
+  const postern = await packFiles(folder, writePackage);
+  return [postern, await packFiles(folder, (draft) => writeCreatePackage(draft, postern))];
+};
+
+/** Packs the files that a function writes into an empty folder. Returns the path of the tarball. */
+const packFiles = async (folder: string, writeFiles: (draft: string) => Promise<void>): Promise<string> => {
+  const draft = await mkdtemp(join(folder, ".draft-"));
+  try {
+    await writeFiles(draft);
+    return await packFolder(draft, folder);
+  } finally {
+    await rm(draft, { recursive: true, force: true });
+  }
+};
+
+/** Writes the files of the package create-postern into an empty folder, with the tarball that new projects install. */
+const writeCreatePackage = async (folder: string, postern?: string): Promise<void> => {
   const manifest = JSON.parse(await readFile(join(packageRoot, "package.json"), "utf8"));
-  await writeFile(join(folder, "package.json"), `${JSON.stringify(buildCreatePackageManifest(manifest), null, 2)}\n`);
+  const { version } = manifest;
+  const own = buildCreatePackageManifest(manifest, postern === undefined ? version : `file:./${basename(postern)}`);
+  await writeFile(join(folder, "package.json"), `${JSON.stringify(own, null, 2)}\n`);
   for (const [file, from] of Object.entries(createPackageFiles))
     await cp(join(packageRoot, from), join(folder, file), { recursive: true });
+  if (postern !== undefined) await cp(postern, join(folder, "template/packages", basename(postern)));
   await adaptPipelines(folder, ["template/github.yml"]);
 };
 
@@ -144,5 +158,5 @@ const listFiles = async (): Promise<string[]> => {
 if (import.meta.main) {
   const folder = join(packageRoot, "dist/packages");
   await rm(folder, { recursive: true, force: true });
-  for (const file of await packPackages(folder)) process.stdout.write(`${file}\n`);
+  for (const file of await packUnpublishedPackages(folder)) process.stdout.write(`${file}\n`);
 }

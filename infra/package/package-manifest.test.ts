@@ -26,8 +26,8 @@ describe("the package.json of", () => {
       });
     });
 
-  it("create-postern has no dependencies, so that npm create starts at once", () => {
-    const { dependencies }: Record<string, unknown> = buildCreatePackageManifest(checkout);
+  it("create-postern has no dependencies, so that it starts at once", () => {
+    const { dependencies }: Record<string, unknown> = buildCreatePackageManifest(checkout, checkout.version);
     assert.equal(dependencies, undefined);
   });
 });

@@ -28,15 +28,18 @@ export const buildPackageManifest = (manifest: PackageManifest): Partial<Package
   };
 };
 
-/** Returns the package.json of create-postern. `config.dependencies` are what a new project needs beside postern. */
-export const buildCreatePackageManifest = ({ version, license, repository, devDependencies }: PackageManifest) => ({
+/** Returns the package.json of create-postern. `config.dependencies` are those of a new project, postern as stated. */
+export const buildCreatePackageManifest = (
+  { version, license, repository, devDependencies }: PackageManifest,
+  postern: string,
+) => ({
   name: "create-postern",
   version,
-  description: "Makes a project of Kubernetes admission rules: npm create postern my-rules",
+  description: "Makes a project of Kubernetes admission rules",
   license,
   repository,
   type: "module",
   bin: { "create-postern": "create.js" },
   engines: { node: ">=20" },
-  config: { dependencies: { osls: devDependencies.osls } },
+  config: { dependencies: { postern, osls: devDependencies.osls } },
 });

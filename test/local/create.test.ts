@@ -7,9 +7,9 @@ import { runProgram } from "../checkout.ts";
 import { createTestFolder } from "../folders.ts";
 
 const program = fileURLToPath(new URL("../../infra/create/create.js", import.meta.url));
-const usage = "npm create postern takes one word, the folder of the new project: npm create postern my-rules\n";
+const usage = "create-postern takes one word, the folder of the new project: create-postern my-rules\n";
 
-describe("npm create postern", async () => {
+describe("create-postern", async () => {
   const folder = await createTestFolder();
   before(async () => {
     await mkdir(join(folder, "full"));
