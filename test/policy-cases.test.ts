@@ -22,8 +22,13 @@ const writeDocuments = async (file: string, ...documents: unknown[]): Promise<st
   return join(folder, file);
 };
 
-/** Runs `npx postern test …` until it ends. */
-const runTest = (...words: string[]) => runVerb(root, ["test", ...words]);
+const ownConfig = join(folder, "own.yaml");
+await writeFile(ownConfig, "rules: { always-admit: }\n");
+/** Runs `npx postern test …` until it ends, with a postern.yaml of this file where policies need one. */
+const runTest = (...words: string[]) => {
+  const isAlone = !words.includes("--policy") || words.includes("--config");
+  return runVerb(root, ["test", ...words, ...(isAlone ? [] : ["--config", ownConfig])]);
+};
 
 interface Trial {
   name: string;

@@ -92,6 +92,7 @@ const files = globSync(`{*.md,*.y{a,}ml,{docs,functions,infra,lib,test}/**/*.{${
     "**/crds/**",
     "lib/kubernetes/**",
     "CHANGELOG.md",
+    "postern.yaml",
     "test/words.test.ts",
   ],
 });

@@ -10,15 +10,16 @@ import { isMap, toList } from "#lib/json.ts";
 import { createTestFolder } from "../../test/folders.ts";
 import { readRows } from "../../test/rows.ts";
 import { parseCases } from "../catalogue/cases.ts";
+import { readCatalogue } from "../catalogue/registry.ts";
 import { readSettingDescriptions } from "../catalogue/setting-descriptions.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { packageRoot } from "../cli/roots.ts";
-import { readAllRules } from "../project/rules.ts";
 import { addSchemaLine, buildConfigSchema, casesSchema, schemaLine, writeSchemas } from "./schemas.ts";
 import { validateConfig } from "./validation.ts";
 
 const readText = (file: string) => readFileSync(join(packageRoot, file), "utf8");
-const { catalogue, names } = await readAllRules();
+const catalogue = await readCatalogue();
+const names = catalogue.map(({ name }) => name);
 // Infinity is a number for editors and commands; two keywords are of editors only.
 const ajv = new Ajv({ allowUnionTypes: true, strictTypes: false, strictNumbers: false, strictRequired: false });
 ajv.addVocabulary(["errorMessage", "patternErrorMessage"]);
@@ -53,7 +54,7 @@ const examples = globSync(["*.md", "docs/**/*.md", "functions/*/README.md"], { c
     return isConfig && !("apiVersion" in value) ? [[`example ${index + 1} of ${page}`, text]] : [];
   }),
 );
-const configFiles = globSync("{.,test/fixtures/**}/postern.yaml", { cwd: packageRoot });
+const configFiles = globSync("test/fixtures/**/postern.yaml", { cwd: packageRoot });
 const caseFiles = globSync(["functions/*/cases.yaml", "infra/commands/new/*/cases.yaml"], { cwd: packageRoot });
 
 /** Files with a mistake, as name and text; a postern.yaml and cases with all members. */
@@ -198,7 +199,6 @@ describe("the schemas", () => {
     const text = addSchemaLine("rules:\n");
     assert.equal(text, `${schemaLine}\nrules:\n`);
     assert.equal(addSchemaLine(text), text);
-    assert.ok(readText("postern.yaml").startsWith(`${schemaLine}\n`));
     assert.ok(readText("infra/create/create.js").includes(`\`${schemaLine}\n`), "create-postern has another line");
   });
 

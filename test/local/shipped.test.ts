@@ -1,0 +1,40 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { parse } from "yaml";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { schemaLine } from "../../infra/config/schemas.ts";
+import { isOnInTarget, parseTarget } from "../../infra/import/targets.ts";
+import { needs } from "../parts.ts";
+
+// Tests what a commit has, so that the rules that a developer adds or turns on break no test.
+const cwd = fileURLToPath(new URL("../..", import.meta.url));
+const runGit = (...words: string[]) => execFileSync("git", words, { cwd, encoding: "utf8" });
+
+describe("what a commit ships", await needs("git"), async () => {
+  const catalogue = await readCatalogue();
+  const config = runGit("show", "HEAD:postern.yaml");
+
+  it("is a postern.yaml that names its schema", () => assert.ok(config.startsWith(`${schemaLine}\n`)));
+
+  it("is a postern.yaml that turns on no plugin that managed clusters have on", () => {
+    const services = ["eks-1.35", "gke-1.35", "aks-1.35"].map((name) => parseTarget(name));
+    const plugins = Object.keys(parse(config).rules).flatMap((name) => {
+      const { plugin } = catalogue.find((listed) => listed.name === name)?.rule.upstreamPlugin ?? {};
+      return plugin === undefined ? [] : [plugin];
+    });
+    assert.ok(plugins.includes("AlwaysPullImages"), "there are ports among the rules");
+    assert.deepEqual(
+      plugins.filter((plugin) => services.some((target) => isOnInTarget(plugin, target))),
+      [],
+    );
+  });
+
+  it("is a list of all rules in functions/README.md; npm run fix writes it", () => {
+    const list = runGit("show", "HEAD:functions/README.md");
+    const folders = [...runGit("ls-tree", "-r", "--name-only", "HEAD", "functions").matchAll(/^functions\/([^/]+)\/rule\.ts$/gm)];
+    assert.ok(folders.length > 0);
+    assert.deepEqual(folders.flatMap(([, name]) => (list.includes(`](${name}/README.md)`) ? [] : [name])), []);
+  });
+});

@@ -1,0 +1,275 @@
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import {
+  appendFileSync,
+  cpSync,
+  existsSync,
+  globSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+} from "node:fs";
+import { mkdir, writeFile } from "node:fs/promises";
+import { homedir } from "node:os";
+import { delimiter, dirname, join, sep } from "node:path";
+import { after, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { parse as parseYaml } from "yaml";
+import { findFreePort } from "../infra/parity/control-plane/process.ts";
+import { cacheVariables } from "./checkout.ts";
+import { createTestFolder } from "./folders.ts";
+
+// Runs the commands of the pages, as a reader does: those of one page in their order, in one clone of the checkout, with
+// the machine's own Node. pages.yaml says what can't run, and why.
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+
+export type PageTier = "local" | "cluster" | "aws";
+
+/** What pages.yaml says about one page. */
+interface PageEntry {
+  /** The tier that runs the page: that of the tests whose servers its commands call. */
+  tier?: PageTier;
+  /** The commands that aren't run, and the shown outputs that aren't compared, by their first lines, with the reasons. */
+  skip?: Record<string, string>;
+  /** The exit codes of the commands that end with another one than 0. */
+  exits?: Record<string, number>;
+  /** Texts of the page that are another one here, such as an address. */
+  replace?: Record<string, string>;
+  /** Files that the page takes for granted. */
+  files?: Record<string, string>;
+}
+
+/** The commands of one block, and the outputs that the page shows after it. */
+export interface PageBlock {
+  commands: string[];
+  outputs: string[];
+}
+
+const entries: Record<string, PageEntry> = parseYaml(readFileSync(new URL("pages.yaml", import.meta.url), "utf8"));
+export const listPageEntries = () => Object.entries(entries);
+
+/** Returns the pages that have commands, with their blocks. */
+export const readPages = (): Map<string, PageBlock[]> => {
+  const files = globSync("**/*.md", { cwd: root, exclude: ["**/node_modules/**", "**/dist/**", "**/.*/**"] }).sort();
+  const pages = files.map((page) => [page, parsePage(readFileSync(join(root, page), "utf8"))] as const);
+  return new Map(pages.filter(([, blocks]) => blocks.length > 0));
+};
+
+/** Returns the blocks of commands of a page. A block without a language is an output of the block before it. */
+export const parsePage = (text: string): PageBlock[] => {
+  const blocks: PageBlock[] = [];
+  for (const [, indent = "", language, content = ""] of text.matchAll(/^( *)```(\w*)\n([\s\S]*?)^ *```$/gm)) {
+    const lines = content.split("\n").map((line) => (line.startsWith(indent) ? line.slice(indent.length) : line));
+    if (language === "sh") blocks.push({ commands: splitCommands(lines), outputs: [] });
+    if (language === "") blocks.at(-1)?.outputs.push(lines.join("\n"));
+  }
+  return blocks;
+};
+
+/** Returns the commands of a block, each with its further lines: after a backslash, in quotes, or of a here-document. */
+const splitCommands = (lines: readonly string[]): string[] => {
+  const commands: string[] = [];
+  let command = "";
+  for (const line of lines) {
+    command += command === "" ? line : `\n${line}`;
+    const [, word] = /<<'?(\w+)/.exec(command) ?? [];
+    const isOpen = word === undefined ? /\\$/.test(line) || command.split('"').length % 2 === 0 : line !== word;
+    if (isOpen) continue;
+    if (command.trim() !== "") commands.push(command);
+    command = "";
+  }
+  assert.equal(command.trim(), "", `the last command of a block doesn't end: ${command}`);
+  return commands;
+};
+
+/** Returns the first line of a command or an output, without its comment: the name by which pages.yaml knows it. */
+export const getFirstLine = (text: string): string => (text.trim().split("\n")[0] ?? "").replace(/\s+#.*$/, "");
+
+/** Reports whether an output has the lines that a page shows. "…" stands for any text; on a line alone for any lines. */
+export const hasShownOutput = (shown: string, output: string, isWhole: boolean): boolean => {
+  const lines = normalise(shown.trim().replace(/[\w-]+…/g, "…")).split("\n");
+  const patterns = lines.map((line) =>
+    line === "…" ? "(?:.*\n)*?" : `${line.split("…").map(RegExp.escape).join(".*?")}\n`,
+  );
+  const [start, end] = isWhole ? ["^", "$"] : ["(?:^|\n)", ""];
+  return new RegExp(`${start}${patterns.join("")}${end}`).test(`${normalise(output.trim())}\n`);
+};
+
+/** Replaces what differs from run to run: times, durations and keys; and the widths of columns. */
+const normalise = (text: string): string =>
+  text
+    .replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "TIME")
+    .replace(/\b\d\d:\d\d:\d\d\.\d+/g, "TIME")
+    .replace(/\b[\d.]+ (ms|s)\b/g, "DURATION")
+    .split("\n")
+    .map((line) => line.trim().replace(/ +/g, " "))
+    .join("\n");
+
+/** Commands that serve until they are interrupted. */
+const serves = /^npm start\b|^npx postern (?:serve|record)(?! --from)\b/;
+/** Commands that need the servers of an upper tier. */
+const calls: Record<Exclude<PageTier, "local">, RegExp> = { cluster: /\bkubectl /, aws: /\baws |--stage/ };
+
+/**
+ * Defines the tests of the pages of a tier. `start` starts the servers of the tier and returns the environment in which
+ * commands find them. The local tier runs the other pages, too, without the commands that need the servers, unless a run
+ * has all tiers.
+ */
+export const testPages = (
+  tier: PageTier,
+  start: (folder: string) => Promise<{ env: Record<string, string>; path?: string; stop(): Promise<void> }>,
+): void => {
+  for (const [page, blocks] of readPages()) {
+    const entry = entries[page] ?? {};
+    const own = entry.tier ?? "local";
+    if (own !== tier && (tier !== "local" || process.env.POSTERN_PARTS)) continue;
+    const isUpper = (command: string) =>
+      own === tier || own === "local" || !calls[own].test(command) ? undefined : `npm run test:${own} runs it`;
+    const findReason = (text: string) => entry.skip?.[getFirstLine(text)] ?? isUpper(text);
+    if (blocks.every(({ commands }) => commands.every(findReason))) continue;
+    describe(page, () => testPage(entry, blocks, findReason, start));
+  }
+};
+
+const testPage = (
+  entry: PageEntry,
+  blocks: readonly PageBlock[],
+  findReason: (text: string) => string | undefined,
+  start: Parameters<typeof testPages>[1],
+): void => {
+  const reader = createTestFolder().then((folder) => openReader(folder, entry, start));
+  after(async () => (await reader).stop());
+  for (const { commands, outputs } of blocks) {
+    const printed: string[] = [];
+    for (const command of commands)
+      it(getFirstLine(command), { skip: findReason(command) ?? false, timeout: 300_000 }, async () => {
+        printed.push(await (await reader).run(command, entry.exits?.[getFirstLine(command)] ?? 0));
+      });
+    for (const output of commands.some(findReason) ? [] : outputs)
+      it(`prints ${getFirstLine(output)}`, { skip: entry.skip?.[getFirstLine(output)] ?? false }, async () =>
+        (await reader).expectOutput(output, printed.join("")),
+      );
+  }
+};
+
+/** A reader of a page at a command line: a clone of the checkout, a shell, and a server in a second terminal. */
+interface PageReader {
+  /** Runs a command and returns its output. A server is left running, and ends the server before it. */
+  run(command: string, exitCode: number): Promise<string>;
+  /** Fails unless the commands have printed what the page shows, or the server does. */
+  expectOutput(shown: string, printed: string): Promise<void>;
+  stop(): Promise<void>;
+}
+
+const openReader = async (
+  folder: string,
+  { replace = {}, files = {} }: PageEntry,
+  start: Parameters<typeof testPages>[1],
+): Promise<PageReader> => {
+  const clone = join(folder, "postern");
+  cloneCheckout(clone);
+  for (const [file, text] of Object.entries(files)) {
+    await mkdir(dirname(join(clone, file)), { recursive: true });
+    await writeFile(join(clone, file), text);
+  }
+  const servers = await start(folder);
+  const env: Record<string, string> = {
+    PATH: listProgramFolders(servers.path).join(delimiter),
+    HOME: folder,
+    XDG_CACHE_HOME: process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"),
+    npm_config_cache: process.env.npm_config_cache ?? join(homedir(), ".npm"),
+    npm_config_prefer_offline: "true",
+    npm_config_update_notifier: "false",
+    ...cacheVariables,
+    NODE_COMPILE_CACHE: join(clone, ".compiled"),
+    NODE_COMPILE_CACHE_PORTABLE: "1",
+    ...servers.env,
+  };
+  const port = await findFreePort();
+  const consolePort = await findFreePort();
+  const replaced = { ...replace, "8443": String(port), "8444": String(consolePort) };
+  const adapt = (text: string) =>
+    Object.entries(replaced).reduce((adapted, [found, wanted]) => adapted.replaceAll(found, wanted), text);
+
+  /** Starts a command in the folder and with the variables that the commands before it have left. */
+  const startCommand = (command: string) => {
+    const [cwd, variables] = [join(folder, "cwd"), join(folder, "variables")];
+    const script = `[ -e ${cwd} ] && cd "$(cat ${cwd})" && . ${variables}\n${command}\ncode=$?; pwd > ${cwd}; export -p > ${variables}; exit $code`;
+    // Both the command and what it starts are in one process group.
+    const child = spawn("bash", ["-o", "pipefail", "-c", script], { cwd: clone, env, detached: true });
+    let output = "";
+    for (const stream of [child.stdout, child.stderr])
+      stream.on("data", (chunk) => {
+        output += chunk;
+      });
+    child.stdin.end();
+    const closed = once(child, "close").then(([code]) => Number(code));
+    return { child, closed, hasEnded: () => child.exitCode !== null, getOutput: () => output };
+  };
+  let server: ReturnType<typeof startCommand> | undefined;
+  const stopServer = async () => {
+    if (server?.child.pid !== undefined && !server.hasEnded()) process.kill(-server.child.pid, "SIGINT");
+    await server?.closed;
+    server = undefined;
+  };
+  return {
+    run: async (command, exitCode) => {
+      const adapted = adapt(command);
+      if (!serves.test(adapted)) {
+        const { closed, getOutput } = startCommand(adapted);
+        assert.equal(await closed, exitCode, getOutput());
+        return getOutput();
+      }
+      await stopServer();
+      const ports = `--port ${port} --console-port ${consolePort}`;
+      const started = startCommand(adapted.replace(/^npm start(?: --)?/, "npm start --").concat(` ${ports}`));
+      server = started;
+      while (!started.getOutput().includes("Ctrl-C ends it")) {
+        assert.ok(!started.hasEnded(), started.getOutput());
+        await wait(50);
+      }
+      return "";
+    },
+    expectOutput: async (shown, printed) => {
+      const wanted = adapt(shown);
+      const isShown = () =>
+        hasShownOutput(wanted, printed, true) || hasShownOutput(wanted, server?.getOutput() ?? "", false);
+      // A server prints its lines a moment after it has answered.
+      for (let tries = 0; tries < 100 && server !== undefined && !isShown(); tries += 1) await wait(50);
+      assert.ok(isShown(), `the page shows\n${wanted}\nand what was printed is\n${server?.getOutput() ?? ""}${printed}`);
+    },
+    stop: async () => {
+      await stopServer();
+      await servers.stop();
+    },
+  };
+};
+
+/** Clones this checkout with its uncommitted changes, and links its node_modules. */
+const cloneCheckout = (clone: string): void => {
+  const runGit = (cwd: string, ...words: string[]) => execFileSync("git", words, { cwd, encoding: "utf8" });
+  runGit(root, "clone", "--quiet", "--shared", root, clone);
+  runGit(clone, "checkout", "--quiet", "-B", "main");
+  const changed = runGit(root, "ls-files", "-z", "--modified", "--others", "--exclude-standard");
+  for (const file of changed.split("\0").filter(Boolean)) {
+    rmSync(join(clone, file), { force: true });
+    if (existsSync(join(root, file))) cpSync(join(root, file), join(clone, file));
+  }
+  // Each package has a link of its own: if a command of a page removes packages, those of this checkout stay.
+  mkdirSync(join(clone, "node_modules"));
+  for (const name of readdirSync(join(root, "node_modules")))
+    symlinkSync(join(root, "node_modules", name), join(clone, "node_modules", name));
+  symlinkSync(cacheVariables.NODE_COMPILE_CACHE, join(clone, ".compiled"));
+  appendFileSync(join(clone, ".git/info/exclude"), ".compiled\n");
+};
+
+/** Returns the folders of programs as a reader has them, without those that npm adds for a script. */
+const listProgramFolders = (first?: string): string[] => [
+  ...(first === undefined ? [] : [first]),
+  ...(process.env.PATH ?? "").split(delimiter).filter((folder) => !folder.split(sep).includes("node_modules")),
+];
