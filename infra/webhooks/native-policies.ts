@@ -15,6 +15,7 @@ import {
   type VariantWebhookEntry,
   type WebhookEntrySettings,
 } from "./entry.ts";
+import { findUnsupportedValue } from "./unsupported-values.ts";
 
 /** Whether a cluster evaluates a policy itself; if not, `reason` says why, and a webhook entry calls the rule. */
 export interface PolicyPlacement {
@@ -121,7 +122,8 @@ export const explainEntry = (
   const longest = Math.max(...[policy, ...bindings].map(({ metadata }) => metadata.name.length));
   if (longest > longestName - "postern.".length) return "its name, or that of a binding, is too long for a prefix";
   const fault = native.findExpressionFault(kubernetes);
-  return fault === undefined ? undefined : `Kubernetes ${kubernetes} refuses an expression: ${toFirstIssue(fault)}`;
+  if (fault !== undefined) return `Kubernetes ${kubernetes} refuses an expression: ${toFirstIssue(fault)}`;
+  return findUnsupportedValue(spec, kubernetes);
 };
 
 /** Returns the first error of an expression, without its place. */
