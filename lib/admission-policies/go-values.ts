@@ -2,15 +2,20 @@ import { formatDouble } from "../cel/libraries/value-text.ts";
 import { isMap, type JsonMap } from "../json.ts";
 import { quoteAsGo } from "../objects/go-quoted.ts";
 
-/** A value of an expression that upstream doesn't convert to JSON: its type in Go, and how %v and %#v print it. */
+/**
+ * A value of an expression that upstream doesn't convert to JSON: its type in Go, and how %v and %#v print it. `operand` is
+ * what it is in an operand of a JSON patch, if it can be there.
+ */
 export class GoValue {
   readonly type: string;
   readonly text: string;
   readonly syntax: string;
-  constructor(type: string, text: string, syntax: string) {
+  readonly operand: unknown;
+  constructor(type: string, text: string, syntax: string, operand?: unknown) {
     this.type = type;
     this.text = text;
     this.syntax = syntax;
+    this.operand = operand;
   }
 }
 

@@ -42,11 +42,14 @@ const throwFaults = (stage: string, faults: readonly Fault[]): void => {
   );
 };
 
+/** An integer that a number doesn't hold is a bigint. */
+const isScalar = (value: unknown) => ["string", "number", "bigint", "boolean"].includes(typeof value);
+
 /** Chooses which part of a type a value has to fit. Upstream reports a value that fits none as a map, if that may be. */
 const choosePart = (type: ValueType, value: unknown): "map" | "scalar" | "list" => {
   if (isJsonMap(value) && hasMembers(type)) return "map";
   if (Array.isArray(value) && type.items !== undefined) return "list";
-  if (["string", "number", "boolean"].includes(typeof value) && type.scalar) return "scalar";
+  if (isScalar(value) && type.scalar) return "scalar";
   if (hasMembers(type)) return "map";
   return type.scalar ? "scalar" : "list";
 };
@@ -66,7 +69,8 @@ const findFaults = (types: Types, reference: TypeReference, value: unknown, isLi
 };
 
 const findScalarFaults = (scalar: ValueType["scalar"], value: unknown): Fault[] => {
-  const isFitting = scalar === "any" ? ["string", "number", "boolean"].includes(typeof value) : typeof value === scalar;
+  const type = typeof value === "bigint" ? "number" : typeof value;
+  const isFitting = scalar === "any" ? isScalar(value) : type === scalar;
   if (isFitting) return [];
   const messages = {
     number: () => `expected numeric (int or float), got ${nameGoType(value)}`,

@@ -3,6 +3,8 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { parse } from "yaml";
 import { struct } from "../cel/types.ts";
+import { exactJson } from "../exact-json.ts";
+import type { JsonMap } from "../json.ts";
 import { createPolicyCompiler, evaluatePass, mostPassCost } from "./expressions.ts";
 import { applyConfigurationValue, MutationError } from "./mutation.ts";
 
@@ -23,13 +25,24 @@ const pod = {
 
 describe("an apply configuration", () => {
   const compiler = createPolicyCompiler({}, { isMutation: true, hasVariables: false });
-  const apply = (text: string) => {
+  const apply = (text: string, object: JsonMap = pod) => {
     const expression = compiler.compile(text, [struct("Object")]);
     const results = evaluatePass([expression], new Map(), { object: pod }, { left: mostPassCost });
     const [first] = "exhausted" in results ? [] : results;
     assert.ok(first && "value" in first, JSON.stringify(first));
-    return applyConfigurationValue(first.value, pod, { group: "", version: "v1", kind: "Pod" }, []);
+    return applyConfigurationValue(first.value, object, { group: "", version: "v1", kind: "Pod" }, []);
   };
+
+  it("keeps integers that a number doesn't hold, and merges them", () => {
+    const [live, made] = [9007199254740993n, -9007199254740995n];
+    const object = { ...pod, spec: { ...pod.spec, activeDeadlineSeconds: live } };
+    const merged = apply("Object{spec: Object.spec{priority: -9007199254740995}}", object);
+    // Texts, because a failing test can't send a bigint to its runner.
+    assert.equal(
+      exactJson.stringify(merged),
+      exactJson.stringify({ ...object, spec: { ...object.spec, priority: made } }),
+    );
+  });
 
   for (const { expression, becomes, refused } of rows)
     it(`${expression} ${refused === undefined ? "is merged" : "is refused"}`, () => {

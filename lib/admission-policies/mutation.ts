@@ -1,5 +1,5 @@
 // What the expression of a mutation results in, applied to an object.
-import { findTypeNameFaults, toJson } from "../cel/json.ts";
+import { findTypeNameFaults } from "../cel/json.ts";
 import { StructValue } from "../cel/structs.ts";
 import { EvaluationError, isList, type Value } from "../cel/values.ts";
 import { Failure, getErrorMessage } from "../failure.ts";
@@ -13,7 +13,7 @@ import {
 } from "../json-patch.ts";
 import type { GroupVersionKind, Status } from "../review.ts";
 import { ApplyConfigurationError, applyConfiguration } from "./merge.ts";
-import { toPatch } from "./patch-values.ts";
+import { toOperand, toPatch } from "./patch-values.ts";
 import { findSchema, hasSchemas } from "./schemas.ts";
 import { PolicyStatusError } from "./types.ts";
 
@@ -50,7 +50,7 @@ const formatOperation = (operation: Value): string => {
 
 const formatOperand = (value: Value): string => {
   if (value instanceof StructValue) requireTypeNames(value, value.type.name);
-  const json = convert(toJson, value, "JSONPath valueExpression evaluated to a type that could not marshal to JSON");
+  const json = convert(toOperand, value, "JSONPath valueExpression evaluated to a type that could not marshal to JSON");
   // Upstream writes an integer as a text that a double doesn't hold.
   return escapeAsGo(JSON.stringify(json, (_, member) => (typeof member === "bigint" ? String(member) : member)));
 };

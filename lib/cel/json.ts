@@ -17,28 +17,35 @@ import {
   type Value,
 } from "./values.ts";
 
-/** Returns a value as JSON, as upstream does; an integer that a number doesn't hold is a bigint. Throws if JSON can't have it. */
-export const toJson = (value: Value): unknown => {
+/**
+ * Returns a value as JSON, as upstream does; an integer that a number doesn't hold is a bigint. `convertMessage` converts what
+ * message literals make. Throws if JSON can't have the value.
+ */
+export const toJson = (value: Value, convertMessage: (message: StructValue) => unknown): unknown => {
   if (typeof value === "number" && !Number.isFinite(value)) throw createError(value);
-  if (isList(value)) return value.map(toJson);
+  const convert = (inner: Value) => toJson(inner, convertMessage);
+  if (isList(value)) return value.map(convert);
   if (value instanceof Uint8Array) return Buffer.from(value).toString("base64");
   if (value instanceof Double) return value.value;
   if (value instanceof Uint) return Number.isSafeInteger(Number(value.value)) ? Number(value.value) : value.value;
   if (value instanceof Duration) return formatDuration(value);
   if (value instanceof Timestamp) return formatTimestamp(value);
-  if (value instanceof Optional && value.value !== undefined) return toJson(value.value);
-  if (value instanceof StructValue) return toMembers(value.fields);
-  if (value instanceof CelMap) return toMembers(listEntries(value));
+  if (value instanceof Optional && value.value !== undefined) return convert(value.value);
+  if (value instanceof StructValue) return convertMessage(value);
+  if (value instanceof CelMap) return toMembers(listEntries(value), convert);
   // What remains is JSON as it is.
   if (!(value instanceof CelObject)) return value;
   throw createError(value);
 };
 
-const toMembers = (entries: Iterable<readonly [key: Value, value: Value]>): Record<string, unknown> =>
+const toMembers = (
+  entries: Iterable<readonly [key: Value, value: Value]>,
+  convert: (value: Value) => unknown,
+): Record<string, unknown> =>
   Object.fromEntries(
     Array.from(entries, ([key, value]) => {
       if (typeof key !== "string") throw createError(key, "string");
-      return [key, toJson(value)];
+      return [key, convert(value)];
     }),
   );
 
@@ -51,7 +58,7 @@ const createError = (value: Value, wanted = "JSON") =>
  */
 export const findTypeNameFaults = (value: Value, path: readonly string[]): string[] => {
   if (isList(value)) return value.flatMap((element) => findTypeNameFaults(element, path));
-  if (value instanceof StructValue) {
+  if (value instanceof StructValue && value.type.name !== "JSONPatch") {
     const { name } = value.type;
     const expected = path.join(".");
     const fault = `unexpected type name "${name}", expected "${expected}", which matches field name path from root Object type`;

@@ -31,6 +31,7 @@ import {
   isList,
   isMap,
   listEntries,
+  markBuiltList,
   Optional,
   TypeValue,
   toMapKey,
@@ -266,7 +267,7 @@ class Planner {
         const value = readPart(part(frame), elements[index]?.isOptional, () => "list element");
         if (value !== undefined) list.push(value);
       }
-      return list;
+      return markBuiltList(list);
     });
     return plans.every(({ kind }) => kind === "constant") ? fold(evaluate) : code(evaluate);
   }
@@ -353,7 +354,9 @@ class Planner {
         return new EvaluationError(message);
       }
       const value = result(frame);
-      return !(value instanceof EvaluationError) && isList(value) && isGrowingList(value) ? value.slice() : value;
+      return !(value instanceof EvaluationError) && isList(value) && isGrowingList(value)
+        ? markBuiltList(value.slice())
+        : value;
     });
   }
 }

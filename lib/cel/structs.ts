@@ -95,7 +95,7 @@ export const findInPatch = (struct: StructValue, key: Value, isTest: boolean): R
 };
 
 /** The types in Go of values that cel-go can't make again of Go's values. */
-const nativeTypes: Readonly<Record<string, string>> = {
+export const nativeTypes: Readonly<Record<string, string>> = {
   "kubernetes.Quantity": "*resource.Quantity",
   "kubernetes.URL": "*url.URL",
   "kubernetes.Semver": "semver.Version",

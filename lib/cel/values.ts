@@ -163,6 +163,17 @@ export const getDouble = (value: number | Double): number => (typeof value === "
 
 export const isList = (value: Value): value is readonly Value[] => Array.isArray(value);
 
+const builtLists = new WeakSet<readonly Value[]>();
+
+/** Marks a list as one that an expression builds of single values: upstream converts its elements otherwise than those of JSON. */
+export const markBuiltList = <List extends readonly Value[]>(list: List): List => {
+  builtLists.add(list);
+  return list;
+};
+
+/** Reports whether an expression builds a list of single values: a literal, or a macro such as map. */
+export const isBuiltList = (list: readonly Value[]): boolean => builtLists.has(list);
+
 /** Reports whether a value is an object from JSON. */
 export const isObject = (value: Value): value is ValueObject => {
   if (typeof value !== "object" || value === null) return false;

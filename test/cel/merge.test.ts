@@ -25,8 +25,7 @@ describe("lib/admission-policies", await needs("CEL evaluator", "API server"), (
     ok(values > pairs / 3 && errors > pairs / 6 && known < pairs / 50, `${values} values, ${errors} errors`);
   });
 
-  it("has the results of kube-apiserver's packages of 1.36 in its table of expressions", async () => {
-    const older = await startEvaluator("1.36");
+  it("has the results of kube-apiserver's packages in its table of expressions", async () => {
     const table = new URL("../../lib/admission-policies/mutation.test.yaml", import.meta.url);
     const rows: { expression: string; becomes?: object; refused?: string }[] = parse(readFileSync(table, "utf8"));
     const pod = {
@@ -36,7 +35,7 @@ describe("lib/admission-policies", await needs("CEL evaluator", "API server"), (
       spec: { containers: [{ name: "c", image: "i" }] },
     };
     const texts = rows.map(({ expression }) => expression);
-    const answers = await evaluatePatches(older, pod, texts).finally(older.stop);
+    const answers = await evaluatePatches(evaluator, pod, texts);
     for (const [index, { value, error }] of answers.entries()) {
       const { becomes, refused, expression } = rows[index] ?? {};
       const start = "error applying patch: failed to convert patch object to typed object: ";
