@@ -1,13 +1,34 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readRows } from "../testing/rows.ts";
-import { mayNestObject } from "./unsupported-values.ts";
+import { findUnsupportedValue, mayNestObject } from "./unsupported-values.ts";
 
-const { safe, unsafe } = readRows<Record<"safe" | "unsafe", string[]>>(import.meta.filename);
+const rows = readRows<Record<"safe" | "unsafe" | "converted" | "unconverted", string[]>>(import.meta.filename);
 
 describe("the operands of JSON patches", () => {
-  for (const text of safe)
+  for (const text of rows.safe)
     it(`have no Object in a list or a map: ${text}`, () => assert.equal(mayNestObject(text), false));
-  for (const text of unsafe)
+  for (const text of rows.unsafe)
     it(`may have an Object in a list or a map: ${text}`, () => assert.equal(mayNestObject(text), true));
+});
+
+describe("the lists in patches", () => {
+  const find = (expression: string, kubernetes: string) =>
+    findUnsupportedValue(
+      {
+        variables: [{ name: "parts", expression: "'a,b'.split(',')" }],
+        mutations: [
+          { patchType: "any", [expression.startsWith("[") ? "jsonPatch" : "applyConfiguration"]: { expression } },
+        ],
+      },
+      kubernetes,
+    );
+  const reason =
+    "API servers of Kubernetes 1.36 don't convert a list in an Object{} that split or findAll made, or one to which maps or lists were added";
+  for (const text of rows.converted) it(`are converted: ${text}`, () => assert.equal(find(text, "1.36"), undefined));
+  for (const text of rows.unconverted)
+    it(`are not converted before 1.37: ${text}`, () => {
+      assert.equal(find(text, "1.36"), reason);
+      assert.equal(find(text, "1.37"), undefined);
+    });
 });

@@ -14,26 +14,64 @@ const mendedIn = "1.37";
 
 const macros = [...standardMacros, ...optionalMacros, ...twoVariableMacros, ...sortByMacro];
 
+type Variables = ReadonlyMap<string, Expression>;
+
 /**
- * Returns why API servers of a minor can't be relied on for the values of a policy's JSON patches; undefined if it is certain
- * that they convert them as the newest minor does.
+ * Returns why API servers of a minor can't be relied on for the values that a policy's patches have; undefined if they convert
+ * them as the newest minor does.
  */
 export const findUnsupportedValue = (
-  { mutations = [] }: MutatingAdmissionPolicySpec,
+  { mutations = [], variables = [] }: MutatingAdmissionPolicySpec,
   kubernetes: string,
 ): string | undefined => {
   if (parseMinor(kubernetes) >= parseMinor(mendedIn)) return undefined;
-  const texts = mutations.flatMap(({ jsonPatch }) => jsonPatch?.expression ?? []);
-  return texts.some(mayNestObject)
-    ? `API servers of Kubernetes ${kubernetes} can panic if a JSON patch has an Object{} in a list or a map`
+  const servers = `API servers of Kubernetes ${kubernetes}`;
+  if (mutations.some(({ jsonPatch }) => jsonPatch && mayNestObject(jsonPatch.expression ?? "")))
+    return `${servers} can panic if a JSON patch has an Object{} in a list or a map`;
+  const named = new Map(variables.map(({ name, expression }) => [name, parseExpression(expression)]));
+  return mutations.some(({ jsonPatch, applyConfiguration }) =>
+    hasUnconvertedList(parseExpression((jsonPatch ?? applyConfiguration)?.expression), named),
+  )
+    ? `${servers} don't convert a list in an Object{} that split or findAll made, or one to which maps or lists were added`
     : undefined;
 };
 
-/** Reports whether an operand of the patches that an expression makes may be a list or a map that has an `Object{}`. */
-export const mayNestObject = (text: string): boolean => {
-  const expression = parse(text, macros);
-  return "kind" in expression && !isSafePatch(expression);
+/** The expressions are valid in the minor; one that isn't has nothing that could be converted. */
+const parseExpression = (text = ""): Expression => {
+  const parsed = parse(text, macros);
+  return "kind" in parsed ? parsed : { offset: 0, kind: "literal", value: null };
 };
+
+/** Reports whether an `Object{}` of an expression has a list, as a field, that upstream leaves as cel-go has it. */
+const hasUnconvertedList = (expression: Expression, variables: Variables): boolean =>
+  (expression.kind === "struct" &&
+    removeDot(expression.name) !== "JSONPatch" &&
+    expression.fields.some(({ value }) => isUnconvertedList(value, variables))) ||
+  listParts(expression).some((part) => hasUnconvertedList(part, variables));
+
+/** The functions whose lists are Go's lists of texts. */
+const textListFunctions = ["split", "findAll"];
+
+const isUnconvertedList = (value: Expression, variables: Variables): boolean => {
+  if (isCall(value, "_?_:_")) return listParts(value).some((part) => isUnconvertedList(part, variables));
+  if (value.kind === "call")
+    return textListFunctions.includes(value.function) || (isCall(value, "_+_") && addsParts(value));
+  const isVariable =
+    value.kind === "select" && value.operand.kind === "identifier" && removeDot(value.operand.name) === "variables";
+  const named = isVariable ? variables.get(value.field) : undefined;
+  return named !== undefined && isUnconvertedList(named, variables);
+};
+
+/** Reports whether a sum has a list of maps or lists among its parts. */
+const addsParts = (sum: Expression): boolean =>
+  listParts(sum).some(
+    (part) =>
+      (isCall(part, "_+_") && addsParts(part)) ||
+      (part.kind === "list" && part.elements.some(({ value: { kind } }) => kind === "map" || kind === "list")),
+  );
+
+/** Reports whether an operand of the patches that an expression makes may be a list or a map that has an `Object{}`. */
+export const mayNestObject = (text: string): boolean => !isSafePatch(parseExpression(text));
 
 /** Reports whether no operand of the patches that an expression results in has an `Object{}` in a list or a map. */
 const isSafePatch = (expression: Expression): boolean => {
