@@ -10,13 +10,13 @@ import { applyWantedObjectsToCluster, deletePosternObjects, findDifferences } fr
 import { readPolicySupport } from "../../infra/clusters/version.ts";
 import { chooseCluster, type PolicySupport } from "../../infra/config/config.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { newestMinor, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { serveTestRules, waitUntil } from "../../infra/parity/rule-server.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { buildNativePolicies } from "../../infra/webhooks/native-policies.ts";
 import { buildKubeconfig } from "../checkout.ts";
-import { chooseUpgrade } from "../choices.ts";
+import { chooseMinors, chooseUpgrade } from "../choices.ts";
 import { needs } from "../parts.ts";
 
 // Policies that a cluster evaluates itself, in real API servers: clients write all the time while policies move between
@@ -54,8 +54,8 @@ const buildPolicies = (label: string, actions = ["Deny"]) => [
     spec: { policyName: "stamp" },
   },
 ];
-const buildYaml = (policies: object[]) => {
-  const setup = { settings: { policies }, exempt: { users: ["system:exempt"] }, timeoutSeconds: 10 };
+const buildYaml = (policies: object[], exempt: object = { users: ["system:exempt"] }) => {
+  const setup = { settings: { policies }, exempt, timeoutSeconds: 10 };
   const rules = { "validating-admission-policy": setup, "mutating-admission-policy": setup };
   return JSON.stringify({ rules, clusters: { local: { connect: { kubeconfig: "unused" } } } });
 };
@@ -89,6 +89,109 @@ describe("policies in a cluster whose plugin for them is off", await needs("API 
     }
   });
 });
+
+const template = "Object.spec.template.spec";
+const initContainers = [{ name: "a", image: "i" }];
+/** Values that only some minors convert; the labels of objects name them. */
+const mutations: Record<string, { expression: string; becomes: object }> = {
+  object: {
+    expression: `[JSONPatch{op: 'add', path: '/spec/template/spec/initContainers/0', value: ${template}.initContainers{name: 'a', image: 'i'}}]`,
+    becomes: { initContainers: [...initContainers, { name: "z", image: "i" }] },
+  },
+  list: {
+    expression: `[JSONPatch{op: 'add', path: '/spec/template/spec/initContainers', value: [${template}.initContainers{name: 'a', image: 'i'}]}]`,
+    becomes: { initContainers },
+  },
+  map: {
+    expression: `[JSONPatch{op: 'add', path: '/spec/template/spec/securityContext', value: {'seccompProfile': ${template}.securityContext.seccompProfile{type: 'RuntimeDefault'}}}]`,
+    becomes: { securityContext: { seccompProfile: { type: "RuntimeDefault" } } },
+  },
+  sum: {
+    expression: `[JSONPatch{op: 'add', path: '/spec/template/spec/initContainers', value: [${template}.initContainers{name: 'a', image: 'i'}] + object.spec.template.spec.initContainers}]`,
+    becomes: { initContainers: [...initContainers, { name: "z", image: "i" }] },
+  },
+  loop: {
+    expression: `[JSONPatch{op: 'add', path: '/spec/template/spec/initContainers', value: object.spec.template.spec.initContainers.map(c, ${template}.initContainers{name: 'a', image: c.image})}]`,
+    becomes: { initContainers },
+  },
+  texts: {
+    expression: `Object{metadata: Object.metadata{finalizers: 'a.b/c,d.e/f'.split(',')}}`,
+    becomes: { finalizers: ["a.b/c", "d.e/f"] },
+  },
+};
+
+for (const minor of chooseMinors())
+  describe(
+    `policies whose values some minors don't convert, in ${minor}`,
+    await needs("API server", ...(minor === newestMinor ? [] : (["older API server"] as const))),
+    () => {
+      const policies = Object.entries(mutations).flatMap(([name, { expression }]) => {
+        const patchType = expression.startsWith("[") ? "JSONPatch" : "ApplyConfiguration";
+        const mutation = {
+          patchType,
+          [patchType === "JSONPatch" ? "jsonPatch" : "applyConfiguration"]: { expression },
+        };
+        const resourceRules = [
+          { apiGroups: ["apps"], apiVersions: ["v1"], resources: ["deployments"], operations: ["CREATE"] },
+        ];
+        const spec = {
+          ...{ reinvocationPolicy: "Never", mutations: [mutation] },
+          matchConstraints: { resourceRules, objectSelector: { matchLabels: { policy: name } } },
+        };
+        const kind = "MutatingAdmissionPolicy";
+        return [
+          { apiVersion, kind, metadata: { name }, spec },
+          { apiVersion, kind: `${kind}Binding`, metadata: { name }, spec: { policyName: name } },
+        ];
+      });
+      let folder: string;
+      let cluster: TestCluster;
+      let rules: Awaited<ReturnType<typeof serveTestRules>>;
+      before(async () => {
+        folder = await mkdtemp(join(tmpdir(), "postern-native-"));
+        const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+        // With conditions, API servers of 1.37 convert no part of the object in a JSON patch.
+        const yaml = buildYaml(policies, {});
+        rules = await serveTestRules(catalogue, yaml, { certificate });
+        cluster = await bootCluster(await requireBinaries(minor));
+        await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ local: cluster }));
+        const api = await openClusterApi("local", undefined, { kubeconfig: join(folder, "kubeconfig") });
+        const policySupport = await readPolicySupport(api);
+        const [, config] = chooseCluster(parseConfig(yaml, catalogue), undefined);
+        const natives = buildNativePolicies(catalogue, { ...config, policySupport }, name);
+        await applyWantedObjectsToCluster(api, [...natives, ...rules.manifests({ policySupport })], name);
+      });
+      after(async () => {
+        await Promise.all([cluster?.stop(), rules?.stop()]);
+        await rm(folder, { recursive: true, force: true });
+      });
+
+      for (const [policy, { becomes }] of Object.entries(mutations))
+        it(`do the same wherever they are evaluated: ${policy}`, async () => {
+          const labels = { app: "a" };
+          const containers = [{ name: "c", image: "i" }];
+          const spec = { containers, initContainers: [{ name: "z", image: "i" }] };
+          const body = {
+            metadata: { name: policy, labels: { policy } },
+            spec: { selector: { matchLabels: labels }, template: { metadata: { labels }, spec } },
+          };
+          const path = "/apis/apps/v1/namespaces/default/deployments?dryRun=All";
+          await waitUntil(`the policy ${policy} has no effect`, async () => {
+            const { code, body: said } = await cluster.admin({ method: "POST", path, body });
+            assert.equal(code, 201, JSON.stringify(said));
+            const found = { ...Object(said.metadata), ...Object(Object(said.spec).template).spec };
+            return Object.entries(becomes).every(([key, value]) => isPartOf(value, found[key]));
+          });
+        });
+    },
+  );
+
+/** Reports whether a value has all members of another one, and lists as many elements. */
+const isPartOf = (part: unknown, whole: unknown): boolean => {
+  if (typeof part !== "object" || part === null) return part === whole;
+  if (Array.isArray(part) && part.length !== Object(whole).length) return false;
+  return Object.entries(part).every(([key, value]) => isPartOf(value, Object(whole)[key]));
+};
 
 const { older, newer, skip } = chooseUpgrade(1);
 const suite = skip === undefined ? await needs("API server", "older API server") : { skip };

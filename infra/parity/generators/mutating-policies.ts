@@ -19,8 +19,7 @@ import {
 
 // MutatingAdmissionPolicies, and requests about objects that choose a policy by a label with the policy's name. Each
 // object has one policy, because the order of several is random in the API server, or two whose order doesn't matter
-// because one of them is invoked again. The objects of a subresource have no labels: one policy is for all of them. No JSON patch has an `Object` in a list,
-// which makes the API server panic, or a list in a map of an `Object`, which it can't convert.
+// because one of them is invoked again. The objects of a subresource have no labels: one policy is for all of them.
 
 const apiVersion = "admissionregistration.k8s.io/v1";
 const nested = ["a", "b", "c", "d", "e", "f"].reduceRight(
@@ -43,6 +42,16 @@ const anyMutations = [
   annotate('{"kind": string(object.kind), "dry": string(request.dryRun), "old": string(oldObject == null)}'),
   annotate("{1: 2}"),
   annotate('Object.metadata.annotations{a: "1", ?b: optional.none(), c: "<&>"}'),
+  annotate('Object.metadata.annotations{a: optional.none(), b: "1", c: string}'),
+  annotate('Object.metadata.annotations{a: [["1"]]}'),
+  annotate('Object.metadata.annotations{a: {"b": {"c": "1"}}}'),
+  annotate("Object.metadata.annotations{a: null}"),
+  annotate('Object.metadata.annotations{a: timestamp("2026-01-02T03:04:05Z")}'),
+  annotate('Object.metadata.annotations{a: "1", b: quantity("1")}'),
+  annotate('{"when": timestamp("2026-01-02T03:04:05Z")}'),
+  annotate('{"span": optional.of(duration("90s"))}'),
+  '[JSONPatch{op: "add", path: "/metadata/finalizers", value: "a.b/c,d.e/f".split(",")}]',
+  'Object{metadata: Object.metadata{finalizers: ["a.b/c", "d.e/f"].map(f, f)}}',
   '[JSONPatch{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey("example.com/x"), value: "v"}]',
   '[JSONPatch{op: "add", path: "/metadata/labels/app", value: "x"}]',
   '[JSONPatch{op: "nope", path: "/metadata"}]',
@@ -89,6 +98,7 @@ const configMaps: MutatedKind = {
 };
 
 const container = "Object.spec.template.spec.containers";
+const initContainer = "Object.spec.template.spec.initContainers";
 const inPod = (members: string) =>
   `Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{${members}}}}}`;
 const deployments: MutatedKind = {
@@ -118,6 +128,9 @@ const deployments: MutatedKind = {
     '[JSONPatch{op: "add", path: "/spec/template/spec/tolerations", value: [{"key": "k", "operator": "Exists"}]}]',
     '[JSONPatch{op: "add", path: "/spec/template/spec/containers/-", value: Object.spec.template.spec.containers{name: "d", image: "i"}}]',
     '[JSONPatch{op: "remove", path: "/spec/template/spec/containers/7"}]',
+    `[JSONPatch{op: "add", path: "/spec/template/spec/initContainers", value: [${initContainer}{name: "d", image: "i"}]}]`,
+    `[JSONPatch{op: "add", path: "/spec/template/spec/initContainers", value: [1, 2].map(n, ${initContainer}{name: "n" + string(n), image: "i"})}]`,
+    `[JSONPatch{op: "add", path: "/spec/template/spec/securityContext", value: {"seccompProfile": Object.spec.template.spec.securityContext.seccompProfile{type: "RuntimeDefault"}}}]`,
     '[JSONPatch{op: "replace", path: "/spec/replicas", value: 3.0}]',
     '[JSONPatch{op: "replace", path: "/spec/replicas", value: "3"}]',
     '[JSONPatch{op: "test", path: "/spec/replicas", value: 3}, JSONPatch{op: "replace", path: "/spec/replicas", value: 4}]',
@@ -152,6 +165,15 @@ const gadgets: MutatedKind = {
     '[JSONPatch{op: "add", path: "/spec/any", value: {"bytes": b"abc"}}]',
     '[JSONPatch{op: "add", path: "/spec/any", value: {"when": timestamp("2026-01-02T03:04:05Z")}}]',
     '[JSONPatch{op: "add", path: "/spec/any", value: {"small": 2u}}]',
+    '[JSONPatch{op: "add", path: "/spec/parts", value: [Object.spec.parts{name: "p"}, Object.spec.parts{name: "q", count: 2}]}]',
+    '[JSONPatch{op: "add", path: "/spec/parts", value: [Object.spec.parts{name: "p", port: 7}] + object.spec.parts}]',
+    '[JSONPatch{op: "add", path: "/spec/parts", value: object.spec.parts.map(p, Object.spec.parts{name: p.name + "x"})}]',
+    '[JSONPatch{op: "add", path: "/spec/any", value: {"inner": Object.spec.any.inner{a: [1, 2]}}}]',
+    '[JSONPatch{op: "add", path: "/spec/any", value: Object.spec.any{list: [Object.spec.any.list{a: {"b": "c"}}], tags: object.spec.tags}}]',
+    '[JSONPatch{op: "add", path: "/spec/any", value: Object.spec.any{list: [[1], [2]]}}]',
+    '[JSONPatch{op: "add", path: "/spec/any", value: Object.spec.any{long: 9007199254740993, small: 2u, huge: 1e300, bytes: b"abc"}}]',
+    "Object{spec: Object.spec{any: Object.spec.any{list: [Object.spec.any.list{a: 1}], long: 9007199254740993}}}",
+    'Object{spec: Object.spec{any: {"tags": object.spec.tags}}}',
     '[JSONPatch{op: "remove", path: "/spec/parts/0"}]',
   ],
 };
@@ -411,7 +433,7 @@ const gadget = generateWholeObjects({
     tags: makeOptional(pickOne(["red"], ["red", "blue"], []), 3),
     steps: makeOptional(pickOne(["a"], [])),
     granular: makeOptional(pickOne({ a: "0", z: "9" })),
-    any: makeOptional(pickOne<object>({ n: 1, m: 2 }, { list: [0] })),
+    any: makeOptional(pickOne<object>({ n: 1, m: 2 }, { list: [0] }, { long: 9007199254740993n })),
     parts: makeOptional(
       pickOne<object[]>(
         [{ name: "p" }],
