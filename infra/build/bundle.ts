@@ -76,7 +76,8 @@ const computeBudget = (
     computeRecordingBudget(asks, places)) *
   1024;
 
-const celEvaluator = "lib/cel/program.ts";
+/** The module that evaluates CEL, in the inputs of a bundle. */
+const celEvaluator = `lib/cel/program${moduleExtension}`;
 const celLibraries = "lib/cel/libraries/";
 
 /** Returns the kilobytes that recording may add to a bundle. A rule that asks already includes the HTTPS client. */
