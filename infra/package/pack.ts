@@ -9,6 +9,7 @@ import { bundlePage } from "../console/page-files.ts";
 import { bundleAwsClients } from "./aws-clients.ts";
 import { writeLicenses } from "./licenses.ts";
 import { buildCreatePackageManifest, buildPackageManifest } from "./package-manifest.ts";
+import { adaptPages } from "./pages.ts";
 
 const run = promisify(execFile);
 
@@ -65,7 +66,7 @@ const writeCreatePackage = async (folder: string, postern?: string): Promise<voi
   for (const [file, from] of Object.entries(createPackageFiles))
     await cp(join(packageRoot, from), join(folder, file), { recursive: true });
   if (postern !== undefined) await cp(postern, join(folder, "template/packages", basename(postern)));
-  await adaptPipelines(folder, ["template/github.yml"]);
+  await adaptYaml(folder, ["template/github.yml"]);
 };
 
 const createPackageFiles = {
@@ -79,6 +80,11 @@ const createPackageFiles = {
 const writePackage = async (folder: string): Promise<void> => {
   const manifest = JSON.parse(await readFile(join(packageRoot, "package.json"), "utf8"));
   await Promise.all([compile(folder), copyData(folder), bundlePackages(folder)]);
+  const pages = await Array.fromAsync(glob("**/*.md", { cwd: folder }));
+  await adaptPages(
+    folder,
+    pages.map((page) => page.split(sep).join("/")).filter((page) => !page.startsWith(`${templates}/`)),
+  );
   // The compiler has written the package.json of this checkout, which infra imports.
   await writeFile(join(folder, "package.json"), `${JSON.stringify(buildPackageManifest(manifest), null, 2)}\n`);
 };
@@ -133,14 +139,14 @@ const copyData = async (folder: string): Promise<void> => {
     await mkdir(dirname(join(folder, file)), { recursive: true });
     await cp(join(packageRoot, file), join(folder, file), { recursive: true });
   }
-  await adaptPipelines(
+  await adaptYaml(
     folder,
-    files.filter((file) => /^infra\/pipelines\/.*\.yml$/.test(file)),
+    [...files, ...texts].filter((file) => /^(infra\/(pipelines|aws\/iam)\/.*|serverless)\.yml$/.test(file)),
   );
 };
 
-/** Makes pipelines find Postern's files in a project that has the package installed. */
-const adaptPipelines = async (folder: string, files: string[]): Promise<void> => {
+/** Makes pipelines, their roles and serverless.yml name Postern's files as a project has them. */
+const adaptYaml = async (folder: string, files: string[]): Promise<void> => {
   for (const file of files) {
     const text = await readFile(join(folder, file), "utf8");
     await writeFile(join(folder, file), text.replaceAll(/\binfra\//g, "node_modules/postern/infra/"));

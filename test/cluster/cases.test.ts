@@ -13,8 +13,8 @@ import {
   waitUntilWebhooksCalled,
 } from "../../infra/parity/rule-server.ts";
 import { chooseSixth } from "../choices.ts";
+import { buildConfigOfEveryRule } from "../every-rule.ts";
 import { needs } from "../parts.ts";
-import { readRows } from "../rows.ts";
 
 // Sends the cases of a sixth of the rules to a real API server, and those of ports to API servers with the compiled-in
 // plugins. parity.test.ts compares another sixth.
@@ -89,8 +89,7 @@ describe("the cases of rules, on a real API server", await needs("API server"), 
   });
 
   it("accepts the entries of every rule", async () => {
-    const configs = readRows<{ everyRule: object; rules: Record<string, object> }>(import.meta.filename);
-    const rules = Object.fromEntries(catalogue.map(({ name }) => [name, configs.rules[name] ?? configs.everyRule]));
+    const rules = buildConfigOfEveryRule(catalogue.map(({ name }) => name));
     const postern = await serveCatalogueForTests(JSON.stringify({ rules }));
     try {
       await createTestWebhookConfigurations(servers.admin, postern.manifests({ name: "everything" }), "?dryRun=All");

@@ -1,0 +1,232 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { readCases } from "../../infra/catalogue/cases.ts";
+import { readRule } from "../../infra/catalogue/registry.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
+import { createIsThere, repositoryMark } from "../../infra/package/pages.ts";
+import { openCheckout, type ProgramOutput, runProgram } from "../checkout.ts";
+import { chooseSixth } from "../choices.ts";
+import { buildConfigOfEveryRule } from "../every-rule.ts";
+import { createTestFolder } from "../folders.ts";
+import { startNpmRegistry } from "../npm-registry.ts";
+import { packOnce } from "../package.ts";
+
+// Installs the packed packages as a user's project has them, far from this checkout, and uses what they contain.
+
+const run = promisify(execFile);
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const folder = await createTestFolder();
+const project = join(folder, "project");
+const postern = join(project, "node_modules/postern");
+const env = { PATH: process.env.PATH ?? "", HOME: folder, CI: "true" };
+
+/** The rules of policies get those of their first case, so that their bundles have CEL and CUE. */
+const policyRules = ["mutating-admission-policy", "policy-override", "policy-validate", "validating-admission-policy"];
+
+const pod = `apiVersion: v1
+kind: Pod
+metadata: { name: web, namespace: default }
+spec: { containers: [{ name: web, image: docker.io/nginx }] }
+`;
+
+const runPostern = (...words: string[]): Promise<ProgramOutput> =>
+  runProgram([join(postern, "infra/postern.js"), ...words], { cwd: project, env });
+
+const mustWork = async (...words: string[]): Promise<string> => {
+  const { code, stdout, stderr } = await runPostern(...words);
+  assert.equal(code, 0, `${words.join(" ")}: ${stdout}${stderr}`);
+  return stdout;
+};
+
+const listRules = async (): Promise<string[]> =>
+  (await readdir(join(postern, "functions"), { withFileTypes: true }))
+    .filter((entry) => entry.isDirectory())
+    .map(({ name }) => name);
+
+/** Returns a postern.yaml that turns on every rule of the package, for a cluster that rules can read. */
+const buildConfig = async (): Promise<string> => {
+  const rules: Record<string, object> = buildConfigOfEveryRule(await listRules());
+  for (const name of policyRules) {
+    const [first] = await readCases(await readRule(join(root, "functions", name), name));
+    rules[name] = { ...rules[name], settings: first?.settings };
+  }
+  // All of them must answer a creation of a pod in time.
+  for (const [name, config] of Object.entries(rules)) rules[name] = { ...config, timeoutSeconds: 1 };
+  const { ca } = await readOrCreateServerCertificate(folder, "127.0.0.1");
+  const tokenParameter = "arn:aws:ssm:eu-west-1:123456789012:parameter/token";
+  const connect = { server: "https://cluster.example", ca, tokenParameter };
+  return JSON.stringify({ rules, clusters: { prod: { kubernetes: "1.37", connect } } });
+};
+
+before(async () => {
+  const tarballs = await packOnce();
+  const created = join(folder, "create");
+  await mkdir(created);
+  await run("tar", ["-xzf", tarballs.create, "--strip-components=1", "-C", created]);
+  const registry = await startNpmRegistry([]);
+  try {
+    await runProgram([join(created, "create.js"), project], { cwd: folder, env });
+    await writeFile(join(project, ".npmrc"), `registry=${registry.url}\ncache=${join(folder, "cache")}\n`);
+    await run("npm", ["pkg", "delete", "devDependencies"], { cwd: project, env });
+    await run("npm", ["install", "--ignore-scripts", "--no-audit", "--no-fund", tarballs.postern], {
+      cwd: project,
+      env,
+    });
+  } finally {
+    await registry.close();
+  }
+  await writeFile(join(project, "all.yaml"), await buildConfig());
+  await writeFile(join(project, "pod.yaml"), pod);
+});
+
+describe("the package postern", () => {
+  it("builds every rule, and the bundles are as small as those of a checkout", async () => {
+    const names = await listRules();
+    const checkout = await openCheckout(names);
+    try {
+      await checkout.write("all.yaml", await readFile(join(project, "all.yaml"), "utf8"));
+      const words = ["build", "--config", "all.yaml", "-o", "json"];
+      const { stdout: wanted, stderr } = await checkout.postern({}, ...words);
+      const listSizes = (text: string) =>
+        JSON.parse(text).map(({ rule, bytes }: { rule: string; bytes: number }) => {
+          // Names that esbuild shortens depend on the order of the modules' paths.
+          return [rule, Math.round(bytes / 500)];
+        });
+      const sizes = listSizes(await mustWork(...words));
+      assert.deepEqual(sizes.map(([rule]: [string]) => rule).sort(), names.sort());
+      assert.deepEqual(sizes, listSizes(wanted), stderr);
+    } finally {
+      await checkout.remove();
+    }
+  });
+
+  it("checks manifests by every rule that is on", async () => {
+    const { code, stdout, stderr } = await runPostern("check", "pod.yaml", "--config", "all.yaml");
+    assert.match(stdout, /denied by pod-security-policy: .*unable to validate/);
+    assert.equal(code, 1, stderr);
+    assert.doesNotMatch(stderr, /does not load|no bundle/);
+  });
+
+  it("passes the tests of its rules", async () => {
+    const rules = chooseSixth(
+      (await listRules()).map((name) => ({ name })),
+      0,
+    ).map(({ name }) => name);
+    const stdout = await mustWork("test", ...new Set([...policyRules, ...rules]));
+    assert.match(stdout, /^(\d+) tests: \1 passed$/m);
+  });
+
+  it("prints the entries of every rule", async () => {
+    const words = ["manifests", "--url", "https://rules.example", "--config", "all.yaml", "--offline"];
+    const stdout = await mustWork(...words);
+    // The cluster evaluates such policies itself.
+    const native: Record<string, string> = {
+      "mutating-admission-policy": "kind: MutatingAdmissionPolicy",
+      "validating-admission-policy": "kind: ValidatingAdmissionPolicy",
+    };
+    const missing = (await listRules()).filter((rule) => !stdout.includes(native[rule] ?? `/${rule}/`));
+    assert.deepEqual(missing, []);
+  });
+
+  it("has a summary of each verb, and explains a rule", async () => {
+    const help = await mustWork("--help");
+    for (const verb of await listVerbs()) assert.match(help, new RegExp(`^${verb} +[A-Z]`, "m"));
+    assert.match(await mustWork("explain", "pod-security", "--config", "all.yaml"), /^pod-security\n/);
+  });
+
+  it("says in one sentence that an older Node is too old", async () => {
+    const older = 'Object.defineProperty(process, "versions", { value: { ...process.versions, node: "20.20.2" } });';
+    const words = ["--import", `data:text/javascript,${encodeURIComponent(older)}`];
+    const program = join(postern, "infra/postern.js");
+    const { code, stdout, stderr } = await runProgram([...words, program, "rules"], { cwd: project, env });
+    assert.deepEqual([code, stdout], [2, ""]);
+    assert.match(stderr, /^Postern needs Node 24, and this is Node 20\.20\.2: install Node 24, or, .*\n$/);
+  });
+});
+
+const listVerbs = async (): Promise<string[]> =>
+  (await readdir(join(postern, "infra/commands")))
+    .filter((file) => file.endsWith(".js"))
+    .map((file) => basename(file, ".js"));
+
+describe("the pages of the package", () => {
+  const isInPackage = (path: string) => createIsThere(postern)(path);
+  const isInCheckout = createIsThere(root);
+  const listPages = () =>
+    globSync("**/*.md", { cwd: postern, exclude: ["infra/commands/new/**"] }).map(
+      (page) => [page, readFileSync(join(postern, page), "utf8").replace(/^```[\s\S]*?^```$/gm, "")] as const,
+    );
+
+  it("link to files that the package has", () => {
+    const pages = listPages();
+    assert.ok(pages.length > 80);
+    const broken = pages.flatMap(([page, text]) =>
+      [...text.matchAll(/\]\((?!https?:)([^)#\s*]+)(?:#[^)\s]*)?\)/g)].flatMap(([, target = ""]) =>
+        existsSync(join(postern, dirname(page), target)) ? [] : [`${page}: ${target}`],
+      ),
+    );
+    assert.deepEqual(broken, []);
+  });
+
+  it("name files that the package has, and mark those that only the repository has", () => {
+    const wrong = listPages().flatMap(([page, text]) =>
+      [...text.matchAll(/`((?:\.github|docs|functions|infra|lib|test)\/[^`\s<…]+)`( \(in the repository\))?/g)].flatMap(
+        ([, path = "", mark]) => {
+          if (mark !== undefined) return isInCheckout(path) && !isInPackage(path) ? [] : [`${page}: ${path}${mark}`];
+          // A project has its own rules and pipelines.
+          const isOfProject = existsSync(join(project, path)) || /\/(?:RULE|VERB)\b/.test(path);
+          return isInPackage(path) || isOfProject || page === "CHANGELOG.md" ? [] : [`${page}: ${path}`];
+        },
+      ),
+    );
+    assert.deepEqual(wrong, []);
+    assert.ok(listPages().some(([, text]) => text.includes(repositoryMark)));
+  });
+
+  it("name the package's files in pipelines and in what a new project has", async () => {
+    const files = [
+      ...globSync("{serverless.yml,infra/{pipelines,aws/iam}/**/*.{yml,sh}}", { cwd: postern }).map((file) =>
+        join(postern, file),
+      ),
+      join(project, ".github/workflows/postern.yml"),
+    ];
+    assert.ok(files.length > 8);
+    const named = files.flatMap((file) =>
+      [...readFileSync(file, "utf8").matchAll(/(?<![\w/-])(?:node_modules\/postern\/)?infra\/[\w./-]*[\w/]/g)].map(
+        ([path]) => ({ file, path }),
+      ),
+    );
+    assert.ok(named.length > 10);
+    assert.deepEqual(
+      named.filter(({ path }) => !existsSync(join(project, path))),
+      [],
+    );
+  });
+
+  it("say which commands a project has", async () => {
+    const table =
+      (await readFile(join(postern, "docs/projects.md"), "utf8")).split("| where |")[1]?.split("\n\n")[0] ?? "";
+    const rows = [...table.matchAll(/^\| ([a-z ]+) \| (.*) \|(.*)\|$/gm)].map(([, where, verbs = "", npm = ""]) => {
+      const listCode = (text: string) => [...text.matchAll(/`([^`]+)`/g)].map(([, word]) => word);
+      return [where, listCode(verbs), listCode(npm)];
+    });
+    const verbs = await listVerbs();
+    const all = globSync("infra/commands/*.ts", { cwd: root }).map((file) => basename(file, ".ts"));
+    const readScripts = async (place: string): Promise<string[]> =>
+      Object.keys(JSON.parse(await readFile(join(place, "package.json"), "utf8")).scripts);
+    const scripts = await readScripts(project);
+    const others = (await readScripts(root)).filter((name) => !scripts.includes(name)).map((name) => `run ${name}`);
+    const compareOnly = ["upgrade"];
+    assert.deepEqual(rows, [
+      ["in a project and in a checkout", verbs.filter((verb) => !compareOnly.includes(verb)).sort(), scripts.sort()],
+      ["only in a project", compareOnly, []],
+      ["only in a checkout", all.filter((verb) => !verbs.includes(verb)).sort(), others.sort()],
+    ]);
+  });
+});
