@@ -1,5 +1,8 @@
 import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { parse } from "yaml";
+import { readCases } from "../infra/catalogue/cases.ts";
+import { readRule } from "../infra/catalogue/registry.ts";
 
 interface RuleConfigs {
   everyRule: object;
@@ -11,4 +14,33 @@ export const buildConfigOfEveryRule = (names: readonly string[]): Record<string,
   const text = readFileSync(new URL("fixtures/every-rule.yaml", import.meta.url), "utf8");
   const { everyRule, rules }: RuleConfigs = parse(text);
   return Object.fromEntries(names.map((name) => [name, rules[name] ?? everyRule]));
+};
+
+/**
+ * The rules of policies. In a project of every rule they get those of their first case, so that bundles have CEL and CUE,
+ * and none of the cluster, which isn't there.
+ */
+export const policyRules = [
+  "mutating-admission-policy",
+  "policy-override",
+  "policy-validate",
+  "validating-admission-policy",
+];
+
+/** Returns a postern.yaml that turns on these rules for one cluster, with a token by which functions read it. */
+export const buildProjectOfEveryRule = async (names: readonly string[], ca: string): Promise<string> => {
+  const rules = buildConfigOfEveryRule(names);
+  for (const name of policyRules) {
+    const folder = fileURLToPath(new URL(`../functions/${name}`, import.meta.url));
+    const [first] = await readCases(await readRule(folder, name));
+    rules[name] = {
+      ...rules[name],
+      settings: { ...first?.settings, ...(name.startsWith("policy-") && { inCluster: false }) },
+    };
+  }
+  // Together they must answer the creation of a pod in time.
+  for (const [name, config] of Object.entries(rules)) rules[name] = { ...config, timeoutSeconds: 1 };
+  const tokenParameter = "arn:aws:ssm:eu-west-1:123456789012:parameter/token";
+  const connect = { server: "https://cluster.example", ca, tokenParameter };
+  return JSON.stringify({ rules, clusters: { prod: { kubernetes: "1.37", connect } } });
 };

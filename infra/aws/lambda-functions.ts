@@ -3,11 +3,10 @@ import {
   type FunctionConfiguration,
   Lambda,
   type ProvisionedConcurrencyConfigListItem,
-  paginateListFunctions,
   paginateListProvisionedConcurrencyConfigs,
   paginateListVersionsByFunction,
 } from "#aws/client-lambda";
-import { buildFunctionName } from "../catalogue/rule-names.ts";
+import { buildFunctionName, findRuleOfLogicalId } from "../catalogue/rule-names.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
 import { createFallbackForErrorNamed, isErrorNamed } from "./errors.ts";
@@ -17,6 +16,7 @@ import {
   type LambdaPlacement,
   type LambdaVersionContent,
 } from "./function-updates.ts";
+import type { StageStack } from "./stack.ts";
 
 /** The alias that clusters call: its version, and the versions on trial that get a share of the reviews. */
 export interface LiveAlias {
@@ -109,9 +109,13 @@ const alias = "live";
  */
 export const openLambda = (): Lambda => new Lambda({ maxAttempts: 10, retryMode: "adaptive" });
 
-/** Opens a stage's Lambda functions. `maxWaitSeconds` is the wait for each update, in seconds. */
-export const openStageFunctions = (stage: string, client = openLambda(), maxWaitSeconds = 60): StageFunctions => {
-  const prefix = `postern-${stage}-`;
+/** Opens a stage's Lambda functions, which its stack lists. `maxWaitSeconds` is the wait for each update, in seconds. */
+export const openStageFunctions = (
+  stage: string,
+  stack: Pick<StageStack, "listFunctionIds">,
+  client = openLambda(),
+  maxWaitSeconds = 60,
+): StageFunctions => {
   const nameOf = (rule: string) => buildFunctionName(stage, rule);
 
   /** Reads a version of a rule's Lambda function; without a version, reads $LATEST. */
@@ -130,15 +134,9 @@ export const openStageFunctions = (stage: string, client = openLambda(), maxWait
   return {
     getFunctionName: nameOf,
 
-    listRules: async () => {
-      const rules: string[] = [];
-      // A function's name alone is ambiguous: postern-dev-x-rule may be of stage dev-x or of stage dev.
-      for await (const { Functions = [] } of paginateListFunctions({ client }, {}))
-        for (const { FunctionName = "", Environment } of Functions)
-          if (FunctionName.startsWith(prefix) && Environment?.Variables?.POSTERN_STAGE === stage)
-            rules.push(Environment.Variables.POSTERN_RULE ?? FunctionName.slice(prefix.length));
-      return rules.sort();
-    },
+    // Lambda lists functions only together with the environments of all functions of the region.
+    listRules: async () =>
+      (await stack.listFunctionIds()).flatMap((id) => findRuleOfLogicalId(id, "LambdaFunction") ?? []).sort(),
 
     readQuotas: async () => {
       const found = await client

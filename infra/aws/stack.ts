@@ -8,6 +8,7 @@ import { promisify } from "node:util";
 import {
   CloudFormation,
   paginateListStackResources,
+  type StackResourceSummary,
   waitUntilStackCreateComplete,
   waitUntilStackDeleteComplete,
 } from "#aws/client-cloudformation";
@@ -30,6 +31,8 @@ export interface StageStack {
   readStatus(): Promise<string | undefined>;
   /** Returns the name of the bucket with osls's artefacts and the stage's lock. */
   findBucket(): Promise<string | undefined>;
+  /** Returns the logical ids of the stack's Lambda functions; there are none without the stack. */
+  listFunctionIds(): Promise<string[]>;
   /** Creates the stack with only its bucket, unless it exists. Waits if another command is creating it. */
   createBucket(): Promise<void>;
   /** Returns the number of the stack's resources that were created or changed since `since`. */
@@ -40,6 +43,9 @@ export interface StageStack {
 
 /** The logical id in CloudFormation that osls gives the deployment bucket; its policy's id begins with it. */
 const bucketId = "ServerlessDeploymentBucket";
+const functionType = "AWS::Lambda::Function";
+/** The states of a stack's resource that doesn't exist, or that the stack no longer has. */
+const goneStates = /^(CREATE_FAILED|DELETE_COMPLETE|DELETE_SKIPPED)$/;
 const getPackagedFile = (name: string): string => join(getProjectRoot(), ".serverless", name);
 /** The template of the stack with only a bucket, which osls would create before the first deployment. */
 const coreTemplate = "lib/plugins/aws/package/lib/core-cloudformation-template.json";
@@ -115,6 +121,12 @@ export const openStack = (
     const found = await client.describeStackResource(wanted).catch(ignoreMissing);
     return found?.StackResourceDetail?.PhysicalResourceId;
   };
+  const listResources = async (): Promise<StackResourceSummary[]> => {
+    const found: StackResourceSummary[] = [];
+    for await (const { StackResourceSummaries = [] } of paginateListStackResources({ client }, { StackName }))
+      found.push(...StackResourceSummaries);
+    return found;
+  };
   return {
     readTemplate: async () => {
       const found = await client.getTemplate({ StackName }).catch(ignoreMissing);
@@ -142,13 +154,19 @@ export const openStack = (
         },
       );
     },
-    countDone: async (since) => {
-      let count = 0;
-      for await (const { StackResourceSummaries = [] } of paginateListStackResources({ client }, { StackName }))
-        for (const { ResourceStatus = "", LastUpdatedTimestamp } of StackResourceSummaries)
-          if (ResourceStatus.endsWith("_COMPLETE") && (LastUpdatedTimestamp ?? since) > since) count += 1;
-      return count;
+    listFunctionIds: async () => {
+      const found = await listResources().catch(ignoreMissing);
+      return (found ?? [])
+        .filter(
+          ({ ResourceType, ResourceStatus = "" }) => ResourceType === functionType && !goneStates.test(ResourceStatus),
+        )
+        .map(({ LogicalResourceId = "" }) => LogicalResourceId);
     },
+    countDone: async (since) =>
+      (await listResources()).filter(
+        ({ ResourceStatus = "", LastUpdatedTimestamp = since }) =>
+          ResourceStatus.endsWith("_COMPLETE") && LastUpdatedTimestamp > since,
+      ).length,
     // `--force`: callers deploy only if templates differ; without it, osls would compare only its own artefacts.
     deploy: async () => {
       await guard?.check();

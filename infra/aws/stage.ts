@@ -43,7 +43,7 @@ export const createAwsStageClients = (name: string): AwsStage => {
   };
   return {
     name,
-    functions: openStageFunctions(name, lambda),
+    functions: openStageFunctions(name, stack, lambda),
     parameters: openParameters(name, ssm),
     stack,
     ledger: openLedgerTable(

@@ -3,7 +3,13 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { findClosest } from "../cli/did-you-mean.ts";
 import { readCatalogue } from "./registry.ts";
-import { buildFunctionName, findRuleByNameOrPlugin, resolveRuleNames } from "./rule-names.ts";
+import {
+  buildFunctionName,
+  findRuleByNameOrPlugin,
+  findRuleOfLogicalId,
+  resolveRuleNames,
+  toLogicalId,
+} from "./rule-names.ts";
 
 const catalogue = await readCatalogue();
 const rules = catalogue.map(({ name }) => name);
@@ -80,5 +86,16 @@ describe("the name of a function", () => {
     const rules = Array.from({ length: 500 }, (_, index) => `limit-something-or-other-in-a-way-${index}`);
     const all = rules.map((rule) => buildFunctionName("production-eu-central", rule));
     assert.deepEqual([new Set(all).size, new Set(all.map((name) => name.length)).size], [500, 1]);
+  });
+});
+
+describe("the logical id of a rule's function", () => {
+  it("leads back to the rule", () => {
+    for (const rule of [...rules, "a", "a-b", "dash", "dash-x", "x-dash-1", "lambda-function"])
+      assert.equal(findRuleOfLogicalId(`${toLogicalId(rule)}LambdaFunction`, "LambdaFunction"), rule);
+  });
+  it("is told from ids of other resources", () => {
+    for (const id of ["LambdaFunction", "Bucket", "ABRole", "ABLambdaFunction", "aLambdaFunction", ""])
+      assert.equal(findRuleOfLogicalId(id, "LambdaFunction"), undefined, id);
   });
 });

@@ -19,6 +19,13 @@ export const requireValidRuleName = (name: string, place = `functions/${name}`):
  */
 export const toLogicalId = (name: string) => name.replace(/^./, (first) => first.toUpperCase()).replaceAll("-", "Dash");
 
+/** Returns the rule of a logical id that begins as `toLogicalId` says and ends in `ending`; undefined for other ids. */
+export const findRuleOfLogicalId = (id: string, ending: string): string | undefined => {
+  const name = id.slice(0, -ending.length);
+  const rule = name.slice(0, 1).toLowerCase() + name.slice(1).replaceAll("Dash", "-");
+  return isRuleName(rule) && `${toLogicalId(rule)}${ending}` === id ? rule : undefined;
+};
+
 /** The most characters that Lambda accepts in a function's name. */
 const maxFunctionName = 64;
 

@@ -46,7 +46,8 @@ describe("a stage on moto", await needs("moto"), () => {
     await fetch(`${moto.url}/moto-api/config`, { method: "POST", body: settings });
     folder = await createCheckout();
     catalogue = await readCatalogue([{ name: "copy", folder: join(folder, "functions") }]);
-    [stack, functions] = [(await loadModules()).openStack(stage), openStageFunctions(stage, undefined, 5)];
+    stack = (await loadModules()).openStack(stage);
+    functions = openStageFunctions(stage, stack, undefined, 5);
     assert.deepEqual(
       [await stack.readTemplate(), await stack.readOutputs(), await stack.findBucket()],
       [undefined, {}, undefined],
@@ -111,7 +112,7 @@ describe("a stage on moto", await needs("moto"), () => {
   describe("has functions that", () => {
     it("are listed, each with the version that the stack made", async () => {
       assert.deepEqual(await functions.listRules(), [rule, other]);
-      assert.deepEqual(await openStageFunctions("other").listRules(), []);
+      assert.deepEqual(await openStageFunctions("other", (await loadModules()).openStack("other")).listRules(), []);
       const { codeSha256, environment, memorySize, timeout, placement } = findWanted(first);
       const [version, ...more] = await functions.listVersions(rule);
       assert.ok(version);

@@ -5,7 +5,9 @@ import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
+import { toLogicalId } from "../../infra/catalogue/rule-names.ts";
 import type { ProgramOutput } from "../checkout.ts";
+import { buildProjectOfEveryRule } from "../every-rule.ts";
 import { createTestFolder } from "../folders.ts";
 import { packOnce } from "../package.ts";
 import { needs } from "../parts.ts";
@@ -97,6 +99,14 @@ describe("a project of a user's own", await needs("registry", "moto"), () => {
       assert.match(await mustWork(project, [...run, "postern", "build"]), /^require-owner-label +\d/m);
       const plan = ["postern", "deploy", "--stage", "prod", "--plan-only"];
       assert.match(await mustWork(project, [...run, ...plan], account.env), /require-owner-label/);
+
+      const functions = join(project, "node_modules/postern/functions");
+      const entries = await readdir(functions, { withFileTypes: true });
+      const names = entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
+      await writeFile(join(project, "postern.yaml"), await buildProjectOfEveryRule(names, account.ca));
+      const { stack } = JSON.parse(await mustWork(project, [...run, ...plan, "-o", "json"], account.env));
+      const planned = stack.added.filter((id: string) => id.endsWith("LambdaFunction"));
+      assert.deepEqual(planned.sort(), names.map((name) => `${toLogicalId(name)}LambdaFunction`).sort());
       assert.deepEqual(
         account.recordedCalls.filter(({ action }) => /Create|Put|Update|Delete/.test(action)),
         [],

@@ -32,16 +32,17 @@ const stage = "test";
 /** Rights that no step of these tests uses, with the reasons. */
 const unused: Record<string, string> = {
   "DeployPolicy lambda:DeleteFunction": "versions are deleted once five releases have had newer ones",
-  "PlanPolicy sns:GetTopicAttributes": "the stage has no topics; those of alarms.test.ts have",
+  "DeployPolicy sns:GetTopicAttributes": "the stage's alarms have no topics; those of alarms.test.ts have",
   "EmergencyPolicy sns:GetTopicAttributes": "the same",
   "DeployPolicy dynamodb:BatchGetItem": "the stage has no quotas; quotas.test.ts reads some",
   "EmergencyPolicy dynamodb:BatchGetItem": "the same",
   "DeployPolicy cloudformation:TagResource": "the stand-in asks no right of its own for a stack's tags",
 };
 
-const { types, refusedToDeploy, refusedToFunctions } = readRows<{
+const { types, refusedToDeploy, refusedToRead, refusedToFunctions } = readRows<{
   types: Record<string, { on: string[]; actions: string[]; anywhere?: string[]; tagged?: Call[] }>;
   refusedToDeploy: Call[];
+  refusedToRead: Call[];
   refusedToFunctions: Call[];
 }>(import.meta.filename);
 /** The actions by which Lambda connects a function to a VPC, in the name of the function's role. */
@@ -56,13 +57,7 @@ const callerNetworkActions = [
 
 /** Actions that have no narrower resource than *. */
 const resourceless = new Set([
-  ...[
-    "lambda:ListFunctions",
-    "lambda:GetAccountSettings",
-    "cloudwatch:GetMetricData",
-    "logs:GetQueryResults",
-    "ec2:DescribeVolumes",
-  ],
+  ...["lambda:GetAccountSettings", "cloudwatch:GetMetricData", "logs:GetQueryResults", "ec2:DescribeVolumes"],
   "cloudformation:ValidateTemplate",
   ...networkActions,
   ...callerNetworkActions,
@@ -173,6 +168,43 @@ describe("the roles for one stage", () => {
     assert.ok(findAllowingStatement(deploy, created));
   });
 
+  it("shows roles nothing of other functions, stacks, topics and logs", async () => {
+    const topic = buildArn("sns", "oncall");
+    const { role } = await readAccess({
+      ...github,
+      AlarmTopics: [topic],
+      EksClusters: [buildArn("eks", "cluster/shop")],
+    });
+    for (const id of ["PlanRole", "DeployRole", "EmergencyRole"])
+      for (const call of refusedToRead)
+        assert.equal(findAllowingStatement(role(id), call), undefined, `${id}: ${JSON.stringify(call)}`);
+    const counting = { action: "sns:GetTopicAttributes", resource: topic };
+    const counters = ["PlanRole", "DeployRole", "EmergencyRole"].filter((id) =>
+      findAllowingStatement(role(id), counting),
+    );
+    assert.deepEqual(counters, ["DeployRole", "EmergencyRole"]);
+  });
+
+  it("has rights on everything only for the actions that docs/security.md lists, with what they show", async () => {
+    const { role } = await readAccess(github);
+    const page = await readFile(new URL("../../docs/security.md", import.meta.url), "utf8");
+    const [, table = ""] = page.split("| right | roles |");
+    const rows = [...(table.split("\n\n")[0] ?? "").matchAll(/^\| (`.*`) \| ([^|]+) \|/gm)];
+    const listed = rows.flatMap(([, actions = "", roles = ""]) =>
+      [...actions.matchAll(/`([^`]+)`/g)].map(([, action]) => `${action}: ${roles.replace(", by CloudFormation", "")}`),
+    );
+    const roles = { plan: "PlanRole", deploy: "DeployRole", emergency: "EmergencyRole" };
+    const all = Object.entries(roles).flatMap(([name, id]) =>
+      role(id)
+        .filter(({ Resource }) => Resource === "*")
+        .flatMap(({ actions }) => [...new Set(actions)].map((action) => ({ action, name }))),
+    );
+    const found = [...Map.groupBy(all, ({ action }) => action)].map(
+      ([action, holders]) => `${action}: ${[...new Set(holders.map(({ name }) => name))].join(", ")}`,
+    );
+    assert.deepEqual(found.sort(), listed.sort());
+  });
+
   it("gives the roles for plans and emergencies no right to create or delete", async () => {
     const { role } = await readAccess(github);
     const listVerbs = (id: string) =>
@@ -261,6 +293,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
       openCheckout(catalogue),
       readAccess({
         ...{ Stage: stage, GitHubRepository: "acme/postern", EksClusters: [buildArn("eks", "cluster/shop")] },
+        ...{ AlarmTopics: [buildArn("sns", "oncall")] },
       }),
     ]);
     await checkout.write("postern.yaml", buildConfig("enforce", "[1, 2]"));

@@ -6,13 +6,11 @@ import { basename, dirname, join } from "node:path";
 import { before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { readCases } from "../../infra/catalogue/cases.ts";
-import { readRule } from "../../infra/catalogue/registry.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { createIsThere, repositoryMark } from "../../infra/package/pages.ts";
 import { openCheckout, type ProgramOutput, runProgram } from "../checkout.ts";
 import { chooseSixth } from "../choices.ts";
-import { buildConfigOfEveryRule } from "../every-rule.ts";
+import { buildProjectOfEveryRule, policyRules } from "../every-rule.ts";
 import { createTestFolder } from "../folders.ts";
 import { startNpmRegistry } from "../npm-registry.ts";
 import { packOnce } from "../package.ts";
@@ -25,9 +23,6 @@ const folder = await createTestFolder();
 const project = join(folder, "project");
 const postern = join(project, "node_modules/postern");
 const env = { PATH: process.env.PATH ?? "", HOME: folder, CI: "true" };
-
-/** The rules of policies get those of their first case, so that their bundles have CEL and CUE. */
-const policyRules = ["mutating-admission-policy", "policy-override", "policy-validate", "validating-admission-policy"];
 
 const pod = `apiVersion: v1
 kind: Pod
@@ -49,21 +44,6 @@ const listRules = async (): Promise<string[]> =>
     .filter((entry) => entry.isDirectory())
     .map(({ name }) => name);
 
-/** Returns a postern.yaml that turns on every rule of the package, for a cluster that rules can read. */
-const buildConfig = async (): Promise<string> => {
-  const rules: Record<string, object> = buildConfigOfEveryRule(await listRules());
-  for (const name of policyRules) {
-    const [first] = await readCases(await readRule(join(root, "functions", name), name));
-    rules[name] = { ...rules[name], settings: first?.settings };
-  }
-  // All of them must answer a creation of a pod in time.
-  for (const [name, config] of Object.entries(rules)) rules[name] = { ...config, timeoutSeconds: 1 };
-  const { ca } = await readOrCreateServerCertificate(folder, "127.0.0.1");
-  const tokenParameter = "arn:aws:ssm:eu-west-1:123456789012:parameter/token";
-  const connect = { server: "https://cluster.example", ca, tokenParameter };
-  return JSON.stringify({ rules, clusters: { prod: { kubernetes: "1.37", connect } } });
-};
-
 before(async () => {
   const tarballs = await packOnce();
   const created = join(folder, "create");
@@ -81,7 +61,8 @@ before(async () => {
   } finally {
     await registry.close();
   }
-  await writeFile(join(project, "all.yaml"), await buildConfig());
+  const { ca } = await readOrCreateServerCertificate(folder, "127.0.0.1");
+  await writeFile(join(project, "all.yaml"), await buildProjectOfEveryRule(await listRules(), ca));
   await writeFile(join(project, "pod.yaml"), pod);
 });
 

@@ -105,6 +105,19 @@ const stackFacts: Fact[] = [
     },
   },
   {
+    id: "stack-lists-functions",
+    when: "deployed",
+    check: async ({ http: { aws }, clients: { lambda } }) => {
+      const listed = await aws.functions.listRules();
+      const found = await Promise.all(
+        listed.map((rule) => lambda.getFunctionConfiguration({ FunctionName: aws.functions.getFunctionName(rule) })),
+      );
+      const stages = found.map(({ Environment }) => Environment?.Variables?.POSTERN_STAGE);
+      const isOwn = listed.length === 2 && stages.every((stage) => stage === aws.name);
+      return observe(isOwn, `it lists ${listed.join(", ") || "none"}`);
+    },
+  },
+  {
     id: "stack-retains",
     when: "deployed",
     check: async (suite) => {
