@@ -11,7 +11,7 @@ import {
   isDirectInvocation,
   readLambdaEvent,
 } from "./lambda-event.ts";
-import { type AnsweredReviewFacts, formatLogLine } from "./log-line.ts";
+import { type AnsweredReviewFacts, formatLogLine, getFailureForLog } from "./log-line.ts";
 import type { Capabilities, OpenCapabilities } from "./needs.ts";
 import { printSync } from "./print.ts";
 import type { createCapabilitiesFromRecord } from "./recorded-answers.ts";
@@ -236,8 +236,10 @@ const encodeAnswer = (turn: Turn, format: (patch: unknown) => string): unknown =
 
 const answerFailure = (turn: Turn, error: unknown): unknown => {
   const failure = toFailure(error);
-  const status = toFailureStatus(failure.code, failure.message);
   Object.assign(turn, { code: failure.code, error: failure });
+  // The user that sent a Secret may not be allowed to read the old one, and API servers log failures.
+  const isSecret = turn.request?.resource.resource === "secrets";
+  const status = toFailureStatus(failure.code, (isSecret && getFailureForLog(turn)) || failure.message);
   return turn.call ? turn.call.answer(failure.code, JSON.stringify(status)) : status;
 };
 

@@ -1,4 +1,5 @@
 import type { EnforcementMode, GroupMemberDecision } from "./decide.ts";
+import { formatErrorMessage, formatErrorStacks } from "./masked-error.ts";
 import type { AdmissionRequest } from "./review.ts";
 import type { Phase } from "./rule.ts";
 
@@ -28,6 +29,19 @@ export const getVerdictForLog = ({ code, mode, refused, operations }: AnsweredRe
   if (code !== 200) return "failed";
   const verdict = refused ? "denied" : operations > 0 ? "changed" : "allowed";
   return verdict === "allowed" || mode === "enforce" ? verdict : `would be ${verdict}`;
+};
+
+/** Returns why a review failed, in a sentence without the review's values. */
+export const getFailureForLog = (report: AnsweredReviewFacts): string | undefined =>
+  report.error && formatErrorMessage(report.error, toSubject(report));
+
+/** Returns the review, and the names that its line has. */
+const toSubject = ({ request, rule, cluster, variant, group }: AnsweredReviewFacts) => {
+  const { resource, kind, subResource, namespace, name, uid }: Partial<AdmissionRequest> = request ?? {};
+  return {
+    request,
+    names: [rule, cluster, variant, group, kind?.kind, resource?.resource, subResource, namespace, name, uid],
+  };
 };
 
 /**
@@ -73,21 +87,11 @@ export const formatLogLine = (
     name,
     uid,
     dryRun,
-    error: report.error && (report.code < 500 ? report.error.message : formatStacks(report.error)),
+    error: report.error && (report.code < 500 ? formatErrorMessage : formatErrorStacks)(report.error, toSubject(report)),
   });
   if (!report.cluster || !report.mode) return entry;
   // Each metric with each value of its dimensions costs money, so there are few. A stage's reviews are those with
   // `Latency`; those with `ColdStart` waited for a start. A group's line has the latency, so its members' lines don't.
   const latency = report.group ? "" : `,{"Name":"Latency"}${startMilliseconds ? ',{"Name":"ColdStart"}' : ""}`;
   return `{"_aws":{"Timestamp":${time},"CloudWatchMetrics":[{"Namespace":"Postern","Dimensions":[["Stage"]],"Metrics":[{"Name":"Errors"}${latency}]},{"Namespace":"Postern","Dimensions":[["Stage","Rule"]],"Metrics":[{"Name":"Denials"}]}]},${entry.slice(1)}`;
-};
-
-/**
- * Returns the stacks of an error and its causes, which may form a cycle. Only for faults of Postern: a caller's mistake
- * takes one sentence, or every request without a key would log a stack trace.
- */
-const formatStacks = (error: Error): string => {
-  const chain = new Set<Error>();
-  for (let next: unknown = error; next instanceof Error && !chain.has(next); next = next.cause) chain.add(next);
-  return [...chain].map(({ stack, message }) => stack ?? message).join("\ncaused by ");
 };

@@ -2,7 +2,7 @@ import type { EvaluateRequest } from "#lib/decide.ts";
 import type { EndpointHostInputs } from "#lib/endpoint.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
 import { exactJson } from "#lib/exact-json.ts";
-import { type AnsweredReviewFacts, getVerdictForLog } from "#lib/log-line.ts";
+import { type AnsweredReviewFacts, getFailureForLog, getVerdictForLog } from "#lib/log-line.ts";
 import { allOptionalRecorderFunctions } from "#lib/recording/complete-parts.ts";
 import { createRecorder, type RecordedReview } from "#lib/recording/recorder.ts";
 import { createRedactor } from "#lib/recording/redaction.ts";
@@ -58,14 +58,14 @@ export const createReviewFeed = (host: EndpointHostInputs, limits = usualLimits)
     recorded.push(review),
   );
 
-  const takeReview = (report: AnsweredReviewFacts, error = report.error) => {
+  const takeReview = (report: AnsweredReviewFacts, sentence = getFailureForLog(report)) => {
     // A group's member has no row of its own; nor has a request without a valid key, which any program can send.
     if (report.group !== undefined || report.cluster === undefined) return;
     recorder.host.writeLogLine(report);
     const evaluations = recorded.splice(0);
     const members = report.members && { members: listMembers(report, evaluations) };
     const row = { id: `${session}-${++count}`, ...describeFacts(report), ...members };
-    const failure = error && truncateText(toSentence(error), 1000);
+    const failure = sentence && truncateText(toSentence(sentence), 1000);
     const review: KeptReview = { row, evaluations, ...(failure !== undefined && { failure }), bytes: 0 };
     review.bytes = measure(review);
     kept.set(row.id, review);
@@ -103,7 +103,7 @@ export const createReviewFeed = (host: EndpointHostInputs, limits = usualLimits)
           takeReview(report);
         } catch {
           // Its evaluations, which can't be measured, are dropped by now.
-          takeReview(report, new Error("The review can't be shown: its object is nested too deep."));
+          takeReview(report, "The review can't be shown: its object is nested too deep.");
         }
       },
     },

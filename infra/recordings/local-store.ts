@@ -2,6 +2,7 @@ import { type FileHandle, mkdir, open } from "node:fs/promises";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import { exactJson } from "#lib/exact-json.ts";
+import { formatErrorMessage } from "#lib/masked-error.ts";
 import type { RecordedReview } from "#lib/recording/recorder.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
@@ -86,7 +87,7 @@ export const openLocalRecordingWriter = async (
         const { cluster, rule } = next.review.origin;
         const place = getRecordingPath(cluster, rule);
         const line =
-          (counts.get(place) ?? 0) < maxLinesPerFile ? await next.review.line().catch(omissions.addError) : "";
+          (counts.get(place) ?? 0) < maxLinesPerFile ? await next.review.line().catch((error) => omissions.addError(error, next.review)) : "";
         if (line === undefined) continue;
         const group = batch.get(place) ?? { cluster, rule, lines: [] };
         group.lines.push(line);
@@ -124,8 +125,8 @@ const openOmissions = () => {
   };
   return {
     add,
-    addError: (error: unknown): undefined => {
-      add(truncateText(toOneLine(toSentence(error)), 200));
+    addError: (error: unknown, { request }: RecordedReview): undefined => {
+      add(truncateText(toOneLine(formatErrorMessage(error, { request })), 200));
     },
     sentence: () => {
       const reasons = [...left].map(([why, count]) => `${count} ${why}`);

@@ -7,7 +7,8 @@ import { warmUpCueEngine } from "#lib/cue/engine.ts";
 import type { EndpointHostInputs } from "#lib/endpoint.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import type { AnsweredReviewFacts } from "#lib/log-line.ts";
-import { getVerdictForLog } from "#lib/log-line.ts";
+import { getFailureForLog, getVerdictForLog } from "#lib/log-line.ts";
+import { formatErrorMessage } from "#lib/masked-error.ts";
 import type { OpenCapabilities } from "#lib/needs.ts";
 import { reconcileClusters } from "#lib/reconcile.ts";
 import type { RecordingHostAndEvaluation } from "#lib/recording/recorder.ts";
@@ -199,7 +200,7 @@ const reconcileEachMinute = (getLoaded: () => LoadedHandlers, openCapabilities: 
       const end = Date.now() + reconcileMilliseconds;
       const endpoint = buildEndpointConfig(config, listed);
       await reconcileClusters(listed.rule, endpoint, clusters, openCapabilities, end, (cluster, result) => {
-        const outcome = typeof result === "string" ? result : toSentence(result);
+        const outcome = typeof result === "string" ? result : toSentence(formatErrorMessage(result, { names: [cluster, listed.name] }));
         writeOutput(`${formatTime()} ${cluster} ${listed.name} ${outcome.replace(/\p{Cc}/gu, "?")}\n`);
       });
     }
@@ -268,7 +269,7 @@ const quoteWord = (word: string) => (/^[\w@%+=:,./[\]-]+$/.test(word) ? word : `
 const formatTime = () => new Date().toISOString().slice(11, 23);
 
 const formatReport = (report: AnsweredReviewFacts): string => {
-  const { request, cluster = "unknown", rule, group, phase, operations, milliseconds, code, error } = report;
+  const { request, cluster = "unknown", rule, group, phase, operations, milliseconds, code } = report;
   const what = request
     ? [
         request.operation,
@@ -276,7 +277,7 @@ const formatReport = (report: AnsweredReviewFacts): string => {
         [request.namespace, getObjectName(request)].filter(Boolean).join("/"),
       ]
     : [];
-  const verdict = code === 200 ? getVerdictForLog(report) : `${code} ${error ? toSentence(error) : ""}`;
+  const verdict = code === 200 ? getVerdictForLog(report) : `${code} ${toSentence(getFailureForLog(report) ?? "")}`;
   const patch = operations > 0 ? [`${operations} operation${operations > 1 ? "s" : ""}`] : [];
   const words = [
     cluster,

@@ -6,8 +6,8 @@ import { signHeaders } from "../cluster/signature.ts";
 import { computeMillisecondsLeft } from "../deadline.ts";
 import type { EvaluateRequest } from "../decide.ts";
 import type { EndpointHostInputs } from "../endpoint.ts";
-import { getErrorMessage } from "../failure.ts";
 import { readLambdaEvent } from "../lambda-event.ts";
+import { formatErrorMessage } from "../masked-error.ts";
 import { printSync } from "../print.ts";
 import { createRecorder, type RecordedReview } from "./recorder.ts";
 import type { UnredactedPath } from "./redaction.ts";
@@ -94,9 +94,9 @@ const writeRecording = async (
   await put(bucket, key, await awaitUntil(deadline, review.line(paths)), deadline);
 };
 
-const logFailure = ({ origin: { cluster, rule }, request: { uid } }: RecordedReview, error: unknown) => {
-  const why = getErrorMessage(error);
-  printSync(`${JSON.stringify({ Rule: rule, Cluster: cluster, uid, unrecorded: why })}\n`);
+const logFailure = ({ origin: { cluster, rule }, request }: RecordedReview, error: unknown) => {
+  const unrecorded = formatErrorMessage(error, { request, names: [rule, cluster] });
+  printSync(`${JSON.stringify({ Rule: rule, Cluster: cluster, uid: request.uid, unrecorded })}\n`);
 };
 
 const putObject = async (bucket: string, key: string, body: string, deadline: number): Promise<void> => {

@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
+import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
+import type { AnsweredReviewFacts } from "#lib/log-line.ts";
+import { formatLogLine } from "#lib/log-line.ts";
+import overrideRule from "../functions/policy-override/rule.ts";
+import validateRule from "../functions/policy-validate/rule.ts";
+
+/** CUE that fails with a text, a number or the key of the reviewed object in its message. */
+const scripts: Record<string, string> = {
+  "a conflict of texts": 'a: object.data.text & "other"',
+  "a conflict of numbers": "a: object.data.number & string",
+  "a conflict with an expression": 'a: object.data.text & =~"^none$"',
+  "a limit": "a: object.data.number & <5",
+  "a number in a text": 'import "strconv"\na: strconv.Atoi(object.data.text)',
+  JSON: 'import "encoding/json"\na: json.Unmarshal(object.data.text)',
+  YAML: 'import "encoding/yaml"\na: yaml.Unmarshal("- {\\(object.data.text)")',
+  base64: 'import "encoding/base64"\na: base64.Decode(null, object.data.text)',
+  "an expression": 'import "regexp"\na: regexp.Match("(\\(object.data.text)", "a")',
+  "a time": 'import "time"\na: time.Parse("2006", object.data.text)',
+  "a member": "a: object.data[object.data.text]",
+  "a sum": "a: object.data.text + object.data.number",
+  "the object": 'a: object & {data: "none"}',
+};
+
+const lists = {
+  validate: ["validateRules", "ClusterValidatePolicy"],
+  mutate: ["overrideRules", "ClusterOverridePolicy"],
+};
+
+describe("a line of a review for which a script fails", () => {
+  for (const [name, cue] of Object.entries(scripts))
+    for (const phase of ["validate", "mutate"] as const)
+      it(`has no value if CUE's message shows ${name} (${phase})`, async () => {
+        const [list = "", kind] = lists[phase];
+        const script = cue.replace(
+          /a: .*$/,
+          (last) => `object: _ @tag(object)\n${last}\nvalidate: valid: a == a\npatches: [a]`,
+        );
+        const rule = {
+          targetOperations: ["CREATE"],
+          ...(phase === "validate" ? { cue: script } : { overriders: { cue: script } }),
+        };
+        const settings = {
+          policies: [
+            {
+              apiVersion: "policy.kcloudlabs.io/v1alpha1",
+              kind,
+              metadata: { name: "failing" },
+              spec: { [list]: [rule] },
+            },
+          ],
+        };
+        let written = "";
+        const handler = createEndpointForAnyRule(
+          phase === "validate" ? validateRule : overrideRule,
+          { rule: "sample", clusters: {} },
+          {
+            publicKeys: "",
+            openCapabilities: createUnconnectedCapabilities,
+            writeLogLine: (facts: AnsweredReviewFacts) => {
+              written += formatLogLine(facts, "test", 1);
+            },
+          },
+        );
+        const core = fc.string({ unit: fc.constantFrom(..."QXZJ23456789"), minLength: 10, maxLength: 14 });
+        const around = fc.constantFrom("", '"', "'", "\\", "{", "\n", "é", "(");
+        await fc.assert(
+          fc.asyncProperty(core, around, fc.integer({ min: 1_000_000 }), async (text, before, number) => {
+            written = "";
+            const object = {
+              ...{ apiVersion: "v1", kind: "ConfigMap", metadata: { name: "web", namespace: "shop" } },
+              data: { text: `${before}${text}`, number },
+            };
+            const request = {
+              ...{ uid: "u", operation: "CREATE", name: "web", namespace: "shop", userInfo: {}, object },
+              kind: { group: "", version: "v1", kind: "ConfigMap" },
+              resource: { group: "", version: "v1", resource: "configmaps" },
+            };
+            const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", request };
+            await handler({ phase, review, settings }, { functionName: "sample" } as never);
+            assert.match(written, /"verdict":"failed".*failing, \w+\[0\]/);
+            for (const value of [text, String(number)]) assert.ok(!written.includes(value), written);
+          }),
+          { numRuns: 8 },
+        );
+      });
+});
