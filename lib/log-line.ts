@@ -87,7 +87,8 @@ export const formatLogLine = (
     name,
     uid,
     dryRun,
-    error: report.error && (report.code < 500 ? formatErrorMessage : formatErrorStacks)(report.error, toSubject(report)),
+    error:
+      report.error && (report.code < 500 ? formatErrorMessage : formatErrorStacks)(report.error, toSubject(report)),
   });
   if (!report.cluster || !report.mode) return entry;
   // Each metric with each value of its dimensions costs money, so there are few. A stage's reviews are those with

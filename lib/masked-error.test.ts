@@ -175,7 +175,7 @@ const failures: Record<string, (value: string, object: object) => unknown> = {
         throw new Error("x");
       },
     })[value]?.(),
-  "a part": (value) => Promise.reject(new Error(`begins with ${value.slice(0, 9)}`)),
+  "a part": (value) => Promise.reject(new Error(`begins with ${value.slice(0, 11)}`)),
 };
 
 describe("a line of a failed review", () => {

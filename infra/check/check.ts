@@ -13,7 +13,7 @@ import type { ClusterConfig } from "../config/config.ts";
 import { createNativeCopyPredicate } from "../webhooks/native-policies.ts";
 import { evaluateManifestsInOrder, isAssumedNamespace } from "./evaluation/evaluate.ts";
 import type { CheckRequestOptions, ObjectEvaluation } from "./evaluation/evaluation.ts";
-import { createEmptyObjectStore } from "./evaluation/existing-objects.ts";
+import { createEmptyObjectStore, noteSecretsRead } from "./evaluation/existing-objects.ts";
 import {
   describeDuplicateOrLostManifests,
   describeMissingNamespaces,
@@ -60,6 +60,8 @@ export interface PreparedManifestCheck {
   faults: ManifestFault[];
   /** Remarks about the whole check, not about one object; the set grows while objects are evaluated. */
   notes: ReadonlySet<string>;
+  /** The Secrets that rules and plugins have read so far. */
+  secretsRead: ReadonlySet<object>;
   evaluations: AsyncGenerator<ObjectEvaluation>;
 }
 
@@ -89,6 +91,9 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
     if (kind !== undefined) existing.put(kind.resource, object);
   }
   const creations = filled.flatMap((object) => buildCreation(object, kinds, options.user));
+  const secretsRead = new Set<object>();
+  const openCapabilities = (tell: (sentence: string) => void) =>
+    noteSecretsRead(existing.capabilities(tell), secretsRead);
   const quotaUse = createQuotaUse(options.catalogue, cluster, options.clusters, isStateKnown, note);
   await quotaUse?.count(creations, existing.capabilities);
   const listCreated = (resource: ResourceType): KubernetesObject[] => {
@@ -104,7 +109,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
     cluster,
     options.harden,
     (tell) => {
-      const capabilities = existing.capabilities(tell);
+      const capabilities = openCapabilities(tell);
       return quotaUse?.replaceLedger(capabilities, tell) ?? capabilities;
     },
     listCreated,
@@ -123,7 +128,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
     choosePlugins(options.plugins, kubernetes, note),
     kubernetes,
     (plugin, tell) => {
-      const capabilities = existing.capabilities(tell);
+      const capabilities = openCapabilities(tell);
       return isStateKnown ? capabilities : restrictToKnown(plugin, capabilities, tell);
     },
     standing,
@@ -166,7 +171,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
     for (const sentence of describeUnknownValidation(unvalidated)) note(sentence);
     if (!isStateKnown && rules.asking.size > 0) note(describeAskingRules(rules.asking));
   };
-  return { faults, notes, evaluations: runAtEnd(evaluations, end) };
+  return { faults, notes, secretsRead, evaluations: runAtEnd(evaluations, end) };
 };
 
 const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {

@@ -19,6 +19,8 @@ import type { InputReadFailure } from "./reports/report.ts";
 export interface StartedCheck {
   unread: readonly InputReadFailure[];
   notes: ReadonlySet<string>;
+  /** The Secrets that rules and plugins have read so far. */
+  secretsRead: ReadonlySet<object>;
   /** The API group and version of policy reports that the checked cluster serves; undefined for a check of files. */
   reportVersion?: PolicyReportVersion | undefined;
   /** Calls `take` with each evaluation in turn, and waits for its promise before the next call. */
@@ -53,6 +55,7 @@ export const startFileCheck = async (request: CheckRequest, signal: AbortSignal)
   return {
     unread: check.faults.map(toUnread),
     notes: check.notes,
+    secretsRead: check.secretsRead,
     each: async (take) => {
       let count = 0;
       for await (const evaluation of check.evaluations) {
@@ -115,7 +118,7 @@ const readPage = (options: ParsedOptions): number => {
   throw new Complaint(`--page takes a number from 1 to ${mostInPage}, not ${page}`);
 };
 
-const toUnread = (fault: ManifestFault): InputReadFailure => {
+export const toUnread = (fault: ManifestFault): InputReadFailure => {
   const { file, line, sentence } = fault;
   const about = { file, line, apiVersion: "", kind: "Document", name: file };
   const checked: ObjectCheckResult = { ...about, ...noFindings, verdict: "undecided", undecided: [sentence] };

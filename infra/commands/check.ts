@@ -6,6 +6,7 @@ import { restrictClusterToRules } from "../check/evaluation/rules.ts";
 import type { ManifestFix } from "../check/fixes/fix.ts";
 import { addToSummary, createSummary } from "../check/reports/format.ts";
 import { checkReportFormats, createCheckReport, policyReportGroupsHelp } from "../check/reports/forms.ts";
+import { hideSecretsInEvaluation } from "../check/reports/hidden-values.ts";
 import { openReportWriter, parseOutputOptions } from "../check/reports/outputs.ts";
 import { defaultObjectsPerClusterListPage, startClusterCheck, startFileCheck } from "../check/subjects.ts";
 import { type Command, commonCommandOptions, type ParsedOptions } from "../cli/command.ts";
@@ -146,7 +147,7 @@ export default {
       await source.each(async (found) => {
         const evaluation = markBrokenRules(found, lost);
         addToSummary(summary, evaluation.checked);
-        await outlets.add(evaluation);
+        await outlets.add(hideSecretsInEvaluation(evaluation, source.secretsRead));
         const fix = fixing?.toFix(evaluation);
         if (fix) fixes.push(fix);
       });

@@ -1,5 +1,5 @@
-import { getOwn, isMap } from "#lib/json.ts";
 import { findOldIndexesOfLines } from "./alignment.ts";
+import { hideSecretValues } from "./secret-values.ts";
 import { formatYamlLines } from "./yaml-lines.ts";
 
 /** A line of a diff; `rule` names the rule that added or removed it. */
@@ -35,14 +35,13 @@ export const computeHunks = (before: unknown, stages: readonly ObjectAfterRule[]
   groupHunks(computeDiffLines(before, stages));
 
 /** Returns all lines of an object, with those that the rules removed and added. */
-export const computeDiffLines = (before: unknown, stages: readonly ObjectAfterRule[]): DiffLine[] => {
-  const maskSecrets = createSecretMask(before);
-  const original = formatYamlLines(maskSecrets(before));
+export const computeDiffLines = (first: unknown, stages: readonly ObjectAfterRule[]): DiffLine[] => {
+  const original = formatYamlLines(hideSecretValues(first));
   let texts = original;
   let lines = original.map((text, from): AttributedLine => ({ text, from }));
   const gone = new Map<number, string>();
   for (const { rule, after } of stages) {
-    const next = formatYamlLines(maskSecrets(after));
+    const next = formatYamlLines(hideSecretValues(after, first));
     const old = findOldIndexesOfLines(texts, next);
     const staying = new Set(old);
     for (const [index, { from }] of lines.entries())
@@ -101,17 +100,4 @@ const groupHunks = (all: readonly DiffLine[]): DiffHunk[] => {
     if (line.sign !== "-") now++;
   }
   return found;
-};
-
-/** Hides the values of a Secret; shows only whether they changed. */
-const createSecretMask = (before: unknown): ((value: unknown) => unknown) => {
-  if (getOwn(before, "kind") !== "Secret") return (value) => value;
-  const hide = (value: unknown, place: string) => {
-    const held = getOwn(value, place);
-    if (!isMap(held)) return {};
-    const was = getOwn(before, place);
-    const hidden = Object.entries(held).map(([key, text]) => [key, getOwn(was, key) === text ? "***" : "*** (other)"]);
-    return { [place]: Object.fromEntries(hidden) };
-  };
-  return (value) => (isMap(value) ? { ...value, ...hide(value, "data"), ...hide(value, "stringData") } : value);
 };

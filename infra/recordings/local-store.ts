@@ -87,7 +87,9 @@ export const openLocalRecordingWriter = async (
         const { cluster, rule } = next.review.origin;
         const place = getRecordingPath(cluster, rule);
         const line =
-          (counts.get(place) ?? 0) < maxLinesPerFile ? await next.review.line().catch((error) => omissions.addError(error, next.review)) : "";
+          (counts.get(place) ?? 0) < maxLinesPerFile
+            ? await next.review.line().catch((error) => omissions.addError(error, next.review))
+            : "";
         if (line === undefined) continue;
         const group = batch.get(place) ?? { cluster, rule, lines: [] };
         group.lines.push(line);

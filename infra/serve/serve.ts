@@ -200,7 +200,10 @@ const reconcileEachMinute = (getLoaded: () => LoadedHandlers, openCapabilities: 
       const end = Date.now() + reconcileMilliseconds;
       const endpoint = buildEndpointConfig(config, listed);
       await reconcileClusters(listed.rule, endpoint, clusters, openCapabilities, end, (cluster, result) => {
-        const outcome = typeof result === "string" ? result : toSentence(formatErrorMessage(result, { names: [cluster, listed.name] }));
+        const outcome =
+          typeof result === "string"
+            ? result
+            : toSentence(formatErrorMessage(result, { names: [cluster, listed.name] }));
         writeOutput(`${formatTime()} ${cluster} ${listed.name} ${outcome.replace(/\p{Cc}/gu, "?")}\n`);
       });
     }

@@ -8,6 +8,7 @@ import { isSelected } from "#lib/objects/selection.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { listInitialNamespaceObjects } from "../../apiserver/initial-objects.ts";
 import { isCustomResourceGroup, type KindIndex } from "../../apiserver/kinds/kinds.ts";
+import { isSecret } from "../../diff/secret-values.ts";
 
 /** The objects that exist during a check: the given ones and those admitted since. */
 export interface ExistingObjects {
@@ -191,4 +192,23 @@ const matchesAccess = (review: RecordedAccess, access: AccessQuestion): boolean 
   const isThose = groups.every((group) => access.user.groups?.includes(group));
   const fields = Object.entries(question) as [keyof AccessQuestion, unknown][];
   return isThem && isThose && fields.every(([key, value]) => value === "*" || (access[key] ?? "") === (value ?? ""));
+};
+
+/** Returns capabilities that add each Secret that they read to `found`. */
+export const noteSecretsRead = (capabilities: Capabilities, found: Set<object>): Capabilities => {
+  const note = <T>(object: T): T => {
+    if (isSecret(object)) found.add(Object(object));
+    return object;
+  };
+  return {
+    ...capabilities,
+    get: async (...question) => note(await capabilities.get(...question)),
+    list: async (...question) => (await capabilities.list(...question)).map(note),
+    ...(capabilities.anew && {
+      anew: () => {
+        const fresh = capabilities.anew?.();
+        return fresh && noteSecretsRead(fresh, found);
+      },
+    }),
+  };
 };

@@ -12,6 +12,7 @@ import { parseMinor } from "../../clusters/version.ts";
 import type { ClusterConfig } from "../../config/config.ts";
 import { createNativeCopyPredicate } from "../../webhooks/native-policies.ts";
 import { noFindings, type ObjectEvaluation, type ObjectEvaluationEnvironment } from "../evaluation/evaluation.ts";
+import { noteSecretsRead } from "../evaluation/existing-objects.ts";
 import { choosePlugins, isTurnedOff, loadCallablePlugins } from "../evaluation/plugins.ts";
 import { hasBuiltInWorkloadKinds } from "../evaluation/pod-templates.ts";
 import { buildCreation } from "../evaluation/requests.ts";
@@ -57,6 +58,7 @@ export interface PreparedClusterCheck {
   /** The objects and kinds that could not be read; the list grows while the check runs. */
   unread: InputReadFailure[];
   notes: Set<string>;
+  secretsRead: Set<object>;
   reportVersion: PolicyReportVersion | undefined;
   /** Evaluates all objects, kind by kind; passes each evaluation to `take` and waits until `take` is done. */
   run(progress: Progress, take: (evaluation: ObjectEvaluation) => Promise<void>): Promise<void>;
@@ -85,7 +87,10 @@ export const prepareClusterCheck = async (
   const unknown = describeUnknownMinor(kubernetes);
   if (unknown !== undefined) note(unknown);
   const cluster: ClusterCheckOptions["cluster"] = [name, kubernetes === undefined ? config : { ...config, kubernetes }];
-  const createCapabilities = await prepareLiveCheckCapabilities(name, connection, hosts);
+  const secretsRead = new Set<object>();
+  const openCapabilities = await prepareLiveCheckCapabilities(name, connection, hosts);
+  const createCapabilities: typeof openCapabilities = (tell, milliseconds) =>
+    noteSecretsRead(openCapabilities(tell, milliseconds), secretsRead);
   const quotaUse = createQuotaUse(catalogue, cluster, options.clusters, true, note);
   const rules = await createCallableClusterRules(catalogue, cluster, options.harden, (tell, milliseconds, request) => {
     const capabilities = createCapabilities(tell, milliseconds);
@@ -178,6 +183,7 @@ export const prepareClusterCheck = async (
   return {
     unread,
     notes,
+    secretsRead,
     reportVersion: findPolicyReportVersion(found.resources),
     run: async (progress, take) => {
       signal.addEventListener("abort", close);

@@ -66,7 +66,7 @@ export const createStoredObjectEvaluator = ({
     const all = await evaluate(object, resource).catch((error) => [
       createUndecidedEvaluation(toManifest(object), object, toSentence(error)),
     ]);
-    return all.map((evaluation) => redactSecret(replacePlace(evaluation, object.metadata?.uid)));
+    return all.map((evaluation) => redactSecretMetadata(replacePlace(evaluation, object.metadata?.uid)));
   };
 };
 
@@ -117,24 +117,17 @@ const replacePlace = (evaluation: ObjectEvaluation, uid: unknown): ObjectEvaluat
 };
 
 /**
- * Returns an evaluation in which a Secret's values are hidden, for all reports. (Diffs of objects hide values
- * themselves.)
+ * Returns an evaluation in which a Secret's metadata is redacted as in recordings: programs other than kubectl keep copies
+ * of values in annotations of their own. (Reports hide values themselves.)
  */
-const redactSecret = (evaluation: ObjectEvaluation): ObjectEvaluation => {
+const redactSecretMetadata = (evaluation: ObjectEvaluation): ObjectEvaluation => {
   const { checked, steps, before, after } = evaluation;
   if (checked.kind !== "Secret") return evaluation;
-  const redactOperation = (operation: object): object =>
-    "value" in operation ? { ...operation, value: "redacted" } : operation;
   const redact = createRedactor();
-  // kubectl apply keeps a copy of the Secret's values in an annotation, so annotations are redacted, too.
   const redactMetadata = (object: unknown) =>
     isMap(object) ? { ...object, metadata: redact(object.metadata) } : object;
   return {
     ...evaluation,
-    checked: {
-      ...checked,
-      changes: checked.changes.map(({ rule, patch }) => ({ rule, patch: patch.map(redactOperation) })),
-    },
     audit: Object.fromEntries(Object.entries(evaluation.audit).filter(([key]) => !key.startsWith("patch."))),
     steps: steps.map((step) => (step.patch?.length ? { ...step, after: redactMetadata(step.after) } : step)),
     before: redactMetadata(before),

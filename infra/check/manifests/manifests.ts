@@ -2,6 +2,7 @@ import { type Document, isAlias, isMap as isMapNode, isNode, isScalar, isSeq, vi
 import { exactJson } from "#lib/exact-json.ts";
 import { isMap } from "#lib/json.ts";
 import { toSentence } from "../../cli/complaint.ts";
+import { copyAnnotation } from "../../diff/secret-values.ts";
 import { createPositionFinder, type PositionFinder, parseJsonOrPlainYaml, parseYamlDocuments } from "./yaml.ts";
 
 export interface ManifestSourceText {
@@ -100,10 +101,13 @@ const refuseItems: PositionFinder = () => {
   throw new Error("what is no List has no items");
 };
 
-/** Returns an error's sentence for reports; replaces one that describes the parser instead of the text. */
+/**
+ * Returns an error's sentence for reports; replaces one that describes the parser instead of the text, and one that repeats
+ * a part of the text, which may be a password: of what can't be read, nobody knows whether it is a Secret.
+ */
 const describeError = (error: unknown) => {
   const sentence = toSentence(error);
-  return plainSentences.find(([pattern]) => pattern.test(sentence))?.[1] ?? sentence;
+  return plainSentences.find(([pattern]) => pattern.test(sentence))?.[1] ?? sentence.replace(/(?<=\w): .*$/s, "");
 };
 
 const plainSentences: [RegExp, string][] = [
@@ -111,6 +115,15 @@ const plainSentences: [RegExp, string][] = [
   [/^Maximum call stack size exceeded$/, "it is nested too deeply"],
   [/^Converting circular structure to JSON/, "an alias stands within what it leads to"],
   [/^With stringKeys, all keys must be strings$/, "a key must be a text, neither a map nor a list"],
+  [/^Unresolved alias /, "an alias stands before its anchor, or has none; a text that begins with * needs quotes"],
+  [
+    /^(Unresolved|Could not resolve) tag|^Verbatim tags|^Not a valid tag|^The .* tag has no suffix$/s,
+    "a tag is unknown or invalid; a text that begins with ! needs quotes",
+  ],
+  [/^Block scalar header includes/, "a text that begins with | or > needs quotes"],
+  [/^Invalid escape sequence /, "a text in double quotes has an invalid escape sequence"],
+  [/^(Unsupported YAML version|Unknown directive) /, "a directive is unknown; a text that begins with % needs quotes"],
+  [/^[^ ]* used for .* collection, but expects /, "a tag doesn't fit what it stands before"],
 ];
 
 /** Returns the document as JSON; the values behind YAML aliases are copied, so that no two places share one. */
@@ -188,8 +201,10 @@ const findFault = (value: unknown): string | undefined => {
     const map = metadata[key] ?? {};
     if (!isMap(map)) return `metadata.${key} must be a map`;
     const wrong = Object.keys(map).find((name) => map[name] !== null && typeof map[name] !== "string");
-    if (wrong !== undefined)
-      return `metadata.${key}.${wrong} must be a text; in quotes ${exactJson.stringify(map[wrong])} would be one`;
+    if (wrong !== undefined) {
+      const shown = wrong === copyAnnotation ? "" : `; in quotes ${exactJson.stringify(map[wrong])} would be one`;
+      return `metadata.${key}.${wrong} must be a text${shown}`;
+    }
   }
   for (const key of ["finalizers", "ownerReferences"])
     if (metadata[key] != null && !Array.isArray(metadata[key])) return `metadata.${key} must be a list`;

@@ -1,0 +1,86 @@
+import { getOwn, isMap, isObject, lookUp, parsePointer } from "#lib/json.ts";
+import { mask } from "#lib/masked-text.ts";
+import { hideInSentences, hideSecretValues, isSecret } from "../../diff/secret-values.ts";
+import type { ObjectEvaluation } from "../evaluation/evaluation.ts";
+import { isReview } from "../evaluation/requests.ts";
+
+/**
+ * Returns an evaluation without the values of Secrets: in the sentences of rules, webhooks and the API server, in patches
+ * and in objects. Every report is made from it. `read` are Secrets that rules have read, for whatever object.
+ */
+export const hideSecretsInEvaluation = (
+  evaluation: ObjectEvaluation,
+  read: Iterable<unknown> = [],
+): ObjectEvaluation => {
+  const { subject, checked, steps, before, after } = evaluation;
+  const { manifest, attributes } = subject;
+  const request = isReview(manifest) ? getOwn(manifest.object, "request") : { object: manifest.object };
+  const requests = [
+    request,
+    attributes,
+    ...steps.flatMap((step) => [step.request, { object: step.before }, { object: step.after }]),
+  ];
+  const objects = [
+    ...new Set([...requests.flatMap((each) => [getOwn(each, "object"), getOwn(each, "oldObject")]), before, after]),
+  ].filter(isMap);
+  // The object of a review may not say what it is.
+  const isAboutSecret = [...objects, ...requests.map((each) => getOwn(each, "kind"))].some(isSecret);
+  const asSecret = (value: unknown) =>
+    isAboutSecret && isMap(value) && !isSecret(value) ? { ...value, kind: "Secret" } : value;
+  const hide = (value: unknown) => hideSecretValues(asSecret(value));
+  const hidePatch = (patch: readonly object[]) => patch.map((operation) => hideOperation(operation, hide));
+
+  const sentences: string[] = [];
+  mapSentences(evaluation, (sentence) => {
+    sentences.push(sentence);
+    return sentence;
+  });
+  const hidden = hideInSentences(sentences, objects.map(asSecret), read);
+  const shown = mapSentences(evaluation, () => hidden.shift() ?? mask);
+  return {
+    ...shown,
+    checked: {
+      ...shown.checked,
+      changes: checked.changes.map(({ rule, patch }) => ({ rule, patch: hidePatch(patch) })),
+    },
+    steps: shown.steps.map(({ request: _, status: __, patch, ...step }) => ({
+      ...step,
+      ...(patch && { patch: hidePatch(patch.filter(isObject)) }),
+      before: asSecret(step.before),
+      after: asSecret(step.after),
+    })),
+    before: asSecret(before),
+    after: asSecret(after),
+  };
+};
+
+/** Returns an evaluation with the results of a function in the place of all texts that the object's author may influence. */
+const mapSentences = (evaluation: ObjectEvaluation, map: (sentence: string) => string): ObjectEvaluation => {
+  const { checked, audit, steps } = evaluation;
+  const mapMembers = <T extends object>(from: T, ...names: (keyof T & string)[]): T => {
+    const texts = names.flatMap((name) => {
+      const text = from[name];
+      return typeof text === "string" ? [[name, map(text)]] : [];
+    });
+    return { ...from, ...Object.fromEntries(texts) };
+  };
+  return {
+    ...evaluation,
+    checked: {
+      ...checked,
+      denials: checked.denials.map((denial) => mapMembers(denial, "message", "reason", "suggestion")),
+      warnings: checked.warnings.map((warning) => mapMembers(warning, "text")),
+      undecided: checked.undecided.map(map),
+    },
+    audit: Object.fromEntries(Object.entries(audit).map(([key, text]) => [key, map(text)])),
+    steps: steps.map((step) => mapMembers(step, "why", "failure")),
+  };
+};
+
+/** Hides the value of a patch's operation: what it puts at its path, as the object would show it. */
+const hideOperation = (operation: object, hide: (value: unknown) => unknown): object => {
+  if (!("value" in operation)) return operation;
+  const path = parsePointer(String(getOwn(operation, "path")));
+  const nested = path.reduceRight<unknown>((inner, step) => ({ [step]: inner }), operation.value);
+  return { ...operation, value: (lookUp(hide(nested), path) ?? { value: mask }).value };
+};

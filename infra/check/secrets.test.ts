@@ -1,0 +1,294 @@
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { stringify } from "yaml";
+import { createTestFolder } from "../../test/folders.ts";
+import { readCatalogue } from "../catalogue/registry.ts";
+import { chooseCluster } from "../config/config.ts";
+import { parseConfig } from "../project/project.ts";
+import { prepareManifestCheck } from "./check.ts";
+import { formatManifestFault } from "./manifests/manifests.ts";
+import { createSummary } from "./reports/format.ts";
+import { checkReportFormats, createCheckReport } from "./reports/forms.ts";
+import { hideSecretsInEvaluation } from "./reports/hidden-values.ts";
+import { toUnread } from "./subjects.ts";
+
+const folder = await createTestFolder();
+const catalogue = await readCatalogue();
+const copyAnnotation = "kubectl.kubernetes.io/last-applied-configuration";
+
+// Policies whose messages, warnings, annotations and changes show as much of a Secret as they can.
+const apiVersion = "admissionregistration.k8s.io/v1";
+const anything = { resourceRules: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*"] }] };
+const buildPolicy = (name: string, spec: object, kind = "ValidatingAdmissionPolicy", actions: object = {}) => [
+  { apiVersion, kind, metadata: { name }, spec: { matchConstraints: anything, ...spec } },
+  { apiVersion, kind: `${kind}Binding`, metadata: { name }, spec: { policyName: name, ...actions } },
+];
+const showing = [
+  `object.data.map(k, k + object.data[k]).join(" ")`,
+  `object.data.map(k, object.data[k].lowerAscii()).join(" ")`,
+  `object.data.map(k, object.data[k].substring(0, 16)).join(" ")`,
+  `object.metadata.annotations.map(k, object.metadata.annotations[k]).join(" ")`,
+  `oldObject.data.map(k, oldObject.data[k]).join(" ")`,
+  `params.data.map(k, params.data[k]).join(" ")`,
+];
+const validations = [
+  ...showing.map((expression) => ({ expression: "false", messageExpression: `"shows " + ${expression}` })),
+  { expression: "object.data.all(k, int(object.data[k]) > 0)" },
+  { expression: `object.data.all(k, duration(object.data[k]) > duration("1s"))` },
+];
+const auditAnnotations = showing.map((valueExpression, index) => ({ key: `shown-${index}`, valueExpression }));
+const paramKind = { apiVersion: "v1", kind: "Secret" };
+const paramRef = { name: "parameters", namespace: "shop", parameterNotFoundAction: "Allow" };
+const change = (expression: string) => ({
+  ...{ reinvocationPolicy: "Never", failurePolicy: "Ignore" },
+  mutations: [{ patchType: "JSONPatch", jsonPatch: { expression } }],
+});
+const changing = [
+  '[JSONPatch{op: "add", path: "/metadata/labels", value: {"changed": "yes"}}]',
+  '[JSONPatch{op: "add", path: "/data/added", value: object.data[object.data.map(k, k)[0]]}]',
+  'has(object.metadata.annotations) ? [JSONPatch{op: "add", path: "/metadata/annotations/a", value: "b"}] : []',
+].flatMap((expression, index) => buildPolicy(`changing-${index}`, change(expression), "MutatingAdmissionPolicy"));
+const script = {
+  apiVersion: "policy.kcloudlabs.io/v1alpha1",
+  kind: "ClusterValidatePolicy",
+  metadata: { name: "script" },
+  spec: {
+    validateRules: [
+      {
+        targetOperations: ["CREATE", "UPDATE"],
+        cue: `import "encoding/json"
+import "encoding/base64"
+object: _ @tag(object)
+validate: {valid: false, reason: "shows \\([for k, v in object.data {base64.Decode(null, v)}][0]) \\(json.Marshal(object))"}`,
+      },
+    ],
+  },
+};
+const rules = (validationActions: string[]) => ({
+  "validating-admission-policy": {
+    settings: {
+      policies: buildPolicy(
+        "showing",
+        { ...{ paramKind, validations, auditAnnotations }, failurePolicy: "Ignore" },
+        undefined,
+        { validationActions, paramRef },
+      ),
+    },
+  },
+  "mutating-admission-policy": { settings: { policies: changing } },
+  "policy-validate": { mode: "warn", settings: { policies: [script] } },
+});
+const parseCluster = (actions: string[]) =>
+  chooseCluster(
+    parseConfig(stringify({ rules: rules(actions) }, { aliasDuplicateObjects: false }), catalogue),
+    undefined,
+  );
+const clusters = [parseCluster(["Deny", "Audit"]), parseCluster(["Warn", "Audit"])];
+
+const core = fc.string({ unit: fc.constantFrom(..."QXZJ0123456789"), minLength: 10, maxLength: 14 });
+const around = fc.constantFrom("", '"', "'", "\\", "\n", "{", ": ", " #", "é", "*", "!", "|", "%", "\t");
+/** A text with a core that is searched for. */
+const marked = fc.tuple(around, core, around).map(([before, text, after]) => before + text + after);
+const number = fc.integer({ min: 100_000_000, max: 999_999_999 });
+const value = fc.oneof(
+  { weight: 4, arbitrary: marked.map((text) => Buffer.from(text).toString("base64")) },
+  { weight: 2, arbitrary: marked },
+  number,
+  number.map((integer) => integer / 8),
+  number.map((integer) => BigInt(integer) * 10_000_000_000n),
+  fc.array(marked, { minLength: 1, maxLength: 2 }),
+  fc.dictionary(core, marked, { minKeys: 1, maxKeys: 2 }),
+  fc.constantFrom(true, false, null, ""),
+);
+const key = fc.constantFrom("password", "tls.key", "a", "data", "must be", "config.json");
+const values = fc.oneof(
+  { weight: 8, arbitrary: fc.dictionary(key, value, { minKeys: 1, maxKeys: 3 }) },
+  fc.array(marked, { minLength: 1, maxLength: 2 }),
+  marked,
+  number,
+);
+const copy = fc.oneof(
+  fc
+    .dictionary(key, marked, { minKeys: 1 })
+    .map((data) => JSON.stringify({ kind: "Secret", data, metadata: { name: "one" } })),
+  fc
+    .dictionary(key, marked, { minKeys: 1 })
+    .map((data) => JSON.stringify({ stringData: data, more: { list: [data] } }, null, 2)),
+  marked,
+  fc.dictionary(core, marked, { minKeys: 1 }),
+  fc.array(marked, { minLength: 1 }),
+  number,
+);
+const metadata = fc.record(
+  {
+    name: fc.constantFrom("one", "parameters", "password"),
+    namespace: fc.constantFrom("shop", "default"),
+    annotations: fc.oneof(
+      copy.map((text) => ({ [copyAnnotation]: text, other: "kept" })),
+      fc.constant({ other: "kept" }),
+    ),
+    labels: fc.constantFrom({ a: "b" }, { a: 1 }, "text"),
+    finalizers: fc.constantFrom([], "text", [1]),
+  },
+  { requiredKeys: ["name", "namespace"] },
+);
+const secret = fc.record(
+  {
+    apiVersion: fc.oneof(
+      { weight: 5, arbitrary: fc.constant("v1") },
+      fc.constantFrom("v2", "core/v1", "V1", "example.com/v1", ""),
+    ),
+    kind: fc.oneof({ weight: 5, arbitrary: fc.constant("Secret") }, fc.constantFrom("secret", "SECRET", "Secrets")),
+    metadata,
+    data: values,
+    stringData: values,
+    type: fc.constantFrom("Opaque", "kubernetes.io/tls", 5),
+    immutable: fc.constantFrom(true, "yes"),
+    more: fc.constantFrom("x", {}),
+  },
+  { requiredKeys: ["apiVersion", "kind", "metadata"] },
+);
+/** An object of another kind, of which only the copy is secret. */
+const other = fc
+  .tuple(metadata, copy, fc.constantFrom("ConfigMap", "Pod", "Deployment", "Unknown"))
+  .map(([found, text, kind]) => ({
+    apiVersion: kind === "Deployment" ? "apps/v1" : "v1",
+    kind,
+    metadata: { ...found, annotations: { [copyAnnotation]: text } },
+    ...(kind === "ConfigMap" && { data: { key: "dmFsdWU=" } }),
+  }));
+const wrapped = fc
+  .tuple(fc.constantFrom("", "List", "SecretList", "Lists", "review", "no kind"), secret, other)
+  .map(([wrapper, one, two]) => {
+    if (wrapper === "List") return { apiVersion: "v1", kind: "List", items: [one, two] };
+    if (wrapper === "SecretList")
+      return { apiVersion: "v1", kind: "SecretList", items: [one, { ...one, kind: undefined }] };
+    if (wrapper === "Lists")
+      return { apiVersion: "v1", kind: "List", items: [{ apiVersion: "v1", kind: "List", items: [one] }] };
+    if (wrapper !== "review" && wrapper !== "no kind") return one;
+    const object = wrapper === "review" ? one : { ...one, kind: undefined };
+    const request = {
+      ...{ uid: "u", name: "one", namespace: "shop", operation: "UPDATE", userInfo: {}, object, oldObject: one },
+      kind: { group: "", version: "v1", kind: "Secret" },
+      resource: { group: "", version: "v1", resource: "secrets" },
+    };
+    return { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", request };
+  });
+
+type Break = (text: string, at: number) => string;
+/** What makes a text unreadable, or read otherwise. */
+const breaks: Break[] = [
+  (text, at) => text.slice(0, at),
+  (text, at) => `${text.slice(0, at)}\t${text.slice(at)}`,
+  (text, at) => `${text.slice(0, at)}"${text.slice(at)}`,
+  (text, at) => `${text.slice(0, at)}'${text.slice(at)}`,
+  (text, at) => `${text.slice(0, at)}\n${text.slice(at)}`,
+  (text, at) => `${text.slice(0, at)}{{ .Values.a }}${text.slice(at)}`,
+  ...[": *", ": !", ": !!", ": |", ": >", ": &", ": @", ": %", ": [", ": {", ": !<", ': "\\', ": - ", ": ? "].map(
+    (token): Break =>
+      (text, at) => {
+        const colon = text.indexOf(": ", at);
+        return colon < 0 ? text : text.slice(0, colon) + token + text.slice(colon + 2);
+      },
+  ),
+  (text) => text.replace(/^( *)(\w+: .*)$/m, "$1$2\n$1$2"),
+  (text) => `${text}\n${text}`,
+  (text) => text.replace(/(\w+): (?=[^\n{[])/, "$1: &x ").concat("\nsame: *x\n"),
+];
+const broken = fc.tuple(fc.option(fc.constantFrom(...breaks), { freq: 3 }), fc.double({ min: 0, max: 1, noNaN: true }));
+
+/** Runs a check as the command does, and returns all that it prints in all forms. */
+const printCheck = async (
+  files: Record<"paths" | "reviews" | "state" | "old", string>,
+  isDenied: boolean,
+): Promise<string> => {
+  const write = async (name: keyof typeof files) => {
+    const file = join(folder, `${name}.yaml`);
+    await writeFile(file, files[name]);
+    return files[name] === "" ? [] : [file];
+  };
+  const all = {
+    paths: await write("paths"),
+    reviews: await write("reviews"),
+    state: await write("state"),
+    old: await write("old"),
+  };
+  try {
+    const check = await prepareManifestCheck({
+      ...{ catalogue, cluster: clusters[isDenied ? 0 : 1] as (typeof clusters)[0], harden: false, ...all },
+      ...{ webhooks: [], hosts: [], plugins: [], operation: undefined, namespace: "default", alsoPods: true },
+      user: { username: "jane" },
+    });
+    const context = { isLive: false, catalogue, reportVersion: undefined };
+    const reports = await Promise.all(
+      checkReportFormats.map((form) => createCheckReport({ form, file: "x" }, context)),
+    );
+    let printed = "";
+    for await (const evaluation of check.evaluations) {
+      const hidden = hideSecretsInEvaluation(evaluation, check.secretsRead);
+      for (const report of reports) printed += report.add(hidden);
+    }
+    const unread = check.faults.map(toUnread);
+    const closing = { summary: createSummary(), unread, notes: [...check.notes], isCut: false };
+    for (const report of reports) printed += [...report.end(closing)].join("");
+    return [printed, ...check.notes, ...check.faults.map(formatManifestFault)].join("\n");
+  } catch (error) {
+    // What isn't a manifest at all ends the command with a sentence.
+    return String(error);
+  }
+};
+
+/** Returns the cores of what a text hides; a core that was cut is found by its begin. */
+const listCores = (text: string): Set<string> => {
+  const found = new Set<string>();
+  const search = (part: string) => {
+    for (const [core] of part.matchAll(/[QXZJ0-9]{9,}/gi)) found.add(core.slice(0, 9).toUpperCase());
+  };
+  search(text);
+  for (const [token] of text.matchAll(/[\w+/]{12,}={0,2}/g))
+    for (let shift = 0; shift < 4; shift++) search(Buffer.from(token.slice(shift), "base64").toString());
+  return found;
+};
+
+describe("check", () => {
+  it("prints no value of a Secret and nothing of kubectl's copy, whatever is wrong with it", async () => {
+    const files = fc.record({
+      paths: fc.array(fc.oneof(wrapped, other), { minLength: 1, maxLength: 3 }),
+      state: fc.option(wrapped, { freq: 2 }),
+      old: fc.option(secret, { freq: 2 }),
+      reviews: fc.option(wrapped, { freq: 4 }),
+    });
+    let shown = 0;
+    await fc.assert(
+      fc.asyncProperty(files, broken, fc.boolean(), fc.boolean(), async (given, [spoil, place], isJson, isDenied) => {
+        const format = (object: unknown) =>
+          isJson
+            ? JSON.stringify(object, (_, value) => (typeof value === "bigint" ? Number(value) : value), 2)
+            : stringify(object, { version: "1.1", aliasDuplicateObjects: false, lineWidth: 0 });
+        const text = given.paths.map(format).join(isJson ? "\n" : "---\n");
+        const printed = await printCheck(
+          {
+            paths: spoil ? spoil(text, Math.floor(place * text.length)) : text,
+            state: given.state ? format(given.state) : "",
+            old: given.old ? format(given.old) : "",
+            reviews: given.reviews ? format(given.reviews) : "",
+          },
+          isDenied,
+        );
+        const hidden = listCores(
+          Object.values(given)
+            .flat()
+            .map((object) => JSON.stringify(object, (_, value) => (typeof value === "bigint" ? String(value) : value)))
+            .join("\n"),
+        );
+        if (printed.includes("shows")) shown++;
+        for (const core of listCores(printed)) assert.ok(!hidden.has(core), `${core} is in\n${printed}`);
+      }),
+      { numRuns: Number(process.env.POSTERN_SECRETS ?? 150) },
+    );
+    assert.ok(shown > 0, "no policy has shown anything");
+  });
+});
