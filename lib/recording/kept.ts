@@ -1,3 +1,5 @@
+import { isRandom, seemsRandom, seemsSecretName } from "./secret-forms.ts";
+
 // Decides which texts a recording keeps. Any other text is free text, which may hold a secret.
 
 /** A text's place in a recorded object: `key` is the text's own key, `parentKey` the key of the text's parent. */
@@ -17,6 +19,12 @@ const nameKey = new RegExp(
 );
 const name = /^[-\w.:/*@]{1,253}$/;
 
+/** Reports whether an image has a secret in it. Its tag may have the hash of a commit. */
+const isSecretImage = (text: string) => {
+  const [, repository = "", tag = ""] = /^(.*?)(:[^/]*)?$/.exec(text) ?? [];
+  return seemsSecretName(repository, []) || seemsSecretName(tag, ["tag"]);
+};
+
 /** Keys of fields that hold a name only inside certain parent fields, with a pattern of these parents. */
 const nameKeysIn: Record<string, RegExp> = {
   key: /^(?:tolerations|taints|match(?:Label)?Expressions|(?:secret|configMap)KeyRef|items)$/,
@@ -27,6 +35,12 @@ const nameKeysIn: Record<string, RegExp> = {
   role: /^seLinuxOptions$/,
   level: /^seLinuxOptions$/,
 };
+
+/** Reports whether a key whose name says secret holds something else inside this parent, as in a toleration or a quota. */
+export const isNameKey = (key: string, parentKey: string): boolean =>
+  key === "key"
+    ? nameKeysIn.key?.test(parentKey) === true || /(?:Ref(?:erence)?|[Tt]opology)$/.test(parentKey)
+    : key === "secrets" && amountMap.test(parentKey);
 
 /** Matches keys whose values are one of a few fixed words, such as `phase`, so that recordings keep the values. */
 const wordKey =
@@ -65,13 +79,13 @@ const harmless =
 export const mayRecordText = (text: string, { key, parentKey }: TextKeyAndParentKey): boolean => {
   if (text === "" || harmless.test(text)) return true;
   if (freeMap.test(parentKey)) return parentKey === "annotations" && profileKey.test(key) && profile.test(text);
-  if (key === "image" || key === "imageID") return text.length <= 512 && image.test(text);
-  if (labelMap.test(parentKey)) return label.test(text) && !isRandom(text);
+  if (key === "image" || key === "imageID") return text.length <= 512 && image.test(text) && !isSecretImage(text);
+  if (labelMap.test(parentKey)) return label.test(text) && !seemsSecretName(text, [key]);
   if (countKey.test(key) || (amountMap.test(parentKey) && amountKey.test(key))) return amount.test(text);
   if (wordKey.test(key)) return word.test(text);
   return (
     (nameKey.test(key) || (Object.hasOwn(nameKeysIn, key) && nameKeysIn[key]?.test(parentKey) === true)) &&
-    isName(text, parentKey)
+    isName(text, key, parentKey)
   );
 };
 
@@ -79,55 +93,15 @@ export const mayRecordText = (text: string, { key, parentKey }: TextKeyAndParent
 const colonMap = /^(?:user|metadata|request|roleRef|subjects|ownerReferences)$/;
 
 /** Reports whether a text is a name without a URL's user, without a password after a colon, and not random. */
-const isName = (text: string, parentKey: string) =>
+const isName = (text: string, key: string, parentKey: string) =>
   name.test(text) &&
   !/\/\/|:[^/]*@/.test(text) &&
   (!text.includes(":") || colonMap.test(parentKey) || /^system:|^[^:]*:\d{1,5}$/.test(text)) &&
-  !isRandom(text);
+  !seemsSecretName(text, [Object.hasOwn(nameKeysIn, key) ? key : "id"]);
 
 /**
  * Reports whether a recording keeps a map's key: it does, unless Kubernetes would reject the key or the key looks
  * like a token.
  */
 export const mayRecordMapKey = (key: string): boolean =>
-  /^[-\w./:]{0,253}$/.test(key) && !/\/\//.test(key) && !isRandom(key);
-
-/** Reports whether 16 or more letters and digits in a row switch between the two at least three times, as tokens do. */
-const isRandom = (text: string): boolean =>
-  text.length >= 16 &&
-  text.split(/[^A-Za-z0-9]+/).some((part) => part.length >= 16 && (part.match(/\d\D|\D\d/g)?.length ?? 0) >= 3);
-
-const secretKey =
-  /(?:pass(?:wor[dt]|wd|phrase|code)?|pwd|pin|token|secret|credentials?|authorization|cookie|(?:api|access|account|auth|encryption|master|private|shared|signing|storage|routing|client)[-_]?key(?:[-_]data)?)$/i;
-
-/** Reports whether a key says that its value is a secret; such a value is replaced even if a rule reads it. */
-export const isSecretFieldKey = (key: string): boolean => secretKey.test(key);
-
-export const isSecretVariable = (name: string): boolean =>
-  isSecretFieldKey(name) || /pass|pwd|token|secret|credential|auth|key|salt|private|cookie|dsn/i.test(name);
-
-const secretForm =
-  /-----BEGIN [A-Z ]*PRIVATE KEY|\beyJ[\w-]{8,}\.|:\/\/[^\s/@]+@|\b(?:bearer|basic|identified\s+by)\s+\S|--[\w-]{0,40}(?:pass(?:wor[dt]|wd|phrase)?|pwd|secret|token|key)\s+\S/i;
-const secretName = `(?:pass(?:wor[dt]|wd|phrase)?|pwd|secret|token|authorization|\\w[-_]?key)["']?\\s*`;
-const assigned = new RegExp(`${secretName}(?:[:=]|=>)\\s*\\S`, "i");
-const assignedInScript = new RegExp(`(${secretName}:\\s*)("(?:[^"\\\\\\n]|\\\\.)*")`, "gi");
-
-/** Reports whether a text that a rule reads seems to contain a secret. */
-export const seemsSecret = (text: string): boolean =>
-  [text, decodeBase64(text)].some((form) => secretForm.test(form) || assigned.test(form)) ||
-  (/^\w{1,12}:\/\//.test(text) && isRandom(text));
-
-/** Returns a policy's script with its secret literals replaced; undefined if it contains a secret elsewhere. */
-export const redactSecretsInScript = (
-  script: string,
-  getPlaceholder: (literal: string) => string,
-): string | undefined => {
-  const left = script.replace(
-    assignedInScript,
-    (_, name: string, literal: string) => `${name}"${getPlaceholder(literal)}"`,
-  );
-  return secretForm.test(left) ? undefined : left;
-};
-
-const decodeBase64 = (text: string): string =>
-  text.length % 4 === 0 && /^[A-Za-z0-9+/]{16,}={0,2}$/.test(text) ? Buffer.from(text, "base64").toString() : "";
+  /^(?:f:)?[-\w./]{0,253}(?::\d{1,5})?$/.test(key) && !/\/\//.test(key) && !seemsSecretName(key, []);

@@ -1,15 +1,9 @@
 import { isObject, parseJson } from "../json.ts";
 import { policyGroup } from "../policy/types.ts";
-import {
-  isRecordableFieldPath,
-  isSecretFieldKey,
-  isSecretVariable,
-  mayRecordMapKey,
-  mayRecordText,
-  redactSecretsInScript,
-  seemsSecret,
-} from "./kept.ts";
+import { isNameKey, isRecordableFieldPath, mayRecordMapKey, mayRecordText } from "./kept.ts";
 import { type FieldReadTracker, inactiveFieldReadTracker } from "./reads.ts";
+import { redactSecretsInScript, seemsSecret } from "./secret-forms.ts";
+import { isBareKey, isSecretName, isSecretNumberName, isSecretVariable } from "./secret-names.ts";
 
 /** The path to a member whose text recordings keep unredacted. A list without an index means all its elements. */
 export type UnredactedPath = readonly (string | number)[];
@@ -37,6 +31,8 @@ interface RedactionPosition {
   /** The last key on the path that is no index: elements of a list have the key of the list. */
   key: string;
   parentKey: string;
+  /** The name of the list that the value is in, if the object around the list has one. */
+  listName: string;
   depth: number;
   /** `isHeld`: below a Secret's data; `isPolicy`: in a policy; `isChosen`: at a path that stays unredacted. */
   isHeld: boolean;
@@ -66,13 +62,20 @@ export const createRedactor = ({
     if (left < 0 || at.depth > deepest) throw new Error("it is too large to be recorded");
     if (typeof value === "string") return keepText(value, at) ?? getPlaceholder(value);
     if (typeof value === "number" || typeof value === "bigint")
-      return isSecretFieldKey(at.key) && !at.isChosen ? 0 : value;
+      return isSecretNumberName(at.key) && !at.isChosen ? 0 : value;
     if (!isObject(value)) return value;
     const inner = { ...at, holder: value, depth: at.depth + 1 };
-    if (Array.isArray(value))
+    if (Array.isArray(value)) {
+      const listName = Array.isArray(at.holder) ? at.listName : getName(at);
       return value.map((item, index) =>
-        copyValue(item, { ...inner, ...choosePaths(at, selectElementPaths(at.paths, index)), member: String(index) }),
+        copyValue(item, {
+          ...inner,
+          ...choosePaths(at, selectElementPaths(at.paths, index)),
+          listName,
+          member: String(index),
+        }),
       );
+    }
     const isOfSecret = isSecret || Reflect.get(value, "kind") === "Secret";
     const isPolicy = at.isPolicy || String(Reflect.get(value, "apiVersion")).startsWith(`${policyGroup}/`);
     const members = Object.entries(value).map(([key, member]) => {
@@ -101,9 +104,9 @@ export const createRedactor = ({
 
   const isKeptAt = (text: string, at: RedactionPosition, isRead: boolean): boolean => {
     if (at.isChosen || text === "" || placeholderShape.test(text)) return true;
-    if (at.isHeld || isSecretFieldKey(at.key)) return false;
+    if (at.isHeld || isSecretMember(at)) return false;
     if (at.key === "path" && at.isPolicy) return isRecordableFieldPath(text);
-    return mayRecordText(text, at) || (isRead && !seemsSecret(text) && !isNamedSecret(at));
+    return mayRecordText(text, at) || (isRead && !isNamedSecret(text, at) && !seemsSecret(text, [at.key, getName(at)]));
   };
 
   const redact = <T>(value: T, kept: readonly UnredactedPath[] = []): T => {
@@ -124,7 +127,7 @@ export const createRedactor = ({
 };
 
 const root: RedactionPosition = {
-  ...{ holder: {}, member: "", key: "", parentKey: "", depth: 0 },
+  ...{ holder: {}, member: "", key: "", parentKey: "", listName: "", depth: 0 },
   ...{ isHeld: false, isPolicy: false, isChosen: false, paths: [] },
 };
 
@@ -150,9 +153,33 @@ const placeholderShape = /^(?:[a-z][a-z0-9+.-]{0,11}:\/\/|\/)?redacted(?:\d{4}|\
 /** Reports whether a text contains a placeholder that replaced redacted text. */
 export const hasPlaceholder = (text: string): boolean => /redacted\d{4}/.test(text);
 
-/** Reports whether the name of a variable or header, or the argument before it, says that a value is a secret. */
-const isNamedSecret = ({ holder, member }: RedactionPosition): boolean => {
-  if (Array.isArray(holder)) return isSecretFieldKey(String(holder[Number(member) - 1] ?? ""));
-  const { name } = holder as { name?: unknown };
-  return member === "value" && typeof name === "string" && isSecretVariable(name);
+/** Keys of an object's members that have the value of what the object is named after, or is the member of. */
+const valueKey = /^(?:values?|val|text|string|plain|literal|inline|raw|content|data|default|\w*(?:[Vv]alues?|Default))$/;
+
+/** Reports whether a member's own key says that it is a secret. */
+const isSecretMember = ({ holder, key, parentKey, isPolicy }: RedactionPosition): boolean =>
+  isSecretName(key) && !isNameKey(key, parentKey) && !(isBareKey(key) && (isPolicy || hasSibling(holder)));
+
+/** Reports whether an object's member `key` is the name of something, as the members beside it show. */
+const hasSibling = (holder: object): boolean =>
+  Object.keys(holder).some((member) => /^(?:name|operator|effect|path|property|version|value)/.test(member));
+
+/** Returns the name that is given to a text beside it: in an object with a name and a value, or by the argument before. */
+const getName = ({ holder, member, parentKey }: RedactionPosition): string => {
+  if (Array.isArray(holder)) return String(holder[Number(member) - 1] ?? "");
+  if (!valueKey.test(member)) return "";
+  const { name, key } = holder as { name?: unknown; key?: unknown };
+  return [name, key].find((one) => typeof one === "string") ?? parentKey;
+};
+
+/** Reports whether the name of a variable or header, or the argument before it, says that a text is a secret. */
+const isNamedSecret = (text: string, at: RedactionPosition): boolean => {
+  const name = getName(at);
+  if (!Array.isArray(at.holder)) return name === at.parentKey ? isSecretName(name) : isSecretVariable(name);
+  return (
+    (at.listName !== "" && isSecretVariable(at.listName)) ||
+    (/^(?:-u|--user)$/.test(name) && /^[^:]*:(?!\d+$)/.test(text)) ||
+    // `["key", "value"]` lists names; `["--key", value]` has an option. After `--key=a`, another argument follows.
+    (/^[^\s=]+$/.test(name) && !text.startsWith("--") && !isBareKey(name) && isSecretName(name))
+  );
 };

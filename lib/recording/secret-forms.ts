@@ -1,0 +1,179 @@
+import { isChecksumName, isIdentifierName, isSecretName } from "./secret-names.ts";
+
+// Recognizes secrets by the form of a text.
+
+const secretForm = new RegExp(
+  [
+    "-----BEGIN [A-Z ]*PRIVATE KEY",
+    "AGE-SECRET-KEY-",
+    String.raw`\beyJ[\w-]{8,}\.`,
+    String.raw`:\/\/[^\s/@]+@`,
+    String.raw`(?:^|[\s"'=,;])[^\s/:@"'=]{1,64}:[^\s/:@"']{1,99}@(?!sha\d)[\w.-]`,
+    String.raw`\b(?:bearer|basic|identified\s+by)\s+\S`,
+    String.raw`\b(?:password|secret|psk|eap)\s{1,9}\\?["']`,
+    String.raw`\blogin\s{1,9}\S{1,99}\s{1,9}password\s`,
+    String.raw`(?:^|[\s"'=])(?:-u|--user)[\s=]{1,9}[^\s:]{1,99}:(?!\d+\b)\S`,
+    String.raw`[?&](?:key|code|sig|state)=[^\s&=]`,
+    // The addresses of chat webhooks are secrets.
+    String.raw`(?:^|[^\w.-])hooks?\.[\w.-]{1,99}/\S`,
+    String.raw`//[^\s/]{1,99}/(?:[\w.-]{1,40}/)?(?:web)?hooks?/\S`,
+  ].join("|"),
+  "i",
+);
+
+/** The beginnings of tokens of GitHub, GitLab, Slack, Stripe, Vault and others. */
+const tokenStart =
+  /(?:^|[^A-Za-z0-9])(?:gh[oprsu]_|github_pat_|gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent|ffct|oas|wt)-|xox[a-z]-|xapp-|xkeysib-|[prs]k_(?:live|test)_|whsec_|hv[brs]\.|dckr_pat_|do[op]_v1_|shp[a-z]{2}_|sntrys_|glsa_|AKIA|AIza|ya29\.)[\w./+=-]{6,}/;
+
+/** Parts of texts that look random and are no secrets. */
+const ordinaryPart = new RegExp(
+  [
+    // Digests of images, and ids of AWS.
+    String.raw`\b(?:md5|sha\d{1,3}):[0-9a-f]{32,128}\b`,
+    String.raw`\b[a-z]{1,8}-[0-9a-f]{17}\b`,
+    String.raw`\bAWSReservedSSO_[A-Za-z0-9-]{1,40}_[0-9a-f]{16}\b`,
+    // Volumes are named after the UID of their claim.
+    String.raw`\bpvc-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`,
+    // Certificates, and public keys.
+    String.raw`-----BEGIN (?:CERTIFICATE(?: REQUEST)?|(?:RSA |EC )?PUBLIC KEY)-----[\w+/=\s]*`,
+    String.raw`\bssh-(?:rsa|ed25519) AAAA[\w+/=]*`,
+  ].join("|"),
+  "g",
+);
+const uuid = /\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/gi;
+const digest = /\b(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})\b/gi;
+
+/**
+ * Reports whether a text seems to contain a secret. The `names` are what it is called, such as its key: UUIDs are
+ * ordinary in an id, digests in a checksum.
+ */
+export const seemsSecret = (text: string, names: readonly string[]): boolean => {
+  const decoded = decodeBase64(text);
+  return (
+    [text, decoded].some((form) => secretForm.test(form) || tokenStart.test(form) || assignsSecret(form)) ||
+    seemsRandom(decoded.startsWith("-----BEGIN ") ? decoded : text, names)
+  );
+};
+
+/** Reports whether a text contains a random token that isn't ordinary under one of these names. */
+export const seemsRandom = (text: string, names: readonly string[]): boolean => {
+  if (text.length < 12) return false;
+  let left = text.replace(ordinaryPart, " ");
+  if (names.some(isIdentifierName)) left = left.replace(uuid, " ");
+  if (names.some(isChecksumName)) left = left.replace(digest, " ");
+  return left.search(uuid) >= 0 || isRandom(left);
+};
+
+/** Reports whether a name or a label has the form of a secret. */
+export const seemsSecretName = (text: string, names: readonly string[]): boolean =>
+  tokenStart.test(text) || seemsRandom(text, names);
+
+const nameInText = /(-{0,2})([A-Za-z_][\w.-]*)/g;
+/** What follows the name: a value that isn't a comparison's, a value of an option, an element's content, and so on. */
+const assigned = /(?:\\{0,3}["'])?\]?\s{0,9}(?::|=>|=(?![=~]))\s*(?!(?:true|false)\b)\S/y;
+/** The value of an option, unless it is the path of a file. */
+const optionValue = /\\{0,3}["']?(?:\s{0,9},\s{0,9}["']?|[\s=]{1,9})(?!\/[\w.-]{1,99}[\w./-]{0,999}(?![\w./+=-])|-|(?:true|false)\b)\S/y;
+const content = /[^<>]{0,99}>[^<\s]/y;
+const nextArgument = /["']\s{0,9},\s{0,9}["'][^"']/y;
+const restOfLine = /[ \t]{1,9}\S{1,999}[ \t;]{0,9}(?:\n|$)/y;
+
+/** Reports whether a text gives a value to a name that says secret, as in a shell, JSON, YAML, XML or a configuration. */
+const assignsSecret = (text: string): boolean => {
+  const isLong = text.includes("\n");
+  for (const { 0: all, 1: dashes = "", 2: name = "", index } of text.matchAll(nameInText)) {
+    if (!isSecretName(name) || (dashes === "" && /^(?:.*\.)?[Kk]eys?$/.test(name))) continue;
+    const isFollowedBy = (pattern: RegExp): boolean => {
+      pattern.lastIndex = index + all.length;
+      return pattern.test(text);
+    };
+    const before = text.slice(Math.max(0, index - 99), index);
+    if (
+      isFollowedBy(dashes === "" ? assigned : optionValue) ||
+      (/<(?:[\w-]{1,99}:)?$/.test(before) && isFollowedBy(content)) ||
+      (/\(\s?["']$/.test(before) && isFollowedBy(nextArgument)) ||
+      (isLong && /(?:^|\n)[ \t]*$/.test(before) && isFollowedBy(restOfLine))
+    )
+      return true;
+  }
+  return false;
+};
+
+/** By their first letter, the pairs of letters that are usual in English words and in names of Kubernetes. */
+const usualPairs = new Map(
+  `abcdfgiklmnprstuvwy baeilorsuy cacehiklorstuy dadegilmorsuy eabcdefgilmnpqrstvwxy faefilorstu gaeghilnorsu haeiortu
+  iabcdefglmnoprstvxz je keisu ladeilostuvy mabeilmopsu nacdefgiklnoprstuv oabcdfgiklmnoprstuvwy paehiloprstu qu
+  rabcdegiklmnoprstuvy sacehiklmopstuwy tacehilorstuy uabcdegilmnoprst vaeio waehinors xceipt yenpst ze`
+    .split(/\s+/)
+    .map(([first = "", ...following]) => [first, new Set(following)]),
+);
+
+const isDigit = (character: string) => character >= "0" && character <= "9";
+
+/** Returns the share of neighbours that don't occur in words: a digit by a letter, or a rare pair of letters. */
+const computeOddity = (runs: readonly string[]): number => {
+  let [pairs, odd] = [0, 0];
+  for (const run of runs) {
+    const hasLower = /[a-z]/.test(run);
+    for (let index = 1; index < run.length; index += 1) {
+      const [left, right] = [run.charAt(index - 1), run.charAt(index)];
+      pairs += 1;
+      if (isDigit(left) !== isDigit(right)) odd += 1;
+      else if (isDigit(left)) continue;
+      else if (left >= "a" && right < "a") odd += 0.5;
+      // Abbreviations, as in setHostnameAsFQDN, have rare pairs.
+      else if (!usualPairs.get(left.toLowerCase())?.has(right.toLowerCase())) odd += hasLower && left < "a" && right < "a" ? 0.5 : 1;
+    }
+  }
+  return pairs === 0 ? 0 : odd / pairs;
+};
+
+/** Reports whether a text has 12 or more letters and digits that look random, also if dashes divide them. */
+export const isRandom = (text: string): boolean =>
+  (text.match(/[\w+=-]{12,}/g) ?? []).some((chunk) => isRandomChunk(chunk, 0.25)) ||
+  // In base64, slashes may divide the token, too. Unlike a path, it has hardly any words.
+  (text.match(/[\w+=/-]{20,}/g) ?? []).some(
+    (chunk) =>
+      chunk.includes("/") && isRandomChunk(chunk, 0.35) && findOddRuns(chunk).join("").length > chunk.length * 0.6,
+  );
+
+/** Returns the runs of letters and digits that are neither numbers nor words nor short. */
+const findOddRuns = (chunk: string): string[] =>
+  (chunk.match(/[A-Za-z0-9]+/g) ?? []).filter((run) =>
+    /\d/.test(run) ? /\D/.test(run) : run.length > 3 && !(words.test(run) && computeOddity([run]) <= 0.2),
+  );
+const words = /^(?:[A-Z]+|[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})*)$/;
+
+const isRandomChunk = (chunk: string, least: number): boolean => {
+  const runs = findOddRuns(chunk);
+  if (runs.some(isRandomRun)) return true;
+  const all = runs.join("");
+  // A pod's name has up to three short runs that were generated: web-7d9f8b6c5-x2x4z.
+  const isLong = hasBothCases(all) ? all.length >= 15 : runs.filter(({ length }) => length > 3).length > 3;
+  return isLong && computeOddity(runs) > least;
+};
+
+const isRandomRun = (run: string): boolean => {
+  const [hasDigit, hasBoth] = [/\d/.test(run), hasBothCases(run)];
+  if (run.length < 16) return run.length >= 12 && hasDigit && hasBoth && computeOddity([run]) >= 0.35;
+  return (hasDigit && /^[\da-f]+$/i.test(run)) || computeOddity([run]) > (hasDigit && hasBoth ? 0.2 : hasDigit || hasBoth ? 0.25 : 0.3);
+};
+
+const hasBothCases = (text: string): boolean => /[a-z]/.test(text) && /[A-Z]/.test(text);
+
+const secretName = `(?:pass(?:wor[dt]|wd|phrase)?|pwd|secret|token|authorization|\\w[-_]?key)["']?\\s*`;
+const assignedInScript = new RegExp(`(${secretName}:\\s*)("(?:[^"\\\\\\n]|\\\\.)*")`, "gi");
+
+/** Returns a policy's script with its secret literals replaced; undefined if it contains a secret elsewhere. */
+export const redactSecretsInScript = (
+  script: string,
+  getPlaceholder: (literal: string) => string,
+): string | undefined => {
+  const left = script.replace(
+    assignedInScript,
+    (_, name: string, literal: string) => `${name}"${getPlaceholder(literal)}"`,
+  );
+  return secretForm.test(left) ? undefined : left;
+};
+
+const decodeBase64 = (text: string): string =>
+  text.length % 4 === 0 && /^[A-Za-z0-9+/]{16,}={0,2}$/.test(text) ? Buffer.from(text, "base64").toString() : "";

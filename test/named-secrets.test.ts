@@ -1,0 +1,131 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
+import { allOptionalRecorderFunctions } from "#lib/recording/complete-parts.ts";
+import { createRecorder } from "#lib/recording/recorder.ts";
+import type { Recording } from "#lib/recording/recording.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { type Rule, rule } from "#lib/rule.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
+import policyValidate from "../functions/policy-validate/rule.ts";
+import validatingAdmissionPolicy from "../functions/validating-admission-policy/rule.ts";
+import { buildToken, listNamedSecrets, listOrdinaryTexts, type PlantedText, tokenForms } from "./named-secrets.ts";
+import { buildPodRequest } from "./requests.ts";
+
+// Secrets, and texts that are none, in recordings of rules that read each text by its name.
+
+type Path = (string | number)[];
+
+const listTextPaths = (value: unknown, path: Path = []): Path[] => {
+  if (typeof value === "string") return [path];
+  if (typeof value !== "object" || value === null) return [];
+  return Object.entries(value).flatMap(([key, member]) =>
+    listTextPaths(member, [...path, Array.isArray(value) ? Number(key) : key]),
+  );
+};
+
+const toBrackets = (path: Path): string => path.map((step) => `[${JSON.stringify(step)}]`).join("");
+
+/** Returns the object at a path, or the text, as code that states the path does. */
+const readPath = (value: unknown, path: Path): unknown =>
+  path.reduce<unknown>((inner, step) => (inner as Record<string, unknown>)[step], value);
+
+const named = { metadata: { name: "reads" } };
+const readers: [string, (paths: Path[]) => { rule: Rule; settings: object }][] = [
+  [
+    "a rule in TypeScript",
+    (paths) => {
+      const validate = (object: object) => void paths.map((path) => readPath(object, path));
+      return { rule: rule({ summary: "Reads texts by name.", match: [], validate }), settings: {} };
+    },
+  ],
+  [
+    "a policy in CEL",
+    (paths) => {
+      const api = { apiVersion: "admissionregistration.k8s.io/v1", ...named };
+      const rules = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*"] }];
+      const validations = paths.map((path) => ({ expression: `object${toBrackets(path)} != "none"` }));
+      const policy = { matchConstraints: { resourceRules: rules }, validations };
+      return {
+        rule: validatingAdmissionPolicy as unknown as Rule,
+        settings: {
+          policies: [
+            { ...api, kind: "ValidatingAdmissionPolicy", spec: policy },
+            {
+              ...api,
+              kind: "ValidatingAdmissionPolicyBinding",
+              spec: { policyName: "reads", validationActions: ["Deny"] },
+            },
+          ],
+        },
+      };
+    },
+  ],
+  [
+    "a policy of kinitiras",
+    (paths) => {
+      const validateRules = paths.map(([first = "", ...path]) => {
+        const dataRef = { from: "current", path: `${first}${toBrackets(path)}` };
+        const condition = { cond: "Equal", dataRef, value: { string: "none" }, message: "none" };
+        return { template: { type: "condition", condition } };
+      });
+      const resourceSelectors = [{ apiVersion: "v1", kind: "Pod" }];
+      const policy = { apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterValidatePolicy", ...named };
+      return {
+        rule: policyValidate as unknown as Rule,
+        settings: { policies: [{ ...policy, spec: { resourceSelectors, validateRules } }], inCluster: false },
+      };
+    },
+  ],
+];
+
+/** Returns the recording of one review of all values, which the rule reads text by text. */
+const recordReads = async (planted: readonly PlantedText[], build: (typeof readers)[number][1]): Promise<Recording> => {
+  const spec = Object.fromEntries(planted.map(({ value }, index) => [`part${index}`, value]));
+  const object = { apiVersion: "v1", kind: "Pod", metadata: { name: "web", namespace: "shop" }, spec };
+  const { rule, settings: chosen } = build(listTextPaths({ spec }));
+  const settings = mergeWithDefaults(rule.settings ?? {}, chosen);
+  const lines: Promise<string>[] = [];
+  const capabilities = createRecordedCapabilities({});
+  const host = { publicKeys: "", openCapabilities: () => capabilities, writeLogLine: () => {} };
+  const { host: recordingHost, evaluate } = createRecorder(
+    host,
+    allOptionalRecorderFunctions,
+    (review) => void lines.push(review.line()),
+  );
+  const request = buildPodRequest({ operation: "CREATE", namespace: "shop", object: object as KubernetesObject });
+  const context = { name: "reads", mode: "enforce" as const, settings, now: new Date(0), capabilities };
+  const { refused } = await evaluate(rule, "validate", request, context);
+  assert.equal(refused, false);
+  const report = { rule: "reads", cluster: "prod", key: "1", code: 200, function: "f", version: "7", milliseconds: 0 };
+  recordingHost.writeLogLine({ ...report, request, refused, operations: 0 });
+  return JSON.parse(((await lines[0]) ?? assert.fail("it is not recorded")).slice(2));
+};
+
+const divide = (planted: readonly PlantedText[], size: number): PlantedText[][] =>
+  planted.length === 0 ? [] : [planted.slice(0, size), ...divide(planted.slice(size), size)];
+
+for (const [what, build] of readers)
+  describe(`a recording of ${what} that reads texts by name`, () => {
+    it("contains no secret that a name, a form or the text around it shows", async () => {
+      const secrets = listNamedSecrets();
+      assert.ok(secrets.length >= 400, `${secrets.length}`);
+      const left: string[] = [];
+      for (const part of divide(secrets, 100)) {
+        const line = JSON.stringify(await recordReads(part, build));
+        left.push(...part.filter(({ text }) => line.includes(text)).map(({ value }) => JSON.stringify(value)));
+      }
+      assert.deepEqual(left, []);
+    });
+
+    it("keeps texts that are no secrets", async () => {
+      const ordinary = listOrdinaryTexts();
+      const line = await recordReads(ordinary, build);
+      const { spec = {} } = line.validate as { spec?: object };
+      const kept = Object.values(spec).map((value) => JSON.stringify(value));
+      assert.deepEqual(
+        ordinary.map(({ value }) => JSON.stringify(value)).filter((value) => !kept.includes(value)),
+        [],
+      );
+    });
+  });

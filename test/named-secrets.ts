@@ -1,0 +1,99 @@
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { parse } from "yaml";
+
+interface Fixture {
+  secrets: Record<"members" | "options" | "variables" | "texts" | "tokens" | "keys", string[]> & { objects: object[] };
+  ordinary: { members: Record<string, string>; texts: string[] };
+}
+
+const fixture: Fixture = parse(readFileSync(new URL("fixtures/named-secrets.yaml", import.meta.url), "utf8"));
+
+/** A value with a text that is a secret, or is none. */
+export interface PlantedText {
+  text: string;
+  value: unknown;
+}
+
+const letters = "abcdefghijklmnopqrstuvwxyz";
+const base62 = `${letters}${letters.toUpperCase()}0123456789`;
+const pickFrom = (characters: string, count: number) => (bytes: Buffer) =>
+  Array.from(bytes.subarray(0, count), (byte) => characters[byte % characters.length]).join("");
+
+/** Makes random tokens as programs do, from 64 random bytes. */
+export const tokenForms: Record<string, (bytes: Buffer) => string> = {
+  "20 letters and digits": pickFrom(base62, 20),
+  "24 letters and digits": pickFrom(base62, 24),
+  "32 small letters and digits": pickFrom(`${letters}0123456789`, 32),
+  "18 bytes in base64url": (bytes) => bytes.subarray(0, 18).toString("base64url"),
+  "24 bytes in base64url": (bytes) => bytes.subarray(0, 24).toString("base64url"),
+  "32 bytes in base64url": (bytes) => bytes.subarray(0, 32).toString("base64url"),
+  "16 bytes in hex": (bytes) => bytes.subarray(0, 16).toString("hex"),
+  "20 bytes in hex": (bytes) => bytes.subarray(0, 20).toString("hex"),
+  "a UUID": (bytes) => bytes.toString("hex", 0, 16).replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-"),
+};
+
+/** Returns a random token of a form; the same for the same seed and number. */
+export const buildToken = (form: string, number: number, seed = process.env.POSTERN_SEED ?? ""): string =>
+  tokenForms[form]?.(createHash("sha512").update(`${form} ${number} ${seed}`).digest()) ?? "";
+
+/** Puts a random token where a name may stand, and where a rule may read a text. An id may be a UUID. */
+const listTokenPlaces = (form: string, token: string): unknown[] => [
+  { note: token },
+  { note: `see ${token}.` },
+  { args: ["run", token] },
+  { labels: { app: token } },
+  { tokensByKey: { [token]: true } },
+  { secretKeyRef: { name: "a", key: token } },
+  ...(form === "a UUID" ? [] : [{ name: token }, { host: token }, { image: `example.com/team/${token.toLowerCase()}:1` }]),
+];
+
+/** Returns secrets that their names, their forms or the texts around them show. */
+export const listNamedSecrets = (): PlantedText[] => {
+  const { members, options, variables, objects, texts, tokens, keys } = fixture.secrets;
+  let count = 1000;
+  /** Plants the passphrase in what `build` returns. */
+  const plant = (build: (secret: string) => unknown): PlantedText => {
+    const text = `willow-amber-${count++}`;
+    return { text, value: build(text) };
+  };
+  const fill = (form: unknown) => plant((secret) => JSON.parse(JSON.stringify(form).replaceAll("HIDDEN", secret)));
+  return [
+    ...members.map((member) => plant((secret) => ({ [member]: secret }))),
+    ...options.flatMap((option) => [
+      plant((secret) => ({ args: ["run", option, secret] })),
+      plant((secret) => ({ args: ["run", `${option}=${secret}`] })),
+      plant((secret) => ({ script: `run ${option} ${secret} --verbose` })),
+    ]),
+    ...variables.flatMap((name) => [
+      plant((value) => ({ env: [{ name, value }] })),
+      plant((value) => ({ script: `export A=b ${name}=${value}` })),
+    ]),
+    ...objects.map(fill),
+    ...texts.map((note) => fill({ note })),
+    ...tokens.flatMap((start, index) => [
+      fill({ note: `${start}HIDDEN` }),
+      ...["note", "name"].map((key) => {
+        const text = `${start}${buildToken("24 letters and digits", index)}`;
+        return { text, value: { [key]: text } };
+      }),
+    ]),
+    ...keys.map((key) => fill({ map: { [key]: true } })),
+    ...Object.keys(tokenForms).flatMap((form, index) => {
+      const places = listTokenPlaces(form, "");
+      return places.map((_, place) => {
+        const text = buildToken(form, index * 100 + place);
+        return { text, value: listTokenPlaces(form, text)[place] };
+      });
+    }),
+  ];
+};
+
+/** Returns what is no secret, though its name has a word such as token, or it has digits that were generated. */
+export const listOrdinaryTexts = (): PlantedText[] => {
+  const { members, texts } = fixture.ordinary;
+  return [
+    ...Object.entries(members).map(([member, text]) => ({ text, value: { [member]: text } })),
+    ...texts.flatMap((text) => [{ note: text }, { args: ["run", text] }].map((value) => ({ text, value }))),
+  ];
+};
