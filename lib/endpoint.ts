@@ -23,6 +23,7 @@ import {
   type ReviewOutcome,
   requireValidReview,
 } from "./review.ts";
+import { explainFailure } from "./review-explanation.ts";
 import type { Phase, Rule } from "./rule.ts";
 import type { findVariantSettings, SettingsVariants } from "./settings.ts";
 import { mergeWithDefaults } from "./settings.ts";
@@ -169,7 +170,7 @@ export const createEndpoint = (
       await evaluateReview(turn, context);
       return encodeAnswer(turn, stringify);
     } catch (error) {
-      return answerFailure(turn, error);
+      return answerFailure(turn, await explainFailure(error, turn.review?.request, rule.match));
     } finally {
       writeLog(turn);
     }

@@ -32,6 +32,10 @@ export const toFailure = (thrown: unknown): Failure => {
   return new Failure(500, `the rule failed: ${describeThrown(thrown)}`, { cause: thrown });
 };
 
+/** Returns the failure of a request that is no AdmissionReview of an API server. */
+export const createReviewFailure = (fault: string, options?: ErrorOptions): Failure =>
+  new Failure(400, `this is no AdmissionReview: ${fault}`, options);
+
 export const getErrorMessage = (thrown: unknown): string => (thrown instanceof Error ? thrown.message : String(thrown));
 
 const describeThrown = (thrown: unknown): string => {

@@ -198,6 +198,15 @@ describe("a group", () => {
       assert.match(own?.error?.message ?? "", /^broken: the rule failed: Error: broken$/);
     });
 
+  it("answers 400 if a member fails on a wrong type, though it fails open", async () => {
+    const { ask, reports } = createGroup({ a: buildScribe("a"), broken: failing }, { broken: { failsOpen: true } });
+    const { code, message } = await ask({ object: { spec: "x" } });
+    assert.deepEqual(
+      [code, message, reports.length],
+      [400, "broken: this is no AdmissionReview: request.object.spec must be an object, not a string", 1],
+    );
+  });
+
   it("counts each review and each denial once in its log lines", async () => {
     const { ask, reports } = createGroup(
       { warns: refusing, no: refusing },

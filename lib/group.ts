@@ -8,12 +8,13 @@ import {
   type EndpointHostInputs,
   type OptionalEndpointFunctions,
 } from "./endpoint.ts";
-import { Failure, toFailure } from "./failure.ts";
+import { Failure } from "./failure.ts";
 import { isDirectInvocation } from "./lambda-event.ts";
 import { applyPatch } from "./patch.ts";
 import { callMutatorsInRounds } from "./reinvocation.ts";
 import { matchesRequest } from "./request-match.ts";
 import type { AdmissionRequest, Patch, ReviewOutcome } from "./review.ts";
+import { explainFailure } from "./review-explanation.ts";
 import { type RequestMatch, type Rule, rule } from "./rule.ts";
 
 /** What a member's own webhook entry would contain. The endpoint checks it, as the group's shared entry can't. */
@@ -105,10 +106,10 @@ const evaluateMembers =
       try {
         decision = await evaluate(rule, phase, { ...request, object }, { ...context, name, mode, settings });
       } catch (thrown) {
-        const { code, message } = toFailure(thrown);
+        const { code, message } = await explainFailure(thrown, request);
         const error = new Failure(code, `${name}: ${message}`, { cause: thrown });
         // A group goes on after the failure of a fail-open member, as the API server does with a webhook.
-        if (!failsOpen) throw error;
+        if (!failsOpen || code < 500) throw error;
         results.set(name, { ...before, error });
         return false;
       }

@@ -195,7 +195,7 @@ describe("a log line", () => {
       fc.property(change, fc.integer({ min: 0 }), (sample, time) => {
         const written = formatLogLine({ ...report, ...sample }, "prod", time);
         assert.doesNotMatch(written, /[\n\r]/);
-        assert.equal(parseMetrics(written).length, 3);
+        assert.equal(parseMetrics(written).length, sample.code === 400 ? 0 : 3);
       }),
       { numRuns: 500 },
     );
@@ -210,6 +210,8 @@ describe("the log of an endpoint", () => {
     match: [],
     settings: { token: "settings-s3cret" },
     mutate(object) {
+      if (object.metadata?.name === "fail") throw new TypeError("it fails");
+      for (const [key, value] of Object.entries(object.metadata?.labels ?? {})) key.concat(value.trim());
       object.metadata = { ...object.metadata, labels: {} };
     },
     validate: ({ metadata }) => (metadata?.labels?.bad ? "it is bad" : undefined),
@@ -299,9 +301,9 @@ describe("the log of an endpoint", () => {
         Function: "postern-sample",
         Version: "7",
         Stage: "test",
-        Reviews: 1,
+        Reviews: 0,
         Denials: 0,
-        Errors: 1,
+        Errors: 0,
         Init: 0,
         verdict: "failed",
         code: 404,
@@ -312,16 +314,28 @@ describe("the log of an endpoint", () => {
   it("counts nothing for an unreadable event", async () =>
     assert.deepEqual(parseMetrics(await logEvent({ a: 1 })), []));
 
-  const known: [string, unknown, number][] = [
-    ["a review", buildEvent(`/${segment}/sample/mutate`, JSON.stringify(review({}))), 200],
-    ["a body that is no review", buildEvent(`/${segment}/sample/mutate`, "{"), 400],
-    ["another method", buildEvent(`/${segment}/sample/mutate`, "", "GET"), 405],
-    ["a direct review", { phase: "mutate", cluster: "prod-eu", review: review({}) }, 200],
+  const [path, wrongType] = [`/${segment}/sample/mutate`, JSON.stringify(review({ metadata: { labels: { a: 0 } } }))];
+  const known: [string, unknown, number, number][] = [
+    ["a review", buildEvent(path, JSON.stringify(review({}))), 200, 3],
+    ["a direct review", { phase: "mutate", cluster: "prod-eu", review: review({}) }, 200, 3],
+    [
+      "a review on which the rule fails",
+      buildEvent(path, JSON.stringify(review({ metadata: { name: "fail" } }))),
+      500,
+      3,
+    ],
+    ["a body that is no review", buildEvent(path, "{"), 400, 0],
+    ["another method", buildEvent(path, "", "GET"), 405, 0],
+    ["a review with a wrong type", buildEvent(path, wrongType), 400, 0],
   ];
-  for (const [name, event, code] of known)
-    it(`counts ${name} of a known caller`, async () => {
+  for (const [name, event, code, metrics] of known)
+    it(`${metrics > 0 ? "counts" : "does not count"} ${name} of a known caller`, async () => {
       const text = await logEvent(event);
-      assert.deepEqual([parseMetrics(text).length, JSON.parse(text).code], [3, code]);
+      const { code: logged, Reviews, Errors } = JSON.parse(text);
+      assert.deepEqual(
+        [parseMetrics(text).length, logged, Reviews, Errors],
+        [metrics, code, metrics > 0 ? 1 : 0, code === 500 ? 1 : 0],
+      );
     });
   for (const invocation of [
     { phase: "mutate", cluster: "prod-eu", review: {} },

@@ -46,7 +46,8 @@ const toSubject = ({ request, rule, cluster, variant, group }: AnsweredReviewFac
 
 /**
  * Returns one line of JSON per review, which CloudWatch also reads as metrics (embedded metric format). A request
- * without a valid key is logged without metrics, so that a stranger can't raise an alarm. `startMilliseconds` is the
+ * without a valid key is logged without metrics, so that a stranger can't raise an alarm. Nor can the holder of a key by
+ * a request that no API server sends, which gets a 4xx: it counts neither as a review nor as an error. `startMilliseconds` is the
  * time for which the review waited for the function's start, if it did.
  */
 export const formatLogLine = (
@@ -57,6 +58,7 @@ export const formatLogLine = (
 ): string => {
   const { operation, resource, subResource, namespace, name, uid, dryRun }: Partial<AdmissionRequest> =
     report.request ?? {};
+  const isForged = report.code >= 400 && report.code < 500;
   const Latency = report.milliseconds + startMilliseconds;
   const entry = JSON.stringify({
     Rule: report.rule,
@@ -68,9 +70,9 @@ export const formatLogLine = (
     Key: report.key,
     Stage: stage,
     // A group's log line counts the review, and a member's line counts the denial.
-    Reviews: report.group ? 0 : 1,
+    Reviews: report.group || isForged ? 0 : 1,
     Denials: report.refused && !report.members ? 1 : 0,
-    Errors: report.code === 200 ? 0 : 1,
+    Errors: report.code === 200 || isForged ? 0 : 1,
     Latency,
     ColdStart: startMilliseconds ? Latency : undefined,
     // Always there, so that a query can subtract it.
@@ -90,7 +92,7 @@ export const formatLogLine = (
     error:
       report.error && (report.code < 500 ? formatErrorMessage : formatErrorStacks)(report.error, toSubject(report)),
   });
-  if (!report.cluster || !report.mode) return entry;
+  if (!report.cluster || !report.mode || isForged) return entry;
   // Each metric with each value of its dimensions costs money, so there are few. A stage's reviews are those with
   // `Latency`; those with `ColdStart` waited for a start. A group's line has the latency, so its members' lines don't.
   const latency = report.group ? "" : `,{"Name":"Latency"}${startMilliseconds ? ',{"Name":"ColdStart"}' : ""}`;

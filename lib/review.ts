@@ -1,4 +1,4 @@
-import { Failure } from "./failure.ts";
+import { createReviewFailure, Failure } from "./failure.ts";
 import { isMap } from "./json.ts";
 
 /** The fields of every Kubernetes object that a rule for any kind may use. */
@@ -98,17 +98,17 @@ type ParseJson = (text: string) => unknown;
 type FormatJson = (value: unknown) => string;
 
 export const requireValidReview = (value: unknown): AdmissionReview => {
-  if (!isMap(value)) throw createReviewFailure("the review", "an object");
+  if (!isMap(value)) throw createFieldFailure("the review", "an object");
   // `checkRequest` checks every field that a rule can reach; the rest of the object stays unknown.
   const { apiVersion, kind, request } = value as { apiVersion: unknown; kind: unknown; request: AdmissionRequest };
   const version = versions.find((candidate) => groupVersion + candidate === apiVersion);
-  if (kind !== "AdmissionReview") throw createReviewFailure("kind", '"AdmissionReview"');
+  if (kind !== "AdmissionReview") throw createFieldFailure("kind", '"AdmissionReview"');
   if (version === undefined)
-    throw createReviewFailure("apiVersion", versions.map((known) => `"${groupVersion}${known}"`).join(" or "));
+    throw createFieldFailure("apiVersion", versions.map((known) => `"${groupVersion}${known}"`).join(" or "));
   const fault = checkRequest(request);
-  if (fault) throw createReviewFailure(`request${fault[0]}`, fault[1]);
+  if (fault) throw createFieldFailure(`request${fault[0]}`, fault[1]);
   const needed = request.operation === "DELETE" ? "oldObject" : "object";
-  if (request[needed] == null) throw createReviewFailure(`request.${needed}`, `an object on ${request.operation}`);
+  if (request[needed] == null) throw createFieldFailure(`request.${needed}`, `an object on ${request.operation}`);
   return { version, request };
 };
 
@@ -170,6 +170,7 @@ const checkRequest = checkMembers({
   }),
   object: allowAbsent(checkMap),
   oldObject: allowAbsent(checkMap),
+  options: allowAbsent(checkMap),
 });
 
 const operations = new Set(["CREATE", "UPDATE", "DELETE", "CONNECT"]);
@@ -275,5 +276,4 @@ const parseBody = (body: string, parse: ParseJson): unknown => {
   }
 };
 
-const createReviewFailure = (path: string, expected: string) =>
-  new Failure(400, `this is no AdmissionReview: ${path} must be ${expected}`);
+const createFieldFailure = (path: string, expected: string) => createReviewFailure(`${path} must be ${expected}`);

@@ -15,7 +15,8 @@ import { buildPodReview } from "../../test/requests.ts";
 import { buildBenchEndpointConfig } from "../bench/handlers.ts";
 import { type CatalogueRule, readCatalogue, readRule } from "../catalogue/registry.ts";
 import { createTestSigner } from "../parity/test-key.ts";
-import { toGroupRule } from "../project/served.ts";
+import { parseConfig } from "../project/project.ts";
+import { buildGroupEndpointConfig, toGroupRule } from "../project/served.ts";
 import { bundleRule } from "./bundle.ts";
 import { getInflatedContents, readOwnZip } from "./zip.ts";
 
@@ -284,6 +285,33 @@ describe("a bundle", () => {
     );
   });
 
+  it("answers a review with a wrong type with 400, by the types of what its rule matches under the settings", async () => {
+    const forge = (changes: object) => buildPodReview(changes as Parameters<typeof buildPodReview>[0]);
+    const group = (await readCatalogue()).filter(({ name }) => /^(always-pull-images|priority)$/.test(name));
+    const folder = toOutputPath("forged");
+    for (const name of ["always-pull-images", "pod-security", "together"]) {
+      const found = (await readCatalogue()).find((one) => one.name === name) ?? toGroupRule({ name, members: group });
+      const setup = { keyVersions: [1], mode: "enforce", settings: found.rule.settings ?? {} } as const;
+      const config = found.members
+        ? buildGroupEndpointConfig(
+            { name, members: found.members },
+            parseConfig("rules: { always-pull-images: , priority: }", group),
+          )
+        : { rule: name, usual: setup, clusters: {} };
+      await bundleRule(found, config, folder);
+      const { handler } = createRequire(import.meta.url)(join(folder, name, "index.cjs"));
+      const needs = { objects: [{ apiVersion: "v1", kind: "Namespace", metadata: { name: "a" } }] };
+      const phase = found.phases[0];
+      const spec = { containers: 1 };
+      const { code, message } = await handler(
+        { phase, needs, review: forge({ namespace: "a", object: { spec } }) },
+        {},
+      );
+      assert.deepEqual([name, code], [name, 400]);
+      assert.match(message, /request\.object\.spec\.containers must be a list, not a number$/);
+    }
+  });
+
   it("has the addresses of clusters in a file of its own, which only a rule that asks a cluster reads", async () => {
     const asking = await createTelltaleRule("reading", "validate", 'needs: { all: list("namespaces") },');
     const buildWith = (server: string, name: string) =>
@@ -297,7 +325,7 @@ describe("a bundle", () => {
     assert.deepEqual([one.hash, one.logic, one.bytes], [other.hash, other.logic, other.bytes]);
     assert.notEqual(one.codeSha256, other.codeSha256);
     const files = readOwnZip(await readFile(toOutputPath("here/reading.zip"))) ?? {};
-    assert.deepEqual(Object.keys(files), ["index.cjs", "keys.json", "clusters.json"]);
+    assert.deepEqual(Object.keys(files), ["index.cjs", "keys.json", "clusters.json", "review-faults.cjs"]);
     await rm(toOutputPath("here/reading/clusters.json"));
     const { handler } = createRequire(import.meta.url)(toOutputPath("here/reading/index.cjs"));
     assert.equal((await handler({ phase: "validate", cluster: "local", review }, {})).response.allowed, true);
@@ -334,7 +362,14 @@ describe("a bundle", () => {
     const archive = await readFile(toOutputPath("scripts/scripted.zip"));
     assert.ok(archive.length < 6e6, `${archive.length}`);
     const files = readOwnZip(archive) ?? {};
-    assert.deepEqual(Object.keys(files), ["index.cjs", "keys.json", "cue-worker.cjs", "cue-glue.cjs", "cue.wasm"]);
+    assert.deepEqual(Object.keys(files), [
+      "index.cjs",
+      "keys.json",
+      "review-faults.cjs",
+      "cue-worker.cjs",
+      "cue-glue.cjs",
+      "cue.wasm",
+    ]);
     for (const [name, file] of Object.entries(files))
       assert.ok(
         Buffer.from(getInflatedContents(file)).equals(await readFile(toOutputPath(`scripts/scripted/${name}`))),
@@ -353,6 +388,7 @@ describe("a bundle", () => {
     assert.deepEqual(Object.keys(readOwnZip(await readFile(toOutputPath("plain/scripted.zip"))) ?? {}), [
       "index.cjs",
       "keys.json",
+      "review-faults.cjs",
     ]);
   });
 
@@ -390,6 +426,7 @@ describe("a bundle", () => {
     await bundleRule(await listed, buildConfig({}), toOutputPath("lean"), largeBudget);
     const code = await readFile(toOutputPath("lean/telltale/index.cjs"), "utf8");
     assert.deepEqual([...new Set(Array.from(code.matchAll(/require\("([^"]+)"\)/g), ([, name]) => name))].sort(), [
+      "./review-faults.cjs",
       "node:buffer",
       "node:crypto",
       "node:fs",

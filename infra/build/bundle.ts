@@ -9,7 +9,7 @@ import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
 import { type ClusterSetup, type EndpointConfig, findClusterSetup } from "#lib/endpoint.ts";
 import { type AwsAction, asksCluster, isUsedUnder, type SecretPlace } from "#lib/needs.ts";
 import type { RecordingBucketSettingsByRule } from "#lib/recording/bucket-handler.ts";
-import type { Phase, Rule } from "#lib/rule.ts";
+import { getVariants, listPhases, type Phase, type RequestMatch, type Rule, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { type CatalogueRule, hasNeed } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -18,7 +18,13 @@ import { listWritableBucketPaths } from "../config/record-section.ts";
 import { findLongestTimeoutSeconds } from "../webhooks/entry.ts";
 import { createCelPlugin, expressionsMark } from "./cel.ts";
 import { cueFilesModuleSource, readCueRuntimeFiles } from "./cue.ts";
-import { createSchemaPlugin, schemasFile } from "./schemas.ts";
+import {
+  createSchemaPlugin,
+  explanationBeside,
+  explanationFile,
+  readExplanationFiles,
+  schemasFile,
+} from "./schemas.ts";
 import { getInflatedContents, zip } from "./zip.ts";
 
 export interface RuleBundle {
@@ -60,7 +66,7 @@ const connectionsFile = "clusters.json";
 
 /**
  * Returns the largest allowed size of a bundle in bytes: 20 kB, 60 with needs or 35 if the settings use none of
- * them, 95 with scripts; 40 more with policies in CEL, 5 more if the rule reconciles clusters, and 3 more for each member
+ * them, 95 with scripts; 40 more with policies in CEL, 6 more if the rule reconciles clusters, and 3 more for each member
  * and for recording. A cold start reads the whole bundle.
  */
 const computeBudget = (
@@ -71,7 +77,7 @@ const computeBudget = (
 ) =>
   ((hasNeed(listed, "cue") ? 95 : asks ? 60 : hasNeeds(listed) ? 35 : 20) +
     (celEvaluator in inputs ? 40 : 0) +
-    (listed.rule.reconcile ? 5 : 0) +
+    (listed.rule.reconcile ? 6 : 0) +
     3 * (listed.members?.length ?? 0) +
     computeRecordingBudget(asks, places)) *
   1024;
@@ -112,7 +118,7 @@ export const bundleRule = async (
   const asks = isForAnySettings ? hasNeeds(listed) : listUsedNeeds(listed, config).length > 0;
   const hasConnections = asks && Object.keys(connections).length > 0;
   const entry = buildEntry(listed, startsScripts(listed, config), asks, hasConnections, isRecorded(places));
-  const plugins = [createDecisionOnlyPlugin(rules.map(getRuleFile)), cueBeside];
+  const plugins = [createDecisionOnlyPlugin(rules.map(getRuleFile)), cueBeside, explanationBeside];
   if (outsideVerbs.every((verb) => !hasNeed(listed, verb))) plugins.push(withoutOutsideServices);
   const checks = encodeChecks(collectChecks(() => compileExpressions(listed, config)));
   if (!isForAnySettings) plugins.push(createCelPlugin(checks), createSchemaPlugin(config));
@@ -139,6 +145,7 @@ export const bundleRule = async (
     "index.cjs": contents,
     [keysFile]: Buffer.from(keys),
     ...(hasConnections && { [connectionsFile]: Buffer.from(JSON.stringify(connections)) }),
+    ...(await readExplanationFiles(isForAnySettings ? undefined : listMatches(listed, config))),
     ...(scripts && (await readCueRuntimeFiles())),
   };
   const archive = zip(files);
@@ -187,7 +194,7 @@ export const bundleCode = async (
     format: "cjs",
     platform: "node",
     target: "node24",
-    external: [`./${connectionsFile}`],
+    external: [`./${connectionsFile}`, `./${explanationFile}`],
     minify: true,
     legalComments: "none",
     plugins,
@@ -347,6 +354,21 @@ const listRuleSettings = ({ rule, members }: CatalogueRule, { usual, clusters, v
         : [{}, ...Object.values(own ?? {})].map((more) => ({ rule, settings: mergeWithDefaults(settings, more) })),
     );
   });
+
+/**
+ * Returns the rows of the requests that a bundle's rules may get under the settings of any cluster; undefined if they are
+ * not known.
+ */
+const listMatches = (listed: CatalogueRule, config: EndpointConfig): RequestMatch[] | undefined => {
+  const setups = listRuleSettings(listed, config);
+  const rows = setups.flatMap(({ rule, settings }) =>
+    [rule, ...(getVariants(rule, settings) ?? [])].flatMap(({ match }) =>
+      listPhases(rule).flatMap((phase) => selectPhase(match, phase, settings) ?? []),
+    ),
+  );
+  const isKnown = rows.length > 0 && setups.every(({ rule }) => !rule.inspectForSettings);
+  return isKnown ? [...new Map(rows.map((row) => [JSON.stringify(row), row])).values()] : undefined;
+};
 
 const getRuleFile = ({ folder, file }: CatalogueRule) => join(folder, file);
 

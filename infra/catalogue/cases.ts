@@ -181,7 +181,7 @@ export const evaluateCase = async (
   });
 
 /** Returns an event for direct invocation of a function, with the case's settings, answers and time. */
-export const buildInvocationEvent = (listed: CatalogueRule, entry: Case): object => {
+export const buildInvocationEvent = (listed: CatalogueRule, entry: Case) => {
   const { version, request } = buildReview(listed, entry);
   const { variant, kubernetes, needs = {}, now = "2026-01-01T00:00:00Z" } = entry;
   const review = { kind: "AdmissionReview", apiVersion: `admission.k8s.io/${version}`, request };

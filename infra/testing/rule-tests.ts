@@ -5,8 +5,13 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
+import type { Context } from "aws-lambda";
 import { parse } from "yaml";
+import { hasSchemas } from "#lib/admission-policies/schemas.ts";
+import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
+import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import type { RuleDecision } from "#lib/decide.ts";
+import { freezeDeep } from "#lib/json.ts";
 import type { Capabilities, ReadOptions } from "#lib/needs.ts";
 import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
@@ -16,6 +21,7 @@ import { findSettingsMistakes, mergeWithDefaults } from "#lib/settings.ts";
 import { applyOutcomePatch, formatCaseDiff } from "../catalogue/case-differences.ts";
 import {
   applyCaseSettingsAndVariant,
+  buildInvocationEvent,
   buildReview,
   evaluateCase,
   getCaseOperation,
@@ -28,6 +34,8 @@ import { type FixSuggestion, suggestFix } from "../check/evaluation/suggestions.
 import { readAllRules } from "../project/rules.ts";
 import { buildOddCases, generateCases } from "./case-generators.ts";
 import { evaluateMatchCondition } from "./cel-condition.ts";
+import { createRandom } from "./random.ts";
+import { replaceAt, type WrongType, watchReads } from "./wrong-types.ts";
 
 // Tests the cases of every rule, and properties that all rules must have. POSTERN_RULES chooses some rules.
 const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
@@ -37,6 +45,9 @@ const catalogue = rules.filter(isChosen);
 
 /** The seed of generated cases. A failed test prints it, and the environment variable POSTERN_SEED repeats it. */
 const seed = Number(process.env.POSTERN_SEED || randomInt(1_000_000_000));
+
+/** The number of reviews with a wrong type that each rule gets; all that are known, if it is larger. */
+const wrongTypes = Number(process.env.POSTERN_RUNS || 200);
 
 const secret = "a secret value";
 /** Rules that may fill in values from cached reads, with the reason, which is also in their READMEs. */
@@ -182,6 +193,43 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
         });
         assert.doesNotMatch(JSON.stringify(outcome), /undefined|NaN|\[object/, odd.name);
       }
+  });
+
+  it("answers a review with a wrong type with 200 or 400", async () => {
+    const handler = createEndpointForAnyRule(
+      listed.rule,
+      { rule: listed.name, clusters: {} },
+      { publicKeys: "", openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} },
+    );
+    const context = { getRemainingTimeInMillis: () => 600_000 } as Context;
+    const forged: (WrongType & { entry: Case; event: ReturnType<typeof buildInvocationEvent> })[] = [];
+    for (const entry of cases) {
+      // Of custom resources, only the metadata has a known type.
+      const { group, version } = buildReview(listed, entry).request.resource;
+      const event: ReturnType<typeof buildInvocationEvent> = freezeDeep(
+        structuredClone(buildInvocationEvent(listed, entry)),
+      );
+      const { request } = event.review;
+      const { view, listWrongTypes } = watchReads(request);
+      await handler({ ...event, review: { ...event.review, request: view } }, context);
+      for (const { path, value } of listWrongTypes())
+        if (hasSchemas(group, version) || path[1] === "metadata" || !["object", "oldObject"].includes(String(path[0])))
+          forged.push({ entry, event, path, value });
+    }
+    const { pick } = createRandom(seed);
+    const chosen = wrongTypes < forged.length ? Array.from({ length: wrongTypes }, () => pick(forged)) : forged;
+    for (const { entry, event, path, value } of chosen) {
+      const request = replaceAt(event.review.request, path, value);
+      const answer = Object(await handler({ ...event, review: { ...event.review, request } }, context));
+      const { code = 200, message = "" } = answer;
+      // A policy may state that a value is an error.
+      const isExpected =
+        /^no answer is recorded/.test(message) || (listed.name.startsWith("policy-") && /^\w+Policy /.test(message));
+      assert.ok(
+        [200, 400].includes(code) || isExpected,
+        `${entry.name}, where ${path.join(".")} is ${JSON.stringify(value)}: ${code} ${message}\nwith POSTERN_SEED=${seed}`,
+      );
+    }
   });
 
   if (cases.some(({ needs }) => needs?.objects))
