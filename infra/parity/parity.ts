@@ -355,14 +355,16 @@ const compareExchanges = (
   complete = actual,
 ): StepVerdict[] => {
   const earlier: ComparableServerAnswer[] = [];
+  const before: ComparableServerAnswer[] = [];
   return wanted.map((turn, index) => {
     const [one, other] = [turn, actual[index] ?? turn].map((turn) => toComparable(turn, sequence)) as [
       ComparableServerAnswer,
       ComparableServerAnswer,
     ];
     const denials = listDenials(complete[index] ?? turn, sequence);
-    const comparison = comparePluginAndPortAnswers(compared, one, other, { earlier, denials });
+    const comparison = comparePluginAndPortAnswers(compared, one, other, { earlier, before, denials });
     earlier.push(other);
+    before.push(one);
     if (comparison.verdict !== "different") return comparison;
     return { ...comparison, turns: wanted.slice(0, index + 1), wanted: one, actual: other };
   });

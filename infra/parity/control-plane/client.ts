@@ -52,8 +52,9 @@ export const createTokenClient = (
         const warnings = found.flatMap((header) =>
           [...header.matchAll(/299 - "((?:[^"\\]|\\.)*)"/g)].map(([, said = ""]) => said.replace(/\\(.)/g, "$1")),
         );
-        const auditId = String(response.headers["audit-id"]);
-        resolve({ code: response.statusCode ?? 0, body: parseBody(text), warnings, auditId });
+        const [auditId] = response.headersDistinct["audit-id"] ?? [];
+        const code = response.statusCode ?? 0;
+        resolve({ code, body: parseBody(text), warnings, ...(auditId !== undefined && { auditId }) });
       });
       sent.on("timeout", () => sent.destroy(new Error(`${method} ${path} was not answered`)));
       sent.on("error", reject);
