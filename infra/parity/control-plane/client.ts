@@ -1,3 +1,4 @@
+import type { IncomingMessage } from "node:http";
 import { Agent, request } from "node:https";
 import { exactJson } from "#lib/exact-json.ts";
 import { toApiPath } from "#lib/objects/api-version.ts";
@@ -43,24 +44,29 @@ export const createTokenClient = (
         accept: "application/json",
         ...(impersonate && buildImpersonationHeaders(impersonate)),
       };
-      const sent = request(`${server}${path}`, { method, headers, agent, timeout: 40_000 }, async (response) => {
-        let text = "";
-        // A chunk may end within a character.
-        response.setEncoding("utf8");
-        for await (const chunk of response) text += chunk;
-        const found = response.headersDistinct.warning ?? [];
-        const warnings = found.flatMap((header) =>
-          [...header.matchAll(/299 - "((?:[^"\\]|\\.)*)"/g)].map(([, said = ""]) => said.replace(/\\(.)/g, "$1")),
-        );
-        const [auditId] = response.headersDistinct["audit-id"] ?? [];
-        const code = response.statusCode ?? 0;
-        resolve({ code, body: parseBody(text), warnings, ...(auditId !== undefined && { auditId }) });
+      const sent = request(`${server}${path}`, { method, headers, agent, timeout: 40_000 }, (response) => {
+        readResponse(response).then(resolve, reject);
       });
       sent.on("timeout", () => sent.destroy(new Error(`${method} ${path} was not answered`)));
       sent.on("error", reject);
       sent.end(body === undefined ? undefined : exactJson.stringify(body));
     });
   return { client: sendRequest, close: () => agent.destroy() };
+};
+
+/** Reads a response. Rejects if the API server closes the connection within it, as after a panic. */
+const readResponse = async (response: IncomingMessage): Promise<TestClusterResponse> => {
+  let text = "";
+  // A chunk may end within a character.
+  response.setEncoding("utf8");
+  for await (const chunk of response) text += chunk;
+  const found = response.headersDistinct.warning ?? [];
+  const warnings = found.flatMap((header) =>
+    [...header.matchAll(/299 - "((?:[^"\\]|\\.)*)"/g)].map(([, said = ""]) => said.replace(/\\(.)/g, "$1")),
+  );
+  const [auditId] = response.headersDistinct["audit-id"] ?? [];
+  const code = response.statusCode ?? 0;
+  return { code, body: parseBody(text), warnings, ...(auditId !== undefined && { auditId }) };
 };
 
 const buildImpersonationHeaders = ({ username = "", groups = [], extra = {} }: UserInfo) => {
