@@ -50,8 +50,6 @@ const anyMutations = [
   annotate('Object.metadata.annotations{a: "1", b: quantity("1")}'),
   annotate('{"when": timestamp("2026-01-02T03:04:05Z")}'),
   annotate('{"span": optional.of(duration("90s"))}'),
-  '[JSONPatch{op: "add", path: "/metadata/finalizers", value: "a.b/c,d.e/f".split(",")}]',
-  'Object{metadata: Object.metadata{finalizers: ["a.b/c", "d.e/f"].map(f, f)}}',
   '[JSONPatch{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey("example.com/x"), value: "v"}]',
   '[JSONPatch{op: "add", path: "/metadata/labels/app", value: "x"}]',
   '[JSONPatch{op: "nope", path: "/metadata"}]',
@@ -174,6 +172,8 @@ const gadgets: MutatedKind = {
     '[JSONPatch{op: "add", path: "/spec/any", value: Object.spec.any{long: 9007199254740993, small: 2u, huge: 1e300, bytes: b"abc"}}]',
     "Object{spec: Object.spec{any: Object.spec.any{list: [Object.spec.any.list{a: 1}], long: 9007199254740993}}}",
     'Object{spec: Object.spec{any: {"tags": object.spec.tags}}}',
+    'Object{spec: Object.spec{tags: ["blue", "red"].map(t, t + "x")}}',
+    '[JSONPatch{op: "add", path: "/spec/tags", value: "blue,red".split(",")}]',
     '[JSONPatch{op: "remove", path: "/spec/parts/0"}]',
   ],
 };
