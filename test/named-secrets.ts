@@ -45,7 +45,9 @@ const listTokenPlaces = (form: string, token: string): unknown[] => [
   { labels: { app: token } },
   { tokensByKey: { [token]: true } },
   { secretKeyRef: { name: "a", key: token } },
-  ...(form === "a UUID" ? [] : [{ name: token }, { host: token }, { image: `example.com/team/${token.toLowerCase()}:1` }]),
+  ...(form === "a UUID"
+    ? []
+    : [{ name: token }, { host: token }, { image: `example.com/team/${token.toLowerCase()}:1` }]),
 ];
 
 /** Returns secrets that their names, their forms or the texts around them show. */

@@ -104,7 +104,9 @@ export const createRedactor = ({
 
   const isKeptAt = (text: string, at: RedactionPosition, isRead: boolean): boolean => {
     if (at.isChosen || text === "" || placeholderShape.test(text)) return true;
-    if (at.isHeld || isSecretMember(at)) return false;
+    if (at.isHeld) return false;
+    if (text === "true" || text === "false") return true;
+    if (isSecretMember(at)) return false;
     if (at.key === "path" && at.isPolicy) return isRecordableFieldPath(text);
     return mayRecordText(text, at) || (isRead && !isNamedSecret(text, at) && !seemsSecret(text, [at.key, getName(at)]));
   };
@@ -154,7 +156,8 @@ const placeholderShape = /^(?:[a-z][a-z0-9+.-]{0,11}:\/\/|\/)?redacted(?:\d{4}|\
 export const hasPlaceholder = (text: string): boolean => /redacted\d{4}/.test(text);
 
 /** Keys of an object's members that have the value of what the object is named after, or is the member of. */
-const valueKey = /^(?:values?|val|text|string|plain|literal|inline|raw|content|data|default|\w*(?:[Vv]alues?|Default))$/;
+const valueKey =
+  /^(?:values?|val|text|string|plain|literal|inline|raw|content|data|default|\w*(?:[Vv]alues?|Default))$/;
 
 /** Reports whether a member's own key says that it is a secret. */
 const isSecretMember = ({ holder, key, parentKey, isPolicy }: RedactionPosition): boolean =>

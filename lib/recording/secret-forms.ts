@@ -72,7 +72,8 @@ const nameInText = /(-{0,2})([A-Za-z_][\w.-]*)/g;
 /** What follows the name: a value that isn't a comparison's, a value of an option, an element's content, and so on. */
 const assigned = /(?:\\{0,3}["'])?\]?\s{0,9}(?::|=>|=(?![=~]))\s*(?!(?:true|false)\b)\S/y;
 /** The value of an option, unless it is the path of a file. */
-const optionValue = /\\{0,3}["']?(?:\s{0,9},\s{0,9}["']?|[\s=]{1,9})(?!\/[\w.-]{1,99}[\w./-]{0,999}(?![\w./+=-])|-|(?:true|false)\b)\S/y;
+const optionValue =
+  /\\{0,3}["']?(?:\s{0,9},\s{0,9}["']?|[\s=]{1,9})(?!\/[\w.-]{1,99}[\w./-]{0,999}(?![\w./+=-])|-|(?:true|false)\b)\S/y;
 const content = /[^<>]{0,99}>[^<\s]/y;
 const nextArgument = /["']\s{0,9},\s{0,9}["'][^"']/y;
 const restOfLine = /[ \t]{1,9}\S{1,999}[ \t;]{0,9}(?:\n|$)/y;
@@ -81,7 +82,8 @@ const restOfLine = /[ \t]{1,9}\S{1,999}[ \t;]{0,9}(?:\n|$)/y;
 const assignsSecret = (text: string): boolean => {
   const isLong = text.includes("\n");
   for (const { 0: all, 1: dashes = "", 2: name = "", index } of text.matchAll(nameInText)) {
-    if (!isSecretName(name) || (dashes === "" && /^(?:.*\.)?[Kk]eys?$/.test(name))) continue;
+    const isBare = dashes === "" && /^(?:.*\.)?keys?$/i.test(name);
+    if (!isSecretName(name) || (isBare && !(name === "KEY" && text.charAt(index + 3) === "="))) continue;
     const isFollowedBy = (pattern: RegExp): boolean => {
       pattern.lastIndex = index + all.length;
       return pattern.test(text);
@@ -99,15 +101,13 @@ const assignsSecret = (text: string): boolean => {
 };
 
 /** By their first letter, the pairs of letters that are usual in English words and in names of Kubernetes. */
-const usualPairs = new Map(
+const usualPairs = new Set(
   `abcdfgiklmnprstuvwy baeilorsuy cacehiklorstuy dadegilmorsuy eabcdefgilmnpqrstvwxy faefilorstu gaeghilnorsu haeiortu
   iabcdefglmnoprstvxz je keisu ladeilostuvy mabeilmopsu nacdefgiklnoprstuv oabcdfgiklmnoprstuvwy paehiloprstu qu
   rabcdegiklmnoprstuvy sacehiklmopstuwy tacehilorstuy uabcdegilmnoprst vaeio waehinors xceipt yenpst ze`
     .split(/\s+/)
-    .map(([first = "", ...following]) => [first, new Set(following)]),
+    .flatMap(([first, ...following]) => following.map((second) => `${first}${second}`)),
 );
-
-const isDigit = (character: string) => character >= "0" && character <= "9";
 
 /** Returns the share of neighbours that don't occur in words: a digit by a letter, or a rare pair of letters. */
 const computeOddity = (runs: readonly string[]): number => {
@@ -115,20 +115,23 @@ const computeOddity = (runs: readonly string[]): number => {
   for (const run of runs) {
     const hasLower = /[a-z]/.test(run);
     for (let index = 1; index < run.length; index += 1) {
-      const [left, right] = [run.charAt(index - 1), run.charAt(index)];
+      odd += rateNeighbours(run.slice(index - 1, index + 1), hasLower);
       pairs += 1;
-      if (isDigit(left) !== isDigit(right)) odd += 1;
-      else if (isDigit(left)) continue;
-      else if (left >= "a" && right < "a") odd += 0.5;
-      // Abbreviations, as in setHostnameAsFQDN, have rare pairs.
-      else if (!usualPairs.get(left.toLowerCase())?.has(right.toLowerCase())) odd += hasLower && left < "a" && right < "a" ? 0.5 : 1;
     }
   }
   return pairs === 0 ? 0 : odd / pairs;
 };
 
+const rateNeighbours = (pair: string, isBesideLower: boolean): number => {
+  if (/^\d\d$/.test(pair) || usualPairs.has(pair.toLowerCase())) return /^[a-z][A-Z]$/.test(pair) ? 0.5 : 0;
+  // Abbreviations in words, as in setHostnameAsFQDN, have rare pairs.
+  return /^[a-z][A-Z]$/.test(pair) || (isBesideLower && /^[A-Z]{2}$/.test(pair)) ? 0.5 : 1;
+};
+
 /** Reports whether a text has 12 or more letters and digits that look random, also if dashes divide them. */
-export const isRandom = (text: string): boolean =>
+export const isRandom = (text: string): boolean => hasRandomChunk(text.replace(/(\w)\1{4,}|abcdefgh\w{0,18}/g, "$1"));
+
+const hasRandomChunk = (text: string): boolean =>
   (text.match(/[\w+=-]{12,}/g) ?? []).some((chunk) => isRandomChunk(chunk, 0.25)) ||
   // In base64, slashes may divide the token, too. Unlike a path, it has hardly any words.
   (text.match(/[\w+=/-]{20,}/g) ?? []).some(
@@ -155,7 +158,7 @@ const isRandomChunk = (chunk: string, least: number): boolean => {
 const isRandomRun = (run: string): boolean => {
   const [hasDigit, hasBoth] = [/\d/.test(run), hasBothCases(run)];
   if (run.length < 16) return run.length >= 12 && hasDigit && hasBoth && computeOddity([run]) >= 0.35;
-  return (hasDigit && /^[\da-f]+$/i.test(run)) || computeOddity([run]) > (hasDigit && hasBoth ? 0.2 : hasDigit || hasBoth ? 0.25 : 0.3);
+  return (hasDigit && /^[\da-f]+$/i.test(run)) || computeOddity([run]) > (hasDigit || hasBoth ? 0.25 : 0.3);
 };
 
 const hasBothCases = (text: string): boolean => /[a-z]/.test(text) && /[A-Z]/.test(text);
