@@ -2,8 +2,10 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import { allOptionalRecorderFunctions } from "#lib/recording/complete-parts.ts";
+import { type FieldReadTracker, inactiveFieldReadTracker } from "#lib/recording/reads.ts";
 import { createRecorder } from "#lib/recording/recorder.ts";
 import type { Recording } from "#lib/recording/recording.ts";
+import { createRedactor } from "#lib/recording/redaction.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { type Rule, rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
@@ -129,3 +131,17 @@ for (const [what, build] of readers)
       );
     });
   });
+
+describe("a recording of random tokens", () => {
+  for (const form of Object.keys(tokenForms))
+    it(`contains at most 5 of 1,000 tokens of ${form}, where a rule reads them and where names stand`, () => {
+      const { POSTERN_SEED: seed } = process.env;
+      const key = form === "a UUID" ? "note" : "name";
+      const reads: FieldReadTracker = { ...inactiveFieldReadTracker, has: () => true };
+      const tokens = Array.from({ length: 2000 }, (_, number) => buildToken(form, number, seed));
+      for (const redact of [createRedactor(), createRedactor({ reads })]) {
+        const left = tokens.filter((token) => redact({ [key]: token })[key] === token);
+        assert.ok(left.length <= 10, left.join(" "));
+      }
+    });
+});

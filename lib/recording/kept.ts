@@ -1,4 +1,4 @@
-import { isRandom, seemsRandom, seemsSecretName } from "./secret-forms.ts";
+import { isRandom, seemsSecretName } from "./secret-forms.ts";
 
 // Decides which texts a recording keeps. Any other text is free text, which may hold a secret.
 
@@ -99,9 +99,12 @@ const isName = (text: string, key: string, parentKey: string) =>
   (!text.includes(":") || colonMap.test(parentKey) || /^system:|^[^:]*:\d{1,5}$/.test(text)) &&
   !seemsSecretName(text, [Object.hasOwn(nameKeysIn, key) ? key : "id"]);
 
+/** A key, one of managed fields, or a host with a port: in other places, a password may follow a colon. */
+const mapKey = /^(?:(?:f:)?[-\w./]{0,253}|(?:localhost|[-\w]{1,99}\.[-\w./]{1,99}):\d{1,5})$/;
+
 /**
  * Reports whether a recording keeps a map's key: it does, unless Kubernetes would reject the key or the key looks
  * like a token.
  */
 export const mayRecordMapKey = (key: string): boolean =>
-  /^(?:f:)?[-\w./]{0,253}(?::\d{1,5})?$/.test(key) && !/\/\//.test(key) && !seemsSecretName(key, []);
+  mapKey.test(key) && !/\/\//.test(key) && !seemsSecretName(key, []);
