@@ -161,7 +161,18 @@ describe("a redaction", () => {
   it("takes linear time", () => {
     const parts = "a a. a/ a- a1B 1m 1h 1. _ :// //a/ a: a:b@ eyJ password <a> <a>b {{ <password hooks. ?key \\\" ('key"
       .split(" ")
-      .concat("bearer ", "secret =", "token ", "--key ", "--key, ", "-u a", "login a ", "\nkey ", "a.key ", "ssh-rsa AAAA");
+      .concat(
+        "bearer ",
+        "secret =",
+        "token ",
+        "--key ",
+        "--key, ",
+        "-u a",
+        "login a ",
+        "\nkey ",
+        "a.key ",
+        "ssh-rsa AAAA",
+      );
     const redact = createRedactor();
     for (const part of parts) {
       const text = part.repeat(Math.floor(500_000 / part.length));
