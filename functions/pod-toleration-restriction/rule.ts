@@ -3,7 +3,7 @@ import { get } from "postern/needs";
 import { describeNamespaceCreation } from "postern/objects/namespace";
 import { listContainers } from "postern/objects/pod";
 import { parseQuantity } from "postern/objects/quantity";
-import { areTolerationsCovered, mergeTolerations } from "postern/objects/toleration";
+import { createTolerationCheck, mergeTolerations } from "postern/objects/toleration";
 import { notFound } from "postern/refusals";
 import type { AdmissionRequest, Status } from "postern/review";
 import { rule } from "postern/rule";
@@ -62,7 +62,7 @@ export default rule({
     // An update can't remove tolerations of an existing pod, so there is nothing to suggest.
     if (request.operation !== "CREATE") return;
     const { refuse, tolerations: allowed = settings.whitelist } = await readAnnotation("tolerationsWhitelist", context);
-    const kept = (spec?.tolerations ?? []).filter((toleration) => areTolerationsCovered(allowed, [toleration]));
+    const kept = (spec?.tolerations ?? []).filter(createTolerationCheck(allowed));
     if (refuse || !spec?.tolerations) return;
     if (kept.length > 0) spec.tolerations = kept;
     else delete spec.tolerations;
@@ -83,7 +83,7 @@ const checkTolerations = async ({ spec }: Pod, context: TolerationContext) => {
 
   const allowed = namespaceWhitelist ?? context.settings.whitelist;
   const scope = namespaceWhitelist ? "namespace" : "cluster";
-  if (allowed.length > 0 && !areTolerationsCovered(allowed, tolerations))
+  if (allowed.length > 0 && !tolerations.every(createTolerationCheck(allowed)))
     return `pod tolerations (possibly merged with namespace default tolerations) conflict with its ${scope} whitelist`;
 };
 
