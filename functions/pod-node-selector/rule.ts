@@ -1,6 +1,6 @@
 import type { Namespace, Pod } from "postern/kubernetes/core/v1";
 import { get } from "postern/needs";
-import { findConflict, type Labels } from "postern/objects/label";
+import { findConflict, type Labels, type LengthUnit, labelUnitSince } from "postern/objects/label";
 import { describeNamespaceCreation } from "postern/objects/namespace";
 import { forbidden, notFound } from "postern/refusals";
 import type { AdmissionRequest, Status } from "postern/review";
@@ -27,14 +27,15 @@ export default rule({
         return `must have selectors such as "pool=default,disk=ssd" under podNodeSelectorPluginConfig; of ${name}: ${parsed}`;
     }
   },
+  since: labelUnitSince,
   needs: {
     // The Namespace is read without the cache: the pod keeps for life the node selector that it gets from it.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
   },
 
-  async mutate(pod: Pod, { request, settings, current }) {
-    const chosen = getNodes(request, await current(request.namespace ?? ""), settings.podNodeSelectorPluginConfig);
+  async mutate(pod: Pod, { request, current, ...context }) {
+    const chosen = getNodes(request, await current(request.namespace ?? ""), context);
     if ("refuse" in chosen) return chosen;
 
     const own = pod.spec?.nodeSelector ?? {};
@@ -44,15 +45,15 @@ export default rule({
     if (pod.spec && Object.keys(merged).length > Object.keys(own).length) pod.spec.nodeSelector = merged;
   },
 
-  async validate(pod: Pod, { request, settings, recent }) {
-    const chosen = getNodes(request, await recent(request.namespace ?? ""), settings.podNodeSelectorPluginConfig);
+  async validate(pod: Pod, { request, recent, ...context }) {
+    const chosen = getNodes(request, await recent(request.namespace ?? ""), context);
     return "refuse" in chosen ? chosen : checkSelector(request, pod, pod.spec?.nodeSelector ?? {}, chosen);
   },
 
-  async suggest({ spec }: Pod, { request, settings, current }) {
+  async suggest({ spec }: Pod, { request, current, ...context }) {
     const namespace = await current(request.namespace ?? "");
     if (!namespace) return describeNamespaceCreation(request.namespace);
-    const chosen = getNodes(request, namespace, settings.podNodeSelectorPluginConfig);
+    const chosen = getNodes(request, namespace, context);
     if ("refuse" in chosen || !spec) return;
     const { nodes, allowed } = chosen;
     const { nodeSelector = {} } = spec;
@@ -73,14 +74,17 @@ interface NamespaceNodes {
 const getNodes = (
   { namespace: name = "" }: AdmissionRequest,
   namespace: Namespace | undefined,
-  config: Config,
+  context: { settings: { podNodeSelectorPluginConfig: Config }; upstream: { labelUnit: LengthUnit } },
 ): NamespaceNodes | { refuse: string | Status } => {
   if (namespace === undefined) return { refuse: notFound({ group: "", resource: "namespaces" }, name) };
 
+  const { podNodeSelectorPluginConfig: config } = context.settings;
+  const { labelUnit } = context.upstream;
   const getText = (key: string) => (Object.hasOwn(config, key) && config[key]) || "";
   // An empty annotation of the namespace selects all nodes; the default is for a missing one.
-  const nodes = parseSelector(namespace.metadata?.annotations?.[annotation] ?? getText("clusterDefaultNodeSelector"));
-  const allowed = parseSelector(getText(name));
+  const text = namespace.metadata?.annotations?.[annotation] ?? getText("clusterDefaultNodeSelector");
+  const nodes = parseSelector(text, labelUnit);
+  const allowed = parseSelector(getText(name), labelUnit);
   if (typeof nodes === "string") return { refuse: nodes };
   return typeof allowed === "string" ? { refuse: allowed } : { nodes, allowed };
 };

@@ -1,4 +1,5 @@
 import type { ResourceQuota } from "postern/kubernetes/core/v1";
+import type { LengthUnit } from "postern/objects/label";
 import {
   compareQuantities,
   formatQuantity,
@@ -20,6 +21,7 @@ export interface QuotaRequest {
   object: KubernetesObject;
   oldObject: KubernetesObject | null;
   evaluator: Evaluator<object>;
+  labelUnit: LengthUnit;
 }
 
 /** A refusal, or the quotas that the request changes, with what is used then. */
@@ -78,7 +80,7 @@ export const decideOnRequest = async (
 /** Returns the quotas that count an object, and the scopes of all quotas in which it is; or why it is refused. */
 const findMatchingQuotas = (
   quotas: readonly ResourceQuota[],
-  { object, evaluator }: QuotaRequest,
+  { object, evaluator, labelUnit }: QuotaRequest,
   enforcesQuotas: boolean,
 ): { matching: MatchingQuota[]; scopes: Scope[] } | { error: string } | { fault: string } => {
   const matching: MatchingQuota[] = [];
@@ -87,7 +89,7 @@ const findMatchingQuotas = (
     const name = quota.metadata?.name;
     const own = listScopes(quota);
     for (const scope of own.filter(({ scopeName }) => scopeName === evaluator.scopes?.ofClasses)) {
-      const fault = findScopeFault(scope);
+      const fault = findScopeFault(scope, labelUnit);
       if (fault) return { error: `error matching scopes of quota ${name}, err: ${fault}` };
     }
     scopes.push(...own.filter((scope) => evaluator.scopes?.includes(scope, object)));

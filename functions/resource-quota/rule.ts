@@ -102,7 +102,8 @@ export default rule({
     const quotas = await (charges ? reads.current : reads.recent)(request.namespace);
     if (quotas.length === 0 && limitedResources.length === 0) return;
 
-    const asked = { request, object, oldObject, evaluator: await chooseEvaluator(request, now, upstream, reads) };
+    const evaluator = await chooseEvaluator(request, now, upstream, reads);
+    const asked = { request, object, oldObject, evaluator, labelUnit: upstream.labelUnit };
     const decision = await decideOnRequest(quotas, asked, limitedResources, charges);
     if ("refuse" in decision) return { refuse: decision.refuse };
     if (request.dryRun) return;

@@ -1,5 +1,5 @@
 import type { ResourceQuota, ScopedResourceSelectorRequirement } from "postern/kubernetes/core/v1";
-import { findValueFaults } from "postern/objects/label";
+import { findValueFaults, type LengthUnit } from "postern/objects/label";
 
 export type Scope = ScopedResourceSelectorRequirement;
 
@@ -24,11 +24,11 @@ export const selectsClass = ({ operator, values = [] }: Scope, names: readonly s
 };
 
 /** Returns what is wrong with a scope whose values are class names, in upstream's words: it makes labels of them. */
-export const findScopeFault = (scope: Scope): string | undefined => {
+export const findScopeFault = (scope: Scope, unit?: LengthUnit): string | undefined => {
   const { scopeName, operator, values = [] } = scope;
   if (operator === "Exists") return undefined;
   const faults = values.flatMap((value, index) => {
-    const found = findValueFaults(value).join("; ");
+    const found = findValueFaults(value, unit).join("; ");
     return found ? [`values[${index}][${scopeName}]: Invalid value: ${JSON.stringify(value)}: ${found}`] : [];
   });
   if (faults.length === 0) return undefined;

@@ -1,3 +1,5 @@
+import { type LengthUnit, labelUnitSince } from "postern/objects/label";
+
 /** What an API server counts by its feature gates, as they are by default. */
 export interface QuotaGates {
   /** Whether the statuses of containers count in sums over the pod, instead of for each container. */
@@ -12,6 +14,8 @@ export interface QuotaGates {
   hasImplicitExtendedResources: boolean;
   /** Whether the devices of ResourceClaims also count as extended resources (DRAExtendedResource). */
   countsDevicesAsExtendedResources: boolean;
+  /** What a message about a scope's values counts. */
+  labelUnit: LengthUnit;
 }
 
 const oldest: QuotaGates = {
@@ -21,13 +25,14 @@ const oldest: QuotaGates = {
   countsDevices: false,
   hasImplicitExtendedResources: false,
   countsDevicesAsExtendedResources: false,
+  ...labelUnitSince["1.0"],
 };
 
 /** What each minor version of Kubernetes counts beside the one before. Those before 1.33 are taken for 1.33. */
 export const gatesSince = {
   "1.0": oldest,
   "1.34": { hasPodLevelResources: true, hasVolumeAttributesClasses: true, countsDevices: true },
-  "1.35": { hasImplicitExtendedResources: true },
+  "1.35": { hasImplicitExtendedResources: true, ...labelUnitSince["1.35"] },
   "1.36": { countsDevicesAsExtendedResources: true },
   "1.37": { sumsUpStatuses: true },
 } as const;

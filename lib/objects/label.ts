@@ -10,32 +10,41 @@ const subdomain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])
 const characters =
   "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
+/** What kube-apiserver's messages call the bytes that it counts: characters, and of labels since 1.35 bytes. */
+export type LengthUnit = "bytes" | "characters";
+
+/** The unit in messages about labels, for the `since` of rules. */
+export const labelUnitSince: Record<"1.0" | "1.35", { labelUnit: LengthUnit }> = {
+  "1.0": { labelUnit: "characters" },
+  "1.35": { labelUnit: "bytes" },
+};
+
 /** Returns what is wrong with a label's key, in kube-apiserver's words. */
-export const findKeyFaults = (labelKey: string): string[] => {
+export const findKeyFaults = (labelKey: string, unit?: LengthUnit): string[] => {
   const [first = "", second, ...more] = labelKey.split("/");
   const wrong = `${characters} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`;
   if (more.length > 0)
     return [`a valid label key ${wrong} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`];
 
   const own = second ?? first;
-  const faults = second === undefined ? [] : findPrefixFaults(first).map((fault) => `prefix part ${fault}`);
+  const faults = second === undefined ? [] : findPrefixFaults(first, unit).map((fault) => `prefix part ${fault}`);
   if (own === "") faults.push("name part must be non-empty");
-  faults.push(...findLengthFaults(own, 63).map((fault) => `name part ${fault}`));
+  faults.push(...findLengthFaults(own, 63, unit).map((fault) => `name part ${fault}`));
   if (!name.test(own)) faults.push(`name part ${wrong}`);
   return faults;
 };
 
-const findPrefixFaults = (prefix: string): string[] =>
-  prefix === "" ? ["must be non-empty"] : findSubdomainFaults(prefix);
+const findPrefixFaults = (prefix: string, unit?: LengthUnit): string[] =>
+  prefix === "" ? ["must be non-empty"] : findSubdomainFaults(prefix, unit);
 
 /** Returns what is wrong with the length of a text, in kube-apiserver's words: it counts bytes, whatever it calls them. */
-export const findLengthFaults = (text: string, most: number, unit: "bytes" | "characters" = "bytes"): string[] =>
+export const findLengthFaults = (text: string, most: number, unit: LengthUnit = "bytes"): string[] =>
   Buffer.byteLength(text) > most ? [`must be no more than ${most} ${unit}`] : [];
 
 export const isSubdomain = (text: string): boolean => subdomain.test(text);
 
 /** Returns what is wrong with a DNS subdomain, in kube-apiserver's words. */
-export const findSubdomainFaults = (text: string, unit?: "bytes" | "characters"): string[] => [
+export const findSubdomainFaults = (text: string, unit?: LengthUnit): string[] => [
   ...findLengthFaults(text, 253, unit),
   ...(isSubdomain(text)
     ? []
@@ -45,8 +54,8 @@ export const findSubdomainFaults = (text: string, unit?: "bytes" | "characters")
 ];
 
 /** Returns what is wrong with a label's value, in kube-apiserver's words. */
-export const findValueFaults = (labelValue: string): string[] => [
-  ...findLengthFaults(labelValue, 63),
+export const findValueFaults = (labelValue: string, unit?: LengthUnit): string[] => [
+  ...findLengthFaults(labelValue, 63, unit),
   ...(labelValue === "" || name.test(labelValue)
     ? []
     : [

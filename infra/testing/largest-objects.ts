@@ -1,0 +1,56 @@
+import { isMap, isObject } from "#lib/json.ts";
+import { replaceAt } from "./wrong-types.ts";
+
+type Path = (string | number)[];
+
+/** The bytes of the largest object that etcd stores with its default limit of requests. */
+const largestBytes = 1.5 * 1024 * 1024;
+
+/** An object as large as etcd can store, because the list or map at `path` has many elements. */
+export interface LargestObject {
+  path: Path;
+  /** What differs between the elements: nothing, or the text at a path in them. */
+  differs: string;
+  build(): object;
+}
+
+/** Returns the largest objects that are like this one: with each of its lists and maps filled, in several ways. */
+export const listLargestObjects = (object: object): LargestObject[] =>
+  listContainers(object, []).flatMap(([path, container]) => {
+    const isList = Array.isArray(container);
+    const [first] = Object.values(container);
+    // Keys of a map of texts are chosen by the author; those of other maps are fields.
+    if (first === undefined || (!isList && !Object.values(container).every((value) => typeof value === "string")))
+      return [];
+    const fill = (change: (index: number) => unknown) => () => {
+      const room = largestBytes - Buffer.byteLength(JSON.stringify(object));
+      const count = Math.floor(room / (Buffer.byteLength(JSON.stringify(change(100_000))) + (isList ? 1 : 10)));
+      const elements = Array.from({ length: count }, (_, index) => change(index));
+      const filled = isList ? elements : Object.fromEntries(elements.map((value, index) => [`key${index}`, value]));
+      return replaceAt(object, path, filled) as object;
+    };
+    const texts = listTexts(first, []);
+    return [
+      { path, differs: "nothing", build: fill(() => first) },
+      ...texts.map((place) => ({
+        path,
+        differs: place.join(".") || "the text",
+        build: fill((index) => replaceAt(first, place, `${readAt(first, place)}${index}`)),
+      })),
+    ];
+  });
+
+const listContainers = (value: object, path: Path): [Path, object][] => [
+  [path, value],
+  ...Object.entries(value).flatMap(([key, inner]) =>
+    isObject(inner) ? listContainers(inner, [...path, Array.isArray(value) ? Number(key) : key]) : [],
+  ),
+];
+
+const listTexts = (value: unknown, path: Path): Path[] => {
+  if (typeof value === "string") return [path];
+  return isMap(value) ? Object.entries(value).flatMap(([key, inner]) => listTexts(inner, [...path, key])) : [];
+};
+
+const readAt = (value: unknown, path: Path): unknown =>
+  path.reduce<unknown>((inner, key) => Reflect.get(Object(inner), key), value);
