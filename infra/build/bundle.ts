@@ -88,7 +88,7 @@ const celLibraries = "lib/cel/libraries/";
 
 /** Returns the kilobytes that recording may add to a bundle. A rule that asks already includes the HTTPS client. */
 const computeRecordingBudget = (asks: boolean, places: RecordingBucketSettingsByRule) =>
-  !isRecorded(places) ? 0 : asks ? 16 : 24;
+  !isRecorded(places) ? 0 : asks ? 20 : 28;
 
 /** The needs that a function meets by itself. */
 const localVerbs = new Set<string>(["cue", "count"]);
