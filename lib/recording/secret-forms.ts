@@ -56,7 +56,7 @@ export const seemsSecret = (text: string, names: readonly string[]): boolean => 
 };
 
 /** Reports whether a text contains a random token that isn't ordinary under one of these names. */
-export const seemsRandom = (text: string, names: readonly string[]): boolean => {
+const seemsRandom = (text: string, names: readonly string[]): boolean => {
   if (text.length < 12) return false;
   let left = text.replace(ordinaryPart, " ");
   if (names.some(isIdentifierName)) left = left.replace(uuid, " ");
