@@ -39,6 +39,9 @@ export const posternCatalogue = "postern/catalogue";
 /** Returns the folder of a file in messages, with slashes. */
 export const formatPlace = (folder: string): string => relative(getProjectRoot(), folder).split(sep).join("/");
 
+/** Returns the path of one of Postern's pages in messages: `docs/NAME`, or in a project below node_modules. */
+export const formatPage = (name: string): string => formatPlace(join(packageRoot, "docs", name));
+
 /** Returns the rules' folders in the order of names. A rule replaces those of the same name in earlier sources. */
 export const listRuleFolders = async (sources: readonly RuleSource[]): Promise<RuleFolder[]> => {
   const all = await Promise.all(sources.map(listFoldersOfSource));

@@ -3,6 +3,7 @@ import { type NamedConditions, selectPhase } from "#lib/rule.ts";
 import { knownMinors } from "#lib/since.ts";
 import { type CatalogueRule, describeUseOfDefaultOnPort } from "../catalogue/registry.ts";
 import { resolveRuleNames } from "../catalogue/rule-names.ts";
+import { formatPage } from "../catalogue/sources.ts";
 import { describeCompiledInPlugin } from "../catalogue/upstream-plugins.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -40,7 +41,7 @@ export default {
   },
 } satisfies Command;
 
-const differences = "docs/behaviour/kinitiras-differences.md lists where kinitiras does something else.";
+const differences = `${formatPage("behaviour/kinitiras-differences.md")} lists where kinitiras does something else.`;
 
 /**
  * Prints what each policy of a file does, or its faults, and returns the exit code. Only here is the CUE engine

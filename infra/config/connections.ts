@@ -5,6 +5,7 @@ import { asksCluster } from "#lib/needs.ts";
 import { isRegion } from "#lib/service-settings.ts";
 import { createManifestCluster, type ManifestCluster, readManifestFolder } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
+import { formatPage } from "../catalogue/sources.ts";
 import { toSentence } from "../cli/complaint.ts";
 import { createMapShape, type InputShape } from "../cli/shape.ts";
 import type { ClusterConfig, ClusterConnectConfig, PosternConfig } from "./config.ts";
@@ -108,7 +109,7 @@ export const readClusterConnections = async (
 };
 
 export const describeMissingConnectSetting = (asking: CatalogueRule[]) =>
-  `has no connect, but ${asking.map(({ name }) => name).join(", ")} must read it; docs/clusters.md says how`;
+  `has no connect, but ${asking.map(({ name }) => name).join(", ")} must read it; ${formatPage("clusters.md")} says how`;
 
 /** Returns the rules that are on and ask the cluster. Rules that only ask other services are not included. */
 export const listRulesAskingCluster = (

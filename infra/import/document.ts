@@ -1,6 +1,7 @@
 // The text of an imported postern.yaml.
 import { stringify } from "yaml";
 import type { CatalogueRule } from "../catalogue/registry.ts";
+import { formatPage } from "../catalogue/sources.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { schemaLine } from "../config/schemas.ts";
 import type { PluginOutcome } from "./decisions.ts";
@@ -21,7 +22,7 @@ export const formatImportedConfig = (
     return [`${indent(comment, "  ")}  ${rule}:\n${indent(section, "    ")}`];
   });
   const origin = `Imported from the flags of a self-managed API server for ${target.name}, which has on: ${target.source}.`;
-  const readers = `These rules read the cluster: ${asking.map(({ name }) => name).join(", ")}. docs/clusters.md describes connect:`;
+  const readers = `These rules read the cluster: ${asking.map(({ name }) => name).join(", ")}. ${formatPage("clusters.md")} describes connect:`;
   const clusters = `clusters: { my-cluster: { kubernetes: "${target.kubernetes}", connect: { … } } }`;
   return [
     `${schemaLine}\n${formatComment(origin)}`,

@@ -1,3 +1,4 @@
+import { formatPage } from "../catalogue/sources.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { type EksNetwork, readEksNetwork } from "../clusters/access.ts";
 import { listRulesAskingCluster } from "../config/connections.ts";
@@ -56,4 +57,4 @@ export const describeEksNetwork = (
   return findings.map(toNote);
 };
 
-const toNote = (finding: string) => `! ${finding} (docs/networks.md)`;
+const toNote = (finding: string) => `! ${finding} (${formatPage("networks.md")})`;

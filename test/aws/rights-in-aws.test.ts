@@ -447,11 +447,17 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     const { code, text } = await runAs("PlanRole", "status", ...optionsWithoutRights.slice(0, 2));
     assert.equal(code, 3, text);
     assert.match(text, left);
+    assert.match(text, /^the alarms can't be read: .* cloudwatch:DescribeAlarms/m);
     assert.match(text, /^ledger: table postern-test, for event-rate-limit: complete$/m);
     assert.match(text, /its API server refuses to show the \w+WebhookConfiguration postern \(403\)/);
     assert.doesNotMatch(text, /answer,|all answer/);
     const known = await runAs("PlanRole", "status", ...options.slice(0, 2));
     assert.deepEqual([known.code, left.test(known.text), / ~ /.test(known.text)], [3, true, false], known.text);
+  });
+
+  it("reports the whole status with the role that deploys", async () => {
+    const text = await requireSuccess("DeployRole", "status", ...options);
+    assert.match(text, /^no alarm can ring: /m);
   });
 
   it("finds an unsigned key in a cluster's entry, and a ledger without recovery, without reading the signing key", async () => {

@@ -63,6 +63,7 @@ before(async () => {
   }
   const { ca } = await readOrCreateServerCertificate(folder, "127.0.0.1");
   await writeFile(join(project, "all.yaml"), await buildProjectOfEveryRule(await listRules(), ca));
+  await writeFile(join(project, "unconnected.yaml"), "rules: { namespace-exists: {} }\n");
   await writeFile(join(project, "pod.yaml"), pod);
 });
 
@@ -113,6 +114,11 @@ describe("the package postern", () => {
     };
     const missing = (await listRules()).filter((rule) => !stdout.includes(native[rule] ?? `/${rule}/`));
     assert.deepEqual(missing, []);
+  });
+
+  it("names pages in messages by their place in the project", async () => {
+    const { stdout, stderr } = await runPostern("build", "--config", "unconnected.yaml");
+    assert.deepEqual([stdout, /; (\S+) says how/.exec(stderr)?.[1]], ["", "node_modules/postern/docs/clusters.md"]);
   });
 
   it("has a summary of each verb, and explains a rule", async () => {
