@@ -45,7 +45,7 @@ export interface StageStack {
 const bucketId = "ServerlessDeploymentBucket";
 const functionType = "AWS::Lambda::Function";
 /** The states of a stack's resource that doesn't exist, or that the stack no longer has. */
-const goneStates = /^(CREATE_FAILED|DELETE_COMPLETE|DELETE_SKIPPED)$/;
+const goneStates = /^(CREATE_FAILED|DELETE_IN_PROGRESS|DELETE_COMPLETE|DELETE_SKIPPED)$/;
 const getPackagedFile = (name: string): string => join(getProjectRoot(), ".serverless", name);
 /** The template of the stack with only a bucket, which osls would create before the first deployment. */
 const coreTemplate = "lib/plugins/aws/package/lib/core-cloudformation-template.json";

@@ -43,7 +43,7 @@ export default {
     return runInStage(options, async (stage) => {
       const releases = await tryReadReleaseStore(stage, createProgressPrinter());
       const all = releases?.all ?? [];
-      const { rules, standings, faults } = await readStandings(stage, all);
+      const { standings, faults } = await readStandings(stage, all);
       for (const fault of faults) process.stderr.write(`${fault}\n`);
       if (standings.length + faults.length === 0) throw new Complaint(`stage ${stage.name} has no functions`, 1);
       const [newest] = all;
@@ -58,7 +58,8 @@ export default {
         newest ? probeClusterHealth({ stage, file, deployer, ...read }, name, newest) : undefined,
       );
       const clusters = found.filter((health) => health !== undefined);
-      const alarms = await checkStageAlarms(stage, rules).catch((error) => {
+      const live = standings.map(({ rule }) => rule);
+      const alarms = await checkStageAlarms(stage, live).catch((error) => {
         process.stderr.write(`the alarms can't be read: ${toSentence(error)}\n`);
         return undefined;
       });
@@ -114,7 +115,7 @@ const readStandings = async ({ functions }: AwsStage, all: Release[]) => {
     const isWarm = all[0]?.warm?.includes(state.rule);
     return { ...state, ...(isWarm && { warm: await functions.listWarmVersions(state.rule) }) };
   });
-  return { rules, standings, faults };
+  return { standings, faults };
 };
 
 const summarizeRelease = (release: Release | undefined) => {

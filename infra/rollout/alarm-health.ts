@@ -13,10 +13,10 @@ export interface AlarmHealth {
   reasons: string[];
 }
 
-/** Reads a stage's alarms, and checks whether each can ring: its topics, and the functions that it watches. */
+/** Reads a stage's alarms, and checks whether each can ring: its topics, and the functions that it watches, which are those of `live` rules. */
 export const checkStageAlarms = async (
   { alarms, functions }: Pick<AwsStage, "alarms" | "functions">,
-  rules: string[],
+  live: string[],
 ): Promise<AlarmHealth[]> => {
   const found = await alarms.list();
   const topics = [...new Set(found.flatMap((alarm) => alarm.topics))];
@@ -25,7 +25,7 @@ export const checkStageAlarms = async (
       topics.map(async (topic) => [topic, await findTopicFault(alarms.countSubscriptions(topic), topic)] as const),
     ),
   );
-  const names = new Set(rules.map((rule) => functions.getFunctionName(rule)));
+  const names = new Set(live.map((rule) => functions.getFunctionName(rule)));
   return found.map((alarm) => {
     const problems = listAlarmProblems(alarm, names);
     const ofTopics = alarm.topics.flatMap((topic) => faults.get(topic) ?? []);
@@ -44,7 +44,9 @@ export const checkStageAlarms = async (
 const listAlarmProblems = ({ isEnabled, topics, functions }: StageAlarm, names: Set<string>): string[] => [
   ...(isEnabled ? [] : ["its actions are disabled; aws cloudwatch enable-alarm-actions enables them"]),
   ...(topics.length > 0 ? [] : ["it has no topic; alarmTopics in serverless.yml takes ARNs of SNS topics"]),
-  ...functions.filter((name) => !names.has(name)).map((name) => `it watches ${name}, which doesn't exist`),
+  ...functions
+    .filter((name) => !names.has(name))
+    .map((name) => `it watches ${name}, which doesn't exist or has no live version`),
 ];
 
 /** Returns why a topic reaches no subscriber, or why that is unknown. */

@@ -6,8 +6,10 @@ import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { CloudFormation } from "@aws-sdk/client-cloudformation";
 import { Lambda } from "@aws-sdk/client-lambda";
 import { openStageFunctions, type StageFunctions, type WantedLambdaVersion } from "../../infra/aws/lambda-functions.ts";
+import { openStack } from "../../infra/aws/stack.ts";
 import { buildBenchEndpointConfig } from "../../infra/bench/handlers.ts";
 import { bundleRule } from "../../infra/build/bundle.ts";
 import { zip } from "../../infra/build/zip.ts";
@@ -58,7 +60,8 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     const credentials = { accessKeyId, secretAccessKey: "secret" };
     const maxAttempts = accessKeyId === "tester" ? 5 : 1;
     const client = new Lambda({ endpoint: service.url, region: "eu-west-1", credentials, maxAttempts });
-    return openStageFunctions("test", { listFunctionIds: async () => ["AlwaysDashdenyLambdaFunction"] }, client, 1);
+    const stack = openStack("test", new CloudFormation({ endpoint: service.url, region: "eu-west-1", credentials }));
+    return openStageFunctions("test", stack, client, 1);
   };
 
   /** Publishes code as a deployment does, and points the alias at it. */
@@ -89,6 +92,20 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     const { body } = Object(payload);
     return fault === undefined ? JSON.parse(String(body)) : String(Object(payload).errorMessage);
   };
+
+  it("are listed by stage, with any page size, and without the environments of others", async () => {
+    service.pageSize = 1;
+    const long = "limit-pod-hard-anti-affinity-topology-more";
+    service.create("postern-test-limit-pod-733e24", good, { POSTERN_STAGE: "test", POSTERN_RULE: long });
+    service.create("postern-prod-other", good, { POSTERN_STAGE: "prod" });
+    service.create("postern-test-2-other", good, { POSTERN_STAGE: "test-2" });
+    service.create("unrelated", good, { PASSWORD: "secret" });
+    assert.deepEqual(await functions.listRules(), [rule, long]);
+    assert.deepEqual(
+      service.recordedCalls.map(({ action }) => action),
+      Array(2).fill("cloudformation:ListStackResources"),
+    );
+  });
 
   describe("that are disarmed", () => {
     const getNextMinute = () => new Date(Date.now() + 60_000);
@@ -404,6 +421,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       const env = {
         ...process.env,
         AWS_ENDPOINT_URL_LAMBDA: service.url,
+        AWS_ENDPOINT_URL_CLOUDFORMATION: service.url,
         AWS_REGION: "eu-west-1",
         AWS_ACCESS_KEY_ID: "a",
         AWS_SECRET_ACCESS_KEY: "b",
@@ -417,7 +435,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       deploy(good);
       Object.assign(getLiveAlias() ?? {}, { weights: { 1: 0.1 } });
       const { output } = await runPostern("status", "--stage", "test");
-      // Releases are unknown without a stack; the status still has what Lambda knows.
+      // Releases are unknown without the right to find the bucket; the status still has what Lambda knows.
       assert.match(output, /^RULE +LIVE +PUBLISHED +BEFORE\nalways-deny +2, 10% version 1 +\S+Z +1\n/);
       const { output: json, code } = await runPostern("status", "--stage", "test", "-o", "json");
       assert.equal(code, 3);

@@ -1,5 +1,6 @@
 import { createHash, randomUUID } from "node:crypto";
 import { readOwnZip } from "../../infra/build/zip.ts";
+import { toLogicalId } from "../../infra/catalogue/rule-names.ts";
 import { readRows } from "../rows.ts";
 import {
   AwsError,
@@ -7,8 +8,11 @@ import {
   type AwsRequest,
   type AwsService,
   type CallRecorder,
+  refuseInQuery,
   refuseInRest,
   startServer,
+  toXml,
+  xmlType,
 } from "./aws-service.ts";
 import type { CloudWatch } from "./cloudwatch.ts";
 import { openInProcess } from "./in-process.ts";
@@ -715,16 +719,50 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   return standIn;
 };
 
-/** Lambda without other services, on its own server. */
+/** Lambda without other services but the lists of stacks, on its own server. */
 export type LambdaService = Lambda & CallRecorder & { url: string };
 
 export const startLambda = async (): Promise<LambdaService> => {
   const recorder: CallRecorder = { recordedCalls: [], fault: undefined, allow: undefined };
   const service = Object.assign(await createLambda(), recorder);
-  const { url, stop } = await startServer(() => service, service);
+  const stacks = listStacks(service);
+  const { url, stop } = await startServer((scope) => (scope === "cloudformation" ? stacks : service), service);
   service.base = url;
   const stopProcesses = service.stop;
   return Object.assign(service, { url, stop: async () => void (await Promise.all([stop(), stopProcesses()])) });
+};
+
+/** Answers for CloudFormation: a function belongs to the stack of the stage in its environment, and stacks have no more. */
+const listStacks = (service: Lambda): AwsService => {
+  const parseForm = ({ body }: AwsRequest) => new URLSearchParams(String(body));
+  return {
+    identify: (request) => {
+      const form = parseForm(request);
+      return { action: `cloudformation:${form.get("Action")}`, name: form.get("StackName") ?? "" };
+    },
+    answer: async (request) => {
+      const form = parseForm(request);
+      const [action, stack] = [form.get("Action"), form.get("StackName")];
+      if (action !== "ListStackResources")
+        throw new AwsError(403, "AccessDenied", `not authorized to perform: cloudformation:${action}`);
+      const names = [...service.functions].flatMap(([name, { latest }]) => {
+        const { POSTERN_STAGE, POSTERN_RULE = name.slice(`${stack}-`.length) } = latest.environment;
+        return `postern-${POSTERN_STAGE}` === stack ? [POSTERN_RULE] : [];
+      });
+      if (names.length === 0) throw new AwsError(400, "ValidationError", `Stack with id ${stack} does not exist`);
+      const first = Number(form.get("NextToken") ?? 0);
+      const next = first + service.pageSize;
+      const StackResourceSummaries = names.slice(first, next).map((name) => ({
+        LogicalResourceId: `${toLogicalId(name)}LambdaFunction`,
+        ResourceType: "AWS::Lambda::Function",
+        ResourceStatus: "CREATE_COMPLETE",
+      }));
+      const result = { StackResourceSummaries, NextToken: next < names.length ? next : undefined };
+      const body = toXml("ListStackResourcesResponse", { ListStackResourcesResult: result });
+      return { status: 200, headers: xmlType, body };
+    },
+    refuse: refuseInQuery,
+  };
 };
 
 /** The path of the code locations that GetFunction returns. */
