@@ -11,7 +11,8 @@ import {
   isDirectInvocation,
   readLambdaEvent,
 } from "./lambda-event.ts";
-import { type AnsweredReviewFacts, formatLogLine, getFailureForLog } from "./log-line.ts";
+import { type AnsweredReviewFacts, formatLogLine } from "./log-line.ts";
+import { formatError } from "./masked-error.ts";
 import type { Capabilities, OpenCapabilities } from "./needs.ts";
 import { printSync } from "./print.ts";
 import type { createCapabilitiesFromRecord } from "./recorded-answers.ts";
@@ -240,7 +241,7 @@ const answerFailure = (turn: Turn, error: unknown): unknown => {
   Object.assign(turn, { code: failure.code, error: failure });
   // The user that sent a Secret may not be allowed to read the old one, and API servers log failures.
   const isSecret = turn.request?.resource.resource === "secrets";
-  const status = toFailureStatus(failure.code, (isSecret && getFailureForLog(turn)) || failure.message);
+  const status = toFailureStatus(failure.code, isSecret ? formatError(failure, turn) : failure.message);
   return turn.call ? turn.call.answer(failure.code, JSON.stringify(status)) : status;
 };
 

@@ -1,5 +1,5 @@
 import type { EnforcementMode, GroupMemberDecision } from "./decide.ts";
-import { formatErrorMessage, formatErrorStacks } from "./masked-error.ts";
+import { formatError } from "./masked-error.ts";
 import type { AdmissionRequest } from "./review.ts";
 import type { Phase } from "./rule.ts";
 
@@ -29,19 +29,6 @@ export const getVerdictForLog = ({ code, mode, refused, operations }: AnsweredRe
   if (code !== 200) return "failed";
   const verdict = refused ? "denied" : operations > 0 ? "changed" : "allowed";
   return verdict === "allowed" || mode === "enforce" ? verdict : `would be ${verdict}`;
-};
-
-/** Returns why a review failed, in a sentence without the review's values. */
-export const getFailureForLog = (report: AnsweredReviewFacts): string | undefined =>
-  report.error && formatErrorMessage(report.error, toSubject(report));
-
-/** Returns the review, and the names that its line has. */
-const toSubject = ({ request, rule, cluster, variant, group }: AnsweredReviewFacts) => {
-  const { resource, kind, subResource, namespace, name, uid }: Partial<AdmissionRequest> = request ?? {};
-  return {
-    request,
-    names: [rule, cluster, variant, group, kind?.kind, resource?.resource, subResource, namespace, name, uid],
-  };
 };
 
 /**
@@ -89,8 +76,7 @@ export const formatLogLine = (
     name,
     uid,
     dryRun,
-    error:
-      report.error && (report.code < 500 ? formatErrorMessage : formatErrorStacks)(report.error, toSubject(report)),
+    error: report.error && formatError(report.error, report, report.code >= 500),
   });
   if (!report.cluster || !report.mode || isForged) return entry;
   // Each metric with each value of its dimensions costs money, so there are few. A stage's reviews are those with

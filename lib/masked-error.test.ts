@@ -6,8 +6,8 @@ import { createTestSigner } from "../infra/parity/test-key.ts";
 import { createUnconnectedCapabilities } from "./capabilities.ts";
 import { createEndpointForAnyRule } from "./complete-endpoint.ts";
 import { Failure, toFailure } from "./failure.ts";
-import { formatLogLine, getFailureForLog } from "./log-line.ts";
-import { formatErrorMessage, formatErrorStacks } from "./masked-error.ts";
+import { formatLogLine } from "./log-line.ts";
+import { formatError } from "./masked-error.ts";
 import type { AdmissionRequest } from "./review.ts";
 import { rule } from "./rule.ts";
 
@@ -77,18 +77,17 @@ describe("the message of an error in a log", () => {
     ],
     [toFailure(new Failure(400, '"5 x" is no quantity such as 500m')), '"***" is no quantity such as 500m'],
     ["a text", "a text"],
+    [undefined, "undefined"],
   ];
   for (const [thrown, message] of messages)
     it(`is ${message}`, () =>
-      assert.equal(
-        formatErrorMessage(thrown, { request: buildRequest(object), names: ["prod", "shop", "settings"] }),
-        message,
-      ));
+      assert.equal(formatError(thrown, { request: buildRequest(object), cluster: "prod" }), message));
 
   it("keeps the property that V8 could not read in the stack's message out, and the stack in", () => {
-    const text = formatErrorStacks(
+    const text = formatError(
       v8(() => Reflect.get(object, "none").abcd),
       { request: buildRequest(object) },
+      true,
     );
     assert.match(text, /^Error: the rule failed: a value may have the wrong type\n {4}at /);
     assert.match(
@@ -99,18 +98,22 @@ describe("the message of an error in a log", () => {
 
   it("has no line of a message among the lines of the stack", () => {
     const error = new Error("first\n    at S3cret (/code/rule.js:1:1)\n    at /code/x:2:2");
-    const plain = formatErrorStacks(error, {});
+    const plain = formatError(error, {}, true);
     assert.match(plain, /^Error: first\n {4}at S3cret/);
     error.message = "changed";
-    const changed = formatErrorStacks(error, {
-      request: buildRequest({ data: { a: "/code/rule.js:1:1", b: "S3cret" } }),
-    });
+    const changed = formatError(
+      error,
+      {
+        request: buildRequest({ data: { a: "/code/rule.js:1:1", b: "S3cret" } }),
+      },
+      true,
+    );
     assert.doesNotMatch(changed, /S3cret|rule\.js/);
   });
 
   it("has the errors of an AggregateError, and ends with ten of them", () => {
     const errors = Array.from({ length: 5000 }, (_, index) => new RangeError(`number ${index}`));
-    const text = formatErrorStacks(new AggregateError(errors, "all"), {});
+    const text = formatError(new AggregateError(errors, "all"), {}, true);
     assert.match(text, /^AggregateError: all\n.*\ncaused by RangeError: number 0\n/s);
     assert.equal(text.split("\ncaused by ").length, 10);
   });
@@ -123,7 +126,7 @@ describe("the message of an error in a log", () => {
       "'/`\"".repeat(100_000),
       "\n    at ".repeat(100_000),
     ])
-      assert.ok(formatErrorStacks(toFailure(new SyntaxError(message)), { request }).length < 20_000);
+      assert.ok(formatError(toFailure(new SyntaxError(message)), { request }, true).length < 20_000);
   });
 });
 
@@ -204,7 +207,8 @@ describe("a line of a failed review", () => {
               {
                 publicKeys: signer.publicKey,
                 openCapabilities: createUnconnectedCapabilities,
-                writeLogLine: (facts) => lines.push(formatLogLine(facts, "test", 1), getFailureForLog(facts) ?? ""),
+                writeLogLine: (facts) =>
+                  lines.push(formatLogLine(facts, "test", 1), facts.error ? formatError(facts.error, facts) : ""),
               },
             );
             const data = Object.fromEntries(others.map(({ text }, index) => [`key-${index}`, text]));

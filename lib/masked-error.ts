@@ -2,130 +2,121 @@ import { Failure, getErrorMessage } from "./failure.ts";
 import { coverTexts, listTexts, mask, replaceCovered } from "./masked-text.ts";
 import type { AdmissionRequest } from "./review.ts";
 
-/** The review that an error is about, and the names that its log line has anyway: they stay readable. */
-interface ErrorSubject {
-  request?: AdmissionRequest | undefined;
-  names?: readonly unknown[];
-}
+/** What an error is about. The names in it and in its request stay readable: a log line has them anyway. */
+type ErrorSubject = { request?: AdmissionRequest | undefined } & Partial<
+  Record<"rule" | "cluster", string | undefined>
+>;
 
-/** A part of a line: our own words, those of another program, the name of a function or class, or a place in code. */
-interface Piece {
-  text: string;
-  origin: "own" | "foreign" | "name" | "code";
-}
+/** A part of a line: a place in code, a name in code, our own words, or the words of another program. */
+type Piece = [text: string, origin: number];
+const code = 0;
+const name = 1;
+const own = 2;
+const foreign = 3;
 
 const mostErrors = 10;
 const mostFrames = 20;
 const longest = 4000;
 
-/** Returns an error's message for people who may not see the review, in which quoted texts and its values are masked. */
-export const formatErrorMessage = (thrown: unknown, subject: ErrorSubject): string => {
-  const error = thrown instanceof Error ? thrown : new Error(getErrorMessage(thrown));
-  return maskPieces(splitMessage(error, listErrors(error)), subject);
-};
-
 /**
- * Returns the messages, masked in the same way, and the stacks of an error and its causes, which may form a cycle. Only
- * for faults of Postern: a caller's mistake takes one sentence, or every request without a key would log a stack trace.
+ * Returns an error's message, in which quoted texts and the values of its review are masked; with `hasStack`, also its
+ * stack and those of its causes, which may form a cycle.
  */
-export const formatErrorStacks = (error: Error, subject: ErrorSubject): string => {
-  const errors = listErrors(error);
-  const pieces = errors.flatMap((each, index): Piece[] => [
-    { text: index > 0 ? "\ncaused by " : "", origin: "code" },
-    { text: String(each.name), origin: /^[A-Za-z]*Error$/.test(each.name) ? "code" : "name" },
-    { text: ": ", origin: "code" },
-    ...splitMessage(each, errors),
-    ...splitFrames(each),
-  ]);
+export const formatError = (thrown: unknown, subject: ErrorSubject, hasStack = false): string => {
+  const errors = new Set<unknown>([thrown]);
+  // The loop also visits what it adds.
+  for (const each of errors)
+    for (const inner of [Object(each).cause].concat(Object(each).errors))
+      if (inner instanceof Error && errors.size < mostErrors) errors.add(inner);
+  const all = [...errors] as Error[];
+  const pieces = hasStack
+    ? all.flatMap((error, index): Piece[] => [
+        [index > 0 ? "\ncaused by " : "", code],
+        [`${error.name}`, /^[A-Za-z]*Error$/.test(error.name) ? code : name],
+        [": ", code],
+        ...splitMessage(error, all),
+        ...splitFrames(error),
+      ])
+    : splitMessage(thrown, all);
   return maskPieces(pieces, subject);
 };
 
-const listErrors = (first: Error): Error[] => {
-  const found = new Set<unknown>([first]);
-  // The loop also visits what it adds.
-  for (const each of found) {
-    const { cause, errors } = each as { cause?: unknown; errors?: unknown };
-    for (const inner of [cause, ...(Array.isArray(errors) ? errors : [])])
-      if (inner instanceof Error && found.size < mostErrors) found.add(inner);
-  }
-  return [...found] as Error[];
-};
-
-/** Splits the message of a Failure into our own words, and the messages of the other errors that it repeats. */
-const splitMessage = (error: Error, errors: readonly Error[]): Piece[] => {
-  const text = String(error.message);
-  if (!(error instanceof Failure)) return [{ text, origin: "foreign" }];
-  const causes = errors.flatMap((each) => [each, each.cause]).filter((each) => !(each instanceof Failure));
-  let pieces: Piece[] = [{ text, origin: "own" }];
+/** Splits the message of a Failure into our own words, and the messages of other errors that it repeats. */
+const splitMessage = (error: unknown, errors: readonly Error[]): Piece[] => {
+  const text = `${getErrorMessage(error)}`;
+  if (!(error instanceof Failure)) return [[text, foreign]];
+  const causes = errors.flatMap((each) => [each, each.cause]).filter((each) => each && !(each instanceof Failure));
+  let pieces: Piece[] = [[text, own]];
   for (const inner of new Set(causes.map(getErrorMessage)))
-    if (inner !== "")
-      pieces = pieces.flatMap((piece) =>
-        piece.origin === "foreign"
-          ? [piece]
-          : piece.text
-              .split(inner)
-              .flatMap((text, index): Piece[] => [
-                ...(index > 0 ? [{ text: inner, origin: "foreign" } as const] : []),
-                { text, origin: "own" },
-              ]),
-      );
+    pieces = pieces.flatMap((piece) =>
+      piece[1] === foreign || !inner
+        ? [piece]
+        : piece[0].split(inner).flatMap((part, index): Piece[] => [
+            [index > 0 ? inner : "", foreign],
+            [part, own],
+          ]),
+    );
   return pieces;
 };
 
-const frame = /^( {4}at (?:async )?)(?:(.*) )?(\(?(?:[^()\s]+:\d+:\d+|native|<anonymous>|index \d+)\)?)$/;
+const frame = /^( {4}at )(.* )?(\(?(?:[^()\s]+:\d+:\d+|native|<anonymous>|index \d+)\)?)$/;
 
 /** Returns the lines of a stack. The lines of a message, which it begins with, may look like them. */
-const splitFrames = ({ name, message, stack }: Error): Piece[] => {
-  const [text, header] = [String(stack), message === "" ? String(name) : `${name}: ${message}`];
-  const isKnown = text.startsWith(header);
-  return text
-    .slice(isKnown ? header.length : 0)
+const splitFrames = ({ name: title, message, stack }: Error): Piece[] => {
+  const header = message === "" ? title : `${title}: ${message}`;
+  const [before, rest = before] = `\n${stack}`.split(`\n${header}`, 2);
+  return `${rest}`
     .split("\n")
     .flatMap((line): Piece[] => {
-      const [, at = "", functionName = "", place = ""] = frame.exec(line.slice(0, 1000)) ?? [];
-      if (at === "") return [];
-      return [
-        { text: `\n${at}`, origin: "code" },
-        { text: functionName === "" ? "" : `${functionName} `, origin: "name" },
-        { text: place, origin: isKnown ? "code" : "name" },
-      ];
+      const [, at, functionName = "", place = ""] = frame.exec(line.slice(0, 1000)) ?? [];
+      return at
+        ? [
+            [`\n${at}`, code],
+            [functionName, name],
+            [place, before === "" ? code : name],
+          ]
+        : [];
     })
     .slice(0, 3 * mostFrames);
 };
 
 /** Masks the texts of a review, which are looked for once, and then what is quoted. */
-const maskPieces = (pieces: readonly Piece[], { request, names = [] }: ErrorSubject): string => {
-  const shown = names.filter((name) => typeof name === "string");
-  const parts = pieces.map(({ text, origin }) => (origin === "code" ? "" : text.slice(0, longest)));
+const maskPieces = (pieces: readonly Piece[], subject: ErrorSubject): string => {
+  const { request } = subject;
+  const names = [subject, request ?? {}, request?.kind ?? {}, request?.resource ?? {}].flatMap((named) =>
+    Object.values(named).filter((value) => typeof value === "string"),
+  );
+  const parts = pieces.map(([text, origin]) => (origin ? text.slice(0, longest) : ""));
   const all = parts.join("\0");
-  const { object, oldObject, userInfo, options } = request ?? {};
-  const covered = coverTexts(all, listTexts([object, oldObject, userInfo, options]));
-  for (const name of [...shown, ruleFailed])
-    if (name.length > 3)
-      for (let at = all.indexOf(name); at >= 0; at = all.indexOf(name, at + name.length))
-        covered.fill(0, at, at + name.length);
+  const covered = coverTexts(
+    all,
+    listTexts([request?.object, request?.oldObject, request?.userInfo, request?.options]),
+  );
+  for (const shown of [...names, "the rule failed: "])
+    if (shown.length > 3)
+      for (let at = all.indexOf(shown); at >= 0; at = all.indexOf(shown, at + 1))
+        covered.fill(0, at, at + shown.length);
   let from = 0;
   return pieces
-    .map(({ text, origin }, index) => {
-      const part = parts[index] ?? "";
+    .map(([text, origin], index) => {
+      if (origin === code) from++;
+      if (origin === code) return text;
+      const part = parts[index] as string;
+      const isCut = part.length < text.length;
       // What is left of a text that was cut at the end may be too short to be found.
-      const end = part.length < text.length ? part.length - 8 : part.length;
-      const masked = replaceCovered(part.slice(0, end), covered.subarray(from, from + end));
+      const line = replaceCovered(isCut ? part.slice(0, -8) : part, covered.subarray(from)) + (isCut ? "…" : "");
       from += part.length + 1;
-      if (origin === "code") return text;
-      const line = end < part.length ? `${masked}…` : masked;
-      if (origin === "own")
-        return line.replace(ownQuotes, (quote, inner) => (shown.includes(inner) ? quote : `"${mask}"`));
-      return origin === "foreign" ? line.replace(foreignQuotes, (quote) => `${quote[0]}${mask}${quote[0]}`) : line;
+      if (origin === foreign) return line.replace(foreignQuotes, ([quote]) => `${quote}${mask}${quote}`);
+      return origin === own
+        ? line.replace(ownQuotes, (quoted, inner) => (names.includes(inner) ? quoted : `"${mask}"`))
+        : line;
     })
     .join("");
 };
 
-const ruleFailed = "the rule failed: ";
 const ownQuotes = /"((?:[^"\\]|\\.)*)"?/gs;
 /**
  * Matches from the first quote to the last one of its kind: a text that isn't escaped may have quotes itself. An apostrophe
  * within a word is none. Of expressions, V8 quotes those that are invalid.
  */
-const foreignQuotes =
-  /(["`])(?:.*\1|.*)|'(?!(?<=\w')(?:t|s|re|ve|ll|m|d)\b)(?:.*'|.*)|(?<=regular expression: )\/(?:.*\/|.*)/gs;
+const foreignQuotes = /(["`]|'(?!(?<=\w')(?:t|s|re|ve|ll|m|d)\b)|(?<=regular expression: )\/)(?:.*\1|.*)/gs;

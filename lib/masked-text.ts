@@ -15,59 +15,50 @@ const partLength = 8;
 export const coverTexts = (sentence: string, texts: Iterable<string>, shortest = 4): Uint8Array => {
   const covered = new Uint8Array(sentence.length);
   const places = new Map<string, number[]>();
-  // Most parts of a long text begin or end unlike all parts of the sentence, which is quicker to see than to look one up.
+  // Most parts of a long text begin and end unlike all parts of the sentence, which is seen sooner than a part is looked up.
   const ends = new Uint8Array(65_536);
   const hashEnds = (text: string, at: number) =>
     (text.charCodeAt(at) * 257 + text.charCodeAt(at + partLength - 1)) & 65_535;
   for (let length = shortest; length <= partLength; length++)
     for (let at = 0; at + length <= sentence.length; at++) {
-      const piece = sentence.slice(at, at + length);
       if (length < 4 && /\w/.test(`${sentence[at - 1] ?? ""}${sentence[at + length] ?? ""}`)) continue;
+      const piece = sentence.slice(at, at + length);
       if (length === partLength) ends[hashEnds(sentence, at)] = 1;
       const found = places.get(piece);
       if (found) found.push(at);
       else places.set(piece, [at]);
     }
-  if (places.size === 0) return covered;
-  const cover = (piece: string) => {
-    for (const at of places.get(piece) ?? []) covered.fill(1, at, at + piece.length);
-    places.delete(piece);
-  };
+  // Each part is looked for once.
   for (const text of texts)
-    if (text.length < partLength) cover(text);
-    else
-      for (let at = 0; at + partLength <= text.length; at++)
-        if (ends[hashEnds(text, at)]) cover(text.slice(at, at + partLength));
+    for (let at = 0; at === 0 || at + partLength <= text.length; at++) {
+      if (text.length >= partLength && !ends[hashEnds(text, at)]) continue;
+      const piece = text.slice(at, at + partLength);
+      for (const place of places.get(piece) ?? []) covered.fill(1, place, place + piece.length);
+      places.delete(piece);
+    }
   return covered;
 };
 
 /** Returns a sentence with `***` in the place of its covered characters. */
-export const replaceCovered = (sentence: string, covered: Uint8Array): string => {
-  let masked = "";
-  for (let at = 0; at < sentence.length; at++)
-    if (!covered[at]) masked += sentence[at];
-    else if (!covered[at - 1]) masked += mask;
-  return masked;
-};
+export const replaceCovered = (sentence: string, covered: Uint8Array): string =>
+  sentence
+    .split("")
+    .map((character, at) => (covered[at] ? (at > 0 && covered[at - 1] ? "" : mask) : character))
+    .join("");
 
-/**
- * Yields the texts and numbers of a value, and what a program may make of them: each line, a text as JSON has it, and the
- * values of texts that are base64 or JSON. Keys are names, and are left out.
- */
+/** Yields the texts and numbers of a value, also of texts that are base64 or JSON. Keys are names, and are left out. */
 export const listTexts = function* (root: unknown): Generator<string> {
   const open = [root];
   while (open.length > 0) {
     const value = open.pop();
     if (isObject(value)) for (const inner of Object.values(value)) open.push(inner);
-    else if (typeof value === "number" || typeof value === "bigint") yield String(value);
+    else if (typeof value === "number" || typeof value === "bigint") yield `${value}`;
     else if (typeof value === "string") {
       yield value;
-      if (/["\\\p{Cc}]/u.test(value)) yield JSON.stringify(value).slice(1, -1);
-      if (value.includes("\n")) for (const line of value.split("\n")) yield line.trim();
       if (/^\s*["[{]/.test(value)) open.push(parseJson(value));
-      else if (/^[\w+/\r\n-]{6,}={0,2}\s*$/.test(value)) {
+      if (/^[\w+/\r\n-]{6,}={0,2}\s*$/.test(value)) {
         const bytes = Buffer.from(value, "base64");
-        if (isUtf8(bytes)) open.push(bytes.toString());
+        if (isUtf8(bytes)) open.push(`${bytes}`);
       }
     }
   }

@@ -3,7 +3,7 @@ import { bindNeeds } from "./capabilities.ts";
 import { type EndpointConfig, findClusterSetup } from "./endpoint.ts";
 import { type Failure, toFailure } from "./failure.ts";
 import { isMap } from "./json.ts";
-import { formatErrorMessage } from "./masked-error.ts";
+import { formatError } from "./masked-error.ts";
 import type { Capabilities, Needs, OpenCapabilities } from "./needs.ts";
 import { printSync } from "./print.ts";
 import type { ReconcileContext, Rule } from "./rule.ts";
@@ -75,7 +75,7 @@ export const createReconcileHandler = (
       const outcome =
         typeof result === "string"
           ? { verdict: "reconciled", done: result }
-          : { verdict: "failed", error: formatErrorMessage(result, { names: [config.rule, Cluster] }) };
+          : { verdict: "failed", error: formatError(result, { rule: config.rule, cluster: Cluster }) };
       printSync(`${JSON.stringify({ ...about, ...outcome })}\n`);
     });
     return {};

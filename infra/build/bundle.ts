@@ -65,8 +65,8 @@ const keysFile = "keys.json";
 const connectionsFile = "clusters.json";
 
 /**
- * Returns the largest allowed size of a bundle in bytes: 20 kB, 60 with needs or 35 if the settings use none of
- * them, 95 with scripts; 40 more with policies in CEL, 6 more if the rule reconciles clusters, and 3 more for each member
+ * Returns the largest allowed size of a bundle in bytes: 23 kB, 63 with needs or 38 if the settings use none of
+ * them, 98 with scripts; 40 more with policies in CEL, 6 more if the rule reconciles clusters, and 3 more for each member
  * and for recording. A cold start reads the whole bundle.
  */
 const computeBudget = (
@@ -75,7 +75,7 @@ const computeBudget = (
   places: RecordingBucketSettingsByRule,
   { inputs }: Metafile,
 ) =>
-  ((hasNeed(listed, "cue") ? 95 : asks ? 60 : hasNeeds(listed) ? 35 : 20) +
+  ((hasNeed(listed, "cue") ? 98 : asks ? 63 : hasNeeds(listed) ? 38 : 23) +
     (celEvaluator in inputs ? 40 : 0) +
     (listed.rule.reconcile ? 6 : 0) +
     3 * (listed.members?.length ?? 0) +

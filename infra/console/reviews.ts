@@ -2,7 +2,8 @@ import type { EvaluateRequest } from "#lib/decide.ts";
 import type { EndpointHostInputs } from "#lib/endpoint.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
 import { exactJson } from "#lib/exact-json.ts";
-import { type AnsweredReviewFacts, getFailureForLog, getVerdictForLog } from "#lib/log-line.ts";
+import { type AnsweredReviewFacts, getVerdictForLog } from "#lib/log-line.ts";
+import { formatError } from "#lib/masked-error.ts";
 import { allOptionalRecorderFunctions } from "#lib/recording/complete-parts.ts";
 import { createRecorder, type RecordedReview } from "#lib/recording/recorder.ts";
 import { createRedactor } from "#lib/recording/redaction.ts";
@@ -58,7 +59,7 @@ export const createReviewFeed = (host: EndpointHostInputs, limits = usualLimits)
     recorded.push(review),
   );
 
-  const takeReview = (report: AnsweredReviewFacts, sentence = getFailureForLog(report)) => {
+  const takeReview = (report: AnsweredReviewFacts, sentence = report.error && formatError(report.error, report)) => {
     // A group's member has no row of its own; nor has a request without a valid key, which any program can send.
     if (report.group !== undefined || report.cluster === undefined) return;
     recorder.host.writeLogLine(report);

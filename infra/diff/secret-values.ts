@@ -83,8 +83,9 @@ const listKeys = (value: unknown): string[] => (isMap(value) ? Object.keys(value
  */
 const listForms = function* (values: readonly unknown[]): Generator<string> {
   for (const text of listTexts([values, listInnerKeys(values)])) {
-    yield toLowerAscii(text);
-    yield toLowerAscii(Buffer.from(text).toString("base64"));
+    const escaped = JSON.stringify(text).slice(1, -1);
+    const lines = text.split("\n").map((line) => line.trim());
+    for (const form of [text, escaped, ...lines, Buffer.from(text).toString("base64")]) yield toLowerAscii(form);
   }
 };
 

@@ -2,7 +2,7 @@ import { type FileHandle, mkdir, open } from "node:fs/promises";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import { exactJson } from "#lib/exact-json.ts";
-import { formatErrorMessage } from "#lib/masked-error.ts";
+import { formatError } from "#lib/masked-error.ts";
 import type { RecordedReview } from "#lib/recording/recorder.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
@@ -128,7 +128,7 @@ const openOmissions = () => {
   return {
     add,
     addError: (error: unknown, { request }: RecordedReview): undefined => {
-      add(truncateText(toOneLine(formatErrorMessage(error, { request })), 200));
+      add(truncateText(toOneLine(formatError(error, { request })), 200));
     },
     sentence: () => {
       const reasons = [...left].map(([why, count]) => `${count} ${why}`);

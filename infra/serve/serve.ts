@@ -7,8 +7,8 @@ import { warmUpCueEngine } from "#lib/cue/engine.ts";
 import type { EndpointHostInputs } from "#lib/endpoint.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import type { AnsweredReviewFacts } from "#lib/log-line.ts";
-import { getFailureForLog, getVerdictForLog } from "#lib/log-line.ts";
-import { formatErrorMessage } from "#lib/masked-error.ts";
+import { getVerdictForLog } from "#lib/log-line.ts";
+import { formatError } from "#lib/masked-error.ts";
 import type { OpenCapabilities } from "#lib/needs.ts";
 import { reconcileClusters } from "#lib/reconcile.ts";
 import type { RecordingHostAndEvaluation } from "#lib/recording/recorder.ts";
@@ -201,9 +201,7 @@ const reconcileEachMinute = (getLoaded: () => LoadedHandlers, openCapabilities: 
       const endpoint = buildEndpointConfig(config, listed);
       await reconcileClusters(listed.rule, endpoint, clusters, openCapabilities, end, (cluster, result) => {
         const outcome =
-          typeof result === "string"
-            ? result
-            : toSentence(formatErrorMessage(result, { names: [cluster, listed.name] }));
+          typeof result === "string" ? result : toSentence(formatError(result, { rule: listed.name, cluster }));
         writeOutput(`${formatTime()} ${cluster} ${listed.name} ${outcome.replace(/\p{Cc}/gu, "?")}\n`);
       });
     }
@@ -272,7 +270,7 @@ const quoteWord = (word: string) => (/^[\w@%+=:,./[\]-]+$/.test(word) ? word : `
 const formatTime = () => new Date().toISOString().slice(11, 23);
 
 const formatReport = (report: AnsweredReviewFacts): string => {
-  const { request, cluster = "unknown", rule, group, phase, operations, milliseconds, code } = report;
+  const { request, cluster = "unknown", rule, group, phase, operations, milliseconds, code, error } = report;
   const what = request
     ? [
         request.operation,
@@ -280,7 +278,8 @@ const formatReport = (report: AnsweredReviewFacts): string => {
         [request.namespace, getObjectName(request)].filter(Boolean).join("/"),
       ]
     : [];
-  const verdict = code === 200 ? getVerdictForLog(report) : `${code} ${toSentence(getFailureForLog(report) ?? "")}`;
+  const verdict =
+    code === 200 ? getVerdictForLog(report) : `${code} ${error ? toSentence(formatError(error, report)) : ""}`;
   const patch = operations > 0 ? [`${operations} operation${operations > 1 ? "s" : ""}`] : [];
   const words = [
     cluster,

@@ -7,7 +7,7 @@ import { computeMillisecondsLeft } from "../deadline.ts";
 import type { EvaluateRequest } from "../decide.ts";
 import type { EndpointHostInputs } from "../endpoint.ts";
 import { readLambdaEvent } from "../lambda-event.ts";
-import { formatErrorMessage } from "../masked-error.ts";
+import { formatError } from "../masked-error.ts";
 import { printSync } from "../print.ts";
 import { createRecorder, type RecordedReview } from "./recorder.ts";
 import type { UnredactedPath } from "./redaction.ts";
@@ -95,7 +95,7 @@ const writeRecording = async (
 };
 
 const logFailure = ({ origin: { cluster, rule }, request }: RecordedReview, error: unknown) => {
-  const unrecorded = formatErrorMessage(error, { request, names: [rule, cluster] });
+  const unrecorded = formatError(error, { request, rule, cluster });
   printSync(`${JSON.stringify({ Rule: rule, Cluster: cluster, uid: request.uid, unrecorded })}\n`);
 };
 
