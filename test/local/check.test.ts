@@ -72,9 +72,41 @@ const buildReview = (kind: string, resource: string, more: object, group = "", v
     ...more,
   },
 });
+const copyAnnotation = "kubectl.kubernetes.io/last-applied-configuration";
 const joinDocuments = (...all: object[]) => all.map((one) => stringify(one)).join("---\n");
 
 describe("postern check", () => {
+  it("prints no value of a Secret in any form, nor when it writes fixes", async () => {
+    const metadata = { name: "db", annotations: { [copyAnnotation]: '{"data":{"password":"S3cret-applied"}}' } };
+    const secret = { apiVersion: "v1", kind: "Secret", metadata };
+    await write(
+      "secrets/wrong.yaml",
+      joinDocuments(
+        { ...secret, data: { password: "S3cret-pa55!" }, stringData: { pin: 48151623 } },
+        {
+          apiVersion: "v1",
+          kind: "List",
+          items: [
+            { ...secret, data: "S3cret-text" },
+            { ...secret, data: ["S3cret-list"] },
+          ],
+        },
+        { ...secret, metadata: { name: "map", annotations: { [copyAnnotation]: { a: "S3cret-map" } } } },
+        { ...secret, stringData: { fine: "S3cret-fine" } },
+      ),
+    );
+    await write("secrets/broken.yaml", "apiVersion: v1\nkind: Secret\nstringData:\n  a: *S3cret-alias\n");
+    for (const form of ["text", "json", "junit", "sarif", "github", "policyreport"])
+      for (const fix of [[], ["--fix"]]) {
+        const { code, stdout, stderr } = await check(["secrets", "-o", form, ...fix]);
+        assert.equal(code, 1);
+        assert.match(stdout, /data\.password must be a text in base64, not .*\*\*\*/);
+        assert.doesNotMatch(stdout + stderr, /S3cret|48151623/);
+      }
+    const { stderr } = await check(["k8s", "--state", "secrets/broken.yaml"]);
+    assert.match(stderr, /an alias stands before its anchor/);
+    assert.doesNotMatch(stderr, /S3cret/);
+  });
   it("reports the verdict of every object in a folder, with the line of each denied field", async () => {
     const { code, stdout, stderr } = await check(["k8s"]);
     assert.equal(code, 1);

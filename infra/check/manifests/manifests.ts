@@ -103,7 +103,7 @@ const refuseItems: PositionFinder = () => {
 
 /**
  * Returns an error's sentence for reports; replaces one that describes the parser instead of the text, and one that repeats
- * a part of the text, which may be a password: of what can't be read, nobody knows whether it is a Secret.
+ * a part of the text, which may be a password: what can't be read may be a Secret.
  */
 const describeError = (error: unknown) => {
   const sentence = toSentence(error);
