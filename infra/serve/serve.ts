@@ -269,7 +269,8 @@ const quoteWord = (word: string) => (/^[\w@%+=:,./[\]-]+$/.test(word) ? word : `
 
 const formatTime = () => new Date().toISOString().slice(11, 23);
 
-const formatReport = (report: AnsweredReviewFacts): string => {
+/** Returns the gateway's line of a review. */
+export const formatReport = (report: AnsweredReviewFacts): string => {
   const { request, cluster = "unknown", rule, group, phase, operations, milliseconds, code, error } = report;
   const what = request
     ? [

@@ -9,7 +9,7 @@ import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Context } from "aws-lambda";
 import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
-import { rule } from "#lib/rule.ts";
+import { type Rule, rule } from "#lib/rule.ts";
 import { describeCaseDifferences } from "../../infra/catalogue/case-differences.ts";
 import { buildReview, evaluateCase, parseCases } from "../../infra/catalogue/cases.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
@@ -393,11 +393,11 @@ describe("rules", () => {
 describe("the feed of reviews", () => {
   const signer = createTestSigner(1);
   const path = `/${signer.segment("local")}/keep-it/validate`;
-  const keepRule = rule({ summary: "Keeps it.", match: [], validate: () => undefined });
   const limits = { bytes: 40_000, reviews: 100, keep: 50 };
 
   /** Returns a feed and a function that sends reviews through an endpoint that the feed wraps. */
-  const openFeed = () => {
+  const openFeed = (validate: Rule["validate"] = () => undefined) => {
+    const keepRule = rule({ summary: "Keeps it.", match: [], validate });
     const feed = createReviewFeed({ publicKeys: signer.publicKey, writeLogLine: () => {} }, limits);
     const endpoint = {
       rule: "keep-it",
@@ -416,6 +416,19 @@ describe("the feed of reviews", () => {
     };
     return { feed, send };
   };
+
+  it("shows why a review failed without the review's values", async () => {
+    const { feed, send } = openFeed(({ metadata }) => {
+      throw new Error(`no pod such as ${metadata?.labels?.hidden}, "other"`);
+    });
+    const stop = feed.subscribe("", () => {});
+    assert.equal(await send({ object: { metadata: { name: "web", labels: { hidden: "S3cret-pa55" } } } }), 500);
+    const rows: ReviewRow[] = [];
+    feed.subscribe("", (some) => rows.push(...some))();
+    const { failure } = feed.find(rows[0]?.id ?? "") ?? {};
+    assert.equal(failure, 'the rule failed: Error: no pod such as ***, "***"');
+    stop();
+  });
 
   it("costs a review one look at a variable for its evaluation and one for its log line while no page is open", async (test) => {
     const { feed, send } = openFeed();
