@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 
-// Nobody has claimed the names postern and create-postern in npm's registry, so a command that fetches one would run a
+// The names postern and create-postern aren't claimed in npm's registry, so a command that fetches one would run a
 // stranger's code. SECURITY.md says so. With the first release, the pages may name the packages, and this test ends.
 
 const root = fileURLToPath(new URL("..", import.meta.url));

@@ -226,8 +226,8 @@ const openReader = async (
         return getOutput();
       }
       await stopServer();
-      const ports = `--port ${port} --console-port ${consolePort}`;
-      const started = startCommand(adapted.replace(/^npm start(?: --)?/, "npm start --").concat(` ${ports}`));
+      const console = adapted.includes("postern record") ? "" : ` --console-port ${consolePort}`;
+      const started = startCommand(`${adapted.replace(/^npm start(?: --)?/, "npm start --")} --port ${port}${console}`);
       server = started;
       while (!started.getOutput().includes("Ctrl-C ends it")) {
         assert.ok(!started.hasEnded(), started.getOutput());

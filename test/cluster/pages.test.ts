@@ -1,0 +1,19 @@
+import { writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { describe } from "node:test";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { bootCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { buildKubeconfig } from "../checkout.ts";
+import { findKubectl } from "../kubectl/kubectl.ts";
+import { testPages } from "../pages.ts";
+import { needs } from "../parts.ts";
+
+describe("the pages whose commands call an API server", await needs("API server", "kubectl"), () =>
+  testPages("cluster", async (folder) => {
+    // No controller creates the ServiceAccount of a namespace, without which the plugin refuses each Pod.
+    const cluster = await bootCluster(await requireBinaries(), { disable: ["ServiceAccount"] });
+    const kubeconfig = join(folder, "kubeconfig");
+    await writeFile(kubeconfig, buildKubeconfig({ local: cluster }), { mode: 0o600 });
+    return { env: { KUBECONFIG: kubeconfig }, path: dirname((await findKubectl()) ?? ""), stop: cluster.stop };
+  }),
+);
