@@ -43,7 +43,10 @@ docs/behaviour/kinitiras-differences.md lists where kinitiras does something els
 });
 
 test("it prints from which minor versions of Kubernetes on a rule differs", async () => {
-  assert.match((await explain("pod-security", "--config", join(root, "test/fixtures/check/postern.yaml"))).stdout, /^differsFrom:\n( {2}- "1.\d+"\n)* {2}- "1.37"\n/m);
+  assert.match(
+    (await explain("pod-security", "--config", join(root, "test/fixtures/check/postern.yaml"))).stdout,
+    /^differsFrom:\n( {2}- "1.\d+"\n)* {2}- "1.37"\n/m,
+  );
 });
 
 test("it prints the faults and warnings of policies and their scripts", async () => {

@@ -12,23 +12,22 @@ import {
   rmSync,
   symlinkSync,
 } from "node:fs";
-import { mkdir, writeFile } from "node:fs/promises";
-import { homedir } from "node:os";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { homedir, tmpdir } from "node:os";
 import { delimiter, dirname, join, sep } from "node:path";
-import { after, describe, it } from "node:test";
+import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { parse as parseYaml } from "yaml";
 import { findFreePort } from "../infra/parity/control-plane/process.ts";
 import { cacheVariables } from "./checkout.ts";
-import { createTestFolder } from "./folders.ts";
 
 // Runs the commands of the pages, as a reader does: those of one page in their order, in one clone of the checkout, with
 // the machine's own Node. pages.yaml says what can't run, and why.
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 
-export type PageTier = "local" | "cluster" | "aws";
+type PageTier = "local" | "cluster";
 
 /** What pages.yaml says about one page. */
 interface PageEntry {
@@ -112,8 +111,6 @@ const normalise = (text: string): string =>
 
 /** Commands that serve until they are interrupted. */
 const serves = /^npm start\b|^npx postern (?:serve|record)(?! --from)\b/;
-/** Commands that need the servers of an upper tier. */
-const calls: Record<Exclude<PageTier, "local">, RegExp> = { cluster: /\bkubectl /, aws: /\baws |--stage/ };
 
 /**
  * Defines the tests of the pages of a tier. `start` starts the servers of the tier and returns the environment in which
@@ -128,9 +125,9 @@ export const testPages = (
     const entry = entries[page] ?? {};
     const own = entry.tier ?? "local";
     if (own !== tier && (tier !== "local" || process.env.POSTERN_PARTS)) continue;
-    const isUpper = (command: string) =>
-      own === tier || own === "local" || !calls[own].test(command) ? undefined : `npm run test:${own} runs it`;
-    const findReason = (text: string) => entry.skip?.[getFirstLine(text)] ?? isUpper(text);
+    const findUpper = (command: string) =>
+      own === tier || !/\bkubectl /.test(command) ? undefined : "needs an API server: npm run test:cluster runs it";
+    const findReason = (text: string) => entry.skip?.[getFirstLine(text)] ?? findUpper(text);
     if (blocks.every(({ commands }) => commands.every(findReason))) continue;
     describe(page, () => testPage(entry, blocks, findReason, start));
   }
@@ -142,8 +139,18 @@ const testPage = (
   findReason: (text: string) => string | undefined,
   start: Parameters<typeof testPages>[1],
 ): void => {
-  const reader = createTestFolder().then((folder) => openReader(folder, entry, start));
-  after(async () => (await reader).stop());
+  const opened = Promise.withResolvers<PageReader>();
+  const reader = opened.promise;
+  let folder = "";
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-pages-"));
+    opened.resolve(openReader(folder, entry, start));
+    await reader;
+  });
+  after(async () => {
+    await (await reader).stop();
+    await rm(folder, { recursive: true, force: true });
+  });
   for (const { commands, outputs } of blocks) {
     const printed: string[] = [];
     for (const command of commands)
@@ -241,7 +248,10 @@ const openReader = async (
         hasShownOutput(wanted, printed, true) || hasShownOutput(wanted, server?.getOutput() ?? "", false);
       // A server prints its lines a moment after it has answered.
       for (let tries = 0; tries < 100 && server !== undefined && !isShown(); tries += 1) await wait(50);
-      assert.ok(isShown(), `the page shows\n${wanted}\nand what was printed is\n${server?.getOutput() ?? ""}${printed}`);
+      assert.ok(
+        isShown(),
+        `the page shows\n${wanted}\nand what was printed is\n${server?.getOutput() ?? ""}${printed}`,
+      );
     },
     stop: async () => {
       await stopServer();

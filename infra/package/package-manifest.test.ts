@@ -10,7 +10,7 @@ const checkout = JSON.parse(await readFile(join(packageRoot, "package.json"), "u
 describe("the package.json of", () => {
   for (const [name, build] of [
     ["postern", buildPackageManifest],
-    ["create-postern", buildCreatePackageManifest],
+    ["create-postern", (manifest: typeof checkout) => buildCreatePackageManifest(manifest, manifest.version)],
   ] as const)
     describe(name, () => {
       // npm publishes no private package, and refuses provenance of another repository than the stated one.

@@ -10,10 +10,11 @@ import { needs } from "../parts.ts";
 
 describe("the pages whose commands call an API server", await needs("API server", "kubectl"), () =>
   testPages("cluster", async (folder) => {
+    const { program = "" } = (await findKubectl()) ?? {};
     // No controller creates the ServiceAccount of a namespace, without which the plugin refuses each Pod.
     const cluster = await bootCluster(await requireBinaries(), { disable: ["ServiceAccount"] });
     const kubeconfig = join(folder, "kubeconfig");
     await writeFile(kubeconfig, buildKubeconfig({ local: cluster }), { mode: 0o600 });
-    return { env: { KUBECONFIG: kubeconfig }, path: dirname((await findKubectl()) ?? ""), stop: cluster.stop };
+    return { env: { KUBECONFIG: kubeconfig }, path: dirname(program), stop: cluster.stop };
   }),
 );

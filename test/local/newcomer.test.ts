@@ -15,17 +15,18 @@ import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { type ProgramOutput, runProgram } from "../checkout.ts";
 import { createTestFolder } from "../folders.ts";
 
-// Runs the commands of the README, which newcomers use, in a copy of the project.
+// What newcomers may try besides, in a copy of the project. test/pages.ts runs the commands of the pages.
 const here = fileURLToPath(new URL("../..", import.meta.url));
 const copy = await createTestFolder();
 
 before(async () => {
-  for (const part of ["functions", "infra", "lib", "test", "package.json", "postern.yaml", "tsconfig.json"])
+  for (const part of ["functions", "infra", "lib", "test", "package.json", "tsconfig.json"])
     await cp(join(here, part), join(copy, part), {
       recursive: true,
       filter: (source) => !source.includes("node_modules"),
     });
   await symlink(join(here, "node_modules"), join(copy, "node_modules"));
+  await writeFile(join(copy, "postern.yaml"), "rules:\n  always-pull-images:\n  default-toleration-seconds:\n");
   // The compile cache of the copy is deleted with it.
   process.env.NODE_COMPILE_CACHE ??= join(copy, ".compiled");
 });
@@ -198,25 +199,6 @@ describe("a newcomer", () => {
     await gateway.waitFor(/reloaded: [\s\S]*reloaded: /);
 
     assert.equal(await gateway.stop(), 0);
-  });
-
-  it("tests a policy by cases, as docs/policies.md has it", async () => {
-    const [, section = ""] = (await readFile(join(here, "docs/policies.md"), "utf8")).split("## Testing policies\n");
-    const [policy = "", cases = "", commands = "", printed = ""] = [...section.matchAll(/```\w*\n(.*?)```/gs)].map(
-      ([, block]) => block ?? "",
-    );
-    await mkdir(join(copy, "policies"));
-    await writeFile(join(copy, "policies/team.yaml"), policy);
-    await writeFile(join(copy, "team.cases.yaml"), cases);
-    const [explained, tested] = await Promise.all(
-      commands
-        .trim()
-        .split("\n")
-        .map((line) => runPostern(...line.split(" ").slice(2))),
-    );
-    assert.match(explained?.stdout ?? "", /^ClusterOverridePolicy team\n/);
-    assert.deepEqual(tested, { code: 0, stdout: printed, stderr: "" });
-    await rm(join(copy, "policies"), { recursive: true });
   });
 
   it("gets an edit of a policy or of manifests at the next review, and the last valid version while a file is broken", async () => {

@@ -33,8 +33,13 @@ describe("what a commit ships", await needs("git"), async () => {
 
   it("is a list of all rules in functions/README.md; npm run fix writes it", () => {
     const list = runGit("show", "HEAD:functions/README.md");
-    const folders = [...runGit("ls-tree", "-r", "--name-only", "HEAD", "functions").matchAll(/^functions\/([^/]+)\/rule\.ts$/gm)];
+    const folders = [
+      ...runGit("ls-tree", "-r", "--name-only", "HEAD", "functions").matchAll(/^functions\/([^/]+)\/rule\.ts$/gm),
+    ];
     assert.ok(folders.length > 0);
-    assert.deepEqual(folders.flatMap(([, name]) => (list.includes(`](${name}/README.md)`) ? [] : [name])), []);
+    assert.deepEqual(
+      folders.flatMap(([, name]) => (list.includes(`](${name}/README.md)`) ? [] : [name])),
+      [],
+    );
   });
 });

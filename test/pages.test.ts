@@ -1,0 +1,60 @@
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { describe, it } from "node:test";
+import { getFirstLine, hasShownOutput, listPageEntries, parsePage, readPages } from "./pages.ts";
+
+describe("pages.yaml", () => {
+  const pages = readPages();
+
+  it("names only pages, commands and outputs that exist", () => {
+    const stale = listPageEntries().flatMap(([page, { skip = {}, exits = {}, replace = {} }]) => {
+      const blocks = pages.get(page) ?? [];
+      const texts = blocks.flatMap(({ commands, outputs }) => [...commands, ...outputs]);
+      const known = new Set(texts.map(getFirstLine));
+      const unknown = [...Object.keys(skip), ...Object.keys(exits)].filter((line) => !known.has(line));
+      const unused = Object.keys(replace).filter((text) => !texts.some((command) => command.includes(text)));
+      return [...unknown, ...unused, ...(blocks.length > 0 ? [] : ["no commands"])].map((line) => `${page}: ${line}`);
+    });
+    assert.deepEqual(stale, []);
+  });
+
+  it("has reasons, which name tests that exist", () => {
+    for (const [page, { skip = {} }] of listPageEntries())
+      for (const [line, reason] of Object.entries(skip)) {
+        assert.ok(reason.length > 10, `${page}: ${line}`);
+        for (const [file] of reason.matchAll(/test\/[\w/.-]+\.ts/g)) assert.ok(existsSync(file), `${page}: ${file}`);
+      }
+  });
+
+  it("leaves most commands to be run", () => {
+    const skipped = new Map(listPageEntries().map(([page, { skip = {} }]) => [page, skip]));
+    const all = [...pages].flatMap(([page, blocks]) =>
+      blocks.flatMap(({ commands }) => commands.map((command) => skipped.get(page)?.[getFirstLine(command)])),
+    );
+    assert.ok(all.filter((reason) => reason === undefined).length > 40, "pages.yaml isn't for what can run");
+  });
+});
+
+describe("the reading of a page", () => {
+  it("finds commands with all their lines, and the outputs after them", () => {
+    const page =
+      "```\nnone\n```\n- a\n\n  ```sh\n  a \\\n    b # c\n  cat > d <<'END'\n  e\n  END\n  ```\n\n```\nf\n```\n";
+    assert.deepEqual(parsePage(page), [{ commands: ["a \\\n  b # c", "cat > d <<'END'\ne\nEND"], outputs: ["f\n"] }]);
+  });
+
+  for (const [shown, output, isWhole, isFound] of [
+    ["a\nb", "a\nb\n", true, true],
+    ["a", "a\nb\n", true, false],
+    ["a\n…", "a\nb\nc\n", true, true],
+    ["…\nc", "a\nb\nc\n", true, true],
+    ["b", "a\nb\nc\n", true, false],
+    ["b", "a\nb\nc\n", false, true],
+    ["a … c", "a b c", true, true],
+    ["a  1.5 ms", "a 20 ms", true, true],
+    ["https://x/ZUgAQ1…/y", "https://x/abc-def/y", true, true],
+    ["https://x/ZUgAQ1…/y", "https://x/abc-def/z", true, false],
+    ["3 rules", "4 rules", true, false],
+  ] as const)
+    it(`${isFound ? "finds" : "doesn't find"} ${JSON.stringify(shown)} in ${JSON.stringify(output)}`, () =>
+      assert.equal(hasShownOutput(shown, output, isWhole), isFound));
+});
