@@ -8,9 +8,9 @@ import { parseMinor } from "#lib/since.ts";
 /**
  * The first minor whose patches all convert an `Object{}` in a list or a map. Before, the API server panics: cel-go's lists
  * and maps set an element of the type *structpb.Value, and dynamic.ObjectVal returns a *structpb.Struct. Patches 1.35.8 and
- * 1.36.5 mended it, too, but of a cluster only the minor is known.
+ * 1.36.5 fixed it, too, but of a cluster only the minor is known.
  */
-const mendedIn = "1.37";
+const fixedIn = "1.37";
 
 const macros = [...standardMacros, ...optionalMacros, ...twoVariableMacros, ...sortByMacro];
 
@@ -24,7 +24,7 @@ export const findUnsupportedValue = (
   { mutations = [], variables = [] }: MutatingAdmissionPolicySpec,
   kubernetes: string,
 ): string | undefined => {
-  if (parseMinor(kubernetes) >= parseMinor(mendedIn)) return undefined;
+  if (parseMinor(kubernetes) >= parseMinor(fixedIn)) return undefined;
   const servers = `API servers of Kubernetes ${kubernetes}`;
   if (mutations.some(({ jsonPatch }) => jsonPatch && mayNestObject(jsonPatch.expression ?? "")))
     return `${servers} can panic if a JSON patch has an Object{} in a list or a map`;
