@@ -47,7 +47,7 @@ export const choosePlugins = (
   for (const change of changes) {
     const name = change.replace(/^-/, "");
     const { gate } = compiledInPlugins[name] ?? {};
-    if (name === "none") throw new Complaint("--plugins: none turns all plugins off, so it must be the only value");
+    if (change === "none") throw new Complaint("--plugins: none turns all plugins off, so it must be the only value");
     if (!known.includes(name))
       throw new Complaint(
         `--plugins: kube-apiserver has no plugin "${name}"; ${formatDidYouMean(name, known)}functions/README.md lists them`,
