@@ -83,6 +83,13 @@ describe("a redaction", () => {
     });
   });
 
+  it("keeps a script without texts that are assigned to a secret's name or look like tokens", () => {
+    const buildScript = (license: string, note: string) =>
+      `licenseKey: ${license}\nnote: ${note}\ntopologyKey: "zone"\nimage: "nginx:1.2"`;
+    const policy = { apiVersion: "policy.kcloudlabs.io/v1alpha1", cue: buildScript('"a b"', '"glpat-abcdefghij"') };
+    assert.equal(createRedactor()(policy).cue, buildScript('"redacted0001"', '"redacted0002"'));
+  });
+
   it("keeps no data of a Secret, whether the object or the request has its kind", () => {
     const content = { data: { name: "Zm9v" }, stringData: { type: "text" } };
     const gone = { data: { name: "redacted0001" }, stringData: { type: "redacted0002" } };

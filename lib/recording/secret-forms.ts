@@ -1,4 +1,4 @@
-import { isChecksumName, isIdentifierName, isSecretName } from "./secret-names.ts";
+import { isBareKey, isChecksumName, isIdentifierName, isSecretName } from "./secret-names.ts";
 
 // Recognizes secrets by the form of a text.
 
@@ -163,18 +163,19 @@ const isRandomRun = (run: string): boolean => {
 
 const hasBothCases = (text: string): boolean => /[a-z]/.test(text) && /[A-Z]/.test(text);
 
-const secretName = `(?:pass(?:wor[dt]|wd|phrase)?|pwd|secret|token|authorization|\\w[-_]?key)["']?\\s*`;
-const assignedInScript = new RegExp(`(${secretName}:\\s*)("(?:[^"\\\\\\n]|\\\\.)*")`, "gi");
+/** A text in a script, and the name that it is assigned to, if any. */
+const textInScript = /((?:"[\w./-]{1,99}"|[\w$-]{1,99})\s{0,9}:\s{0,9})?("(?:[^"\\\n]|\\.)*")/g;
 
 /** Returns a policy's script with its secret literals replaced; undefined if it contains a secret elsewhere. */
 export const redactSecretsInScript = (
   script: string,
   getPlaceholder: (literal: string) => string,
 ): string | undefined => {
-  const left = script.replace(
-    assignedInScript,
-    (_, name: string, literal: string) => `${name}"${getPlaceholder(literal)}"`,
-  );
+  const left = script.replace(textInScript, (all, assignedTo = "", literal: string) => {
+    const name = assignedTo.replace(/["\s:]/g, "");
+    const isSecret = (isSecretName(name) && !isBareKey(name)) || seemsSecretName(literal, [name]);
+    return isSecret ? `${assignedTo}"${getPlaceholder(literal)}"` : all;
+  });
   return secretForm.test(left) ? undefined : left;
 };
 
