@@ -1,6 +1,6 @@
 import { writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
-import { parse, stringify } from "yaml";
+import { parse } from "yaml";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
@@ -11,6 +11,7 @@ import { openInspectedCluster } from "../clusters/inspected-cluster.ts";
 import { findRulesInspectingCluster, inspectClusterForSettings } from "../clusters/inspection.ts";
 import { type ClusterConfig, chooseCluster } from "../config/config.ts";
 import { describeMissingConnectSetting, listRulesAskingCluster } from "../config/connections.ts";
+import { formatYamlDocuments } from "../diff/yaml-lines.ts";
 import { createRuleEnabledPredicate, readProject, reportBroken } from "../project/project.ts";
 import { countAnnotationBytesAfterApply, mostAnnotationBytes } from "../webhooks/apply-size.ts";
 import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
@@ -110,10 +111,7 @@ export default {
     for (const document of documents) warnIfTooLarge(document);
     if (options.text("output") === "json")
       writeOutput(`${JSON.stringify({ apiVersion: "v1", kind: "List", items: documents }, null, 2)}\n`);
-    else
-      writeOutput(
-        documents.map((document) => stringify(document, { lineWidth: 0, aliasDuplicateObjects: false })).join("---\n"),
-      );
+    else writeOutput(formatYamlDocuments(documents));
   },
 } satisfies Command;
 

@@ -9,6 +9,7 @@ import { type Command, commonCommandOptions, writeOutput } from "../cli/command.
 import { Complaint } from "../cli/complaint.ts";
 import { findNearestFile, getConfigFile, getProjectRoot, hasConfig, openProject, packageRoot } from "../cli/roots.ts";
 import { addSchemaLine, writeSchemas } from "../config/schemas.ts";
+import { formatYamlFlow } from "../diff/yaml-lines.ts";
 import { reportBroken } from "../project/project.ts";
 import { readAllRules, readConfigText } from "../project/rules.ts";
 
@@ -87,13 +88,14 @@ const makeImportable = async (folder: string) => {
 const turnOnRule = async (file: string, present: string, name: string) => {
   const text = addSchemaLine(present);
   const rules = parseDocument(text).get("rules");
+  const key = formatYamlFlow(name);
   if (isMap(rules) && !rules.flow && rules.range) {
     const [start, , end] = rules.range;
     const indent = " ".repeat(start - text.lastIndexOf("\n", start) - 1);
-    await writeFile(file, `${text.slice(0, end).trimEnd()}\n${indent}${name}:\n${text.slice(end).replace(/^\n/, "")}`);
+    await writeFile(file, `${text.slice(0, end).trimEnd()}\n${indent}${key}:\n${text.slice(end).replace(/^\n/, "")}`);
     return;
   }
   if (rules != null) throw new Complaint(`${basename(file)} has its rules in braces; add ${name} yourself`);
   const rest = text.replace(/^rules:.*\n?/m, "");
-  await writeFile(file, `${rest && `${rest.trimEnd()}\n`}rules:\n  ${name}:\n`);
+  await writeFile(file, `${rest && `${rest.trimEnd()}\n`}rules:\n  ${key}:\n`);
 };

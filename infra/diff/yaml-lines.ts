@@ -11,6 +11,13 @@ export interface YamlIndentation {
 /** The default YAML layout, as kubectl prints it: indented by 2, and lists not indented further. */
 const usual: YamlIndentation = { step: 2, isFlat: true };
 
+/**
+ * Returns objects as a YAML stream. As everything in this file, it means the same in YAML 1.1, which kubectl reads, and in
+ * YAML 1.2.
+ */
+export const formatYamlDocuments = (objects: readonly object[]): string =>
+  objects.map((object) => `${formatYamlLines(object).join("\n")}\n`).join("---\n");
+
 export const formatYamlLines = (value: unknown, layout = usual): string[] => {
   const lines: string[] = [];
   addLines(value, "", lines, layout);
@@ -27,7 +34,11 @@ const addLines = (value: unknown, indent: string, lines: string[], layout: YamlI
     }
   else if (isFilled(value) && isMap(value))
     for (const [key, inner] of Object.entries(value)) {
-      const name = formatKey(key);
+      let name = formatKey(key);
+      if (name.length > longestKey) {
+        lines.push(`${indent}? ${name}`);
+        name = "";
+      }
       if (!isFilled(inner)) addScalar(inner, indent, `${name}: `, lines);
       else {
         lines.push(`${indent}${name}:`);
@@ -43,7 +54,7 @@ const isFilled = (value: unknown): value is object =>
 
 const addScalar = (value: unknown, indent: string, name: string, lines: string[]): void => {
   // Texts that a YAML literal block (`|`) can't hold exactly are written on one line, in quotes.
-  if (typeof value !== "string" || !/^[^\s][^\r]*\n/.test(value) || /\n\n$/.test(value)) {
+  if (typeof value !== "string" || !/^[^\s].*\n/.test(value) || /\n\n$/.test(value) || control.test(value)) {
     lines.push(`${indent}${name}${formatScalar(value)}`);
     return;
   }
@@ -55,18 +66,34 @@ export const formatYamlFlow = (value: unknown): string => {
   if (Array.isArray(value)) return `[${value.map(formatYamlFlow).join(", ")}]`;
   if (!isMap(value)) return formatScalar(value);
   return `{${Object.entries(value)
-    .map(([key, inner]) => `${quoteText(key)}: ${formatYamlFlow(inner)}`)
+    .map(([key, inner]) => {
+      const name = formatKey(key);
+      return `${name.length > longestKey ? "? " : ""}${name}: ${formatYamlFlow(inner)}`;
+    })
     .join(", ")}}`;
 };
 
 const formatScalar = (value: unknown): string => {
-  if (typeof value === "string") return quoteText(value);
-  return Array.isArray(value) ? "[]" : isMap(value) ? "{}" : (exactJson.stringify(value) ?? "null");
+  if (typeof value === "string") return needsQuotes(value) ? quoteText(value) : value;
+  if (Array.isArray(value)) return "[]";
+  if (isMap(value)) return "{}";
+  // A number with an exponent is a text in YAML 1.1 if it has no dot.
+  return (exactJson.stringify(value) ?? "null").replace(/^(-?\d)e/, "$1.0e");
 };
 
-/** Quotes a text that YAML would read as another type or that is hard to read. */
+/** Reports whether YAML 1.1 or 1.2 would read a plain text as something else, or whether it is hard to read. */
+export const needsQuotes = (text: string): boolean =>
+  !/^[\w/][\w./@-]*(:[\w./@-]+)*$/.test(text) || word.test(text) || number.test(text);
+
+/** Returns a text in quotes, on one line, without characters that YAML takes for a line break or forbids. */
 const quoteText = (text: string): string =>
-  /^[\w/][\w./@-]*(:[\w./@-]+)*$/.test(text) && !word.test(text) && !number.test(text) ? text : JSON.stringify(text);
+  /["\\]/.test(text) && !/['\n\t]/.test(text) && !control.test(text)
+    ? `'${text}'`
+    : escapeControls(JSON.stringify(text.toWellFormed()));
+
+/** Escapes the characters that need it in double quotes, and that JSON leaves as they are. */
+export const escapeControls = (text: string): string =>
+  text.replace(controls, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
 const names = new Map<string, string>();
 const mostNames = 5000;
@@ -74,12 +101,20 @@ const mostNames = 5000;
 const formatKey = (key: string): string => {
   let name = names.get(key);
   if (name === undefined) {
-    name = quoteText(key);
+    name = formatScalar(key);
     if (names.size >= mostNames) names.clear();
     names.set(key, name);
   }
   return name;
 };
 
+/** The most characters of a key that needs no question mark before it; the limit of YAML is 1024. */
+export const longestKey = 1000;
+
 const word = /^(y|n|yes|no|on|off|true|false|null)$/i;
-const number = /^(\d[\d_.,:+-]*(e[\d+-]*)?|0[xob].*|_.*|e-?\d+)$/i;
+/** Matches integers, floats, sexagesimals and times. kubectl ignores underscores, also in `0_x1f`. */
+const number = /^(\d[\d_.,:+eEtTzZ-]*|0_*[xob].*|_.*|e-?\d+)$/i;
+
+/** Matches a character that a literal block can't hold: YAML forbids it, or takes it for the end of a line. */
+const control = /(?![\n\t])[\p{Cc}\p{Cs}\u2028\u2029\ufeff\ufffe\uffff]/u;
+const controls = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g;

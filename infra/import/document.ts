@@ -1,9 +1,9 @@
 // The text of an imported postern.yaml.
-import { stringify } from "yaml";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { formatPage } from "../catalogue/sources.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { schemaLine } from "../config/schemas.ts";
+import { formatYamlDocuments } from "../diff/yaml-lines.ts";
 import type { PluginOutcome } from "./decisions.ts";
 import type { ImportTarget } from "./targets.ts";
 
@@ -17,7 +17,7 @@ export const formatImportedConfig = (
   const rules = outcomes.flatMap(({ plugin, rule, settings = {}, reason }) => {
     if (rule === undefined) return [];
     const isGuard = catalogue.some((listed) => listed.name === rule && listed.rule.guards);
-    const section = Object.keys(settings).length > 0 ? stringify({ settings }, plainYaml) : "";
+    const section = Object.keys(settings).length > 0 ? formatYamlDocuments([{ settings }]) : "";
     const comment = formatComment(`${plugin}${isGuard ? ", a guard" : ""}: ${reason}`);
     return [`${indent(comment, "  ")}  ${rule}:\n${indent(section, "    ")}`];
   });
@@ -31,8 +31,6 @@ export const formatImportedConfig = (
     ...sections.map(({ title, wanted }) => formatSection(title, outcomes, wanted)).filter(Boolean),
   ].join("\n");
 };
-
-const plainYaml = { lineWidth: 0, aliasDuplicateObjects: false };
 
 const failurePolicyNote =
   "Where a plugin fails, the API server refuses the request. Where a rule fails, it admits the request until postern deploy or postern manifests --harden makes guards fail closed; other rules fail closed with failurePolicy: Fail.";

@@ -1,6 +1,5 @@
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { stringify } from "yaml";
 import { Complaint } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
 import type { ClusterApi, DeployedObject } from "../clusters/api.ts";
@@ -8,6 +7,7 @@ import { applyRbacObjects, applyWantedObjectsToCluster, findDifferences, isPolic
 import { type PolicyKind, probePolicies } from "../clusters/policy-probe.ts";
 import { probeForFailingEntries } from "../clusters/probe.ts";
 import type { ClusterConfig } from "../config/config.ts";
+import { formatYamlDocuments } from "../diff/yaml-lines.ts";
 import { getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
 import { buildNativePolicies } from "../webhooks/native-policies.ts";
 import {
@@ -150,7 +150,6 @@ const writeManifests = async (folder: string, name: string, manifests: DeployedO
   const file = join(folder, name);
   // The file of an earlier run is deleted if there are no objects: those in it must not be applied again.
   if (manifests.length === 0) return rm(file, { force: true }).then(() => "there are none");
-  const documents = manifests.map((manifest) => stringify(manifest, { lineWidth: 0, aliasDuplicateObjects: false }));
-  await writeFile(file, documents.join("---\n"));
+  await writeFile(file, formatYamlDocuments(manifests));
   return `written to ${file}`;
 };

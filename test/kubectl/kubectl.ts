@@ -1,5 +1,7 @@
+import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import {
   findGoProgram,
   findOrBuildGoProgram,
@@ -23,3 +25,25 @@ const kubectl: GoProgram = {
 export const findKubectl = () => findGoProgram(kubectl);
 
 export const buildKubectl = () => findOrBuildGoProgram(kubectl);
+
+/** Runs kubectl with these words and this input, and returns its output; with the cluster of a kubeconfig, or without one. */
+export const runKubectl = async (words: readonly string[], input = "", kubeconfig = "/dev/null"): Promise<string> => {
+  const found = await findKubectl();
+  if (found === undefined) throw new Error("kubectl is not here: npm run cluster builds it");
+  const env = { ...process.env, KUBECONFIG: kubeconfig };
+  const running = promisify(execFile)(found.program, words, { env, maxBuffer: 256 * 1024 * 1024 });
+  // If kubectl ends before it has read everything, its own error says why.
+  running.child.stdin?.on("error", () => {}).end(input);
+  return (await running).stdout;
+};
+
+/** Returns the objects in a YAML text as kubectl reads them. */
+export const readByKubectl = async (text: string): Promise<unknown[]> => {
+  // The output is one indented JSON object after another. No cluster is asked.
+  const output = await runKubectl(["annotate", "--local", "--overwrite", "-f", "-", "-o", "json", "read=yes"], text);
+  return output.split(/\n(?=\{)/).map((json) => {
+    const { metadata, ...object } = JSON.parse(json);
+    const { annotations, ...rest } = metadata;
+    return { ...object, metadata: rest };
+  });
+};

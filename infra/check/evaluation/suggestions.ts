@@ -1,5 +1,4 @@
 import { isDeepStrictEqual } from "node:util";
-import { stringify } from "yaml";
 import type { RuleEvaluationContext } from "#lib/decide.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
 import { getOwn, isMap } from "#lib/json.ts";
@@ -7,6 +6,7 @@ import { applyPatch } from "#lib/patch.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
 import { sanitizeTerminalText, truncateText } from "../../cli/terminal.ts";
+import { formatYamlFlow } from "../../diff/yaml-lines.ts";
 import type { FieldPath } from "../manifests/manifests.ts";
 
 interface Edit {
@@ -113,13 +113,7 @@ const formatPath = (path: FieldPath, indices: string): string => {
   return truncateText(sanitizeTerminalText(steps.join("")), longestPart);
 };
 
-const formatValue = (value: unknown): string => {
-  if (typeof value === "string" && /\p{Cc}/u.test(value))
-    return truncateText(sanitizeTerminalText(JSON.stringify(value)), longestPart);
-  const style = { collectionStyle: "flow", lineWidth: 0, flowCollectionPadding: false } as const;
-  const text = stringify(value, { ...style, version: "1.1", blockQuote: false, aliasDuplicateObjects: false });
-  return truncateText(sanitizeTerminalText(text.trim()), longestPart);
-};
+const formatValue = (value: unknown): string => truncateText(sanitizeTerminalText(formatYamlFlow(value)), longestPart);
 
 /** A suggestion for a refusal: the rule's own sentence, or edits with the object that they make. */
 export interface FixSuggestion {

@@ -1,7 +1,7 @@
 import { realpath, writeFile } from "node:fs/promises";
 import { isAbsolute, relative, resolve, sep } from "node:path";
 import { isDeepStrictEqual } from "node:util";
-import { type Document, isCollection, isMap, isSeq, type ParsedNode, visit } from "yaml";
+import { type Document, isCollection, isMap, isSeq, Pair, type ParsedNode, visit } from "yaml";
 import { writeInteger } from "#lib/exact-json.ts";
 import { escapeJsonPointerStep, getOwn, isObject, parsePointer } from "#lib/json.ts";
 import { applyPatch, computePatch } from "#lib/patch.ts";
@@ -9,7 +9,7 @@ import type { Patch } from "#lib/review.ts";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
 import { formatCount } from "../../cli/progress.ts";
 import { toOneLine } from "../../cli/terminal.ts";
-import type { YamlIndentation } from "../../diff/yaml-lines.ts";
+import { escapeControls, longestKey, needsQuotes, type YamlIndentation } from "../../diff/yaml-lines.ts";
 import type { ObjectEvaluation } from "../evaluation/evaluation.ts";
 import { isReview } from "../evaluation/requests.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
@@ -85,10 +85,10 @@ const fixDocument = (text: string, fixes: readonly ManifestFix[]): string | unde
       if (next !== undefined && isDeepStrictEqual(parseSingleDocument(next)?.toJS(), value)) fixed = next;
       else {
         applyToDocument(document, manifest.path, edit);
-        fixed = document.toString(detectStyle(text));
+        fixed = printDocument(document, text);
       }
     }
-  if (text.length > longest) fixed = isJson(text) ? printJson(value, text) : wanted.toString(detectStyle(text));
+  if (text.length > longest) fixed = isJson(text) ? printJson(value, text) : printDocument(wanted, text);
   return fixed !== undefined && isDeepStrictEqual(parseSingleDocument(fixed)?.toJS(), value) ? fixed : undefined;
 };
 
@@ -149,16 +149,41 @@ const applyToDocument = (document: Document.Parsed, place: FieldPath, { steps, o
     holder = isCollection(holder) ? holder.get(toCollectionKey(holder, step), true) : undefined;
   if (!isCollection(holder)) return;
   const key = toCollectionKey(holder, steps.at(-1) ?? "");
+  const made = createQuotedNode(document, value);
+  if (op === "remove") holder.delete(key);
+  else if (isSeq(holder) && op === "add") holder.items.splice(Number(key), 0, made);
+  else if (isSeq(holder) || (isMap(holder) && holder.has(key))) holder.set(key as never, made as never);
+  else if (isMap(holder)) holder.add(new Pair(createQuotedNode(document, key), made));
+};
+
+/** Returns a node for a value, with quotes around the texts that YAML 1.1 or 1.2 would read as something else. */
+const createQuotedNode = (document: Document.Parsed, value: unknown): ParsedNode => {
   const made = document.createNode(value) as ParsedNode;
   visit(made, {
     Scalar: (_, node) => {
+      const { value } = node;
       // A text with leading white space would need an indentation indicator in block style.
-      if (typeof node.value === "string" && /^\s/.test(node.value)) node.type = "QUOTE_DOUBLE";
+      const isBlock = typeof value === "string" && /^\S.*\n/.test(value);
+      if (typeof value === "string" && !isBlock && needsQuotes(value)) node.type = "QUOTE_DOUBLE";
     },
   });
-  if (op === "remove") holder.delete(key);
-  else if (isSeq(holder) && op === "add") holder.items.splice(Number(key), 0, made);
-  else if (isMap(holder) || isSeq(holder)) holder.set(key as never, made as never);
+  return made;
+};
+
+/** Returns the text of a whole document in the style of the old text; undefined if kubectl could not read it. */
+const printDocument = (document: Document.Parsed, text: string): string | undefined => {
+  let isReadable = true;
+  visit(document, {
+    Scalar: (place, node) => {
+      const { value } = node;
+      if (typeof value === "string" && escapeControls(value) !== value) node.type = "QUOTE_DOUBLE";
+      // The package would print the text "<<" without its quotes, as the key that merges a map into another one.
+      if (value === "<<") node.tag = "tag:yaml.org,2002:str";
+      // The package prints such a key in braces without the question mark that it needs.
+      if (place === "key" && String(value).length > longestKey) isReadable = false;
+    },
+  });
+  return isReadable ? escapeControls(document.toString(detectStyle(text))) : undefined;
 };
 
 const toCollectionKey = (holder: unknown, step: string): string | number => (isSeq(holder) ? Number(step) : step);

@@ -1,0 +1,49 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { computePatch } from "#lib/patch.ts";
+import { applyFixes } from "../../infra/check/fixes/fix.ts";
+import { parseManifests } from "../../infra/check/manifests/manifests.ts";
+import { formatYamlDocuments, formatYamlFlow, formatYamlLines } from "../../infra/diff/yaml-lines.ts";
+import { readByKubectl } from "../kubectl/kubectl.ts";
+import { needs } from "../parts.ts";
+import { yamlTexts, yamlValues } from "../yaml-texts.ts";
+
+// POSTERN_TEXTS=20000 writes more texts, each as a value and as a key, and a tenth as many lists and maps.
+
+const count = Number(process.env.POSTERN_TEXTS ?? 1000);
+
+const head = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "written" } };
+
+describe("kubectl reads what Postern writes", await needs("kubectl"), () => {
+  const texts = fc.sample(yamlTexts, count);
+  const values = [Object.fromEntries(texts.map((text) => [text, text])), texts, ...fc.sample(yamlValues, count / 10)];
+  const objects = values.map((data) => ({ ...head, data }));
+
+  it("on lines, as in manifests", async () =>
+    assert.deepEqual(await readByKubectl(formatYamlDocuments(objects)), objects));
+
+  it("in brackets", async () => {
+    const documents = values.map((data) => `${formatYamlDocuments([head])}data: ${formatYamlFlow(data)}\n`);
+    assert.deepEqual(await readByKubectl(documents.join("---\n")), objects);
+  });
+
+  it("into a file that is fixed", async () => {
+    const pairs = fc.tuple(yamlValues, yamlValues, fc.constantFrom(2, 4), fc.boolean());
+    const fixes = fc.sample(pairs, count / 10).flatMap(([old, now, step, isFlat]) => {
+      const before = { ...head, same: [old], data: { old } };
+      const after = { ...head, same: [old], data: { now, old: now } };
+      const text = `${formatYamlLines(before, { step, isFlat }).join("\n")}\n`;
+      const [manifest] = parseManifests({ name: "a.yaml", text }).manifests;
+      assert.ok(manifest);
+      const fixed = applyFixes(text, [{ manifest, patch: computePatch(before, after, ""), after }]);
+      const hasLongKey = JSON.stringify([before, after]).includes("long key");
+      assert.ok("text" in fixed || hasLongKey, text);
+      return "text" in fixed ? { after, text: fixed.text } : [];
+    });
+    assert.deepEqual(
+      await readByKubectl(fixes.map(({ text }) => text).join("---\n")),
+      fixes.map(({ after }) => after),
+    );
+  });
+});
