@@ -66,11 +66,14 @@ export const formatYamlFlow = (value: unknown): string => {
   if (Array.isArray(value)) return `[${value.map(formatYamlFlow).join(", ")}]`;
   if (!isMap(value)) return formatScalar(value);
   return `{${Object.entries(value)
-    .map(([key, inner]) => {
-      const name = formatKey(key);
-      return `${name.length > longestKey ? "? " : ""}${name}: ${formatYamlFlow(inner)}`;
-    })
+    .map(([key, inner]) => `${formatYamlFlowKey(key)}${formatYamlFlow(inner)}`)
     .join(", ")}}`;
+};
+
+/** Returns a key in braces, with the colon after it. */
+export const formatYamlFlowKey = (key: string): string => {
+  const name = formatKey(key);
+  return `${name.length > longestKey ? "? " : ""}${name}: `;
 };
 
 const formatScalar = (value: unknown): string => {

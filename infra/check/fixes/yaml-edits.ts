@@ -1,6 +1,6 @@
 import { type Document, isCollection, isMap, isScalar, isSeq, type Pair, type YAMLMap, type YAMLSeq } from "yaml";
 import { exactJson, writeInteger } from "#lib/exact-json.ts";
-import { formatYamlFlow, formatYamlLines, type YamlIndentation } from "../../diff/yaml-lines.ts";
+import { formatYamlFlow, formatYamlFlowKey, formatYamlLines, type YamlIndentation } from "../../diff/yaml-lines.ts";
 import type { FieldPath } from "../manifests/manifests.ts";
 
 /** A YAML or JSON document of a file, and the object in it that edits change. */
@@ -118,8 +118,8 @@ const addPair = (target: EditableDocument, map: YAMLMap, key: string, value: unk
     return replaceRange(text, from, to, formatInFlow(target, Object.fromEntries([[key, value]]), undefined));
   }
   if (map.flow === true) {
-    const name = isJson ? JSON.stringify(key) : formatYamlFlow(key);
-    return appendInFlow(target, getStart(last.key) ?? end, end, `${name}: `, value);
+    const name = isJson ? `${JSON.stringify(key)}: ` : formatYamlFlowKey(key);
+    return appendInFlow(target, getStart(last.key) ?? end, end, name, value);
   }
   const lines = formatYamlLines(Object.fromEntries([[key, value]]), layout);
   const at = findLineEnd(text, end);
