@@ -205,7 +205,7 @@ export const deletePosternObjects = async (
       live.kind === "ValidatingWebhookConfiguration" && validating.some((entry) => mutating.includes(entry));
     if (isHalf) await wait(noticeMilliseconds);
   }
-  for (const live of await findOwnAccount(api)) changes.push(...(await deleteObject(api, live)));
+  for (const live of await findUnusedAccount(api, configurationName)) changes.push(...(await deleteObject(api, live)));
   return changes;
 };
 
@@ -298,7 +298,8 @@ export const listOwnPolicies = async (api: ClusterApi, name: string): Promise<De
     .filter(({ metadata }) => metadata.name === `${name}.${metadata.annotations?.[policyNameAnnotation]}`);
 };
 
-const isLabelled = ({ metadata }: DeployedObject) => metadata.labels?.[managedBy] === "postern";
+/** Reports whether an object has the label of those that Postern made. */
+export const isLabelled = ({ metadata }: DeployedObject) => metadata.labels?.[managedBy] === "postern";
 
 /**
  * Reports whether a webhook configuration is Postern's: by its label or, if that was removed, by its entries' names.
@@ -308,19 +309,28 @@ const isOurs = (configuration: DeployedObject) => {
   return isLabelled(configuration) || (entries.length > 0 && entries.every(({ name }) => domain.test(name)));
 };
 
-/** Returns the functions' ServiceAccount and its Secret; none if another deployment still uses the account. */
-const findOwnAccount = async (api: ClusterApi): Promise<DeployedObject[]> => {
-  const account = { kind: "ServiceAccount", name: "postern", namespace: "kube-system" } as const;
-  const secret = { ...account, kind: "Secret", name: "postern-token" } as const;
+/** Returns the functions' ServiceAccount, after the Secret with its token. */
+const readOwnAccount = async (api: ClusterApi, name: string): Promise<DeployedObject[]> => {
+  const account = { kind: "ServiceAccount", name, namespace: "kube-system" } as const;
+  const secret = { ...account, kind: "Secret", name: `${name}-token` } as const;
   const found = await Promise.all([secret, account].map(api.get));
-  const ours = found.filter((object) => object !== undefined).filter(isLabelled);
+  return found.filter((object) => object !== undefined).filter(isLabelled);
+};
+
+/** Returns the functions' ServiceAccount and its Secret; none if another deployment still uses the account. */
+const findUnusedAccount = async (api: ClusterApi, account: string): Promise<DeployedObject[]> => {
+  const ours = await readOwnAccount(api, account);
   const isOwnAccount = (subject: unknown) => {
     const { kind, name, namespace } = Object(subject);
-    return kind === account.kind && name === account.name && namespace === account.namespace;
+    return kind === "ServiceAccount" && name === account && namespace === "kube-system";
   };
   const bindings = ours.length > 0 ? await api.list("ClusterRoleBinding") : [];
   return bindings.some(({ subjects }) => Array.isArray(subjects) && subjects.some(isOwnAccount)) ? [] : ours;
 };
+
+/** Returns all objects of a deployment in a cluster, in the order of their creation. */
+export const listOwnObjects = async (api: ClusterApi, name: string): Promise<DeployedObject[]> =>
+  sortObjects([...(await readOwnAccount(api, name)), ...(await listUnwanted(api, [], name))]);
 
 const deletionMilliseconds = 30_000;
 

@@ -7,6 +7,7 @@ export interface DeployedObjectDifference {
   kind: DeployedKind;
   name: string;
   entry?: string;
+  what: "missing" | "left over" | "different";
   /** Without keys. */
   sentence: string;
 }
@@ -43,11 +44,12 @@ export const compareManifests = (
 };
 
 export const buildMissingDifferences = (wanted: DeployedObject): DeployedObjectDifference[] =>
-  describeEach(wanted, "is missing");
+  describeEach(wanted, missingWords);
 
 export const buildUnwantedDifferences = (live: DeployedObject): DeployedObjectDifference[] =>
   describeEach(live, unwantedWords);
 
+const missingWords = "is missing";
 const unwantedWords = "should not be there";
 
 /**
@@ -63,7 +65,13 @@ const describeEach = (object: DeployedObject, words: string): DeployedObjectDiff
 
 const toObjectDifference = (object: DeployedObject, words: string): DeployedObjectDifference => {
   const { kind, metadata } = object;
-  return { kind, name: metadata.name, sentence: hideUrlKeys(`${describeObject(toReference(object))}${words}`) };
+  const sentence = hideUrlKeys(`${describeObject(toReference(object))}${words}`);
+  return { kind, name: metadata.name, what: classifyDifference(words), sentence };
+};
+
+const classifyDifference = (words: string): DeployedObjectDifference["what"] => {
+  if (words === ` ${missingWords}`) return "missing";
+  return words === ` ${unwantedWords}` ? "left over" : "different";
 };
 
 /**
@@ -75,7 +83,8 @@ const toEntryDifference = (
   words: string,
 ): DeployedObjectDifference => {
   const phase = kind.replace("WebhookConfiguration", "").toLowerCase();
-  return { kind, name: metadata.name, entry, sentence: hideUrlKeys(`${phase} entry ${entry}${words}`) };
+  const sentence = hideUrlKeys(`${phase} entry ${entry}${words}`);
+  return { kind, name: metadata.name, entry, what: classifyDifference(words), sentence };
 };
 
 /**
@@ -101,7 +110,7 @@ const compareEntries = (object: DeployedObject, live: Named[], wanted: Named[]):
   return [
     ...wanted.flatMap((entry) => {
       const found = live.find(({ name }) => name === entry.name);
-      const words = found ? compareFields(found, entry).map((field) => `: ${field}`) : [" is missing"];
+      const words = found ? compareFields(found, entry).map((field) => `: ${field}`) : [` ${missingWords}`];
       return words.map((word) => toEntryDifference(object, entry.name, word));
     }),
     ...live

@@ -1,11 +1,13 @@
 import type { WarmVersion } from "../aws/lambda-functions.ts";
 import { type AwsStage, runInStage } from "../aws/stage.ts";
-import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, formatTable, type ParsedOptions, writeOutput } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { clusterAccessOptions, stageOption } from "../cli/options.ts";
 import { createProgressPrinter, formatCount, runInParallel } from "../cli/progress.ts";
 import { getConfigFile } from "../cli/roots.ts";
+import { toOneLine } from "../cli/terminal.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
+import { type RegisteredCluster, readRegisteredCluster } from "../clusters/registered.ts";
 import { readProject, reportBroken } from "../project/project.ts";
 import { type AlarmHealth, checkStageAlarms } from "../rollout/alarm-health.ts";
 import { type LiveRuleState, readRuleState } from "../rollout/disarm.ts";
@@ -14,21 +16,25 @@ import { checkLedger, formatLedgerHealth } from "../rollout/ledger.ts";
 import { formatQuotas, readQuotas } from "../rollout/quotas.ts";
 import { listReleasedVersions, type Release } from "../rollout/releases.ts";
 import { tryReadReleaseStore } from "../rollout/rollback.ts";
+import { getClusterConfig, openTargetCluster } from "../rollout/targets.ts";
 import { describePlacements } from "../webhooks/native-policies.ts";
+import { instanceNameOption, readAwsIdentity, readDeploymentConfig, readInstanceName } from "./shared/options.ts";
 
 const { cluster, kubeconfig, context } = clusterAccessOptions;
 
 export default {
   summary:
-    "Prints the live version of each rule, and the state of alarms, and of each cluster's endpoints and entries.",
+    "Prints the live version of each rule, and the state of alarms, and of each cluster's endpoints and entries. Without --stage, prints what is registered in clusters, and what is missing or left over there.",
   options: {
     ...stageOption,
     ...{ cluster, kubeconfig, context },
+    ...instanceNameOption,
     config: commonCommandOptions.config,
     output: commonCommandOptions.output,
   },
 
   async run({ options }) {
+    if (options.text("stage") === undefined) return showRegisteredClusters(options);
     const file = getConfigFile();
     // Most of the status can be shown even if postern.yaml can't be read.
     const read = await readProject(file)
@@ -98,6 +104,60 @@ export default {
     });
   },
 } satisfies Command;
+
+/** Prints what clusters have of the objects that `postern manifests` prints. */
+const showRegisteredClusters = async (options: ParsedOptions): Promise<number> => {
+  const { file, catalogue, config, clusters: names } = await readDeploymentConfig(options);
+  const name = readInstanceName(options);
+  const deployer = { ...readClusterCredentials(options, names), right: "read webhook configurations and roles" };
+  const targets = { stage: { readIdentity: readAwsIdentity }, file, deployer, config };
+  const unknown: string[] = [];
+  const found = await runInParallel(3, names, async (cluster) => {
+    try {
+      const api = await openTargetCluster(targets, cluster);
+      return await readRegisteredCluster(api, catalogue, getClusterConfig({ config }, cluster), name);
+    } catch (error) {
+      if (!(error instanceof Complaint)) throw error;
+      unknown.push(error.message);
+      return undefined;
+    }
+  });
+  const clusters = found.filter((registered) => registered !== undefined);
+  for (const line of [...clusters.flatMap(({ notes }) => notes), ...unknown]) process.stderr.write(`${line}\n`);
+  writeOutput(
+    options.text("output") === "json"
+      ? `${JSON.stringify({ clusters }, null, 2)}\n`
+      : clusters.map(formatRegisteredCluster).join("\n"),
+  );
+  if (clusters.some(({ differences }) => differences.length > 0)) return 1;
+  return unknown.length > 0 ? 3 : 0;
+};
+
+const formatRegisteredCluster = ({
+  cluster,
+  server,
+  name,
+  objects,
+  others,
+  calls,
+  differences,
+}: RegisteredCluster): string => {
+  const rows = objects.map(({ kind, name, entries, since, changed, by }) => [
+    ...[kind, name, entries?.toString(), since, changed === null ? "" : `${changed} by ${by}`],
+  ]);
+  const left = differences.filter(({ what, entry }) => what === "left over" && entry === undefined);
+  const names = left.map(({ kind, name }) => `${kind}/${name}`.toLowerCase());
+  const isNamespaced = left.some(({ kind }) => kind === "ServiceAccount" || kind === "Secret");
+  return [
+    `cluster ${cluster} at ${server}: ${rows.length === 0 ? "nothing is " : ""}registered as ${name}`,
+    calls.length === 0 ? "" : `, calls ${calls.join(", ")}`,
+    others.length === 0 ? "\n" : `; --name shows the other configurations: ${others.map(toOneLine).join(", ")}\n`,
+    rows.length === 0 ? "" : `\n${formatTable([["KIND", "NAME", "ENTRIES", "SINCE", "CHANGED"], ...rows])}`,
+    ...differences.map(({ sentence }) => `  ~ ${toOneLine(sentence)}\n`),
+    differences.length === 0 ? "\nnothing is missing or left over\n" : "",
+    names.length === 0 ? "" : `\nkubectl delete ${isNamespaced ? "-n kube-system " : ""}${names.join(" ")}\n`,
+  ].join("");
+};
 
 /** Reads the state of all rules; if this fails for one, its error goes to `faults`, and the others are still shown. */
 const readStandings = async ({ functions }: AwsStage, all: Release[]) => {

@@ -1,9 +1,8 @@
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import type { ClusterConfig } from "../config/config.ts";
-import { buildWebhookConfigurations, getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
-import { buildNativePolicies } from "../webhooks/native-policies.ts";
-import { buildFunctionRbacObjects } from "../webhooks/rbac.ts";
+import { getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
+import { buildClusterObjects } from "../webhooks/objects.ts";
 
 /** Where a cluster's webhook entries reach the functions of a stage. */
 export interface RuleEndpoints {
@@ -55,17 +54,13 @@ const buildManifests = (
   { base, ca, stage }: RuleEndpoints,
   hardened: ReadonlySet<string>,
 ): DeployedObject[] =>
-  [
-    ...buildFunctionRbacObjects(catalogue, cluster, webhookConfigurationName),
-    ...buildNativePolicies(catalogue, cluster, webhookConfigurationName),
-    ...buildWebhookConfigurations(catalogue, cluster, {
-      name: webhookConfigurationName,
-      address: (rule, path) => `${base(rule)}/${segmentPlaceholder}/${rule}/${path}`,
-      ca,
-      harden: (rule) => hardened.has(rule),
-    }),
-    // The cast is safe: these functions return only objects of the kinds of DeployedObject.
-  ].map((object) => addLabel(object as DeployedObject, stage));
+  buildClusterObjects(catalogue, cluster, {
+    name: webhookConfigurationName,
+    address: (rule, path) => `${base(rule)}/${segmentPlaceholder}/${rule}/${path}`,
+    ca,
+    harden: (rule) => hardened.has(rule),
+    // The cast is safe: the function returns only objects of the kinds of DeployedObject.
+  }).map((object) => addLabel(object as DeployedObject, stage));
 
 const addLabel = (manifest: DeployedObject, stage: string): DeployedObject => {
   const { metadata } = manifest;

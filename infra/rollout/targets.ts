@@ -69,15 +69,22 @@ export const resolveRuleEndpoints = (
 
 /** Returns a client for one cluster. A kubeconfig for several clusters must have a context of each cluster's name. */
 export const openTargetCluster = (
-  { stage, file, deployer, config }: Pick<DeploymentTargets, "stage" | "file" | "deployer" | "config">,
+  {
+    stage,
+    file,
+    deployer,
+    config,
+  }: Pick<DeploymentTargets, "file" | "deployer" | "config"> & {
+    stage: Pick<AwsStage, "readIdentity"> & Partial<AwsStage>;
+  },
   name: string,
 ): Promise<ClusterApi> => {
-  const { kubeconfig, context } = deployer;
+  const { kubeconfig, context, right } = deployer;
   const isForSeveral = kubeconfig !== undefined && config.clusters.size > 1;
   return openClusterApi(name, getClusterConfig({ config }, name).connect, {
     ...{ identity: stage.readIdentity, guard: stage.guard, folder: dirname(file), kubeconfig },
     context: context ?? (isForSeveral ? name : undefined),
-    preferred: name,
+    ...{ preferred: name, right },
   });
 };
 

@@ -12,6 +12,7 @@ import { buildEndpointConfig } from "../project/served.ts";
 import { evaluateMatchCondition } from "../testing/cel-condition.ts";
 import { buildWebhookConfigurations, type WebhookConfigurationOptions, type WebhookEntry } from "./configurations.ts";
 import { joinCelExpressionLines } from "./entry.ts";
+import { instanceLabel } from "./labels.ts";
 
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }] as const;
 const namespaces = [{ ...pods[0], resources: ["namespaces"] }] as const;
@@ -88,17 +89,27 @@ describe("the configurations", () => {
     assert.deepEqual(buildFor(all), rows.expected);
   });
 
-  it("have the given name", () =>
+  it("have the given name, also as a label", () =>
     assert.deepEqual(
-      buildFor(all, { name: "other" }).map(({ metadata }) => metadata.name),
-      ["other", "other"],
+      buildFor(all, { name: "other" }).map(({ metadata }) => [metadata.name, metadata.labels[instanceLabel]]),
+      [
+        ["other", "other"],
+        ["other", "other"],
+      ],
     ));
-  it("are left out if they would be empty", () =>
+  it("are there without entries, too: applying them deletes the entries of rules that were turned off", () =>
     assert.deepEqual(
-      buildFor("rules: { third: }").map(({ kind }) => kind),
-      ["MutatingWebhookConfiguration"],
+      buildFor("rules: { third: }").map(({ kind, webhooks }) => [kind, webhooks.length]),
+      [
+        ["MutatingWebhookConfiguration", 1],
+        ["ValidatingWebhookConfiguration", 0],
+      ],
     ));
-  it("leave out rules that are off", () => assert.deepEqual(buildFor("rules: { third: { mode: off } }"), []));
+  it("leave out rules that are off", () =>
+    assert.deepEqual(
+      buildFor("rules: { third: { mode: off } }").map(({ webhooks }) => webhooks),
+      [[], []],
+    ));
   it("have a CA only if one is given", () => {
     const pem = "-----BEGIN CERTIFICATE-----\n";
     for (const { clientConfig } of Object.values(buildEntries(all, { ca: pem })))

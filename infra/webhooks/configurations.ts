@@ -13,6 +13,7 @@ import {
   type VariantWebhookEntry,
 } from "./entry.ts";
 import { buildGroupWebhookEntry, listSharedEntryConflicts } from "./groups.ts";
+import { buildObjectLabels } from "./labels.ts";
 import { explainEntry } from "./native-policies.ts";
 
 export interface WebhookConfigurationOptions {
@@ -47,7 +48,10 @@ export interface WebhookEntry {
 /** The most seconds of mutating calls in a row: the API server makes them one by one, within a limit of 34 s. */
 const longestChain = 20;
 
-/** Returns a cluster's webhook configurations, with entries in the order of the compiled-in plugins. */
+/**
+ * Returns a cluster's webhook configurations, with entries in the order of the compiled-in plugins. A configuration without
+ * entries is returned, too: applying it deletes the entries of rules that were turned off.
+ */
 export const buildWebhookConfigurations = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
@@ -61,7 +65,7 @@ export const buildWebhookConfigurations = (
   return [
     createConfiguration("MutatingWebhookConfiguration", registration.name, mutating),
     createConfiguration("ValidatingWebhookConfiguration", registration.name, validating),
-  ].filter(({ webhooks }) => webhooks.length > 0);
+  ];
 };
 
 interface BuiltEntry {
@@ -71,7 +75,7 @@ interface BuiltEntry {
 }
 
 const createConfiguration = (kind: string, name: string, entries: BuiltEntry[]) => {
-  const labels = { "app.kubernetes.io/managed-by": "postern" };
+  const labels = buildObjectLabels(name);
   const webhooks = entries.map(({ webhook }) => webhook);
   return { apiVersion: "admissionregistration.k8s.io/v1", kind, metadata: { name, labels }, webhooks };
 };

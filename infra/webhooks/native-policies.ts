@@ -15,6 +15,7 @@ import {
   type VariantWebhookEntry,
   type WebhookEntrySettings,
 } from "./entry.ts";
+import { buildObjectLabels } from "./labels.ts";
 import { findUnsupportedValue } from "./unsupported-values.ts";
 
 /** Whether a cluster evaluates a policy itself; if not, `reason` says why, and a webhook entry calls the rule. */
@@ -143,7 +144,7 @@ const buildNativeObjects = (
   const conditions = listConditions(native, entry);
   const prefixed = (own: string) => `${name}.${own}`;
   const buildObject = ({ kind, metadata }: NativePolicy["policy"] | NativePolicy["bindings"][number], spec: object) => {
-    const labels = { "app.kubernetes.io/managed-by": "postern", [ruleLabel]: listed.name };
+    const labels = { ...buildObjectLabels(name), [ruleLabel]: listed.name };
     const annotations = { [policyNameAnnotation]: metadata.name };
     return { apiVersion, kind, metadata: { name: prefixed(metadata.name), labels, annotations }, spec };
   };

@@ -4,6 +4,7 @@ import { accessReview, create, discovery, get, https, list, onlyIf, updateStatus
 import { rule } from "#lib/rule.ts";
 import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { parseConfig } from "../project/project.ts";
+import { instanceLabel } from "./labels.ts";
 import { buildEksAccessEntryTemplate, buildFunctionRbacObjects } from "./rbac.ts";
 
 // test/cluster/rights.test.ts checks what these roles allow in a cluster.
@@ -49,13 +50,13 @@ const rules = "rules: { reads: , asks: , calls: , thinks: }";
 
 interface RoleManifest {
   kind: string;
-  metadata: { name: string };
+  metadata: { name: string; labels: Record<string, string> };
   rules?: unknown;
   subjects?: { kind: string; name: string }[];
 }
 // The assertions read only these fields of the printed objects.
-const printRoles = (yaml: string) =>
-  buildFunctionRbacObjects(catalogue, parseCluster(yaml), "postern") as RoleManifest[];
+const printRoles = (yaml: string, name = "postern") =>
+  buildFunctionRbacObjects(catalogue, parseCluster(yaml), name) as RoleManifest[];
 const listNames = (yaml: string) => printRoles(yaml).map(({ kind, metadata }) => `${kind} ${metadata.name}`);
 
 describe("a rule's rights", () => {
@@ -105,6 +106,17 @@ describe("a rule's rights", () => {
         subjects?.map(({ kind }) => kind),
         ["Group", "ServiceAccount"],
       );
+  });
+
+  it("are those of one name: another name has another service account", () => {
+    const all = printRoles(`${rules}\nclusters: { prod: { connect: ${token} } }`, "other");
+    assert.deepEqual(
+      all.map(({ metadata }) => metadata.name),
+      ["other", "other-token", "other:reads", "other:reads", "other:asks", "other:asks"],
+    );
+    assert.ok(all.every(({ metadata }) => metadata.labels[instanceLabel] === "other"));
+    const accounts = all.flatMap(({ subjects = [] }) => subjects.filter(({ kind }) => kind === "ServiceAccount"));
+    assert.deepEqual([...new Set(accounts.map(({ name }) => name))], ["other"]);
   });
 
   it("of a group are the rights of its members; a member that also validates has its own", () => {

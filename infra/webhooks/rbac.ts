@@ -3,6 +3,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toLogicalId } from "../catalogue/rule-names.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { listRulesAskingCluster } from "../config/connections.ts";
+import { buildObjectLabels } from "./labels.ts";
 
 interface PolicyRule {
   apiGroups?: string[];
@@ -10,9 +11,6 @@ interface PolicyRule {
   nonResourceURLs?: string[];
   verbs: string[];
 }
-
-/** The service account that functions act as in clusters where they use a stored token instead of an AWS role. */
-const account = { kind: "ServiceAccount", name: "postern", namespace: "kube-system" };
 
 /** Returns the Kubernetes group of a rule's function in a cluster, by its EKS access entry. */
 export const buildKubernetesGroupName = (clusterName: string, rule: string) => `${clusterName}:${rule}`;
@@ -46,7 +44,10 @@ const listFunctionNeeds = (
   ];
 };
 
-/** Returns the RBAC objects that give each function only the rights that its rules need. */
+/**
+ * Returns the RBAC objects that give each function only the rights that its rules need. In clusters where functions use a
+ * stored token instead of an AWS role, they act as the ServiceAccount with the name of the webhook configurations.
+ */
 export const buildFunctionRbacObjects = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
@@ -54,7 +55,8 @@ export const buildFunctionRbacObjects = (
 ): object[] => {
   const rules = listFunctionNeeds(catalogue, cluster);
   const hasToken = cluster.connect?.tokenSecret !== undefined || cluster.connect?.tokenParameter !== undefined;
-  const labels = { "app.kubernetes.io/managed-by": "postern" };
+  const account = { kind: "ServiceAccount", name, namespace: "kube-system" };
+  const labels = buildObjectLabels(name);
   const rbac = "rbac.authorization.k8s.io";
   const apiVersion = `${rbac}/v1`;
   const each = rules.flatMap(({ name: rule, ruleNeeds }) => {

@@ -1,6 +1,6 @@
 import { dirname, join } from "node:path";
 import { findRuleByNameOrPlugin } from "../../catalogue/rule-names.ts";
-import type { ParsedOptions } from "../../cli/command.ts";
+import type { CommandOption, ParsedOptions } from "../../cli/command.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatDidYouMean } from "../../cli/did-you-mean.ts";
 import { parseBaseUrl, readOptionFile } from "../../cli/options.ts";
@@ -20,6 +20,20 @@ export const resolveStageRule = async (text: string): Promise<string> => {
   const meant = formatDidYouMean(text, names).trim();
   if (found === undefined && meant !== "") process.stderr.write(`there is no folder functions/${text}; ${meant}\n`);
   return found ?? text;
+};
+
+export const instanceNameOption = {
+  name: { type: "string", value: "NAME", default: "postern", says: "the name of the webhook configurations" },
+} satisfies Record<string, CommandOption>;
+
+/** Returns the name of --name, which is also the value of a label. */
+export const readInstanceName = (options: ParsedOptions): string => {
+  const name = options.text("name") ?? "postern";
+  if (name.length > 63 || !/^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/.test(name))
+    throw new Complaint(
+      `--name takes at most 63 lower-case letters, digits, hyphens and dots, with a letter or a digit at both ends, not "${name}"`,
+    );
+  return name;
 };
 
 /** Returns the cluster of --cluster, or all clusters of postern.yaml if the option is missing. */

@@ -1,0 +1,130 @@
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import type { ClusterConfig } from "../config/config.ts";
+import { getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
+import { toPolicySupport } from "../webhooks/native-policies.ts";
+import { buildClusterObjects } from "../webhooks/objects.ts";
+import type { ClusterApi, DeployedKind, DeployedObject } from "./api.ts";
+import { findDifferences, isLabelled, listOwnObjects } from "./apply.ts";
+import { buildUnwantedDifferences, type DeployedObjectDifference, toNamedWebhookEntries } from "./drift.ts";
+import { createInspectedCluster } from "./inspected-cluster.ts";
+import { inspectClusterForSettings } from "./inspection.ts";
+
+/** An object of Postern in a cluster. */
+interface RegisteredObject {
+  kind: DeployedKind;
+  name: string;
+  /** The number of webhook entries; absent for other kinds. */
+  entries?: number;
+  /** The times of its creation and of its last change, and the client that made this change. */
+  since: string;
+  changed: string | null;
+  by: string | null;
+}
+
+/** What a cluster has of the objects that `postern manifests` prints, and how that differs from them. */
+export interface RegisteredCluster {
+  cluster: string;
+  server: string;
+  /** The name of the webhook configurations. */
+  name: string;
+  objects: RegisteredObject[];
+  /** The names of other webhook configurations that Postern made. */
+  others: string[];
+  /** The servers that the entries call. */
+  calls: string[];
+  differences: DeployedObjectDifference[];
+  notes: string[];
+}
+
+/**
+ * Compares a cluster with what `postern manifests` would print. The address of the rules, the key, the CA, and whether
+ * guards were hardened are taken from the cluster: options of `postern manifests` choose them.
+ */
+export const readRegisteredCluster = async (
+  api: ClusterApi,
+  catalogue: CatalogueRule[],
+  plain: ClusterConfig,
+  name: string,
+): Promise<RegisteredCluster> => {
+  const own = await listOwnObjects(api, name);
+  const entries = own.flatMap(({ webhooks }) => toNamedWebhookEntries(webhooks)) as Partial<WebhookEntry>[];
+  const urls = entries.flatMap(({ clientConfig }) => clientConfig?.url ?? []);
+  const prefixes = urls.flatMap((url) => /^(https:.+)\/[^/]+\/(mutate|validate)(\/[^/]+)?$/.exec(url)?.[1] ?? []);
+  const isOfCluster = (prefix: string) => prefix.split("/").at(-1)?.startsWith(`${api.cluster}.`);
+  const [other = "https://rules.invalid/key"] = prefixes;
+  const prefix = prefixes.find(isOfCluster) ?? other.replace(/[^/]+$/, `${api.cluster}.key`);
+  const ca = entries.find(({ clientConfig }) => clientConfig?.caBundle)?.clientConfig?.caBundle;
+  const open = async () => createInspectedCluster(api);
+  const { cluster, notes } = await inspectClusterForSettings(catalogue, plain, open);
+  const wanted = buildClusterObjects(
+    catalogue,
+    { ...cluster, policySupport: toPolicySupport(plain.kubernetes) },
+    {
+      name,
+      // The rules of a stage can have addresses of their own.
+      address: (rule, path) =>
+        urls.find(
+          (url) =>
+            url.endsWith(`/${rule}/${path}`) && prefixes.filter(isOfCluster).some((own) => url.startsWith(`${own}/`)),
+        ) ?? `${prefix}/${rule}/${path}`,
+      ca: ca && Buffer.from(ca, "base64").toString(),
+      harden: (rule) =>
+        entries.some(
+          (entry) => getRuleNameOfEntry({ name: String(entry.name) }) === rule && entry.failurePolicy === "Fail",
+        ),
+      slow: (sentence) => notes.push(sentence),
+    },
+  );
+  const isWanted = ({ kind, metadata }: DeployedObject) =>
+    (wanted as DeployedObject[]).some((object) => object.kind === kind && object.metadata.name === metadata.name);
+  const accounts = own.filter(({ kind }) => kind === "ServiceAccount" || kind === "Secret");
+  const differences = [
+    ...(await findDifferences(api, wanted, name)),
+    ...accounts.filter((object) => !isWanted(object)).flatMap(buildUnwantedDifferences),
+  ];
+  return {
+    ...{ cluster: api.cluster, server: api.server, name },
+    objects: own.map(toRegisteredObject),
+    others: await listOtherInstances(api, name),
+    calls: [...new Set(urls.filter((url) => URL.canParse(url)).map((url) => new URL(url).origin))],
+    differences: differences.map((difference) => explainUnwantedEntry(difference, cluster)),
+    notes,
+  };
+};
+
+const listOtherInstances = async (api: ClusterApi, name: string): Promise<string[]> => {
+  const kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
+  const found = (await Promise.all(kinds.map((kind) => api.list(kind)))).flat().filter(isLabelled);
+  return [...new Set(found.map(({ metadata }) => metadata.name))].filter((other) => other !== name).sort();
+};
+
+/** Says of an entry that should not be there if it is so because its rule is off. */
+const explainUnwantedEntry = (
+  difference: DeployedObjectDifference,
+  { rules, groups }: ClusterConfig,
+): DeployedObjectDifference => {
+  const { what, entry, sentence } = difference;
+  const rule = entry === undefined ? undefined : getRuleNameOfEntry({ name: entry });
+  if (what !== "left over" || rule === undefined || groups.some((group) => group.name === rule)) return difference;
+  const isOn = (rules.get(rule)?.mode ?? "off") !== "off";
+  return isOn ? difference : { ...difference, sentence: `${sentence}: the rule ${rule} is off` };
+};
+
+const toRegisteredObject = ({ kind, metadata, webhooks }: DeployedObject): RegisteredObject => {
+  const { creationTimestamp, managedFields = [] } = metadata as {
+    creationTimestamp?: string;
+    managedFields?: object[];
+  };
+  const last = managedFields
+    .map((fields) => fields as { time?: string; manager?: string })
+    .filter(({ time }) => time !== undefined)
+    .reduce<{ time?: string; manager?: string }>(
+      (one, other) => ((one.time ?? "") > (other.time ?? "") ? one : other),
+      {},
+    );
+  return {
+    ...{ kind, name: metadata.name },
+    ...(kind.endsWith("WebhookConfiguration") && { entries: toNamedWebhookEntries(webhooks).length }),
+    ...{ since: String(creationTimestamp), changed: last.time ?? null, by: last.manager ?? null },
+  };
+};

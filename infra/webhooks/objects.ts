@@ -1,0 +1,16 @@
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import type { ClusterConfig } from "../config/config.ts";
+import { buildWebhookConfigurations, type WebhookConfigurationOptions } from "./configurations.ts";
+import { buildNativePolicies } from "./native-policies.ts";
+import { buildFunctionRbacObjects } from "./rbac.ts";
+
+/** Returns all objects that a cluster gets. Roles are first: rules need the right to read the cluster before it calls them. */
+export const buildClusterObjects = (
+  catalogue: CatalogueRule[],
+  cluster: ClusterConfig,
+  registration: WebhookConfigurationOptions,
+): object[] => [
+  ...buildFunctionRbacObjects(catalogue, cluster, registration.name),
+  ...buildNativePolicies(catalogue, cluster, registration.name),
+  ...buildWebhookConfigurations(catalogue, cluster, registration),
+];
