@@ -26,11 +26,15 @@ export const findKubectl = () => findGoProgram(kubectl);
 
 export const buildKubectl = () => findOrBuildGoProgram(kubectl);
 
-/** Runs kubectl with these words and this input, and returns its output; with the cluster of a kubeconfig, or without one. */
-export const runKubectl = async (words: readonly string[], input = "", kubeconfig = "/dev/null"): Promise<string> => {
+/** Runs kubectl with these words and this input, and returns its output; without KUBECONFIG it knows no cluster. */
+export const runKubectl = async (
+  words: readonly string[],
+  input = "",
+  variables: Record<string, string> = {},
+): Promise<string> => {
   const found = await findKubectl();
   if (found === undefined) throw new Error("kubectl is not here: npm run cluster builds it");
-  const env = { ...process.env, KUBECONFIG: kubeconfig };
+  const env = { ...process.env, KUBECONFIG: "/dev/null", ...variables };
   const running = promisify(execFile)(found.program, words, { env, maxBuffer: 256 * 1024 * 1024 });
   // If kubectl ends before it has read everything, its own error says why.
   running.child.stdin?.on("error", () => {}).end(input);

@@ -1,0 +1,218 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, beforeEach, describe, it } from "node:test";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { waitUntil } from "../../infra/parity/rule-server.ts";
+import { buildKubeconfig } from "../checkout.ts";
+import { runKubectl } from "../kubectl/kubectl.ts";
+import { needs } from "../parts.ts";
+import { runVerb } from "../verb.ts";
+
+// What kubectl applies, prunes and removes by the commands of docs/serving.md, and what postern status says of it.
+
+/** Returns the words after `kubectl` of the page's command that matches a pattern. */
+const readCommand = async (pattern: RegExp): Promise<string[]> => {
+  const page = await readFile(new URL("../../docs/serving.md", import.meta.url), "utf8");
+  const blocks = [...page.matchAll(/^```sh\n(.*?)^```/gms)].map(([, text = ""]) => text.replaceAll(/\\\n\s*/g, ""));
+  const found = blocks.filter((text) => pattern.test(text));
+  assert.equal(found.length, 1, `${pattern}`);
+  return found[0]?.split("kubectl ")[1]?.trim().split(/\s+/) ?? [];
+};
+const [pruneCommand, setCommand, removeCommand] = await Promise.all(
+  [/--prune-allowlist/, /--applyset/, /kubectl delete/].map(readCommand),
+);
+assert.ok(pruneCommand && setCommand && removeCommand);
+
+const modes = {
+  "client-side": { apply: pruneCommand, variables: {} },
+  "server-side": { apply: setCommand, variables: { KUBECTL_APPLYSET: "true" } },
+};
+const policy = {
+  apiVersion: "admissionregistration.k8s.io/v1",
+  kind: "ValidatingAdmissionPolicy",
+  metadata: { name: "no-exec" },
+  spec: {
+    matchConstraints: {
+      objectSelector: { matchLabels: { y: "on" } },
+      resourceRules: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
+    },
+    validations: [{ expression: "true" }],
+  },
+};
+const binding = {
+  ...{ apiVersion: policy.apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata: policy.metadata },
+  spec: { policyName: policy.metadata.name, validationActions: ["Deny"] },
+};
+const all = {
+  "limit-ranger": {},
+  "always-pull-images": { failurePolicy: "Fail" },
+  "validating-admission-policy": { settings: { policies: [policy, binding] } },
+};
+
+describe("kubectl with the printed manifests", await needs("API server", "kubectl"), () => {
+  let cluster: TestCluster;
+  let folder = "";
+  let kubeconfig = "";
+  const kubectl = (words: readonly string[], input = "", variables = {}) =>
+    runKubectl(words, input, { KUBECONFIG: kubeconfig, ...variables });
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-registered-"));
+    cluster = await bootCluster(await requireBinaries(), { disable: ["ServiceAccount"] });
+    kubeconfig = join(folder, "kubeconfig");
+    await writeFile(kubeconfig, buildKubeconfig({ local: cluster }));
+  });
+  after(async () => {
+    await cluster?.stop();
+    await rm(folder, { recursive: true, force: true });
+  });
+  beforeEach(() => removeAll("postern", "other"));
+
+  const useName = (words: readonly string[], name: string) =>
+    words.map((word) => word.replace("instance=postern", `instance=${name}`).replace(/^postern$/, name));
+  const removeAll = async (...names: string[]) => {
+    for (const name of names) await kubectl(useName(removeCommand, name));
+  };
+  const runPostern = async (verb: string, rules: object, name: string, ...words: string[]) => {
+    const local = { kubernetes: "1.37", connect: { kubeconfig } };
+    await writeFile(join(folder, "postern.yaml"), JSON.stringify({ rules, clusters: { local } }));
+    return runVerb(folder, [verb, "--config", join(folder, "postern.yaml"), "--name", name, ...words]);
+  };
+  const print = async (rules: object, name = "postern") => {
+    const printed = await runPostern("manifests", rules, name, "--url", "https://127.0.0.1:1");
+    assert.equal(printed.code, 0, printed.stderr);
+    return printed.stdout;
+  };
+  const readStatus = async (rules: object, name = "postern") => {
+    const { code, stdout, stderr } = await runPostern("status", rules, name, "-o", "json");
+    assert.equal(stderr, "");
+    const [registered] = JSON.parse(stdout).clusters;
+    const sentences: string[] = registered.differences.map(({ sentence }: { sentence: string }) => sentence);
+    return { code, registered, sentences };
+  };
+  const kinds =
+    "mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings";
+  const listObjects = async (): Promise<string[]> => {
+    const output = await kubectl(["get", kinds, "-l", "app.kubernetes.io/managed-by=postern", "-o", "name"]);
+    return output
+      .split("\n")
+      .filter(Boolean)
+      .map((line) => line.replace(/\.[^/]+/, ""))
+      .sort();
+  };
+  const objectsOf = (name: string) => [
+    `clusterrole/${name}:limit-ranger`,
+    `clusterrolebinding/${name}:limit-ranger`,
+    ...configurationsOf(name),
+    `validatingadmissionpolicy/${name}.no-exec`,
+    `validatingadmissionpolicybinding/${name}.no-exec`,
+  ];
+  const configurationsOf = (name: string) => [
+    `mutatingwebhookconfiguration/${name}`,
+    `validatingwebhookconfiguration/${name}`,
+  ];
+  /** Waits until a pod is admitted, or refused because the entry of a rule can't be called. */
+  const awaitPod = (expected: "admitted" | "refused") =>
+    waitUntil(`no pod was ${expected}`, async () => {
+      const pod = {
+        ...{ apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "default" } },
+        spec: { containers: [{ name: "a", image: "a:1" }] },
+      };
+      const outcome = await kubectl(["create", "-f", "-", "--dry-run=server"], JSON.stringify(pod)).then(
+        () => "admitted",
+        (error) => (/failed calling webhook "always-pull-images.postern.dev"/.test(error) ? "refused" : String(error)),
+      );
+      return outcome === expected;
+    });
+
+  for (const [mode, { apply, variables }] of Object.entries(modes)) {
+    const applyAs = (name: string, text: string) => kubectl(useName(apply, name), text, variables);
+
+    it(`keeps nothing of rules that were turned off, and all of another name, if applied ${mode}`, async () => {
+      await applyAs("postern", await print(all));
+      await applyAs("other", await print(all, "other"));
+      assert.deepEqual(await listObjects(), [...objectsOf("other"), ...objectsOf("postern")].sort());
+      const { registered, sentences, code } = await readStatus(all);
+      assert.deepEqual([sentences, code], [[], 0]);
+      assert.deepEqual(registered.others, ["other"]);
+      assert.ok(registered.objects.every(({ since }: { since: string }) => Date.parse(since) <= Date.now()));
+      await awaitPod("refused");
+
+      await applyAs("postern", await print({}));
+      assert.deepEqual(await listObjects(), [...objectsOf("other"), ...configurationsOf("postern")].sort());
+      assert.deepEqual((await readStatus({})).sentences, []);
+      await awaitPod("refused");
+
+      await applyAs("other", await print({}, "other"));
+      await awaitPod("admitted");
+      await removeAll("postern");
+      assert.deepEqual(await listObjects(), configurationsOf("other"));
+    });
+
+    it(`labels what was applied before, and status names what stays without a label, if applied ${mode}`, async () => {
+      const old = (await print(all)).replaceAll(/^ +app.kubernetes.io\/instance: .*\n/gm, "");
+      await kubectl(["apply", "-f", "-", ...(mode === "server-side" ? ["--server-side"] : [])], old);
+      const { "limit-ranger": _, ...fewer } = all;
+      await applyAs("postern", await print(fewer));
+      const left = await runPostern("status", fewer, "postern");
+      assert.equal(left.code, 1);
+      const [, differences, deletion = ""] = /((?: {2}~ .*\n)+)\nkubectl (.*)\n$/.exec(left.stdout) ?? [];
+      assert.equal(
+        differences,
+        "  ~ ClusterRoleBinding postern:limit-ranger should not be there\n  ~ ClusterRole postern:limit-ranger should not be there\n",
+      );
+      await kubectl(deletion.split(" "));
+      const { stdout, code } = await runPostern("status", fewer, "postern");
+      assert.match(stdout, /\nnothing is missing or left over\n$/);
+      assert.equal(code, 0);
+    });
+  }
+
+  it("applies selectors with the texts that were written", async () => {
+    await kubectl(["apply", "-f", "-"], await print(all));
+    const { spec } = JSON.parse(await kubectl(["get", "validatingadmissionpolicy", "postern.no-exec", "-o", "json"]));
+    assert.deepEqual(spec.matchConstraints.objectSelector, { matchLabels: { y: "on" } });
+  });
+
+  it("is compared by status, which hides the key", async () => {
+    assert.deepEqual(
+      (await readStatus(all)).sentences.filter((sentence) => !sentence.endsWith(" is missing")),
+      [],
+    );
+    const text = await print({ ...all, "default-toleration-seconds": {} });
+    const [key = ""] = /(?<=\/local\.)[^/]+/.exec(text) ?? [];
+    assert.equal(key.length, 86);
+    await kubectl(["apply", "-f", "-"], text);
+    await kubectl(["delete", "clusterrolebinding", "postern:limit-ranger"]);
+    const change = (object: string, patch: object[]) =>
+      kubectl(["patch", object, "postern", "--type", "json", "-p", JSON.stringify(patch)]);
+    await change("validatingwebhookconfiguration", [
+      { op: "replace", path: "/webhooks/1/failurePolicy", value: "Ignore" },
+      {
+        op: "replace",
+        path: "/webhooks/0/clientConfig/url",
+        value: `https://127.0.0.1:2/prod.${key}/limit-ranger/validate`,
+      },
+    ]);
+    await change("mutatingwebhookconfiguration", [{ op: "remove", path: "/webhooks/1" }]);
+    const { "validating-admission-policy": _, ...fewer } = all;
+    const { stdout, code } = await runPostern("status", fewer, "postern");
+    assert.equal(code, 1);
+    assert.doesNotMatch(stdout, new RegExp(key));
+    assert.deepEqual(
+      stdout.split("\n").filter((line) => line.startsWith("  ~ ")),
+      [
+        "  ~ ClusterRoleBinding postern:limit-ranger is missing",
+        "  ~ mutating entry always-pull-images.postern.dev is missing",
+        "  ~ mutating entry default-toleration-seconds.postern.dev should not be there: the rule default-toleration-seconds is off",
+        "  ~ validating entry limit-ranger.postern.dev: clientConfig.url is https://127.0.0.1:2/prod.…/limit-ranger/validate, not https://127.0.0.1:1/local.…/limit-ranger/validate",
+        "  ~ validating entry always-pull-images.postern.dev: failurePolicy is Ignore, not Fail",
+        "  ~ ValidatingAdmissionPolicyBinding postern.no-exec should not be there",
+        "  ~ ValidatingAdmissionPolicy postern.no-exec should not be there",
+      ],
+    );
+  });
+});
