@@ -309,28 +309,31 @@ const isOurs = (configuration: DeployedObject) => {
   return isLabelled(configuration) || (entries.length > 0 && entries.every(({ name }) => domain.test(name)));
 };
 
-/** Returns the functions' ServiceAccount, after the Secret with its token. */
-const readOwnAccount = async (api: ClusterApi, name: string): Promise<DeployedObject[]> => {
-  const account = { kind: "ServiceAccount", name, namespace: "kube-system" } as const;
-  const secret = { ...account, kind: "Secret", name: `${name}-token` } as const;
-  const found = await Promise.all([secret, account].map(api.get));
-  return found.filter((object) => object !== undefined).filter(isLabelled);
-};
+/** Returns the reference to the functions' ServiceAccount. */
+const toAccountReference = (name: string) => ({ kind: "ServiceAccount", name, namespace: "kube-system" }) as const;
 
 /** Returns the functions' ServiceAccount and its Secret; none if another deployment still uses the account. */
-const findUnusedAccount = async (api: ClusterApi, account: string): Promise<DeployedObject[]> => {
-  const ours = await readOwnAccount(api, account);
+const findUnusedAccount = async (api: ClusterApi, name: string): Promise<DeployedObject[]> => {
+  const account = toAccountReference(name);
+  const secret = { ...account, kind: "Secret", name: `${name}-token` } as const;
+  const found = await Promise.all([secret, account].map(api.get));
+  const ours = found.filter((object) => object !== undefined).filter(isLabelled);
   const isOwnAccount = (subject: unknown) => {
     const { kind, name, namespace } = Object(subject);
-    return kind === "ServiceAccount" && name === account && namespace === "kube-system";
+    return kind === account.kind && name === account.name && namespace === account.namespace;
   };
   const bindings = ours.length > 0 ? await api.list("ClusterRoleBinding") : [];
   return bindings.some(({ subjects }) => Array.isArray(subjects) && subjects.some(isOwnAccount)) ? [] : ours;
 };
 
-/** Returns all objects of a deployment in a cluster, in the order of their creation. */
-export const listOwnObjects = async (api: ClusterApi, name: string): Promise<DeployedObject[]> =>
-  sortObjects([...(await readOwnAccount(api, name)), ...(await listUnwanted(api, [], name))]);
+/**
+ * Returns the objects of a deployment in a cluster, in the order of their creation, but without the Secret of the
+ * ServiceAccount, which Kubernetes deletes together with the account: few users may read it.
+ */
+export const listOwnObjects = async (api: ClusterApi, name: string): Promise<DeployedObject[]> => {
+  const account = await api.get(toAccountReference(name));
+  return sortObjects([...(account && isLabelled(account) ? [account] : []), ...(await listUnwanted(api, [], name))]);
+};
 
 const deletionMilliseconds = 30_000;
 

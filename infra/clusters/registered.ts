@@ -77,7 +77,7 @@ export const readRegisteredCluster = async (
   );
   const isWanted = ({ kind, metadata }: DeployedObject) =>
     (wanted as DeployedObject[]).some((object) => object.kind === kind && object.metadata.name === metadata.name);
-  const accounts = own.filter(({ kind }) => kind === "ServiceAccount" || kind === "Secret");
+  const accounts = own.filter(({ kind }) => kind === "ServiceAccount");
   const differences = [
     ...(await findDifferences(api, wanted, name)),
     ...accounts.filter((object) => !isWanted(object)).flatMap(buildUnwantedDifferences),

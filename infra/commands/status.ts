@@ -147,7 +147,7 @@ const formatRegisteredCluster = ({
   ]);
   const left = differences.filter(({ what, entry }) => what === "left over" && entry === undefined);
   const names = left.map(({ kind, name }) => `${kind}/${name}`.toLowerCase());
-  const isNamespaced = left.some(({ kind }) => kind === "ServiceAccount" || kind === "Secret");
+  const isNamespaced = left.some(({ kind }) => kind === "ServiceAccount");
   return [
     `cluster ${cluster} at ${server}: ${rows.length === 0 ? "nothing is " : ""}registered as ${name}`,
     calls.length === 0 ? "" : `, calls ${calls.join(", ")}`,

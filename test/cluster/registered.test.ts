@@ -171,6 +171,20 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     });
   }
 
+  it("leaves a ServiceAccount that is no longer needed, which status names", async () => {
+    const { "limit-ranger": _, ...fewer } = all;
+    const text = await print(fewer);
+    const account = {
+      ...{ apiVersion: "v1", kind: "ServiceAccount" },
+      metadata: { name: "postern", namespace: "kube-system", labels: { "app.kubernetes.io/managed-by": "postern" } },
+    };
+    await kubectl(["apply", "-f", "-"], `${text}---\n${JSON.stringify(account)}`);
+    const { stdout } = await runPostern("status", fewer, "postern");
+    assert.match(stdout, /ServiceAccount postern in namespace kube-system should not be there\n\n/);
+    await kubectl(stdout.trimEnd().split("\nkubectl ")[1]?.split(" ") ?? []);
+    assert.equal((await runPostern("status", fewer, "postern")).code, 0);
+  });
+
   it("applies selectors with the texts that were written", async () => {
     await kubectl(["apply", "-f", "-"], await print(all));
     const { spec } = JSON.parse(await kubectl(["get", "validatingadmissionpolicy", "postern.no-exec", "-o", "json"]));
