@@ -305,16 +305,16 @@ describe("policies in a cluster that is upgraded", suite, () => {
         assert.deepEqual(await apply(buildWanted(support)), [
           "made ValidatingAdmissionPolicy",
           "made ValidatingAdmissionPolicyBinding",
-          "removed ValidatingWebhookConfiguration",
+          "changed ValidatingWebhookConfiguration",
         ]),
       isMoved,
     );
-    assert.deepEqual(await listKinds(), ["MutatingWebhookConfiguration", ...validating]);
+    assert.deepEqual(await listKinds(), [...configurations, ...validating].sort());
     assert.deepEqual(await listSentences(buildWanted(support)), []);
     await writeDuring(
       async () =>
         assert.deepEqual(await apply(buildWanted()), [
-          "made ValidatingWebhookConfiguration",
+          "changed ValidatingWebhookConfiguration",
           "removed ValidatingAdmissionPolicyBinding",
           "removed ValidatingAdmissionPolicy",
         ]),
@@ -329,20 +329,20 @@ describe("policies in a cluster that is upgraded", suite, () => {
     await boot(newer, store);
     const support = await readPolicySupport(api);
     assert.equal(support.kubernetes, newer);
-    assert.deepEqual(await listKinds(), ["MutatingWebhookConfiguration", ...validating]);
+    assert.deepEqual(await listKinds(), [...configurations, ...validating].sort());
     await untilEffective();
     await writeDuring(async () =>
       assert.deepEqual(await apply(buildWanted(support)), [
         "made MutatingAdmissionPolicy",
         "made MutatingAdmissionPolicyBinding",
-        "removed MutatingWebhookConfiguration",
+        "changed MutatingWebhookConfiguration",
       ]),
     );
-    assert.deepEqual(await listKinds(), [...mutating, ...validating]);
+    assert.deepEqual(await listKinds(), [...configurations, ...mutating, ...validating].sort());
     await writeDuring(async () => void (await apply(buildWanted())));
     assert.deepEqual(await listKinds(), configurations);
     await writeDuring(async () => void (await apply(buildWanted(support))));
-    assert.deepEqual(await listKinds(), [...mutating, ...validating]);
+    assert.deepEqual(await listKinds(), [...configurations, ...mutating, ...validating].sort());
   });
 
   it("are labelled, and corrected after an edit", async () => {
@@ -350,6 +350,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
     const [policy] = (await readAll()).filter(({ kind }) => kind === "ValidatingAdmissionPolicy");
     assert.ok(policy);
     assert.deepEqual(policy.metadata.labels, {
+      "app.kubernetes.io/instance": "postern",
       "app.kubernetes.io/managed-by": "postern",
       "postern.dev/rule": "validating-admission-policy",
     });
@@ -357,6 +358,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
     assert.ok(await api.replace({ ...policy, metadata, spec: { ...Object(policy.spec), failurePolicy: "Ignore" } }));
     assert.deepEqual(await listSentences(wanted), [
       "ValidatingAdmissionPolicy postern.require-label: label app.kubernetes.io/managed-by is missing",
+      "ValidatingAdmissionPolicy postern.require-label: label app.kubernetes.io/instance is missing",
       "ValidatingAdmissionPolicy postern.require-label: label postern.dev/rule is missing",
       "ValidatingAdmissionPolicy postern.require-label: spec.failurePolicy is Ignore, not Fail",
     ]);
