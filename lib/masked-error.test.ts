@@ -118,6 +118,16 @@ describe("the message of an error in a log", () => {
     assert.equal(text.split("\ncaused by ").length, 10);
   });
 
+  it("is made of any error, also if its members aren't texts", () => {
+    for (const member of ["name", "message", "stack", "cause", "errors"])
+      for (const value of [undefined, null, 5, Symbol("a"), { __proto__: null }, [{ __proto__: null }]]) {
+        const error = Object.assign(new Error("x"), { [member]: value });
+        assert.match(formatError(toFailure("wrapped"), {}, true), /^Error: the rule failed: wrapped/);
+        assert.equal(typeof formatError(new Failure(500, "outer", { cause: error }), {}, true), "string");
+        assert.equal(typeof formatError(error, {}, true), "string");
+      }
+  });
+
   it("is short, whatever was thrown", () => {
     const request = buildRequest({ data: { large: "0123456789".repeat(300_000) } });
     for (const message of [

@@ -32,7 +32,7 @@ export const formatError = (thrown: unknown, subject: ErrorSubject, hasStack = f
   const pieces = hasStack
     ? all.flatMap((error, index): Piece[] => [
         [index > 0 ? "\ncaused by " : "", code],
-        [`${error.name}`, /^[A-Za-z]*Error$/.test(error.name) ? code : name],
+        [getText(error, "name"), /^[A-Za-z]*Error$/.test(getText(error, "name")) ? code : name],
         [": ", code],
         ...splitMessage(error, all),
         ...splitFrames(error),
@@ -41,15 +41,25 @@ export const formatError = (thrown: unknown, subject: ErrorSubject, hasStack = f
   return maskPieces(pieces, subject);
 };
 
+/** Returns a member of an error that is a text; otherwise an empty one, also if Node fails to format the stack. */
+const getText = (error: Error, member: "name" | "message" | "stack"): string => {
+  try {
+    const text: unknown = error[member];
+    return typeof text === "string" ? text : "";
+  } catch {
+    return "";
+  }
+};
+
 /** Splits the message of a Failure into our own words, and the messages of other errors that it repeats. */
 const splitMessage = (error: unknown, errors: readonly Error[]): Piece[] => {
-  const text = `${getErrorMessage(error)}`;
+  const text = error instanceof Error ? getText(error, "message") : getErrorMessage(error);
   if (!(error instanceof Failure)) return [[text, foreign]];
-  const causes = errors.flatMap((each) => [each, each.cause]).filter((each) => each && !(each instanceof Failure));
+  const causes = errors.flatMap((each) => [each, each.cause]).filter((each) => !(each instanceof Failure));
   let pieces: Piece[] = [[text, own]];
-  for (const inner of new Set(causes.map(getErrorMessage)))
+  for (const inner of new Set(causes.map((each) => (each instanceof Error ? getText(each, "message") : each))))
     pieces = pieces.flatMap((piece) =>
-      piece[1] === foreign || !inner
+      piece[1] === foreign || typeof inner !== "string" || inner === ""
         ? [piece]
         : piece[0].split(inner).flatMap((part, index): Piece[] => [
             [index > 0 ? inner : "", foreign],
@@ -62,10 +72,11 @@ const splitMessage = (error: unknown, errors: readonly Error[]): Piece[] => {
 const frame = /^( {4}at )(.* )?(\(?(?:[^()\s]+:\d+:\d+|native|<anonymous>|index \d+)\)?)$/;
 
 /** Returns the lines of a stack. The lines of a message, which it begins with, may look like them. */
-const splitFrames = ({ name: title, message, stack }: Error): Piece[] => {
+const splitFrames = (error: Error): Piece[] => {
+  const [title, message, stack] = [getText(error, "name"), getText(error, "message"), getText(error, "stack")];
   const header = message === "" ? title : `${title}: ${message}`;
   const [before, rest = before] = `\n${stack}`.split(`\n${header}`, 2);
-  return `${rest}`
+  return (rest as string)
     .split("\n")
     .flatMap((line): Piece[] => {
       const [, at, functionName = "", place = ""] = frame.exec(line.slice(0, 1000)) ?? [];
