@@ -153,8 +153,8 @@ describe("a newcomer", () => {
       "failed  refuses a pod without it",
       "        functions/require-newcomers-label/cases.yaml:5",
       "        the case says (-), the rule does (+):",
-      '        - refused: "metadata.labels must have a label \\"owner\\""',
-      '        + refused: "metadata.labels lacks the label \\"owner\\""',
+      `        - refused: 'metadata.labels must have a label "owner"'`,
+      `        + refused: 'metadata.labels lacks the label "owner"'`,
       ...["          code: 403", "          reason: Forbidden", "failed  takes an empty label for none\n"],
     ].join("\n");
     assert.ok(failed.stdout.includes(difference), failed.stdout);
