@@ -18,6 +18,18 @@ import { createTestFolder } from "../folders.ts";
 // What newcomers may try besides, in a copy of the project. test/pages.ts runs the commands of the pages.
 const here = fileURLToPath(new URL("../..", import.meta.url));
 const copy = await createTestFolder();
+/** The rules of the copy's postern.yaml. */
+const turnedOn = [
+  "always-pull-images",
+  "default-toleration-seconds",
+  "deny-service-external-ips",
+  "extended-resource-toleration",
+  "limit-pod-hard-anti-affinity-topology",
+  "minimum-replicas",
+  "security-context-deny",
+  "storage-object-in-use-protection",
+  "taint-nodes-by-condition",
+];
 
 before(async () => {
   for (const part of ["functions", "infra", "lib", "test", "package.json", "tsconfig.json"])
@@ -26,7 +38,8 @@ before(async () => {
       filter: (source) => !source.includes("node_modules"),
     });
   await symlink(join(here, "node_modules"), join(copy, "node_modules"));
-  await writeFile(join(copy, "postern.yaml"), "rules:\n  always-pull-images:\n  default-toleration-seconds:\n");
+  const entries = turnedOn.map((name) => `  ${name}:\n`);
+  await writeFile(join(copy, "postern.yaml"), `rules:\n${entries.join("")}`);
   // The compile cache of the copy is deleted with it.
   process.env.NODE_COMPILE_CACHE ??= join(copy, ".compiled");
 });
