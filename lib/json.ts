@@ -22,7 +22,8 @@ export const parseJson = (text: string, parse: (text: string) => unknown = JSON.
   }
 };
 
-export const escapeJsonPointerStep = (key: string): string => key.replaceAll("~", "~0").replaceAll("/", "~1");
+export const escapeJsonPointerStep = (key: string): string =>
+  /[~/]/.test(key) ? key.replaceAll("~", "~0").replaceAll("/", "~1") : key;
 
 export const unescapeJsonPointerStep = (step: string): string => step.replaceAll("~1", "/").replaceAll("~0", "~");
 

@@ -4,37 +4,43 @@ type Amounts = Record<string, string>;
 
 export const addDefaults = (pod: Pod, { spec }: LimitRange): void => {
   const bounds = (spec?.limits ?? []).filter(({ type }) => type === "Container");
-  const [requests, limits] = [
-    mergeAmounts(bounds.map((bound) => bound.defaultRequest)),
-    mergeAmounts(bounds.map((bound) => bound.default)),
-  ];
+  const requests = mergeAmounts(bounds.map((bound) => bound.defaultRequest));
+  const limits = mergeAmounts(bounds.map((bound) => bound.default));
 
-  const addToContainers = (containers: Container[] | undefined, what: string) =>
-    (containers ?? []).flatMap((container) => [
-      ...describeAdded(addMissing(container, "requests", requests), `request for ${what} ${container.name ?? ""}`),
-      ...describeAdded(addMissing(container, "limits", limits), `limit for ${what} ${container.name ?? ""}`),
-    ]);
-  const all = [
-    ...addToContainers(pod.spec?.containers, "container"),
-    ...addToContainers(pod.spec?.initContainers, "init container"),
-  ];
+  const all: string[] = [];
+  const addToContainers = (containers: Container[] | undefined, what: string) => {
+    for (const container of containers ?? []) {
+      const { name = "", resources } = container;
+      const withRequests = addMissing(resources?.requests, requests);
+      const withLimits = addMissing(resources?.limits, limits);
+      if (withRequests) all.push(`${withRequests.added.join(", ")} request for ${what} ${name}`);
+      if (withLimits) all.push(`${withLimits.added.join(", ")} limit for ${what} ${name}`);
+      // One write for each container: a pod may have tens of thousands.
+      if (withRequests || withLimits)
+        container.resources = {
+          ...resources,
+          ...(withRequests && { requests: withRequests.amounts }),
+          ...(withLimits && { limits: withLimits.amounts }),
+        };
+    }
+  };
+  addToContainers(pod.spec?.containers, "container");
+  addToContainers(pod.spec?.initContainers, "init container");
   if (all.length === 0) return;
 
   const annotations = { "kubernetes.io/limit-ranger": `LimitRanger plugin set: ${all.join("; ")}` };
   pod.metadata = { ...pod.metadata, annotations: { ...pod.metadata?.annotations, ...annotations } };
 };
 
-const mergeAmounts = (lists: (Amounts | undefined)[]): Amounts =>
-  Object.fromEntries(lists.flatMap((list) => Object.entries(list ?? {})));
-
-/** Adds the defaults that a container lacks; returns the resources that got one. An amount of 0 isn't missing. */
-const addMissing = (container: Container, kind: "requests" | "limits", defaults: Amounts): string[] => {
-  const present: Amounts = container.resources?.[kind] ?? {};
-  const missing = Object.entries(defaults).filter(([resource]) => !Object.hasOwn(present, resource));
-  if (missing.length > 0)
-    container.resources = { ...container.resources, [kind]: { ...present, ...Object.fromEntries(missing) } };
-  return missing.map(([resource]) => resource).sort();
+const mergeAmounts = (lists: (Amounts | undefined)[]) => {
+  const amounts: Amounts = Object.fromEntries(lists.flatMap((list) => Object.entries(list ?? {})));
+  return { amounts, resources: Object.keys(amounts).sort() };
 };
 
-const describeAdded = (resources: string[], what: string) =>
-  resources.length > 0 ? [`${resources.join(", ")} ${what}`] : [];
+/** Returns amounts with the defaults that they lack, and the added resources. An amount of 0 isn't missing. */
+const addMissing = (present: Amounts | undefined, defaults: ReturnType<typeof mergeAmounts>) => {
+  if (defaults.resources.length === 0) return undefined;
+  if (!present) return { amounts: defaults.amounts, added: defaults.resources };
+  const added = defaults.resources.filter((resource) => !Object.hasOwn(present, resource));
+  return added.length > 0 ? { amounts: { ...defaults.amounts, ...present }, added } : undefined;
+};

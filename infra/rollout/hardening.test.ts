@@ -88,6 +88,7 @@ describe("a rule", () => {
     ["a failed review of another cluster", { reviews: [{ cluster: "dev", code: 500 }] }],
     ["a failed review in another mode", { reviews: [{ mode: "audit", code: 500 }] }],
     ["a failed review of another rule", { reviews: [{ rule: "other", code: 500 }] }],
+    ["a forged review of a holder of the key", { reviews: [{ code: 400 }] }],
     ["a request without a valid key", { reviews: [{ cluster: undefined, mode: undefined, code: 404 }] }],
     [
       "answers that are not lost",

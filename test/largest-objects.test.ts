@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Context } from "aws-lambda";
+import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
+import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
+import { buildInvocationEvent, readCases } from "../infra/catalogue/cases.ts";
+import { readCatalogue } from "../infra/catalogue/registry.ts";
+import { type LargestObject, listLargestObjects } from "../infra/testing/largest-objects.ts";
+import { createRandom } from "../infra/testing/random.ts";
+
+// A rule may take so many times as long as JSON.parse for the same review. The seed chooses the objects;
+// POSTERN_RUNS=100000 takes all, which needs some minutes.
+const most = 60;
+/** Rules that may take longer, with the reason. */
+const exceptions: Record<string, number> = {
+  // The defaults that it adds to 50,000 containers of 30 bytes make its answer 20 times as large as the review.
+  "limit-ranger": 120,
+};
+const seed = Number(process.env.POSTERN_SEED || 1);
+const runs = Number(process.env.POSTERN_RUNS || 6);
+
+interface LargeReview extends LargestObject {
+  rule: string;
+  name: string;
+  measure(): Promise<{ evaluation: number; parsing: number; code: number }>;
+}
+
+/** Returns the CPU time in milliseconds, whatever else the machine does. */
+const measureCpu = async (act: () => unknown): Promise<number> => {
+  const start = process.cpuUsage();
+  await act();
+  const { user, system } = process.cpuUsage(start);
+  return (user + system) / 1000;
+};
+
+/** Lists the largest objects of each kind of place in the cases of all rules. */
+const listLargeReviews = async (): Promise<LargeReview[]> => {
+  const found = new Map<string, LargeReview>();
+  for (const listed of await readCatalogue()) {
+    const handler = createEndpointForAnyRule(
+      listed.rule,
+      { rule: listed.name, clusters: {} },
+      { publicKeys: "", openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} },
+    );
+    for (const entry of await readCases(listed)) {
+      const event = buildInvocationEvent(listed, entry);
+      const { request } = event.review;
+      for (const part of ["object", "oldObject"] as const) {
+        const object = request[part];
+        if (!object) continue;
+        for (const large of listLargestObjects(object)) {
+          const place = large.path.filter((step) => typeof step === "string").join(".");
+          const key = [listed.name, event.phase, event.variant, request.operation, part, place, large.differs].join(
+            " ",
+          );
+          const measure = async () => {
+            const review = { ...event.review, request: { ...request, [part]: large.build() } };
+            const text = JSON.stringify(review);
+            const context = { getRemainingTimeInMillis: () => 600_000 } as Context;
+            let [evaluation, parsing, code] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY, 0];
+            // The best of some attempts: garbage of other tests is collected in between.
+            for (let attempt = 0; attempt < 4 && evaluation > (most / 2) * parsing; attempt++) {
+              let parsed: unknown;
+              parsing = Math.min(parsing, await measureCpu(() => (parsed = JSON.parse(text))));
+              const evaluate = async () => {
+                code = Object(await handler({ ...event, review: parsed }, context)).code ?? 200;
+              };
+              evaluation = Math.min(evaluation, await measureCpu(evaluate));
+            }
+            return { evaluation, parsing, code };
+          };
+          found.set(key, { ...large, rule: listed.name, name: `${key}, where ${large.differs} differs`, measure });
+        }
+      }
+    }
+  }
+  return [...found.values()];
+};
+
+describe("the largest object that etcd stores", async () => {
+  const all = await listLargeReviews();
+  const { pick } = createRandom(seed);
+  // Tolerations that all differ are compared with each other.
+  const known = ["pod-toleration-restriction", "runtime-class"].flatMap((name) =>
+    all
+      .filter(({ rule, path, differs }) => rule === name && path.at(-1) === "tolerations" && differs === "key")
+      .slice(0, 1),
+  );
+  const chosen = runs < all.length ? [...known, ...Array.from({ length: runs }, () => pick(all))] : all;
+  it("has places in the cases of rules that compare elements", () => assert.equal(known.length, 2));
+  for (const { rule, name, measure } of chosen)
+    it(`takes ${name} at most ${exceptions[rule] ?? most} times as long as its JSON takes to parse`, async () => {
+      const { evaluation, parsing } = await measure();
+      assert.ok(evaluation <= (exceptions[rule] ?? most) * parsing, `${evaluation} ms, and ${parsing} ms to parse; POSTERN_SEED=${seed}`);
+    });
+});
