@@ -91,6 +91,9 @@ describe("the largest object that etcd stores", async () => {
   for (const { rule, name, measure } of chosen)
     it(`takes ${name} at most ${exceptions[rule] ?? most} times as long as its JSON takes to parse`, async () => {
       const { evaluation, parsing } = await measure();
-      assert.ok(evaluation <= (exceptions[rule] ?? most) * parsing, `${evaluation} ms, and ${parsing} ms to parse; POSTERN_SEED=${seed}`);
+      assert.ok(
+        evaluation <= (exceptions[rule] ?? most) * parsing,
+        `${evaluation} ms, and ${parsing} ms to parse; POSTERN_SEED=${seed}`,
+      );
     });
 });
