@@ -416,7 +416,7 @@ describe("a newcomer", () => {
 
   it("is warned about an object that is too large for kubectl apply", async () => {
     const { ca } = await readOrCreateServerCertificate(join(copy, "large"), "127.0.0.1");
-    await writeFile(join(copy, "large.crt"), ca.repeat(60));
+    await writeFile(join(copy, "large.crt"), ca.repeat(100));
     const { code, stdout, stderr } = await runPostern("manifests", "--url", "https://x", "--ca", "large.crt");
     assert.equal(code, 0);
     const large = parseAllDocuments(stdout).map((document) => document.toJS());
