@@ -71,13 +71,13 @@ describe("a line of a review for which a script fails", () => {
           fc.asyncProperty(core, around, fc.integer({ min: 1_000_000 }), async (text, before, number) => {
             written = "";
             const object = {
-              ...{ apiVersion: "v1", kind: "ConfigMap", metadata: { name: "web", namespace: "shop" } },
+              ...{ apiVersion: "example.com/v1", kind: "Shop", metadata: { name: "web", namespace: "shop" } },
               data: { text: `${before}${text}`, number },
             };
             const request = {
               ...{ uid: "u", operation: "CREATE", name: "web", namespace: "shop", userInfo: {}, object },
-              kind: { group: "", version: "v1", kind: "ConfigMap" },
-              resource: { group: "", version: "v1", resource: "configmaps" },
+              kind: { group: "example.com", version: "v1", kind: "Shop" },
+              resource: { group: "example.com", version: "v1", resource: "shops" },
             };
             const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", request };
             await handler({ phase, review, settings }, { functionName: "sample" } as never);

@@ -17,6 +17,7 @@ const refuseConfig = (path: unknown) => {
   if (String(path) === config) throw new Error("a unit test must have a postern.yaml of its own, not the checkout's");
 };
 if (!/[\\/]test[\\/](account|aws|cel|cluster|local)[\\/]/.test(process.argv[1] ?? "")) {
+  process.env.POSTERN_CONFIG ??= fileURLToPath(new URL("fixtures/no-rules.yaml", import.meta.url));
   const { readFileSync } = fs;
   const { readFile } = fs.promises;
   Object.assign(fs, {

@@ -170,7 +170,7 @@ export const createCallableClusterRules = async (
     isSavingCondition: (expression) => sparing.has(expression),
     hasRules: handlers.size > 0,
     asking,
-    notes: [...inspection.notes, ...slow, ...(entries.length === 0 ? describeIdle([...handlers.keys()]) : [])],
+    notes: [...inspection.notes, ...slow, ...(webhooks.size === 0 ? describeIdle([...handlers.keys()]) : [])],
   };
 };
 
