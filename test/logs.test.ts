@@ -26,6 +26,7 @@ const lines = [
   "a line that isn't JSON",
   JSON.stringify({ routeKey: "POST /{cluster}/limit-notes/{phase+}", status: "429", function: "-" }),
   JSON.stringify({ routeKey: "POST /{cluster}/limit-notes/{phase+}", status: "500", function: "500" }),
+  formatLogLine({ ...review, code: 400, error: new Error("a wrong type") }, "prod", time),
 ];
 const stream = "2026/11/23/postern-prod-limit-notes[7][0a1b]";
 const events = lines.map((line, index) => ({ time: time + index, line, stream }));
@@ -43,6 +44,7 @@ const found: Record<string, Record<string, string>[]> = {
     ["10:00:00.000", "prod-eu", "154", "150"] as const,
     ["10:00:00.001", "prod-eu", "4", "0"] as const,
     ["10:00:00.003", "prod-eu", "4", "0"] as const,
+    ["10:00:00.009", "prod-eu", "4", "0"] as const,
   ].map(([clock, Cluster, Latency, Init]) => ({
     ...{ "@timestamp": `2026-11-23 ${clock}`, Rule: "limit-notes", Cluster, Latency, Init },
     ...{ operation: "CREATE", resource: "configmaps", namespace: "shop", name: "web" },
@@ -53,6 +55,9 @@ const found: Record<string, Record<string, string>[]> = {
       ...{ "@timestamp": "2026-11-23 10:00:00.003", Rule: "limit-notes", Cluster: "prod-eu", code: "500" },
       ...{ error: "Error: boom", resource: "configmaps", namespace: "shop", name: "web" },
     },
+  ],
+  "What a holder of a key sent that no API server sends": [
+    { Cluster: "prod-eu", Rule: "limit-notes", code: "400", error: "a wrong type", requests: "1" },
   ],
   "Timeouts and crashes": [
     {
