@@ -66,7 +66,7 @@ const found: Record<string, Record<string, string>[]> = {
     },
   ],
   "Which keys are in use": [
-    { Cluster: "prod-eu", Key: "abcdefgh.1", reviews: "3" },
+    { Cluster: "prod-eu", Key: "abcdefgh.1", reviews: "4" },
     { Cluster: "prod-us", Key: "abcdefgh.1", reviews: "1" },
   ],
   "What versions did, without the time of starts": [
