@@ -456,7 +456,6 @@ describe("the functions of a stage", await needs("runtime client"), () => {
 
     it("report errors in a sentence", async () => {
       const wrong: [string[], number, RegExp][] = [
-        [["status"], 2, /^--stage must name the stage/],
         [["status", "--stage", "none"], 1, /^stage none has no functions$/m],
         [["rollback", "--stage", "test"], 2, /^postern rollback takes one rule/],
         [["rollback", rule, "--stage", "test"], 1, /has no version before version 1/],

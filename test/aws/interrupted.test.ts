@@ -92,7 +92,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       (kind) => `/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`,
     );
     const found = await Promise.all(paths.map((path) => cluster.admin({ method: "GET", path })));
-    const entries = found.flatMap(({ code, body }) => (code === 200 ? Object(body).webhooks : []));
+    const entries = found.flatMap(({ code, body }) => (code === 200 ? (Object(body).webhooks ?? []) : []));
     if (entries.length === 0) return;
     const [{ runCases }, { probeEntries }] = [await load.runCases(), await load.probe()];
     const { functions } = await openStageAs(checkout.folder, "observer");

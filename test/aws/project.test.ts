@@ -94,7 +94,7 @@ describe("a project of a user's own", await needs("registry", "moto"), () => {
       assert.match(checked.stdout, /denied by require-owner-label: metadata\.labels must have a label "owner"/);
       assert.equal(checked.code, 1, checked.stderr);
 
-      assert.match(await mustWork(project, ["test"]), /^8 tests: 8 passed$/m);
+      assert.match(await mustWork(project, ["test"]), /^9 tests: 9 passed$/m);
       assert.match(await mustWork(project, [...run, "postern", "rules"]), /^require-owner-label .*functions/m);
       assert.match(await mustWork(project, [...run, "postern", "build"]), /^require-owner-label +\d/m);
       const plan = ["postern", "deploy", "--stage", "prod", "--plan-only"];

@@ -201,11 +201,14 @@ const compareOutcomes = (
   ];
 };
 
-/** Sorts what LimitRanger lists, which has the random order of Go's maps. */
+/**
+ * Sorts what LimitRanger lists, which has the random order of Go's maps; and replaces the no-break space that the package
+ * of protobuf puts into its errors in some programs.
+ */
 const sortParts = (message: unknown): string =>
-  String(message).replace(/(?<=is forbidden: \[)(?=m|\S+ max limit ).*(?=\]$)/, (parts) =>
-    parts.split(", ").sort().join(),
-  );
+  String(message)
+    .replaceAll("\u00a0", " ")
+    .replace(/(?<=is forbidden: \[)(?=m|\S+ max limit ).*(?=\]$)/, (parts) => parts.split(", ").sort().join());
 
 /** Returns an object without fields that the API server sets or drops outside of all plugins. */
 const dropServerFields = (object: unknown, dropped: readonly string[]): unknown => {

@@ -172,7 +172,7 @@ describe("a newcomer", () => {
     ].join("\n");
     assert.ok(failed.stdout.includes(difference), failed.stdout);
     assert.doesNotMatch(failed.stdout + failed.stderr, /deepStrictEqual|infra\/cases|node:internal/);
-    assert.match(failed.stdout, /\n8 tests: 5 passed, 3 failed\n$/);
+    assert.match(failed.stdout, /\n9 tests: 6 passed, 3 failed\n$/);
     const [json, xml] = [
       await runPostern("test", "require-newcomers-label", "-o", "json"),
       await runPostern("test", "require-newcomers-label", "-o", "junit"),
@@ -189,7 +189,7 @@ describe("a newcomer", () => {
     assert.equal(because.length, 5);
     assert.match(
       xml.stdout,
-      /^<\?xml[\s\S]* tests="8" failures="3" errors="0" [\s\S]*<failure message="functions\/require-newcomers-label\/cases.yaml:5" /,
+      /^<\?xml[\s\S]* tests="9" failures="3" errors="0" [\s\S]*<failure message="functions\/require-newcomers-label\/cases.yaml:5" /,
     );
     assert.deepEqual([json.code, xml.code], [1, 1]);
     await writeFile(rule, first);
