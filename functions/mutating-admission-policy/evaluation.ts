@@ -3,6 +3,7 @@ import {
   evaluatePass,
   mostPassCost,
   type PolicyInput,
+  typedInput,
 } from "postern/admission-policies/expressions";
 import { createRequestVariables, toConditionsInput } from "postern/admission-policies/input";
 import { applyConfigurationValue, applyPatchValue, MutationError } from "postern/admission-policies/mutation";
@@ -50,15 +51,18 @@ export const evaluatePolicy = (
   if (typeof matches === "object") return { ...result, errors: [matches.error] };
   if (!matches || !isInvoked) return result;
 
+  // Upstream has typed objects for mutations only if conditions were evaluated before.
+  const typed =
+    conditions.length > 0 ? typedInput : typedInput.filter((name) => name !== "object" && name !== "oldObject");
   for (const { isJsonPatch, expression } of mutations) {
     const { object } = result;
-    const results = evaluatePass([expression], variables, createInput(object), { left: mostPassCost });
+    const results = evaluatePass([expression], variables, createInput(object), { left: mostPassCost }, typed);
     const [first] = "exhausted" in results ? [{ error: results.exhausted }] : results;
     try {
       if (first && "error" in first) throw new MutationError(first.error);
       if (first && "value" in first)
         result.object = isJsonPatch
-          ? applyPatchValue(first.value, object)
+          ? applyPatchValue(first.value, object, request.kind)
           : applyConfigurationValue(first.value, object, request.kind, customKinds);
     } catch (error) {
       if (error instanceof PolicyStatusError) return { ...result, status: error.status };

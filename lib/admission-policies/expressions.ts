@@ -9,9 +9,10 @@ import {
 } from "../cel/kubernetes.ts";
 import { FieldObject } from "../cel/program.ts";
 import * as types from "../cel/types.ts";
-import { EvaluationError, type Value } from "../cel/values.ts";
+import { EvaluationError, type TypedTest, type Value } from "../cel/values.ts";
 import { quoteAsGo } from "../objects/go-quoted.ts";
 import { joinErrors } from "../refusals.ts";
+import { createTypedTest } from "./typed-objects.ts";
 import { isFailingClosed, type PolicySpec } from "./types.ts";
 
 /** The most that all expressions of one pass may cost together, such as all validations of a policy. */
@@ -94,26 +95,32 @@ const toDeclaredType = (type: types.Type): types.Type => {
 /** The values of `object`, `request`, `params` and so on. Variables that a pass doesn't have are absent. */
 export type PolicyInput = Readonly<Record<string, Value>>;
 
+/** The input without which nothing is a typed object of upstream. */
+export const typedInput: readonly string[] = ["object", "oldObject", "params", "request", "namespaceObject"];
+
 /** The results of a pass, one for each expression; `exhausted` if the pass ended because it cost too much. */
 export type PassResults = readonly (ExpressionResult | undefined)[] | { readonly exhausted: string };
 
 /**
  * Evaluates expressions in order, with a common budget. A variable is evaluated when it is first used in a pass, and
- * its cost is added to that of the expression that uses it.
+ * its cost is added to that of the expression that uses it. `typed` names the parts of the input that upstream evaluates as
+ * typed objects if their kind is a built-in one.
  */
 export const evaluatePass = (
   expressions: readonly (PolicyExpression | undefined)[],
   variables: PolicyCompiler["variables"],
   input: PolicyInput,
   budget: { left: number },
+  typed = typedInput,
 ): PassResults => {
-  const composed = new ComposedVariables(variables, input);
+  const isTyped = createTypedTest(typed.map((name) => input[name]));
+  const composed = new ComposedVariables(variables, input, isTyped);
   const find = (name: string) =>
     name === "variables" ? composed : Object.hasOwn(input, name) ? input[name] : undefined;
   const results: (ExpressionResult | undefined)[] = [];
   for (const expression of expressions) {
     const takeCost = () => composed.takeCost();
-    const result = expression && evaluateExpression(expression.text, expression.compiled, { find }, budget, takeCost);
+    const result = expression && evaluateExpression(expression.text, expression.compiled, { find, isTyped }, budget, takeCost);
     if (result && "exhausted" in result) return result;
     results.push(result);
   }
@@ -125,11 +132,13 @@ class ComposedVariables extends FieldObject {
   readonly type = types.struct("kubernetes.variables");
   readonly #variables: PolicyCompiler["variables"];
   readonly #input: PolicyInput;
+  readonly #isTyped: TypedTest;
   readonly #values = new Map<string, Value | EvaluationError>();
   #cost = 0;
 
-  constructor(variables: PolicyCompiler["variables"], input: PolicyInput) {
+  constructor(variables: PolicyCompiler["variables"], input: PolicyInput, isTyped: TypedTest) {
     super();
+    this.#isTyped = isTyped;
     this.#variables = variables;
     this.#input = input;
   }
@@ -158,7 +167,7 @@ class ComposedVariables extends FieldObject {
     if ("error" in compiled) return createError("compile", compiled.error);
     const find = (variable: string) =>
       variable === "variables" ? this : Object.hasOwn(this.#input, variable) ? this.#input[variable] : undefined;
-    const outcome = compiled.program.evaluate({ find }, { left: mostExpressionCost });
+    const outcome = compiled.program.evaluate({ find, isTyped: this.#isTyped }, { left: mostExpressionCost });
     this.#cost += outcome.cost;
     return "error" in outcome ? createError("evaluate", outcome.error) : outcome.value;
   }

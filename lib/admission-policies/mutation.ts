@@ -15,16 +15,17 @@ import type { GroupVersionKind, Status } from "../review.ts";
 import { ApplyConfigurationError, applyConfiguration } from "./merge.ts";
 import { toOperand, toPatch } from "./patch-values.ts";
 import { findSchema, hasSchemas } from "./schemas.ts";
+import { toTypedForm } from "./typed-form.ts";
 import { PolicyStatusError } from "./types.ts";
 
 /** An error of a mutation, with upstream's text; failurePolicy decides what it means. */
 export class MutationError extends Error {}
 
 /**
- * Returns the object that a JSON patch, which an expression made, leaves. A patch with a failing `test` changes nothing.
- * Throws a MutationError or a PolicyStatusError.
+ * Returns the object that a JSON patch, which an expression made, leaves of one of this kind. A patch with a failing `test`
+ * changes nothing. Throws a MutationError or a PolicyStatusError.
  */
-export const applyPatchValue = (patch: Value, object: JsonMap): JsonMap => {
+export const applyPatchValue = (patch: Value, object: JsonMap, kind: GroupVersionKind): JsonMap => {
   const operations = parsePatchOperations(`[${isList(patch) ? patch.map(formatOperation) : ""}]`).map((operation) =>
     operation.value === null ? { ...operation, value: madeNull } : operation,
   );
@@ -35,8 +36,14 @@ export const applyPatchValue = (patch: Value, object: JsonMap): JsonMap => {
     if (error instanceof FailedPatchTest) return object;
     throw new MutationError(`JSON Patch: ${getErrorMessage(error)}`);
   }
-  if (isMap(patched)) return patched;
+  if (isMap(patched)) return toMutated(patched, object, kind);
   throw new PolicyStatusError(createInternalError("a JSON patch replaced the object by a value that is no object"));
+};
+
+/** Returns what the next mutation gets: between two, upstream turns the object of a built-in kind into a typed one. */
+const toMutated = (mutated: JsonMap, object: JsonMap, kind: GroupVersionKind): JsonMap => {
+  const schema = findSchema(kind, []);
+  return schema ? toTypedForm(schema, mutated, object) : mutated;
 };
 
 const formatOperation = (operation: Value): string => {
@@ -84,7 +91,7 @@ export const applyConfigurationValue = (
   const schema = findSchema(kind, customKinds);
   if (schema === undefined) throw createUnknownKindError(kind);
   try {
-    return applyConfiguration(schema, object, isMap(json) ? json : {});
+    return toMutated(applyConfiguration(schema, object, isMap(json) ? json : {}), object, kind);
   } catch (error) {
     if (error instanceof ApplyConfigurationError) throw new MutationError(error.message);
     throw error;

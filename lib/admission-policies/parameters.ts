@@ -5,6 +5,7 @@ import type { ObjectReader, ResourceType, ServedResource } from "../needs.ts";
 import { splitApiVersion } from "../objects/api-version.ts";
 import { toPlural } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
+import { typedGroups } from "./typed-objects.ts";
 import { PolicyConfigurationError } from "./types.ts";
 
 /** A kind of parameters as the cluster serves it. */
@@ -16,15 +17,6 @@ export interface ServedParamKind extends ServedResource {
 export const guessParamResource = ({ apiVersion = "", kind = "" }: ParamKind): ResourceType => {
   return { ...splitApiVersion(apiVersion), resource: toPlural(kind) };
 };
-
-/** The groups of kinds that upstream reads by typed clients: these leave out apiVersion and kind of an object. */
-const typedGroups = [
-  ...["", "admissionregistration.k8s.io", "apps", "authentication.k8s.io", "authorization.k8s.io", "autoscaling"],
-  ...["batch", "certificates.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "extensions"],
-  ...["flowcontrol.apiserver.k8s.io", "internal.apiserver.k8s.io", "networking.k8s.io", "node.k8s.io", "policy"],
-  ...["rbac.authorization.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io"],
-  "storagemigration.k8s.io",
-];
 
 /** Returns a parameter as upstream gives it to mutations: it adds apiVersion and kind only for validations. */
 export const toMutationParameter = (params: Value, { apiVersion = "" }: ParamKind = {}): Value => {

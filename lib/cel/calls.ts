@@ -15,6 +15,7 @@ import {
   LibraryObject,
   listEntries,
   Optional,
+  type TypedTest,
   Uint,
   type Value,
 } from "./values.ts";
@@ -40,24 +41,29 @@ export const buildLoopCondition =
     return value !== false;
   };
 
-export const buildEquality = (left: Evaluator, right: Evaluator, isPositive: boolean): Evaluator => {
+export const buildEquality = (
+  left: Evaluator,
+  right: Evaluator,
+  isPositive: boolean,
+  hasTypedObjects: boolean,
+): Evaluator => {
   return (frame) => {
     const first = left(frame);
     const second = right(frame);
-    const result = compare(first, second, isPositive);
+    const result = compare(first, second, isPositive, hasTypedObjects ? frame.variables.isTyped : undefined);
     frame.charge(isPositive && first instanceof LibraryObject ? 1 : countComparison(first, second));
     return result;
   };
 };
 
-const compare = (left: Result, right: Result, isPositive: boolean): Result => {
+const compare = (left: Result, right: Result, isPositive: boolean, isTyped: TypedTest | undefined): Result => {
   if (left instanceof EvaluationError) return left;
   if (right instanceof EvaluationError) return right;
   if (typeof left === "string" && typeof right === "string") return (left === right) === isPositive;
   const inner = findInnerError(left, right);
   if (inner) return isPositive ? inner : true;
   try {
-    return isEqual(left, right) === isPositive;
+    return isEqual(left, right, isTyped) === isPositive;
   } catch (error) {
     // What can't be compared is not equal.
     return isPositive ? toResult(error) : toResult(error) !== undefined;

@@ -16,6 +16,8 @@ export interface Environment {
    * expression keeps the value in an optional, instead of Go's form of it, which empty optionals and quantities don't have.
    */
   readonly hasStrictOptionals: boolean;
+  /** Whether to compare a map or a list of a typed object with a value of another type is an error. */
+  readonly hasTypedObjects: boolean;
 }
 
 /** A type with named fields. */
@@ -35,6 +37,7 @@ export const createEnvironment = (parts: {
   readonly macros: readonly Macro[];
   readonly hasQuotedNames: boolean;
   readonly hasStrictOptionals: boolean;
+  readonly hasTypedObjects: boolean;
 }): Environment => {
   const functions = new Map<string, FunctionDeclaration>();
   for (const added of parts.functions) {

@@ -1,9 +1,11 @@
 import { nameGoType } from "./go-types.ts";
-import { EvaluationError, getType, type Value } from "./values.ts";
+import { EvaluationError, getType, type TypedTest, type Value } from "./values.ts";
 
 export interface Variables {
   /** Returns a variable's value, which may be computed only now; undefined if there is none. */
   find(name: string): Value | undefined;
+  /** Reports whether a map or a list is part of a typed object of upstream. Without it, none is. */
+  readonly isTyped?: TypedTest;
 }
 
 /** A value, or the error that takes its place until something absorbs it. */

@@ -49,10 +49,16 @@ const changes: Since<{
   hasSortBy?: boolean;
   hasQuotedNames?: boolean;
   hasStrictOptionals?: boolean;
+  hasTypedObjects?: boolean;
 }> = {
   "1.34": { functions: semverFunctions },
   "1.35": { functions: extendedListFunctions, hasSortBy: true },
-  "1.37": { functions: limitedRangeFunctions, hasQuotedNames: true, hasStrictOptionals: true },
+  "1.37": {
+    functions: limitedRangeFunctions,
+    hasQuotedNames: true,
+    hasStrictOptionals: true,
+    hasTypedObjects: true,
+  },
   "1.38": { functions: includesFunctions },
 };
 
@@ -60,7 +66,8 @@ const changes: Since<{
 export const createAdmissionEnvironment = (context: ExpressionContext): AdmissionEnvironment => {
   const { kubernetes = newestKubernetes, isMutation = false } = context;
   const since = Object.values(selectSince(changes, kubernetes));
-  const { hasSortBy, hasQuotedNames = false, hasStrictOptionals = false } = mergeSince(changes, kubernetes);
+  const merged = mergeSince(changes, kubernetes);
+  const { hasSortBy, hasQuotedNames = false, hasStrictOptionals = false, hasTypedObjects = false } = merged;
   const environment = createEnvironment({
     ...createDeclarations(context, hasSortBy),
     functions: [
@@ -70,6 +77,7 @@ export const createAdmissionEnvironment = (context: ExpressionContext): Admissio
     ],
     hasQuotedNames,
     hasStrictOptionals,
+    hasTypedObjects,
   });
   return { ...environment, context };
 };

@@ -212,6 +212,7 @@ class Planner {
     const written = isMember ? [target, ...expression.arguments] : expression.arguments;
     const args = written.map((argument) => this.plan(argument, scope));
     const [first, second, third] = args as [Plan, Plan, Plan];
+    const { hasTypedObjects } = this.#environment;
     switch (name) {
       case "_&&_":
         return code(buildLogic(args.map(toEvaluator), false));
@@ -229,9 +230,9 @@ class Planner {
           isTest: false,
         };
       case "_==_":
-        return code(buildEquality(toEvaluator(first), toEvaluator(second), true));
+        return code(buildEquality(toEvaluator(first), toEvaluator(second), true, hasTypedObjects));
       case "_!=_":
-        return code(buildEquality(toEvaluator(first), toEvaluator(second), false));
+        return code(buildEquality(toEvaluator(first), toEvaluator(second), false, hasTypedObjects));
       case "_[_]":
         return planIndex(first, second, false);
       case "_?._":

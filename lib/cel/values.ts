@@ -263,8 +263,14 @@ const getNumber = (value: Value): number | bigint | undefined => {
   return value instanceof Double || value instanceof Uint ? value.value : undefined;
 };
 
-/** Reports whether two values of any types are equal; throws if the left one can't be compared with the right one. */
-export const isEqual = (left: Value, right: Value): boolean => {
+/** Reports whether a map or a list is part of a typed object of upstream. */
+export type TypedTest = (value: object) => boolean;
+
+/**
+ * Reports whether two values of any types are equal; throws if the left one can't be compared with the right one. A map or a
+ * list of which `isTyped` is true can't be compared with a value of another type.
+ */
+export const isEqual = (left: Value, right: Value, isTyped?: TypedTest): boolean => {
   if (left instanceof LibraryObject && right !== null) {
     if (!(right instanceof LibraryObject && left.type.name === right.type.name)) throw createNoSuchOverloadError();
     return left.equals(right);
@@ -274,33 +280,42 @@ export const isEqual = (left: Value, right: Value): boolean => {
   const order = compareNumbers(left, right);
   if (order !== undefined) return order === 0;
   if (left instanceof Uint8Array) return right instanceof Uint8Array && Buffer.compare(left, right) === 0;
+  if ((isList(left) && !isList(right)) || (isMap(left) && !isMap(right))) {
+    if (isTyped?.(left)) throw createNoSuchOverloadError();
+    return false;
+  }
   if (isList(left))
     return (
       isList(right) &&
       left.length === right.length &&
-      left.every((element, index) => isEqualElement(element, right[index] as Value))
+      left.every((element, index) => isEqualPart(left, element, right[index] as Value, isTyped))
     );
-  if (isMap(left)) return isMap(right) && isEqualMap(left, right);
+  if (isMap(left)) return isMap(right) && isEqualMap(left, right, isTyped);
   return (
     left instanceof CelObject && right instanceof CelObject && left.type.name === right.type.name && left.equals(right)
   );
 };
 
-/** Reports whether two elements are equal; upstream takes elements that can't be compared for equal. */
-const isEqualElement = (left: Value, right: Value): boolean => {
+/**
+ * Reports whether two parts are equal. Upstream takes parts that can't be compared for equal, but for different in a list of
+ * a typed object; in a map of one it is an error.
+ */
+const isEqualPart = (whole: readonly Value[] | ValueObject | CelMap, left: Value, right: Value, isTyped?: TypedTest) => {
   try {
-    return isEqual(left, right);
+    return isEqual(left, right, isTyped);
   } catch (error) {
-    if (error instanceof EvaluationError) return true;
+    if (!(error instanceof EvaluationError)) throw error;
+    if (!isTyped?.(whole)) return true;
+    if (isList(whole)) return false;
     throw error;
   }
 };
 
-const isEqualMap = (left: ValueObject | CelMap, right: ValueObject | CelMap): boolean => {
+const isEqualMap = (left: ValueObject | CelMap, right: ValueObject | CelMap, isTyped?: TypedTest): boolean => {
   if (findSize(left) !== findSize(right)) return false;
   for (const [key, value] of listEntries(left)) {
     const other = findInMap(right, key);
-    if (other === undefined || !isEqualElement(value, other)) return false;
+    if (other === undefined || !isEqualPart(left, value, other, isTyped)) return false;
   }
   return true;
 };

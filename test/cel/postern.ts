@@ -93,7 +93,8 @@ const evaluate = (task: Task, minor: string): Answer => {
   const values = { ...input, ...(hasAuthorizer && createAuthorizerVariables(variables.request)) };
   const evaluateWithin = (most: number) => {
     const budget = { left: most };
-    const results = evaluatePass([expression], compiler.variables, values, budget);
+    // Upstream gets JSON, and no typed objects.
+    const results = evaluatePass([expression], compiler.variables, values, budget, []);
     return { results, cost: most - budget.left };
   };
   const exact = evaluateWithin(Number.MAX_SAFE_INTEGER);

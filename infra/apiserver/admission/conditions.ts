@@ -1,4 +1,5 @@
 import { createAuthorizerVariables } from "#lib/admission-policies/authorization.ts";
+import { createTypedTest } from "#lib/admission-policies/typed-objects.ts";
 import {
   type CompiledExpression,
   compileExpression,
@@ -58,7 +59,8 @@ const compile = (expression: string, kubernetes: string | undefined): CompiledCo
     // The cast is safe: the values of a request are JSON.
     const find = (variable: string) =>
       Object.hasOwn(values, variable) ? ((values[variable] ?? null) as Value) : undefined;
-    const result = evaluateExpression(expression, condition, { find }, budget);
+    const isTyped = createTypedTest([object, oldObject, request]);
+    const result = evaluateExpression(expression, condition, { find, isTyped }, budget);
     if ("value" in result) return { holds: result.value === true };
     return missing === undefined ? result : { unsupported: missing.message };
   };

@@ -28,14 +28,29 @@ const nested = ["a", "b", "c", "d", "e", "f"].reduceRight(
 );
 const annotate = (value: string) => `[JSONPatch{op: "add", path: "/metadata/annotations", value: ${value}}]`;
 
+/** An expression, or several that belong together. */
+type Mutations = string | readonly string[];
+
 /** What policies of one kind of objects have. An expression that begins with `Object` is an ApplyConfiguration. */
 interface MutatedKind {
   rule: { apiGroups: string[]; apiVersions: string[]; resources: string[] };
-  mutations: readonly string[];
+  mutations: readonly Mutations[];
   conditions: readonly string[];
 }
 
-const anyMutations = [
+const addAnnotation = '[JSONPatch{op: "add", path: "/metadata/annotations/team", value: "a"}]';
+const anyMutations: readonly Mutations[] = [
+  [annotate("{}"), addAnnotation],
+  [annotate("{}"), `has(object.metadata.annotations) ? ${addAnnotation} : ${annotate('{"team": "b"}')}`],
+  ['Object{metadata: Object.metadata{annotations: {}, finalizers: []}}', addAnnotation],
+  [annotate('{"a": "1"}'), '[JSONPatch{op: "remove", path: "/metadata/annotations/a"}]', addAnnotation],
+  [
+    '[JSONPatch{op: "add", path: "/metadata/finalizers", value: []}]',
+    '[JSONPatch{op: "add", path: "/metadata/finalizers/-", value: "example.com/f"}]',
+  ],
+  `object.metadata == "x" ? [] : ${annotate('{"compared": "object"}')}`,
+  `!(object.metadata.labels == [1]) ? ${annotate('{"compared": "labels"}')} : []`,
+  `dyn(request.userInfo) == "x" ? [] : ${annotate('{"compared": "request"}')}`,
   annotate('{"ns": namespaceObject.metadata.name}'),
   annotate('{"user": request.userInfo.username, "operation": request.operation}'),
   annotate('authorizer.requestResource.check("delete").allowed() ? {"may": "yes"} : {"may": "no"}'),
@@ -63,7 +78,8 @@ const anyMutations = [
   'Object{metadata: "x"}',
   "Object{}",
 ];
-const parameterMutations = [
+const parameterMutations: readonly Mutations[] = [
+  `params == "x" ? [] : ${annotate('{"compared": "params"}')}`,
   annotate('{"most": params.data.most, "kind": params.kind}'),
   'Object{metadata: Object.metadata{annotations: {"limits": params == null ? "none" : params.metadata.namespace}}}',
 ];
@@ -86,6 +102,7 @@ const configMaps: MutatedKind = {
     '[JSONPatch{op: "add", path: "/data", value: Object.data{x: Object.wrong{}}}]',
     '[JSONPatch{op: "add", path: "/data/n", value: 1}]',
     'object.data.a == "1" ? [JSONPatch{op: "add", path: "/immutable", value: true}] : []',
+    ['[JSONPatch{op: "add", path: "/data", value: {}}]', '[JSONPatch{op: "add", path: "/data/x", value: "1"}]'],
     'Object{data: {"x": "1"}}',
     'Object{data: Object.data{a: "set", more: variables.a == 3 ? "three" : "other"}}',
     'Object{data: {"x": 1}}',
@@ -104,6 +121,14 @@ const deployments: MutatedKind = {
   conditions: ["object.spec.replicas < 5", "object.spec.template.spec.containers.size() < 2"],
   mutations: [
     "Object{spec: Object.spec{replicas: 2}}",
+    [
+      '[JSONPatch{op: "add", path: "/spec/template/spec/tolerations", value: []}, JSONPatch{op: "add", path: "/spec/template/spec/nodeSelector", value: {}}]',
+      'has(object.spec.template.spec.nodeSelector) ? [] : [JSONPatch{op: "add", path: "/spec/template/spec/tolerations/-", value: Object.spec.template.spec.tolerations{operator: "Exists"}}]',
+    ],
+    [
+      '[JSONPatch{op: "add", path: "/spec/template/spec/volumes", value: [Object.spec.template.spec.volumes{name: "v", emptyDir: Object.spec.template.spec.volumes.emptyDir{}}]}]',
+      '[JSONPatch{op: "add", path: "/spec/template/spec/volumes/0/emptyDir/medium", value: "Memory"}]',
+    ],
     'Object{spec: Object.spec{replicas: "2"}}',
     "Object{spec: Object.spec{replicas: object.spec.replicas + 1}}",
     inPod(
@@ -140,6 +165,10 @@ const gadgets: MutatedKind = {
   rule: { apiGroups: ["example.com"], apiVersions: ["v1"], resources: ["gadgets"] },
   conditions: ["has(object.spec.tags)", "object.spec.size > 1"],
   mutations: [
+    [
+      '[JSONPatch{op: "add", path: "/spec/granular", value: {}}]',
+      '[JSONPatch{op: "add", path: "/spec/granular/a", value: "1"}]',
+    ],
     'Object{spec: Object.spec{tags: ["blue", "red"]}}',
     "Object{spec: Object.spec{tags: [1]}}",
     'Object{spec: Object.spec{tags: ["blue", "blue"]}}',
@@ -200,6 +229,10 @@ const variables = [
   { name: "list", expression: "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]" },
 ];
 const anyConditions = [
+  "!(object.metadata == 'x')",
+  "object.metadata.labels != 1",
+  "!('x' == object.metadata.labels)",
+  "!(dyn(request.userInfo.groups) == 'x')",
   "request.userInfo.username != 'jane'",
   "namespaceObject == null",
   "request.operation == 'CREATE'",
@@ -238,7 +271,7 @@ const policies = Array.from({ length: count }, (_, index) => {
         1,
         2,
       ),
-      mutations: fc.array(pickOne(...expressions), { minLength: 1, maxLength: 3 }),
+      mutations: fc.array(pickOne(...expressions), { minLength: 1, maxLength: 3 }).map((picked) => picked.flat()),
       matchResources,
       hasSecondBinding: pickOne(false, false, false, true),
     });

@@ -24,6 +24,10 @@ const plainExpressions = [
   "object.data.a == '1'",
   "request.operation != 'DELETE' || oldObject.data.size() > 1",
   "variables.labels.size() > 1",
+  "!(object.metadata == 'x')",
+  "!(object.metadata.labels == [1]) && 'x' != object.metadata",
+  "!(dyn(request.userInfo.groups) == 'x')",
+  "!(dyn(namespaceObject.metadata) == 'x')",
   "variables.a > 2",
   "variables.bad == 1",
   "variables.twice != 4 && variables.a != 3",
@@ -78,6 +82,7 @@ const conditions = [
   "authorizer.requestResource.check('patch').allowed()",
   "request.userInfo.username != 'jane'",
   "namespaceObject == null",
+  "!(object.metadata == 'x')",
 ];
 /** Only dry runs of deletions are refused, because objects that remain must not disturb the next run. */
 const cleaningCondition = "request.operation != 'DELETE' || request.dryRun";
