@@ -120,7 +120,8 @@ export const evaluatePass = (
   const results: (ExpressionResult | undefined)[] = [];
   for (const expression of expressions) {
     const takeCost = () => composed.takeCost();
-    const result = expression && evaluateExpression(expression.text, expression.compiled, { find, isTyped }, budget, takeCost);
+    const result =
+      expression && evaluateExpression(expression.text, expression.compiled, { find, isTyped }, budget, takeCost);
     if (result && "exhausted" in result) return result;
     results.push(result);
   }

@@ -1,7 +1,7 @@
 // What the expression of a mutation results in, applied to an object.
 import { findTypeNameFaults } from "../cel/json.ts";
 import { StructValue } from "../cel/structs.ts";
-import { EvaluationError, isList, type Value } from "../cel/values.ts";
+import { EvaluationError, isList, toArray, type Value } from "../cel/values.ts";
 import { Failure, getErrorMessage } from "../failure.ts";
 import { isMap, type JsonMap } from "../json.ts";
 import {
@@ -26,8 +26,8 @@ export class MutationError extends Error {}
  * changes nothing. Throws a MutationError or a PolicyStatusError.
  */
 export const applyPatchValue = (patch: Value, object: JsonMap, kind: GroupVersionKind): JsonMap => {
-  const operations = parsePatchOperations(`[${isList(patch) ? patch.map(formatOperation) : ""}]`).map((operation) =>
-    operation.value === null ? { ...operation, value: madeNull } : operation,
+  const operations = parsePatchOperations(`[${isList(patch) ? toArray(patch).map(formatOperation) : ""}]`).map(
+    (operation) => (operation.value === null ? { ...operation, value: madeNull } : operation),
   );
   let patched: unknown;
   try {

@@ -12,6 +12,7 @@ import {
   Optional,
   Timestamp,
   TypeValue,
+  toArray,
   Uint,
   type Value,
 } from "../cel/values.ts";
@@ -25,7 +26,7 @@ import { formatGo, formatGoSyntax, GoValue, isJsonMap } from "./go-values.ts";
  */
 export const toPatch = (value: Value): unknown => {
   if (value instanceof Optional) return value.value === undefined ? null : toPatch(value.value);
-  if (isList(value)) return value.map(isBuiltList(value) ? convertElement : toPatch);
+  if (isList(value)) return toArray(value).map(isBuiltList(value) ? convertElement : toPatch);
   return value instanceof CelMap ? convertMembers(listEntries(value), convertElement) : convertElement(value);
 };
 
@@ -63,7 +64,7 @@ const convertElement = (value: Value): unknown => {
       : convertMembers(value.fields, toPatch);
   if (value instanceof Optional) return value.value === undefined ? null : convertElement(value.value);
   if (value instanceof TypeValue) return value.of.name;
-  if (isList(value)) return isBuiltList(value) ? wrap("[]ref.Val", value) : value.map(convertElement);
+  if (isList(value)) return isBuiltList(value) ? wrap("[]ref.Val", value) : toArray(value).map(convertElement);
   if (value instanceof CelMap) return wrap("map[ref.Val]ref.Val", value);
   if (value instanceof Uint)
     return new GoValue("uint64", `${value.value}`, `0x${value.value.toString(16)}`, Number(value.value));

@@ -74,4 +74,6 @@ const isEmpty = (value: unknown): boolean =>
 
 /** Reports whether a type is a list or a map: an empty struct is written, and so is anything in a field of any JSON. */
 const isOmitted = ({ scalar, items, fields, values }: ValueType): boolean =>
-  scalar === undefined && fields === undefined && (items !== undefined || (values !== undefined && values !== "unknown"));
+  scalar === undefined &&
+  fields === undefined &&
+  (items !== undefined || (values !== undefined && values !== "unknown"));

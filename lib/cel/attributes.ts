@@ -16,6 +16,8 @@ import {
   isList,
   isMap,
   isObject,
+  JoinedList,
+  type List,
   Optional,
   Uint,
   type Value,
@@ -71,14 +73,18 @@ const findPart = (object: Result, key: Key, isTest: boolean, isField: boolean): 
   return isMap(object) ? findInMap(object, key) : undefined;
 };
 
-const findElement = (list: readonly Value[], key: Key): Result | undefined => {
-  if (typeof key === "number" && Number.isSafeInteger(key)) return list[key];
+const getElement = (list: List, index: number) => (list instanceof JoinedList ? list.at(index) : list[index]);
+
+const findElement = (list: List, key: Key): Result | undefined => {
+  if (typeof key === "number" && Number.isSafeInteger(key)) return getElement(list, key);
   if (isInt(key)) return undefined;
   const number = key instanceof Uint ? key.value : isDouble(key) ? getDouble(key) : undefined;
   if (number === undefined) return new EvaluationError(`unsupported index type '${getType(key).name}' in list`);
   const isIndex =
     typeof number === "bigint" ? number < 2n ** 63n : Number.isInteger(number) && Math.abs(number) < 2 ** 63;
-  return isIndex ? list[Number(number)] : new EvaluationError(`unsupported index value ${formatValue(key)} in list`);
+  return isIndex
+    ? getElement(list, Number(number))
+    : new EvaluationError(`unsupported index value ${formatValue(key)} in list`);
 };
 
 const createMissingError = (object: Value, key: Key): EvaluationError =>

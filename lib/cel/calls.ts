@@ -16,6 +16,7 @@ import {
   listEntries,
   Optional,
   type TypedTest,
+  toArray,
   Uint,
   type Value,
 } from "./values.ts";
@@ -165,7 +166,11 @@ const buildArguments = (
       } catch (error) {
         result = toResult(error);
       }
-    if (known === args.length) frame.charge(count ? count(values, toArgument(result)) : 1);
+    if (known === args.length) {
+      const cost = count ? count(values, toArgument(result)) : 1;
+      frame.charge(cost);
+      frame.countBytes(result, cost, values);
+    }
     return result;
   };
 };
@@ -192,7 +197,7 @@ const findImplementation = (declaration: FunctionDeclaration, overload: Overload
   if (declaration.evaluate) return declaration.evaluate;
   const { name, overloads } = declaration;
   const candidates = (overload?.evaluate ? [overload] : overloads).flatMap(({ evaluate, parameters }) =>
-    evaluate ? [{ evaluate, guards: parameters.map(buildGuard) }] : [],
+    evaluate ? [{ evaluate: withArrays(evaluate, parameters), guards: parameters.map(buildGuard) }] : [],
   );
   const createError = (args: readonly Value[]) =>
     new EvaluationError(`no such overload: ${name}(${args.map((value) => getType(value).name).join(", ")})`);
@@ -220,6 +225,13 @@ const findImplementation = (declaration: FunctionDeclaration, overload: Overload
   };
 };
 
+/** Returns a function that gets arrays for its parameters that are lists; one for values of any type gets them as they are. */
+const withArrays = (evaluate: Evaluate, parameters: readonly Type[]): Evaluate => {
+  if (!parameters.some(({ kind }) => kind === "list")) return evaluate;
+  return (...args: Value[]) =>
+    evaluate(...args.map((value, at) => (parameters[at]?.kind === "list" && isList(value) ? toArray(value) : value)));
+};
+
 const takeAny = () => true;
 
 /** Returns what reports whether a value fits a parameter. Of a list and a map, only the first element counts. */
@@ -227,7 +239,7 @@ const buildGuard = ({ kind, name, parameters }: Type): ((value: Value) => boolea
   const [first, second] = parameters.map(buildGuard);
   if (kind === "dyn" || kind === "parameter") return takeAny;
   if (kind === "string") return (value) => typeof value === "string";
-  if (kind === "list" && first) return (value) => isList(value) && (value.length === 0 || first(value[0] as Value));
+  if (kind === "list" && first) return (value) => isList(value) && (value.length === 0 || first(value.at(0) as Value));
   if (kind === "map" && first && second)
     return (value) => {
       if (!isMap(value)) return false;

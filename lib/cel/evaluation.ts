@@ -1,5 +1,5 @@
 import { nameGoType } from "./go-types.ts";
-import { EvaluationError, getType, type TypedTest, type Value } from "./values.ts";
+import { CelMap, EvaluationError, getType, Optional, type TypedTest, type Value } from "./values.ts";
 
 export interface Variables {
   /** Returns a variable's value, which may be computed only now; undefined if there is none. */
@@ -16,6 +16,19 @@ export type Evaluator = (frame: Frame) => Result;
 /** Ten times the rounds of the longest loops that cost something. */
 const mostRounds = 10_000_000;
 
+/** The bytes that a cost of 1 pays for: twice those of the ten characters that a function reads for it. */
+const bytesPerCost = 40;
+/** The most bytes that functions allocate beyond what their costs pay for. */
+const mostUnpaidBytes = 2 ** 25;
+
+/** Returns about how many bytes a list, a map, bytes or a text take, without what is in it. */
+const measure = (value: Result): number => {
+  if (typeof value === "string") return 2 * value.length;
+  if (Array.isArray(value)) return 8 * value.length;
+  if (value instanceof Uint8Array) return value.length;
+  return value instanceof CelMap ? 100 * value.entries.size : 0;
+};
+
 /** The state of one evaluation. */
 export class Frame {
   cost = 0;
@@ -25,6 +38,7 @@ export class Frame {
   /** The variables of loops. That of a result is undefined until it is used first. */
   readonly slots: (Result | undefined)[];
   #rounds = 0;
+  #unpaidBytes = 0;
 
   constructor(variables: Variables, limit: number, slots: number, hasStrictOptionals = true) {
     this.hasStrictOptionals = hasStrictOptionals;
@@ -44,6 +58,20 @@ export class Frame {
   chargeSteps(count: number): void {
     if (this.cost + count > this.limit) this.charge(Math.floor(this.limit) + 1 - this.cost);
     this.cost += count;
+  }
+
+  /**
+   * Counts the memory of a function's result if its cost doesn't pay for it, such as that of `flatten`, whose cost has nothing of
+   * inner lists. What is one of the arguments, or in one of them as an optional value, is not new; a text that is only equal
+   * to one of several is.
+   */
+  countBytes(result: Result, cost: number, args: readonly Value[]): void {
+    const unpaid = measure(result) - bytesPerCost * cost;
+    if (unpaid <= 0) return;
+    const compared = typeof result === "string" && args.length > 1 ? [] : args;
+    if (compared.some((value) => value === result || (value instanceof Optional && value.value === result))) return;
+    this.#unpaidBytes += unpaid;
+    if (this.#unpaidBytes > mostUnpaidBytes) throw new Interruption("operation interrupted");
   }
 
   /** Counts the rounds of loops, which may cost nothing. Upstream stops when the time of a request is over. */

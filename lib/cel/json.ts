@@ -13,6 +13,7 @@ import {
   listEntries,
   Optional,
   Timestamp,
+  toArray,
   Uint,
   type Value,
 } from "./values.ts";
@@ -24,7 +25,7 @@ import {
 export const toJson = (value: Value, convertMessage: (message: StructValue) => unknown): unknown => {
   if (typeof value === "number" && !Number.isFinite(value)) throw createError(value);
   const convert = (inner: Value) => toJson(inner, convertMessage);
-  if (isList(value)) return value.map(convert);
+  if (isList(value)) return toArray(value).map(convert);
   if (value instanceof Uint8Array) return Buffer.from(value).toString("base64");
   if (value instanceof Double) return value.value;
   if (value instanceof Uint) return Number.isSafeInteger(Number(value.value)) ? Number(value.value) : value.value;
@@ -57,7 +58,7 @@ const createError = (value: Value, wanted = "JSON") =>
  * such as `Object.spec`.
  */
 export const findTypeNameFaults = (value: Value, path: readonly string[]): string[] => {
-  if (isList(value)) return value.flatMap((element) => findTypeNameFaults(element, path));
+  if (isList(value)) return toArray(value).flatMap((element) => findTypeNameFaults(element, path));
   if (value instanceof StructValue && value.type.name !== "JSONPatch") {
     const { name } = value.type;
     const expected = path.join(".");

@@ -20,6 +20,7 @@ import {
   Optional,
   Timestamp,
   TypeValue,
+  toArray,
   Uint,
   type Value,
 } from "./values.ts";
@@ -89,7 +90,7 @@ const show = (value: Value): string => {
   if (value instanceof Optional) return `optional(${value.value === undefined ? "" : show(value.value)})`;
   if (value instanceof TypeValue) return value.of.name;
   if (value instanceof EvaluationError) return "error";
-  if (isList(value)) return `[${value.map(show).join(", ")}]`;
+  if (isList(value)) return `[${toArray(value).map(show).join(", ")}]`;
   if (value instanceof StructValue) {
     const texts = value.type.name === "JSONPatch" ? { from: "", op: "", path: "" } : {};
     const fields = Object.entries({ ...texts, ...Object.fromEntries(value.fields) }).sort(([one], [two]) =>

@@ -34,6 +34,7 @@ import {
   markBuiltList,
   Optional,
   TypeValue,
+  toArray,
   toMapKey,
   type Value,
 } from "./values.ts";
@@ -341,9 +342,10 @@ class Planner {
       if (isList(over)) {
         // What a loop adds to a list isn't part of its range.
         const { length } = over;
-        for (let index = 0; index < length; index++) {
-          const element = over[index] as Value;
-          if (!advance(frame, isPair ? index : element, element)) break;
+        let index = 0;
+        for (const element of over) {
+          if (index === length || !advance(frame, isPair ? index : element, element)) break;
+          index++;
         }
       } else if (isMap(over)) {
         for (const [key, value] of listEntries(over)) if (!advance(frame, key, value)) break;
@@ -433,6 +435,6 @@ const planIndex = (operand: Plan, index: Plan, isOptional: boolean): Plan => {
 const planMembership = (element: Plan, list: Result): Plan | undefined => {
   if (list instanceof EvaluationError || !isList(list)) return undefined;
   if (list.length === 0) return constant(false);
-  const evaluate = buildMembership(toEvaluator(element), list);
+  const evaluate = buildMembership(toEvaluator(element), toArray(list));
   return evaluate && code(evaluate);
 };

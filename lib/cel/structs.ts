@@ -11,9 +11,11 @@ import {
   isList,
   isMap,
   LibraryObject,
+  type List,
   listEntries,
   Optional,
   TypeValue,
+  toArray,
   type Value,
 } from "./values.ts";
 
@@ -117,14 +119,22 @@ export const toNative = (value: Value): Result => {
   return type ? new EvaluationError(`unsupported conversion to ref.Val: (${type})${value}`) : value;
 };
 
+/** A field may be selected very often, which costs 1. */
+const nativeFields = new WeakMap<List | CelMap, Value>();
+
 /** Returns what cel-go makes of a field's value, whose elements it turned into values of Go. */
 const toNativeField = (value: Value): Value => {
   // Errors stay where the values were, until one is used.
   const convert = (one: Value) => toNative(one) as Value;
-  if (isList(value)) return value.map(convert);
-  if (value instanceof CelMap)
-    return new CelMap(new Map(Array.from(value.entries, ([text, [key, one]]) => [text, [key, convert(one)]])));
-  return convert(value);
+  if (!isList(value) && !(value instanceof CelMap)) return convert(value);
+  const known = nativeFields.get(value);
+  const made =
+    known ??
+    (isList(value)
+      ? toArray(value).map(convert)
+      : new CelMap(new Map(Array.from(value.entries, ([text, [key, one]]) => [text, [key, convert(one)]]))));
+  nativeFields.set(value, made);
+  return made;
 };
 
 export const createPatch = (type: Type, fields: ReadonlyMap<string, Value>): Result => {

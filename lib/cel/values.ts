@@ -5,10 +5,13 @@ import * as types from "./types.ts";
  * A value of CEL at run time. Data from JSON is used as it is:
  * - an int is a number if it is a safe integer, and a bigint otherwise;
  * - any other number is a double; a double that is a safe integer is a `Double`, so that it differs from an int;
- * - an array is a list, and an object without a class of this library is a map with strings as keys.
+ * - an array is a list, as is a `JoinedList`, and an object without a class of this library is a map with strings as keys.
  * All other values are instances of classes that extend `CelObject`. Values are never changed.
  */
 export type Value = null | boolean | string | number | bigint | Uint8Array | CelObject | readonly Value[] | ValueObject;
+
+/** A list: an array, or two lists one after the other. */
+export type List = readonly Value[] | JoinedList;
 
 /** A map with strings as keys. Only own members count. */
 export interface ValueObject {
@@ -130,6 +133,42 @@ export class CelMap extends CelObject {
   }
 }
 
+/** Two lists one after the other: `+` copies nothing, because it costs the same for lists of any length. */
+export class JoinedList extends CelObject {
+  readonly type = anyList;
+  readonly left: List;
+  readonly right: List;
+  readonly length: number;
+  constructor(left: List, right: List) {
+    super();
+    this.left = left;
+    this.right = right;
+    this.length = left.length + right.length;
+  }
+  equals(other: this): boolean {
+    return isEqual(this, other);
+  }
+  /** Lists the parts that are arrays, in order. */
+  *listArrays(): Generator<readonly Value[]> {
+    const open: List[] = [this];
+    for (let list = open.pop(); list !== undefined; list = open.pop())
+      if (list instanceof JoinedList) open.push(list.right, list.left);
+      else yield list;
+  }
+  *[Symbol.iterator](): Generator<Value> {
+    for (const array of this.listArrays()) yield* array;
+  }
+  /** Returns the element at an index that is a safe integer; undefined if there is none. */
+  at(index: number): Value | undefined {
+    let [list, rest]: [List, number] = [this, index];
+    while (list instanceof JoinedList) {
+      const start: number = list.left.length;
+      [list, rest] = rest < start ? [list.left, rest] : [list.right, rest - start];
+    }
+    return list[rest];
+  }
+}
+
 /** An error in the evaluation of an expression. Its message is upstream's. */
 export class EvaluationError extends Error {}
 
@@ -161,7 +200,11 @@ export const isDouble = (value: Value): value is number | Double =>
 /** Returns the number of a double. */
 export const getDouble = (value: number | Double): number => (typeof value === "number" ? value : value.value);
 
-export const isList = (value: Value): value is readonly Value[] => Array.isArray(value);
+export const isList = (value: Value): value is List => Array.isArray(value) || value instanceof JoinedList;
+
+/** Returns the elements of a list. Those of a joined list are copied: what is kept needs `isList` instead. */
+export const toArray = (list: List): readonly Value[] =>
+  list instanceof JoinedList ? [...list.listArrays()].flat() : list;
 
 const builtLists = new WeakSet<readonly Value[]>();
 
@@ -171,8 +214,8 @@ export const markBuiltList = <List extends readonly Value[]>(list: List): List =
   return list;
 };
 
-/** Reports whether an expression builds a list of single values: a literal, or a macro such as map. */
-export const isBuiltList = (list: readonly Value[]): boolean => builtLists.has(list);
+/** Reports whether an expression builds a list of single values: a literal, or a macro such as map; not a joined list. */
+export const isBuiltList = (list: List): boolean => !(list instanceof JoinedList) && builtLists.has(list);
 
 /** Reports whether a value is an object from JSON. */
 export const isObject = (value: Value): value is ValueObject => {
@@ -284,12 +327,7 @@ export const isEqual = (left: Value, right: Value, isTyped?: TypedTest): boolean
     if (isTyped?.(left)) throw createNoSuchOverloadError();
     return false;
   }
-  if (isList(left))
-    return (
-      isList(right) &&
-      left.length === right.length &&
-      left.every((element, index) => isEqualPart(left, element, right[index] as Value, isTyped))
-    );
+  if (isList(left)) return isList(right) && isEqualList(left, right, isTyped);
   if (isMap(left)) return isMap(right) && isEqualMap(left, right, isTyped);
   return (
     left instanceof CelObject && right instanceof CelObject && left.type.name === right.type.name && left.equals(right)
@@ -300,7 +338,7 @@ export const isEqual = (left: Value, right: Value, isTyped?: TypedTest): boolean
  * Reports whether two parts are equal. Upstream takes parts that can't be compared for equal, but for different in a list of
  * a typed object; in a map of one it is an error.
  */
-const isEqualPart = (whole: readonly Value[] | ValueObject | CelMap, left: Value, right: Value, isTyped?: TypedTest) => {
+const isEqualPart = (whole: List | ValueObject | CelMap, left: Value, right: Value, isTyped?: TypedTest) => {
   try {
     return isEqual(left, right, isTyped);
   } catch (error) {
@@ -309,6 +347,13 @@ const isEqualPart = (whole: readonly Value[] | ValueObject | CelMap, left: Value
     if (isList(whole)) return false;
     throw error;
   }
+};
+
+const isEqualList = (left: List, right: List, isTyped?: TypedTest): boolean => {
+  if (left.length !== right.length) return false;
+  const others = right[Symbol.iterator]();
+  for (const element of left) if (!isEqualPart(left, element, others.next().value as Value, isTyped)) return false;
+  return true;
 };
 
 const isEqualMap = (left: ValueObject | CelMap, right: ValueObject | CelMap, isTyped?: TypedTest): boolean => {

@@ -6,6 +6,7 @@ import {
   isDouble,
   isList,
   isMap,
+  toArray,
   toDouble,
   toInt,
   type Value,
@@ -315,7 +316,8 @@ const createMap = (random: Random, depth: number, most: number): ValueObject =>
 const pathsOf = (value: Value, path: string, depth = 4): [path: string, value: Value][] => {
   const own: [string, Value][] = [[path, value]];
   if (depth === 0) return own;
-  if (isList(value)) return [...own, ...value.flatMap((one, index) => pathsOf(one, `${path}[${index}]`, depth - 1))];
+  if (isList(value))
+    return [...own, ...toArray(value).flatMap((one, index) => pathsOf(one, `${path}[${index}]`, depth - 1))];
   if (!isMap(value)) return own;
   return [
     ...own,
@@ -662,14 +664,16 @@ const mutate = (random: Random, value: Value, probability: number): Value => {
     if (choice < 0.2) return null;
     if (choice < 0.3) return [];
     if (choice < 0.4) return {};
-    if (choice < 0.5 && isList(value) && value.length > 0) return [...value, value[0] as Value];
+    if (choice < 0.5 && isList(value) && value.length > 0) return [...value, value.at(0) as Value];
     if (choice < 0.6 && typeof value === "string")
       return `${value}${random.pick(["", "x", "😀", " ", "/", ":latest"])}`;
     if (choice < 0.7 && typeof value === "number") return value + 1;
     return random.pick(fieldValues);
   }
   if (isList(value))
-    return value.filter(() => !random.decide(probability)).map((one) => mutate(random, one, probability));
+    return toArray(value)
+      .filter(() => !random.decide(probability))
+      .map((one) => mutate(random, one, probability));
   if (!isMap(value)) return value;
   return Object.fromEntries(
     Object.entries(value)
@@ -914,7 +918,7 @@ export const writeValue = (value: Value): string => {
   if (value === null || typeof value === "boolean") return `${value}`;
   if (typeof value === "string") return JSON.stringify(value);
   if (typeof value === "bigint" || Number.isSafeInteger(value)) return `${value}`;
-  if (isList(value)) return `[${value.map(writeValue).join(",")}]`;
+  if (isList(value)) return `[${toArray(value).map(writeValue).join(",")}]`;
   if (isMap(value))
     return `{${Object.entries(value)
       .map(([key, one]) => `${JSON.stringify(key)}:${writeValue(one)}`)

@@ -31,6 +31,7 @@ import {
   Optional,
   Timestamp,
   TypeValue,
+  toArray,
   Uint,
   type Value,
 } from "../../lib/cel/values.ts";
@@ -170,7 +171,7 @@ export const toCanonical = (value: Value): unknown => {
   if (value instanceof Timestamp) return { timestamp: `${value.nanoseconds}` };
   if (value instanceof Optional) return { optional: value.value === undefined ? [] : [toCanonical(value.value)] };
   if (value instanceof TypeValue) return { type: value.of.name };
-  if (isList(value)) return value.map(toCanonical);
+  if (isList(value)) return toArray(value).map(toCanonical);
   if (isMap(value)) return { map: [...listEntries(value)].map((entry) => entry.map(toCanonical)) };
   if (value instanceof StructValue) {
     const empty = value.type.name === "JSONPatch" ? { from: "", op: "", path: "" } : {};

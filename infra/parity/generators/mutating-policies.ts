@@ -42,7 +42,7 @@ const addAnnotation = '[JSONPatch{op: "add", path: "/metadata/annotations/team",
 const anyMutations: readonly Mutations[] = [
   [annotate("{}"), addAnnotation],
   [annotate("{}"), `has(object.metadata.annotations) ? ${addAnnotation} : ${annotate('{"team": "b"}')}`],
-  ['Object{metadata: Object.metadata{annotations: {}, finalizers: []}}', addAnnotation],
+  ["Object{metadata: Object.metadata{annotations: {}, finalizers: []}}", addAnnotation],
   [annotate('{"a": "1"}'), '[JSONPatch{op: "remove", path: "/metadata/annotations/a"}]', addAnnotation],
   [
     '[JSONPatch{op: "add", path: "/metadata/finalizers", value: []}]',

@@ -2,7 +2,7 @@ import { getActualSize, mostExpressionCost } from "../cost.ts";
 import { type FunctionDeclaration, member, overload } from "../functions.ts";
 import { nameGoType } from "../go-types.ts";
 import { dyn, int, listOf, parameter } from "../types.ts";
-import { EvaluationError, getType, isInt, isList, type Value } from "../values.ts";
+import { type List as AnyList, EvaluationError, getType, isInt, isList, toArray, type Value } from "../values.ts";
 import { findOrder } from "./lists.ts";
 import { comparableTypes, isComparable, isSame, refuseOperand } from "./standard.ts";
 
@@ -29,8 +29,13 @@ const flatten = (list: Value, depth?: Value): List => {
   if (!isList(list) || (depth !== undefined && !isInt(depth)))
     throw new EvaluationError(`no such overload: ${describeType(list)}.flatten(${describeType(depth)})`);
   if (depth !== undefined && depth < 0) throw new EvaluationError("level must be non-negative");
-  return (list as unknown[]).flat(Number(depth ?? 1)) as Value[];
+  return flattenTo(list, Number(depth ?? 1));
 };
+
+const flattenTo = (list: AnyList, depth: number): List =>
+  depth === 0
+    ? toArray(list)
+    : toArray(list).flatMap((element) => (isList(element) ? flattenTo(element, depth - 1) : [element]));
 
 export const createRange = (size: Int): List => {
   const list: Value[] = [];
@@ -54,8 +59,9 @@ const removeDuplicates = (list: List): List => {
   return kept;
 };
 
-const sortByKeys = (list: Value, keys: List): List => {
-  if (!isList(list)) throw new EvaluationError("no such overload: @sortByAssociatedKeys");
+const sortByKeys = (given: Value, keys: List): List => {
+  if (!isList(given)) throw new EvaluationError("no such overload: @sortByAssociatedKeys");
+  const list = toArray(given);
   const [first] = keys;
   if (first === undefined) return list;
   if (!isComparable(first)) throw new EvaluationError("list elements must be comparable");
@@ -67,12 +73,12 @@ const sortByKeys = (list: Value, keys: List): List => {
   return indices.map((index) => list[index] as Value);
 };
 
-const sort = (list: Value): List => (isList(list) ? sortByKeys(list, list) : refuseOperand("sort", list));
+const sort = (list: Value): List => (isList(list) ? sortByKeys(list, toArray(list)) : refuseOperand("sort", list));
 
 // Upstream's functions of costs expect the types that were declared. With other ones, and with an error as argument,
 // they panic, and the whole expression fails, also within `||`.
 
-const requireList = (value: Value | undefined): List => {
+const requireList = (value: Value | undefined): AnyList => {
   if (value !== undefined && isList(value)) return value;
   const name = nameGoType(value);
   const hasAdd = /^types\.(?:Bytes|Double|Duration|Int|String|Timestamp|Uint)$/.test(name);
@@ -98,7 +104,7 @@ const countFlattening = (args: List): number => {
 /** Returns the cost of comparing all elements of a list with each other. */
 const countComparisons = (value: Value | undefined): number => {
   const list = requireList(value);
-  const [first] = list;
+  const first = list.at(0);
   return countList(list.length ** 2, typeof first === "string" || first instanceof Uint8Array ? 2.1 : 2);
 };
 const countFirst = (args: List): number => countComparisons(args[0]);

@@ -12,6 +12,7 @@ import {
   listEntries,
   Timestamp,
   TypeValue,
+  toArray,
   Uint,
   type Value,
 } from "../values.ts";
@@ -154,7 +155,7 @@ const quoteText = (text: string): string => quoteAsGo(text.toWellFormed());
 const formatAny = (value: Value): string => {
   if (value instanceof TypeValue) return value.of.name;
   if (value instanceof Uint8Array) return formatBytes(value);
-  if (isList(value)) return `[${value.map(toLiteral).join(", ")}]`;
+  if (isList(value)) return `[${toArray(value).map(toLiteral).join(", ")}]`;
   if (!isMap(value)) return toText(value);
   const entries = Array.from(listEntries(value), ([key, member]) => [toKeyLiteral(key), toLiteral(member)] as const);
   entries.sort(([left], [right]) => Buffer.compare(Buffer.from(left), Buffer.from(right)));

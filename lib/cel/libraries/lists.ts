@@ -8,6 +8,7 @@ import {
   isList,
   isMap,
   listEntries,
+  toArray,
   Uint,
   type Value,
 } from "../values.ts";
@@ -58,7 +59,7 @@ const zeros: readonly (readonly [Type, Value])[] = [
 export const countParts = ([value = null]: List): number => {
   if (typeof value === "string") return Math.floor(Buffer.byteLength(value) * 0.1);
   if (value instanceof Uint8Array) return Math.floor(value.length * 0.1);
-  const parts = isList(value) ? value : isMap(value) ? [...listEntries(value)].flat() : undefined;
+  const parts = isList(value) ? toArray(value) : isMap(value) ? [...listEntries(value)].flat() : undefined;
   return parts ? parts.reduce((cost: number, part) => cost + countParts([part]), 0) : 1;
 };
 

@@ -35,6 +35,8 @@ import {
   isInt,
   isList,
   isMap,
+  JoinedList,
+  type List,
   Timestamp,
   TypeValue,
   toDouble,
@@ -46,7 +48,7 @@ import {
 import { ignoreErrors } from "./errors.ts";
 import { compilePattern } from "./regex.ts";
 import { addToTimestamp, createDuration, subtractTimestamps } from "./time.ts";
-import { hasPairs } from "./value-text.ts";
+import { hasPairs, requireTextLength } from "./value-text.ts";
 
 const growing = Symbol("growing");
 /** A list that a loop builds: what is added to it is appended. A class of its own would be several times slower. */
@@ -54,19 +56,19 @@ type GrowingList = Value[] & { [growing]?: true };
 
 export const createGrowingList = (): readonly Value[] => Object.assign<GrowingList, object>([], { [growing]: true });
 
-export const isGrowingList = (list: readonly Value[]): list is GrowingList => (list as GrowingList)[growing] === true;
+export const isGrowingList = (list: List): list is GrowingList => (list as GrowingList)[growing] === true;
 
 /** Expressions can double a list at no cost, so its size has a limit. */
 const mostElements = 2 ** 20;
 
-const concatenate = (left: readonly Value[], right: readonly Value[]): readonly Value[] => {
+const concatenate = (left: List, right: List): List => {
   if (left.length + right.length > mostElements) throw new EvaluationError("list has too many elements");
   if (isGrowingList(left)) {
     for (const element of right) left.push(element);
     return left;
   }
   if (left.length === 0) return right;
-  return right.length === 0 ? left : [...left, ...right];
+  return right.length === 0 ? left : new JoinedList(left, right);
 };
 
 /** Throws for an operand that has no such operator: upstream names the operator except for types with methods of their own. */
@@ -109,7 +111,10 @@ const compute = (operator: string, { ofDoubles, ofNumbers, ofIntegers, ofOthers 
 };
 
 const addOthers = (left: Value, right: Value): Value | undefined => {
-  if (typeof left === "string" && typeof right === "string") return left + right;
+  if (typeof left === "string" && typeof right === "string") {
+    requireTextLength(left.length + right.length);
+    return left + right;
+  }
   if (left instanceof Duration && right instanceof Duration)
     return createDuration(left.nanoseconds + right.nanoseconds);
   if (left instanceof Duration && right instanceof Timestamp) return addToTimestamp(right, left.nanoseconds);
@@ -178,8 +183,13 @@ export const compareValues = (left: Value, right: Value, operator = "_<_"): numb
 /** Reports whether two values are equal; values that can't be compared are not. */
 export const isSame = (left: Value, right: Value): boolean => ignoreErrors(() => isEqual(left, right)) ?? false;
 
+const hasSame = (list: List, value: Value): boolean => {
+  for (const element of list) if (isSame(value, element)) return true;
+  return false;
+};
+
 const isIn = (value: Value, container: Value): boolean => {
-  if (isList(container)) return container.some((element) => isSame(value, element));
+  if (isList(container)) return hasSame(container, value);
   if (isMap(container)) {
     if (container instanceof CelMap && container.entries.size > 0) requireHashable(value);
     return findInMap(container, value) !== undefined;

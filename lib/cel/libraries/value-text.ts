@@ -10,6 +10,7 @@ import {
   Optional,
   Timestamp,
   TypeValue,
+  toArray,
   Uint,
   type Value,
 } from "../values.ts";
@@ -100,7 +101,7 @@ export const formatValue = (value: Value): string => {
       .replace("T", " ")
       .replace("Z", " +0000 UTC");
   if (value instanceof Duration) return formatHours(value);
-  if (isList(value)) return `[${value.map(formatValue).join(", ")}]`;
+  if (isList(value)) return `[${toArray(value).map(formatValue).join(", ")}]`;
   if (!isMap(value)) return toText(value);
   const entries = Array.from(listEntries(value), ([key, member]) => `${formatValue(key)}: ${formatValue(member)}`);
   return `{${entries.join(", ")}}`;
