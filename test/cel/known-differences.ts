@@ -155,10 +155,6 @@ const knownDifferences: readonly KnownDifference[] = [
     isMeant: ({ upstream, own }) =>
       upstream.error === "is a directory" && own.error?.startsWith("unknown time zone ") === true,
   },
-  {
-    reason: "the history of the time zone EST: Node's data has it from Panama",
-    isMeant: ({ kind, task }) => kind === "value" && task.expression.includes("'EST'"),
-  },
 ];
 
 /** Returns the reason of a difference that stays; undefined for all others. */

@@ -140,7 +140,56 @@ const formatters = new Map<string, Intl.DateTimeFormat>();
 /** More than there are zones. */
 const mostFormatters = 1000;
 
+const hour = 3_600_000;
+const summersOfUnitedStates = "1918-03-31T02 1918-10-27T01 1919-03-30T02 1919-10-26T01 1942-02-09T02 1945-09-30T01";
+const summersOfEurope =
+  "1916-04-30T23 1916-10-01T00 1917-04-16T02 1917-09-17T02 1918-04-15T02 1918-09-16T02 1940-04-01T02 1942-11-02T02 1943-03-29T02 1943-10-04T02 1944-04-03T02 1944-10-02T02 1945-04-02T02 1945-09-16T02";
+
+interface OldZone {
+  hours: number;
+  /** When summers began and ended, in standard time. */
+  summers: number[];
+  /** Until when this is the zone's history, in standard time. */
+  end: number;
+  /** The zone that it is in step with afterwards, and the hours to it. */
+  successor: string;
+  hoursAhead: number;
+}
+
+const createOldZone = (hours: number, year: number, summers = "", successor = "", hoursAhead = 0): OldZone => ({
+  ...{ hours, end: Date.UTC(year, 0), successor, hoursAhead },
+  summers: summers
+    .split(" ")
+    .filter(Boolean)
+    .map((time) => Date.parse(`${time}:00Z`)),
+});
+
+/** Zones that are no places: Node's data has the history of a place for them, and files of time zones their own. */
+const oldZones: Readonly<Record<string, OldZone>> = {
+  EST: createOldZone(-5, 1970),
+  MST: createOldZone(-7, 1970),
+  HST: createOldZone(-10, 1970),
+  EST5EDT: createOldZone(-5, 1967, summersOfUnitedStates),
+  CST6CDT: createOldZone(-6, 1967, summersOfUnitedStates),
+  MST7MDT: createOldZone(-7, 1967, summersOfUnitedStates),
+  PST8PDT: createOldZone(-8, 1967, summersOfUnitedStates),
+  CET: createOldZone(1, 1947, summersOfEurope),
+  MET: createOldZone(1, 1947, summersOfEurope),
+  WET: createOldZone(0, 1977, "", "CET", -1),
+  EET: createOldZone(2, 1977, "", "CET", 1),
+};
+
 const findZonedDate = (milliseconds: number, zone: string): Date => {
+  const old = Object.hasOwn(oldZones, zone) ? oldZones[zone] : undefined;
+  if (!old) return findPlaceDate(milliseconds, zone);
+  const standard = milliseconds + old.hours * hour;
+  if (standard >= old.end)
+    return new Date(findPlaceDate(milliseconds, old.successor || zone).getTime() + old.hoursAhead * hour);
+  const isSummer = old.summers.filter((change) => change <= standard).length % 2 === 1;
+  return new Date(standard + (isSummer ? hour : 0));
+};
+
+const findPlaceDate = (milliseconds: number, zone: string): Date => {
   if (/^[/\\]|(^|[/\\])\.\.($|[/\\])/.test(zone)) throw new EvaluationError("time: invalid location name");
   let formatter = formatters.get(zone);
   if (!formatter) {
