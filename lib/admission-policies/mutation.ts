@@ -16,6 +16,7 @@ import { ApplyConfigurationError, applyConfiguration } from "./merge.ts";
 import { toOperand, toPatch } from "./patch-values.ts";
 import { findSchema, hasSchemas } from "./schemas.ts";
 import { toTypedForm } from "./typed-form.ts";
+import { isBuiltInGroup } from "./typed-objects.ts";
 import { PolicyStatusError } from "./types.ts";
 
 /** An error of a mutation, with upstream's text; failurePolicy decides what it means. */
@@ -41,10 +42,8 @@ export const applyPatchValue = (patch: Value, object: JsonMap, kind: GroupVersio
 };
 
 /** Returns what the next mutation gets: between two, upstream turns the object of a built-in kind into a typed one. */
-const toMutated = (mutated: JsonMap, object: JsonMap, kind: GroupVersionKind): JsonMap => {
-  const schema = findSchema(kind, []);
-  return schema ? toTypedForm(schema, mutated, object) : mutated;
-};
+const toMutated = (mutated: JsonMap, object: JsonMap, { group }: GroupVersionKind): JsonMap =>
+  isBuiltInGroup(group) ? toTypedForm(mutated, object) : mutated;
 
 const formatOperation = (operation: Value): string => {
   const fields = operation instanceof StructValue ? operation.fields : new Map<string, Value>();
