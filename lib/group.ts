@@ -12,7 +12,7 @@ import { Failure } from "./failure.ts";
 import { isDirectInvocation } from "./lambda-event.ts";
 import { applyPatch } from "./patch.ts";
 import { callMutatorsInRounds } from "./reinvocation.ts";
-import { matchesRequest } from "./request-match.ts";
+import { matchesRequest, toResourceKey } from "./request-match.ts";
 import type { AdmissionRequest, Patch, ReviewOutcome } from "./review.ts";
 import { explainFailure } from "./review-explanation.ts";
 import { type RequestMatch, type Rule, rule } from "./rule.ts";
@@ -25,10 +25,15 @@ export interface GroupMemberConfig {
   /** True if a request is admitted when this member of the group fails. */
   failsOpen: boolean;
   /**
-   * The namespaces, users and groups whose requests are exempt from this member. The API server itself tests labels
-   * of namespaces, for the whole group of rules.
+   * The namespaces, users and groups whose requests are exempt from this member, and the exempt resources as
+   * `group/resource/subresource`. The API server itself tests labels of namespaces, for the whole group of rules.
    */
-  exempt: { namespaces?: readonly string[]; users?: readonly string[]; groups?: readonly string[] };
+  exempt: {
+    namespaces?: readonly string[];
+    users?: readonly string[];
+    groups?: readonly string[];
+    resources?: readonly string[];
+  };
 }
 
 type Memberships = Record<string, GroupMemberConfig>;
@@ -139,14 +144,15 @@ const evaluateMembers =
   };
 
 const concernsMember = ({ mode, match, exempt }: GroupMemberConfig, request: AdmissionRequest): boolean => {
-  const { namespaces = [], users = [], groups = [] } = exempt;
-  const { namespace = "", userInfo } = request;
+  const { namespaces = [], users = [], groups = [], resources = [] } = exempt;
+  const { namespace = "", userInfo, resource, subResource = "" } = request;
   return (
     mode !== "off" &&
     match.some((row) => matchesRequest(row, request)) &&
     !namespaces.includes(namespace) &&
     !users.includes(userInfo.username ?? "") &&
-    !userInfo.groups?.some((group) => groups.includes(group))
+    !userInfo.groups?.some((group) => groups.includes(group)) &&
+    !resources.includes(toResourceKey(resource.group, `${resource.resource}/${subResource}`))
   );
 };
 

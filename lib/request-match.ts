@@ -21,3 +21,7 @@ export const matchesRequest = (
 };
 
 const covers = (wanted: readonly string[], value: string) => wanted.includes("*") || wanted.includes(value);
+
+/** Returns the text that stands for a resource, or a `resource/subresource`, of a group in exemptions. */
+export const toResourceKey = (group: string, path: string): string =>
+  `${group}/${path.includes("/") ? path : `${path}/`}`;

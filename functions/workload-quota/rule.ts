@@ -35,6 +35,9 @@ const settings: WorkloadQuotaSettings = {
   controllers: { users: ["system:kube-controller-manager"], groups: ["system:serviceaccounts:kube-system"] },
 };
 
+/** The timeout of entries for the status of Pods: nodes and their Pods depend on these writes. */
+const podStatusTimeout = 3;
+
 const unsettled: Settlement = { sightings: [], note: "" };
 
 export default rule({
@@ -49,9 +52,15 @@ export default rule({
       match: listStatusMatches(settings),
       matchConditions: buildReturnConditions(settings),
       failurePolicy: "Fail",
+      timeoutSeconds: podStatusTimeout,
     },
     // What these requests release stays charged if they aren't seen.
-    { name: "releases", match: listReleaseMatches(settings), failurePolicy: "Ignore" },
+    {
+      name: "releases",
+      match: listReleaseMatches(settings),
+      failurePolicy: "Ignore",
+      timeoutSeconds: podStatusTimeout,
+    },
   ],
   sideEffects: "NoneOnDryRun",
   timeoutSeconds: 10,

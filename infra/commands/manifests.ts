@@ -14,6 +14,7 @@ import { describeMissingConnectSetting, listRulesAskingCluster } from "../config
 import { formatYamlDocuments } from "../diff/yaml-lines.ts";
 import { createRuleEnabledPredicate, readProject, reportBroken } from "../project/project.ts";
 import { countAnnotationBytesAfterApply, mostAnnotationBytes } from "../webhooks/apply-size.ts";
+import { describeWaits } from "../webhooks/configurations.ts";
 import { describePlacements, placePolicies, toPolicySupport } from "../webhooks/native-policies.ts";
 import { buildClusterObjects } from "../webhooks/objects.ts";
 import { buildEksAccessEntryTemplate } from "../webhooks/rbac.ts";
@@ -87,6 +88,8 @@ export default {
     const name = readInstanceName(options);
     for (const line of describePlacements(placePolicies(catalogue, cluster)))
       process.stderr.write(`policies ${line}\n`);
+    const waits = describeWaits(catalogue, cluster);
+    if (waits !== undefined) process.stderr.write(`${waits}\n`);
     const documents = buildClusterObjects(catalogue, cluster, {
       name,
       address: (rule, path) => `${findBaseUrl(rule)}/${segment}/${rule}/${path}`,

@@ -61,9 +61,10 @@ const listConditions = (
   const setup = known?.rules.get(rule) ?? config.rules.get(rule);
   if (listed === undefined || setup === undefined) return {};
   const group = config.groups.find(({ members }) => phase === "mutate" && members.includes(listed));
-  if (group !== undefined) return (known && buildGroupWebhookEntry(group, known, false)?.conditions) ?? {};
-  const entries = buildRuleWebhookEntries(listed, phase, setup, false);
-  const { entry } = entries.find((found) => found.variant === variant) ?? {};
+  const entries = group ? [] : buildRuleWebhookEntries(listed, phase, setup, false);
+  const entry = group
+    ? known && buildGroupWebhookEntry(group, known, false)
+    : entries.find((found) => found.variant === variant)?.entry;
   const conditions = entry ? listEntryConditions(entry) : [];
   return Object.fromEntries(conditions.map(([name, cel]) => [name, joinCelExpressionLines(cel)]));
 };

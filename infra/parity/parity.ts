@@ -29,6 +29,7 @@ import { getComparisonConfig, type PluginPort, type PortComparisonConfig } from 
 import {
   applyConfigurations,
   buildTestRule,
+  callForVitalResources,
   extendWebhookTimeoutsForTests,
   serveTestRules,
   type TestRuleServerOptions,
@@ -262,7 +263,7 @@ const serve = async (
         .filter(({ rule, request }) => names.has(rule) && users.has(request?.userInfo.username ?? "")),
     /** Registers these webhooks in a cluster, in place of those registered before. */
     callFrom: async ({ admin }: TestCluster) => {
-      await applyConfigurations(admin, extendWebhookTimeoutsForTests(manifests()), announcer);
+      await applyConfigurations(admin, extendWebhookTimeoutsForTests(callForVitalResources(manifests())), announcer);
       start = reports.length;
     },
   };

@@ -15,6 +15,7 @@ import { listServedRulesAndGroups } from "../project/served.ts";
 import { type LambdaHandler, openImitatedApiGateway } from "../serve/gateway.ts";
 import { createHandler } from "../serve/handlers.ts";
 import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
+import { vitalCondition } from "../webhooks/entry.ts";
 import { getCollectionPath, getObjectApiPath, type TestClusterClient } from "./control-plane/client.ts";
 import type { ConfigurationUseDetector } from "./scripted-endpoints.ts";
 import { createTestSigner } from "./test-key.ts";
@@ -136,6 +137,16 @@ export const extendWebhookTimeoutsForTests = (manifests: WebhookManifests): Webh
   manifests.map(({ webhooks, ...manifest }) => ({
     ...manifest,
     webhooks: webhooks.map((one) => ({ ...one, timeoutSeconds: one.timeoutSeconds === 1 ? 1 : 30 })),
+  }));
+
+/** Makes entries be called for what keeps a control plane alive, too: upstream's plugins see these requests. */
+export const callForVitalResources = (manifests: WebhookManifests): WebhookManifests =>
+  manifests.map(({ webhooks, ...manifest }) => ({
+    ...manifest,
+    webhooks: webhooks.map(({ matchConditions = [], ...webhook }) => {
+      const others = matchConditions.filter(({ name }) => name !== vitalCondition);
+      return { ...webhook, ...(others.length > 0 && { matchConditions: others }) };
+    }),
   }));
 
 /** Creates webhook configurations. Throws if the API server refuses one. */

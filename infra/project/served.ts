@@ -112,7 +112,12 @@ export const buildGroupEndpointConfig = ({ name, members }: RuleGroup, config: P
       const mode = Object.values(settings).every((member) => member.mode === "off") ? "off" : "enforce";
       return { mode, settings };
     }),
-    alone: mapMembers(({ rule }) => ({ mode: "enforce", settings: rule.settings ?? {} })),
+    alone: Object.fromEntries(
+      members.map((listed) => {
+        const membership = buildMembership(listed, { mode: "enforce", settings: listed.rule.settings ?? {} });
+        return [listed.name, { ...membership, exempt: {} }];
+      }),
+    ),
   };
 };
 
@@ -121,13 +126,7 @@ const buildMembership = (listed: CatalogueRule, setup: RuleConfig): GroupMemberC
   if (mode === "off") return { mode, settings, match: [], failsOpen: true, exempt: {} };
   // failsOpen is computed as with `--harden`, which entries may get after the functions were built.
   const failsOpen = buildRuleWebhookEntry(listed, "mutate", setup, true).failurePolicy === "Ignore";
-  const { namespaces, users, groups } = buildRuleWebhookEntry(listed, "mutate", setup, false).exempt;
+  const { namespaceLabels: _, ...exempt } = buildRuleWebhookEntry(listed, "mutate", setup, false).exempt;
   const match = selectPhase(listed.rule.match, "mutate", settings) ?? [];
-  return {
-    mode,
-    settings,
-    match,
-    failsOpen,
-    exempt: { ...(namespaces && { namespaces }), ...(users && { users }), ...(groups && { groups }) },
-  };
+  return { mode, settings, match, failsOpen, exempt };
 };

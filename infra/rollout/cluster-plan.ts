@@ -2,6 +2,7 @@ import { Complaint } from "../cli/complaint.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import { findDifferences } from "../clusters/apply.ts";
 import { compareManifests } from "../clusters/drift.ts";
+import { describeWaits } from "../webhooks/configurations.ts";
 import { type PolicyPlacement, placePolicies } from "../webhooks/native-policies.ts";
 import {
   buildClusterManifests,
@@ -58,7 +59,7 @@ export const planCluster = async (
     outputs,
     readCounts,
   );
-  const notes = [...found.notes, ...open];
+  const notes = [...found.notes, ...open, describeWaits(targets.catalogue, cluster) ?? []].flat();
   const manifests = buildClusterManifests(targets.catalogue, cluster, endpoints, new Set(hardened));
   const plan = { cluster: name, hardened, policies: placePolicies(targets.catalogue, cluster), notes };
   const keyVersion = getNewestUrlKeyVersion(cluster);

@@ -1,9 +1,9 @@
 import type { LabelSelector } from "#lib/objects/selection.ts";
-import type { Operation } from "#lib/review.ts";
 import type { Phase, RequestMatch } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { ClusterConfig } from "../config/config.ts";
+import { findGroupFault } from "../config/validation.ts";
 import {
   buildExemptNamespaceSelector,
   buildRuleWebhookEntries,
@@ -15,6 +15,7 @@ import {
 import { buildGroupWebhookEntry, listSharedEntryConflicts } from "./groups.ts";
 import { buildObjectLabels } from "./labels.ts";
 import { explainEntry } from "./native-policies.ts";
+import { describeUsualWaits, findLongWaits, type LongWait, type TimedEntry } from "./waits.ts";
 
 export interface WebhookConfigurationOptions {
   name: string;
@@ -45,9 +46,6 @@ export interface WebhookEntry {
   admissionReviewVersions: string[];
 }
 
-/** The most seconds of mutating calls in a row: the API server makes them one by one, within a limit of 34 s. */
-const longestChain = 20;
-
 /**
  * Returns a cluster's webhook configurations, with entries in the order of the compiled-in plugins. A configuration without
  * entries is returned, too: applying it deletes the entries of rules that were turned off.
@@ -57,21 +55,80 @@ export const buildWebhookConfigurations = (
   cluster: ClusterConfig,
   registration: WebhookConfigurationOptions,
 ) => {
-  const mutating = buildWebhooks("mutate", catalogue, cluster, registration);
-  const slow = findSlowRequest(mutating);
-  if (slow !== undefined && registration.slow === undefined) throw new Complaint(slow);
-  if (slow !== undefined) registration.slow?.(slow);
-  const validating = buildWebhooks("validate", catalogue, cluster, registration);
+  const conflicts = cluster.groups.flatMap((group) =>
+    listSharedEntryConflicts(group, cluster, isHardened(registration, group.name)).map(
+      (conflict) => `groups.${group.name} ${conflict}`,
+    ),
+  );
+  if (conflicts.length > 0) throw new Complaint(conflicts.join("\n"));
+  const entries = buildEntries(catalogue, cluster, registration);
+  const slow = findLongWaits(entries).map(
+    (wait) => `${wait.sentence}; ${suggestShorterWait(catalogue, cluster, registration, wait)}`,
+  );
+  if (slow.length > 0 && registration.slow === undefined) throw new Complaint(slow.join("\n"));
+  for (const sentence of slow) registration.slow?.(sentence);
   return [
-    createConfiguration("MutatingWebhookConfiguration", registration.name, mutating),
-    createConfiguration("ValidatingWebhookConfiguration", registration.name, validating),
+    createConfiguration("MutatingWebhookConfiguration", registration.name, entries.mutating),
+    createConfiguration("ValidatingWebhookConfiguration", registration.name, entries.validating),
   ];
 };
 
-interface BuiltEntry {
+/** Describes how long the usual writes of a cluster could wait for its entries; undefined if it has none. */
+export const describeWaits = (catalogue: CatalogueRule[], cluster: ClusterConfig): string | undefined => {
+  const entries = buildEntries(catalogue, cluster, { name: "", address: () => "", harden: false });
+  return entries.mutating.length + entries.validating.length === 0 ? undefined : describeUsualWaits(entries);
+};
+
+const buildEntries = (
+  catalogue: CatalogueRule[],
+  cluster: ClusterConfig,
+  registration: WebhookConfigurationOptions,
+) => ({
+  mutating: buildWebhooks("mutate", catalogue, cluster, registration),
+  validating: buildWebhooks("validate", catalogue, cluster, registration),
+});
+
+/** Says how to shorten a wait: by groups of its mutating rules, if these suffice. */
+const suggestShorterWait = (
+  catalogue: CatalogueRule[],
+  cluster: ClusterConfig,
+  registration: WebhookConfigurationOptions,
+  { kind, mutating }: LongWait,
+): string => {
+  const names = new Set(mutating.map(({ webhook }) => getRuleNameOfEntry(webhook)));
+  const grouped = cluster.groups.flatMap(({ members }) => members);
+  const free = catalogue.filter(
+    (listed) => names.has(listed.name) && !grouped.includes(listed) && findGroupFault(listed, undefined) === undefined,
+  );
+  const isFit = (members: CatalogueRule[]) =>
+    [false, true].every((harden) => listSharedEntryConflicts({ name: "", members }, cluster, harden).length === 0);
+  const sets: CatalogueRule[][] = [];
+  for (const listed of free) {
+    const set = sets.find((members) => isFit([...members, listed]));
+    if (set) set.push(listed);
+    else sets.push([listed]);
+  }
+  const taken = [...catalogue, ...cluster.groups].map(({ name }) => name);
+  const groups = sets
+    .filter((members) => members.length > 1)
+    .sort((one, other) => other.length - one.length)
+    .map((members, index) => ({
+      name: `${taken.includes("mutators") ? "more-" : ""}mutators${index > 0 ? `-${index + 1}` : ""}`,
+      members,
+    }));
+  const count = groups.findIndex((_, index) => {
+    const together = { ...cluster, groups: [...cluster.groups, ...groups.slice(0, index + 1)] };
+    return !findLongWaits(buildEntries(catalogue, together, registration)).some((wait) => wait.kind === kind);
+  });
+  if (count < 0) return "group them, or shorten one by timeoutSeconds, in postern.yaml";
+  const texts = groups
+    .slice(0, count + 1)
+    .map(({ name, members }) => `${name}: [${members.map((member) => member.name).join(", ")}]`);
+  return `groups: { ${texts.join(", ")} } in postern.yaml shortens that enough, or timeoutSeconds of some`;
+};
+
+interface BuiltEntry extends TimedEntry {
   webhook: WebhookEntry;
-  /** The API server calls at most one of the entries with the same value for a request. */
-  oneOf: string;
 }
 
 const createConfiguration = (kind: string, name: string, entries: BuiltEntry[]) => {
@@ -97,14 +154,15 @@ const buildWebhooks = (
         .map((variantEntry) => {
           const webhook = toWebhook(listed.name, phase, variantEntry, registration);
           // Variants of a rule divide the requests; policies, each an entry, can match the same request.
-          return { webhook, oneOf: variantEntry.native ? webhook.name : listed.name };
+          const oneOf = variantEntry.native ? webhook.name : listed.name;
+          return { webhook, oneOf, exemptResources: variantEntry.entry.exempt.resources ?? [] };
         });
     const isFirst = group.members.find(({ name }) => (cluster.rules.get(name)?.mode ?? "off") !== "off") === listed;
     if (!isFirst) return [];
-    const [disagreement] = listSharedEntryConflicts(group, cluster, isHardened(registration, group.name));
-    if (disagreement) throw new Complaint(`groups.${group.name} ${disagreement}`);
     const entry = buildGroupWebhookEntry(group, cluster, isHardened(registration, group.name));
-    return entry ? [{ webhook: toWebhook(group.name, phase, { entry }, registration), oneOf: group.name }] : [];
+    if (entry === undefined) return [];
+    const webhook = toWebhook(group.name, phase, { entry }, registration);
+    return [{ webhook, oneOf: group.name, exemptResources: entry.exempt.resources ?? [] }];
   });
 
 const isHardened = ({ harden }: WebhookConfigurationOptions, name: string) =>
@@ -141,33 +199,6 @@ const toWebhook = (
   };
 };
 
-const findSlowRequest = (entries: BuiltEntry[]): string | undefined => {
-  const listValues = (getPart: (match: RequestMatch) => readonly string[]) => [
-    ...new Set(entries.flatMap(({ webhook }) => webhook.rules.flatMap(getPart))),
-  ];
-  const names = listValues(({ resources }) => resources.map((path) => path.split("/")[0] ?? ""));
-  const subs = listValues(({ resources }) => ["", ...resources.map((path) => path.split("/")[1] ?? "")]);
-  const longest = { seconds: 0, rules: [] as string[], request: "" };
-  for (const group of listValues(({ apiGroups }) => apiGroups))
-    for (const resource of names.flatMap((name) => subs.map((sub) => (sub === "" ? name : `${name}/${sub}`))))
-      for (const operation of ["CREATE", "UPDATE", "DELETE", "CONNECT"] satisfies Operation[]) {
-        const called = entries.filter(({ webhook }) =>
-          webhook.rules.some((match) => isMatched(match, group, resource, operation)),
-        );
-        // Of entries of which one is called, the longest timeout counts.
-        const sets = Map.groupBy(called, ({ oneOf }) => oneOf).values();
-        const seconds = sets.reduce(
-          (sum, all) => sum + Math.max(...all.map(({ webhook }) => webhook.timeoutSeconds)),
-          0,
-        );
-        if (seconds <= longest.seconds) continue;
-        const rules = called.map(({ webhook }) => webhook.name.replace(/\.postern\.dev$/, ""));
-        Object.assign(longest, { seconds, rules, request: `${operation} of ${resource}` });
-      }
-  if (longest.seconds <= longestChain) return undefined;
-  return `a ${longest.request} could wait ${longest.seconds} s for ${longest.rules.join(", ")}, more than the ${longestChain} s that are safe; group them, or shorten one by timeoutSeconds, in postern.yaml`;
-};
-
 /**
  * Returns the rule or group of a webhook entry: the last part of the entry's name before the domain. Rule names have
  * no dots.
@@ -177,23 +208,3 @@ export const getRuleNameOfEntry = ({ name }: Pick<WebhookEntry, "name">) =>
     .replace(/\.postern\.dev$/, "")
     .split(".")
     .at(-1);
-
-const overlaps = (list: readonly string[], wanted: readonly string[]) =>
-  list.includes("*") || wanted.some((name) => list.includes(name));
-
-const isMatched = (
-  { apiGroups, resources, operations }: RequestMatch,
-  group: string,
-  path: string,
-  operation: Operation,
-) => {
-  const [resource, sub = ""] = path.split("/");
-  return (
-    overlaps(apiGroups, [group]) &&
-    overlaps(operations, [operation]) &&
-    resources.some((entry) => {
-      const [wanted, wantedSub = ""] = entry.split("/");
-      return [resource, "*"].includes(wanted) && (wantedSub === "*" || wantedSub === sub);
-    })
-  );
-};

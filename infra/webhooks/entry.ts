@@ -12,11 +12,18 @@ import {
 import { applyVariant, type CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { RuleConfig, RuleExemptions } from "../config/config.ts";
+import { listVitalResourcesByWildcard } from "./vital-resources.ts";
+
+/** The exemptions of an entry. */
+export interface EntryExemptions extends RuleExemptions {
+  /** The vital resources that the entry isn't called for, as `group/resource/subresource`. */
+  resources?: string[];
+}
 
 /** A webhook entry of a rule in a cluster, without its name and URL. */
 export interface WebhookEntrySettings {
   match: readonly RequestMatch[];
-  exempt: RuleExemptions;
+  exempt: EntryExemptions;
   conditions: NamedConditions;
   failurePolicy: "Fail" | "Ignore";
   matchPolicy: "Equivalent" | "Exact";
@@ -123,12 +130,17 @@ const chooseExemptions = (
   match: readonly RequestMatch[],
   { exempt = {} }: RuleConfig,
   sparesVital: boolean,
-): RuleExemptions => {
+): EntryExemptions => {
   if (exempt.namespaceLabels && Object.keys(exempt.namespaceLabels).length > 0 && match.some(matchesNamespaces))
     throw new Complaint(
       `rules.${name}.exempt.namespaceLabels would let every user with the right to label a namespace exempt it, because ${name} matches namespaces; use namespaces, users or groups`,
     );
-  return sparesVital && exempt.namespaces === undefined ? { ...exempt, namespaces: vitalNamespaces } : exempt;
+  const resources = listVitalResourcesByWildcard(match);
+  return {
+    ...exempt,
+    ...(sparesVital && exempt.namespaces === undefined && { namespaces: vitalNamespaces }),
+    ...(resources.length > 0 && { resources }),
+  };
 };
 
 const matchesNamespaces = ({ apiGroups, resources }: RequestMatch) =>
@@ -180,14 +192,24 @@ export const listEntryConditions = ({ exempt, conditions }: WebhookEntrySettings
   ...Object.entries(conditions),
 ];
 
+/** The condition that exempts what keeps a control plane alive. */
+export const vitalCondition = "postern.dev/keeps-the-control-plane-alive";
+
 /** Returns the conditions of exemptions. Their names have a prefix, because policies name conditions freely. */
-export const buildExemptConditions = ({ users = [], groups = [] }: RuleExemptions): NamedConditions => {
+export const buildExemptConditions = ({
+  users = [],
+  groups = [],
+  resources = [],
+}: EntryExemptions): NamedConditions => {
   return {
     ...(users.length > 0 && {
       "postern.dev/user-is-not-exempt": `!(request.userInfo.?username.orValue("") in ${toCelList(users)})`,
     }),
     ...(groups.length > 0 && {
       "postern.dev/groups-are-not-exempt": `!request.userInfo.?groups.orValue([]).exists(group, group in ${toCelList(groups)})`,
+    }),
+    ...(resources.length > 0 && {
+      [vitalCondition]: `!(request.resource.group + "/" + request.resource.resource + "/" + request.?subResource.orValue("") in ${toCelList(resources)})`,
     }),
   };
 };

@@ -268,7 +268,10 @@ describe("a group's entry", () => {
         harden: false,
       });
     };
-    assert.throws(() => buildFor("rules: { a: , b: }"), /could wait 30 s for a, b, .*; group them, or shorten one/);
+    assert.throws(
+      () => buildFor("rules: { a: , b: }"),
+      /could wait 30 s for a, b, .*; groups: \{ mutators: \[a, b\] \} in postern.yaml/,
+    );
     assert.equal(buildFor("rules: { a: , b: }\ngroups: { both: [a, b] }")[0]?.webhooks.length, 1);
   });
 });

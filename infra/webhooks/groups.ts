@@ -3,11 +3,13 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig, RuleConfig, RuleGroup } from "../config/config.ts";
 import {
   buildRuleWebhookEntry,
+  type EntryExemptions,
   joinCelExpressionLines,
   listEntryConditions,
   toCelList,
   type WebhookEntrySettings,
 } from "./entry.ts";
+import { listVitalResourcesByWildcard } from "./vital-resources.ts";
 
 type ActiveMember = { listed: CatalogueRule; entry: WebhookEntrySettings; mode: RuleConfig["mode"] };
 
@@ -28,11 +30,17 @@ export const buildGroupWebhookEntry = (
   const namespaces = firstEntry?.exempt.namespaces?.filter((name) =>
     others.every(({ exempt }) => exempt.namespaces?.includes(name)),
   );
-  const terms = entries.map((entry) => buildMemberCondition(entry, match, namespaces));
+  // If no member names a vital resource, those that match it by a wildcard exempt it, and the others don't match it.
+  const resources = listVitalResourcesByWildcard(match);
+  const terms = entries.map((entry) => buildMemberCondition(entry, match, { namespaces, resources }));
   return {
     ...first,
     match,
-    exempt: { ...(namespaces && { namespaces }), namespaceLabels: first.exempt.namespaceLabels },
+    exempt: {
+      ...(namespaces && { namespaces }),
+      namespaceLabels: first.exempt.namespaceLabels,
+      ...(resources.length > 0 && { resources }),
+    },
     // A member without conditions handles every request of the entry, so the group's entry has no condition either.
     conditions: terms.includes("") ? {} : { "concerns-a-member": joinWithOr(dropDuplicates(terms)) },
     failurePolicy,
@@ -45,16 +53,17 @@ export const buildGroupWebhookEntry = (
 const buildMemberCondition = (
   entry: WebhookEntrySettings,
   all: readonly RequestMatch[],
-  exemptForAll: string[] = [],
+  exemptForAll: EntryExemptions,
 ): string => {
   const { match, exempt } = entry;
-  const own = exempt.namespaces?.filter((namespace) => !exemptForAll.includes(namespace)) ?? [];
+  const own = exempt.namespaces?.filter((namespace) => !exemptForAll.namespaces?.includes(namespace)) ?? [];
+  const resources = exempt.resources?.filter((key) => !exemptForAll.resources?.includes(key)) ?? [];
   const parts = [
     ...(dropDuplicates(match).length === all.length
       ? []
       : [joinWithOr(dropDuplicates(match).map(buildMatchCondition))]),
     ...(own.length > 0 ? [`!(request.?namespace.orValue("") in ${toCelList(own)})`] : []),
-    ...listEntryConditions(entry).map(([, expression]) => expression),
+    ...listEntryConditions({ ...entry, exempt: { ...exempt, resources } }).map(([, expression]) => expression),
   ];
   return parts.map(parenthesize).join(" && ");
 };
@@ -98,13 +107,13 @@ export const listSharedEntryConflicts = ({ members }: RuleGroup, cluster: Cluste
   ];
   return [
     ...about.flatMap(([what, which, getValue]) => {
-      const [first, ...others] = which.map((member) => ({
-        name: member.listed.name,
-        value: formatValue(getValue(member)),
-      }));
-      const different = others.find(({ value }) => value !== first?.value);
-      if (first === undefined || different === undefined) return [];
-      return [`must agree in ${what}: ${first.name} has ${first.value}, ${different.name} has ${different.value}`];
+      const byValue = Map.groupBy(which, (member) => formatValue(getValue(member)));
+      if (byValue.size < 2) return [];
+      const sides = [...byValue].map(([value, some]) => {
+        const names = some.map(({ listed }) => listed.name).join(", ");
+        return `${names} ${some.length === 1 ? "has" : "have"} ${value}`;
+      });
+      return [`must agree in ${what}: ${sides.join(", ")}`];
     }),
     ...listVersionConflicts(on),
   ];

@@ -14,6 +14,7 @@ import type { TestCluster } from "../control-plane/cluster.ts";
 import type { PluginPort } from "../plugins.ts";
 import {
   applyConfigurations,
+  callForVitalResources,
   createTestWebhookConfigurations,
   deleteTestWebhookConfigurations,
   extendWebhookTimeoutsForTests,
@@ -155,7 +156,7 @@ export const serveSetups = async (
 
   // The API server calls configurations in the order of their names, so the observer, named z, sees the changes of
   // all others.
-  const last = served.manifests({ name: "z", cluster: "observer" });
+  const last = callForVitalResources(served.manifests({ name: "z", cluster: "observer" }));
   await createTestWebhookConfigurations(admin, observer.calledAlways(extendWebhookTimeoutsForTests(last)));
   const caseServer: ObservedTestServer = { admin, observer };
   await waitUntilObserved(caseServer);
@@ -192,7 +193,7 @@ const buildManifests = (
     const own = manifest.webhooks.filter((webhook) => webhook.name.startsWith(`${variant}.`));
     return [{ ...manifest, webhooks: own.map(({ namespaceSelector: _, ...webhook }) => webhook) }];
   });
-  return restrictWebhooksToCaseSetup(name, extendWebhookTimeoutsForTests(manifests));
+  return restrictWebhooksToCaseSetup(name, extendWebhookTimeoutsForTests(callForVitalResources(manifests)));
 };
 
 const waitUntilObserved = async (caseServer: ObservedTestServer) => {

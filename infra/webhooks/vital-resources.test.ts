@@ -1,0 +1,111 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { matchesRequest, toResourceKey } from "#lib/request-match.ts";
+import type { AdmissionRequest, Operation } from "#lib/review.ts";
+import type { RequestMatch } from "#lib/rule.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
+import { readRows } from "../../test/rows.ts";
+import { readCases } from "../catalogue/cases.ts";
+import { readCatalogue } from "../catalogue/registry.ts";
+import { evaluateMatchCondition } from "../testing/cel-condition.ts";
+import { buildExemptConditions, buildRuleWebhookEntries, vitalCondition } from "./entry.ts";
+import { listVitalResourcesByWildcard, vitalResources } from "./vital-resources.ts";
+
+const rows = readRows<{ matches: [name: string, match: Partial<RequestMatch>[], exempt: string[] | "all"][] }>(
+  import.meta.filename,
+);
+
+const buildRequest = (group: string, path: string, operation: Operation): AdmissionRequest => {
+  const [resource = "", subResource] = path.split("/");
+  // The cast is safe: entries and their conditions of exemptions read no other fields.
+  return {
+    operation,
+    resource: { group, version: "v1", resource },
+    ...(subResource && { subResource }),
+    namespace: "kube-system",
+  } as AdmissionRequest;
+};
+
+/** Reports whether the condition of vital resources lets a request through. */
+const isLetThrough = (resources: string[], request: AdmissionRequest) =>
+  Object.values(buildExemptConditions({ resources })).every((cel) => evaluateMatchCondition(cel, request));
+
+describe("the vital resources that a match covers only by a wildcard", () => {
+  for (const [name, match, exempt] of rows.matches)
+    it(`are ${exempt === "all" ? "all" : exempt.length || "none"} for ${name}`, () => {
+      const full = match.map(
+        (row): RequestMatch => ({ apiGroups: [""], apiVersions: ["*"], resources: [], operations: ["*"], ...row }),
+      );
+      const all = vitalResources.map(({ group, path }) => toResourceKey(group, path));
+      assert.deepEqual(listVitalResourcesByWildcard(full), exempt === "all" ? all : exempt);
+    });
+});
+
+describe("the condition of vital resources", () => {
+  const all = listVitalResourcesByWildcard([
+    { apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] },
+  ]);
+
+  it("is false for each of them, also for an empty subresource", () => {
+    for (const { group, path } of vitalResources) {
+      const request = buildRequest(group, path, "UPDATE");
+      assert.equal(isLetThrough(all, request), false, path);
+      if (!path.includes("/")) assert.equal(isLetThrough(all, { ...request, subResource: "" }), false, path);
+    }
+  });
+
+  for (const [group, path] of [
+    ["", "pods"],
+    ["", "nodes"],
+    ["", "pods/binding"],
+    ["", "pods/resize"],
+    ["", "serviceaccounts/token"],
+    ["", "leases"],
+    ["example.com", "events"],
+    ["apps", "deployments/status"],
+    ["coordination.k8s.io", "leases/status"],
+  ] as const)
+    it(`is true for ${path} in the group "${group}"`, () =>
+      assert.equal(isLetThrough(all, buildRequest(group, path, "UPDATE")), true));
+});
+
+describe("the entries of the catalogue, with the settings of each case,", async () => {
+  for (const listed of await readCatalogue()) {
+    it(`call ${listed.name} for a vital resource only if its match names the resource`, async () => {
+      const settings = new Map(
+        (await readCases(listed)).map((entry) => {
+          const merged = mergeWithDefaults(listed.rule.settings ?? {}, entry.settings);
+          return [JSON.stringify(merged), merged];
+        }),
+      );
+      for (const own of [listed.rule.settings ?? {}, ...settings.values()])
+        for (const { entry } of listed.phases.flatMap((phase) =>
+          buildRuleWebhookEntries(listed, phase, { mode: "enforce", settings: own }, true),
+        ))
+          for (const { group, path } of vitalResources)
+            for (const operation of ["CREATE", "UPDATE", "DELETE"] as const) {
+              const request = buildRequest(group, path, operation);
+              const isNamed = entry.match.some(
+                (row) => ["*", group].some((one) => row.apiGroups.includes(one)) && row.resources.includes(path),
+              );
+              const isMatched = entry.match.some((row) => matchesRequest(row, request));
+              const isCalled = isMatched && isLetThrough(entry.exempt.resources ?? [], request);
+              assert.equal(isCalled, isMatched && isNamed, `${operation} of ${path}: ${JSON.stringify(entry.match)}`);
+            }
+    });
+  }
+
+  it("have the condition in nine rules", async () => {
+    const found = (await readCatalogue()).filter((listed) =>
+      listed.phases.some((phase) =>
+        buildRuleWebhookEntries(listed, phase, { mode: "enforce", settings: listed.rule.settings ?? {} }, false).some(
+          ({ entry }) => Object.hasOwn(buildExemptConditions(entry.exempt), vitalCondition),
+        ),
+      ),
+    );
+    assert.deepEqual(
+      found.map(({ name }) => name),
+      [],
+    );
+  });
+});
