@@ -116,6 +116,19 @@ describe("a native policy", () => {
     assert.deepEqual(matchExpressions[0].values, ["kube-system", "kube-node-lease"]);
   });
 
+  it("isn't evaluated for what keeps a control plane alive if it matches that only by a wildcard, as its entry isn't", () => {
+    const matchAll = (resources: string[]) => ({
+      resourceRules: [{ apiGroups: [""], apiVersions: ["v1"], resources, operations: ["UPDATE"] }],
+    });
+    const listConditionNames = (resources: string[]) => {
+      const wide = buildPolicies("Validating", "own", { matchConstraints: matchAll(resources) });
+      const [policy] = buildNativePolicies(catalogue, buildCluster("Validating", wide), "postern");
+      return (Object(policy).spec.matchConditions ?? []).map(({ name }: { name: string }) => name);
+    };
+    assert.deepEqual(listConditionNames(["*"]), ["postern.dev/keeps-the-control-plane-alive"]);
+    assert.deepEqual(listConditionNames(["configmaps", "events"]), []);
+  });
+
   it("is known to be a copy of its policy by its name, its annotation and the label of its rule", () => {
     const cluster = buildCluster("Validating", policies);
     const isCopy = createNativeCopyPredicate(catalogue, cluster);

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { describe, it } from "node:test";
 import { matchesRequest, toResourceKey } from "#lib/request-match.ts";
 import type { AdmissionRequest, Operation } from "#lib/review.ts";
@@ -8,7 +10,7 @@ import { readRows } from "../../test/rows.ts";
 import { readCases } from "../catalogue/cases.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { evaluateMatchCondition } from "../testing/cel-condition.ts";
-import { buildExemptConditions, buildRuleWebhookEntries, vitalCondition } from "./entry.ts";
+import { buildExemptConditions, buildRuleWebhookEntries } from "./entry.ts";
 import { listVitalResourcesByWildcard, vitalResources } from "./vital-resources.ts";
 
 const rows = readRows<{ matches: [name: string, match: Partial<RequestMatch>[], exempt: string[] | "all"][] }>(
@@ -71,41 +73,34 @@ describe("the condition of vital resources", () => {
 
 describe("the entries of the catalogue, with the settings of each case,", async () => {
   for (const listed of await readCatalogue()) {
-    it(`call ${listed.name} for a vital resource only if its match names the resource`, async () => {
-      const settings = new Map(
-        (await readCases(listed)).map((entry) => {
-          const merged = mergeWithDefaults(listed.rule.settings ?? {}, entry.settings);
-          return [JSON.stringify(merged), merged];
-        }),
-      );
-      for (const own of [listed.rule.settings ?? {}, ...settings.values()])
-        for (const { entry } of listed.phases.flatMap((phase) =>
-          buildRuleWebhookEntries(listed, phase, { mode: "enforce", settings: own }, true),
-        ))
-          for (const { group, path } of vitalResources)
-            for (const operation of ["CREATE", "UPDATE", "DELETE"] as const) {
-              const request = buildRequest(group, path, operation);
-              const isNamed = entry.match.some(
-                (row) => ["*", group].some((one) => row.apiGroups.includes(one)) && row.resources.includes(path),
-              );
-              const isMatched = entry.match.some((row) => matchesRequest(row, request));
-              const isCalled = isMatched && isLetThrough(entry.exempt.resources ?? [], request);
-              assert.equal(isCalled, isMatched && isNamed, `${operation} of ${path}: ${JSON.stringify(entry.match)}`);
-            }
-    });
-  }
-
-  it("have the condition in nine rules", async () => {
-    const found = (await readCatalogue()).filter((listed) =>
-      listed.phases.some((phase) =>
-        buildRuleWebhookEntries(listed, phase, { mode: "enforce", settings: listed.rule.settings ?? {} }, false).some(
-          ({ entry }) => Object.hasOwn(buildExemptConditions(entry.exempt), vitalCondition),
-        ),
+    const cases = await readCases(listed);
+    const settings = [{}, ...cases.map((entry) => entry.settings)].map((own) =>
+      mergeWithDefaults(listed.rule.settings ?? {}, own),
+    );
+    const entries = settings.flatMap((own) =>
+      listed.phases.flatMap((phase) =>
+        buildRuleWebhookEntries(listed, phase, { mode: "enforce", settings: own }, true).map(({ entry }) => entry),
       ),
     );
-    assert.deepEqual(
-      found.map(({ name }) => name),
-      [],
-    );
-  });
+
+    it(`call ${listed.name} for a vital resource only if its match names the resource`, () => {
+      for (const { match, exempt } of entries)
+        for (const { group, path } of vitalResources)
+          for (const operation of ["CREATE", "UPDATE", "DELETE"] as const) {
+            const request = buildRequest(group, path, operation);
+            const isNamed = match.some(
+              (row) => ["*", group].some((one) => row.apiGroups.includes(one)) && row.resources.includes(path),
+            );
+            const isMatched = match.some((row) => matchesRequest(row, request));
+            const isCalled = isMatched && isLetThrough(exempt.resources ?? [], request);
+            assert.equal(isCalled, isMatched && isNamed, `${operation} of ${path}: ${JSON.stringify(match)}`);
+          }
+    });
+
+    if (entries.some(({ exempt }) => exempt.resources !== undefined))
+      it(`have a link from the page of ${listed.name} to what isn't sent to it`, async () => {
+        const readme = await readFile(join(listed.folder, "README.md"), "utf8");
+        assert.ok(readme.includes("(../../docs/rollout.md#when-endpoints-hang)"));
+      });
+  }
 });

@@ -63,7 +63,8 @@ export const findLongWaits = (entries: TimedEntries): LongWait[] => {
 const describeWait = (kind: WriteKind, { seconds, path, operation, mutating, validating }: Wait): string => {
   const names = [...mutating, ...validating].map(({ webhook }) => webhook.name.replace(/\.postern\.dev$/, ""));
   const write = `${operation === "UPDATE" ? "an" : "a"} ${operation} of ${path}`;
-  const called = names.length > 10 ? `${names.length} entries` : names.join(", ");
+  // A rule may have an entry in each phase.
+  const called = names.length > 10 ? `${names.length} entries` : [...new Set(names)].join(", ");
   const sentence = `${write} could wait ${seconds} s for ${called}, more than the ${mostSeconds[kind]} s that are safe`;
   if (kind === "other") return sentence;
   return `${sentence}: ${path === "leases" ? "leader election gives up after 5 s" : "the control plane depends on it"}`;

@@ -55,8 +55,8 @@ const listMatches = ({ spec }: AnyPolicy, operations: RequestMatch["operations"]
     return { ...match, operations: match.operations.includes("*") ? operations : match.operations };
   });
 
-/** The most conditions of an entry, less those that exempt users and groups. */
-const mostConditions = 62;
+/** The most conditions of an entry, less those that exempt users, groups and vital resources. */
+const mostConditions = 61;
 
 /**
  * Returns the conditions that the API server can evaluate before it calls the rule. A condition that results in an
