@@ -156,6 +156,7 @@ describe("a group", () => {
     assert.deepEqual(answer.auditAnnotations, { "audits.would-change": "/seen", "no.note": "seen" });
   });
 
+  const statuses = [{ ...pods[0], resources: ["pods/status"] }] as GroupMemberConfig["match"];
   const memberCases: [string, Partial<GroupMemberConfig>, object][] = [
     ["in mode off", { mode: "off" }, {}],
     ["that matches another resource", { match: [{ ...pods[0], resources: ["services"] } as never] }, {}],
@@ -163,13 +164,28 @@ describe("a group", () => {
     ["that exempts the namespace", { exempt: { namespaces: ["a", "shop"] } }, {}],
     ["that exempts the user", { exempt: { users: ["jane"] } }, {}],
     ["that exempts one of the user's groups", { exempt: { groups: ["developers"] } }, {}],
+    ["that exempts the resource", { exempt: { resources: ["apps/pods/", "/pods/"] } }, {}],
+    [
+      "that exempts the subresource",
+      { exempt: { resources: ["/pods/status"] }, match: statuses },
+      { subResource: "status" },
+    ],
+    ["for a resource of which only a subresource is exempt", { exempt: { resources: ["/pods/status"] } }, {}],
+    [
+      "for a subresource whose resource is exempt",
+      { exempt: { resources: ["/pods/"] }, match: statuses },
+      { subResource: "status" },
+    ],
     ["for an object without a namespace, which no exempt namespace contains", {}, { namespace: undefined }],
   ];
   for (const [name, change, request] of memberCases) {
     const isEvaluated = name.startsWith("for");
     it(`${isEvaluated ? "evaluates a member" : "doesn't evaluate a member"} ${name}`, async () => {
       const rules = { one: buildScribe("one"), other: buildScribe("other") };
-      const { ask } = createGroup(rules, { other: { exempt: { namespaces: ["shop"] }, ...change } });
+      const { ask } = createGroup(rules, {
+        one: { match: [...pods, ...statuses] },
+        other: { exempt: { namespaces: ["shop"] }, ...change },
+      });
       const { patch } = await ask(request);
       assert.deepEqual(patch.length, isEvaluated ? 2 : 1);
     });

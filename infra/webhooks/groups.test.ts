@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { findClusterSetup } from "#lib/endpoint.ts";
+import type { GroupConfig } from "#lib/group.ts";
+import { matchesRequest, toResourceKey } from "#lib/request-match.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import { type RequestMatch, type Rule, rule } from "#lib/rule.ts";
 import { toCatalogueRule } from "../../test/catalogue-rules.ts";
@@ -32,6 +35,10 @@ const catalogue = [
   createMutator("newer", { order: 10, match: [{ ...pods, apiVersions: ["v2"] }] }),
   createMutator("any", { order: 11, match: [{ ...pods, apiGroups: ["*"], resources: ["*"] }] }),
   createMutator("asks", { order: 12, authorizedBy: { may: "true" } }),
+  createMutator("core", { order: 13, match: [{ ...pods, resources: ["*"], operations: ["UPDATE"] }] }),
+  createMutator("subs", { order: 14, match: [{ ...pods, resources: ["pods/*"], operations: ["UPDATE"] }] }),
+  createMutator("status", { order: 15, match: [{ ...pods, resources: ["pods/status"], operations: ["UPDATE"] }] }),
+  createMutator("second-guard", { order: 16, guards: true }),
   toCatalogueRule("checks", rule({ summary: "Validates.", match: [pods], validate() {} })),
 ];
 
@@ -201,6 +208,42 @@ describe("a group's entry", () => {
     );
   });
 
+  it("is called for what keeps a control plane alive only if a member names it, as a member is", () => {
+    const findCalls = (...members: string[]) => {
+      const yaml = `rules: { ${members.map((name) => `${name}: `).join(", ")} }\n${printGroup(...members)}`;
+      const { rules, matchConditions = [] } = findGroupEntry(yaml);
+      const config = parse(yaml);
+      const [group] = listServedRulesAndGroups(config, catalogue);
+      assert.ok(group);
+      const memberships = findClusterSetup(buildEndpointConfig(config, group), "local")
+        ?.settings as GroupConfig["alone"];
+      return ["configmaps", "events", "pods/status", "pods/scale"].map((path) => {
+        const [resource = "", subResource] = path.split("/");
+        const request = {
+          ...{
+            resource: { group: "", version: "v1", resource },
+            ...(subResource && { subResource }),
+            operation: "UPDATE",
+          },
+          ...{ object: {}, userInfo: {} },
+        } as unknown as AdmissionRequest;
+        const isMatched = rules.some((row) => matchesRequest(row, request));
+        const isCalled =
+          isMatched && matchConditions.every(({ expression }) => evaluateMatchCondition(expression, request));
+        const concerned = members.filter((name) => {
+          const { match, exempt } = memberships[name] ?? { match: [], exempt: {} };
+          const isExempt = exempt.resources?.includes(toResourceKey("", path)) ?? false;
+          return !isExempt && match.some((row) => matchesRequest(row, request));
+        });
+        assert.ok(isCalled || concerned.length === 0, `${path} must be sent to ${concerned}`);
+        return isCalled ? concerned : "isn't called";
+      });
+    };
+    assert.deepEqual(findCalls("core", "subs"), [["core"], "isn't called", "isn't called", ["subs"]]);
+    assert.deepEqual(findCalls("core", "status"), [["core"], "isn't called", ["status"], "isn't called"]);
+    assert.deepEqual(findCalls("subs", "status"), ["isn't called", "isn't called", ["status"], ["subs"]]);
+  });
+
   it("exempts namespaces that all members exempt by its selector, and others by its conditions", () => {
     const exempt = (namespaces: string, users: string) =>
       `{ exempt: { namespaces: [${namespaces}], users: [${users}] } }`;
@@ -247,6 +290,15 @@ describe("a group's entry", () => {
     assert.equal(findGroupEntry(printConfig("")).failurePolicy, "Ignore");
     const expectRefusal = (early: string, pattern: RegExp) =>
       assert.throws(() => findGroupEntry(printConfig(early), true), pattern);
+    const twoGroups = `rules: { early: , guard: , always: , late: , second-guard: , subs: }
+groups: { both: [early, guard, always, late], other: [second-guard, subs] }`;
+    assert.throws(
+      () => buildEntries(twoGroups, true),
+      new Complaint(
+        'groups.both must agree in failurePolicy: early, late, always have "Ignore", guard has "Fail"\n' +
+          'groups.other must agree in failurePolicy: subs has "Ignore", second-guard has "Fail"',
+      ),
+    );
     expectRefusal("", /groups.both must agree in failurePolicy: early has "Ignore", guard has "Fail"/);
     expectComplaint(printConfig("{ failurePolicy: Fail }"), /must agree in failurePolicy/);
     const explicit = `rules: { early: { failurePolicy: Fail, exempt: { namespaces: [a] } }, guard: { failurePolicy: Fail } }\n${printGroup("early", "guard")}`;
