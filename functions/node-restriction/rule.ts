@@ -43,6 +43,8 @@ export default rule({
       match: heartbeatMatches,
       matchConditions: { ...isKubeletCondition, ...skipOrdinaryHeartbeatConditions },
       everywhere: true,
+      // Nodes and their Pods depend on these writes.
+      timeoutSeconds: 2,
     },
     {
       name: "pods",

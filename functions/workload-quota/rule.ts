@@ -36,7 +36,7 @@ const settings: WorkloadQuotaSettings = {
 };
 
 /** The timeout of entries for the status of Pods: nodes and their Pods depend on these writes. */
-const podStatusTimeout = 3;
+const podStatusTimeout = 2;
 
 const unsettled: Settlement = { sightings: [], note: "" };
 

@@ -88,12 +88,12 @@ const buildEntries = (
   validating: buildWebhooks("validate", catalogue, cluster, registration),
 });
 
-/** Says how to shorten a wait: by groups of its mutating rules, if these suffice. */
+/** Says how to shorten a wait: by as few groups of its mutating rules as suffice, or by all and shorter timeouts. */
 const suggestShorterWait = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
   registration: WebhookConfigurationOptions,
-  { kind, mutating }: LongWait,
+  { kind, seconds, mutating }: LongWait,
 ): string => {
   const names = new Set(mutating.map(({ webhook }) => getRuleNameOfEntry(webhook)));
   const grouped = cluster.groups.flatMap(({ members }) => members);
@@ -116,15 +116,18 @@ const suggestShorterWait = (
       name: `${taken.includes("mutators") ? "more-" : ""}mutators${index > 0 ? `-${index + 1}` : ""}`,
       members,
     }));
-  const count = groups.findIndex((_, index) => {
+  const remaining = groups.map((_, index) => {
     const together = { ...cluster, groups: [...cluster.groups, ...groups.slice(0, index + 1)] };
-    return !findLongWaits(buildEntries(catalogue, together, registration)).some((wait) => wait.kind === kind);
+    return findLongWaits(buildEntries(catalogue, together, registration)).find((wait) => wait.kind === kind)?.seconds;
   });
-  if (count < 0) return "group them, or shorten one by timeoutSeconds, in postern.yaml";
-  const texts = groups
-    .slice(0, count + 1)
-    .map(({ name, members }) => `${name}: [${members.map((member) => member.name).join(", ")}]`);
-  return `groups: { ${texts.join(", ")} } in postern.yaml shortens that enough, or timeoutSeconds of some`;
+  const fitting = remaining.indexOf(undefined);
+  const texts = (fitting < 0 ? groups : groups.slice(0, fitting + 1)).map(
+    ({ name, members }) => `${name}: [${members.map((member) => member.name).join(", ")}]`,
+  );
+  const last = remaining.at(-1);
+  if (fitting < 0 && (last === undefined || last >= seconds)) return "shorten some by timeoutSeconds in postern.yaml";
+  const change = fitting < 0 ? `to ${last} s; shorten the rest by timeoutSeconds` : "enough, or timeoutSeconds of some";
+  return `groups: { ${texts.join(", ")} } in postern.yaml shortens that ${change}`;
 };
 
 interface BuiltEntry extends TimedEntry {

@@ -20,6 +20,7 @@ export interface TimedEntries {
 
 export interface LongWait {
   kind: WriteKind;
+  seconds: number;
   /** Describes the wait, its entries and the limit. */
   sentence: string;
   mutating: readonly TimedEntry[];
@@ -57,7 +58,12 @@ export const findLongWaits = (entries: TimedEntries): LongWait[] => {
       if (wait.seconds > (longest.get(kind)?.seconds ?? mostSeconds[kind])) longest.set(kind, wait);
     }
   }
-  return [...longest].map(([kind, wait]) => ({ kind, sentence: describeWait(kind, wait), mutating: wait.mutating }));
+  return [...longest].map(([kind, wait]) => ({
+    kind,
+    seconds: wait.seconds,
+    sentence: describeWait(kind, wait),
+    mutating: wait.mutating,
+  }));
 };
 
 const describeWait = (kind: WriteKind, { seconds, path, operation, mutating, validating }: Wait): string => {
