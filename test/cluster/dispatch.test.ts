@@ -477,6 +477,65 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     assert.equal((await create(clusterOne.admin, getPath("configmaps"), createConfigMap("healed"))).code, 201);
   });
 
+  it("and writes leases, events and the status of nodes while the endpoint of a rule for everything hangs", async () => {
+    const { admin } = clusterOne;
+    const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
+    const rules = (["mutate", "validate"] as const).map((phase) =>
+      buildTestRule(`hangs-to-${phase}`, createPhaseRule(phase, { match: everything, timeoutSeconds: 1 })),
+    );
+    const section = "{ failurePolicy: Fail, exempt: { namespaces: [] } }";
+    const yaml = `rules: { ${rules.map(({ name }) => `${name}: ${section}`).join(", ")} }`;
+    const released = Promise.withResolvers<void>();
+    let isHanging = false;
+    const postern = await startServing(rules, yaml, {
+      before: (_, handler) => async (event, context) => {
+        if (isHanging) await released.promise;
+        return handler(event, context);
+      },
+    });
+    const node = { apiVersion: "v1", kind: "Node", metadata: { name: "alive" } };
+    const lease = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: { name: "alive" } };
+    const event = {
+      apiVersion: "v1",
+      kind: "Event",
+      metadata: { name: "alive" },
+      involvedObject: { namespace: "default" },
+    };
+    const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    const patch = (path: string, body: object) =>
+      admin({ method: "PATCH", path, contentType: "application/merge-patch+json", body });
+    try {
+      await postern.apply();
+      assert.equal((await create(admin, "/api/v1/nodes", node)).code, 201);
+      assert.ok(postern.reports.some(({ request }) => request?.resource.resource === "nodes"));
+      isHanging = true;
+      const start = postern.reports.length;
+      const { code, body } = await create(admin, getPath("configmaps"), createConfigMap("hanging"));
+      assert.equal(code, 500);
+      assert.match(
+        String(body.message),
+        /failed calling webhook "hangs-to-mutate.postern.dev": .*https:.*\/local\.[\w-]{86}\/hangs-to-mutate\/mutate\?timeout=1s": context deadline exceeded/,
+      );
+      const conditions = [{ type: "Ready", status: "True" }];
+      assert.equal((await create(admin, leases, lease)).code, 201);
+      assert.equal((await patch(`${leases}/alive`, { spec: { holderIdentity: "a" } })).code, 200);
+      assert.equal((await patch("/api/v1/nodes/alive/status", { status: { conditions } })).code, 200);
+      assert.equal((await create(admin, getPath("events"), event)).code, 201);
+      assert.equal((await admin({ method: "DELETE", path: `${leases}/alive` })).code, 200);
+      released.resolve();
+      await waitUntil("the hanging call has no end", () => postern.reports.length > start);
+      assert.deepEqual(
+        [...new Set(postern.reports.slice(start).map(({ request }) => request?.resource.resource))],
+        ["configmaps"],
+      );
+    } finally {
+      isHanging = false;
+      released.resolve();
+      await admin({ method: "DELETE", path: "/api/v1/nodes/alive" });
+      await postern.stop();
+    }
+  });
+
   describe("with a key", () => {
     const [ours, stranger] = [createTestSigner(1), createTestSigner(9)];
     let postern: Serving;
