@@ -2,6 +2,7 @@ import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { getConfigFile } from "../cli/roots.ts";
+import { sanitizeTerminalText, stringifySafely } from "../cli/terminal.ts";
 import { chooseCluster } from "../config/config.ts";
 import { readConfig, reportBroken } from "../project/project.ts";
 import { readAllRules, requireConfig } from "../project/rules.ts";
@@ -56,11 +57,12 @@ const reportResults = async (
   for await (const test of runCases) {
     all.push(test);
     if (output !== undefined) continue;
-    if (test.rule !== rule) writeOutput(`${all.length > 1 ? "\n" : ""}${test.rule ?? test.file}\n`);
+    if (test.rule !== rule)
+      writeOutput(`${all.length > 1 ? "\n" : ""}${sanitizeTerminalText(test.rule ?? test.file)}\n`);
     rule = test.rule;
     writeOutput(formatTestResult(test));
   }
-  if (output === "json") writeOutput(`${JSON.stringify({ cases: all }, null, 2)}\n`);
+  if (output === "json") writeOutput(`${stringifySafely({ cases: all })}\n`);
   else if (output === "junit") writeOutput(formatJunit(all));
   else writeOutput(`\n${formatTestSummary(all, what)}`);
   return toExitCode(all);
@@ -91,9 +93,7 @@ const testPolicies = async (places: string[], files: string[], options: ParsedOp
   if (faulty.length > 0) {
     const faults = faulty.map((policy) => ({ ...policy, does: [], warnings: [], unlikeKinitiras: [] }));
     if (output === "json")
-      writeOutput(
-        `${JSON.stringify({ policies: faulty.map(({ policy, faults }) => ({ policy, faults })) }, null, 2)}\n`,
-      );
+      writeOutput(`${stringifySafely({ policies: faulty.map(({ policy, faults }) => ({ policy, faults })) })}\n`);
     else if (output === "junit") writeOutput(formatJunit(faulty.map(toFailedResult)));
     else writeOutput(faults.map(formatExplanation).join("\n"));
     return 1;

@@ -10,6 +10,7 @@ import { readManifestFiles } from "../apiserver/manifest-cluster.ts";
 import type { FieldPath, ManifestSourceText } from "../check/manifests/manifests.ts";
 import { findPosition } from "../check/manifests/positions.ts";
 import { Complaint } from "../cli/complaint.ts";
+import { toOneLine } from "../cli/terminal.ts";
 import { describePolicyRules } from "./descriptions.ts";
 
 /** The explanation of a policy. A policy with faults is not admitted. */
@@ -137,6 +138,6 @@ export const formatExplanation = ({ policy, ...parts }: PolicyExplanation): stri
   ] as const;
   const blocks = titles
     .filter(([, lines]) => lines.length > 0)
-    .map(([title, lines]) => `\n${title}:\n${lines.map((line) => `- ${line}\n`).join("")}`);
-  return `${policy}\n${blocks.join("")}`;
+    .map(([title, lines]) => `\n${title}:\n${lines.map((line) => `- ${toOneLine(line)}\n`).join("")}`);
+  return `${toOneLine(policy)}\n${blocks.join("")}`;
 };

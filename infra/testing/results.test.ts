@@ -17,6 +17,18 @@ describe("the results of tests", () => {
     assert.equal(formatJunit(all, new Date("2026-11-22T01:02:03.456Z")), junit);
   });
 
+  it("begin no line of a log with a name, and have no command in it", () => {
+    const name = "a\n::error::x\r\u001b[31m\u2028##vso[x]";
+    const hostile: TestResult[] = [
+      { file: name, name, result: "failed", because: [name] },
+      { rule: name, file: name, name, result: "not evaluated", because: [name] },
+    ];
+    for (const line of [...hostile.map(formatTestResult), formatJunit(hostile)].join("").split("\n")) {
+      assert.match(line, /^$|^ *<|^(failed|not evaluated) {2}|^ {8}/);
+      assert.doesNotMatch(line, /^\s*::|\p{Cc}|\u2028|##\w*\[/u);
+    }
+  });
+
   const codes: [results: TestResult[], code: number][] = [
     [[], 0],
     [[passed, skipped], 0],

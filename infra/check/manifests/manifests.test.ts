@@ -103,6 +103,45 @@ items:
     assert.notEqual(a, c);
   });
 
+  it("have sets and ordered maps as kubectl reads them, as plain maps and lists", () => {
+    const texts = "a: !!omap [{ x: 1 }, { z: 2 }]\nb: !!set {? x, ? z}\nc: !!pairs [x: 1, x: 2]\n";
+    assert.deepEqual(read(`apiVersion: v1\nkind: A\n${texts}`).manifests[0]?.object, {
+      ...{ apiVersion: "v1", kind: "A" },
+      ...{ a: [{ x: 1 }, { z: 2 }], b: { x: null, z: null }, c: [{ x: 1 }, { x: 2 }] },
+    });
+  });
+
+  const growing: [name: string, write: (index: number) => string][] = [
+    ["keys of a map", (index) => `  k${index}: v`],
+    ["keys of a map in braces", (index) => `${index === 0 ? "  {" : ","} k${index}: v`],
+    ["keys of a set", (index) => `${index === 0 ? "  !!set\n" : ""}  ? k${index}`],
+    ["anchors with aliases", (index) => `  - &a${index} v\n  - *a${index}`],
+    ["aliases in a list with an alias", (index) => `${index === 0 ? "  &l\n" : ""}  - &a${index} v\n  - *a${index}`],
+  ];
+  for (const [name, write] of growing)
+    it(`take eight times as long to read, not 64 times, with eight times as many ${name}`, () => {
+      const measureReading = (count: number) => {
+        const written = Array.from({ length: count }, (_, index) => write(index)).join("\n");
+        const text = `apiVersion: v1\nkind: A\nm: {x: y}\na:\n${written}${written.startsWith("  {") ? "}" : ""}\nb: 1\n`;
+        const before = process.cpuUsage();
+        assert.deepEqual(read(text).faults, []);
+        const { user, system } = process.cpuUsage(before);
+        return user + system;
+      };
+      const measure = (count: number) => Math.min(...[1, 2].map(() => measureReading(count)));
+      const [one, eight] = [measure(2000), measure(16_000)];
+      assert.ok(eight < 24 * one, `${one} µs, then ${eight} µs`);
+    });
+
+  it("have the line of the first repeated key, or of what is no YAML before it", () => {
+    const findLine = (text: string) => read(`apiVersion: v1\nkind: A\n${text}`).faults[0]?.line;
+    const repeated = "a:\n  b: {x: 1,\n    x: 2}\n  c: 1\n  c: 2\n";
+    assert.deepEqual(
+      [findLine(repeated), findLine(`d: "\\q"\n${repeated}`), findLine(`${repeated}d: "\\q"\n`)],
+      [5, 3, 5],
+    );
+  });
+
   for (const { name, text, value } of rows.indented)
     it(`have lines of any indentation as in kubectl: ${name}`, () => {
       const { manifests, faults } = read(`apiVersion: v1\nkind: A\ninner:\n  spec: ${text}\nlast: 1\n`);

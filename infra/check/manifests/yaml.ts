@@ -1,4 +1,17 @@
-import { Composer, type Document, isScalar, Lexer, LineCounter, Parser, type ScalarTag, visit } from "yaml";
+import {
+  Alias,
+  Composer,
+  type Document,
+  isScalar,
+  Lexer,
+  LineCounter,
+  type Node,
+  Parser,
+  type ScalarTag,
+  visit,
+  type YAMLMap,
+  YAMLParseError,
+} from "yaml";
 import { toExactInteger } from "#lib/exact-json.ts";
 import { type JsonStreamResult, parseJsonWithOffsets, readJsonStream } from "./json-stream.ts";
 import { locatePlainYaml, readPlainYaml, type YamlDocumentWithOffsets } from "./plain-yaml.ts";
@@ -29,6 +42,8 @@ const selectTags: Tags = (all) => {
   const own = all.flatMap((tag): ReturnType<Tags> => {
     if (typeof tag === "string") return tag === "timestamp" ? [] : [tag];
     if (tag.tag === "tag:yaml.org,2002:timestamp" || ("format" in tag && tag.format === "TIME")) return [];
+    // kubectl reads sets and ordered maps as the maps and lists that they are written as.
+    if ("collection" in tag && tag.collection && !tag.default) return [{ tag: tag.tag, collection: tag.collection }];
     if (tag.tag === "tag:yaml.org,2002:int") return [readExactly(tag as ScalarTag)];
     return "format" in tag && tag.format === "EXP" ? [{ ...tag, test: exponent } as ScalarTag] : [tag];
   });
@@ -51,6 +66,8 @@ const options = {
   customTags: selectTags,
   prettyErrors: false,
   stringKeys: true,
+  // The package compares each key with all others of its map; `completeDocument` finds repeated keys in linear time.
+  uniqueKeys: false,
   logLevel: "silent",
 } as const;
 
@@ -108,9 +125,47 @@ export const parseYamlPiece = function* (
   const mayMean = meaning.test(own);
   lines.addNewLine(0);
   for (const document of new Composer(options).compose(parseTokens(own, new Parser(lines.addNewLine)))) {
-    if (mayMean) visit(document, { Pair: (_, { key }) => void (isScalar(key) && renameKey(key)) });
+    completeDocument(document, mayMean);
     yield { document, to: from + document.range[2], getPosition };
   }
+};
+
+/**
+ * Adds the errors of repeated keys to a document, renames keys as kubectl does if `mayMean` says that it may have such keys, and gives each
+ * alias its node: the package would search all anchors for each of them.
+ */
+const completeDocument = (document: Document.Parsed, mayMean: boolean): void => {
+  const anchors = new Map<string, Node>();
+  const noteAnchor = (node: Node & { anchor?: string }) => void (node.anchor && anchors.set(node.anchor, node));
+  visit(document, {
+    Map: (_, map) => {
+      noteAnchor(map);
+      document.errors.push(...findRepeatedKeys(map));
+    },
+    Seq: (_, list) => noteAnchor(list),
+    Scalar: (_, scalar) => noteAnchor(scalar),
+    Pair: (_, { key }) => void (mayMean && isScalar(key) && renameKey(key)),
+    Alias: (_, alias) => {
+      const node = anchors.get(alias.source);
+      alias.resolve = (document, context) => {
+        if (context === undefined) return node as ReturnType<Alias["resolve"]>;
+        Object.assign(context, { aliasResolveCache: node === undefined ? [] : [node] });
+        return Alias.prototype.resolve.call(alias, document, context);
+      };
+    },
+  });
+  document.errors.sort((left, right) => left.pos[0] - right.pos[0]);
+};
+
+const findRepeatedKeys = ({ items }: YAMLMap): YAMLParseError[] => {
+  const seen = new Set<unknown>();
+  return items.flatMap(({ key }) => {
+    if (!isScalar(key)) return [];
+    const isRepeated = seen.has(key.value);
+    seen.add(key.value);
+    const [from] = key.range ?? [0];
+    return isRepeated ? [new YAMLParseError([from, from + 1], "DUPLICATE_KEY", "Map keys must be unique")] : [];
+  });
 };
 
 /** Matches a key that YAML may read as a boolean or a number. */

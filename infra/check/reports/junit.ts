@@ -1,3 +1,4 @@
+import { escapeUnsafeCharacters } from "../../cli/terminal.ts";
 import { formatObjectName, getReportedObject, type ObjectCheckResult } from "../evaluation/evaluation.ts";
 import { type CheckResultReportWriter, formatDenial, getDenialLine } from "./report.ts";
 
@@ -148,19 +149,22 @@ const formatFailure = (element: string, { message, type, text: full }: TestFailu
 
 const formatAttributes = (values: Record<string, string | number>): string =>
   Object.entries(values)
-    .map(([name, value]) => `${name}="${escapeAttribute(String(value))}"`)
+    .map(([name, value]) => `${name}="${escapeText(String(value))}"`)
     .join(" ");
 
-/** Escapes a text for XML; characters that XML doesn't allow even when escaped become U+FFFD. */
+/**
+ * Escapes a text for XML, on one line that is safe for a terminal or a pipeline's log; parsed, it is the same text.
+ * Characters that XML doesn't allow even when escaped become U+FFFD.
+ */
 const escapeText = (value: string): string =>
-  value
-    .toWellFormed()
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: it is these that XML doesn't allow
-    .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd")
-    .replaceAll("&", "&amp;")
-    .replaceAll("<", "&lt;")
-    .replaceAll(">", "&gt;")
-    .replaceAll("\r", "&#13;");
-
-const escapeAttribute = (value: string): string =>
-  escapeText(value).replaceAll('"', "&quot;").replaceAll("\n", "&#10;").replaceAll("\t", "&#9;");
+  escapeUnsafeCharacters(
+    value
+      .toWellFormed()
+      // biome-ignore lint/suspicious/noControlCharactersInRegex: it is these that XML doesn't allow
+      .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd")
+      .replaceAll("&", "&amp;")
+      .replaceAll("<", "&lt;")
+      .replaceAll(">", "&gt;")
+      .replaceAll('"', "&quot;"),
+    (character) => `&#${character.charCodeAt(0)};`,
+  );

@@ -1,5 +1,6 @@
 import { isAbsolute, relative, resolve, sep } from "node:path";
 import { pathToFileURL } from "node:url";
+import { stringifySafely } from "../../cli/terminal.ts";
 import type { CheckVerdict, Denial, ObjectCheckResult, ObjectEvaluation } from "../evaluation/evaluation.ts";
 
 /** An input that could not be read, as a report shows it. */
@@ -38,9 +39,9 @@ export interface CheckReportWriter<Finding = ObjectEvaluation> {
 /** A report that uses only the member `checked` of an evaluation. */
 export type CheckResultReportWriter = CheckReportWriter<Pick<ObjectEvaluation, "checked">>;
 
-/** Returns a value as JSON, indented as `JSON.stringify` would at this depth. */
+/** Returns a value as JSON that is safe for a log, indented as `JSON.stringify` would at this depth. */
 export const stringifyAt = (value: unknown, depth: number): string =>
-  JSON.stringify(value, null, 2).replaceAll("\n", `\n${"  ".repeat(depth)}`);
+  stringifySafely(value).replaceAll("\n", `\n${"  ".repeat(depth)}`);
 
 /** Formats a JSON list piece by piece: each call returns the text to write next. */
 export interface JsonListFormatter {

@@ -6,11 +6,18 @@ import project from "../../../package.json" with { type: "json" };
 import { readRows } from "../../../test/rows.ts";
 import { sanitizeTerminalText } from "../../cli/terminal.ts";
 
-import type { ObjectCheckResult } from "../evaluation/evaluation.ts";
+import type { ObjectCheckResult, ObjectEvaluation } from "../evaluation/evaluation.ts";
+import { createPainter, createTextReport } from "./format.ts";
 import { createGithubReport } from "./github.ts";
+import { createJsonReport } from "./json-report.ts";
 import { createJunitReport } from "./junit.ts";
 import { createPolicyReport, findPolicyReportVersion } from "./policyreport.ts";
-import { type CheckResultReportWriter, type FinishedCheck, toRepositoryPath } from "./report.ts";
+import {
+  type CheckReportWriter,
+  type CheckResultReportWriter,
+  type FinishedCheck,
+  toRepositoryPath,
+} from "./report.ts";
 import { createSarifReport } from "./sarif.ts";
 
 // The variable, if it is set, names another checkout than the one of these files.
@@ -37,6 +44,13 @@ const writeReport = (
   all: readonly ObjectCheckResult[],
   last: FinishedCheck = finished,
 ): string => [...all.map((checked) => report.add({ checked })), ...report.end(last)].join("");
+
+/** Returns a report on evaluations as one on results without a trace. */
+const toResultWriter = (report: CheckReportWriter): CheckResultReportWriter => {
+  const nothing = { audit: {}, steps: [], before: {}, after: {} };
+  const subject = {} as ObjectEvaluation["subject"];
+  return { ...report, add: ({ checked }) => report.add({ ...nothing, subject, checked }) };
+};
 
 /** Returns the end of a check that could not read these objects. */
 const withUnread = (all: readonly ObjectCheckResult[]): FinishedCheck => {
@@ -138,7 +152,7 @@ describe("the JUnit report", () => {
     );
     assert.deepEqual(new Set(tests).size, tests.length, tests.join("\n"));
     assert.ok(tests.includes("Pod shop/web allowed-registries at prod/web.yaml:7"), tests.join("\n"));
-    assert.match(text, /<error message="who may, and 1 more" type="Undecided">who may\nwhat is there<\/error>/);
+    assert.match(text, /<error message="who may, and 1 more" type="Undecided">who may&#10;what is there<\/error>/);
   });
   it("lists an object that no rule matches", () =>
     assert.match(
@@ -189,6 +203,31 @@ describe("the JUnit report", () => {
         assert.deepEqual(stack, []);
       }),
     ));
+});
+
+describe("each report", () => {
+  const reportsByName: [name: string, create: () => CheckResultReportWriter, own: RegExp][] = [
+    ["text", () => toResultWriter(createTextReport(createPainter(false), true)), /^(?!\s*::)/],
+    ["json", () => toResultWriter(createJsonReport()), /^ *["{}[\]]/],
+    ["junit", () => createJunitReport(now), /^ *</],
+    ["sarif", () => createSarifReport(), /^ *["{}[\]]/],
+    ["github", () => createGithubReport(), /^::(error|warning) /],
+    ["policyreport", () => createPolicyReport({ passes: true }, now), /^ *["{}[\]]/],
+  ];
+  for (const [name, create, own] of reportsByName)
+    it(`of the form ${name} begins each line of a log itself, and has no command or control character in one`, () =>
+      fc.assert(
+        fc.property(anyResults, fc.array(text), (all, names) => {
+          const named = names.map((name): ObjectCheckResult => ({ ...denied, file: name, kind: name, name }));
+          const lines = writeReport(create(), [...all, ...named])
+            .split("\n")
+            .slice(0, -1);
+          for (const line of lines) {
+            assert.match(line, own);
+            assert.doesNotMatch(line, /\p{Cc}|\p{Bidi_Control}|[\u2028\u2029]|##\w*\[/u);
+          }
+        }),
+      ));
 });
 
 describe("the SARIF report", () => {
