@@ -8,6 +8,8 @@ export interface ConnectionLimits {
   keylessConnections: number;
   /** Milliseconds that a connection may stay open without a valid key. */
   keyless: number;
+  /** Milliseconds after which an address with many new connections may begin more TLS handshakes. */
+  turn: number;
   /** Milliseconds that a connection held in reserve may stay open. */
   idle: number;
   /** The maximum of connections held in reserve for one address. */
@@ -45,6 +47,7 @@ export const limitKeylessConnections = (server: Server, limits: ConnectionLimits
     return new Set(admitted.map(({ address }) => address));
   };
 
+  const startHandshake = queueHandshakes(server, limits.turn);
   server.on("connection", (socket: Socket) => {
     const { remoteAddress: address } = socket;
     if (address === undefined) return void socket.destroy();
@@ -64,14 +67,21 @@ export const limitKeylessConnections = (server: Server, limits: ConnectionLimits
       open.delete(id);
     });
 
-    const keyless = [...open.values()].filter((candidate) => !candidate.hasKey);
-    const own = keyless.filter((candidate) => candidate.address === address);
-    if (own.length > limits.keylessConnections) own[0]?.socket.destroy();
+    let own = 0;
+    let oldestOwn: Connection | undefined;
+    for (const candidate of open.values())
+      if (!candidate.hasKey && candidate.address === address) {
+        oldestOwn ??= candidate;
+        own++;
+      }
+    if (own > limits.keylessConnections) oldestOwn?.socket.destroy();
     else if (open.size > limits.connections) {
+      const keyless = [...open.values()].filter((candidate) => !candidate.hasKey);
       const trusted = listTrustedAddresses();
       const oldest = keyless.find((candidate) => !trusted.has(candidate.address)) ?? keyless[0];
       oldest?.socket.destroy();
     }
+    startHandshake(socket, address);
   });
   server.on("secureConnection", (secure) => {
     const connection = open.get(getConnectionId(secure));
@@ -89,6 +99,45 @@ export const limitKeylessConnections = (server: Server, limits: ConnectionLimits
     closeUnused: () => {
       for (const connection of open.values()) if (isUnused(connection)) connection.secure?.destroySoon();
     },
+  };
+};
+
+/** The number of TLS handshakes that one address may begin in a turn. */
+const handshakesPerTurn = 4;
+
+/**
+ * Takes over the server's listener that begins TLS handshakes, and returns a function that calls it: at once for the
+ * first connections of an address, in later turns for more of them. A flood from one address thus leaves time for others,
+ * and its connections that are closed before their turn cost no handshake.
+ */
+const queueHandshakes = (server: Server, milliseconds: number) => {
+  const listeners = server.listeners("connection");
+  server.removeAllListeners("connection");
+  const turns = new Map<string, { begun: number; waiting: Socket[] }>();
+  const takeTurn = () => {
+    for (const [address, turn] of turns) {
+      turn.begun = 0;
+      begin(turn);
+      if (turn.begun === 0) turns.delete(address);
+    }
+    if (turns.size > 0) setTimeout(takeTurn, milliseconds).unref();
+  };
+  const begin = (turn: { begun: number; waiting: Socket[] }) => {
+    while (turn.waiting.length > 0 && turn.begun < handshakesPerTurn) {
+      const socket = turn.waiting.shift();
+      if (socket === undefined || socket.destroyed) continue;
+      turn.begun++;
+      for (const listener of listeners) listener.call(server, socket);
+    }
+  };
+  return (socket: Socket, address: string): void => {
+    // A socket without a listener for errors would end the process if its client disconnects before its turn.
+    socket.on("error", () => socket.destroy());
+    if (turns.size === 0) setTimeout(takeTurn, milliseconds).unref();
+    const turn = turns.get(address) ?? { begun: 0, waiting: [] };
+    turns.set(address, turn);
+    turn.waiting.push(socket);
+    begin(turn);
   };
 };
 

@@ -49,6 +49,7 @@ const usual: GatewayLimits = {
   // API servers drop idle connections after 90 s; the client should be the first to close.
   idle: 100_000,
   keyless: 5_000,
+  turn: 10,
   connections: 1024,
   // The limit is 512 because an API server may open this many connections at once, before any of them shows a key.
   keylessConnections: 512,

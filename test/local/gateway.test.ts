@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { Agent, request as httpsRequest, type RequestOptions } from "node:https";
-import { connect as connectPlain } from "node:net";
+import { type AddressInfo, connect as connectPlain, createServer as createPlainServer } from "node:net";
 import { afterEach, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { connect as connectTls, type TLSSocket } from "node:tls";
@@ -115,6 +115,18 @@ const send = async (client: ReturnType<typeof httpsRequest>, chunks: AsyncIterab
     });
   }
   client.end();
+};
+
+/** Returns the first bytes that a TLS client sends. */
+const captureClientHello = async (): Promise<Buffer> => {
+  const server = createPlainServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const client = connectTls((server.address() as AddressInfo).port, "127.0.0.1").on("error", () => {});
+  const [socket] = await once(server, "connection");
+  const [hello] = await once(socket, "data");
+  client.destroy();
+  server.close();
+  return hello;
 };
 
 const printReview = (name: string, uid = "1", more: object = {}) =>
@@ -346,6 +358,21 @@ describe("the gateway", () => {
     );
     assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
     for (const socket of sockets) socket.destroy();
+  });
+
+  it("begins a handshake although another address has opened many connections before", async () => {
+    const { port } = await openTestGateway({}, { ...longTimeouts, turn: 120_000 });
+    const hello = await captureClientHello();
+    let answered = 0;
+    const flood = Array.from({ length: 400 }, () => {
+      const socket = connectPlain({ port, host: "127.0.0.1", localAddress: "127.0.0.1" }, () => socket.write(hello));
+      return socket.on("error", () => {}).once("data", () => answered++);
+    });
+    const other = connectPlain({ port, host: "127.0.0.1", localAddress: "127.0.0.2" }, () => other.write(hello));
+    await once(other, "data");
+    const before = answered;
+    for (const socket of [...flood, other]) socket.resetAndDestroy();
+    assert.equal(before, 4);
   });
 
   it("closes the oldest connection without a key if an address has too many, and none with a key", async () => {
