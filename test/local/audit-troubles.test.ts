@@ -7,6 +7,7 @@ import { before, describe, it } from "node:test";
 import { gzipSync } from "node:zlib";
 import type { ParsedOptions } from "../../infra/cli/command.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
+import { openProject } from "../../infra/cli/roots.ts";
 import check from "../../infra/commands/check.ts";
 import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { printConfig, runAudit, runJsonAudit } from "../audits.ts";
@@ -303,8 +304,9 @@ describe("an audit of a cluster in trouble", () => {
   });
 
   it("is refused in one sentence if it can't begin", async () => {
+    openProject(join(folder, "postern.yaml"));
     const buildOptions = (changes: Record<string, string>): ParsedOptions => {
-      const all: Record<string, string> = { live: "", config: join(folder, "postern.yaml"), as: "a", ...changes };
+      const all: Record<string, string> = { live: "", as: "a", ...changes };
       return {
         text: (name) => all[name],
         texts: (name) => [all[name] ?? []].flat(),

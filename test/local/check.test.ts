@@ -33,11 +33,13 @@ const write = async (name: string, text: string): Promise<void> => {
 };
 
 /**
- * Runs `npx postern check …` until it ends, by default for the cluster `test` and without the API server's plugins, which
+ * Runs `npx postern check …` until it ends, by default with postern.yaml, for the cluster `test` and without the API server's plugins, which
  * would ask for what the cluster has.
  */
-const check = (words: string[], stdin = "", cluster = "test", plugins = ["--plugins=none"]): Promise<ProgramOutput> =>
-  runVerb(folder, ["check", "--config", "postern.yaml", "--cluster", cluster, ...words, ...plugins], stdin);
+const check = (words: string[], stdin = "", cluster = "test", plugins = ["--plugins=none"]): Promise<ProgramOutput> => {
+  const config = words.includes("--config") ? [] : ["--config", "postern.yaml"];
+  return runVerb(folder, ["check", ...config, "--cluster", cluster, ...words, ...plugins], stdin);
+};
 
 /** Runs `npx postern check … -o json`, and returns the parsed output. */
 const runJson = async (words: string[], stdin?: string, cluster?: string) => {

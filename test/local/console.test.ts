@@ -331,7 +331,11 @@ describe("manifests that are tried", () => {
     ["no question", "x", /must be texts/],
     ["an operation that postern check doesn't know", { ...usual, text: "a", operation: "CONNECT" }, /CREATE, UPDATE/],
     ["an option in place of a cluster", { ...usual, text: "a", cluster: "x --live" }, /no cluster "x --live"/],
-    ["a user without a name", { ...usual, text: "kind: Pod\napiVersion: v1", user: "" }, /--as must name a user/],
+    [
+      "a user without a name",
+      { ...usual, text: "kind: Pod\napiVersion: v1", user: "" },
+      /--as takes USER, not an empty text/,
+    ],
     ["more than 1 MB", { ...usual, text: "x".repeat(1_100_000) }, /more than 1048576 bytes/],
   ];
   for (const [name, question, sentence] of wrong)
