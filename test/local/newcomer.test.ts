@@ -471,7 +471,9 @@ describe("a newcomer", () => {
     for (const [name, words, code, stdout, hasFault] of brokenRule)
       it(name, async () => {
         const ended = await runPostern(...words);
-        assert.deepEqual([ended.code, ended.stderr], [code, hasFault ? `${sentence}\n` : ""]);
+        // Manifests are printed with the longest waits for them.
+        const faults = ended.stderr.replace(/^if endpoints hang, .*\n/m, "");
+        assert.deepEqual([ended.code, faults], [code, hasFault ? `${sentence}\n` : ""]);
         assert.match(ended.stdout, new RegExp(stdout));
       });
 
