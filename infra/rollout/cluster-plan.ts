@@ -31,6 +31,8 @@ export interface ClusterPlan {
   /** Where the policies of its rules are evaluated. */
   policies: PolicyPlacement[];
   notes: string[];
+  /** How long writes could wait if endpoints hang; absent if the cluster has no entries. */
+  waits?: string | undefined;
 }
 
 export const planCluster = async (
@@ -59,9 +61,15 @@ export const planCluster = async (
     outputs,
     readCounts,
   );
-  const notes = [...found.notes, ...open, describeWaits(targets.catalogue, cluster) ?? []].flat();
+  const notes = [...found.notes, ...open];
   const manifests = buildClusterManifests(targets.catalogue, cluster, endpoints, new Set(hardened));
-  const plan = { cluster: name, hardened, policies: placePolicies(targets.catalogue, cluster), notes };
+  const plan = {
+    cluster: name,
+    hardened,
+    policies: placePolicies(targets.catalogue, cluster),
+    notes,
+    waits: describeWaits(targets.catalogue, cluster),
+  };
   const keyVersion = getNewestUrlKeyVersion(cluster);
   const signer = keyring?.current.publicKey ?? newest?.keys?.signer;
   const differences = describeChangesSinceRelease(newest, name, { manifests, keyVersion, signer });

@@ -39,12 +39,12 @@ export const formatPlan = (
       ...rights.added.map((right) => `  + ${right}`),
       ...rights.removed.map((right) => `  - ${right}`),
     );
-  for (const { cluster, differences, unknown, policies, notes } of clusters) {
+  for (const { cluster, differences, unknown, policies, notes, waits } of clusters) {
     lines.push("", `cluster ${cluster}`);
     if (unknown !== undefined) lines.push(`  ? ${unknown}`);
     else if (differences.length === 0) lines.push("  nothing to change");
     const placed = describePlacements(policies).map((line) => `policies ${line}`);
-    for (const line of [...differences.map((sentence) => `~ ${sentence}`), ...placed, ...notes])
+    for (const line of [...differences.map((sentence) => `~ ${sentence}`), ...placed, ...notes, waits ?? []].flat())
       lines.push(`  ${line}`);
   }
   lines.push(...formatCosts(costs));
@@ -88,8 +88,9 @@ export const toPlanData = (plan: DeploymentPlan, costs: StageCosts): object => (
   ledger: plan.ledger ?? null,
   rights: plan.rights,
   limits: plan.limits,
-  clusters: plan.clusters.map(({ cluster, differences, hardened, unknown, policies, notes }) => ({
+  clusters: plan.clusters.map(({ cluster, differences, hardened, unknown, policies, notes, waits }) => ({
     ...{ cluster, differences, hardened, policies, notes },
+    ...(waits !== undefined && { waits }),
     ...(unknown !== undefined && { unknown }),
   })),
   costs: costs.rules,

@@ -48,7 +48,7 @@ const buildCases = (stamp = "one") => `
 `;
 const buildConfig = (failurePolicy: "Fail" | "Ignore") => `# The one who edits this by machine leaves the rest as it is.
 rules:
-  stamp-notes: { failurePolicy: ${failurePolicy}, timeoutSeconds: 15 }
+  stamp-notes: { failurePolicy: ${failurePolicy}, timeoutSeconds: 10 }
 clusters:
   shop: { keyVersion: 1 }
 `;

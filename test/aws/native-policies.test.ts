@@ -43,8 +43,8 @@ spec: { policyName: stamp }
 `;
 const buildConfig = (mutating = "") => `
 rules:
-  validating-admission-policy: { settings: { policies: policies/ }, timeoutSeconds: 15 }
-  mutating-admission-policy: { settings: { policies: policies/ }, timeoutSeconds: 15${mutating} }
+  validating-admission-policy: { settings: { policies: policies/ }, timeoutSeconds: 10 }
+  mutating-admission-policy: { settings: { policies: policies/ }, timeoutSeconds: 10${mutating} }
 clusters:
   shop:
 `;
