@@ -178,8 +178,10 @@ export const applyConfigurations = async (
     if (code >= 300) throw new Error(`the API server refuses the ${body.kind}: ${said.message}`);
   }
   await waitUntil("the API server did not call by the new webhooks", async () => {
-    const { warnings } = await announcer.ask(admin);
-    return announced.every(({ word }) => warnings.includes(word));
+    const { code, warnings } = await announcer.ask(admin);
+    // An entry that refuses everything when it mutates keeps the API server from calling the validating configuration.
+    const isCalled = ({ body }: (typeof announced)[number]) => code < 300 || body.webhooks.length > 1;
+    return announced.filter(isCalled).every(({ word }) => warnings.includes(word));
   });
 };
 
