@@ -86,20 +86,11 @@ const findKind = ({ resource, subResource = "" }: AdmissionRequest): { name?: st
  * The required lists of built-in types, and `rules` of RBAC: Go writes an absent one as null, as it does with the selector
  * of a workload.
  */
-const nullableLists = new Set([
-  ...["addresses", "admissionReviewVersions", "apiGroups", "containers", "conversionReviewVersions", "drivers"],
-  ...[
-    "endpoints",
-    "limits",
-    "monitors",
-    "nodeSelectorTerms",
-    "nonResourceURLs",
-    "paths",
-    "requestMappings",
-    "resources",
-  ],
-  ...["rules", "subjects", "validationActions", "values", "verbs", "versions"],
-]);
+const nullableLists = new Set(
+  `addresses admissionReviewVersions apiGroups containers conversionReviewVersions drivers endpoints limits monitors
+  nodeSelectorTerms nonResourceURLs paths requestMappings resources rules subjects validationActions values verbs
+  versions`.split(/\s+/),
+);
 
 /** Finds a value of another type than its field has. Doesn't recurse: any depth is safe. */
 const findTypeFault = (root: unknown, rootType: TypeReference, rootPath: string): string | undefined => {

@@ -5,8 +5,8 @@ import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import { buildInvocationEvent, readCases } from "../infra/catalogue/cases.ts";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
-import { type LargestObject, listLargestObjects } from "../infra/testing/largest-objects.ts";
 import { createRandom } from "../infra/testing/random.ts";
+import { type LargestObject, listLargestObjects } from "./largest-objects.ts";
 
 // A rule may take so many times as long as JSON.parse for the same review. The seed chooses the objects;
 // POSTERN_RUNS=100000 takes all, which needs some minutes.

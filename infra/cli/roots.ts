@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { dirname, extname, join, relative, resolve, sep } from "node:path";
 import { fileURLToPath } from "node:url";
+import { toOneLine } from "./terminal.ts";
 
 /** The extension of Postern's own modules: `.ts` in a checkout, `.js` in the installed package. */
 export const moduleExtension = extname(import.meta.url);
@@ -45,7 +46,7 @@ const findProject = (): Project => {
   const here = resolve("postern.yaml");
   if (found === undefined) return toProject(here, false);
   if (found !== here && !isCheckout)
-    process.stderr.write(`uses ${relative("", found)}: this folder has no postern.yaml\n`);
+    process.stderr.write(`uses ${toOneLine(relative("", found))}: this folder has no postern.yaml\n`);
   return toProject(found);
 };
 

@@ -83,7 +83,9 @@ export const readRegisteredCluster = async (
     ...accounts.filter((object) => !isWanted(object)).flatMap(buildUnwantedDifferences),
   ];
   return {
-    ...{ cluster: api.cluster, server: api.server, name },
+    cluster: api.cluster,
+    server: api.server,
+    name,
     objects: own.map(toRegisteredObject),
     others: await listOtherInstances(api, name),
     calls: [...new Set(urls.filter((url) => URL.canParse(url)).map((url) => new URL(url).origin))],
@@ -123,8 +125,11 @@ const toRegisteredObject = ({ kind, metadata, webhooks }: DeployedObject): Regis
       {},
     );
   return {
-    ...{ kind, name: metadata.name },
+    kind,
+    name: metadata.name,
     ...(kind.endsWith("WebhookConfiguration") && { entries: toNamedWebhookEntries(webhooks).length }),
-    ...{ since: String(creationTimestamp), changed: last.time ?? null, by: last.manager ?? null },
+    since: String(creationTimestamp),
+    changed: last.time ?? null,
+    by: last.manager ?? null,
   };
 };

@@ -123,7 +123,8 @@ const showRegisteredClusters = async (options: ParsedOptions): Promise<number> =
     }
   });
   const clusters = found.filter((registered) => registered !== undefined);
-  for (const line of [...clusters.flatMap(({ notes }) => notes), ...unknown]) process.stderr.write(`${line}\n`);
+  for (const line of [...clusters.flatMap(({ notes }) => notes), ...unknown])
+    process.stderr.write(`${toOneLine(line)}\n`);
   writeOutput(
     options.text("output") === "json"
       ? `${JSON.stringify({ clusters }, null, 2)}\n`
@@ -143,10 +144,15 @@ const formatRegisteredCluster = ({
   differences,
 }: RegisteredCluster): string => {
   const rows = objects.map(({ kind, name, entries, since, changed, by }) => [
-    ...[kind, name, entries?.toString(), since, changed === null ? "" : `${changed} by ${by}`],
+    kind,
+    name,
+    entries?.toString(),
+    since,
+    changed === null ? "" : `${changed} by ${by}`,
   ]);
   const left = differences.filter(({ what, entry }) => what === "left over" && entry === undefined);
-  const names = left.map(({ kind, name }) => `${kind}/${name}`.toLowerCase());
+  // The name of a role may have characters that a shell would take for a command.
+  const names = left.map(({ kind, name }) => quoteForShell(`${kind.toLowerCase()}/${name}`));
   const isNamespaced = left.some(({ kind }) => kind === "ServiceAccount");
   return [
     `cluster ${cluster} at ${server}: ${rows.length === 0 ? "nothing is " : ""}registered as ${name}`,
@@ -158,6 +164,9 @@ const formatRegisteredCluster = ({
     names.length === 0 ? "" : `\nkubectl delete ${isNamespaced ? "-n kube-system " : ""}${names.join(" ")}\n`,
   ].join("");
 };
+
+const quoteForShell = (word: string) =>
+  /^[\w:./-]+$/.test(word) ? word : `'${toOneLine(word).replaceAll("'", "'\\''")}'`;
 
 /** Reads the state of all rules; if this fails for one, its error goes to `faults`, and the others are still shown. */
 const readStandings = async ({ functions }: AwsStage, all: Release[]) => {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -183,6 +184,21 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     assert.match(stdout, /ServiceAccount postern in namespace kube-system should not be there\n\n/);
     await kubectl(stdout.trimEnd().split("\nkubectl ")[1]?.split(" ") ?? []);
     assert.equal((await runPostern("status", fewer, "postern")).code, 0);
+  });
+
+  it("quotes the name of a role that a shell would take for a command", async () => {
+    const name = "postern:It's; $(touch x)";
+    const metadata = { name, labels: { "app.kubernetes.io/managed-by": "postern" } };
+    const role = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", metadata, rules: [] };
+    await kubectl(["apply", "-f", "-"], `${await print({})}---\n${JSON.stringify(role)}`);
+    const { stdout } = await runPostern("status", {}, "postern");
+    const [, deletion = ""] = stdout.trimEnd().split("\nkubectl ");
+    const words = execFileSync("bash", ["-c", `printf '%s\n' ${deletion}`], { encoding: "utf8" })
+      .trimEnd()
+      .split("\n");
+    assert.deepEqual(words, ["delete", `clusterrole/${name}`]);
+    await kubectl(words);
+    assert.equal((await runPostern("status", {}, "postern")).code, 0);
   });
 
   it("applies selectors with the texts that were written", async () => {

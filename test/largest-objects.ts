@@ -1,5 +1,5 @@
 import { isMap, isObject } from "#lib/json.ts";
-import { replaceAt } from "./wrong-types.ts";
+import { replaceAt } from "../infra/testing/wrong-types.ts";
 
 type Path = (string | number)[];
 
