@@ -73,6 +73,8 @@ export const pairs: readonly (readonly [string[], string[]])[] = [
   [["test/aws/limits.test.ts", "test/aws/networks.test.ts"], ["test/aws/real-account.test.ts"]],
   [["test/aws/fleet-size.test.ts"], ["test/aws/package.test.ts"]],
   [["test/aws/event-rates.test.ts"], ["test/aws/quota-rates.test.ts"]],
+  [["test/aws/unapplied-policies.test.ts", "test/aws/warm.test.ts"], ["test/cluster/pages.test.ts"]],
+  [["test/local/package.test.ts"], ["test/local/audit-troubles.test.ts"]],
 ];
 
 /** Lists the test files that a run of all tests leaves out by its seed. */

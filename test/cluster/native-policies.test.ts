@@ -357,8 +357,8 @@ describe("policies in a cluster that is upgraded", suite, () => {
     const metadata = { ...policy.metadata, labels: { team: "a" } };
     assert.ok(await api.replace({ ...policy, metadata, spec: { ...Object(policy.spec), failurePolicy: "Ignore" } }));
     assert.deepEqual(await listSentences(wanted), [
-      "ValidatingAdmissionPolicy postern.require-label: label app.kubernetes.io/managed-by is missing",
       "ValidatingAdmissionPolicy postern.require-label: label app.kubernetes.io/instance is missing",
+      "ValidatingAdmissionPolicy postern.require-label: label app.kubernetes.io/managed-by is missing",
       "ValidatingAdmissionPolicy postern.require-label: label postern.dev/rule is missing",
       "ValidatingAdmissionPolicy postern.require-label: spec.failurePolicy is Ignore, not Fail",
     ]);
@@ -385,12 +385,14 @@ describe("policies in a cluster that is upgraded", suite, () => {
     const staging = { name: "staging.require-label", annotations: metadata.annotations ?? {} };
     await api.apply({ apiVersion, kind, metadata: staging, spec });
     assert.deepEqual(await listSentences([]), [
+      "ValidatingWebhookConfiguration postern should not be there",
       "ValidatingAdmissionPolicyBinding postern.require-label should not be there",
       "ValidatingAdmissionPolicy postern.require-label should not be there",
+      "MutatingWebhookConfiguration postern should not be there",
       "MutatingAdmissionPolicyBinding postern.stamp should not be there",
       "MutatingAdmissionPolicy postern.stamp should not be there",
     ]);
-    assert.equal((await deletePosternObjects(api, name)).length, 4);
+    assert.equal((await deletePosternObjects(api, name)).length, 6);
     assert.deepEqual((await readAll()).map((object) => object.metadata.name).sort(), [
       "postern.other",
       "staging.require-label",
