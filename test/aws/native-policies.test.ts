@@ -129,11 +129,14 @@ describe(
       assert.deepEqual([sick, unknown], [[], []], stderr);
       return { code, policies, drift };
     };
-    const listNames = async (resource: string) => {
+    const list = async (resource: string): Promise<{ metadata: { name: string }; webhooks?: object[] }[]> => {
       const path = `/apis/admissionregistration.k8s.io/v1/${resource}`;
       const { body } = await cluster.admin({ method: "GET", path });
-      return Object(body).items?.map(({ metadata }: { metadata: { name: string } }) => metadata.name);
+      return Object(body).items;
     };
+    const listNames = async (resource: string) => (await list(resource)).map(({ metadata }) => metadata.name);
+    const countEntries = async (kind: "mutating" | "validating") =>
+      (await list(`${kind}webhookconfigurations`)).flatMap(({ webhooks = [] }) => webhooks).length;
 
     it("plans where each is evaluated, and why", async () => {
       const { clusters } = JSON.parse(await deploy("--plan-only", "-o", "json"));
@@ -155,8 +158,8 @@ describe(
         { ...placement.team, native: true },
       ]);
       assert.deepEqual(await listNames("validatingadmissionpolicies"), ["postern.require-team"]);
-      assert.deepEqual(await listNames("validatingwebhookconfigurations"), []);
-      assert.deepEqual(await listNames("mutatingwebhookconfigurations"), ["postern"]);
+      assert.equal(await countEntries("validating"), 0);
+      assert.equal(await countEntries("mutating"), 1);
     });
 
     it("says which policies a disarmed rule leaves in effect", async () => {
@@ -191,7 +194,7 @@ describe(
       const after = await readStatus();
       assert.deepEqual([after.code, after.drift], [0, []]);
       assert.deepEqual(after.policies[0], { ...placement.stamp, native: true });
-      assert.deepEqual(await listNames("mutatingwebhookconfigurations"), []);
+      assert.equal(await countEntries("mutating"), 0);
       assert.match((await runPostern("deploy", ...options)).stderr, /nothing to do/);
     });
 
@@ -202,7 +205,7 @@ describe(
       };
       await writeDuring(() => rollBack("--to", "r1"));
       assert.deepEqual(await listNames("mutatingadmissionpolicies"), []);
-      assert.deepEqual(await listNames("mutatingwebhookconfigurations"), ["postern"]);
+      assert.equal(await countEntries("mutating"), 1);
       await writeDuring(() => rollBack("--to", "r2"));
       assert.deepEqual(await listNames("mutatingadmissionpolicies"), ["postern.stamp"]);
     });

@@ -165,7 +165,7 @@ describe("a package of 60 rules", () => {
 
   it("uses the region of the AWS profile if the environment has none", async () => {
     const [folder = ""] = folders;
-    for (const file of ["infra/aws/stack.ts", "infra/cli/complaint.ts", "infra/cli/roots.ts"])
+    for (const file of ["infra/aws/stack.ts", "infra/cli/complaint.ts", "infra/cli/roots.ts", "infra/cli/terminal.ts"])
       await cp(join(root, file), join(folder, file));
     const config = join(folder, "config");
     await writeFile(config, "[default]\nregion = eu-north-1\n");
