@@ -37,14 +37,22 @@ export const includesUser = ({ users = [], groups = [] }: Users, { username, gro
 export const countsUser = (quota: Quota, user: UserInfo): boolean =>
   (quota.users === undefined && quota.groups === undefined) || includesUser(quota, user);
 
-/** Returns the kind and name of the object of a counted kind that controls this object, by its owner references. */
-export const findCountedOwner = (
-  object: unknown,
-  kinds: readonly CountedKind[],
-): { kind: CountedKind; version: string; name: string } | undefined => {
+/** An object of a counted kind that controls another one. */
+export interface CountedOwner {
+  kind: CountedKind;
+  version: string;
+  name: string;
+  uid: unknown;
+}
+
+/** Returns the object of a counted kind that controls this object, by its owner references. */
+export const findCountedOwner = (object: unknown, kinds: readonly CountedKind[]): CountedOwner | undefined => {
   for (const reference of toList(toMap(toMap(object).metadata).ownerReferences).filter(isMap)) {
     const { group, version } = splitApiVersion(String(reference.apiVersion));
     const kind = kinds.find((one) => one.group === group && one.kind === reference.kind);
-    if (kind && reference.controller === true) return { kind, version, name: String(reference.name) };
+    if (kind && reference.controller === true) {
+      const { name, uid } = reference;
+      return { kind, version, name: String(name), uid };
+    }
   }
 };

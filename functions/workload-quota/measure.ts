@@ -38,7 +38,9 @@ export const measureWorkload = async (
   getRuntimeClass: GetRuntimeClass,
 ): Promise<Measure | string> => {
   const count = getCountName(kind);
-  if (isSuspended(object, kind) || hasEnded(object, kind)) return { ...nothing, count };
+  // What an object that is being deleted controls is counted by itself.
+  const isLeaving = isBeingDeleted(object) && !isPodKind(kind);
+  if (isSuspended(object, kind) || hasEnded(object, kind) || isLeaving) return { ...nothing, count };
   let sum: Measure = { ...nothing, count };
   let templates = 0;
   for (const group of kind.groups) {
@@ -76,6 +78,11 @@ export const measureWorkload = async (
 /** Reports whether an object has one of the values at each of the paths. */
 export const hasValues = (object: unknown, required: readonly RequiredValue[]): boolean =>
   required.every(({ path, values }) => values.includes(getValue(object, path)));
+
+/** Reports whether an object has been deleted, but finalizers, dependents or a grace period keep it. */
+export const isBeingDeleted = (object: unknown): boolean => getValue(object, "metadata.deletionTimestamp") != null;
+
+export const isPodKind = ({ group, resource }: CountedKind): boolean => group === "" && resource === "pods";
 
 const isSuspended = (object: unknown, { suspended }: CountedKind): boolean =>
   suspended !== undefined && hasValues(object, suspended);

@@ -3,10 +3,11 @@ import { isSame, toMap } from "postern/json";
 import type { Namespace } from "postern/kubernetes/core/v1";
 import type { RuntimeClass } from "postern/kubernetes/node/v1";
 import type { Ledger } from "postern/ledger";
-import type { PageReader } from "postern/needs";
+import type { ObjectReader, PageReader } from "postern/needs";
 import { coversCluster, findCountedOwner, selectQuotas } from "./coverage.ts";
 import type { CountedKind } from "./kinds.ts";
 import { type Measure, measureWorkload } from "./measure.ts";
+import { createOwnerReader, isCountedWithOwner, type ReadOwner } from "./remains.ts";
 import {
   computeHash,
   getPartKey,
@@ -67,7 +68,9 @@ interface ReadRange {
 interface SeenObject {
   quotas: readonly Quota[];
   version: string;
-  isControlled: boolean;
+  /** The name of the counted object that controls it. */
+  owner?: string | undefined;
+  isCountedWithOwner: boolean;
   measure: Measure | string;
 }
 
@@ -91,6 +94,7 @@ export interface RecountContext {
   settings: WorkloadQuotaSettings;
   ledger: Ledger & { cluster: string };
   listPage: PageReader;
+  workloads: ObjectReader;
   namespaces(name: string): Promise<Namespace | undefined>;
   runtimeClasses(name: string): Promise<RuntimeClass | undefined>;
   count(counts: readonly { metric: string; labels: { rule: string } }[]): void;
@@ -173,11 +177,12 @@ const readSlice = async (
 ): Promise<{ place: RecountPlace; failure?: unknown }> => {
   const { readTime, until } = context;
   let place = from;
+  const readOwner = createOwnerReader(context.workloads);
   do {
     const kind = kinds[place.kind];
     if (!kind) break;
     try {
-      place = await readPage(context, kinds, kind, place, slice);
+      place = await readPage(context, kinds, kind, place, slice, readOwner);
     } catch (failure) {
       // A page may be too large. If a small one can't be read either, the recount goes on with the next kind.
       if (place.limit === smallLimit) {
@@ -196,6 +201,7 @@ const readPage = async (
   kind: CountedKind,
   place: RecountPlace,
   slice: Slice,
+  readOwner: ReadOwner,
 ): Promise<RecountPlace> => {
   const { group, resource } = kind;
   const type = { group, resource, ...(place.version !== undefined && { version: place.version }) };
@@ -215,8 +221,13 @@ const readPage = async (
       const quotas = await selectQuotas(settings.quotas, ledger.cluster, namespace, namespaces);
       if (quotas.length === 0) return [];
       const measure = await measureWorkload(item, kind, runtimeClasses);
-      const isControlled = findCountedOwner(item, kinds) !== undefined;
-      const object: SeenObject = { quotas, version, isControlled, measure };
+      const owner = findCountedOwner(item, kinds);
+      const hasPods = typeof measure === "string" || measure.pods > 0n;
+      const isWithOwner = owner && (!hasPods || (await isCountedWithOwner(item, kind, owner, namespace, readOwner)));
+      const object: SeenObject = {
+        ...{ quotas, version, measure },
+        ...{ owner: owner?.name, isCountedWithOwner: isWithOwner ?? false },
+      };
       return [[`${toPlural(kind)}/${position}`, object] as const];
     }),
   );
@@ -240,12 +251,17 @@ const correctReservations = async (
   place: RecountPlace,
 ): Promise<RecountPlace> => {
   let [after, metrics] = [place, [] as string[]];
-  const correctPart = async (quota: Quota, part: number) => {
+  const correctPart = async (quota: Quota, part: number, reserved: ReadonlySet<string> | undefined) => {
     const [scopeKey, partKey] = [getScopeKey(quota.name), getPartKey(quota.name, ledger.cluster, part)];
     // Nothing has to be read of a cluster that the quota covers no more, and that may be gone.
     const isCovered = coversCluster(quota, ledger.cluster);
-    const findTime = (object: string) => (isCovered ? findReadTime(slice, object) : slice.began);
-    const find = (kept: Kept | undefined) => listCorrections(kept, quota, slice.parts[part], findTime, readTime());
+    const findTime = (object: string) => {
+      const since = isCovered ? findReadTime(slice, object) : slice.began;
+      // What runs of an object that is gone is counted by itself only if it was gone when Pods, the first kind, were read.
+      return since && Math.min(since, place.began);
+    };
+    const find = (kept: Kept | undefined) =>
+      listCorrections(kept, quota, slice.parts[part], reserved, findTime, readTime());
     const [seen] = await ledger.change<Kept>([partKey], (values) => values);
     if (find(seen).size === 0) return;
     let corrections: ReturnType<typeof find> = new Map();
@@ -262,27 +278,52 @@ const correctReservations = async (
     });
     metrics = [...metrics, ...[...corrections.values()].flatMap(findMetric)];
   };
-  for (const quota of settings.quotas)
-    for (let part = 0; part < partCount; part += partsAtOnce)
-      await Promise.all(
-        Array.from({ length: partsAtOnce }, async (_, index) => {
-          // The other reservations are corrected all the same.
-          await correctPart(quota, part + index).catch((failure) => {
-            after = addFault(after, getErrorMessage(failure));
-          });
-        }),
-      );
+  for (const quota of settings.quotas) {
+    const reserved = quota.users || quota.groups ? new Set<string>() : undefined;
+    const forEachPart = async (act: (part: number) => Promise<void>) => {
+      for (let part = 0; part < partCount; part += partsAtOnce)
+        await Promise.all(
+          Array.from({ length: partsAtOnce }, async (_, index) => {
+            // The other reservations are corrected all the same.
+            await act(part + index).catch((failure) => {
+              after = addFault(after, getErrorMessage(failure));
+            });
+          }),
+        );
+    };
+    if (reserved)
+      await forEachPart(async (part) => {
+        const [kept] = await ledger.change<Kept>([getPartKey(quota.name, ledger.cluster, part)], (values) => values);
+        for (const object of Object.keys(kept?.objects ?? {})) reserved.add(object.split("/").slice(2).join("/"));
+      });
+    await forEachPart((part) => correctPart(quota, part, reserved));
+  }
   count(metrics.map((metric) => ({ metric, labels: { rule: "workload-quota" } })));
   const countMetric = (name: string) => metrics.filter((metric) => metric === name).length;
   const charged = after.charged + countMetric("drift_charged");
   return { ...after, charged, credited: after.credited + countMetric("drift_credited") };
 };
 
-/** Lists the reservations of a part that differ from what was read, by their objects. */
+/**
+ * Reports whether an object may remain of one that has a reservation: the namespaces and names of these are `reserved`. A
+ * Deployment and its ReplicaSet, which may both be gone, have names of which one begins with the other.
+ */
+const mayRemainOf = (reserved: ReadonlySet<string>, object: string, { owner, isCountedWithOwner }: SeenObject) => {
+  if (owner === undefined || isCountedWithOwner) return false;
+  const words = owner.split("-");
+  const [, , namespace] = object.split("/");
+  return words.some((_, index) => reserved.has(`${namespace}/${words.slice(0, index + 1).join("-")}`));
+};
+
+/**
+ * Lists the reservations of a part that differ from what was read, by their objects. Of a quota with users, `reserved` has
+ * the namespaces and names of the objects with reservations.
+ */
 const listCorrections = (
   kept: Kept | undefined,
   quota: Quota,
   seen: ReadonlyMap<string, SeenObject> = new Map(),
+  reserved: ReadonlySet<string> | undefined,
   findTime: (object: string) => number | undefined,
   now: number,
 ): Map<string, Correction> => {
@@ -293,17 +334,19 @@ const listCorrections = (
     // The reservation has not changed since before the list was read: every change sets the time.
     if (since === undefined || before.at + settleableAfter >= since) continue;
     const found = seen.get(object);
-    const isCounted = found?.quotas.includes(quota) && (before.isOwned || !found.isControlled);
+    const isCounted = found?.quotas.includes(quota) && (before.isOwned || !found.isCountedWithOwner);
     if (isCounted && typeof found?.measure === "string") continue;
     const measure = isCounted && typeof found?.measure === "object" ? found.measure : undefined;
     const used = measure && measureReservation(measure, quota, before);
     if (before.phase === "seen" && isSame(before.used, used)) continue;
     corrections.set(object, { before, after: used && toSeen(before, used, now) });
   }
-  // An object doesn't say which user created it.
-  if (quota.users || quota.groups) return corrections;
-  for (const [object, { quotas, version, isControlled, measure }] of seen) {
-    if (reservations.has(object) || isControlled || !quotas.includes(quota) || typeof measure === "string") continue;
+  for (const [object, found] of seen) {
+    const { quotas, version, isCountedWithOwner, measure } = found;
+    if (reservations.has(object) || isCountedWithOwner || !quotas.includes(quota) || typeof measure === "string")
+      continue;
+    // An object doesn't say which user created it.
+    if (reserved && !mayRemainOf(reserved, object, found)) continue;
     const used = measureReservation(measure, quota);
     if (Object.keys(used).length > 0)
       corrections.set(object, { before: undefined, after: { used, at: now, phase: "seen", version } });

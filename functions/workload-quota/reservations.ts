@@ -155,6 +155,13 @@ export const measureReservation = (measure: Measure, { hard }: Quota, before?: R
   return toAmounts([...names].map((name) => [name, getAmount(measure, name)]));
 };
 
+/** Reports whether an object was seen with less than its reservation of what its Pods have. */
+export const hasPodsLess = ({ used }: Reservation, seen: Measure | undefined): boolean =>
+  Object.keys(used).some((name) => {
+    const left = seen ? getAmount(seen, name) : zeroQuantity;
+    return !name.startsWith("count/") && compareQuantities(get(used, name), left) > 0;
+  });
+
 /** How long a version of `hard` counts after the last review by a function that has it. */
 const hardMilliseconds = 10 * 60_000;
 

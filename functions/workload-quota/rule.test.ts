@@ -68,6 +68,26 @@ const reserve = (object: string, reservation: Partial<Reservation>, cluster = "e
 };
 const web = "apps/deployments/a/web";
 const owned = buildDeployment("web", 2, { ownerReferences });
+const buildOwner = (kind: string, name: string, uid = name) => ({
+  apiVersion: "apps/v1",
+  kind,
+  name,
+  uid,
+  controller: true,
+});
+const buildReplicaSets = (name: string, replicas: number) => [
+  buildObject(
+    "ReplicaSet",
+    name,
+    { replicas, template },
+    {},
+    { uid: name, ownerReferences: [buildOwner("Deployment", "web")] },
+  ),
+];
+/** A Deployment and its ReplicaSet. */
+const owners = [buildDeployment("web", 2, { uid: "web" }), ...buildReplicaSets("web-5d", 2)];
+const pod = (name: string, kind: string, owner: string, metadata: object = {}) =>
+  buildObject("Pod", name, template.spec, {}, { ownerReferences: [buildOwner(kind, owner)], ...metadata });
 
 it("refuses a quota of a cluster that postern.yaml doesn't have, if it has clusters", () => {
   const settings = {
@@ -103,7 +123,53 @@ describe("a recount", () => {
         metrics: ["drift_charged", "drift_charged"],
       },
     ],
-    ["doesn't charge what a counted object controls", { objects: [owned], used: {} }],
+    [
+      "doesn't charge what a counted object controls",
+      {
+        objects: [...owners, pod("web-1", "ReplicaSet", "web-5d")],
+        used: { "requests.cpu": "2" },
+        metrics: ["drift_charged"],
+      },
+    ],
+    [
+      "charges Pods that terminate, whose owner is gone or being deleted, or another object of its name",
+      {
+        objects: [
+          ...owners,
+          pod("p1", "ReplicaSet", "web-5d", { deletionTimestamp: "2026-01-01T00:00:00Z" }),
+          pod("p2", "ReplicaSet", "gone"),
+          pod("p3", "ReplicaSet", "web-5d", { ownerReferences: [buildOwner("ReplicaSet", "web-5d", "other")] }),
+          pod("p4", "StatefulSet", "leaving"),
+          buildObject(
+            "StatefulSet",
+            "leaving",
+            { replicas: 5, template },
+            {},
+            { uid: "leaving", deletionTimestamp: "2026-01-01T00:00:00Z" },
+          ),
+        ],
+        used: { "requests.cpu": "6" },
+        metrics: Array(5).fill("drift_charged"),
+      },
+    ],
+    [
+      "charges a ReplicaSet with Pods whose Deployment is gone, and not its Pods",
+      {
+        objects: [pod("p1", "ReplicaSet", "web-5d"), ...owners.slice(1), ...buildReplicaSets("old", 0)],
+        used: { "requests.cpu": "2" },
+        metrics: ["drift_charged"],
+      },
+    ],
+    [
+      "charges a quota with users what remains of objects that it has",
+      {
+        objects: [pod("web-5d-a", "ReplicaSet", "web-5d"), pod("other-5d-a", "ReplicaSet", "other-5d")],
+        quota: { hard, users: ["jane"] },
+        ledger: reserve(web, { phase: "released" }),
+        used: { "requests.cpu": "1" },
+        metrics: ["drift_charged"],
+      },
+    ],
     [
       "keeps what a review has counted of such an object",
       {

@@ -12,6 +12,7 @@ import {
 } from "./entries.ts";
 import { measureWorkload } from "./measure.ts";
 import { recount } from "./recount.ts";
+import { countRunningPods } from "./remains.ts";
 import {
   type Amounts,
   buildWarnings,
@@ -143,7 +144,9 @@ export default rule({
       if (!found || (!isOwned && findCountedOwner(found, kinds))) return undefined;
       return measureWorkload(found, kind, runtimeClasses);
     };
-    const settlement = await readLapsed(first.excess, ledger, time, request.uid, readObject);
+    const settlement = await readLapsed(first.excess, ledger, time, request.uid, readObject, (namespace, isReserved) =>
+      countRunningPods(namespace, kinds, workloads, isReserved),
+    );
     const second = settlement.sightings.length > 0 ? await decide(settlement) : first;
     const unseen = settlement.sightings.filter(
       ({ before, seen }) => before.phase === "charged" && !seen && isSettleable(before, time),

@@ -1,10 +1,12 @@
 import { getErrorMessage } from "postern/failure";
 import type { Ledger } from "postern/ledger";
 import type { Measure } from "./measure.ts";
+import type { countRunningPods } from "./remains.ts";
 import {
   computeHash,
   type Excess,
   getPartKey,
+  hasPodsLess,
   isSettleable,
   type Kept,
   partCount,
@@ -30,6 +32,7 @@ export interface Settlement {
 /** The most objects that one review reads. */
 const mostReads = 10;
 const partsAtOnce = 16;
+const isPod = (object: string) => object.startsWith("/pods/");
 
 /**
  * Reads the objects of reservations that may use less than they have reserved. If a quota has too much that is unseen,
@@ -42,7 +45,9 @@ export const readLapsed = async (
   now: number,
   uid: string,
   readObject: (quota: string, object: string, reservation: Reservation) => Promise<Measure | undefined | string>,
+  countRunning: (namespace: string, isReserved: (object: string) => boolean) => ReturnType<typeof countRunningPods>,
 ): Promise<Settlement> => {
+  const reserved = new Set<string>();
   const lapsed: { quota: string; place: ReservationPlace; before: Reservation; order: number }[] = [];
   for (const { quota, place, of } of excesses)
     for (let start = 0; start < partCount; start += partsAtOnce) {
@@ -54,6 +59,7 @@ export const readLapsed = async (
       const values = await Promise.all(keys.map((key) => change<Kept>([key], (kept) => kept)));
       for (const [index, part] of keys.entries())
         for (const [object, before] of Object.entries(values[index]?.[0]?.objects ?? {})) {
+          reserved.add(`${quota.name} ${object}`);
           const isOwn = part === place.part && object === place.object;
           // A recount finds objects that are gone without a review.
           const isLapsed = before.phase !== "seen" && isSettleable(before, now);
@@ -64,16 +70,39 @@ export const readLapsed = async (
     }
   const chosen = lapsed.sort((left, right) => left.order - right.order).slice(0, mostReads);
   const faults: string[] = [];
+  let remaining = 0;
+  const running = new Map<string, ReturnType<typeof countRunningPods>>();
+  /** Reports whether more Pods of an object may run than it was seen with. */
+  const mayRunMore = async (quota: string, object: string, seen: Measure | undefined): Promise<boolean> => {
+    const [, , namespace = ""] = object.split("/");
+    const key = `${quota} ${namespace}`;
+    const counting = running.get(key) ?? countRunning(namespace, (other) => reserved.has(`${quota} ${other}`));
+    running.set(key, counting);
+    const counts = await counting;
+    return !counts || counts.has("") || BigInt(counts.get(object) ?? 0) > (seen?.pods ?? 0n);
+  };
   const sightings = await Promise.all(
     chosen.map(async ({ quota, place, before }): Promise<Sighting[]> => {
-      const seen = await readObject(quota, place.object, before).catch(getErrorMessage);
-      if (typeof seen === "string") faults.push(seen);
-      return typeof seen === "string" ? [] : [{ place, before, seen }];
+      const look = async (): Promise<Sighting[]> => {
+        const seen = await readObject(quota, place.object, before);
+        if (typeof seen === "string") throw new Error(seen);
+        const hasFewer = isSettleable(before, now) && hasPodsLess(before, seen) && !isPod(place.object);
+        if (!hasFewer || !(await mayRunMore(quota, place.object, seen))) return [{ place, before, seen }];
+        remaining++;
+        return [];
+      };
+      return look().catch((failure) => {
+        faults.push(getErrorMessage(failure));
+        return [];
+      });
     }),
   );
   const notes = [
     ...(lapsed.length > mostReads
       ? [`${mostReads} of ${lapsed.length} objects that may use less by now were read: try again`]
+      : []),
+    ...(remaining > 0
+      ? [`${remaining} objects that use less by now may have Pods that still run: the next recount counts these`]
       : []),
     ...(faults.length > 0 ? [`${faults.length} objects that may use less by now could not be read`] : []),
   ];
