@@ -15,7 +15,12 @@ const most = 60;
 const exceptions: Record<string, number> = {
   // The defaults that it adds to 50,000 containers of 30 bytes make its answer 20 times as large as the review.
   "limit-ranger": 120,
+  // CUE takes a time that grows with the square of the number of keys of a map: 25 s for 50,000 labels.
+  "policy-validate": 1000,
+  // It compiles the scripts of a policy, which has as many rules as etcd can hold.
+  "policy-admission": 2000,
 };
+const getLimit = (rule: string) => exceptions[rule] ?? most;
 const seed = Number(process.env.POSTERN_SEED || 1);
 const runs = Number(process.env.POSTERN_RUNS || 6);
 
@@ -59,7 +64,11 @@ const listLargeReviews = async (): Promise<LargeReview[]> => {
             const context = { getRemainingTimeInMillis: () => 600_000 } as Context;
             let [evaluation, parsing, code] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY, 0];
             // The best of some attempts: garbage of other tests is collected in between.
-            for (let attempt = 0; attempt < 4 && evaluation > (most / 2) * parsing; attempt++) {
+            for (
+              let attempt = 0;
+              attempt === 0 || (attempt < 4 && evaluation > (getLimit(listed.name) / 2) * parsing);
+              attempt++
+            ) {
               let parsed: unknown;
               parsing = Math.min(parsing, await measureCpu(() => (parsed = JSON.parse(text))));
               const evaluate = async () => {
@@ -89,10 +98,11 @@ describe("the largest object that etcd stores", async () => {
   const chosen = runs < all.length ? [...known, ...Array.from({ length: runs }, () => pick(all))] : all;
   it("has places in the cases of rules that compare elements", () => assert.equal(known.length, 2));
   for (const { rule, name, measure } of chosen)
-    it(`takes ${name} at most ${exceptions[rule] ?? most} times as long as its JSON takes to parse`, async () => {
+    it(`takes ${name} at most ${getLimit(rule)} times as long as its JSON takes to parse`, async (test) => {
       const { evaluation, parsing } = await measure();
+      test.diagnostic(`${rule}: ${(evaluation / parsing).toFixed(1)} times ${parsing.toFixed(1)} ms`);
       assert.ok(
-        evaluation <= (exceptions[rule] ?? most) * parsing,
+        evaluation <= getLimit(rule) * parsing,
         `${evaluation} ms, and ${parsing} ms to parse; POSTERN_SEED=${seed}`,
       );
     });
