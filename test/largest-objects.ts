@@ -9,7 +9,7 @@ const largestBytes = 1.5 * 1024 * 1024;
 /** An object as large as etcd can store, because the list or map at `path` has many elements. */
 export interface LargestObject {
   path: Path;
-  /** What differs between the elements: nothing, or the text at a path in them. */
+  /** What differs between the elements: nothing, the text at a path in them, or a key of the map at a path in them. */
   differs: string;
   build(): object;
 }
@@ -37,6 +37,11 @@ export const listLargestObjects = (object: object): LargestObject[] =>
         differs: place.join(".") || "the text",
         build: fill((index) => replaceAt(first, place, `${readAt(first, place)}${index}`)),
       })),
+      ...listTextMaps(first, []).map(([place, [key, text]]) => ({
+        path,
+        differs: `a key of ${place.join(".")}`,
+        build: fill((index) => replaceAt(first, place, { [`${key}${index}`]: text })),
+      })),
     ];
   });
 
@@ -50,6 +55,15 @@ const listContainers = (value: object, path: Path): [Path, object][] => [
 const listTexts = (value: unknown, path: Path): Path[] => {
   if (typeof value === "string") return [path];
   return isMap(value) ? Object.entries(value).flatMap(([key, inner]) => listTexts(inner, [...path, key])) : [];
+};
+
+/** Lists the maps of texts in a value below it, each by its path and with its first key and text. */
+const listTextMaps = (value: unknown, path: Path): [Path, [string, unknown]][] => {
+  if (!isMap(value)) return [];
+  const [first] = Object.entries(value);
+  const isTextMap = path.length > 0 && first && Object.values(value).every((text) => typeof text === "string");
+  if (isTextMap) return [[path, first]];
+  return Object.entries(value).flatMap(([key, inner]) => listTextMaps(inner, [...path, key]));
 };
 
 const readAt = (value: unknown, path: Path): unknown =>

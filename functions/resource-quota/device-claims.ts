@@ -7,7 +7,7 @@ import {
   subtractQuantities,
   zeroQuantity,
 } from "postern/objects/quantity";
-import { addAmounts, maximizeAmounts, type QuantityByResource } from "postern/objects/resources";
+import { maximizeAmounts, type QuantityByResource, sumAmounts } from "postern/objects/resources";
 import type { AdmissionRequest } from "postern/review";
 import type { Evaluator } from "./evaluator.ts";
 import { isExtendedQuotaName, measurePod } from "./pods.ts";
@@ -71,15 +71,16 @@ const measureDevices = ({ spec }: ResourceClaim): QuantityByResource => {
   const amounts = requests.map(({ firstAvailable = [], exactly, ...older }): QuantityByResource => {
     // Of several alternatives for a class, the largest counts.
     if (firstAvailable.length > 0)
-      return firstAvailable
-        .map(nameDevices)
-        .filter(([, amount]) => amount.nanos > 0n)
-        .map((entry): QuantityByResource => new Map([entry]))
-        .reduce(maximizeAmounts, new Map());
+      return maximizeAmounts(
+        firstAvailable
+          .map(nameDevices)
+          .filter(([, amount]) => amount.nanos > 0n)
+          .map((entry) => new Map([entry])),
+      );
     const exact = exactly ?? (older.deviceClassName === undefined ? undefined : older);
     return new Map(exact ? [nameDevices(exact)] : []);
   });
-  return amounts.reduce(addAmounts, new Map([[countName, requireQuantity("1")]]));
+  return sumAmounts([new Map([[countName, requireQuantity("1")]]), ...amounts]);
 };
 
 const nameDevices = ({

@@ -110,7 +110,7 @@ const measureByPod = (pod: Pod, kind: AmountKind): QuantityByResource => {
   const granted = sum((container, status) => getGranted(status) ?? getPlanned(container));
   const present = sum((container, status) => status?.resources?.[kind] ?? getGranted(status) ?? getPlanned(container));
   const planned = sum(getPlanned);
-  return (kind === "requests" ? [present, granted] : [present]).reduce(maximizeAmounts, planned);
+  return maximizeAmounts(kind === "requests" ? [planned, present, granted] : [planned, present]);
 };
 
 /** Does the same for each container, as upstream did before 1.37: init containers count only if they keep running. */
@@ -123,10 +123,8 @@ const measureByContainer = (pod: Pod, kind: AmountKind): QuantityByResource => {
     const status = starting.has(container) ? undefined : statuses.get(container.name);
     if (!status?.resources) return stated;
     const granted = kind === "requests" ? [parseAmounts(status.allocatedResources)] : [];
-    return [parseAmounts(status.resources[kind]), ...granted].reduce(
-      maximizeAmounts,
-      isImpossible ? parseAmounts() : stated,
-    );
+    const present = parseAmounts(status.resources[kind]);
+    return maximizeAmounts([isImpossible ? parseAmounts() : stated, present, ...granted]);
   });
 };
 

@@ -8,6 +8,7 @@ import {
   isPodLevelResource,
   parseAmounts,
   type QuantityByResource,
+  sumAmounts,
 } from "postern/objects/resources";
 import type { CountedKind, PodGroup, RequiredValue } from "./kinds.ts";
 import { fillPath, getValue, listPicks } from "./paths.ts";
@@ -41,7 +42,9 @@ export const measureWorkload = async (
   // What an object that is being deleted controls is counted by itself.
   const isLeaving = isBeingDeleted(object) && !isPodKind(kind);
   if (isSuspended(object, kind) || hasEnded(object, kind) || isLeaving) return { ...nothing, count };
-  let sum: Measure = { ...nothing, count };
+  let pods = 0n;
+  const requests: QuantityByResource[] = [];
+  const limits: QuantityByResource[] = [];
   let templates = 0;
   for (const group of kind.groups) {
     const { template, notation } = group;
@@ -52,27 +55,24 @@ export const measureWorkload = async (
       if (value === undefined && elements === "") continue;
       if (!isMap(value)) return `${place.join(".")} must be a Pod template`;
       templates++;
-      const pods = countPods(object, group, picks);
-      if (typeof pods === "string") return pods;
+      const more = countPods(object, group, picks);
+      if (typeof more === "string") return more;
       const written = notation === "spark" ? buildSparkTemplate(object, value, place) : value;
       if (typeof written === "string") return written;
       const pod = await measurePod(written, place.join("."), getRuntimeClass);
       if (typeof pod === "string") return pod;
       const multiply = (amounts: QuantityByResource) =>
-        new Map([...amounts].map(([name, { nanos, notation }]) => [name, { nanos: nanos * pods, notation }]));
-      sum = {
-        count,
-        pods: sum.pods + pods,
-        requests: addAmounts(sum.requests, multiply(pod.requests)),
-        limits: addAmounts(sum.limits, multiply(pod.limits)),
-      };
+        new Map([...amounts].map(([name, { nanos, notation }]) => [name, { nanos: nanos * more, notation }]));
+      pods += more;
+      requests.push(multiply(pod.requests));
+      limits.push(multiply(pod.limits));
     }
   }
   const hasElements = ({ template }: PodGroup) =>
     template.includes("*") && getValue(object, template.replace(/\.?\*.*/, "")) !== undefined;
   if (templates === 0 && !kind.mayHaveNoTemplate && !kind.groups.some(hasElements))
     return `${kind.groups.map(({ template }) => template).join(" or ")} must be a Pod template`;
-  return sum;
+  return { count, pods, requests: sumAmounts(requests), limits: sumAmounts(limits) };
 };
 
 /** Reports whether an object has one of the values at each of the paths. */

@@ -7,22 +7,30 @@ export const parseAmounts = (stated: Record<string, string> = {}): QuantityByRes
   new Map(Object.entries(stated).map(([resource, written]) => [resource, requireQuantity(written)]));
 
 export const addAmounts = (left: QuantityByResource, right: QuantityByResource): QuantityByResource =>
-  combineAmounts(left, right, addQuantities);
+  sumAmounts([left, right]);
 
-export const maximizeAmounts = (left: QuantityByResource, right: QuantityByResource): QuantityByResource =>
-  combineAmounts(left, right, (first, second) => (compareQuantities(second, first) > 0 ? second : first));
+export const sumAmounts = (all: readonly QuantityByResource[]): QuantityByResource =>
+  combineAmounts(all, addQuantities);
 
-const combineAmounts = (
-  left: QuantityByResource,
-  right: QuantityByResource,
-  combine: typeof addQuantities,
-): QuantityByResource => {
-  const both = new Map(left);
-  for (const [resource, amount] of right) {
-    const present = both.get(resource);
-    both.set(resource, present ? combine(present, amount) : amount);
-  }
+export const maximizeAmounts = (all: readonly QuantityByResource[]): QuantityByResource =>
+  combineAmounts(all, chooseLarger);
+
+const chooseLarger = (first: Quantity, second: Quantity) => (compareQuantities(second, first) > 0 ? second : first);
+
+/** Combines amounts into one map: a copy for each of thousands of containers would take a time with their square. */
+const combineAmounts = (all: readonly QuantityByResource[], combine: typeof addQuantities): QuantityByResource => {
+  const both = new Map<string, Quantity>();
+  for (const amounts of all) for (const entry of amounts) putAmount(both, entry, combine);
   return both;
+};
+
+const putAmount = (
+  amounts: Map<string, Quantity>,
+  [resource, amount]: [string, Quantity],
+  combine: typeof addQuantities,
+) => {
+  const present = amounts.get(resource);
+  amounts.set(resource, present ? combine(present, amount) : amount);
 };
 
 /**
@@ -33,15 +41,19 @@ export const computePeakUse = (
   { spec }: Pod,
   listAmounts: (container: Container) => QuantityByResource,
 ): QuantityByResource => {
-  let staying: QuantityByResource = new Map();
-  let starting: QuantityByResource = new Map();
-  for (const container of spec?.initContainers ?? []) {
-    const stays = container.restartPolicy === "Always";
-    if (stays) staying = addAmounts(staying, listAmounts(container));
-    starting = maximizeAmounts(starting, stays ? staying : addAmounts(listAmounts(container), staying));
-  }
-  const running = (spec?.containers ?? []).map(listAmounts).reduce(addAmounts, new Map());
-  return maximizeAmounts(addAmounts(running, staying), starting);
+  const staying = new Map<string, Quantity>();
+  const starting = new Map<string, Quantity>();
+  for (const container of spec?.initContainers ?? [])
+    for (const [resource, amount] of listAmounts(container)) {
+      const stayed = staying.get(resource);
+      if (container.restartPolicy === "Always") {
+        const sum = stayed ? addQuantities(stayed, amount) : amount;
+        staying.set(resource, sum);
+        putAmount(starting, [resource, sum], chooseLarger);
+      } else putAmount(starting, [resource, stayed ? addQuantities(amount, stayed) : amount], chooseLarger);
+    }
+  const running = (spec?.containers ?? []).map(listAmounts);
+  return maximizeAmounts([sumAmounts([...running, staying]), starting]);
 };
 
 /** Reports whether a resource can be set for a whole pod. */
