@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { celMinors, findCelEvaluator } from "../infra/bench/cel-go.ts";
 import { findBenchControllerRuntimeWebhook } from "../infra/bench/controller-runtime.ts";
 import { findBuiltKinitirasEngine } from "../infra/bench/kinitiras.ts";
-import { newestMinor, requireBinaries } from "../infra/parity/control-plane/binaries.ts";
+import { findScheduler, newestMinor, requireBinaries } from "../infra/parity/control-plane/binaries.ts";
 import { findPodSecurityEvaluator } from "../infra/parity/pod-security/evaluator.ts";
 import { findActionlint } from "./actionlint/actionlint.ts";
 import { findCfnLint, findDynamoDb, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
@@ -54,6 +54,7 @@ const parts = {
     ),
   registry: findMissingRegistry,
   "runtime client": findMissingRuntimeClient,
+  scheduler: () => explainIfMissing(findScheduler, "kube-scheduler is not here: npm run cluster builds it"),
 };
 
 const getMessage = (error: Error) => error.message;

@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
 import { buildCelEvaluator, celMinors } from "../../infra/bench/cel-go.ts";
 import { buildBenchControllerRuntimeWebhook } from "../../infra/bench/controller-runtime.ts";
-import { buildBinaries, newestMinor } from "../../infra/parity/control-plane/binaries.ts";
+import { buildBinaries, buildScheduler, newestMinor } from "../../infra/parity/control-plane/binaries.ts";
 import { buildPodSecurityEvaluator } from "../../infra/parity/pod-security/evaluator.ts";
 import { buildActionlint } from "../actionlint/actionlint.ts";
 import { chooseOtherMinor } from "../choices.ts";
@@ -16,7 +16,13 @@ const builds = [
   ...minors.map((one) => () => buildBinaries(one)),
   ...(minor === undefined
     ? [
-        ...[buildBenchControllerRuntimeWebhook, buildPodSecurityEvaluator, buildActionlint, buildKubectl],
+        ...[
+          buildScheduler,
+          buildBenchControllerRuntimeWebhook,
+          buildPodSecurityEvaluator,
+          buildActionlint,
+          buildKubectl,
+        ],
         ...celMinors.map((one) => () => buildCelEvaluator(one)),
         downloadPublishedManifests,
       ]

@@ -34,17 +34,35 @@ const toGoProgram = (minor: string): GoProgram => {
     name: "kubernetes",
     files: ["kube-apiserver", "kube-controller-manager", "etcd"],
     build: async (folder, version) => {
-      const [gitMajor, gitMinor] = minor.split(".");
-      const stamp = Object.entries({ gitVersion: `v${version}`, gitMajor, gitMinor });
-      const flags = stamp.map(([key, value]) => `-X k8s.io/component-base/version.${key}=${value}`).join(" ");
-      const build = (name: string, from: string) =>
-        runCommand(sources, "go", "build", "-ldflags", `-s -w ${flags}`, "-o", join(folder, name), from);
-      await build("etcd", "go.etcd.io/etcd/server/v3");
+      await buildCommand(sources, version, join(folder, "etcd"), "go.etcd.io/etcd/server/v3");
       for (const name of ["kube-apiserver", "kube-controller-manager"])
-        await build(name, `k8s.io/kubernetes/cmd/${name}`);
+        await buildCommand(sources, version, join(folder, name), `k8s.io/kubernetes/cmd/${name}`);
     },
   };
 };
+
+/** Only the newest minor has a scheduler. It has a folder of its own in the cache, because few tests need it. */
+const scheduler: GoProgram = {
+  sources: join(here, newestMinor),
+  module: "k8s.io/kubernetes",
+  name: "kube-scheduler",
+  files: ["kube-scheduler"],
+  build: (folder, version) =>
+    buildCommand(scheduler.sources, version, join(folder, "kube-scheduler"), "k8s.io/kubernetes/cmd/kube-scheduler"),
+};
+
+/** Builds a Go program that knows its version of Kubernetes. */
+const buildCommand = (sources: string, version: string, file: string, from: string) => {
+  const [gitMajor, gitMinor] = version.split(".");
+  const stamp = Object.entries({ gitVersion: `v${version}`, gitMajor, gitMinor });
+  const flags = stamp.map(([key, value]) => `-X k8s.io/component-base/version.${key}=${value}`).join(" ");
+  return runCommand(sources, "go", "build", "-ldflags", `-s -w ${flags}`, "-o", file, from);
+};
+
+/** Returns the newest kube-scheduler, if it was built before. */
+export const findScheduler = () => findGoProgram(scheduler);
+
+export const buildScheduler = () => findOrBuildGoProgram(scheduler);
 
 /** Returns the binaries of a minor that were built before. Throws a sentence if they are missing. */
 export const requireBinaries = async (minor: string = newestMinor): Promise<ControlPlaneBinaries> => {
