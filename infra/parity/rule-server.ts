@@ -201,8 +201,12 @@ export const deleteTestWebhookConfigurations = async (
 };
 
 /** Waits until a condition is true; throws this message after two minutes, because a machine may be slow. */
-export const waitUntil = async (timeoutMessage: string, isDone: () => Promise<boolean> | boolean): Promise<void> => {
-  for (const end = Date.now() + 120_000; Date.now() < end; await wait(50)) if (await isDone()) return;
+export const waitUntil = async (
+  timeoutMessage: string,
+  isDone: () => Promise<boolean> | boolean,
+  milliseconds = 120_000,
+): Promise<void> => {
+  for (const end = Date.now() + milliseconds; Date.now() < end; await wait(50)) if (await isDone()) return;
   throw new Error(timeoutMessage);
 };
 

@@ -1,0 +1,384 @@
+import assert from "node:assert/strict";
+import { mkdtempDisposable, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
+import { createMemoryLedger } from "#lib/ledger.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { chooseCluster } from "../../infra/config/config.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
+import { findScheduler, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import type { TestClusterClient, TestClusterRequest } from "../../infra/parity/control-plane/client.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { type RunningProgram, startProgram } from "../../infra/parity/control-plane/process.ts";
+import { applyConfigurations, serveTestRules, waitUntil } from "../../infra/parity/rule-server.ts";
+import { openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
+import { createTestSigner } from "../../infra/parity/test-key.ts";
+import { parseConfig } from "../../infra/project/project.ts";
+import { buildWebhookConfigurations } from "../../infra/webhooks/configurations.ts";
+import { buildKubeconfig } from "../checkout.ts";
+import { choosePart } from "../choices.ts";
+import { needs } from "../parts.ts";
+import { endpointFaults, openFaultyEndpoints } from "./endpoint-faults.ts";
+import {
+  buildKubeletUsers,
+  buildLeaseRenewal,
+  buildNodeStatusPatch,
+  buildPodStatusPatch,
+  startKubelets,
+} from "./kubelets.ts";
+
+// A control plane with its default times, and thirty rules whose endpoints all have a fault. It must keep its leaders and
+// nodes, and a Deployment must roll. A run with POSTERN_FAULT_SECONDS=120 also prints the table of docs/rollout.md.
+const seconds = Number(process.env.POSTERN_FAULT_SECONDS || 16);
+const programs = ["kube-controller-manager", "kube-scheduler"] as const;
+const nodes = 50;
+const replicas = 20;
+/** How often each write is repeated within a fault, at most. */
+const rounds = 20;
+
+/** The sections of thirty rules. The shorter timeouts keep the waits within 20 seconds. */
+const sections: Record<string, object> = {
+  "allowed-registries": { settings: { registries: ["registry.example.com"] } },
+  "always-pull-images": {},
+  "certificate-approval": {},
+  "certificate-signing": {},
+  "certificate-subject-restriction": {},
+  "default-ingress-class": {},
+  "default-storage-class": {},
+  "default-toleration-seconds": {},
+  "deny-escalating-exec": {},
+  "deny-service-external-ips": {},
+  "event-rate-limit": { settings: { limits: [{ type: "Server", qps: 1000, burst: 1000 }] } },
+  "extended-resource-toleration": {},
+  "limit-ranger": {},
+  "mutating-admission-policy": { timeoutSeconds: 2, settings: { policies: buildPolicy("Mutating") } },
+  "namespace-exists": { timeoutSeconds: 2 },
+  "namespace-lifecycle": { timeoutSeconds: 2 },
+  "node-restriction": { timeoutSeconds: 2 },
+  "owner-references-permission-enforcement": {},
+  "persistent-volume-claim-resize": {},
+  "pod-node-selector": {},
+  "pod-security": {},
+  "pod-toleration-restriction": {},
+  "pod-topology-labels": {},
+  priority: {},
+  "resource-quota": { timeoutSeconds: 4, settings: { charges: true } },
+  "runtime-class": {},
+  "service-account": {},
+  "storage-object-in-use-protection": {},
+  "taint-nodes-by-condition": {},
+  "validating-admission-policy": { timeoutSeconds: 4, settings: { policies: buildPolicy("Validating") } },
+};
+const groups = {
+  defaults: ["limit-ranger", "priority", "default-toleration-seconds", "extended-resource-toleration", "runtime-class"],
+  guards: ["service-account", "always-pull-images", "pod-node-selector", "pod-toleration-restriction"],
+};
+
+/** Returns a policy for every write of every resource, with its binding. */
+function buildPolicy(kind: "Mutating" | "Validating") {
+  const [apiVersion, name] = ["admissionregistration.k8s.io/v1", "everything"];
+  const everything = { apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["CREATE", "UPDATE"] };
+  const jsonPatch = {
+    expression: `has(object.metadata) && "seen" in object.metadata.?annotations.orValue({})
+      ? [] : [JSONPatch{op: "test", path: "/kind", value: object.kind}]`,
+  };
+  const work =
+    kind === "Mutating"
+      ? { reinvocationPolicy: "Never", mutations: [{ patchType: "JSONPatch", jsonPatch }] }
+      : { validations: [{ expression: `!("forbidden" in object.metadata.?labels.orValue({}))` }] };
+  const actions = kind === "Validating" && { validationActions: ["Deny"] };
+  return [
+    {
+      ...{ apiVersion, kind: `${kind}AdmissionPolicy`, metadata: { name } },
+      spec: { failurePolicy: "Fail", matchConstraints: { resourceRules: [everything] }, ...work },
+    },
+    {
+      ...{ apiVersion, kind: `${kind}AdmissionPolicyBinding`, metadata: { name } },
+      spec: { policyName: name, ...actions },
+    },
+  ];
+}
+
+const inDefault = (resource: string, api = "/api/v1") => `${api}/namespaces/default/${resource}`;
+const deployments = inDefault("deployments", "/apis/apps/v1");
+const buildPod = (spec: object = {}) => ({
+  metadata: { generateName: "probe-", labels: { app: "probe" } },
+  spec: { containers: [{ name: "a", image: "registry.example.com/app:1" }], ...spec },
+});
+const buildDeployment = (name: string, count: number) => ({
+  metadata: { name },
+  spec: {
+    replicas: count,
+    selector: { matchLabels: { app: name } },
+    template: {
+      metadata: { labels: { app: name } },
+      spec: {
+        terminationGracePeriodSeconds: 1,
+        containers: [{ name: "a", image: "registry.example.com/app:1" }],
+      },
+    },
+  },
+});
+
+/** Reports whether a write is one of those that a control plane needs at any time. */
+const isVital = (write: string) => /leases|\/status|events|endpointslices/.test(write);
+
+const formatTime = (milliseconds: number, isRefused = false) =>
+  `${Math.round(milliseconds / 1000)} s${isRefused ? ", refused" : ""}`;
+
+/** Formats a table with a row for each write and a column for each fault. */
+const formatTable = (policy: string, columns: ReadonlyMap<string, ReadonlyMap<string, string>>): string => {
+  const writes = [...new Set([...columns.values()].flatMap((column) => [...column.keys()]))];
+  const rows = [
+    [policy, ...columns.keys()],
+    ["---", ...[...columns].map(() => "---")],
+    ...writes.map((write) => [write, ...[...columns.values()].map((column) => column.get(write) ?? "")]),
+  ];
+  return `\n${rows.map((row) => `| ${row.join(" | ")} |\n`).join("")}`;
+};
+
+describe("a control plane", await needs("API server", "scheduler"), () => {
+  const stack = new AsyncDisposableStack();
+  /** The times of writes by failure policy and fault, for the table. */
+  const times = { Ignore: new Map<string, Map<string, string>>(), Fail: new Map<string, Map<string, string>>() };
+  const running = new Map<string, RunningProgram>();
+  const ended = new Set<string>();
+  let cluster: TestCluster;
+  let admin: TestClusterClient;
+  let kubelets: Awaited<ReturnType<typeof startKubelets>>;
+  let endpoints: Awaited<ReturnType<typeof openFaultyEndpoints>>;
+  let register: (policy: "Fail" | "Ignore") => Promise<void>;
+
+  const create = async (path: string, body: object): Promise<any> => {
+    const { code, body: created } = await admin({ method: "POST", path, body });
+    assert.equal(code, 201, String(created.message));
+    return created;
+  };
+  const read = async (path: string): Promise<any> => (await admin({ method: "GET", path })).body;
+  const patch = (path: string, body: object): TestClusterRequest => ({
+    method: "PATCH",
+    path,
+    contentType: "application/merge-patch+json",
+    body,
+  });
+  const readLeader = async (name: string) => {
+    const { spec } = await read(`/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/${name}`);
+    return spec === undefined ? undefined : `${spec.holderIdentity} after ${spec.leaseTransitions} changes`;
+  };
+  const readLeaders = () => Promise.all(programs.map(readLeader));
+  /** Returns the nodes that are not ready. */
+  const listLostNodes = async (): Promise<string[]> => {
+    const { items } = await read("/api/v1/nodes");
+    return items
+      .filter(
+        ({ status }: any) => !status.conditions.some(({ type, status }: any) => type === "Ready" && status === "True"),
+      )
+      .map(({ metadata }: any) => metadata.name);
+  };
+  const hasRolled = async () => {
+    const { metadata, spec, status } = await read(`${deployments}/web`);
+    const counts = [status.replicas, status.updatedReplicas, status.availableReplicas];
+    return status.observedGeneration === metadata.generation && counts.every((count) => count === spec.replicas);
+  };
+
+  before(async () => {
+    const { path: folder } = stack.use(await mkdtempDisposable(join(tmpdir(), "postern-control-plane-")));
+    const binaries = await requireBinaries();
+    const scheduler = await findScheduler();
+    cluster = await bootCluster(binaries, { users: buildKubeletUsers(nodes) });
+    stack.defer(cluster.stop);
+    admin = cluster.admin;
+
+    const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+    const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
+    stack.defer(stop);
+    const connection = { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.getToken("admin") } };
+    const ledger = createMemoryLedger();
+    const catalogue = (await readCatalogue()).filter(({ name }) => Object.hasOwn(sections, name));
+    const guards = catalogue.filter(({ rule, name }) => rule.guards || name === "validating-admission-policy");
+    const buildConfig = (policy: "Fail" | "Ignore") => {
+      const open = Object.entries(sections).map(([name, section]) => [name, { ...section, failurePolicy: "Ignore" }]);
+      const closed = guards.map(({ name }) => [name, { ...sections[name], failurePolicy: policy }]);
+      return JSON.stringify({ rules: Object.fromEntries([...open, ...closed]), groups });
+    };
+    endpoints = await openFaultyEndpoints(() => served.url);
+    stack.defer(endpoints.stop);
+    const served = await serveTestRules(catalogue, buildConfig("Ignore"), {
+      certificate,
+      openCapabilities: createLiveCapabilities({ local: connection }, undefined, () => ledger),
+      before: (_, handler) => endpoints.wrap(handler),
+    });
+    stack.defer(served.stop);
+    const signer = createTestSigner(1);
+    register = async (policy) => {
+      const text = buildConfig(policy);
+      served.serve(text);
+      const [name, local] = chooseCluster(parseConfig(text, catalogue), undefined);
+      const url = `${endpoints.url}/${signer.segment(name, 1)}`;
+      // Entries that could delay a write too long are an error here.
+      const manifests = buildWebhookConfigurations(catalogue, local, {
+        name: "postern",
+        address: (rule, path) => `${url}/${rule}/${path}`,
+        ca: certificate.ca,
+        harden: false,
+      });
+      await applyConfigurations(admin, manifests, announcer);
+    };
+
+    kubelets = await startKubelets(cluster, nodes);
+    stack.defer(kubelets.stop);
+    const kubeconfig = join(folder, "kubeconfig");
+    await writeFile(kubeconfig, buildKubeconfig({ test: cluster }), { mode: 0o600 });
+    const flags = [`--kubeconfig=${kubeconfig}`, "--secure-port=0"];
+    const start = (name: (typeof programs)[number], file: string, more: string[] = []) => {
+      const program = startProgram(file, [...flags, ...more]);
+      stack.defer(program.stop);
+      running.set(name, program);
+      program.ended.then(() => ended.add(name));
+    };
+    start("kube-controller-manager", binaries.controllerManager, ["--use-service-account-credentials"]);
+    start("kube-scheduler", scheduler?.program ?? "");
+    await waitUntil("the control plane has no leaders", async () =>
+      (await readLeaders()).every((leader) => leader !== undefined),
+    );
+    await waitUntil("the default service account is missing", async () =>
+      Boolean((await read(inDefault("serviceaccounts/default"))).metadata?.uid),
+    );
+    for (const [name, count] of [
+      ["web", replicas],
+      ["idle", 0],
+    ] as const)
+      await create(deployments, buildDeployment(name, count));
+    await create(inDefault("pods"), { ...buildPod({ nodeName: "node-1" }), metadata: { name: "placed" } });
+    await create(inDefault("endpointslices", "/apis/discovery.k8s.io/v1"), {
+      ...{ metadata: { name: "slice" }, addressType: "IPv4", endpoints: [] },
+    });
+    await create("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", { metadata: { name: "probe" } });
+    await waitUntil("the Deployment does not run", hasRolled);
+  });
+  after(async () => {
+    await stack.disposeAsync();
+    if (!process.env.POSTERN_FAULT_SECONDS) return;
+    for (const [policy, columns] of Object.entries(times)) process.stdout.write(formatTable(policy, columns));
+  });
+
+  /**
+   * Returns a function that writes as clients do until a fault ends, and returns the longest time of each write, and whether
+   * it was refused.
+   */
+  const prepareWrites = async () => {
+    const kubelet = kubelets.getClient("node-1");
+    const unbound: string[] = [];
+    for (let count = 0; count < rounds; count += 1)
+      unbound.push((await create(inDefault("pods"), buildPod({ schedulerName: "none" }))).metadata.name);
+    const now = () => new Date().toISOString();
+    const post = (path: string, body: object): TestClusterRequest => ({ method: "POST", path, body });
+    const involvedObject = { kind: "Pod", namespace: "default", name: "placed" };
+    const writes: [name: string, client: TestClusterClient, build: () => TestClusterRequest | undefined][] = [
+      [
+        "UPDATE leases of leaders",
+        admin,
+        () =>
+          patch("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/probe", {
+            spec: { holderIdentity: now() },
+          }),
+      ],
+      ["UPDATE leases of nodes", kubelet, () => buildLeaseRenewal("node-1")],
+      ["UPDATE nodes/status", kubelet, () => buildNodeStatusPatch("node-1")],
+      ["UPDATE pods/status", kubelet, () => buildPodStatusPatch(inDefault("pods/placed"))],
+      [
+        "CREATE events",
+        admin,
+        () => post(inDefault("events"), { metadata: { generateName: "probe-" }, involvedObject }),
+      ],
+      [
+        "UPDATE endpointslices",
+        admin,
+        () =>
+          patch(inDefault("endpointslices/slice", "/apis/discovery.k8s.io/v1"), {
+            metadata: { labels: { at: String(Date.now()) } },
+          }),
+      ],
+      ["CREATE pods", admin, () => post(inDefault("pods"), buildPod({ schedulerName: "none" }))],
+      [
+        "CREATE pods/binding",
+        admin,
+        () => {
+          const name = unbound.pop();
+          if (name !== undefined)
+            return post(inDefault(`pods/${name}/binding`), {
+              metadata: { name },
+              target: { kind: "Node", name: "node-2" },
+            });
+        },
+      ],
+      ["CREATE serviceaccounts/token", admin, () => post(inDefault("serviceaccounts/default/token"), { spec: {} })],
+      ["UPDATE deployments", admin, () => patch(`${deployments}/idle`, { metadata: { annotations: { at: now() } } })],
+      ["CREATE configmaps", admin, () => post(inDefault("configmaps"), { metadata: { generateName: "probe-" } })],
+      ["CREATE namespaces", admin, () => post("/api/v1/namespaces", { metadata: { generateName: "probe-" } })],
+    ];
+    const repeat = async ([name, client, build]: (typeof writes)[number], end: number) => {
+      let longest = 0;
+      const codes = new Set<number>();
+      for (let request = build(); request && Date.now() < end; request = build()) {
+        const start = Date.now();
+        const { code } = await client(request);
+        longest = Math.max(longest, Date.now() - start);
+        codes.add(code);
+        await wait((seconds * 1000) / rounds);
+      }
+      return { name, longest, isRefused: [...codes].some((code) => code >= 300) };
+    };
+    return (end: number) => Promise.all(writes.map((write) => repeat(write, end)));
+  };
+
+  const isChosen = choosePart("control plane", endpointFaults.length);
+  for (const policy of ["Ignore", "Fail"] as const)
+    describe(`whose guards have failurePolicy ${policy}`, () => {
+      before(() => register(policy));
+
+      for (const [index, fault] of endpointFaults.entries())
+        if (isChosen(index + (policy === "Fail" ? 1 : 0)))
+          it(`keeps its leaders and nodes while endpoints ${fault}, and a Deployment rolls`, async () => {
+            const leaders = await readLeaders();
+            kubelets.failures.length = 0;
+            const measureWrites = await prepareWrites();
+            const annotations = { roll: `${policy} ${fault}` };
+            const { code } = await admin(
+              patch(`${deployments}/web`, { spec: { template: { metadata: { annotations } } } }),
+            );
+            assert.equal(code, 200);
+            await endpoints.begin(fault);
+            const start = Date.now();
+            const end = start + seconds * 1000;
+            const lost = new Set<string>();
+            const watchNodes = async () => {
+              for (; Date.now() < end; await wait(1000)) for (const node of await listLostNodes()) lost.add(node);
+            };
+            const watchRoll = async () => {
+              for (; Date.now() < end; await wait(500)) if (await hasRolled()) return Date.now() - start;
+              return undefined;
+            };
+            const [measured, , rolledAfter] = await Promise.all([measureWrites(end), watchNodes(), watchRoll()]);
+            await endpoints.begin();
+            assert.deepEqual(
+              [...ended].map((name) => `${name}: ${running.get(name)?.tail().slice(-600)}`),
+              [],
+            );
+            assert.deepEqual(await readLeaders(), leaders);
+            assert.deepEqual([...lost], []);
+            assert.deepEqual(kubelets.failures, []);
+            const refused = measured.filter(({ isRefused }) => isRefused).map(({ name }) => name);
+            assert.deepEqual(policy === "Ignore" ? refused : refused.filter(isVital), []);
+            await waitUntil("the Deployment did not roll", hasRolled, 120_000 + 3 * seconds * 1000);
+            await admin({ method: "DELETE", path: inDefault("pods?labelSelector=app%3Dprobe") });
+            const column = times[policy].get(fault) ?? new Map<string, string>();
+            times[policy].set(fault, column);
+            for (const { name, longest, isRefused } of measured) column.set(name, formatTime(longest, isRefused));
+            column.set("a Deployment of 20 Pods has rolled after", formatTime(rolledAfter ?? Date.now() - start));
+          });
+    });
+});

@@ -1,0 +1,52 @@
+import { once } from "node:events";
+import { connect, createServer, type Socket } from "node:net";
+import { setTimeout as wait } from "node:timers/promises";
+import type { LambdaHandler } from "../../infra/serve/gateway.ts";
+import { listen } from "../listen.ts";
+
+/** What endpoints do instead of answering. */
+export const endpointFaults = ["hang", "reset connections", "answer after 2.9 s", "are down", "answer 500"] as const;
+export type EndpointFault = (typeof endpointFaults)[number];
+
+/** Opens a proxy in front of a gateway. All endpoints behind it can have a fault. */
+export const openFaultyEndpoints = async (getGatewayUrl: () => string) => {
+  let fault: EndpointFault | undefined;
+  const open = new Set<Socket>();
+  const forward = (incoming: Socket) => {
+    open.add(incoming.on("close", () => open.delete(incoming)).on("error", () => {}));
+    if (fault === "reset connections") incoming.resetAndDestroy();
+    if (fault === "reset connections" || fault === "hang") return;
+    const onward = connect(Number(new URL(getGatewayUrl()).port), "127.0.0.1");
+    onward.on("error", () => incoming.destroy()).on("close", () => incoming.destroy());
+    incoming.on("close", () => onward.destroy());
+    incoming.pipe(onward).pipe(incoming);
+  };
+  const server = createServer({ pauseOnConnect: true }, forward);
+  const port = await listen(server);
+
+  return {
+    url: `https://127.0.0.1:${port}`,
+    /** Begins a fault, or ends it without an argument. */
+    begin: async (wanted?: EndpointFault) => {
+      if (fault === "are down") await once(server.listen(port, "127.0.0.1"), "listening");
+      fault = wanted;
+      if (fault === "are down") server.close();
+      for (const socket of open)
+        if (fault === "hang") socket.unpipe().pause();
+        else socket.resetAndDestroy();
+    },
+    /** Returns a handler that has the faults of an answer. */
+    wrap:
+      (handler: LambdaHandler): LambdaHandler =>
+      async (event, context) => {
+        const isLate = fault === "answer after 2.9 s";
+        if (fault === "answer 500") return { statusCode: 500, headers: {}, body: "" };
+        const [answer] = await Promise.all([handler(event, context), isLate && wait(2900)]);
+        return answer;
+      },
+    stop: async () => {
+      server.close();
+      for (const socket of open) socket.destroy();
+    },
+  };
+};
