@@ -6,7 +6,12 @@ import type { RequestMatch } from "#lib/rule.ts";
 import { coversResource, vitalResources } from "./vital-resources.ts";
 
 export interface TimedEntry {
-  webhook: { name: string; rules: readonly RequestMatch[]; timeoutSeconds: number };
+  webhook: {
+    name: string;
+    rules: readonly RequestMatch[];
+    timeoutSeconds: number;
+    reinvocationPolicy?: "IfNeeded" | "Never";
+  };
   /** The API server calls at most one of the entries with the same value for a request. */
   oneOf: string;
   /** The exempt resources, as `group/resource/subresource`. */
@@ -52,7 +57,7 @@ const usualWrites: readonly [group: string, path: string][] = [
 export const findLongWaits = (entries: TimedEntries): LongWait[] => {
   const longest = new Map<WriteKind, Wait>();
   for (const [group, path] of listResources(entries)) {
-    const kind = vitalResources.some((vital) => vital.group === group && vital.path === path) ? "vital" : "other";
+    const kind = isVital(group, path) ? "vital" : "other";
     for (const operation of operations) {
       const wait = findWait(entries, group, path, operation);
       if (wait.seconds > (longest.get(kind)?.seconds ?? mostSeconds[kind])) longest.set(kind, wait);
@@ -65,6 +70,9 @@ export const findLongWaits = (entries: TimedEntries): LongWait[] => {
     mutating: wait.mutating,
   }));
 };
+
+const isVital = (group: string, path: string) =>
+  vitalResources.some((vital) => vital.group === group && vital.path === path);
 
 const describeWait = (kind: WriteKind, { seconds, path, operation, mutating, validating }: Wait): string => {
   const names = [...mutating, ...validating].map(({ webhook }) => webhook.name.replace(/\.postern\.dev$/, ""));
@@ -107,7 +115,16 @@ const findWait = (entries: TimedEntries, group: string, path: string, operation:
     .sort((one, other) => other.webhook.timeoutSeconds - one.webhook.timeoutSeconds);
   // Of entries of which one is called, the longest timeout counts.
   const turns = Map.groupBy(mutating, ({ oneOf }) => oneOf).values();
-  const inTurn = turns.reduce((sum, some) => sum + Math.max(...some.map(({ webhook }) => webhook.timeoutSeconds)), 0);
+  const calls = turns
+    .map((some) => ({
+      seconds: Math.max(...some.map(({ webhook }) => webhook.timeoutSeconds)),
+      isRepeatable: some.some(({ webhook }) => webhook.reinvocationPolicy === "IfNeeded"),
+    }))
+    .toArray();
+  // If a later endpoint is slow, but answers with a change, the earlier ones are called again. For other writes, the API
+  // server's own limit has room for that.
+  const repeated = isVital(group, path) ? calls.slice(0, -1).filter(({ isRepeatable }) => isRepeatable) : [];
+  const inTurn = [...calls, ...repeated].reduce((sum, call) => sum + call.seconds, 0);
   const seconds = inTurn + (slowest?.webhook.timeoutSeconds ?? 0);
   return { seconds, path, operation, mutating, validating: slowest ? [slowest] : [] };
 };
