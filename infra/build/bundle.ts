@@ -77,7 +77,7 @@ const computeBudget = (
 ) =>
   ((hasNeed(listed, "cue") ? 98 : asks ? 63 : hasNeeds(listed) ? 38 : 23) +
     (celEvaluator in inputs ? 44 : 0) +
-    (listed.rule.reconcile ? 6 : 0) +
+    (listed.rule.reconcile ? 8 : 0) +
     3 * (listed.members?.length ?? 0) +
     computeRecordingBudget(asks, places)) *
   1024;

@@ -46,7 +46,9 @@ describe("a recount of a real API server", await needs("API server"), () => {
       await create({ apiVersion: "v1", kind: "Namespace", metadata: { name, labels: { team } } });
     for (const namespace of ["a", "a-b", "b"])
       for (let index = 0; index < 12; index++) await createWorkload("Deployment", namespace, `web-${index}`);
-    const owner = { apiVersion: "apps/v1", kind: "Deployment", name: "web-0", uid: "u", controller: true };
+    const path = "/apis/apps/v1/namespaces/a/deployments/web-0";
+    const { uid } = Object((await cluster.admin({ method: "GET", path })).body.metadata);
+    const owner = { apiVersion: "apps/v1", kind: "Deployment", name: "web-0", uid, controller: true };
     await createWorkload("ReplicaSet", "a", "owned", [owner]);
     await createWorkload("ReplicaSet", "a", "alone");
   });
