@@ -225,8 +225,11 @@ const readPage = async (
       const hasPods = typeof measure === "string" || measure.pods > 0n;
       const isWithOwner = owner && (!hasPods || (await isCountedWithOwner(item, kind, owner, namespace, readOwner)));
       const object: SeenObject = {
-        ...{ quotas, version, measure },
-        ...{ owner: owner?.name, isCountedWithOwner: isWithOwner ?? false },
+        quotas,
+        version,
+        measure,
+        owner: owner?.name,
+        isCountedWithOwner: isWithOwner ?? false,
       };
       return [[`${toPlural(kind)}/${position}`, object] as const];
     }),
