@@ -153,6 +153,19 @@ describe("a recount", () => {
       },
     ],
     [
+      "charges a Pod that names its owner in no version",
+      {
+        objects: [
+          ...owners,
+          pod("p1", "ReplicaSet", "web-5d", {
+            ownerReferences: [{ ...buildOwner("ReplicaSet", "web-5d"), apiVersion: "apps/v1 \n%" }],
+          }),
+        ],
+        used: { "requests.cpu": "3" },
+        metrics: ["drift_charged", "drift_charged"],
+      },
+    ],
+    [
       "charges a ReplicaSet with Pods whose Deployment is gone, and not its Pods",
       {
         objects: [pod("p1", "ReplicaSet", "web-5d"), ...owners.slice(1), ...buildReplicaSets("old", 0)],
