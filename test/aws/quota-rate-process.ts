@@ -26,7 +26,11 @@ const createRuleFunction = await openRuleForRates(rule);
 const createFunction = (namespaces: string[], pods: number): SendReview => {
   const open = createLiveCapabilities({}, undefined, openDynamoDbLedger, () => {});
   const quotas = namespaces.map((namespace) => ({ name: namespace, namespaces: [namespace], hard: { pods } }));
-  return createRuleFunction({ quotas }, (...review) => ({ ...open(...review), get: async () => undefined }));
+  return createRuleFunction({ quotas }, (...review) => ({
+    ...open(...review),
+    get: async () => undefined,
+    list: async () => [],
+  }));
 };
 
 const buildDeployment = (namespace: string, name: string, replicas: number) => {
