@@ -264,18 +264,22 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       it(`is the same as on an API server, for ${what}`, async () => {
         const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
         const verdicts = new Set<string>();
-        const sample = fc.sample(objects, { seed, numRuns: runs });
+        const hasBoth = () => verdicts.has("admitted") && verdicts.has("invalid");
         const different: string[] = [];
-        for (let start = 0; start < sample.length; start += 16)
-          await Promise.all(
-            sample.slice(start, start + 16).map(async (object, offset) => {
-              const [verdict, difference] = await compare(object, `${letter}${start + offset}`);
-              verdicts.add(verdict);
-              if (difference) different.push(difference);
-            }),
-          );
-        assert.deepEqual(different.slice(0, 3), [], `${different.length} of ${runs} with seed ${seed}`);
-        // Both verdicts must occur, or the test would prove little.
-        assert.ok(verdicts.has("admitted") && verdicts.has("invalid"), [...verdicts].join());
+        let count = 0;
+        // Both verdicts must occur, or the test would prove little: few objects with mistakes are admitted.
+        for (let turn = 0; turn === 0 || (turn < 10 && !hasBoth()); turn++) {
+          const sample = fc.sample(objects, { seed: seed + turn, numRuns: runs });
+          for (let start = 0; start < sample.length; start += 16)
+            await Promise.all(
+              sample.slice(start, start + 16).map(async (object) => {
+                const [verdict, difference] = await compare(object, `${letter}${count++}`);
+                verdicts.add(verdict);
+                if (difference) different.push(difference);
+              }),
+            );
+        }
+        assert.deepEqual(different.slice(0, 3), [], `${different.length} of ${count} with seed ${seed}`);
+        assert.ok(hasBoth(), [...verdicts].join());
       });
   });
