@@ -64,9 +64,14 @@ const hasEnded = (spec: MpiJobSpec, { status }: Pick<StoredObject, "status">) =>
 const getScaled = (spec: Workload["spec"]): DeploymentSpec => (isJob(spec) ? spec.mpiReplicaSpecs.Worker : spec);
 
 /** Returns what an object uses, by the names of quotas. */
-export const measureWorkload = (object: string, stored: Pick<StoredObject, "spec" | "status">): Amounts => {
+export const measureWorkload = (
+  object: string,
+  stored: Pick<StoredObject, "spec" | "status"> & { metadata?: object },
+): Amounts => {
   const [group, resource] = object.split("/");
   const count = { [`count/${resource}.${group}`]: 1 };
+  // What it controls is counted by itself.
+  if ("deletionTimestamp" in (stored.metadata ?? {})) return count;
   // Only `chooseWrite` makes these objects.
   const { spec } = stored as Workload;
   if (isJob(spec) && (spec.runPolicy.suspend || hasEnded(spec, stored))) return count;
