@@ -1,5 +1,7 @@
-import { GetObjectCommand, paginateListObjectsV2, S3 } from "#aws/client-s3";
+import { type BucketLocationConstraint, GetObjectCommand, paginateListObjectsV2, S3 } from "#aws/client-s3";
+import { Complaint } from "../cli/complaint.ts";
 import { isErrorNamed } from "./errors.ts";
+import { getPartition } from "./identity.ts";
 
 /** An S3 object's key, size and date, as a listing gives them. */
 export interface ListedBucketObject {
@@ -30,6 +32,8 @@ export interface StageBucket {
    */
   write(key: string, text: string, condition?: WriteCondition): Promise<boolean>;
   remove(key: string, etag: string): Promise<void>;
+  /** Creates the bucket of this name again if it was deleted. Returns whether it did. */
+  restore(): Promise<boolean>;
   /** Deletes all objects but the one with `keptKey`. A bucket that doesn't exist counts as empty. */
   empty(keptKey: string): Promise<void>;
 }
@@ -57,6 +61,16 @@ export const openBucket = (Bucket: string, client = openS3()): StageBucket => ({
   remove: async (Key, IfMatch) => {
     await client.deleteObject({ Bucket, Key, IfMatch });
   },
+  restore: async () => {
+    try {
+      await client.headBucket({ Bucket });
+      return false;
+    } catch (error) {
+      if (!isErrorNamed(error, "NotFound", "NoSuchBucket")) throw error;
+    }
+    await createBucketLikeStack(client, Bucket);
+    return true;
+  },
   empty: async (keptKey) => {
     try {
       for await (const { Contents = [] } of paginateListObjectsV2({ client }, { Bucket })) {
@@ -68,6 +82,21 @@ export const openBucket = (Bucket: string, client = openS3()): StageBucket => ({
     }
   },
 });
+
+/** Creates a bucket with the policy that the stack's template has. S3 itself encrypts it and blocks public access. */
+const createBucketLikeStack = async (client: S3, Bucket: string): Promise<void> => {
+  const region = await client.config.region();
+  const place = region === "us-east-1" ? {} : { LocationConstraint: region as BucketLocationConstraint };
+  await client.createBucket({ Bucket, CreateBucketConfiguration: place }).catch((error) => {
+    if (isErrorNamed(error, "BucketAlreadyOwnedByYou")) return;
+    if (!isErrorNamed(error, "BucketAlreadyExists")) throw error;
+    throw new Complaint(`the bucket ${Bucket} of this stage was deleted, and another account has its name now`, 1);
+  });
+  const arn = `arn:${getPartition(region)}:s3:::${Bucket}`;
+  const Condition = { Bool: { "aws:SecureTransport": "false" } };
+  const Statement = [{ Effect: "Deny", Principal: "*", Action: "s3:*", Resource: [arn, `${arn}/*`], Condition }];
+  await client.putBucketPolicy({ Bucket, Policy: JSON.stringify({ Version: "2012-10-17", Statement }) });
+};
 
 const readObject = async (client: S3, place: { Bucket: string; Key: string }): Promise<BucketObject | undefined> => {
   const command = new GetObjectCommand(place);

@@ -3,10 +3,19 @@ import { SSM } from "#aws/client-ssm";
 import type { AwsKeys } from "#lib/cluster/signature.ts";
 import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
+import { stagePattern } from "../cli/options.ts";
 import { createStageAlarmsReader, type StageAlarmsReader } from "./alarms.ts";
 import { openBucket, openS3, type StageBucket } from "./bucket.ts";
 import { createDynamoDbClient } from "./dynamodb.ts";
 import { guardAwsClient, type StageLockGuard } from "./guard.ts";
+import {
+  readCallerAccount,
+  readStagePin,
+  requirePinned,
+  type StageIdentity,
+  toPinnedIdentity,
+  UnknownAccountError,
+} from "./identity.ts";
 import { openLambda, openStageFunctions, type StageFunctions } from "./lambda-functions.ts";
 import { type LedgerTable, openLedgerTable } from "./ledger-table.ts";
 import { createStageLogReader, type StageLogReader } from "./log-queries.ts";
@@ -29,6 +38,9 @@ export interface AwsStage {
   /** The check of the stage's lock, made before every AWS call that changes something. */
   guard: StageLockGuard;
   readIdentity(): Promise<AwsKeys>;
+  readRegion(): Promise<string>;
+  /** Returns the partition, account and region of this stage; asks AWS once. */
+  readStageIdentity(): Promise<StageIdentity>;
 }
 
 export const createAwsStageClients = (name: string): AwsStage => {
@@ -41,15 +53,18 @@ export const createAwsStageClients = (name: string): AwsStage => {
     const { accessKeyId, secretAccessKey, sessionToken } = await lambda.config.credentials();
     return { accessKeyId, secretAccessKey, sessionToken };
   };
+  const readRegion = async () => lambda.config.region();
+  let identity: Promise<StageIdentity> | undefined;
+  const askStageIdentity = async (): Promise<StageIdentity> => {
+    const region = await readRegion();
+    return { ...(await readCallerAccount(await readIdentity(), region)), region, stage: name };
+  };
   return {
     name,
     functions: openStageFunctions(name, stack, lambda),
     parameters: openParameters(name, ssm),
     stack,
-    ledger: openLedgerTable(
-      name,
-      createDynamoDbClient(readIdentity, () => lambda.config.region(), guard),
-    ),
+    ledger: openLedgerTable(name, createDynamoDbClient(readIdentity, readRegion, guard)),
     metrics: createStageMetricsReader(),
     logs: createStageLogReader(),
     alarms: createStageAlarmsReader(name, readIdentity),
@@ -59,15 +74,42 @@ export const createAwsStageClients = (name: string): AwsStage => {
     },
     guard,
     readIdentity,
+    readRegion,
+    readStageIdentity: () => {
+      identity ??= askStageIdentity();
+      return identity;
+    },
   };
 };
 
-export const runInStage = async <T>(options: ParsedOptions, act: (stage: AwsStage) => Promise<T>): Promise<T> => {
+/**
+ * Runs `act` with the stage of --stage. If postern.yaml says where the stage is, the account and the region are compared
+ * before anything else is asked. `withoutAws`: the account in postern.yaml counts if AWS doesn't say which it is.
+ */
+export const runInStage = async <T>(
+  options: ParsedOptions,
+  act: (stage: AwsStage) => Promise<T>,
+  { withoutAws = false } = {},
+): Promise<T> => {
   const name = options.text("stage");
   if (name === undefined) throw new Complaint("--stage must name the stage, for instance --stage prod");
-  if (!/^[a-z][a-z0-9-]{0,20}$/.test(name))
+  if (!stagePattern.test(name))
     throw new Complaint(`--stage takes lower-case letters, digits and hyphens, at most 21, not "${name}"`);
-  return rethrowAwsErrorsAsComplaints(() => act(createAwsStageClients(name)));
+  return rethrowAwsErrorsAsComplaints(async () => act(await openPinnedStage(name, withoutAws)));
+};
+
+const openPinnedStage = async (name: string, withoutAws: boolean): Promise<AwsStage> => {
+  const stage = createAwsStageClients(name);
+  const pin = await readStagePin(name);
+  if (pin === undefined) return stage;
+  requirePinned(name, pin, "region", await stage.readRegion());
+  try {
+    requirePinned(name, pin, "account", (await stage.readStageIdentity()).account);
+    return stage;
+  } catch (error) {
+    if (!withoutAws || !(error instanceof UnknownAccountError)) throw error;
+    return { ...stage, readStageIdentity: async () => toPinnedIdentity(name, pin) };
+  }
 };
 
 export const rethrowAwsErrorsAsComplaints = async <T>(act: () => Promise<T>): Promise<T> => {

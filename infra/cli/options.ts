@@ -7,6 +7,9 @@ export const stageOption = {
   stage: { type: "string", value: "NAME", says: "the stage, for instance prod" },
 } satisfies Record<string, CommandOption>;
 
+/** The names that a stage can have. */
+export const stagePattern = /^[a-z][a-z0-9-]{0,20}$/;
+
 /** The options that choose clusters, and the credentials for them. */
 export const clusterAccessOptions = {
   cluster: { type: "string", value: "NAME", says: "only this cluster of postern.yaml (default: all clusters)" },

@@ -378,8 +378,7 @@ export const findEntriesCallingUrls = async (
   return found.flat().flatMap(({ kind, metadata, webhooks }) =>
     toNamedWebhookEntries(webhooks).flatMap((entry) => {
       const url = Object(entry.clientConfig).url;
-      const isUnder = typeof url === "string" && baseUrls.some((base) => isUnderBase(url, base));
-      return isUnder ? [{ kind, name: metadata.name, entry: entry.name }] : [];
+      return baseUrls.some((base) => isUnderBase(url, base)) ? [{ kind, name: metadata.name, entry: entry.name }] : [];
     }),
   );
 };
@@ -388,8 +387,8 @@ export const findEntriesCallingUrls = async (
  * Reports whether a URL is equal to or below a base URL. Case of hosts and default ports don't matter, and paths are
  * compared by whole segments.
  */
-const isUnderBase = (url: string, base: string): boolean => {
-  if (!URL.canParse(url) || !URL.canParse(base)) return false;
+export const isUnderBase = (url: unknown, base: string): boolean => {
+  if (typeof url !== "string" || !URL.canParse(url) || !URL.canParse(base)) return false;
   const [entryUrl, baseUrl] = [new URL(url), new URL(base)];
   const path = baseUrl.pathname.replace(/\/+$/, "");
   return entryUrl.origin === baseUrl.origin && (entryUrl.pathname === path || entryUrl.pathname.startsWith(`${path}/`));

@@ -1,6 +1,8 @@
 import { runInStage } from "../aws/stage.ts";
+import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
+import { formatDidYouMean } from "../cli/did-you-mean.ts";
 import { clusterAccessOptions, parseDurationMilliseconds, readListOption, stageOption } from "../cli/options.ts";
 import { createProgressPrinter } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
@@ -33,6 +35,12 @@ export default {
       default: "1000",
       says: "the number of reviews without a failure after which such rules fail closed automatically",
     },
+    soften: {
+      type: "string",
+      multiple: true,
+      value: "RULE",
+      says: "make the entries of a rule that fail closed fail open again; otherwise they stay so",
+    },
     forget: {
       type: "string",
       multiple: true,
@@ -60,6 +68,7 @@ export default {
         deployer: readClusterCredentials(options, project.clusters),
         ...(await readEndpointOptions(options)),
         harden: options.flag("harden") || parseHardenAfter(options),
+        soften: parseSoften(options, project),
         canary: parseCanary(options, stop.signal),
         forgotten: readListOption(options, "forget"),
         signal: stop.signal,
@@ -97,6 +106,21 @@ const parseHardenAfter = (options: ParsedOptions): number => {
   const number = options.number("harden-after") ?? 1000;
   if (number === 0) throw new Complaint("--harden-after takes a number from 1 on; --harden does it at once");
   return number;
+};
+
+const parseSoften = (
+  options: ParsedOptions,
+  { catalogue, config }: Pick<DeploymentJob, "catalogue" | "config">,
+): string[] => {
+  const names = [...catalogue, ...config.groups].map(({ name }) => name);
+  return readListOption(options, "soften").map((text) => {
+    const found = findRuleByNameOrPlugin(text, names);
+    if (found === undefined)
+      throw new Complaint(
+        `--soften takes a rule or a group of postern.yaml, not "${text}"${formatDidYouMean(text, names)}`,
+      );
+    return found;
+  });
 };
 
 const parseWave = (options: ParsedOptions): number => {

@@ -1,4 +1,4 @@
-import { runInStage } from "../aws/stage.ts";
+import { type AwsStage, runInStage } from "../aws/stage.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { clusterAccessOptions, readListOption, stageOption } from "../cli/options.ts";
@@ -39,7 +39,7 @@ export default {
     if (withData && configsOnly !== undefined)
       throw new Complaint("--with-data can't be used with --configs-only, which deletes nothing in AWS");
     const names = (configsOnly ?? [...config.clusters.keys()]).join(", ");
-    return runInStage(options, async (stage) => {
+    const destroy = async (stage: AwsStage) => {
       if (!options.flag("yes")) {
         const table = `the table ${stage.ledger.name} with the ledger`;
         const data = withData ? `${table}, ` : "";
@@ -66,6 +66,7 @@ export default {
       };
       writeOutput(`${await destroyStage({ ...demolition, url: options.text("url") })}\n`);
       return 0;
-    });
+    };
+    return runInStage(options, destroy, { withoutAws: configsOnly !== undefined });
   },
 } satisfies Command;

@@ -165,12 +165,10 @@ const readBaseUrls = async (options: ParsedOptions): Promise<(rule: string) => s
 };
 
 const readStageUrls = async (options: ParsedOptions): Promise<(rule: string) => string> => {
-  const [{ runInStage: run }, { resolveRuleEndpoints: getClusterEndpoints }] = await Promise.all([
+  const [{ runInStage: run }, { createBaseUrlFinder }] = await Promise.all([
     import("../aws/stage.ts"),
     import("../rollout/targets.ts"),
   ]);
-  const { base: findBaseUrl } = await run(options, async (stage) =>
-    getClusterEndpoints({ stage }, await stage.stack.readOutputs()),
-  );
+  const findBaseUrl = await run(options, async ({ stack }) => createBaseUrlFinder(await stack.readOutputs()));
   return (rule) => parseBaseUrl(findBaseUrl(rule), `stage ${options.text("stage")}: ${rule}`);
 };

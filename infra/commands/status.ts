@@ -1,3 +1,4 @@
+import { describeStageIdentity } from "../aws/identity.ts";
 import type { WarmVersion } from "../aws/lambda-functions.ts";
 import { type AwsStage, runInStage } from "../aws/stage.ts";
 import { type Command, commonCommandOptions, formatTable, type ParsedOptions, writeOutput } from "../cli/command.ts";
@@ -47,6 +48,7 @@ export default {
         return undefined;
       });
     return runInStage(options, async (stage) => {
+      const identity = await stage.readStageIdentity();
       const releases = await tryReadReleaseStore(stage, createProgressPrinter());
       const all = releases?.all ?? [];
       const { standings, faults } = await readStandings(stage, all);
@@ -87,8 +89,8 @@ export default {
           : undefined;
       writeOutput(
         options.text("output") === "json"
-          ? `${JSON.stringify({ stage: stage.name, release: summarizeRelease(newest), rules: standings, ledger, ...quotas, alarms, clusters }, null, 2)}\n`
-          : `${formatStandings(newest, standings)}${ledger ? formatLedgerHealth(ledger) : ""}${quotas ? formatQuotas(quotas) : ""}${formatAlarms(alarms)}${clusters.map(formatHealth).join("")}`,
+          ? `${JSON.stringify({ ...identity, release: summarizeRelease(newest), rules: standings, ledger, ...quotas, alarms, clusters }, null, 2)}\n`
+          : `${describeStageIdentity(identity)}\n${formatStandings(newest, standings)}${ledger ? formatLedgerHealth(ledger) : ""}${quotas ? formatQuotas(quotas) : ""}${formatAlarms(alarms)}${clusters.map(formatHealth).join("")}`,
       );
       const isWell =
         clusters.every(({ sick, drift }) => sick.length + drift.length === 0) &&

@@ -3,6 +3,7 @@ import { isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
 import type { SettingsMistake } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { findRuleByNameOrPlugin, isRuleName, ruleNamePattern } from "../catalogue/rule-names.ts";
+import { stagePattern } from "../cli/options.ts";
 import {
   allowNull,
   anyShape,
@@ -46,6 +47,19 @@ const keyVersionKeywords = {
   },
 };
 
+const stageShape: InputShape = {
+  ...createMapShape({
+    account: { expected: "the 12 digits of an AWS account, in quotes", type: "string", pattern: "^[0-9]{12}$" },
+    region: {
+      expected: "a region of AWS, for instance eu-west-1",
+      type: "string",
+      pattern: "^[a-z]{2,}(-[a-z]+)+-[0-9]+$",
+    },
+  }),
+  expected: "a map with account and region",
+  required: ["account", "region"],
+};
+
 /**
  * Returns the shape of postern.yaml. The arguments are the shapes of the general rules and of a cluster's rules, and
  * keywords for editors about the members of groups.
@@ -73,6 +87,11 @@ export const createConfigShape = (
       description: "the clusters; without them there is one, called local",
       checkedElsewhere: { minProperties: 1, propertyNames: { pattern: dnsLabel.source } },
     },
+    stages: {
+      ...allowNull(createMapShape({}, stageShape)),
+      description: "the account and the region of stages, by the name of the stage; commands refuse others",
+      checkedElsewhere: { propertyNames: { pattern: stagePattern.source } },
+    },
     groups: {
       ...allowNull(createMapShape({}, allowNull(textListShape))),
       description: "rules that share one webhook entry and one function, by the name of the group",
@@ -98,7 +117,9 @@ export const validateConfig = (
     const isKnown = mistakes.some((mistake) => mistake.sentence === sentence && mistake.path.join() === path.join());
     if (!isKnown) mistakes.push({ path, sentence });
   };
-  const { rules: section, clusters, groups } = toMap(settings);
+  const { rules: section, clusters, groups, stages } = toMap(settings);
+  for (const name of Object.keys(toMap(stages)).filter((name) => !stagePattern.test(name)))
+    complain(["stages", name], "is no name for a stage: lower-case letters, digits and hyphens, at most 21");
   const together = readGroups(groups, known, complain);
   const general = parseRulesSection(section, ["rules"], new Map(), known, complain);
   const names = clusters == null ? undefined : Object.keys(toMap(clusters));

@@ -12,9 +12,13 @@ export interface RuleEndpoints {
    */
   ca?: string | undefined;
   stage: string;
+  /** The stage's partition, account, region and name, in one text. */
+  identity: string;
 }
 
 export const stageLabel = "postern.dev/stage";
+/** The annotation of each object in a cluster that says which stage put it there, as `partition:account:region:stage`. */
+export const identityAnnotation = "postern.dev/identity";
 
 /** The texts that replace a cluster's URL key, or its name and its key, in manifests that are stored or shown. */
 const keyPlaceholder = "{key}";
@@ -37,7 +41,7 @@ export const buildClusterManifests = (
   const { rules, groups, connect, policySupport } = cluster;
   const together = groups.map(({ name, members }) => [name, ...members.map((member) => member.name)]);
   const names = [...rules.keys(), ...groups.map(({ name }) => name)];
-  const addresses = [endpoints.stage, endpoints.ca, names.map(endpoints.base)];
+  const addresses = [endpoints.identity, endpoints.ca, names.map(endpoints.base)];
   const setup = [[...rules], together, Object.keys(connect ?? {}), policySupport];
   const key = JSON.stringify([setup, [...hardened].sort(), addresses]);
   const manifests = known.get(key) ?? buildManifests(catalogue, cluster, endpoints, hardened);
@@ -51,7 +55,7 @@ const built = new WeakMap<CatalogueRule[], Map<string, DeployedObject[]>>();
 const buildManifests = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
-  { base, ca, stage }: RuleEndpoints,
+  { base, ca, stage, identity }: RuleEndpoints,
   hardened: ReadonlySet<string>,
 ): DeployedObject[] =>
   buildClusterObjects(catalogue, cluster, {
@@ -60,11 +64,13 @@ const buildManifests = (
     ca,
     harden: (rule) => hardened.has(rule),
     // The cast is safe: the function returns only objects of the kinds of DeployedObject.
-  }).map((object) => addLabel(object as DeployedObject, stage));
+  }).map((object) => addOwner(object as DeployedObject, stage, identity));
 
-const addLabel = (manifest: DeployedObject, stage: string): DeployedObject => {
+const addOwner = (manifest: DeployedObject, stage: string, identity: string): DeployedObject => {
   const { metadata } = manifest;
-  return { ...manifest, metadata: { ...metadata, labels: { ...metadata.labels, [stageLabel]: stage } } };
+  const labels = { ...metadata.labels, [stageLabel]: stage };
+  const annotations = { ...metadata.annotations, [identityAnnotation]: identity };
+  return { ...manifest, metadata: { ...metadata, labels, annotations } };
 };
 
 /** Returns the manifests with a cluster's key in the webhooks' URLs; `segment` is the cluster's name and its key. */

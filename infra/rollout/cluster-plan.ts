@@ -1,8 +1,8 @@
 import { Complaint } from "../cli/complaint.ts";
-import type { DeployedObject } from "../clusters/api.ts";
+import type { ClusterApi, DeployedObject } from "../clusters/api.ts";
 import { findDifferences } from "../clusters/apply.ts";
 import { compareManifests } from "../clusters/drift.ts";
-import { describeWaits } from "../webhooks/configurations.ts";
+import { describeWaits, type WebhookEntry } from "../webhooks/configurations.ts";
 import { type PolicyPlacement, placePolicies } from "../webhooks/native-policies.ts";
 import {
   buildClusterManifests,
@@ -18,7 +18,9 @@ import {
   getNewestUrlKeyVersion,
   inspectClusterOfDeployment,
   openTargetCluster,
-  requireNoEntriesOfOtherStage,
+  readLiveEntries,
+  readWrittenEntries,
+  requireOwnEntries,
   resolveRuleEndpoints,
 } from "./targets.ts";
 
@@ -52,11 +54,12 @@ export const planCluster = async (
   if (found instanceof Complaint)
     return { cluster: name, hardened: [], differences: [], unknown: found.message, policies: [], notes: [] };
   const { cluster } = found;
-  const endpoints = resolveRuleEndpoints(targets, outputs);
+  const opened = await openForPlan(targets, name, keyring);
+  const endpoints = await resolveRuleEndpoints(targets, outputs);
   const { hardened, notes: open } = await chooseFailClosedRules(
     targets,
     [name, cluster],
-    newest,
+    { newest, entries: "entries" in opened ? opened.entries : [] },
     endpoints,
     outputs,
     readCounts,
@@ -70,19 +73,21 @@ export const planCluster = async (
     notes,
     waits: describeWaits(targets.catalogue, cluster),
   };
+  if ("unknown" in opened) return { ...plan, differences: [], unknown: opened.unknown };
   const keyVersion = getNewestUrlKeyVersion(cluster);
   const signer = keyring?.current.publicKey ?? newest?.keys?.signer;
   const differences = describeChangesSinceRelease(newest, name, { manifests, keyVersion, signer });
   const isRecorded = differences.length === 0;
   if (targets.write !== undefined)
     return { ...plan, differences: isRecorded ? [] : [`the entries are written to ${targets.write}`] };
-  if (keyring === undefined) {
+  const { api } = opened;
+  if (keyring === undefined || api === undefined) {
+    // A plan doesn't read the entries of clusters. Without any release, it can't say what they lack.
+    if (newest === undefined && Object.keys(outputs).length > 0) return { ...plan, differences: [unrecorded] };
     const unfinished = `release r${newest?.id} was not finished, and the cluster may lack some of its entries`;
     return { ...plan, differences: newest?.complete === false ? [...differences, unfinished] : differences };
   }
   try {
-    const api = await openTargetCluster(targets, name);
-    await requireNoEntriesOfOtherStage(api, targets.stage);
     const isServed = listEntries(manifests).every(({ clientConfig }) => clientConfig.url.startsWith("https:"));
     if (!isServed)
       return { ...plan, differences: listEntries(manifests).map((entry) => `entry ${entry.name} is missing`) };
@@ -93,6 +98,29 @@ export const planCluster = async (
   } catch (error) {
     if (!(error instanceof Complaint)) throw error;
     return { ...plan, differences: [], unknown: error.message };
+  }
+};
+
+const unrecorded = "no release records its entries; postern deploy compares them with the cluster itself";
+
+/** The cluster of a plan with the entries that it has; without an `api` if they aren't read. */
+type OpenedCluster = { api?: ClusterApi; entries: WebhookEntry[] } | { unknown: string };
+
+/** Opens a cluster for a deployment, and requires that its entries are this stage's. With --write, it reads the files. */
+const openForPlan = async (
+  targets: DeploymentTargets,
+  name: string,
+  keyring: Keyring | undefined,
+): Promise<OpenedCluster> => {
+  if (targets.write !== undefined) return { entries: await readWrittenEntries(targets.write, name) };
+  if (keyring === undefined) return { entries: [] };
+  try {
+    const api = await openTargetCluster(targets, name);
+    await requireOwnEntries(api, targets);
+    return { api, entries: await readLiveEntries(api) };
+  } catch (error) {
+    if (!(error instanceof Complaint)) throw error;
+    return { unknown: error.message };
   }
 };
 

@@ -25,7 +25,7 @@ import {
   getNewestUrlKeyVersion,
   inspectClusterOfDeployment,
   openTargetCluster,
-  requireNoEntriesOfOtherStage,
+  requireOwnEntries,
   resolveRuleEndpoints,
 } from "./targets.ts";
 
@@ -46,13 +46,13 @@ export const updateCluster = async (
   { name, before, hardened, keyring, outputs }: ClusterUpdate,
   record: (recorded: ReleasedCluster) => Promise<void>,
 ): Promise<void> => {
-  const { catalogue, progress, stage, write } = targets;
+  const { catalogue, progress, write } = targets;
   // A cluster that is updated is asked again whether it applies policies.
   const inspected = await inspectClusterOfDeployment(targets, name, write === undefined ? undefined : before);
   const api = write === undefined ? await openTargetCluster(targets, name) : undefined;
-  if (api) await requireNoEntriesOfOtherStage(api, stage);
+  if (api) await requireOwnEntries(api, targets);
   const cluster = api ? await probePolicySupport(targets, api, inspected.cluster) : inspected.cluster;
-  const endpoints = resolveRuleEndpoints(targets, outputs);
+  const endpoints = await resolveRuleEndpoints(targets, outputs);
   const manifests = buildClusterManifests(catalogue, cluster, endpoints, new Set(hardened));
   const keyVersion = getNewestUrlKeyVersion(cluster);
   const wanted = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));

@@ -48,14 +48,20 @@ export const deployStage = async (
   });
 };
 
-/** Creates the bucket, which holds the lock. Of several commands that find no stack, only one can create it. */
-const createStageBucket = async ({ stage: { stack }, progress }: DeploymentJob) => {
+/**
+ * Creates the bucket, which holds the lock. Of several commands that find no stack, only one can create it. A bucket of the
+ * stack that was deleted by hand is created again.
+ */
+const createStageBucket = async ({ stage: { stack, openStageBucket }, progress }: DeploymentJob) => {
   const status = await stack.readStatus();
-  if (status !== undefined && status !== "CREATE_IN_PROGRESS") return;
-  await progress.step("bucket", async () => {
-    await stack.createBucket();
-    return "created";
-  });
+  const isNew = status === undefined || status === "CREATE_IN_PROGRESS";
+  if (isNew)
+    await progress.step("bucket", async () => {
+      await stack.createBucket();
+      return "created";
+    });
+  else if (await (await openStageBucket())?.restore())
+    progress.say("the bucket of this stage was deleted, with all its releases; it is created again");
 };
 
 const completeRelease = async ({ job, releases }: PreparedDeployment): Promise<string> => {
@@ -179,7 +185,7 @@ const deployStack = async ({ job, plan }: PreparedDeployment) => {
   const total = added.length + changed.length + removed.length;
   if (!isNew && total === 0) return;
   const { stack } = job.stage;
-  requireChangeableStack(plan.stage, await stack.readStatus());
+  requireChangeableStack(plan.identity.stage, await stack.readStatus());
   await job.progress.step("stack", async (tell) => {
     await replacePackagedTemplate(plan.template);
     const start = new Date();
@@ -192,13 +198,14 @@ const deployStack = async ({ job, plan }: PreparedDeployment) => {
  * Returns the release that a deployment writes: the newest one, continued, if it is not complete, or else a new one.
  */
 const buildRelease = (
-  { job, plan, releases, keyring, refused, kubernetes }: PreparedDeployment,
+  { job, plan, releases, keyring, publicKeys, refused, kubernetes }: PreparedDeployment,
   live: Map<string, string>,
 ): Release => {
   const [newest] = releases.all;
-  const rules = plan.parts.map(({ part: { name, logic, config: share, listed } }) => {
+  const rules = plan.parts.map(({ part: { name, logic, config: share, listed }, known }) => {
     const version = live.get(name) ?? "";
-    const last = newest?.rules[name];
+    // Without releases, the history begins with the live version.
+    const last = newest ? newest.rules[name] : known && { version: known.ruleVersion.version, earlier: [] };
     // A version that was released before keeps its recorded logic and rule config.
     const before = releases.all.find(({ rules }) => rules[name]?.version === version)?.rules[name];
     const earlier = [...new Set([last?.version ?? version, ...(last?.earlier ?? [])])].filter((id) => id !== version);
@@ -210,7 +217,7 @@ const buildRelease = (
   return {
     id: isOpen ? newest.id : (newest?.id ?? 0) + 1,
     ...{ at: new Date().toISOString(), by: getPersonOrPipelineName(), complete: false },
-    ...(keyring && { keys: toPublicKeys(keyring) }),
+    ...(keyring && { keys: { ...toPublicKeys(keyring), accepted: publicKeys } }),
     accepts: Object.fromEntries([...job.config.clusters].map(([name, { keyVersions }]) => [name, keyVersions])),
     refused,
     kubernetes,
@@ -225,7 +232,7 @@ const updateClusters = async (
   release: Release,
   goOn: () => Promise<void>,
 ) => {
-  if (keyring === undefined) throw new Complaint(`stage ${plan.stage} has no keys`, 3);
+  if (keyring === undefined) throw new Complaint(`stage ${plan.identity.stage} has no keys`, 3);
   const outputs = await job.stage.stack.readOutputs();
   const plans = new Map(plan.clusters.map((clusterPlan) => [clusterPlan.cluster, clusterPlan]));
   // A cluster without differences has its entries already, and its release is recorded.

@@ -7,7 +7,7 @@ import { webhookConfigurationName } from "./cluster-manifests.ts";
 import { readKeyring } from "./keyring.ts";
 import { lockObjectKey, lockStage, type StageLock } from "./lock.ts";
 import { readReleaseStore } from "./releases.ts";
-import { type DeploymentTargets, openTargetCluster, requireNoEntriesOfOtherStage } from "./targets.ts";
+import { type DeploymentTargets, listBaseUrls, openTargetCluster, requireOwnEntries } from "./targets.ts";
 
 export interface DestroyOptions extends Pick<DeploymentTargets, "stage" | "config" | "file" | "deployer" | "progress"> {
   /** If set, only the webhook configurations of these clusters are deleted, and nothing in AWS. */
@@ -88,7 +88,7 @@ const deleteEntries = async (demolition: DestroyOptions, names: string[]) => {
     await demolition.progress
       .step(`cluster ${name}`, async () => {
         const api = await openTargetCluster(demolition, name);
-        await requireNoEntriesOfOtherStage(api, demolition.stage);
+        await requireOwnEntries(api, demolition);
         const removed = await deletePosternObjects(api, webhookConfigurationName);
         return removed.length === 0 ? "nothing to delete" : `${formatCount(removed.length, "object")} deleted`;
       })
@@ -99,11 +99,7 @@ const deleteEntries = async (demolition: DestroyOptions, names: string[]) => {
 
 /** Throws if other webhook configurations, of another name or made by hand, still call these endpoints. */
 const requireNoEntries = async (demolition: DestroyOptions, names: string[]) => {
-  const outputs = await demolition.stage.stack.readOutputs();
-  const bases = [
-    ...Object.entries(outputs).flatMap(([name, value]) => (name.endsWith("BaseUrl") ? [value] : [])),
-    ...(demolition.url === undefined ? [] : [demolition.url]),
-  ];
+  const bases = listBaseUrls(await demolition.stage.stack.readOutputs(), demolition.url);
   for (const name of names) {
     const left = await findEntriesCallingUrls(await openTargetCluster(demolition, name), bases);
     if (left.length > 0)

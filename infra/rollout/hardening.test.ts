@@ -6,7 +6,7 @@ import { evaluateQuery } from "../../test/aws/insights.ts";
 import { readRule } from "../catalogue/registry.ts";
 import { getFunctionsFolder } from "../catalogue/sources.ts";
 import { parseConfig } from "../project/project.ts";
-import { chooseFailClosedRules, createStageCountsReader } from "./hardening.ts";
+import { chooseFailClosedRules, createStageCountsReader, type PresentEntries } from "./hardening.ts";
 import type { Release } from "./releases.ts";
 
 // Which rules fail closed, by the lines in the logs of a stage. test/aws/fleet.test.ts has the same with real reviews.
@@ -27,10 +27,13 @@ interface Written {
   crashes?: number;
   outputs?: Record<string, string>;
   since?: number;
+  entries?: PresentEntries["entries"];
+  soften?: string[];
 }
 
 /** Chooses with ten good reviews and these lines in the logs, for `--harden-after 10`. */
-const choose = async ({ reviews = [], access = [], crashes = 0, outputs, since = hour }: Written) => {
+const choose = async (written: Written) => {
+  const { reviews = [], access = [], crashes = 0, outputs, since = hour, entries = [], soften = [] } = written;
   const lines: Record<string, string[]> = {
     "/aws/lambda/postern-test": [...Array(10).fill({}), ...reviews].map((change) =>
       formatLogLine({ ...review, ...change }, "test", now),
@@ -75,11 +78,12 @@ const choose = async ({ reviews = [], access = [], crashes = 0, outputs, since =
     rules: {},
     clusters: { prod: before, dev: before },
   };
-  const endpoints = { base: () => "https://a.example", stage: "test" };
+  const endpoints = { base: () => "https://a.example", stage: "test", identity: "aws:123456789012:eu-west-1:test" };
   const allOutputs = { BaseUrl: "https://a.example", LossMetric: "any", ...outputs };
   const readCounts = createStageCountsReader({ stage, catalogue, config }, allOutputs);
+  const present = { newest: release, entries };
   const chooseFor = (one: typeof cluster) =>
-    chooseFailClosedRules({ catalogue, harden: 10 }, one, release, endpoints, allOutputs, readCounts);
+    chooseFailClosedRules({ catalogue, harden: 10, soften }, one, present, endpoints, allOutputs, readCounts);
   return { ...(await chooseFor(cluster)), other: await chooseFor(other), spans };
 };
 
@@ -151,6 +155,15 @@ describe("a rule", () => {
       assert.equal(spans.length, 2);
       for (const [from, to] of spans) assert.equal(Math.round((to.getTime() - from.getTime()) / hour), hours);
     }
+  });
+
+  it("stays failing closed where its entry in the cluster does, unless it is to be softened", async () => {
+    const failing = {
+      reviews: [{ code: 500 }],
+      entries: [{ name: `${rule}.postern.dev`, failurePolicy: "Fail" as const }],
+    };
+    assert.deepEqual((await choose(failing)).hardened, [rule]);
+    assert.deepEqual((await choose({ ...failing, soften: [rule] })).hardened, []);
   });
 
   it("has a note if the logs are kept for a shorter time", async () => {

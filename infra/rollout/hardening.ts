@@ -5,24 +5,31 @@ import type { AwsStage } from "../aws/stage.ts";
 import { buildRoute, logRetentionOutputName, lostReviewsMetricOutputName } from "../build/deployment.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig } from "../config/config.ts";
-import { getRuleNameOfEntry } from "../webhooks/configurations.ts";
+import { getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
 import { buildClusterManifests, listEntries, type RuleEndpoints } from "./cluster-manifests.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
 import type { DeploymentTargets } from "./targets.ts";
 
-/** Returns the rules to make fail closed: those that already do, and those with enough reviews without an error. */
+/**
+ * Returns the rules to make fail closed: those that already do, by the newest release or by the entries in the cluster,
+ * and those with enough reviews without an error.
+ */
 export const chooseFailClosedRules = async (
-  { catalogue, harden }: Pick<DeploymentTargets, "catalogue" | "harden">,
+  { catalogue, harden, soften = [] }: Pick<DeploymentTargets, "catalogue" | "harden" | "soften">,
   [name, cluster]: [string, ClusterConfig],
-  newest: Release | undefined,
+  { newest, entries }: PresentEntries,
   endpoints: RuleEndpoints,
   outputs: Record<string, string>,
   readCounts: StageCountsReader,
 ): Promise<{ hardened: string[]; notes: string[] }> => {
-  const candidates = findHardenable(catalogue, cluster, endpoints);
+  const hardenable = findHardenable(catalogue, cluster, endpoints);
+  const candidates = [...hardenable.keys()].filter((rule) => !soften.includes(rule));
   if (harden === true) return { hardened: candidates, notes: [] };
   const before = newest?.clusters[name];
-  const already = candidates.filter((rule) => before?.hardened.includes(rule));
+  const failing = entries.flatMap((entry) => (entry.failurePolicy === "Fail" ? [entry.name] : []));
+  const already = candidates.filter(
+    (rule) => before?.hardened.includes(rule) || hardenable.get(rule)?.some((entry) => failing.includes(entry)),
+  );
   if (harden === false) return { hardened: already, notes: [] };
   const others = candidates.filter((rule) => !already.includes(rule));
   // The access log of an older version of Postern doesn't show which reviews its gateway loses.
@@ -46,6 +53,12 @@ export const chooseFailClosedRules = async (
     });
   return { hardened: candidates.filter((rule) => already.includes(rule) || ready.has(rule)), notes };
 };
+
+/** What is known of a cluster's entries: the newest release, and the entries in the cluster, none if they can't be read. */
+export interface PresentEntries {
+  newest: Release | undefined;
+  entries: readonly Pick<WebhookEntry, "name" | "failurePolicy">[];
+}
 
 const [minute, day] = [60_000, 24 * 3_600_000];
 const lookBackDays = 7;
@@ -159,8 +172,12 @@ const readReviews = async (
 
 const sumField = (rows: LogQueryRow[], field: string) => rows.reduce((sum, row) => sum + Number(row[field] ?? 0), 0);
 
-/** Returns the rules and groups whose failurePolicy hardening changes from Ignore to Fail. */
-const findHardenable = (catalogue: CatalogueRule[], cluster: ClusterConfig, endpoints: RuleEndpoints): string[] => {
+/** Returns the rules and groups with the entries whose failurePolicy hardening changes from Ignore to Fail. */
+const findHardenable = (
+  catalogue: CatalogueRule[],
+  cluster: ClusterConfig,
+  endpoints: RuleEndpoints,
+): Map<string, string[]> => {
   const names = catalogue.map(({ name }) => name).concat(cluster.groups.map(({ name }) => name));
   const readPolicies = (hardened: string[]) =>
     new Map(
@@ -173,5 +190,6 @@ const findHardenable = (catalogue: CatalogueRule[], cluster: ClusterConfig, endp
   const softened = [...after.values()].filter(
     ({ name, failurePolicy }) => failurePolicy === "Fail" && before.get(name)?.failurePolicy === "Ignore",
   );
-  return [...new Set(softened.flatMap((entry) => getRuleNameOfEntry(entry) ?? []))];
+  const byRule = Map.groupBy(softened, (entry) => getRuleNameOfEntry(entry) ?? "");
+  return new Map([...byRule].map(([rule, some]) => [rule, some.map((entry) => entry.name)]));
 };

@@ -64,7 +64,10 @@ export const lockStage = async <T>(
   const taken = await takeStageLock(stage, what, overriding);
   if (taken === undefined && !optional) {
     requireChangeableStack(stage.name, await stage.stack.readStatus());
-    throw new Complaint(`stage ${stage.name} has no bucket: nothing was deployed to it, or its bucket was deleted`, 1);
+    throw new Complaint(
+      `stage ${stage.name} has no bucket: nothing was deployed to it, or its bucket was deleted; postern deploy creates it`,
+      1,
+    );
   }
   const lock = taken ?? (await watchForBucket(stage));
   const checkBefore = guard.check;

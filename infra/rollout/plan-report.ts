@@ -1,3 +1,4 @@
+import { describeStageIdentity } from "../aws/identity.ts";
 import { formatTable } from "../cli/command.ts";
 import { describePlacements } from "../webhooks/native-policies.ts";
 import { buildCostTable, prices, type StageCosts } from "./cost.ts";
@@ -5,10 +6,10 @@ import { changesNothing, type DeploymentPlan } from "./plan.ts";
 import { isUnchanged } from "./stack-plan.ts";
 
 export const formatPlan = (
-  { stage, stack, parts, kept, warm, ledger, rights, clusters, limits, notes }: DeploymentPlan,
+  { identity, stack, parts, kept, warm, ledger, rights, clusters, limits, notes }: DeploymentPlan,
   costs: StageCosts,
 ): string => {
-  const lines: string[] = [`stage ${stage}`, "", "stack"];
+  const lines: string[] = [describeStageIdentity(identity), "", "stack"];
   if (stack.isNew) lines.push(`  is new: ${stack.added.length} resources`);
   else if (isUnchanged(stack)) lines.push("  nothing to change");
   else
@@ -75,7 +76,7 @@ const formatCosts = ({ rules, months }: StageCosts): string[] => {
 };
 
 export const toPlanData = (plan: DeploymentPlan, costs: StageCosts): object => ({
-  stage: plan.stage,
+  ...plan.identity,
   idle: changesNothing(plan),
   stack: plan.stack,
   rules: plan.parts.map(({ part, known: state, changes, settings }) => ({

@@ -417,7 +417,7 @@ const unchangedRule: RuleChangePlan = { part: buildPart("a"), known: buildState(
 const unchangedCluster: ClusterPlan = { cluster: "local", hardened: [], differences: [], policies: [], notes: [] };
 const idle: DeploymentPlan = {
   ...{
-    stage: "test",
+    identity: { partition: "aws", account: "123456789012", region: "eu-west-1", stage: "test" },
     template: buildTemplate("a"),
     parts: [unchangedRule],
     kept: [],

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import type { StageIdentity } from "../aws/identity.ts";
 import { hasSameContent, type WarmVersion } from "../aws/lambda-functions.ts";
 import type { StackTemplate } from "../aws/stack.ts";
 import type { AwsStage } from "../aws/stage.ts";
@@ -32,7 +33,7 @@ export interface WarmRulePlan {
 }
 
 export interface DeploymentPlan {
-  stage: string;
+  identity: StageIdentity;
   stack: StackDifferences;
   template: StackTemplate;
   parts: RuleChangePlan[];

@@ -12,7 +12,13 @@ import { planLedger } from "./ledger.ts";
 import { findExceededLimits } from "./limits.ts";
 import { packageStage } from "./package.ts";
 import { type DeploymentPlan, planRuleChanges, readFunctionStates } from "./plan.ts";
-import { findRefusedClusters, type Release, type ReleaseStore, readReleaseStore } from "./releases.ts";
+import {
+  findRefusedClusters,
+  listReleasedClusters,
+  type Release,
+  type ReleaseStore,
+  readReleaseStore,
+} from "./releases.ts";
 import { compareRights, listStackRules, planStack } from "./stack-plan.ts";
 import { type DeploymentTargets, resolveEksServers } from "./targets.ts";
 import { planWarmEnvironments } from "./warm.ts";
@@ -33,6 +39,8 @@ export interface PreparedDeployment {
   job: DeploymentJob;
   releases: ReleaseStore;
   keyring: Keyring | undefined;
+  /** The public keys that functions accept, as in POSTERN_KEYS. */
+  publicKeys: string;
   /** The clusters whose keys functions refuse, as the release records them. */
   refused: Record<string, string>;
   /** The minor versions of Kubernetes for which the functions are built, by cluster. */
@@ -50,6 +58,7 @@ export const prepareDeployment = async (
   build = packageStage,
 ): Promise<PreparedDeployment> => {
   const { stage, catalogue, file } = job;
+  const identity = await stage.readStageIdentity();
   const resolved = await resolveEksServers(job);
   const [minors, releases, deployed, outputs] = await Promise.all([
     readClusterMinors(job),
@@ -57,11 +66,17 @@ export const prepareDeployment = async (
     stage.stack.readTemplate(),
     stage.stack.readOutputs(),
   ]);
-  const publicKeys = keyring?.publicKeys ?? (await readPublicKeys(job, releases.all[0]));
+  const known = await readPublicKeys(job, releases.all[0]);
+  const lost = keyring === undefined ? [] : findLostKeys(releases.all[0], keyring.publicKeys, known);
+  const publicKeys = keyring === undefined ? known : [...lost, keyring.publicKeys].join(",");
   const refused = findRefusedClusters(releases.all[0], resolved, publicKeys);
   const last = releases.all[0]?.kubernetes;
-  const { clusters: known, kubernetes, notes: versionNotes } = chooseClusterMinors(resolved, catalogue, minors, last);
-  const config = { ...resolved, clusters: known, refused: Object.keys(refused) };
+  const {
+    clusters: versioned,
+    kubernetes,
+    notes: versionNotes,
+  } = chooseClusterMinors(resolved, catalogue, minors, last);
+  const config = { ...resolved, clusters: versioned, refused: Object.keys(refused) };
   const built = await build(stage.name, config, catalogue, file, publicKeys);
   const names = built.parts.map(({ name }) => name);
   const states = await readFunctionStates(stage, names, releases.all);
@@ -92,13 +107,37 @@ export const prepareDeployment = async (
   const rights = compareRights(deployed, template);
   const quotas = await stage.functions.readQuotas();
   const limits = findExceededLimits({ template, parts, warm }, deployed, quotas);
-  const notes = [...built.notes, ...(quotas === undefined ? [quotasNote] : [])];
-  const plan = { stage: stage.name, stack, template, parts, kept, warm, ledger, rights, clusters, limits, notes };
-  return { job, releases, keyring, refused, kubernetes, plan };
+  const notes = [
+    ...built.notes,
+    ...(quotas === undefined ? [quotasNote] : []),
+    ...(releases.all.length === 0 && states.size > 0 ? [lostReleasesNote] : []),
+    ...(lost.length > 0 ? [lostKeyNote] : []),
+  ];
+  const plan = { identity, stack, template, parts, kept, warm, ledger, rights, clusters, limits, notes };
+  return { job, releases, keyring, publicKeys, refused, kubernetes, plan };
 };
 
 const quotasNote =
   "limits: the account's quotas of Lambda were not compared, because this identity has no right to lambda:GetAccountSettings";
+
+const lostReleasesNote =
+  "releases: the bucket has none, though functions are live: a new history begins with their live versions, and rollbacks to earlier releases are not possible any more";
+
+const lostKeyNote =
+  "keys: URLs in clusters are signed by a key that this stage doesn't have any more: functions accept it until the deployment after the one that gives all clusters new URLs";
+
+/**
+ * Returns the public keys that signed the URLs of clusters but are not in SSM any more: functions must accept them as long
+ * as a cluster has such URLs. Without a release, that may be so for each key that functions accept.
+ */
+export const findLostKeys = (newest: Release | undefined, publicKeys: string, accepted: string): string[] => {
+  const present = publicKeys.split(",");
+  const used = listReleasedClusters(newest).map(([, { signer }]) => signer);
+  return accepted
+    .split(",")
+    .filter((key) => key !== "" && !present.includes(key))
+    .filter((key) => newest === undefined || used.includes(key));
+};
 
 const readPublicKeys = async (
   { stage: { functions } }: DeploymentJob,

@@ -22,7 +22,7 @@ import {
   requireRelease,
   requireRollbackRelease,
 } from "./releases.ts";
-import { type DeploymentTargets, openTargetCluster, requireNoEntriesOfOtherStage } from "./targets.ts";
+import { type DeploymentTargets, openTargetCluster, requireOwnEntries } from "./targets.ts";
 import { describeColdVersion } from "./warm.ts";
 
 const atOnce = 5;
@@ -230,7 +230,7 @@ const applyRelease = async (
         if (keyring === undefined) throw new Complaint("this stage has no keys", 3);
         const wanted = insertKeyIntoUrls(then.manifests, keyring.current.signSegment(name, now.keyVersion));
         const api = await openTargetCluster(targets, name);
-        await requireNoEntriesOfOtherStage(api, stage);
+        await requireOwnEntries(api, targets);
         // Webhook entries that the rollback adds must answer a probe; the cluster already calls the others.
         const there = new Set(listEntries(now.manifests).map((entry) => entry.name));
         const added = listEntries(wanted).filter((entry) => !there.has(entry.name));

@@ -1,19 +1,24 @@
-import { dirname } from "node:path";
+import { readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { parseAllDocuments } from "yaml";
+import { formatStageIdentity } from "../aws/identity.ts";
 import type { AwsStage } from "../aws/stage.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toLogicalId } from "../catalogue/rule-names.ts";
-import { Complaint } from "../cli/complaint.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { Progress } from "../cli/progress.ts";
+import { toOneLine } from "../cli/terminal.ts";
 import { type ClusterCredentialOptions, openClusterApi, readEksServerAndCa } from "../clusters/access.ts";
-import type { ClusterApi } from "../clusters/api.ts";
-import { listOwnPolicies } from "../clusters/apply.ts";
+import type { ClusterApi, DeployedObject } from "../clusters/api.ts";
+import { isUnderBase, listOwnPolicies } from "../clusters/apply.ts";
 import { createInspectedCluster } from "../clusters/inspected-cluster.ts";
 import { type InspectedClusterConfig, inspectClusterForSettings } from "../clusters/inspection.ts";
 import { readPolicySupport } from "../clusters/version.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
 import { listRulesAskingCluster } from "../config/connections.ts";
+import type { WebhookEntry } from "../webhooks/configurations.ts";
 import { placePolicies, toPolicySupport } from "../webhooks/native-policies.ts";
-import { type RuleEndpoints, stageLabel, webhookConfigurationName } from "./cluster-manifests.ts";
+import { identityAnnotation, listEntries, type RuleEndpoints, webhookConfigurationName } from "./cluster-manifests.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
 /** What a deployment reads and changes: a stage in AWS and the clusters of postern.yaml. */
@@ -29,10 +34,12 @@ export interface DeploymentTargets {
   url?: string | undefined;
   ca?: string | undefined;
   /**
-   * Which security rules get failurePolicy Fail. true: all. A number: those that had it, and those with so many
-   * reviews without failure. false: only those that had it.
+   * Which security rules get failurePolicy Fail. true: all. A number: those that have it, and those with so many
+   * reviews without failure. false: only those that have it.
    */
   harden: boolean | number;
+  /** Rules whose entries fail open again, though they fail closed now. */
+  soften?: string[];
   /** A folder into which the webhook entries are written, without the key, instead of being applied. */
   write?: string | undefined;
   progress: Progress;
@@ -58,13 +65,19 @@ export const resolveEksServers = async ({ config, catalogue, stage }: Deployment
   return { ...config, clusters: new Map(await Promise.all(clusters)) };
 };
 
-/** Returns the base URL of each rule's function, with the CA and the stage, for webhook entries. */
-export const resolveRuleEndpoints = (
-  { url, ca, stage }: Pick<DeploymentTargets, "url" | "ca"> & { stage: Pick<AwsStage, "name"> },
+/** Returns a function that finds the base URL of each rule's function, for webhook entries. */
+export const createBaseUrlFinder =
+  (outputs: Record<string, string>, url?: string) =>
+  (rule: string): string =>
+    (url ?? outputs.BaseUrl ?? outputs[`${toLogicalId(rule)}BaseUrl`] ?? "").replace(/\/+$/, "");
+
+/** Returns what webhook entries have of a stage: where its functions are reached, and which stage it is. */
+export const resolveRuleEndpoints = async (
+  { url, ca, stage }: Pick<DeploymentTargets, "url" | "ca" | "stage">,
   outputs: Record<string, string>,
-): RuleEndpoints => ({
-  ...{ ca, stage: stage.name },
-  base: (rule) => (url ?? outputs.BaseUrl ?? outputs[`${toLogicalId(rule)}BaseUrl`] ?? "").replace(/\/+$/, ""),
+): Promise<RuleEndpoints> => ({
+  ...{ ca, stage: stage.name, identity: formatStageIdentity(await stage.readStageIdentity()) },
+  base: createBaseUrlFinder(outputs, url),
 });
 
 /** Returns a client for one cluster. A kubeconfig for several clusters must have a context of each cluster's name. */
@@ -88,22 +101,71 @@ export const openTargetCluster = (
   });
 };
 
-/** Throws if the cluster has entries of another stage: a second stage would overwrite them. */
-export const requireNoEntriesOfOtherStage = async (
+/**
+ * Throws unless the entries in a cluster are this stage's: a second stage, also one of the same name in another account or
+ * region, would overwrite them. Entries without the annotation are this stage's if all of them call its addresses.
+ */
+export const requireOwnEntries = async (
   api: ClusterApi,
-  { name }: Pick<AwsStage, "name">,
+  { stage, url }: { stage: Pick<AwsStage, "stack" | "readStageIdentity">; url?: string | undefined },
 ): Promise<void> => {
   const kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
   const found = await Promise.all(kinds.map((kind) => api.get({ kind, name: webhookConfigurationName })));
-  const isKnown = found.some((configuration) => configuration?.metadata.labels?.[stageLabel] !== undefined);
-  for (const object of isKnown ? found : await listOwnPolicies(api, webhookConfigurationName)) {
-    const owner = object?.metadata.labels?.[stageLabel];
-    if (owner !== undefined && owner !== name)
-      throw new Complaint(
-        `cluster ${api.cluster} has its entries from stage ${owner}, not ${name}; postern destroy --stage ${owner} --configs-only --cluster ${api.cluster} deletes them`,
-        1,
-      );
-  }
+  const configurations = found.filter((object) => object !== undefined);
+  const hasEntries = listEntries(configurations).length > 0;
+  const objects = hasEntries ? configurations : await listOwnPolicies(api, webhookConfigurationName);
+  if (objects.length === 0) return;
+  const readOwner = ({ metadata }: DeployedObject) => metadata.annotations?.[identityAnnotation];
+  const own = formatStageIdentity(await stage.readStageIdentity());
+  const other = objects.map(readOwner).find((owner) => owner !== undefined && owner !== own);
+  if (other !== undefined)
+    throw new Complaint(
+      `cluster ${api.cluster} has its entries from ${toOneLine(other)}, not from ${own}; there, postern destroy --configs-only --cluster ${api.cluster} deletes them`,
+      1,
+    );
+  const unmarked = objects.filter((object) => readOwner(object) === undefined);
+  if (unmarked.length === 0) return;
+  const bases = hasEntries ? listBaseUrls(await stage.stack.readOutputs(), url) : [];
+  const stray = listEntries(unmarked).find(
+    ({ clientConfig }) => !bases.some((base) => isUnderBase(clientConfig?.url, base)),
+  );
+  if (hasEntries && stray === undefined) return;
+  const what = hasEntries ? `entries that call ${describeHost(stray?.clientConfig?.url)}` : "policies";
+  const names = unmarked.map(({ kind, metadata: { name } }) => `${kind.toLowerCase()}/${name}`).join(" ");
+  throw new Complaint(
+    `cluster ${api.cluster} has ${what} without the annotation ${identityAnnotation}, so they may be another stage's than ${own}: if they are this one's, kubectl annotate ${names} ${identityAnnotation}=${own} says so`,
+    1,
+  );
+};
+
+/** Returns the base URLs of a stage's functions. */
+export const listBaseUrls = (outputs: Record<string, string>, url?: string): string[] => [
+  ...Object.entries(outputs).flatMap(([name, value]) => (name.endsWith("BaseUrl") ? [value] : [])),
+  ...(url === undefined ? [] : [url]),
+];
+
+/** Returns the scheme and the host of an address, without its key. */
+const describeHost = (url: unknown): string =>
+  typeof url === "string" && URL.canParse(url) ? new URL(url).origin : "no URL";
+
+/** The webhook entries that a cluster has. */
+export const readLiveEntries = async (api: ClusterApi): Promise<WebhookEntry[]> => {
+  const kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
+  const found = await Promise.all(kinds.map((kind) => api.get({ kind, name: webhookConfigurationName })));
+  return listEntries(found.filter((object) => object !== undefined));
+};
+
+/** Returns the path of the file in which --write writes a cluster's entries. */
+export const getEntriesFile = (folder: string, cluster: string): string => join(folder, `${cluster}.entries.yaml`);
+
+/** Returns the webhook entries that an earlier deployment with --write wrote for a cluster. */
+export const readWrittenEntries = async (folder: string, cluster: string): Promise<WebhookEntry[]> => {
+  const file = getEntriesFile(folder, cluster);
+  const text = await readFile(file, "utf8").catch((error) => {
+    if (error.code === "ENOENT") return "";
+    throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
+  });
+  return parseAllDocuments(text).flatMap((document) => listEntries([Object(document.toJS())]));
 };
 
 /** What the inspection of a cluster reads, and where from. */

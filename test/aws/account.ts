@@ -80,10 +80,13 @@ export interface Account extends CallRecorder {
 
 export const openAccount = async (
   region = "eu-west-1",
-  { isInProcess }: { isInProcess?: boolean } = {},
+  { isInProcess, accountId }: { isInProcess?: boolean; accountId?: string } = {},
 ): Promise<Account> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-account-"));
-  const [moto, certificate] = await Promise.all([launchMoto(), readOrCreateServerCertificate(folder, "127.0.0.1")]);
+  const [moto, certificate] = await Promise.all([
+    launchMoto(accountId),
+    readOrCreateServerCertificate(folder, "127.0.0.1"),
+  ]);
   const storage = openStorage(moto.url, region);
   const cloudwatch = openCloudWatch(region);
   const logs = openLogs(cloudwatch, createMotoService(moto.url, "logs"));

@@ -9,14 +9,14 @@ export interface Moto {
   stop(): Promise<void>;
 }
 
-/** Starts moto on a free port. */
-export const launchMoto = async (): Promise<Moto> => {
+/** Starts moto on a free port. All access keys are of one account. */
+export const launchMoto = async (accountId = "123456789012"): Promise<Moto> => {
   const port = await findFreePort();
   const url = `http://127.0.0.1:${port}`;
   const tool = findMoto();
   if ("missing" in tool) throw new Error(tool.missing);
   const [command = "", ...words] = tool.command;
-  const server = startProgram(command, [...words, "-H", "127.0.0.1", "-p", `${port}`]);
+  const server = startProgram(command, [...words, "-H", "127.0.0.1", "-p", `${port}`], { MOTO_ACCOUNT_ID: accountId });
   await waitForAnswer(`${url}/moto-api/`, server);
   const reset = async () => void (await fetch(`${url}/moto-api/reset`, { method: "POST" }));
   return { url, reset, stop: server.stop };

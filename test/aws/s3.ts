@@ -26,6 +26,13 @@ export const openS3 = (moto: AwsService, recorder: Pick<CallRecorder, "allow">):
   /** The objects with a conditional write in progress. */
   const busy = new Set<string>();
 
+  /** The buckets' policies, which moto would evaluate without their conditions. */
+  const policies = new Map<string, Buffer>();
+
+  const answerPolicy = ({ method, body }: AwsRequest, bucket: string): AwsReply => {
+    if (method === "PUT") policies.set(bucket, body);
+    return { status: method === "PUT" ? 204 : 200, headers: {}, body: policies.get(bucket) ?? "" };
+  };
   const requireRight = (request: AwsRequest, action: string, name: string) => {
     const call = { service: "s3", action: `s3:${action}`, name, caller: readCaller(request) };
     if (recorder.allow?.(call) === false) throw new AwsError(403, "AccessDenied", "Access Denied");
@@ -65,6 +72,7 @@ export const openS3 = (moto: AwsService, recorder: Pick<CallRecorder, "allow">):
       const { name } = moto.identify(request);
       const acts: Record<string, typeof read> = { GET: read, HEAD: read, PUT: write, DELETE: write };
       const act = name.includes("/") ? acts[request.method] : undefined;
+      if (request.query.has("policy")) return answerPolicy(request, name);
       const reply = await (act ? act(request, name) : moto.answer(request));
       return { ...reply, headers: { ...reply.headers, date: formatNow() } };
     },

@@ -1,0 +1,270 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import { S3 } from "@aws-sdk/client-s3";
+import { SSM } from "@aws-sdk/client-ssm";
+import { sendRequest } from "#lib/cluster/https-request.ts";
+import { probeEntries } from "../../infra/clusters/probe.ts";
+import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
+import type { WebhookEntry } from "../../infra/webhooks/configurations.ts";
+import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
+import { needs } from "../parts.ts";
+import { type Account, openAccount } from "./account.ts";
+import { type LightClusters, openLightClusters } from "./light-clusters.ts";
+
+// Two stages of one name, in two accounts and regions, and the same clusters: what an operator sees with the credentials of
+// the wrong one, after a move, and after the bucket or the signing key was lost.
+const rules = ["always-pull-images", "deny-service-external-ips"];
+const guard = "deny-service-external-ips.postern.dev";
+const names = ["east", "west"] as const;
+type Name = (typeof names)[number];
+const identities = { first: "aws:111111111111:eu-west-1:prod", second: "aws:222222222222:us-east-1:prod" };
+type Which = keyof typeof identities;
+
+describe("a stage is one account and one region:", await needs("moto", "runtime client"), () => {
+  let accounts: Record<Which, Account>;
+  let clusters: LightClusters;
+  let certificate: ServerCertificate;
+  let checkout: Checkout;
+  let kubeconfig: string;
+  const cas: Record<string, string> = {};
+
+  before(async () => {
+    const [first, second, opened] = await Promise.all([
+      openAccount("eu-west-1", { accountId: "111111111111" }),
+      openAccount("us-east-1", { accountId: "222222222222" }),
+      openCheckout(rules),
+    ]);
+    [accounts, checkout] = [{ first, second }, opened];
+    certificate = await readOrCreateServerCertificate(`${checkout.folder}/.postern`, "127.0.0.1");
+    clusters = await openLightClusters(certificate);
+    for (const name of names) clusters.applying.add(name);
+    const entries = names.map((name) => [name, { server: clusters.url, ca: certificate.ca, getToken: () => name }]);
+    kubeconfig = await checkout.write("kubeconfig", buildKubeconfig(Object.fromEntries(entries)));
+    for (const [which, { ca }] of Object.entries(accounts)) cas[which] = await checkout.write(`${which}.pem`, ca);
+    await writeConfig();
+  });
+  after(async () => {
+    await Promise.all([accounts?.first.stop(), accounts?.second.stop(), clusters?.stop()]);
+    await checkout?.remove();
+  });
+
+  const writeConfig = (more = "", timeoutSeconds = 3, mode = "enforce") =>
+    checkout.write(
+      "postern.yaml",
+      `rules:\n  always-pull-images: { timeoutSeconds: ${timeoutSeconds}, mode: ${mode} }\n  deny-service-external-ips:\nclusters: { east: {}, west: {} }\n${more}`,
+    );
+  /** Runs postern with the credentials of an account; returns its exit code and output. */
+  const run = async (which: Which, verb: string, ...words: string[]) => {
+    const isRuleVerb = ["arm", "disarm"].includes(verb);
+    const access = isRuleVerb ? [] : ["--kubeconfig", kubeconfig];
+    const ca = ["deploy", "rotate"].includes(verb) ? ["--ca", String(cas[which])] : [];
+    const all = [verb, "--stage", "prod", ...access, ...ca, ...words];
+    const { code, stdout, stderr } = await checkout.postern(accounts[which].actAs("operator").env, ...all);
+    return { code, stdout, text: `${stdout}${stderr}` };
+  };
+  const requireSuccess = async (which: Which, verb: string, ...words: string[]) => {
+    const { code, text, stdout } = await run(which, verb, ...words);
+    assert.equal(code, 0, text);
+    return { text, stdout };
+  };
+  const call = async (name: Name, method: string, kind: string, body?: object) => {
+    const headers = { authorization: `Bearer ${name}`, "content-type": "application/json" };
+    const url = `${clusters.url}/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`;
+    const text = body && JSON.stringify(body);
+    const answer = await sendRequest(url, { method, headers, ca: certificate.ca }, text, Date.now() + 10_000);
+    return Object(JSON.parse(answer.body));
+  };
+  const kinds = ["mutating", "validating"];
+  const read = (name: Name) => Promise.all(kinds.map((kind) => call(name, "GET", kind)));
+  const readEntries = async (name: Name): Promise<WebhookEntry[]> =>
+    (await read(name)).flatMap(({ webhooks = [] }) => webhooks);
+  const readOwners = async (name: Name) =>
+    (await read(name)).flatMap(({ metadata }) => metadata.annotations?.["postern.dev/identity"] ?? []);
+  /** Changes the objects in a cluster as kubectl would. */
+  const edit = async (
+    name: Name,
+    change: (object: { metadata: Record<string, object>; webhooks: WebhookEntry[] }) => void,
+  ) => {
+    for (const kind of kinds) {
+      const object = await call(name, "GET", kind);
+      change(object);
+      await call(name, "PUT", kind, object);
+    }
+  };
+  const readPolicies = async (name: Name) =>
+    Object.fromEntries((await readEntries(name)).map((entry) => [entry.name, entry.failurePolicy]));
+  const everything = () => Promise.all(names.map(read));
+
+  it("the plan, the status and their JSON begin with it", async () => {
+    const line = "partition aws, account 111111111111, region eu-west-1, stage prod";
+    const plan = await requireSuccess("first", "deploy", "--plan-only");
+    assert.equal(plan.stdout.split("\n")[0], line);
+    await requireSuccess("first", "deploy", "--harden");
+    for (const name of names) assert.deepEqual(await readOwners(name), [identities.first, identities.first]);
+    const status = await run("first", "status");
+    assert.equal(status.stdout.split("\n")[0], line);
+    for (const words of [["deploy", "--plan-only"], ["status"]]) {
+      const [verb = "", ...more] = words;
+      const { stdout } = await run("first", verb, ...more, "-o", "json");
+      assert.deepEqual(Object.entries(JSON.parse(stdout)).slice(0, 4), [
+        ["partition", "aws"],
+        ["account", "111111111111"],
+        ["region", "eu-west-1"],
+        ["stage", "prod"],
+      ]);
+    }
+  });
+
+  it("commands with other credentials change and delete no entry", async () => {
+    const before = await everything();
+    const refusal = `cluster east has its entries from ${identities.first}, not from ${identities.second}; `;
+    for (const [verb, ...words] of [
+      ["deploy"],
+      ["destroy", "--yes"],
+      ["destroy", "--configs-only", "--yes"],
+      ["rotate"],
+    ] as const) {
+      const { code, text } = await run("second", verb, ...words);
+      assert.deepEqual([code === 0, text.includes(refusal)], [false, true], `${verb}: ${text}`);
+    }
+    const { code, text } = await run("second", "arm", "always-pull-images");
+    assert.deepEqual([code, text], [1, "stage prod has no function for always-pull-images, or none that is live\n"]);
+    assert.deepEqual(await everything(), before);
+  });
+
+  it("postern.yaml pins it before anything is called", async () => {
+    await writeConfig(`stages: { prod: { account: "111111111111", region: eu-west-1 } }\n`);
+    const { recordedCalls } = accounts.second;
+    recordedCalls.length = 0;
+    const words = [["deploy"], ["deploy", "--plan-only"], ["destroy", "--yes"], ["rotate"], ["status"]];
+    for (const [verb = "", ...more] of [
+      ...words,
+      ["arm", "always-pull-images"],
+      ["disarm", "always-pull-images", "--for=2m"],
+    ]) {
+      const { code, text } = await run("second", verb, ...more);
+      const sentence =
+        "stage prod is in region eu-west-1, as stages.prod in postern.yaml says, and this command runs in region us-east-1\n";
+      assert.deepEqual([code, text], [2, sentence]);
+    }
+    assert.deepEqual(recordedCalls, []);
+    await writeConfig(`stages: { prod: { account: "111111111111", region: us-east-1 } }\n`);
+    const { code, text } = await run("second", "deploy");
+    assert.match(
+      text,
+      /^stage prod is in account 111111111111, as .* says, and this command runs in account 222222222222\n$/,
+    );
+    assert.deepEqual([code, recordedCalls.map(({ action }) => action)], [2, ["sts:GetCallerIdentity"]]);
+    await writeConfig(`stages: { prod: { account: "111111111111", region: eu-west-1 } }\n`);
+    await requireSuccess("first", "deploy", "--plan-only");
+    await writeConfig();
+  });
+
+  it("entries without the annotation are adopted if they call this stage, and refused otherwise", async () => {
+    const dropAnnotation = ({ metadata }: { metadata: Record<string, object> }) => {
+      metadata.annotations = {};
+    };
+    await edit("east", dropAnnotation);
+    const refused = await run("second", "deploy", "--cluster", "east");
+    assert.match(
+      refused.text,
+      /cluster east has entries that call https:\S+ without the annotation postern\.dev\/identity, /,
+    );
+    assert.doesNotMatch(refused.text, /\.[\w-]{86}/);
+    assert.deepEqual(await readOwners("east"), []);
+    await requireSuccess("first", "deploy");
+    assert.deepEqual(await readOwners("east"), [identities.first, identities.first]);
+  });
+
+  it("moves to another without a moment in which an entry is missing", async () => {
+    await requireSuccess("second", "deploy", "--write", `${checkout.folder}/moved`);
+    assert.deepEqual(await readOwners("east"), [identities.first, identities.first]);
+    for (const name of names) {
+      await edit(name, ({ metadata }) => {
+        metadata.annotations = { ...metadata.annotations, "postern.dev/identity": identities.second };
+      });
+      const kept = (await run("first", "deploy")).text;
+      assert.match(kept, new RegExp(`has its entries from ${identities.second}, not from ${identities.first}`));
+      await requireSuccess("second", "deploy", "--cluster", name);
+      assert.equal((await readPolicies(name))[guard], "Fail");
+    }
+    const forget = names.flatMap((name) => ["--forget", name]);
+    assert.match((await requireSuccess("first", "destroy", "--yes", ...forget)).text, /stage prod is deleted/);
+    assert.deepEqual(await readOwners("west"), [identities.second, identities.second]);
+    assert.equal((await run("second", "status")).code, 0);
+  });
+
+  /** Deletes the bucket of the second stage with all that is in it, as a person would. */
+  const deleteBucket = async () => {
+    const { region, endpoint, credentials } = accounts.second.actAs("operator");
+    const s3 = new S3({ region, endpoint, credentials, forcePathStyle: true });
+    const [Bucket = ""] = (await s3.listBuckets({})).Buckets?.flatMap(({ Name = "" }) => Name) ?? [];
+    const { Contents = [] } = await s3.listObjectsV2({ Bucket });
+    for (const { Key } of Contents) await s3.deleteObject({ Bucket, Key });
+    await s3.deleteBucket({ Bucket });
+    return { s3, Bucket };
+  };
+
+  it("keeps failing closed what does so in a cluster if the bucket is lost", async () => {
+    const { s3, Bucket } = await deleteBucket();
+    const before = await everything();
+    const refused = await run("second", "rotate", "--unused-for=1m");
+    assert.match(refused.text, /has no bucket: .*; postern deploy creates it\n/);
+    const plan = await requireSuccess("second", "deploy", "--plan-only");
+    assert.match(plan.text, /cluster east\n {2}~ no release records its entries; postern deploy compares them/);
+    assert.doesNotMatch(plan.text, /is missing/);
+    const { text } = await requireSuccess("second", "deploy");
+    assert.match(text, /the bucket of this stage was deleted, with all its releases; it is created again/);
+    assert.match(text, /rollbacks to earlier releases are not possible any more/);
+    assert.match(text, /release r1 is live in east, west/);
+    assert.deepEqual(await everything(), before);
+    const { Policy = "" } = await s3.getBucketPolicy({ Bucket });
+    assert.match(Policy, /aws:SecureTransport/);
+    assert.match((await requireSuccess("second", "deploy")).text, /nothing to do: release r1 is live/);
+  });
+
+  it("begins the new history with the live versions, so that a rule can go back", async () => {
+    await deleteBucket();
+    await writeConfig("", 4, "audit");
+    await requireSuccess("second", "deploy");
+    assert.equal((await readPolicies("east"))[guard], "Fail");
+    assert.match((await requireSuccess("second", "rollback", "always-pull-images")).text, /is at version 1/);
+    await writeConfig();
+    await requireSuccess("second", "deploy");
+  });
+
+  it("fails open again only where that is said", async () => {
+    await requireSuccess("second", "deploy", "--cluster", "east", "--soften", "deny-service-external-ips");
+    assert.deepEqual(await Promise.all(names.map(async (name) => (await readPolicies(name))[guard])), [
+      "Ignore",
+      "Fail",
+    ]);
+    const { code, text } = await run("second", "deploy", "--soften", "deny-service-external-ip");
+    assert.deepEqual(
+      [code, /--soften takes a rule or a group of postern.yaml, not "deny-s/.test(text)],
+      [2, true],
+      text,
+    );
+  });
+
+  it("accepts URLs of a lost key until all clusters have new ones", async () => {
+    const { region, endpoint, credentials } = accounts.second.actAs("operator");
+    await new SSM({ region, endpoint, credentials }).deleteParameter({ Name: "/postern/prod/keys" });
+    const readUrls = async (name: Name) => (await readEntries(name)).map(({ clientConfig }) => clientConfig.url);
+    const ask = async (entries: WebhookEntry[]) => (await probeEntries(entries, { tries: 1 })).map(({ ok }) => ok);
+    const [eastUrls, west] = [await readUrls("east"), await readEntries("west")];
+    const { text } = await requireSuccess("second", "deploy", "--cluster", "east");
+    assert.match(text, /keys: URLs in clusters are signed by a key that this stage doesn't have any more/);
+    assert.notDeepEqual(await readUrls("east"), eastUrls);
+    assert.deepEqual(await readEntries("west"), west);
+    const all = async () => [...(await readEntries("east")), ...(await readEntries("west")), ...west];
+    assert.ok((await ask(await all())).every(Boolean));
+    await requireSuccess("second", "deploy");
+    assert.notDeepEqual(await readEntries("west"), west);
+    assert.ok((await ask(await all())).every(Boolean));
+    await requireSuccess("second", "deploy");
+    assert.ok(!(await ask(west)).some(Boolean));
+    assert.ok((await ask(await readEntries("west"))).every(Boolean));
+    assert.match((await requireSuccess("second", "deploy")).text, /nothing to do/);
+  });
+});
