@@ -4,6 +4,7 @@ import type { EndpointConfig } from "#lib/endpoint.ts";
 import { rule } from "#lib/rule.ts";
 import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { readRows } from "../../test/rows.ts";
+import type { StageIdentity } from "../aws/identity.ts";
 import type { StageMetricsReader } from "../aws/metrics.ts";
 import type { StackTemplate } from "../aws/stack.ts";
 import type { DeployedObject } from "../clusters/api.ts";
@@ -64,7 +65,8 @@ const rows = readRows<{
   settings: { name: string; before: object; after: object; differences: string[] }[];
   kept: { name: string; releases: ReleaseRow[]; kept: string[] }[];
   clusters: ClusterRow[];
-  plan: Omit<DeploymentPlan, "template" | "parts"> & { rules: PlanRow[]; costs: RuleCost[]; months: MonthlyCost[] };
+  plan: Omit<DeploymentPlan, "template" | "parts" | "identity"> &
+    StageIdentity & { rules: PlanRow[]; costs: RuleCost[]; months: MonthlyCost[] };
   planText: string;
   idleText: string;
 }>(import.meta.filename);
@@ -518,13 +520,14 @@ describe("a plan", () => {
     });
   });
 
-  const { rules, costs: ruleCosts, months, ...printed } = rows.plan;
+  const { rules, costs: ruleCosts, months, partition, account, region, stage, ...printed } = rows.plan;
+  const identity = { partition, account, region, stage };
   const costs = { rules: ruleCosts, months };
   const parts = rules.map(({ rule, live, disarmedUntil, changes, settings }): RuleChangePlan => {
     const disarmed = disarmedUntil ? { disarmed: { until: new Date(disarmedUntil), version: "3" } } : {};
     return { part: buildPart(rule), known: live ? buildState(rule, disarmed, live) : undefined, changes, settings };
   });
-  const busy: DeploymentPlan = { ...printed, template: buildTemplate(), parts };
+  const busy: DeploymentPlan = { ...printed, identity, template: buildTemplate(), parts };
 
   it("is printed as text", () => assert.equal(formatPlan(busy, costs), rows.planText));
 
