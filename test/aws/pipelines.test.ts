@@ -303,7 +303,8 @@ describe("a pipeline in an account", await needs("moto", "runtime client", "API 
     [account, cluster, checkout] = await Promise.all([openAccount(), bootCluster(binaries), opening]);
     await checkout.write("kubeconfig", buildKubeconfig({ shop: cluster }));
     const clusters = "clusters:\n  shop: { connect: { kubeconfig: kubeconfig } }\n";
-    await checkout.write("postern.yaml", `rules:\n  always-pull-images:\n${clusters}`);
+    const stages = `stages: { prod: { account: "123456789012", region: ${account.region} } }\n`;
+    await checkout.write("postern.yaml", `rules:\n  always-pull-images:\n${clusters}${stages}`);
     // The checkout has its packages already.
     await chmod(await checkout.write("bin/npm", "#!/bin/sh\n"), 0o755);
     environment = {
@@ -329,7 +330,26 @@ describe("a pipeline in an account", await needs("moto", "runtime client", "API 
     const output = await run(scriptGitHub("plan"), account.actAs("plan").env);
     assert.match(output, /always-pull-images: new/);
     const summary = await readFile(environment.GITHUB_STEP_SUMMARY ?? "", "utf8");
-    assert.match(summary, /^```\nstage prod\n.*always-pull-images: new.*\n```\n$/s);
+    assert.match(
+      summary,
+      /^```\npartition aws, account 123456789012, region eu-west-1, stage prod\n.*always-pull-images: new.*\n```\n$/s,
+    );
+  });
+
+  it("ends in another region than postern.yaml names, before it calls AWS", async () => {
+    const { env } = account.actAs("elsewhere");
+    const script = scriptGitHub("deploy");
+    const { code, stderr } = await runBash(checkout.folder, script, {
+      ...environment,
+      ...env,
+      AWS_REGION: "us-east-1",
+    });
+    assert.deepEqual(
+      [code, /^stage prod is in region eu-west-1, .* in region us-east-1$/m.test(stderr)],
+      [2, true],
+      stderr,
+    );
+    assert.ok(!account.recordedCalls.some(({ caller }) => caller === "elsewhere"));
   });
 
   it("deploys for the first time with a canary option", async () => {
