@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from "node:util";
 import {
   type FunctionConfiguration,
   type Lambda,
+  type UpdateFunctionConfigurationCommandInput,
   waitUntilFunctionActiveV2,
   waitUntilFunctionUpdatedV2,
   waitUntilPublishedVersionActive,
@@ -14,12 +15,17 @@ import { isErrorNamed } from "./errors.ts";
 // Each step changes a function's unpublished code or environment, and fails if another command changed it since the
 // last step.
 
-/** Where a function writes its log, and the network that it is in. The stack sets both for $LATEST. */
-export interface LambdaPlacement {
-  logGroup: string | undefined;
-  /** The ids of the subnets and security groups, sorted; empty outside a VPC. */
-  network: string[];
-}
+/** The settings of a function that the stack sets for $LATEST, with Lambda's defaults. */
+export type LambdaStackSettings = {
+  [Name in
+    | "Runtime"
+    | "Layers"
+    | "TracingConfig"
+    | "EphemeralStorage"
+    | "KMSKeyArn"
+    | "LoggingConfig"
+    | "VpcConfig"]: UpdateFunctionConfigurationCommandInput[Name];
+};
 
 /** What makes a Lambda version. A published version never changes. */
 export interface LambdaVersionContent {
@@ -28,11 +34,12 @@ export interface LambdaVersionContent {
   environment: Record<string, string>;
   memorySize: number;
   timeout: number;
-  placement: LambdaPlacement;
+  stackSettings: LambdaStackSettings;
 }
 
 /** The Lambda configuration that one update of a function sends. Environment variables not in it are removed. */
-type Settings = Pick<LambdaVersionContent, "environment"> & Partial<LambdaVersionContent>;
+type Settings = Pick<LambdaVersionContent, "environment"> &
+  Partial<Omit<LambdaVersionContent, "stackSettings"> & { stackSettings: Partial<LambdaStackSettings> }>;
 
 /** Changes the code and the configuration of one Lambda function, and publishes its versions. */
 export interface FunctionUpdater {
@@ -96,8 +103,9 @@ export const createFunctionUpdater = (
       const sha256 = createHash("sha256").update(zip).digest("base64");
       return requireOurs(({ CodeSha256 }) => CodeSha256 === sha256);
     },
-    configure: async ({ environment, memorySize: MemorySize, timeout: Timeout }, { RevisionId }) => {
-      const change = { FunctionName, Environment: { Variables: environment }, MemorySize, Timeout, RevisionId };
+    configure: async ({ environment, memorySize: MemorySize, timeout: Timeout, stackSettings }, { RevisionId }) => {
+      const Environment = { Variables: environment };
+      const change = { FunctionName, ...stackSettings, Environment, MemorySize, Timeout, RevisionId };
       await retryChange(() => client.updateFunctionConfiguration(change));
       return requireOurs(({ Environment }) => isDeepStrictEqual({ ...Environment?.Variables }, environment));
     },

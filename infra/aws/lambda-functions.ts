@@ -13,7 +13,7 @@ import { createFallbackForErrorNamed, isErrorNamed } from "./errors.ts";
 import {
   createFunctionUpdater,
   downloadFunctionCode,
-  type LambdaPlacement,
+  type LambdaStackSettings,
   type LambdaVersionContent,
 } from "./function-updates.ts";
 import type { StageStack } from "./stack.ts";
@@ -206,7 +206,13 @@ export const openStageFunctions = (
       const updates = openRuleUpdates(rule);
       let latest = await updates.awaitUpdate();
       if (latest.CodeSha256 !== wanted.codeSha256) latest = await updates.upload(wanted.zip, latest);
-      if (!hasSameContent(toContent(latest), wanted)) latest = await updates.configure(wanted, latest);
+      const content = toContent(latest);
+      if (!hasSameContent(content, wanted)) {
+        const differing = Object.entries(wanted.stackSettings).filter(
+          ([name, value]) => !isDeepStrictEqual(Reflect.get(content.stackSettings, name), value),
+        );
+        latest = await updates.configure({ ...wanted, stackSettings: Object.fromEntries(differing) }, latest);
+      }
       return updates.publish(latest, wanted.description);
     },
 
@@ -254,7 +260,8 @@ export const openStageFunctions = (
       const { upload, configure } = openRuleUpdates(rule);
       const [{ configuration }, source] = [await read(rule), await read(rule, version.version)];
       const code = await downloadFunctionCode(source.location);
-      await configure(version, await upload(code, configuration));
+      const { environment, memorySize, timeout } = version;
+      await configure({ environment, memorySize, timeout }, await upload(code, configuration));
     },
 
     republish: async (rule, from, { code, environment, description }) => {
@@ -277,7 +284,7 @@ export const hasSameContent = (left: LambdaVersionContent, right: LambdaVersionC
   left.codeSha256 === right.codeSha256 &&
   left.memorySize === right.memorySize &&
   left.timeout === right.timeout &&
-  isDeepStrictEqual(left.placement, right.placement) &&
+  isDeepStrictEqual(left.stackSettings, right.stackSettings) &&
   isDeepStrictEqual({ ...left.environment }, { ...right.environment });
 
 const toContent = (configuration: FunctionConfiguration): LambdaVersionContent => ({
@@ -285,12 +292,30 @@ const toContent = (configuration: FunctionConfiguration): LambdaVersionContent =
   environment: configuration.Environment?.Variables ?? {},
   memorySize: configuration.MemorySize ?? 0,
   timeout: configuration.Timeout ?? 0,
-  placement: toPlacement(configuration),
+  stackSettings: toStackSettings({
+    ...configuration,
+    Layers: configuration.Layers?.map(({ Arn = "" }) => Arn),
+    TracingConfig: { Mode: configuration.TracingConfig?.Mode },
+  }),
 });
 
-const toPlacement = ({ LoggingConfig, VpcConfig }: FunctionConfiguration): LambdaPlacement => ({
-  logGroup: LoggingConfig?.LogGroup,
-  network: [...(VpcConfig?.SubnetIds ?? []), ...(VpcConfig?.SecurityGroupIds ?? [])].sort(),
+/** Adds Lambda's defaults to what a function or a template says. */
+export const toStackSettings = ({
+  Runtime,
+  Layers = [],
+  TracingConfig,
+  EphemeralStorage,
+  KMSKeyArn = "",
+  LoggingConfig: { LogGroup, LogFormat = "Text", ApplicationLogLevel = "INFO", SystemLogLevel = "INFO" } = {},
+  VpcConfig: { SubnetIds = [], SecurityGroupIds = [] } = {},
+}: Partial<LambdaStackSettings>): LambdaStackSettings => ({
+  Runtime,
+  Layers,
+  TracingConfig: { Mode: TracingConfig?.Mode ?? "PassThrough" },
+  EphemeralStorage: { Size: EphemeralStorage?.Size ?? 512 },
+  KMSKeyArn,
+  LoggingConfig: { LogGroup, LogFormat, ...(LogFormat === "JSON" && { ApplicationLogLevel, SystemLogLevel }) },
+  VpcConfig: { SubnetIds: [...SubnetIds].sort(), SecurityGroupIds: [...SecurityGroupIds].sort() },
 });
 
 const toWarmVersion = ({

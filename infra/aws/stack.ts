@@ -49,6 +49,8 @@ const goneStates = /^(CREATE_FAILED|DELETE_IN_PROGRESS|DELETE_COMPLETE|DELETE_SK
 const getPackagedFile = (name: string): string => join(getProjectRoot(), ".serverless", name);
 /** The template of the stack with only a bucket, which osls would create before the first deployment. */
 const coreTemplate = "lib/plugins/aws/package/lib/core-cloudformation-template.json";
+/** The file with what osls deploys. */
+const stateFile = "serverless-state.json";
 /** The copy of the package's serverless.yml for a project without one: osls reads it only from the project's folder. */
 const copiedConfig = ".serverless.yml";
 /** Ends osls when this process ends in any way: this process holds the other end of its standard input. */
@@ -91,15 +93,20 @@ const runOsls = async (verb: string, stage: string, more: string[] = [], signal?
   });
 };
 
-/** Makes osls write the templates from serverless.yml and dist/. Returns the one that it would deploy. */
+/**
+ * Makes osls write the templates from serverless.yml and dist/. Returns the one that it would deploy, with the stack's
+ * tags as metadata: CloudFormation has them beside the template.
+ */
 export const packageStack = async (stage: string): Promise<StackTemplate> => {
   await runOsls("package", stage);
-  return JSON.parse(await readFile(getPackagedFile("cloudformation-template-update-stack.json"), "utf8"));
+  const template = JSON.parse(await readFile(getPackagedFile("cloudformation-template-update-stack.json"), "utf8"));
+  const { stackTags } = JSON.parse(await readFile(getPackagedFile(stateFile), "utf8")).service.provider;
+  return stackTags === undefined ? template : { ...template, Metadata: { ...template.Metadata, StackTags: stackTags } };
 };
 
 /** Replaces the CloudFormation template in the state file of osls, which is the one that osls deploys. */
 export const replacePackagedTemplate = async (template: StackTemplate): Promise<void> => {
-  const file = getPackagedFile("serverless-state.json");
+  const file = getPackagedFile(stateFile);
   const state = JSON.parse(await readFile(file, "utf8"));
   state.service.provider.compiledCloudFormationTemplate = template;
   await writeFile(file, JSON.stringify(state));

@@ -18,7 +18,9 @@ export const describeClusterNetwork = async (
   const { connect } = cluster;
   if (connect?.eks === undefined || connect.server !== undefined) return [];
   const asking = listRulesAskingCluster(targets.catalogue, cluster).map((listed) => listed.name);
-  const isInVpc = parts.some(({ asks, wanted }) => asks && wanted.placement.network.length > 0);
+  const isInVpc = parts.some(
+    ({ asks, wanted }) => asks && (wanted.stackSettings.VpcConfig?.SubnetIds ?? []).length > 0,
+  );
   return readEksNetwork(connect, targets.stage.readIdentity).then(
     (network) => describeEksNetwork(network, asking, isInVpc),
     (error: unknown) => {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { EndpointConfig } from "#lib/endpoint.ts";
+import { toStackSettings } from "../aws/lambda-functions.ts";
 import { type FunctionState, type RecordedKeyVersions, requireRollbackTarget } from "./disarm.ts";
 
 const setup = { keyVersions: [1], mode: "enforce" as const, settings: {} };
@@ -46,7 +47,7 @@ const buildVersion = (version: string, variables: object) => {
   const named = Object.entries(variables).map(([name, value]) => [`POSTERN_${name}`, value]);
   const content = {
     codeSha256: "",
-    placement: { logGroup: undefined, network: [] },
+    stackSettings: toStackSettings({}),
     memorySize: 256,
     timeout: 10,
     description: "",

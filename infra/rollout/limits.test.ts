@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { RequestMatch, Rule } from "#lib/rule.ts";
 import { toCatalogueRule } from "../../test/catalogue-rules.ts";
-import type { LambdaQuotas } from "../aws/lambda-functions.ts";
+import { type LambdaQuotas, toStackSettings } from "../aws/lambda-functions.ts";
 import type { StackTemplate } from "../aws/stack.ts";
 import { findExceededLimits } from "./limits.ts";
 import type { PackagedRule } from "./package.ts";
@@ -33,7 +33,7 @@ const buildPart = (name: string, sample: SampleRule): PackagedRule => ({
   wanted: {
     zip: new Uint8Array(sample.bytes ?? 1),
     codeSha256: "",
-    placement: { logGroup: undefined, network: [] },
+    stackSettings: toStackSettings({}),
     description: "",
     environment: sample.environment ?? {},
     memorySize: 256,

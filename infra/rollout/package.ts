@@ -1,11 +1,8 @@
 import { readFile } from "node:fs/promises";
 import type { EndpointConfig } from "#lib/endpoint.ts";
-import type { LambdaPlacement } from "../aws/function-updates.ts";
-import type { WantedLambdaVersion } from "../aws/lambda-functions.ts";
+import { toStackSettings, type WantedLambdaVersion } from "../aws/lambda-functions.ts";
 import { packageStack, type StackTemplate } from "../aws/stack.ts";
 import { buildFunctions, getDistFolder } from "../build/build.ts";
-import type { RuleBundle } from "../build/bundle.ts";
-import { computeFunctionSettings } from "../build/deployment.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toLogicalId } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -51,38 +48,71 @@ export const packageStage = async (
     bundles.map(async (bundle): Promise<PackagedRule> => {
       const listed = served.get(bundle.name) as CatalogueRule;
       const zip = await readFile(`${getDistFolder()}${bundle.name}.zip`);
-      const placement = readPlacement(template, bundle.name);
-      const packaged = toPackagedRule(bundle, stage, publicKeys, zip, placement);
-      return { ...packaged, listed, config: buildEndpointConfig(config, listed) };
+      const { name, logic, asks, scripts, warm, reserved, codeSha256, hash } = bundle;
+      const wanted = {
+        zip,
+        codeSha256,
+        description: `${hash.slice(0, 12)} of ${name}`,
+        ...readSettings(template, name),
+      };
+      return {
+        name,
+        logic,
+        asks,
+        scripts,
+        warm,
+        reserved,
+        wanted,
+        listed,
+        config: buildEndpointConfig(config, listed),
+      };
     }),
   );
   return { parts, template, notes };
 };
 
-/** Returns what the template says of a function's log group and network, which a published version keeps, too. */
-const readPlacement = (template: StackTemplate, rule: string): LambdaPlacement => {
-  const { VpcConfig = {}, LoggingConfig } = Object(
-    template.Resources[`${toLogicalId(rule)}LambdaFunction`]?.Properties,
-  );
+/** The properties of a function in the template that a version doesn't have, or has from the build. */
+const unversioned = new Set([
+  ...["FunctionName", "Code", "Handler", "Architectures", "Role", "Description", "Tags"],
+  "ReservedConcurrentExecutions",
+]);
+
+/** Returns what the template says of a function's configuration, which a published version keeps. */
+const readSettings = (template: StackTemplate, rule: string) => {
+  const declared = Object.entries(template.Resources[`${toLogicalId(rule)}LambdaFunction`]?.Properties ?? {});
+  const properties = Object.fromEntries(declared.filter(([name]) => !unversioned.has(name)));
+  const { MemorySize, Timeout, Environment, KmsKeyArn: KMSKeyArn, ...rest } = Object(properties);
+  const { Runtime, Layers, TracingConfig, EphemeralStorage, LoggingConfig, VpcConfig = {}, ...others } = rest;
   const network: unknown[] = [...(VpcConfig.SubnetIds ?? []), ...(VpcConfig.SecurityGroupIds ?? [])];
-  const unknown = network.find((id) => !/^(subnet|sg)-/.test(String(id)));
+  const noId = network.find((id) => !/^(subnet|sg)-/.test(String(id)));
+  if (noId !== undefined)
+    throw new Complaint(
+      `vpc in serverless.yml must have ids such as subnet-0a1b and sg-0a1b, not ${JSON.stringify(noId)}`,
+    );
+  const [unknown] = Object.keys(others);
   if (unknown !== undefined)
     throw new Complaint(
-      `vpc in serverless.yml must have ids such as subnet-0a1b and sg-0a1b, not ${JSON.stringify(unknown)}`,
+      `serverless.yml gives the function of ${rule} the property ${unknown}, which postern deploy can't put into its versions; leave it out`,
     );
-  return { logGroup: LoggingConfig?.LogGroup, network: network.map(String).sort() };
+  const reference = findReference(properties);
+  if (reference !== undefined)
+    throw new Complaint(
+      `serverless.yml must give the function of ${rule} plain values, not ${JSON.stringify(reference)}: postern deploy puts them into its versions`,
+    );
+  const settings = { Runtime, Layers, TracingConfig, EphemeralStorage, KMSKeyArn, LoggingConfig, VpcConfig };
+  const variables = Object.entries(Object(Environment?.Variables)).map(([name, value]) => [name, String(value)]);
+  return {
+    environment: Object.fromEntries(variables) as Record<string, string>,
+    memorySize: Number(MemorySize),
+    timeout: Number(Timeout),
+    stackSettings: toStackSettings(settings),
+  };
 };
 
-const toPackagedRule = (
-  bundle: RuleBundle,
-  stage: string,
-  publicKeys: string,
-  zip: Uint8Array,
-  placement: LambdaPlacement,
-) => {
-  const { name, logic, asks, scripts, warm, reserved, codeSha256, hash } = bundle;
-  const description = `${hash.slice(0, 12)} of ${name}`;
-  const settings = computeFunctionSettings(bundle, publicKeys, stage);
-  const wanted = { zip, codeSha256, description, ...settings, placement };
-  return { name, logic, asks, scripts, warm, reserved, wanted };
-};
+/** Returns a value that only CloudFormation can resolve, such as `{ Ref: … }`. */
+const findReference = (value: unknown): unknown =>
+  Object.keys(Object(value)).some((key) => /^(Ref|Fn::\w+)$/.test(key))
+    ? value
+    : typeof value === "object"
+      ? Object.values(Object(value)).map(findReference).find(Boolean)
+      : undefined;

@@ -4,7 +4,9 @@ import type { EndpointConfig } from "#lib/endpoint.ts";
 import { rule } from "#lib/rule.ts";
 import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { readRows } from "../../test/rows.ts";
+import type { LambdaStackSettings } from "../aws/function-updates.ts";
 import type { StageIdentity } from "../aws/identity.ts";
+import { toStackSettings } from "../aws/lambda-functions.ts";
 import type { StageMetricsReader } from "../aws/metrics.ts";
 import type { StackTemplate } from "../aws/stack.ts";
 import type { DeployedObject } from "../clusters/api.ts";
@@ -25,7 +27,7 @@ const substance = {
   environment,
   memorySize: 256,
   timeout: 10,
-  placement: { logGroup: "/logs", network: [] },
+  stackSettings: toStackSettings({ LoggingConfig: { LogGroup: "/logs", LogFormat: "JSON" } }),
 };
 
 interface RuleRow {
@@ -34,6 +36,7 @@ interface RuleRow {
   logic?: string;
   share?: { settings: object; mode?: "warn" };
   wanted?: Partial<PackagedRule["wanted"]>;
+  stackSettings?: Partial<LambdaStackSettings>;
   isNew?: boolean;
   state?: Partial<FunctionState>;
   changes: string[];
@@ -128,13 +131,24 @@ describe("the plan of a rule", () => {
   const buildShare = (settings: object, mode?: "warn"): Partial<PackagedRule> => ({
     config: { rule: name, clusters: { local: buildClusterConfig(settings, mode) } },
   });
-  for (const { name: what, logic = "logic", share, wanted, isNew, state = {}, changes, settings = [] } of rows.rules)
+  for (const {
+    name: what,
+    logic = "logic",
+    share,
+    wanted,
+    stackSettings,
+    isNew,
+    state = {},
+    changes,
+    settings = [],
+  } of rows.rules)
     it(`is ${what}`, () => {
       const part = buildPart(name, { logic, ...(share && buildShare(share.settings, share.mode)) });
       const { disarmed } = state;
       const until = new Date(disarmed?.until ?? 0);
       const known = buildState(name, { ...state, ...(disarmed && { disarmed: { ...disarmed, until } }) });
-      assert.deepEqual(planRule({ ...part, wanted: { ...part.wanted, ...wanted } }, isNew ? undefined : known), {
+      const all = { ...part.wanted, ...wanted, stackSettings: { ...substance.stackSettings, ...stackSettings } };
+      assert.deepEqual(planRule({ ...part, wanted: all }, isNew ? undefined : known), {
         changes,
         settings,
       });

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import type { LambdaStackSettings } from "../aws/function-updates.ts";
 import type { StageIdentity } from "../aws/identity.ts";
 import { hasSameContent, type WarmVersion } from "../aws/lambda-functions.ts";
 import type { StackTemplate } from "../aws/stack.ts";
@@ -77,23 +78,41 @@ export const planRuleChanges = (
     const before = all.find(({ rules }) => rules[part.name]?.version === state.ruleVersion.version)?.rules[part.name];
     const settings = before ? compareSetups(before.share, part.config, clusters) : [];
     const isSame = hasSameContent(state.ruleVersion, part.wanted);
-    const { POSTERN_LEDGER: table, ...environment } = state.ruleVersion.environment;
-    const { POSTERN_LEDGER: wantedTable, ...wantedEnvironment } = part.wanted.environment;
+    const { environment, memorySize, timeout, stackSettings } = state.ruleVersion;
+    const [variables, wanted] = [groupVariables(environment), groupVariables(part.wanted.environment)];
     const reasons = [
       ...(before && before.logic !== part.logic ? ["code"] : []),
       ...(settings.length > 0 ? ["settings"] : []),
-      ...(isDeepStrictEqual(environment, wantedEnvironment) ? [] : ["keys"]),
-      ...(table === wantedTable ? [] : ["ledger"]),
-      ...(state.ruleVersion.memorySize === part.wanted.memorySize && state.ruleVersion.timeout === part.wanted.timeout
-        ? []
-        : ["sizing"]),
-      ...(state.ruleVersion.placement.logGroup === part.wanted.placement.logGroup ? [] : ["log group"]),
-      ...(isDeepStrictEqual(state.ruleVersion.placement.network, part.wanted.placement.network) ? [] : ["network"]),
+      ...listDifferentKeys(variables, wanted),
+      ...(memorySize === part.wanted.memorySize && timeout === part.wanted.timeout ? [] : ["sizing"]),
+      ...listDifferentKeys(stackSettings, part.wanted.stackSettings).map((name) => settingNames[name]),
     ];
     const changes = isSame ? (before ? [] : ["not tested yet"]) : reasons.length > 0 ? reasons : ["code"];
     const trial = Object.keys(state.live.weights).length > 0 ? ["an abandoned canary"] : [];
     return { part, known: state, changes: [...changes, ...trial], settings };
   });
+
+const groupVariables = ({ POSTERN_LEDGER: ledger, ...all }: Record<string, string>) => {
+  const isOwn = ([name]: [string, string]) => name.startsWith("POSTERN_");
+  const { own: keys = [], others: environment = [] } = Object.groupBy(Object.entries(all), (entry) =>
+    isOwn(entry) ? "own" : "others",
+  );
+  return { keys: Object.fromEntries(keys), ledger, environment: Object.fromEntries(environment) };
+};
+
+const listDifferentKeys = <T extends object>(left: T, right: T) =>
+  (Object.keys(left) as (keyof T)[]).filter((key) => !isDeepStrictEqual(left[key], right[key]));
+
+/** What a plan calls the settings of a function. */
+const settingNames: Record<keyof LambdaStackSettings, string> = {
+  Runtime: "runtime",
+  Layers: "layers",
+  TracingConfig: "tracing",
+  EphemeralStorage: "storage",
+  KMSKeyArn: "encryption key",
+  LoggingConfig: "logging",
+  VpcConfig: "network",
+};
 
 /** Reports whether a deployment would change nothing, neither in AWS nor in clusters. */
 export const changesNothing = ({ stack, parts, warm, ledger, clusters }: DeploymentPlan): boolean =>

@@ -34,7 +34,7 @@ export const planStack = (
   all: Release[],
   elsewhere: boolean,
 ): { template: StackTemplate; stack: StackDifferences; kept: string[] } => {
-  const template = removeUnusedNetworkPolicies(packaged, deployed);
+  const template = addTracingPolicies(removeUnusedNetworkPolicies(packaged, deployed));
   const [before, after] = [readEndpointType(deployed), readEndpointType(template)];
   if (listStackRules(deployed, stage).length > 0 && before !== after)
     throw new Complaint(
@@ -65,6 +65,20 @@ const removeUnusedNetworkPolicies = (template: StackTemplate, deployed: StackTem
     if (isUsed || !own.some(isNetworkPolicy)) return [id, resource];
     const Policies = own.filter((policy) => !isNetworkPolicy(policy));
     return [id, { ...resource, Properties: { ...resource.Properties, Policies } }];
+  });
+  return { ...template, Resources: Object.fromEntries(resources) };
+};
+
+/** Adds the right to send traces to the roles of functions that serverless.yml traces: osls adds it to its own role. */
+const addTracingPolicies = (template: StackTemplate): StackTemplate => {
+  const Action = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"];
+  const Statement = [{ Effect: "Allow", Action, Resource: "*" }];
+  const policy = { PolicyName: "tracing", PolicyDocument: { Version: "2012-10-17", Statement } };
+  const resources = Object.entries(template.Resources).map(([id, resource]) => {
+    const served = template.Resources[id.replace(/Role$/, "LambdaFunction")];
+    if (!id.endsWith("Role") || Object(served?.Properties?.TracingConfig).Mode !== "Active") return [id, resource];
+    const { Policies = [] } = Object(resource.Properties);
+    return [id, { ...resource, Properties: { ...resource.Properties, Policies: [...Policies, policy] } }];
   });
   return { ...template, Resources: Object.fromEntries(resources) };
 };
@@ -113,7 +127,10 @@ const listComparedParts = (template: StackTemplate | undefined): Map<string, unk
     return [id, { ...resource, Properties: Object.fromEntries(kept) }] as const;
   });
   const outputs = Object.entries(template?.Outputs ?? {}).map(([id, output]) => [`output ${id}`, output] as const);
-  return new Map<string, unknown>([...resources, ...outputs]);
+  const tags = Object.entries(Object(template?.Metadata).StackTags ?? {}).map(
+    ([id, tag]) => [`tag ${id}`, tag] as const,
+  );
+  return new Map<string, unknown>([...resources, ...outputs, ...tags]);
 };
 
 export const listStackRules = (template: StackTemplate | undefined, stage: string): string[] => {

@@ -8,7 +8,12 @@ import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { CloudFormation } from "@aws-sdk/client-cloudformation";
 import { Lambda } from "@aws-sdk/client-lambda";
-import { openStageFunctions, type StageFunctions, type WantedLambdaVersion } from "../../infra/aws/lambda-functions.ts";
+import {
+  openStageFunctions,
+  type StageFunctions,
+  toStackSettings,
+  type WantedLambdaVersion,
+} from "../../infra/aws/lambda-functions.ts";
 import { openStack } from "../../infra/aws/stack.ts";
 import { buildBenchEndpointConfig } from "../../infra/bench/handlers.ts";
 import { bundleRule } from "../../infra/build/bundle.ts";
@@ -233,7 +238,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       zip: code,
       codeSha256: createHash("sha256").update(code).digest("base64"),
       ...{ environment: { ...environment, ...further }, memorySize: 256, timeout: 10, description: "wanted" },
-      placement: { logGroup: `/aws/lambda/${name}`, network: [] },
+      stackSettings: toStackSettings({ Runtime: "nodejs24.x", LoggingConfig: { LogGroup: `/aws/lambda/${name}` } }),
     });
 
     it("have it published once, without an alias that points at it", async () => {

@@ -42,6 +42,11 @@ export interface Configuration {
   logging: Logging;
   /** Empty outside a VPC. */
   network: { SubnetIds?: string[]; SecurityGroupIds?: string[] };
+  /** The ARNs of its layers. */
+  layers: string[];
+  tracing: string;
+  /** The size of /tmp in megabytes. */
+  storage: number;
   revision: string;
   modified: string;
 }
@@ -202,6 +207,9 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       Environment: { Variables: environment },
       LoggingConfig: { ...rest.logging, LogGroup: getLogGroup(name, configuration) },
       VpcConfig: { SubnetIds: [], SecurityGroupIds: [], VpcId: "", ...rest.network },
+      ...(rest.layers.length > 0 && { Layers: rest.layers.map((Arn) => ({ Arn, CodeSize: 1 })) }),
+      TracingConfig: { Mode: rest.tracing },
+      EphemeralStorage: { Size: rest.storage },
       LastModified: modified,
       RevisionId: revision,
       State: isPending ? "Pending" : "Active",
@@ -287,10 +295,15 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       role: toText(input.Role),
       logging: input.LoggingConfig === undefined ? undefined : parseLogging(Object(input.LoggingConfig)),
       network: input.VpcConfig === undefined ? undefined : parseNetwork(Object(input.VpcConfig)),
+      layers: Array.isArray(input.Layers) ? input.Layers.map(String) : undefined,
+      tracing: toText(Object(input.TracingConfig).Mode),
+      storage: toNumber(Object(input.EphemeralStorage).Size),
     };
     return Object.fromEntries(Object.entries(edit).filter(([, value]) => value !== undefined));
   };
-  const requireNetworkRights = ({ network, role }: Configuration) => {
+  const requireRoleRights = ({ network, tracing, role }: Configuration) => {
+    if (tracing === "Active" && !(options.allowsLambda?.(role, "xray:PutTraceSegments") ?? true))
+      throw createInvalid("The provided execution role does not have permissions to call PutTraceSegments on XRAY");
     if (network.SubnetIds === undefined) return;
     for (const action of ["CreateNetworkInterface", "DescribeNetworkInterfaces", "DeleteNetworkInterface"])
       if (!(options.allowsLambda?.(role, `ec2:${action}`) ?? true))
@@ -347,7 +360,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       const code = await readCode(Object(input.Code));
       requireCodeStorage(code);
       const latest = { ...defaults, timeout: 3, ...parseConfiguration(input), code, ...createStamp() };
-      requireNetworkRights(latest);
+      requireRoleRights(latest);
       if (Array.isArray(input.Architectures)) latest.architectures = input.Architectures.map(String);
       functions.set(name, { ...createRecord(latest), busy: Date.now() + standIn.updating });
       return describeFunction(name, "$LATEST", latest);
@@ -404,7 +417,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     UpdateFunctionConfiguration: (name, input) => {
       expect(input.RevisionId, requireIdle(name).latest.revision);
       const edit = parseConfiguration(input);
-      requireNetworkRights({ ...getFunction(name).latest, ...edit });
+      requireRoleRights({ ...getFunction(name).latest, ...edit });
       return change(name, edit);
     },
     PublishVersion: (name, input) => {
@@ -778,6 +791,7 @@ const defaults = {
     handler: "index.handler",
   },
   ...{ role: `arn:aws:iam::${account}:role/stand-in`, architectures: ["arm64"], network: {} },
+  ...{ layers: [], tracing: "PassThrough", storage: 512 },
   logging: { LogFormat: "Text" as const },
 };
 

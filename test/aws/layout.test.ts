@@ -54,7 +54,12 @@ const toOldLayout = (built: StagePackage, stage: string): StagePackage => {
     { Type: "AWS::CloudWatch::Alarm", Properties: { ...threshold, ...metric, MetricName } },
   ]);
   const Resources: StackTemplate["Resources"] = Object.fromEntries([...kept, ...alarms]);
-  return { ...built, template: { ...built.template, Resources } };
+  const parts = built.parts.map((part) => {
+    const LoggingConfig = { LogGroup: `/aws/lambda/postern-${stage}-${part.name}`, LogFormat: "Text" as const };
+    const stackSettings = { ...part.wanted.stackSettings, LoggingConfig };
+    return { ...part, wanted: { ...part.wanted, stackSettings } };
+  });
+  return { ...built, parts, template: { ...built.template, Resources } };
 };
 
 describe("a live stage of an earlier version", await needs("moto", "runtime client"), () => {

@@ -7,7 +7,12 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { Lambda } from "@aws-sdk/client-lambda";
 import { openBucket } from "../../infra/aws/bucket.ts";
-import { openStageFunctions, type StageFunctions, type WantedLambdaVersion } from "../../infra/aws/lambda-functions.ts";
+import {
+  openStageFunctions,
+  type StageFunctions,
+  toStackSettings,
+  type WantedLambdaVersion,
+} from "../../infra/aws/lambda-functions.ts";
 import type { StackTemplate, StageStack } from "../../infra/aws/stack.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
@@ -91,7 +96,7 @@ describe("a stage on moto", await needs("moto"), () => {
     const found = parts.find(({ name }) => name === rule);
     assert.ok(found);
     // moto has no LoggingConfig.
-    return { ...found.wanted, placement: { logGroup: undefined, network: [] } };
+    return { ...found.wanted, stackSettings: toStackSettings({ Runtime: "nodejs24.x" }) };
   };
   const FunctionName = `postern-${stage}-${rule}`;
   const readAlias = async () => {
@@ -113,11 +118,11 @@ describe("a stage on moto", await needs("moto"), () => {
     it("are listed, each with the version that the stack made", async () => {
       assert.deepEqual(await functions.listRules(), [rule, other]);
       assert.deepEqual(await openStageFunctions("other", (await loadModules()).openStack("other")).listRules(), []);
-      const { codeSha256, environment, memorySize, timeout, placement } = findWanted(first);
+      const { codeSha256, environment, memorySize, timeout, stackSettings } = findWanted(first);
       const [version, ...more] = await functions.listVersions(rule);
       assert.ok(version);
       const { description, modified, ...substance } = version;
-      assert.deepEqual(substance, { version: "1", codeSha256, environment, memorySize, timeout, placement });
+      assert.deepEqual(substance, { version: "1", codeSha256, environment, memorySize, timeout, stackSettings });
       assert.deepEqual([description, more], [catalogue.find(({ name }) => name === rule)?.rule.summary, []]);
       assert.ok(modified >= begun, modified.toISOString());
       assert.deepEqual(await functions.readLatestEnvironment(rule), environment);

@@ -319,10 +319,12 @@ export const nameKeys: Record<string, string> = {
 };
 
 const selectConfiguration = ({ Description, Handler, Runtime, Role, MemorySize, Timeout, ...others }: Properties) => {
-  const { Environment, LoggingConfig = { LogFormat: "Text" }, VpcConfig = {} } = others;
+  const { Environment, LoggingConfig = { LogFormat: "Text" }, VpcConfig = {}, Layers = [] } = others;
+  const { TracingConfig = { Mode: "PassThrough" }, EphemeralStorage = { Size: 512 } } = others;
   const Variables = Object(Environment).Variables ?? {};
   return {
     ...{ Handler, Runtime, Role, LoggingConfig, VpcConfig, Environment: { Variables } },
+    ...{ Layers, TracingConfig, EphemeralStorage },
     ...{ Description: Description ?? "", MemorySize: MemorySize ?? 128, Timeout: Timeout ?? 3 },
   };
 };
