@@ -6,7 +6,7 @@ import type { LiveAlias, StageFunctions } from "../aws/lambda-functions.ts";
 import type { CloudWatchMetricQuery } from "../aws/metrics.ts";
 import { Complaint } from "../cli/complaint.ts";
 import {
-  type CanaryOptions,
+  type CanaryRun,
   type CanaryStage,
   type CanaryVersionCounts,
   type CanaryVersionPair,
@@ -101,23 +101,8 @@ const createAliases = (trials: CanaryVersionPair[]) => {
     assert.ok(found, rule);
     return found;
   };
-  const refuseCall = () => assert.fail("a canary only reads and moves aliases");
-  const functions: StageFunctions = {
-    ...{
-      getFunctionName: getFunctionName,
-      listRules: refuseCall,
-      readQuotas: refuseCall,
-      listVersions: refuseCall,
-      invoke: refuseCall,
-      publishVersion: refuseCall,
-      listWarmVersions: refuseCall,
-      requestWarmEnvironments: refuseCall,
-      releaseWarmEnvironments: refuseCall,
-      deleteVersion: refuseCall,
-      readLatestEnvironment: refuseCall,
-      restore: refuseCall,
-    },
-    republish: refuseCall,
+  const functions: CanaryStage["functions"] = {
+    getFunctionName,
     readAlias: async (rule) => getAlias(rule),
     moveAlias: async (rule, version, before, weights = {}) => {
       const { revision } = getAlias(rule);
@@ -168,7 +153,8 @@ const createCounts = (
   },
 });
 
-const brief: CanaryOptions = { share: 0.1, milliseconds: 20, every: 5, metricDelay: 0 };
+const runCases: CanaryRun["runCases"] = async () => ({ cases: 41, faults: [] });
+const brief: CanaryRun = { share: 0.1, milliseconds: 20, every: 5, metricDelay: 0, runCases };
 const reviewed = { "a:1": { reviews: 1000 }, "a-b:4": { reviews: 1000 } };
 const healthy = { ...reviewed, "a:2": { reviews: 100 }, "a-b:7": { reviews: 100 } };
 
@@ -180,8 +166,8 @@ describe("a canary", () => {
       progress.push(far),
     );
     assert.deepEqual(outcomes, [
-      { trial: a, is: "promoted" },
-      { trial: b, is: "promoted" },
+      { trial: a, is: "promoted", evidence: "100 reviews, 0 faults" },
+      { trial: b, is: "promoted", evidence: "100 reviews, 0 faults" },
     ]);
     assert.deepEqual(moves, ["a 1, 2 at 0.1", "a-b 4, 7 at 0.1", "a 2", "a-b 7"]);
     assert.deepEqual(describeAliases(), ["2", "7"]);
@@ -205,7 +191,7 @@ describe("a canary", () => {
   for (const [name, found, why] of faults)
     it(`rolls back a version that ${name} at once, and all other versions with it`, async () => {
       const { functions, moves, describeAliases } = createAliases([a, b]);
-      const slow = { share: 0.1, milliseconds: 3_600_000, every: 1 };
+      const slow = { share: 0.1, milliseconds: 3_600_000, every: 1, runCases };
       const outcomes = await runCanary({ functions, ...createCounts({ ...healthy, ...found }) }, [a, b], slow);
       assert.deepEqual(outcomes, [
         { trial: a, is: "rolled back", why },
@@ -220,25 +206,85 @@ describe("a canary", () => {
       );
     });
 
-  it("rolls back a version with too few reviews in twice the time, without a result, and promotes the others", async () => {
-    const { functions, moves, describeAliases } = createAliases([a, b]);
-    const few = { ...healthy, "a:2": { reviews: minimumCanaryReviews - 1 } };
-    const outcomes = await runCanary({ functions, ...createCounts(few) }, [a, b], brief);
-    // Which of the two ends first depends on the machine's speed.
-    assert.deepEqual(
-      outcomes.toSorted((one, other) => one.trial.rule.localeCompare(other.trial.rule)),
-      [
-        { trial: a, is: "undecided", why: "it had 49 reviews, but needs 50" },
-        { trial: b, is: "promoted" },
-      ],
-    );
-    assert.deepEqual(
-      [moves.slice(2).sort(), describeAliases()],
-      [
-        ["a 1", "a-b 7"],
-        ["1", "7"],
-      ],
-    );
+  // How a version with few reviews ends, by its reviews and its cases.
+  const few: [
+    string,
+    Partial<CanaryVersionCounts> & { crashes?: number },
+    Awaited<ReturnType<typeof runCases>>,
+    object,
+  ][] = [
+    [
+      "promotes it if no review failed and all cases pass",
+      { reviews: 12 },
+      { cases: 41, faults: [] },
+      { is: "promoted", evidence: "12 reviews, 41 cases, 0 faults" },
+    ],
+    [
+      "promotes it without reviews if all cases pass",
+      {},
+      { cases: 1, faults: [] },
+      { is: "promoted", evidence: "0 reviews, 1 case, 0 faults" },
+    ],
+    [
+      "promotes it without cases if no review failed",
+      { reviews: minimumCanaryReviews - 1 },
+      { cases: 0, faults: [] },
+      { is: "promoted", evidence: "49 reviews, 0 cases, 0 faults" },
+    ],
+    [
+      "rolls it back if one review failed",
+      { reviews: 12, errors: 1 },
+      { cases: 41, faults: [] },
+      { is: "rolled back", why: "it failed 1 of its 12 reviews" },
+    ],
+    [
+      "rolls it back if its only review crashed",
+      { crashes: 1 },
+      { cases: 41, faults: [] },
+      { is: "rolled back", why: "it failed 1 of its 1 review" },
+    ],
+    [
+      "rolls it back if a case fails",
+      { reviews: 12 },
+      { cases: 41, faults: ['a, "says no": it fails'] },
+      { is: "rolled back", why: 'its cases fail: a, "says no": it fails' },
+    ],
+    [
+      "rolls it back without a result if it had neither reviews nor cases",
+      {},
+      { cases: 0, faults: [] },
+      {
+        is: "undecided",
+        why: "it had no reviews, and Lambda can run none of its cases; deploy once without --canary",
+      },
+    ],
+  ];
+  for (const [what, counts, cases, outcome] of few)
+    it(`ends by itself for a version with few reviews: ${what}`, async () => {
+      const { functions, describeAliases } = createAliases([a]);
+      const asked: string[] = [];
+      const run: CanaryRun = {
+        ...brief,
+        runCases: async (rule, version) => {
+          asked.push(`${rule}:${version}`);
+          return cases;
+        },
+      };
+      const outcomes = await runCanary({ functions, ...createCounts({ ...reviewed, "a:2": counts }) }, [a], run);
+      assert.deepEqual(outcomes, [{ trial: a, ...outcome }]);
+      assert.deepEqual(describeAliases(), [outcomes[0]?.is === "promoted" ? "2" : "1"]);
+      assert.deepEqual(asked, ["a:2"]);
+    });
+
+  it("rolls all versions with few reviews back if the cases of one fail", async () => {
+    const { functions, describeAliases } = createAliases([a, b]);
+    const run: CanaryRun = { ...brief, runCases: async (rule) => ({ cases: 1, faults: rule === "a" ? ["no"] : [] }) };
+    const outcomes = await runCanary({ functions, ...createCounts(reviewed) }, [a, b], run);
+    assert.deepEqual(outcomes, [
+      { trial: a, is: "rolled back", why: "its cases fail: no" },
+      { trial: b, is: "rolled back", why: "it can only be promoted together with a" },
+    ]);
+    assert.deepEqual(describeAliases(), ["1", "4"]);
   });
 
   it("rolls back a version whose crashes CloudWatch shows only after the time of the canary", async () => {
@@ -281,7 +327,8 @@ describe("a canary", () => {
       if (Date.now() >= start + brief.milliseconds + brief.milliseconds / 2)
         known["a:2"] = { reviews: minimumCanaryReviews };
     });
-    assert.deepEqual(await runCanary({ functions, ...counts }, [a], brief), [{ trial: a, is: "promoted" }]);
+    const evidence = `${minimumCanaryReviews} reviews, 0 faults`;
+    assert.deepEqual(await runCanary({ functions, ...counts }, [a], brief), [{ trial: a, is: "promoted", evidence }]);
     assert.deepEqual(describeAliases(), ["2"]);
   });
 
@@ -363,7 +410,7 @@ describe("a canary", () => {
         if (++times === readsBefore) stop.abort();
       });
       if (readsBefore === 0) stop.abort();
-      const slow = { share: 0.1, milliseconds: 3_600_000, every: 1, signal: stop.signal };
+      const slow = { share: 0.1, milliseconds: 3_600_000, every: 1, runCases, signal: stop.signal };
       const outcomes = await runCanary({ functions, ...counts }, [a, b], slow);
       const why = "it was interrupted";
       assert.deepEqual(outcomes, [
@@ -393,7 +440,7 @@ describe("a canary", () => {
         if (next === "an interrupt") stop.abort();
         if (next === "another command moves it") moved.push(Boolean(moveElsewhere("a", "9")));
       });
-      const watch = { share: 0.5, milliseconds: 3, every: 1, metricDelay: 0, signal: stop.signal };
+      const watch = { share: 0.5, milliseconds: 3, every: 1, metricDelay: 0, runCases, signal: stop.signal };
       const outcomes = await runCanary({ functions, ...counts }, [a, b], watch);
       assert.deepEqual(outcomes.map(({ trial }) => trial.rule).sort(), ["a", "a-b"]);
       for (const [index, trial] of [a, b].entries()) {

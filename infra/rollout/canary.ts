@@ -4,7 +4,7 @@ import { getFunctionsLogGroup, type LogQueryRow } from "../aws/log-queries.ts";
 import type { CloudWatchMetricQuery } from "../aws/metrics.ts";
 import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import type { ReportProgress } from "../cli/progress.ts";
+import { formatCount, type ReportProgress } from "../cli/progress.ts";
 
 /** The two versions of a rule's canary: `fresh` gets a share of the reviews, and `old` gets the rest. */
 export interface CanaryVersionPair {
@@ -15,7 +15,7 @@ export interface CanaryVersionPair {
 
 /** What became of a rule's canary: its new version went live, or why it didn't. */
 export type CanaryOutcome =
-  | { trial: CanaryVersionPair; is: "promoted" }
+  | { trial: CanaryVersionPair; is: "promoted"; evidence: string }
   /** The outcome "lost" means that another command moved the alias, or that moving the alias failed. */
   | { trial: CanaryVersionPair; is: "rolled back" | "undecided" | "lost"; why: string };
 
@@ -31,6 +31,12 @@ export interface CanaryOptions {
   signal?: AbortSignal | undefined;
 }
 
+/** The options of a canary, with the cases that speak for versions with few reviews. */
+export interface CanaryRun extends CanaryOptions {
+  /** Runs a rule's cases in Lambda, in one of its versions. Returns their number, and a sentence for each that fails. */
+  runCases(rule: string, version: string): Promise<{ cases: number; faults: string[] }>;
+}
+
 /** What a version did during the trial of a canary. */
 export interface CanaryVersionCounts {
   /** The number of calls of the version's function, with those that crashed. */
@@ -44,21 +50,25 @@ export interface CanaryVersionCounts {
 }
 
 /** The parts of a stage that a canary uses. */
-export type CanaryStage = Pick<AwsStage, "name" | "functions" | "logs" | "metrics">;
+export interface CanaryStage extends Pick<AwsStage, "name" | "metrics"> {
+  functions: Pick<StageFunctions, "getFunctionName" | "readAlias" | "moveAlias">;
+  logs: Pick<AwsStage["logs"], "query">;
+}
 
-/** The fewest reviews after which a canary's version is promoted, or its latency compared with the live version's. */
+/** The fewest reviews after which they alone decide, and after which latencies are compared. */
 export const minimumCanaryReviews = 50;
 
 /**
  * Gives fresh versions a share of the reviews. A fault of one version rolls all of them back, because they are to go
- * live together. Versions with enough reviews are promoted after the given time; the others after twice that time, or
- * they are rolled back. A version is not promoted if nothing is known of the version before it. A result waits for the
- * metrics of the whole time: CloudWatch can show reviews three minutes before the crashes of the same version.
+ * live together. Versions with enough reviews are promoted after the given time. The others are promoted after twice that
+ * time if no review failed and all their cases pass in Lambda. A version with enough reviews is not promoted if nothing is
+ * known of the version before it. A result waits for the metrics of the whole time: CloudWatch can show reviews three
+ * minutes before the crashes of the same version.
  */
 export const runCanary = async (
   stage: CanaryStage,
   trials: CanaryVersionPair[],
-  { share, milliseconds, every = 30_000, metricDelay = 180_000, signal }: CanaryOptions,
+  { share, milliseconds, runCases, every = 30_000, metricDelay = 180_000, signal }: CanaryRun,
   tell: ReportProgress = () => {},
 ): Promise<CanaryOutcome[]> => {
   const { functions } = stage;
@@ -104,6 +114,17 @@ export const runCanary = async (
           return why === undefined ? [] : [[trial.rule, why] as const];
         }),
       );
+      const isOver = Date.now() >= last;
+      const scarce = isOver ? observed.filter(({ fresh }) => fresh.reviews < minimumCanaryReviews) : [];
+      const evidence = new Map<string, string>();
+      for (const { trial, fresh } of bad.size === 0 ? scarce : []) {
+        const { cases, faults } = await runCases(trial.rule, trial.fresh);
+        if (fresh.errors > 0)
+          bad.set(trial.rule, `it failed ${fresh.errors} of its ${formatCount(fresh.calls, "review")}`);
+        else if (faults.length > 0) bad.set(trial.rule, `its cases fail: ${faults.join("; ")}`);
+        else if (fresh.reviews + cases > 0)
+          evidence.set(trial.rule, `${formatCount(fresh.reviews, "review")}, ${formatCount(cases, "case")}, 0 faults`);
+      }
       if (bad.size > 0) {
         const others = [...bad.keys()].join(", ");
         await rollBackOpen(({ rule }) => bad.get(rule) ?? `it can only be promoted together with ${others}`);
@@ -112,13 +133,16 @@ export const runCanary = async (
       for (const { trial, fresh } of observed)
         if (fresh.reviews >= minimumCanaryReviews && !sufficed.has(trial.rule)) sufficed.set(trial.rule, Date.now());
       if (Date.now() < first) continue;
-      for (const { trial, old, fresh } of observed.filter(({ trial }) => !mayLackMetrics(trial.rule)))
+      for (const { trial, old, fresh } of observed.filter(({ trial }) => !mayLackMetrics(trial.rule))) {
         if (fresh.reviews >= minimumCanaryReviews && old.calls > 0)
-          await endTrial(trial, trial.fresh, { trial, is: "promoted" });
-        else if (Date.now() >= last) {
+          evidence.set(trial.rule, `${fresh.reviews} reviews, ${formatCount(fresh.errors, "fault")}`);
+        const found = evidence.get(trial.rule);
+        if (found !== undefined) await endTrial(trial, trial.fresh, { trial, is: "promoted", evidence: found });
+        else if (isOver) {
           const why = describeMissingReviews(trial, fresh.reviews, stage.name);
           await endTrial(trial, trial.old, { trial, is: "undecided", why });
         }
+      }
     }
   } catch (error) {
     const why = signal?.aborted ? "it was interrupted" : `the canary could not continue: ${toSentence(error)}`;
@@ -129,7 +153,7 @@ export const runCanary = async (
 
 const describeMissingReviews = ({ old }: CanaryVersionPair, reviews: number, stage: string) =>
   reviews < minimumCanaryReviews
-    ? `it had ${reviews} reviews, but needs ${minimumCanaryReviews}`
+    ? "it had no reviews, and Lambda can run none of its cases; deploy once without --canary"
     : `version ${old} logged no reviews in ${getFunctionsLogGroup(stage)} to compare it with; deploy once without --canary`;
 
 /**
@@ -137,7 +161,7 @@ const describeMissingReviews = ({ old }: CanaryVersionPair, reviews: number, sta
  * command has moved the alias.
  */
 const pointAlias = async (
-  functions: StageFunctions,
+  functions: CanaryStage["functions"],
   { rule, old, fresh }: CanaryVersionPair,
   version: string,
 ): Promise<string | undefined> => {

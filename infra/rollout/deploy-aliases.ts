@@ -4,7 +4,8 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
 import { probeEntries } from "../clusters/probe.ts";
 import { getRuleNameOfEntry } from "../webhooks/configurations.ts";
-import { type CanaryOutcome, runCanary } from "./canary.ts";
+import { type CanaryOutcome, type CanaryRun, runCanary } from "./canary.ts";
+import { runCases } from "./case-runs.ts";
 import { dropVariantEntries, insertKeyIntoUrls, listCalledRules, listEntries } from "./cluster-manifests.ts";
 import { maxParallelFunctionChanges, type PreparedDeployment } from "./preparation.ts";
 import type { Release } from "./releases.ts";
@@ -45,14 +46,21 @@ export const moveEveryAlias = async (
   for (const { rule, from } of trials)
     if (Object.keys(from.weights).length > 0) await functions.moveAlias(rule, from.version, from);
   const { share, signal } = job.canary;
-  const watch = job.canary;
   const changes = trials.map(({ rule, from, to }) => ({ rule, old: from.version, fresh: to }));
+  const runCasesOfRule: CanaryRun["runCases"] = async (rule, version) => {
+    const part = plan.parts.find(({ part: { name } }) => name === rule)?.part;
+    return part === undefined ? { cases: 0, faults: [] } : runCases(functions, part.listed, version, part);
+  };
+  const watch = { ...job.canary, runCases: runCasesOfRule };
   let outcomes: CanaryOutcome[] = [];
   await job.progress.step(`${Math.round(share * 100)}% of reviews`, async (tell) => {
     outcomes = await runCanary(job.stage, changes, watch, tell);
     return `${outcomes.filter(({ is }) => is === "promoted").length} of ${changes.length} promoted`;
   });
   const stuck = outcomes.flatMap((outcome) => (outcome.is === "promoted" ? [] : [outcome]));
+  for (const outcome of outcomes)
+    if (outcome.is === "promoted")
+      job.progress.say(`${outcome.trial.rule}: version ${outcome.trial.fresh} is live: ${outcome.evidence}`);
   for (const { trial, is, why } of stuck) {
     live.set(trial.rule, trial.old);
     const what = {

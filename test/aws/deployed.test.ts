@@ -228,6 +228,8 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.equal(getLiveAlias()?.version, "1");
   });
 
+  /** The version with the stamp "two". */
+  let promoted: string | undefined;
   const watch = { share: 0.1, milliseconds: 8000, every: 500, metricDelay: 0 };
 
   for (const [what, validate, sentence, reason] of [
@@ -269,27 +271,45 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     const tally = await writeMeanwhile(async () => {
       output = await deployWithin(watch);
     });
-    assert.match(output, /1 of 1 promoted/);
+    assert.match(output, /1 of 1 promoted\nstamp-notes: version \d+ is live: \d+ reviews, /);
     assert.match(output, /release r\d+ is live in shop/);
     assert.deepEqual(tally.failures, []);
     assert.ok((tally.stamps.one ?? 0) > 0 && (tally.stamps.two ?? 0) > 0, JSON.stringify(tally.stamps));
     assert.equal(await readStamp("after-trial"), "two");
+    promoted = getLiveAlias()?.version;
   });
 
-  it("does not promote a version without reviews", async () => {
+  it("promotes a version without reviews if its cases pass, and says so", async () => {
     await release(buildRule({ stamp: "three" }), buildCases("three"));
     const output = await deployWithin({ ...watch, milliseconds: 1000, every: 300 });
-    assert.match(output, /rolled back without a result: it had \d+ reviews, but needs 50/);
-    assert.equal(await readStamp("after-silence"), "two");
+    assert.match(output, /stamp-notes: version \d+ is live: 0 reviews, 3 cases, 0 faults\n/);
+    assert.match(output, /release r\d+ is live in shop/);
+    assert.equal(await readStamp("after-silence"), "three");
+  });
+
+  it("does not promote a version that fails the only review", async () => {
+    await release(
+      buildRule({ stamp: "bad", validate: 'if (note.data?.once) throw new Error("boom");' }),
+      buildCases("bad"),
+    );
+    const path = "/api/v1/namespaces/default/configmaps";
+    const body = { metadata: { generateName: "once-" }, data: { once: "yes" } };
+    // The new version gets the first review, and the old one the next.
+    account.lambda.random = () => 0;
+    const deployed = deployWithin({ ...watch, milliseconds: 4000, every: 300 });
+    await waitUntil("the canary has not begun", async () => Object.keys(getLiveAlias()?.weights ?? {}).length > 0);
+    await cluster.admin({ method: "POST", path, body });
+    const output = await deployed;
+    account.lambda.random = Math.random;
+    assert.match(output, /was rolled back: it failed 1 of its 2 reviews\n/);
+    assert.equal(await readStamp("after-once"), "three");
   });
 
   it("rolls back and deploys again, one rule or all, without a failed request", async () => {
     const tally = await writeMeanwhile(async () => {
-      assert.match(
-        (await runPostern("rollback", "stamp-notes", "--stage", "test")).stdout,
-        /stamp-notes is at version 1\n/,
-      );
-      assert.equal(await readStamp("rolled-back"), "one");
+      const { stdout: back } = await runPostern("rollback", "stamp-notes", "--stage", "test");
+      assert.equal(back.trim(), `stamp-notes is at version ${promoted}`);
+      assert.equal(await readStamp("rolled-back"), "two");
       await release(buildRule({ stamp: "four" }), buildCases("four"));
       assert.match((await runPostern("deploy", ...options)).stderr, /release r\d+ is live/);
       assert.equal(await readStamp("four"), "four");

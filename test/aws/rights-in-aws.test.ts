@@ -57,10 +57,13 @@ const callerNetworkActions = [
   ...["ec2:DescribeSubnets", "ec2:DescribeSecurityGroups", "ec2:DescribeVpcs", "ec2:DescribeNetworkInterfaces"],
 ];
 
+/** The actions that send traces, which take no resource. */
+const tracingActions = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"];
 /** Actions that have no narrower resource than *. */
 const resourceless = new Set([
   ...["lambda:GetAccountSettings", "cloudwatch:GetMetricData", "logs:GetQueryResults", "ec2:DescribeVolumes"],
   "cloudformation:ValidateTemplate",
+  ...tracingActions,
   ...networkActions,
   ...callerNetworkActions,
   ...Object.values(types).flatMap(({ anywhere = [] }) => anywhere),
@@ -247,7 +250,7 @@ describe("the roles for one stage", () => {
     const log = buildArn("logs", "log-group:/aws/lambda/postern-test:log-stream:1");
     const oldLog = buildArn("logs", "log-group:/aws/lambda/postern-test-some:log-stream:1");
     const allowed: Call[] = [
-      ...[...wanted, ...networkActions].map((action) => ({ action, resource: "*" })),
+      ...[...wanted, ...networkActions, ...tracingActions].map((action) => ({ action, resource: "*" })),
       { action: "logs:CreateLogStream", resource: log },
       { action: "logs:PutLogEvents", resource: log },
       { action: "logs:PutLogEvents", resource: oldLog },
