@@ -16,7 +16,7 @@ export interface LedgerTable {
   readValues(keys: readonly string[]): Promise<Map<string, unknown>>;
   /** Creates the table or completes its settings, whatever an interrupted deployment left, and waits until it is ready. */
   complete(): Promise<void>;
-  /** Deletes the table with all values, and waits until it is gone. Returns false if there was none. */
+  /** Turns the table's deletion protection off, deletes it with all values, and waits until it is gone. Returns false if there was none. */
   remove(): Promise<boolean>;
 }
 
@@ -33,6 +33,8 @@ interface TableState {
   /** The attribute by which DynamoDB deletes expired values; undefined if it deletes none. */
   expiry?: string | undefined;
   isRecoverable?: boolean;
+  /** Whether DynamoDB refuses to delete the table. */
+  isProtected?: boolean;
 }
 
 export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable => {
@@ -41,10 +43,11 @@ export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable 
     const found = await call("DescribeTable", { TableName }).catch(
       createFallbackForErrorNamed("ResourceNotFoundException", {}),
     );
-    const { TableStatus: status, KeySchema, AttributeDefinitions } = Object(Object(found).Table);
+    const { TableStatus: status, KeySchema, AttributeDefinitions, ...table } = Object(Object(found).Table);
     if (status === undefined || status === "DELETING") return { status };
     requireLedgerKey(TableName, KeySchema, AttributeDefinitions);
-    if (status !== "ACTIVE") return { status };
+    const isProtected = table.DeletionProtectionEnabled === true;
+    if (status !== "ACTIVE") return { status, isProtected };
     const [{ TimeToLiveDescription }, { ContinuousBackupsDescription }] = await Promise.all([
       call("DescribeTimeToLive", { TableName }),
       call("DescribeContinuousBackups", { TableName }),
@@ -55,6 +58,7 @@ export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable 
       status,
       expiry: /^ENABL/.test(TimeToLiveStatus) ? AttributeName : undefined,
       isRecoverable: PointInTimeRecoveryStatus === "ENABLED",
+      isProtected,
     };
   };
   const setUp = {
@@ -64,6 +68,7 @@ export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable 
         KeySchema: [{ AttributeName: keyAttribute, KeyType: "HASH" }],
         AttributeDefinitions: [{ AttributeName: keyAttribute, AttributeType: "S" }],
         BillingMode: "PAY_PER_REQUEST",
+        DeletionProtectionEnabled: true,
         Tags: [{ Key: "STAGE", Value: stage }],
       }),
     expire: () =>
@@ -76,6 +81,7 @@ export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable 
         TableName,
         PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: true },
       }),
+    protect: (DeletionProtectionEnabled: boolean) => call("UpdateTable", { TableName, DeletionProtectionEnabled }),
   };
   /** Makes one step after another until `findStep` finds none; a step is a call, or "wait". */
   const proceed = async (findStep: (state: TableState) => (() => Promise<unknown>) | "wait" | undefined) => {
@@ -117,30 +123,33 @@ export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable 
       return values;
     },
     complete: () =>
-      proceed(({ status, expiry, isRecoverable }) => {
+      proceed(({ status, expiry, isRecoverable, isProtected }) => {
         if (status === undefined) return setUp.create;
         if (status !== "ACTIVE") return "wait";
         if (expiry === undefined) return setUp.expire;
         if (expiry !== expiryAttribute) throw buildExpiryComplaint(TableName, expiry);
-        return isRecoverable ? undefined : setUp.backUp;
+        if (!isRecoverable) return setUp.backUp;
+        return isProtected ? undefined : () => setUp.protect(true);
       }),
     remove: async () => {
       let isThere = false;
-      await proceed(({ status }) => {
+      await proceed(({ status, isProtected }) => {
         if (status === undefined) return undefined;
         isThere = true;
-        return status === "DELETING" ? "wait" : () => call("DeleteTable", { TableName });
+        if (status === "DELETING") return "wait";
+        return isProtected ? () => setUp.protect(false) : () => call("DeleteTable", { TableName });
       });
       return isThere;
     },
   };
 };
 
-const listFaults = ({ status, expiry, isRecoverable }: TableState): string[] => {
+const listFaults = ({ status, expiry, isRecoverable, isProtected }: TableState): string[] => {
   if (status !== "ACTIVE") return [status === undefined ? "it doesn't exist" : `it is ${status}`];
   return [
     ...(expiry === expiryAttribute ? [] : [`its time to live is ${expiry === undefined ? "off" : `by ${expiry}`}`]),
     ...(isRecoverable ? [] : ["its point-in-time recovery is off"]),
+    ...(isProtected ? [] : ["its deletion protection is off"]),
   ];
 };
 

@@ -365,8 +365,18 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.deepEqual(await table.readFaults(), []);
       assert.equal(await table.remove(), true);
       assert.equal(await table.readFaults(), undefined);
-      assert.equal(lost.size, 4);
+      assert.equal(lost.size, 5);
       assert.equal(await table.remove(), false);
+    });
+
+    it("is deleted by no call before its deletion protection is turned off", async () => {
+      await table.complete();
+      const { name: TableName } = table;
+      await assert.rejects(call("DeleteTable", { TableName }), /DeletionProtectionEnabled|protected against deletion/);
+      recorder.recordedCalls = [];
+      assert.equal(await table.remove(), true);
+      const changes = listChanges().map(({ action }) => action);
+      assert.deepEqual(changes, ["dynamodb:UpdateTable", "dynamodb:DeleteTable"]);
     });
 
     it("is completed by two deployments at once, and as soon as DynamoDB can", async () => {
@@ -387,7 +397,12 @@ describe("the state of a stage", await needs("moto"), () => {
       const setExpiry = (AttributeName: string, Enabled: boolean) =>
         call("UpdateTimeToLive", { TableName, TimeToLiveSpecification: { AttributeName, Enabled } });
       await setExpiry("expires", false);
-      assert.deepEqual(await table.readFaults(), ["its time to live is off", "its point-in-time recovery is off"]);
+      await call("UpdateTable", { TableName, DeletionProtectionEnabled: false });
+      assert.deepEqual(await table.readFaults(), [
+        "its time to live is off",
+        "its point-in-time recovery is off",
+        "its deletion protection is off",
+      ]);
       await setExpiry("other", true);
       assert.deepEqual((await table.readFaults())?.[0], "its time to live is by other");
       await assert.rejects(table.complete(), /deletes values by the attribute "other" instead of "expires": turn its/);
