@@ -73,7 +73,7 @@ const found: Record<string, Record<string, string>[]> = {
     { Rule: "limit-notes", Version: "7", reviews: "4", denials: "1", errors: "1", p99: "900" },
   ],
   "Requests without a valid key": [{ Rule: "limit-notes", requests: "1" }],
-  "In the log group `/aws/http-api/postern-STAGE`, what the HTTP API answered itself": [
+  "In the log group `/aws/vendedlogs/postern-STAGE`, what the HTTP API answered itself": [
     { routeKey: "POST /{cluster}/limit-notes/{phase+}", status: "429", lost: "1" },
   ],
 };

@@ -12,17 +12,34 @@ export interface StageLogReader {
   query(logGroup: string, query: string, from: Date, to: Date): Promise<LogQueryRow[]>;
 }
 
+/** The log groups of a stage, which stay when its stack is deleted. */
+export interface StageLogGroups {
+  exists(logGroup: string): Promise<boolean>;
+  /** Deletes a log group with all its lines. */
+  remove(logGroup: string): Promise<void>;
+}
+
 /** Returns the log group of all functions of a stage. */
 export const getFunctionsLogGroup = (stage: string) => `/aws/lambda/postern-${stage}`;
 
 /** Returns the log group of the requests that a stage's HTTP API received. */
-export const getAccessLogGroup = (stage: string) => `/aws/http-api/postern-${stage}`;
+export const getAccessLogGroup = (stage: string) => `/aws/vendedlogs/postern-${stage}`;
 
 /** The most rows that CloudWatch Logs returns in one answer. */
 const maxRows = 10_000;
 
 /** Milliseconds: the time for one query, the first wait for its result, and the longest wait between two looks. */
 const [patience, firstWait, longestWait] = [120_000, 200, 3_000];
+
+export const openLogGroups = (client: CloudWatchLogs): StageLogGroups => {
+  const ignoreMissing = createFallbackForErrorNamed("ResourceNotFoundException", undefined);
+  return {
+    // The right to describe log groups shows all of the region; this right is for one log group.
+    exists: async (logGroupName) =>
+      (await client.describeLogStreams({ logGroupName, limit: 1 }).catch(ignoreMissing)) !== undefined,
+    remove: async (logGroupName) => void (await client.deleteLogGroup({ logGroupName }).catch(ignoreMissing)),
+  };
+};
 
 export const createStageLogReader = (client = new CloudWatchLogs({ maxAttempts: 8 })): StageLogReader => ({
   query: async (logGroupName, queryString, from, to) => {

@@ -9,10 +9,12 @@ import {
   CloudFormation,
   paginateListStackResources,
   type StackResourceSummary,
+  waitUntilChangeSetCreateComplete,
   waitUntilStackCreateComplete,
   waitUntilStackDeleteComplete,
+  waitUntilStackImportComplete,
 } from "#aws/client-cloudformation";
-import { Complaint } from "../cli/complaint.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import { getProjectRoot, packageRoot } from "../cli/roots.ts";
 import type { StageLockGuard } from "./guard.ts";
 
@@ -20,6 +22,13 @@ export interface StackTemplate {
   Resources: Record<string, { Type: string; Properties?: Record<string, unknown>; [key: string]: unknown }>;
   Outputs?: Record<string, unknown>;
   [key: string]: unknown;
+}
+
+/** A resource of a stack: its logical id, its type and the name or ARN that it has in AWS. */
+export interface StackResource {
+  id: string;
+  type: string;
+  name: string;
 }
 
 /** The CloudFormation stack of a stage. It sets a function's live version only when it creates the function. */
@@ -35,6 +44,13 @@ export interface StageStack {
   listFunctionIds(): Promise<string[]>;
   /** Creates the stack with only its bucket, unless it exists. Waits if another command is creating it. */
   createBucket(): Promise<void>;
+  /** Returns the stack's resources; there are none without the stack. */
+  listResources(): Promise<StackResource[]>;
+  /**
+   * Takes existing log groups into the stack, by their logical ids in a template: CloudFormation creates no resource
+   * that exists.
+   */
+  importLogGroups(ids: string[], template: StackTemplate): Promise<void>;
   /** Returns the number of the stack's resources that were created or changed since `since`. */
   countDone(since: Date): Promise<number>;
   deploy(): Promise<void>;
@@ -44,6 +60,7 @@ export interface StageStack {
 /** The logical id in CloudFormation that osls gives the deployment bucket; its policy's id begins with it. */
 const bucketId = "ServerlessDeploymentBucket";
 const functionType = "AWS::Lambda::Function";
+export const logGroupType = "AWS::Logs::LogGroup";
 /** The states of a stack's resource that doesn't exist, or that the stack no longer has. */
 const goneStates = /^(CREATE_FAILED|DELETE_IN_PROGRESS|DELETE_COMPLETE|DELETE_SKIPPED)$/;
 const getPackagedFile = (name: string): string => join(getProjectRoot(), ".serverless", name);
@@ -128,12 +145,18 @@ export const openStack = (
     const found = await client.describeStackResource(wanted).catch(ignoreMissing);
     return found?.StackResourceDetail?.PhysicalResourceId;
   };
-  const listResources = async (): Promise<StackResourceSummary[]> => {
+  const listSummaries = async (): Promise<StackResourceSummary[]> => {
     const found: StackResourceSummary[] = [];
     for await (const { StackResourceSummaries = [] } of paginateListStackResources({ client }, { StackName }))
       found.push(...StackResourceSummaries);
     return found;
   };
+  const listResources = async (): Promise<StackResource[]> =>
+    ((await listSummaries().catch(ignoreMissing)) ?? [])
+      .filter(({ ResourceStatus = "" }) => !goneStates.test(ResourceStatus))
+      .map(({ LogicalResourceId: id = "", ResourceType: type = "", PhysicalResourceId: name = "" }) => {
+        return { id, type, name };
+      });
   return {
     readTemplate: async () => {
       const found = await client.getTemplate({ StackName }).catch(ignoreMissing);
@@ -161,16 +184,45 @@ export const openStack = (
         },
       );
     },
-    listFunctionIds: async () => {
-      const found = await listResources().catch(ignoreMissing);
-      return (found ?? [])
-        .filter(
-          ({ ResourceType, ResourceStatus = "" }) => ResourceType === functionType && !goneStates.test(ResourceStatus),
-        )
-        .map(({ LogicalResourceId = "" }) => LogicalResourceId);
+    listFunctionIds: async () => (await listResources()).flatMap(({ id, type }) => (type === functionType ? [id] : [])),
+    listResources,
+    importLogGroups: async (ids, template) => {
+      const { TemplateBody = "" } = await client.getTemplate({ StackName });
+      const present: StackTemplate = JSON.parse(TemplateBody);
+      const groups = ids.map((id) => {
+        const { LogGroupName } = Object(template.Resources[id]?.Properties);
+        // Only the name: the update that follows sets what else the template says, such as the retention.
+        return { id, LogGroupName, resource: { ...template.Resources[id], Properties: { LogGroupName } } };
+      });
+      const Resources = {
+        ...present.Resources,
+        ...Object.fromEntries(groups.map(({ id, resource }) => [id, resource])),
+      };
+      const set = { StackName, ChangeSetName: "postern-import" };
+      // A deployment that was killed may have left one.
+      await client.deleteChangeSet(set);
+      await client.createChangeSet({
+        ...set,
+        ChangeSetType: "IMPORT",
+        TemplateBody: JSON.stringify({ ...present, Resources }),
+        ResourcesToImport: groups.map(({ id, LogGroupName }) => ({
+          ResourceType: logGroupType,
+          LogicalResourceId: id,
+          ResourceIdentifier: { LogGroupName },
+        })),
+      });
+      const waiting = { client, maxWaitTime: 600, minDelay: 1, maxDelay: 5 };
+      try {
+        await waitUntilChangeSetCreateComplete(waiting, set);
+        await client.executeChangeSet(set);
+        await waitUntilStackImportComplete(waiting, { StackName });
+      } catch (error) {
+        const names = groups.map(({ LogGroupName }) => LogGroupName).join(", ");
+        throw new Complaint(`the stack ${StackName} can't take over the log groups ${names}: ${toSentence(error)}`, 3);
+      }
     },
     countDone: async (since) =>
-      (await listResources()).filter(
+      (await listSummaries()).filter(
         ({ ResourceStatus = "", LastUpdatedTimestamp = since }) =>
           ResourceStatus.endsWith("_COMPLETE") && LastUpdatedTimestamp > since,
       ).length,

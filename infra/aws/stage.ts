@@ -1,4 +1,5 @@
 import { CloudFormation } from "#aws/client-cloudformation";
+import { CloudWatchLogs } from "#aws/client-cloudwatch-logs";
 import { SSM } from "#aws/client-ssm";
 import type { AwsKeys } from "#lib/cluster/signature.ts";
 import type { ParsedOptions } from "../cli/command.ts";
@@ -18,7 +19,7 @@ import {
 } from "./identity.ts";
 import { openLambda, openStageFunctions, type StageFunctions } from "./lambda-functions.ts";
 import { type LedgerTable, openLedgerTable } from "./ledger-table.ts";
-import { createStageLogReader, type StageLogReader } from "./log-queries.ts";
+import { createStageLogReader, openLogGroups, type StageLogGroups, type StageLogReader } from "./log-queries.ts";
 import { createStageMetricsReader, type StageMetricsReader } from "./metrics.ts";
 import { openParameters, type StageParameterStore } from "./parameters.ts";
 import { openStack, type StageStack } from "./stack.ts";
@@ -32,6 +33,7 @@ export interface AwsStage {
   ledger: LedgerTable;
   metrics: StageMetricsReader;
   logs: StageLogReader;
+  logGroups: StageLogGroups;
   alarms: StageAlarmsReader;
   /** Opens the stage's bucket; resolves to undefined if the stage has no stack in CloudFormation. */
   openStageBucket(): Promise<StageBucket | undefined>;
@@ -67,6 +69,7 @@ export const createAwsStageClients = (name: string): AwsStage => {
     ledger: openLedgerTable(name, createDynamoDbClient(readIdentity, readRegion, guard)),
     metrics: createStageMetricsReader(),
     logs: createStageLogReader(),
+    logGroups: openLogGroups(guardAwsClient(new CloudWatchLogs({ maxAttempts: 5 }), guard)),
     alarms: createStageAlarmsReader(name, readIdentity),
     openStageBucket: async () => {
       const bucket = await stack.findBucket();

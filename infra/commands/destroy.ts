@@ -7,6 +7,7 @@ import { getConfigFile } from "../cli/roots.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import { readProject, reportBroken } from "../project/project.ts";
 import { destroyStage } from "../rollout/destroy.ts";
+import { formatStageContents, readStageContents } from "../rollout/stage-contents.ts";
 import { listChosenClusters } from "./shared/options.ts";
 
 const { cluster, kubeconfig, context, url } = clusterAccessOptions;
@@ -17,7 +18,10 @@ export default {
     ...stageOption,
     yes: { type: "boolean", says: "really delete; without this option, only print what would be deleted" },
     "configs-only": { type: "boolean", says: "delete only the entries in clusters, and nothing in AWS" },
-    "with-data": { type: "boolean", says: "also delete the table with the ledger, which rules keep between reviews" },
+    "with-data": {
+      type: "boolean",
+      says: "also delete the logs, and the table with the ledger, which rules keep between reviews",
+    },
     forget: {
       type: "string",
       multiple: true,
@@ -38,20 +42,7 @@ export default {
     const withData = options.flag("with-data");
     if (withData && configsOnly !== undefined)
       throw new Complaint("--with-data can't be used with --configs-only, which deletes nothing in AWS");
-    const names = (configsOnly ?? [...config.clusters.keys()]).join(", ");
     const destroy = async (stage: AwsStage) => {
-      if (!options.flag("yes")) {
-        const table = `the table ${stage.ledger.name} with the ledger`;
-        const data = withData ? `${table}, ` : "";
-        const rest = configsOnly
-          ? ""
-          : `, then ${data}the stack postern-${stage.name} with all that is in it, and its keys`;
-        const kept = configsOnly || withData ? "" : `; ${table}, if there is one, stays without --with-data`;
-        writeOutput(
-          `the webhook configurations and roles in ${names} would be deleted${rest}; --yes deletes them${kept}\n`,
-        );
-        return 0;
-      }
       const forgotten = readListOption(options, "forget");
       const deployer = readClusterCredentials(options, configsOnly ?? [...config.clusters.keys()]);
       const demolition = {
@@ -64,6 +55,13 @@ export default {
         withData,
         progress: createProgressPrinter(),
       };
+      if (!options.flag("yes")) {
+        const preview = configsOnly
+          ? `deleted:\n  the webhook configurations and roles in ${configsOnly.join(", ")}`
+          : formatStageContents(demolition, await readStageContents(demolition));
+        writeOutput(`This would be the result; --yes deletes.\n${preview}\n`);
+        return 0;
+      }
       writeOutput(`${await destroyStage({ ...demolition, url: options.text("url") })}\n`);
       return 0;
     };

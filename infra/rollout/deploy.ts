@@ -1,5 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { pollWhile, replacePackagedTemplate, requireChangeableStack } from "../aws/stack.ts";
+import { logGroupType, pollWhile, replacePackagedTemplate, requireChangeableStack } from "../aws/stack.ts";
+import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
 import { applyWantedObjectsToCluster } from "../clusters/apply.ts";
@@ -187,11 +188,22 @@ const deployStack = async ({ job, plan }: PreparedDeployment) => {
   const { stack } = job.stage;
   requireChangeableStack(plan.identity.stage, await stack.readStatus());
   await job.progress.step("stack", async (tell) => {
+    await takeOverLogGroups(job.stage, plan);
     await replacePackagedTemplate(plan.template);
     const start = new Date();
     await pollWhile(stack.deploy(), async () => tell(await stack.countDone(start), total));
     return `${formatCount(total, "resource")} ${isNew ? "created" : "changed"}`;
   });
+};
+
+/** Takes the log groups that a destroyed stage has left into the stack. */
+const takeOverLogGroups = async ({ stack, logGroups }: AwsStage, { stack: { added }, template }: DeploymentPlan) => {
+  const isKept = async (id: string) => {
+    const { Type, Properties } = template.Resources[id] ?? {};
+    return Type === logGroupType && (await logGroups.exists(String(Properties?.LogGroupName))) ? [id] : [];
+  };
+  const kept = (await Promise.all(added.map(isKept))).flat();
+  if (kept.length > 0) await stack.importLogGroups(kept, template);
 };
 
 /**

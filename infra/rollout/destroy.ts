@@ -7,21 +7,18 @@ import { webhookConfigurationName } from "./cluster-manifests.ts";
 import { readKeyring } from "./keyring.ts";
 import { lockObjectKey, lockStage, type StageLock } from "./lock.ts";
 import { readReleaseStore } from "./releases.ts";
+import { type Destruction, formatStageContents, readStageContents, type StageContents } from "./stage-contents.ts";
 import { type DeploymentTargets, listBaseUrls, openTargetCluster, requireOwnEntries } from "./targets.ts";
 
-export interface DestroyOptions extends Pick<DeploymentTargets, "stage" | "config" | "file" | "deployer" | "progress"> {
+export interface DestroyOptions extends Destruction, Pick<DeploymentTargets, "file" | "deployer"> {
   /** If set, only the webhook configurations of these clusters are deleted, and nothing in AWS. */
   configsOnly?: string[] | undefined;
-  /** The names of clusters (option --forget) that don't exist any more: nothing is deleted in them. */
-  forgotten: string[];
-  /** Whether the table with the ledger is deleted, too. */
-  withData?: boolean;
   url?: string | undefined;
   /** Milliseconds that API servers may take to stop calling deleted entries. */
   noticing?: number;
 }
 
-/** Deletes the webhook configurations, then the functions. Returns the result in a sentence. */
+/** Deletes the webhook configurations, then the functions. Returns what was deleted and what was kept, in lines. */
 export const destroyStage = async (demolition: DestroyOptions): Promise<string> => {
   const { stage, configsOnly, config, forgotten, withData } = demolition;
   if (configsOnly) {
@@ -31,12 +28,12 @@ export const destroyStage = async (demolition: DestroyOptions): Promise<string> 
   }
   const act = async (lock: StageLock) => {
     const { all } = await readReleaseStore(stage.openStageBucket);
-    const hasTable = await hasLedgerTable(demolition);
+    const contents = await readStageContents(demolition);
     const isThere =
       all.length > 0 ||
       (await stage.stack.readStatus()) !== undefined ||
       (await readKeyring(stage.parameters)) ||
-      (withData && hasTable);
+      (withData && (contents.hasTable || contents.logGroups.length > 0));
     if (!isThere) throw new Complaint(`there is no stage ${stage.name}: neither a stack nor keys`, 1);
     const unknown = Object.keys(all[0]?.clusters ?? {}).filter((name) => !config.clusters.has(name));
     const lost = unknown.filter((name) => !forgotten.includes(name));
@@ -53,11 +50,10 @@ export const destroyStage = async (demolition: DestroyOptions): Promise<string> 
     for (const rule of all[0]?.warm ?? [])
       for (const { version } of await stage.functions.listWarmVersions(rule))
         await stage.functions.releaseWarmEnvironments(rule, version);
-    // The table is deleted before the stack, whose bucket has the lock: later, another deployment could use the table.
-    if (withData && hasTable) await deleteLedgerTable(demolition);
+    // Data is deleted before the stack, whose bucket has the lock: later, another deployment could use the data.
+    if (withData) await deleteData(demolition, contents);
     await removeAws(stage, demolition.progress, lock);
-    const kept = `; the table ${stage.ledger.name} with its ledger stays, unless postern destroy gets --with-data, too`;
-    return `stage ${stage.name} is deleted${hasTable && !withData ? kept : ""}`;
+    return `stage ${stage.name} is deleted\n${formatStageContents(demolition, contents)}`;
   };
   return lockStage(stage, "postern destroy", act, { optional: true });
 };
@@ -110,19 +106,21 @@ const requireNoEntries = async (demolition: DestroyOptions, names: string[]) => 
   }
 };
 
-/** Reports whether the stage has a table. If that can't be read, only a command that deletes the table fails. */
-const hasLedgerTable = async ({ stage: { ledger }, withData, progress }: DestroyOptions): Promise<boolean> => {
-  try {
-    return (await ledger.readFaults()) !== undefined;
-  } catch (error) {
-    if (withData) throw error;
-    progress.say(`the ledger's table can't be read: ${toSentence(error)}`);
-    return false;
-  }
+/** Deletes what outlives the stack: the table with the ledger, and the log groups. */
+const deleteData = async (
+  { stage: { ledger, logGroups: groups }, progress }: DestroyOptions,
+  { hasTable, logGroups }: StageContents,
+) => {
+  if (hasTable)
+    await progress.step("ledger", async () =>
+      (await ledger.remove()) ? `the table ${ledger.name} is deleted` : "none",
+    );
+  if (logGroups.length === 0) return;
+  await progress.step("logs", async () => {
+    for (const group of logGroups) await groups.remove(group);
+    return `${formatCount(logGroups.length, "log group")} deleted`;
+  });
 };
-
-const deleteLedgerTable = ({ stage: { ledger }, progress }: DestroyOptions): Promise<void> =>
-  progress.step("ledger", async () => ((await ledger.remove()) ? `the table ${ledger.name} is deleted` : "none"));
 
 /** Deletes the keys and the stack, and the lock just before its bucket: CloudFormation deletes only empty buckets. */
 const removeAws = async (stage: AwsStage, progress: Progress, lock: StageLock) => {

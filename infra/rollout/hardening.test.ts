@@ -38,7 +38,7 @@ const choose = async (written: Written) => {
     "/aws/lambda/postern-test": [...Array(10).fill({}), ...reviews].map((change) =>
       formatLogLine({ ...review, ...change }, "test", now),
     ),
-    "/aws/http-api/postern-test": access,
+    "/aws/vendedlogs/postern-test": access,
   };
   const spans: [Date, Date][] = [];
   const stage: Parameters<typeof createStageCountsReader>[0]["stage"] = {

@@ -374,7 +374,7 @@ describe("the log group that a function had of its own", () => {
   });
 
   it("is no log group of the stage or its gateway", () => {
-    for (const other of ["/aws/http-api/postern-test", "/other"])
+    for (const other of ["/aws/vendedlogs/postern-test", "/other"])
       assert.deepEqual(plan(addToStack({ ...group, Properties: { LogGroupName: other } }), true), [
         undefined,
         [],

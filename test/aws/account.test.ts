@@ -620,6 +620,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
     beforeEach(() => {
       account.cloudformation.stacks.clear();
+      account.logs.groups.clear();
     });
 
     it("are created in the order of references, and return their outputs", async () => {
@@ -679,6 +680,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       const change = buildTemplate({ code: "next.zip", memory: 256 });
       assert.equal((await update(change))?.StackStatus, "UPDATE_ROLLBACK_FAILED");
       account.cloudformation.stacks.clear();
+      account.logs.groups.clear();
       account.lambda.functions.clear();
       await create(buildTemplate({ code: "rule.zip" }));
       let failures = 1;
@@ -726,6 +728,27 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await update(buildTemplate({ memory: 256 })))?.StackStatus, "UPDATE_COMPLETE");
       const again = buildTemplate({ memory: 256, more: { Second1: group } });
       assert.equal((await update(again))?.StackStatus, "UPDATE_ROLLBACK_COMPLETE");
+    });
+
+    it("take over log groups that exist, by a change set with imports alone", async () => {
+      const LogGroupName = "/aws/lambda/kept";
+      account.logs.groups.set(LogGroupName, []);
+      const Kept = { Type: "AWS::Logs::LogGroup", DeletionPolicy: "Retain", Properties: { LogGroupName } };
+      const identified = { ResourceType: Kept.Type, LogicalResourceId: "Kept", ResourceIdentifier: { LogGroupName } };
+      const importFrom = async (content: object) => {
+        const set = { ...buildStackRequest(content), ChangeSetName: "import", ChangeSetType: "IMPORT" as const };
+        await openCloudFormation().createChangeSet({ ...set, ResourcesToImport: [identified] });
+        await openCloudFormation().executeChangeSet({ StackName, ChangeSetName: "import" });
+        return waitUntilSettled();
+      };
+      await create(buildTemplate());
+      const Other = { ...Kept, Properties: { LogGroupName: "/aws/lambda/other" } };
+      await assert.rejects(importFrom(buildTemplate({ more: { Kept, Other } })), /cannot modify or add resources/);
+      const more = { Kept };
+      assert.equal((await importFrom(buildTemplate({ more })))?.StackStatus, "IMPORT_COMPLETE");
+      assert.equal((await update(buildTemplate({ memory: 256, more })))?.StackStatus, "UPDATE_COMPLETE");
+      await remove();
+      assert.deepEqual([...account.logs.groups.keys()], [LogGroupName]);
     });
 
     it("can't be deleted before their buckets are empty", async () => {

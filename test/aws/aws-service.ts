@@ -12,7 +12,7 @@ export interface RecordedCall {
   /** The access key of the caller. */
   caller: string | undefined;
   /** The values of condition keys, if the call has any. */
-  context?: Record<string, string>;
+  context?: Record<string, string | string[]>;
   /** The rights that a call of DynamoDB needs. */
   rights?: TableRight[];
 }
@@ -55,7 +55,7 @@ export interface AwsReply {
 
 /** A service of AWS: it names a call's action, answers the call, and formats errors in its own protocol. */
 export interface AwsService {
-  identify(request: AwsRequest): Pick<RecordedCall, "action" | "name" | "rights">;
+  identify(request: AwsRequest): Pick<RecordedCall, "action" | "name" | "rights" | "context">;
   answer(request: AwsRequest): Promise<AwsReply>;
   refuse(refusal: AwsError): AwsReply;
 }

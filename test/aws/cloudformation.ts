@@ -62,6 +62,8 @@ interface ChangeSet {
   name: string;
   wanted: WantedStack;
   changes: { Action: string; LogicalResourceId: string; ResourceType: string }[];
+  /** The names of existing resources that the stack takes over, by logical id; undefined for other change sets. */
+  imports: Map<string, string> | undefined;
   failure: string | undefined;
   created: Date;
 }
@@ -182,6 +184,8 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
   /** Throws if a resource of this type and name exists already, maybe in another stack. */
   const requireFreeName = (type: string, properties: Record<string, unknown>) => {
     const name = properties[nameKeys[type] ?? ""];
+    // Log groups are also created and deleted outside of stacks, so their kind looks for the name.
+    if (type === "AWS::Logs::LogGroup") return;
     const all = [...stacks.values()].flatMap(({ resources }) => [...resources.values()]);
     if (name !== undefined && [...all, ...retained].some((one) => one.type === type && one.physical === name))
       throw new AwsError(409, "AlreadyExists", `${name} already exists`);
@@ -414,7 +418,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     return stack;
   };
   const requireUpdatable = (stack: Stack) => {
-    if (!/^(CREATE|UPDATE|UPDATE_ROLLBACK)_COMPLETE$/.test(stack.status))
+    if (!/^(CREATE|UPDATE|UPDATE_ROLLBACK|IMPORT|IMPORT_ROLLBACK)_COMPLETE$/.test(stack.status))
       throw createValidationError(`Stack:${stack.id} is in ${stack.status} state and can not be updated.`);
   };
   const isSame = (deployed: WantedStack | undefined, wanted: WantedStack) =>
@@ -425,6 +429,51 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
       ? findByName(form.get("StackName") ?? "")
       : [...stacks.values()].find(({ changeSets }) => [...changeSets.values()].some(({ id }) => id === name));
     return [stack, stack && [...stack.changeSets.values()].find((set) => set.name === name || set.id === name)];
+  };
+  /** Returns the names of the log groups to import; throws unless they are all that the template adds. */
+  const readImports = (form: Form, stack: Stack, template: Template): Map<string, string> => {
+    const ids = [...form].filter(([key]) => /^ResourcesToImport\.member\.\d+\.LogicalResourceId$/.test(key));
+    const imports = new Map(
+      ids.map(([key, id]) => {
+        const prefix = key.replace("LogicalResourceId", "ResourceIdentifier.entry.1");
+        return [id, form.get(`${prefix}.key`) === "LogGroupName" ? (form.get(`${prefix}.value`) ?? "") : ""];
+      }),
+    );
+    const { Resources: before = {}, ...others } = stack.deployed?.template ?? {};
+    const { Resources: after, ...rest } = template;
+    const kept = Object.fromEntries(Object.entries(after).filter(([id]) => !imports.has(id)));
+    if (!isDeepStrictEqual([before, others], [kept, rest]))
+      throw createValidationError("As part of the import operation, you cannot modify or add resources or outputs");
+    for (const [id, name] of imports) {
+      const { Type, DeletionPolicy, Properties } = after[id] ?? {};
+      if (Type !== "AWS::Logs::LogGroup" || DeletionPolicy === undefined || Properties?.LogGroupName !== name)
+        throw createValidationError(`Resource ${id} must have a DeletionPolicy and the name of an existing log group`);
+    }
+    return imports;
+  };
+  const takeOver = (stack: Stack, wanted: WantedStack, imports: Map<string, string>) => {
+    const missing = [...imports.values()].find((name) => !services.logs.groups.has(name));
+    if (missing !== undefined) {
+      recordEvent(stack, "IMPORT_ROLLBACK_COMPLETE", `${missing} does not exist`);
+      return;
+    }
+    for (const [id, physical] of imports) {
+      const {
+        Type: type = "",
+        Properties: properties = {},
+        DeletionPolicy,
+        UpdateReplacePolicy,
+      } = wanted.template.Resources[id] ?? {};
+      const Arn = `arn:aws:logs:${region}:${account}:log-group:${physical}:*`;
+      const resource: CreatedResource = {
+        ...{ id, type, properties, physical, attributes: { Arn }, deletion: DeletionPolicy, status: "" },
+        ...{ replacement: UpdateReplacePolicy, updated: new Date() },
+      };
+      stack.resources.set(id, resource);
+      recordEvent(stack, "IMPORT_COMPLETE", undefined, resource);
+    }
+    Object.assign(stack, { deployed: wanted, updated: new Date() });
+    recordEvent(stack, "IMPORT_COMPLETE");
   };
   const start = (stack: Stack, wanted: WantedStack, verb: "CREATE" | "UPDATE") => {
     recordEvent(stack, `${verb}_IN_PROGRESS`, "User Initiated");
@@ -471,6 +520,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
           changes: listChanges(stack.deployed?.template, wanted.template),
           created: new Date(),
         },
+        imports: form.get("ChangeSetType") === "IMPORT" ? readImports(form, stack, wanted.template) : undefined,
         failure: isSame(stack.deployed, wanted)
           ? "The submitted information didn't contain changes. Submit different information to create a change set."
           : undefined,
@@ -509,6 +559,11 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
       const isNew = stack.status === "REVIEW_IN_PROGRESS";
       if (!isNew) requireUpdatable(stack);
       stack.changeSets.clear();
+      if (set.imports !== undefined) {
+        recordEvent(stack, "IMPORT_IN_PROGRESS", "User Initiated");
+        startWork(stack, async () => takeOver(stack, set.wanted, set.imports ?? new Map()));
+        return {};
+      }
       start(stack, set.wanted, isNew ? "CREATE" : "UPDATE");
       return {};
     },
@@ -573,7 +628,13 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     identify: (request) => {
       const form = parseForm(request);
       const [name = ""] = (form.get("StackName") ?? "").replace(/^arn:.*:stack\//, "").split("/");
-      return { action: `cloudformation:${form.get("Action")}`, name };
+      const imported = [...form].filter(([key]) => /^ResourcesToImport\..*\.ResourceType$/.test(key));
+      const types = imported.map(([, type]) => type);
+      return {
+        action: `cloudformation:${form.get("Action")}`,
+        name,
+        ...(types.length > 0 && { context: { "cloudformation:ImportResourceTypes": types } }),
+      };
     },
     answer: async (request) => {
       const form = parseForm(request);

@@ -429,14 +429,45 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     await cluster.admin({ method: "DELETE", path: `${path}/by-hand` });
   });
 
-  it("is deleted by one command, without a failed request", async () => {
+  const [functionsLog, accessLog] = ["/aws/lambda/postern-test", "/aws/vendedlogs/postern-test"];
+  const countLines = () => account.logs.groups.get(functionsLog)?.length ?? 0;
+  const deletedLines = `deleted:
+  the webhook configurations and roles in shop
+  the stack postern-test with
+`;
+
+  it("shows what would be deleted and kept, and deletes nothing without --yes", async () => {
     const { code, stderr } = await runPostern("deploy", ...options);
     assert.equal(code, 0, stderr);
+    const first = account.recordedCalls.length;
+    const preview = await runPostern("destroy", ...getClusterOptions());
+    assert.equal(preview.code, 0, preview.stderr);
+    assert.ok(preview.stdout.startsWith(`This would be the result; --yes deletes.\n${deletedLines}`), preview.stdout);
+    assert.match(preview.stdout, /^ {4}1 AWS::Lambda::Function: postern-test-stamp-notes$/m);
+    assert.match(preview.stdout, /^ {4}1 AWS::S3::Bucket: postern-test-serverlessdeploymentbuck\S+$/m);
+    assert.ok(
+      preview.stdout.endsWith(
+        `keys that sign URLs\nkept, because --with-data is not given:\n  the log group ${functionsLog}\n  the log group ${accessLog}\n`,
+      ),
+      preview.stdout,
+    );
+    const changes = account.recordedCalls.slice(first).map(({ action }) => action);
+    assert.deepEqual(
+      changes.filter((action) => !/:(Get|List|Describe)/.test(action)),
+      [],
+    );
+    const all = await runPostern("destroy", "--with-data", ...getClusterOptions());
+    assert.match(all.stdout, /sign URLs\n {2}the log group \S+\n {2}the log group \S+\n$/);
+  });
+
+  it("is deleted by one command, without a failed request", async () => {
     const tally = await writeMeanwhile(async () => {
-      const { code, stderr } = await runPostern("destroy", "--yes", ...getClusterOptions());
+      const { code, stdout, stderr } = await runPostern("destroy", "--yes", ...getClusterOptions());
       assert.equal(code, 0, stderr);
+      assert.ok(stdout.startsWith(`stage test is deleted\n${deletedLines}`), stdout);
     });
     assert.deepEqual(tally.failures, []);
+    assert.deepEqual([[...account.logs.groups.keys()].sort(), countLines() > 0], [[functionsLog, accessLog], true]);
     assert.equal(account.lambda.functions.size, 0);
     assert.deepEqual(
       [...account.cloudformation.stacks.values()].map(({ status }) => status),
@@ -444,10 +475,30 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     );
   });
 
-  it("can be deployed again after that", async () => {
+  it("can be deployed again after that, with its logs", async () => {
+    const lines = countLines();
     const { code, stderr } = await runPostern("deploy", ...options);
     assert.equal(code, 0, stderr);
     assert.match(stderr, /release r1 is live in shop/);
     await waitUntil("notes are not stamped", async () => (await readStamp(`anew-${Date.now()}`)) === "one");
+    assert.ok(countLines() > lines);
+    const stack = account.cloudformation.stack("postern-test");
+    const group = stack?.resources.get("FunctionsLogGroup");
+    assert.deepEqual([group?.physical, group?.properties.RetentionInDays], [functionsLog, 14]);
+    const again = await runPostern("deploy", ...options);
+    assert.match(again.stderr, /nothing to do/);
+  });
+
+  it("is deleted with its logs by --with-data, also if only they are left", async () => {
+    for (const words of [
+      ["destroy", "--yes"],
+      ["destroy", "--yes", "--with-data"],
+    ]) {
+      const { code, stderr } = await runPostern(...words, ...getClusterOptions());
+      assert.equal(code, 0, stderr);
+    }
+    assert.deepEqual([...account.logs.groups.keys()], []);
+    const { code, stderr } = await runPostern("destroy", "--yes", "--with-data", ...getClusterOptions());
+    assert.deepEqual([code, stderr], [1, "there is no stage test: neither a stack nor keys\n"]);
   });
 });

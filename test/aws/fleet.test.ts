@@ -545,7 +545,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
           "a request that the gateway throttled before it knew its route",
           () => {
             const line = { stage: "fleet", routeKey: "-", status: "429", function: "-" };
-            account.logs.write("/aws/http-api/postern-fleet", "stand-in", JSON.stringify(line));
+            account.logs.write("/aws/vendedlogs/postern-fleet", "stand-in", JSON.stringify(line));
           },
           "1 answered 429 or 5xx by the gateway",
         ],

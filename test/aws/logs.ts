@@ -72,6 +72,14 @@ export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
     return { logGroups: names.map((logGroupName) => ({ logGroupName })) };
   };
 
+  const describeLogStreams = ({ logGroupName, limit }: Record<string, unknown>) => {
+    const events = standIn.groups.get(String(logGroupName));
+    if (events === undefined)
+      throw new AwsError(400, "ResourceNotFoundException", "The specified log group does not exist.");
+    const streams = [...new Set(events.map(({ stream }) => stream))].slice(0, Number(limit ?? 50));
+    return { logStreams: streams.map((logStreamName) => ({ logStreamName })) };
+  };
+
   const deleteLogGroup = ({ logGroupName }: Record<string, unknown>) => {
     if (!standIn.groups.delete(String(logGroupName)))
       throw new AwsError(400, "ResourceNotFoundException", `Log group '${logGroupName}' does not exist`);
@@ -80,6 +88,7 @@ export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
 
   const actions: Record<string, (input: Record<string, unknown>) => object> = {
     DescribeLogGroups: describeLogGroups,
+    DescribeLogStreams: describeLogStreams,
     DeleteLogGroup: deleteLogGroup,
     StartQuery: startQuery,
     GetQueryResults: getQueryResults,

@@ -214,6 +214,7 @@ export const openKinds = ({
     "AWS::Logs::LogGroup": {
       make: async (properties, place) => {
         const made = await createDataKind("AWS::Logs::LogGroup").make(properties, place);
+        if (logs.groups.has(made.physical)) throw new AwsError(409, "AlreadyExists", `${made.physical} already exists`);
         logs.groups.set(made.physical, []);
         return made;
       },
@@ -254,6 +255,16 @@ export const openKinds = ({
     },
   };
 
+  /** The region has many log groups: its policy for the delivery of logs has no room for more names. */
+  const requireVendedLogs = ({ AccessLogSettings }: Properties) => {
+    const { DestinationArn } = Object(AccessLogSettings);
+    if (DestinationArn === undefined || String(DestinationArn).includes(":log-group:/aws/vendedlogs/")) return;
+    throw new AwsError(
+      400,
+      "BadRequestException",
+      "Cannot enable logging. Policy document length breaking Cloudwatch Logs Constraints, either < 1 or > 5120",
+    );
+  };
   /** Creates the kind of a resource that is only data, with a name from its properties or a generated one. */
   const createDataKind = (type: string): ResourceKind => {
     const [, service = "", what = ""] = type.split("::");
@@ -272,6 +283,7 @@ export const openKinds = ({
         const own = type.startsWith("AWS::ApiGatewayV2::")
           ? createHash("sha256").update(name).digest("hex").slice(0, 7)
           : name;
+        if (type === "AWS::ApiGatewayV2::Stage") requireVendedLogs(properties);
         return describePhysical(String(getName(properties) ?? own));
       },
       change: async (physical, before, after) =>

@@ -144,7 +144,6 @@ const operators: Record<string, (values: string[], wanted: string[]) => boolean>
   StringEquals: forOneValue((value, wanted) => value === wanted),
   StringEqualsIfExists: forOneValue((value, wanted) => value === undefined || value === wanted),
   ArnLike: forOneValue((value, wanted) => value !== undefined && matchesArn(wanted, value)),
-  Null: forOneValue((value, wanted) => String(value === undefined) === wanted),
   // As in IAM, a call without values meets this condition.
   "ForAllValues:StringLike": (values, wanted) =>
     values.every((value) => wanted.some((pattern) => matchesPattern(pattern, value))),
