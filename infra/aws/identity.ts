@@ -22,8 +22,12 @@ export const formatStageIdentity = ({ partition, account, region, stage }: Stage
 export const describeStageIdentity = ({ partition, account, region, stage }: StageIdentity): string =>
   `partition ${partition}, account ${account}, region ${region}, stage ${stage}`;
 
-/** An error of AWS, or of the network, because of which the account of the credentials isn't known. */
-export class UnknownAccountError extends Complaint {}
+/** Reports whether an identity, as the annotation has it, is that of a stage. What isn't known of the stage is "". */
+export const isSameStage = (written: string, stage: StageIdentity): boolean => {
+  const parts = written.split(":");
+  const own = formatStageIdentity(stage).split(":");
+  return parts.length === own.length && own.every((part, index) => part === "" || part === parts[index]);
+};
 
 /** Asks STS whose credentials these are. That needs no right, and no SDK, because it is the only call of STS. */
 export const readCallerAccount = async (
@@ -37,7 +41,7 @@ export const readCallerAccount = async (
   const query = { Action: "GetCallerIdentity", Version: "2011-06-15" };
   const headers = signHeaders({ method: "GET", host, path: "/", query, service: "sts", region }, identity, new Date());
   const complain = (why: string) => {
-    throw new UnknownAccountError(`STS doesn't say of which AWS account these credentials are: ${why}`, 3);
+    throw new Complaint(`STS doesn't say of which AWS account these credentials are: ${why}`, 3);
   };
   const answer = await fetch(`${origin}/?${new URLSearchParams(query)}`, {
     headers,
@@ -74,11 +78,3 @@ export const requirePinned = (stage: string, pin: StagePin, what: "account" | "r
 
 export const getPartition = (region: string): string =>
   region.startsWith("cn-") ? "aws-cn" : region.startsWith("us-gov-") ? "aws-us-gov" : "aws";
-
-/** Returns the identity of a pinned stage while AWS can't be asked. */
-export const toPinnedIdentity = (stage: string, { account, region }: StagePin): StageIdentity => ({
-  partition: getPartition(region),
-  account,
-  region,
-  stage,
-});

@@ -1,3 +1,4 @@
+import { setTimeout as wait } from "node:timers/promises";
 import { CloudFormation } from "#aws/client-cloudformation";
 import { CloudWatchLogs } from "#aws/client-cloudwatch-logs";
 import { SSM } from "#aws/client-ssm";
@@ -10,12 +11,12 @@ import { openBucket, openS3, type StageBucket } from "./bucket.ts";
 import { createDynamoDbClient } from "./dynamodb.ts";
 import { guardAwsClient, type StageLockGuard } from "./guard.ts";
 import {
+  getPartition,
   readCallerAccount,
   readStagePin,
   requirePinned,
   type StageIdentity,
-  toPinnedIdentity,
-  UnknownAccountError,
+  type StagePin,
 } from "./identity.ts";
 import { openLambda, openStageFunctions, type StageFunctions } from "./lambda-functions.ts";
 import { type LedgerTable, openLedgerTable } from "./ledger-table.ts";
@@ -87,33 +88,50 @@ export const createAwsStageClients = (name: string): AwsStage => {
 
 /**
  * Runs `act` with the stage of --stage. If postern.yaml says where the stage is, the account and the region are compared
- * before anything else is asked. `withoutAws`: the account in postern.yaml counts if AWS doesn't say which it is.
+ * before anything else is asked. `isEmergency`: the command must work although AWS can't be asked.
  */
 export const runInStage = async <T>(
   options: ParsedOptions,
   act: (stage: AwsStage) => Promise<T>,
-  { withoutAws = false } = {},
+  { isEmergency = false } = {},
 ): Promise<T> => {
   const name = options.text("stage");
   if (name === undefined) throw new Complaint("--stage must name the stage, for instance --stage prod");
   if (!stagePattern.test(name))
     throw new Complaint(`--stage takes lower-case letters, digits and hyphens, at most 21, not "${name}"`);
-  return rethrowAwsErrorsAsComplaints(async () => act(await openPinnedStage(name, withoutAws)));
+  return rethrowAwsErrorsAsComplaints(async () => act(await openPinnedStage(name, isEmergency)));
 };
 
-const openPinnedStage = async (name: string, withoutAws: boolean): Promise<AwsStage> => {
+const openPinnedStage = async (name: string, isEmergency: boolean): Promise<AwsStage> => {
   const stage = createAwsStageClients(name);
   const pin = await readStagePin(name);
+  if (isEmergency) return openStageInEmergency(stage, pin);
   if (pin === undefined) return stage;
   requirePinned(name, pin, "region", await stage.readRegion());
-  try {
-    requirePinned(name, pin, "account", (await stage.readStageIdentity()).account);
-    return stage;
-  } catch (error) {
-    if (!withoutAws || !(error instanceof UnknownAccountError)) throw error;
-    return { ...stage, readStageIdentity: async () => toPinnedIdentity(name, pin) };
-  }
+  requirePinned(name, pin, "account", (await stage.readStageIdentity()).account);
+  return stage;
 };
+
+/** Returns a stage whose account and region are as postern.yaml pins them, or "", where AWS or the credentials don't say. */
+const openStageInEmergency = async (stage: AwsStage, pin: StagePin | undefined): Promise<AwsStage> => {
+  const { name, stack } = stage;
+  const region = await stage.readRegion().catch(() => pin?.region ?? "");
+  if (pin) requirePinned(name, pin, "region", region);
+  const account = pin?.account ?? "";
+  const identity = await stage
+    .readStageIdentity()
+    .catch(() => ({ partition: getPartition(region), account, region, stage: name }));
+  if (pin) requirePinned(name, pin, "account", identity.account);
+  const late = () => wait(emergencyMilliseconds, {}, { ref: false });
+  return {
+    ...stage,
+    readStageIdentity: async () => identity,
+    stack: { ...stack, readOutputs: () => Promise.race([stack.readOutputs(), late()]).catch(() => ({})) },
+  };
+};
+
+/** The most milliseconds that a command waits for AWS in an emergency. */
+const emergencyMilliseconds = 10_000;
 
 export const rethrowAwsErrorsAsComplaints = async <T>(act: () => Promise<T>): Promise<T> => {
   try {

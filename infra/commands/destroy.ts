@@ -65,6 +65,6 @@ export default {
       writeOutput(`${await destroyStage({ ...demolition, url: options.text("url") })}\n`);
       return 0;
     };
-    return runInStage(options, destroy, { withoutAws: configsOnly !== undefined });
+    return runInStage(options, destroy, { isEmergency: configsOnly !== undefined });
   },
 } satisfies Command;

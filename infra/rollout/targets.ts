@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { parseAllDocuments } from "yaml";
-import { formatStageIdentity } from "../aws/identity.ts";
+import { formatStageIdentity, isSameStage } from "../aws/identity.ts";
 import type { AwsStage } from "../aws/stage.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toLogicalId } from "../catalogue/rule-names.ts";
@@ -116,8 +116,9 @@ export const requireOwnEntries = async (
   const objects = hasEntries ? configurations : await listOwnPolicies(api, webhookConfigurationName);
   if (objects.length === 0) return;
   const readOwner = ({ metadata }: DeployedObject) => metadata.annotations?.[identityAnnotation];
-  const own = formatStageIdentity(await stage.readStageIdentity());
-  const other = objects.map(readOwner).find((owner) => owner !== undefined && owner !== own);
+  const identity = await stage.readStageIdentity();
+  const own = formatStageIdentity(identity);
+  const other = objects.map(readOwner).find((owner) => owner !== undefined && !isSameStage(owner, identity));
   if (other !== undefined)
     throw new Complaint(
       `cluster ${api.cluster} has its entries from ${toOneLine(other)}, not from ${own}; there, postern destroy --configs-only --cluster ${api.cluster} deletes them`,

@@ -176,6 +176,30 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     assert.deepEqual(await readOwners("east"), [identities.first, identities.first]);
   });
 
+  it("entries are removed although AWS can't be asked, but not those of another region or name", async () => {
+    const closed = { AWS_ENDPOINT_URL: "https://127.0.0.1:9", AWS_ENDPOINT_URL_STS: "https://127.0.0.1:9" };
+    const { env } = accounts.first.actAs("operator");
+    const remove = async (more: Record<string, string>, cluster: Name, stage = "prod") => {
+      const words = ["--configs-only", "--yes", "--stage", stage, "--cluster", cluster, "--kubeconfig", kubeconfig];
+      const { code, stdout, stderr } = await checkout.postern({ ...env, ...closed, ...more }, "destroy", ...words);
+      return { code, text: `${stdout}${stderr}` };
+    };
+    for (const [more, stage] of [
+      [{ AWS_REGION: "us-east-1" }, "prod"],
+      [{}, "test"],
+    ] as const) {
+      const { code, text } = await remove(more, "east", stage);
+      assert.deepEqual([code, text.includes(`from ${identities.first}, not from aws::`)], [1, true], text);
+    }
+    assert.equal((await remove({}, "east")).code, 0);
+    await writeConfig(`stages: { prod: { account: "111111111111", region: eu-west-1 } }\n`);
+    assert.equal((await remove({ AWS_ACCESS_KEY_ID: "", AWS_SECRET_ACCESS_KEY: "" }, "west")).code, 0);
+    await writeConfig();
+    for (const name of names) assert.deepEqual(await readEntries(name), []);
+    await requireSuccess("first", "deploy");
+    for (const name of names) assert.equal((await readPolicies(name))[guard], "Fail");
+  });
+
   it("moves to another without a moment in which an entry is missing", async () => {
     await requireSuccess("second", "deploy", "--write", `${checkout.folder}/moved`);
     assert.deepEqual(await readOwners("east"), [identities.first, identities.first]);
