@@ -12,6 +12,8 @@ export interface StageAlarm {
   topics: string[];
   /** The Lambda functions whose metrics the alarm watches. */
   functions: string[];
+  /** The alarm as CloudWatch returns it. */
+  properties: MetricAlarm;
 }
 
 export interface StageAlarmsReader {
@@ -36,13 +38,11 @@ export const createStageAlarmsReader = (stage: string, readIdentity: () => Promi
   countSubscriptions: async (topic) => countSubscriptions(topic, await readIdentity()),
 });
 
-const readAlarm = (
-  name: string,
-  { StateValue, ActionsEnabled = true, AlarmActions = [], Dimensions = [], Metrics = [] }: MetricAlarm,
-): StageAlarm => {
+const readAlarm = (name: string, properties: MetricAlarm): StageAlarm => {
+  const { StateValue, ActionsEnabled = true, AlarmActions = [], Dimensions = [], Metrics = [] } = properties;
   const dimensions = [...Dimensions, ...Metrics.flatMap(({ MetricStat }) => MetricStat?.Metric?.Dimensions ?? [])];
   const functions = dimensions.flatMap(({ Name, Value = "" }) => (Name === "FunctionName" ? [Value] : []));
-  return { name, state: String(StateValue), isEnabled: ActionsEnabled, topics: AlarmActions, functions };
+  return { name, state: String(StateValue), isEnabled: ActionsEnabled, topics: AlarmActions, functions, properties };
 };
 
 /** Calls SNS without its SDK, because this is the only call of SNS. */

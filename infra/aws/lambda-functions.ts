@@ -25,6 +25,23 @@ export interface LiveAlias {
   weights: Record<string, number>;
   /** The alias's revision when it was read; `moveAlias` fails if the alias has another one by then. */
   revision: string | undefined;
+  /** True if the alias doesn't exist; `version` is then the one that was released. */
+  isMissing?: boolean;
+}
+
+/** A permission in the resource policy of the alias `live`, as AddPermission and templates write it. */
+export interface LambdaPermission {
+  Action: string;
+  Principal: string;
+  SourceArn?: string;
+  FunctionUrlAuthType?: "NONE" | "AWS_IAM";
+  InvokedViaFunctionUrl?: boolean;
+}
+
+/** The versions of a function, and the content of $LATEST, which isn't published. */
+export interface FunctionVersions {
+  versions: PublishedVersion[];
+  latest: LambdaVersionContent;
 }
 
 export interface PublishedVersion extends LambdaVersionContent {
@@ -74,11 +91,21 @@ export interface StageFunctions {
   readQuotas(): Promise<LambdaQuotas | undefined>;
   readAlias(rule: string): Promise<LiveAlias>;
   listVersions(rule: string): Promise<PublishedVersion[]>;
+  readVersions(rule: string): Promise<FunctionVersions>;
+  /** Returns the function's reserved concurrency; undefined if it has none. */
+  readReservedConcurrency(rule: string): Promise<number | undefined>;
+  /** Reads the resource policy of the alias `live`. */
+  readPermissions(rule: string): Promise<{ statement: string; permission: LambdaPermission }[]>;
+  addPermission(rule: string, statement: string, permission: LambdaPermission): Promise<void>;
+  removePermission(rule: string, statement: string): Promise<void>;
+  createAlias(rule: string, version: string): Promise<void>;
   invoke(rule: string, version: string, event: object): Promise<FunctionInvocationResult>;
   /** Points the alias `live` at a version, and at others by weight; throws if it moved since `before` was read. */
   moveAlias(rule: string, version: string, before: LiveAlias, weights?: Record<string, number>): Promise<void>;
   /** Publishes a Lambda version with the wanted content, unless the last version has it. $LATEST then has it, too. */
   publishVersion(rule: string, wanted: WantedLambdaVersion): Promise<string>;
+  /** Gives $LATEST the wanted content. */
+  setLatest(rule: string, wanted: WantedLambdaVersion): Promise<void>;
   /** Lists the versions with warm environments; there are none without the function. */
   listWarmVersions(rule: string): Promise<WarmVersion[]>;
   /** Asks Lambda to start environments of a version; throws a Complaint if the account or the function has no room. */
@@ -130,6 +157,36 @@ export const openStageFunctions = (
   };
   const buildMissingComplaint = (rule: string) =>
     new Complaint(`stage ${stage} has no function for ${rule}, or none that is live`, 1);
+  const readVersions = async (rule: string): Promise<FunctionVersions> => {
+    const found: FunctionConfiguration[] = [];
+    try {
+      for await (const { Versions = [] } of paginateListVersionsByFunction({ client }, { FunctionName: nameOf(rule) }))
+        found.push(...Versions);
+    } catch (error) {
+      complainIfMissing(rule)(error);
+    }
+    const isLatest = ({ Version }: FunctionConfiguration) => Version === "$LATEST";
+    const versions = found.filter((one) => !isLatest(one)).map(toVersion);
+    // A function's name such as postern-dev-x-rule doesn't determine the stage, so the function's environment must
+    // name the stage.
+    if (versions.every(({ environment }) => environment.POSTERN_STAGE !== stage)) throw buildMissingComplaint(rule);
+    return {
+      versions: versions.sort((left, right) => Number(left.version) - Number(right.version)),
+      latest: toContent(found.find(isLatest) ?? {}),
+    };
+  };
+  /** Gives $LATEST the wanted content, unless it has it. */
+  const setLatest = async (rule: string, wanted: WantedLambdaVersion): Promise<FunctionConfiguration> => {
+    const updates = openRuleUpdates(rule);
+    let latest = await updates.awaitUpdate();
+    if (latest.CodeSha256 !== wanted.codeSha256) latest = await updates.upload(wanted.zip, latest);
+    const content = toContent(latest);
+    if (hasSameContent(content, wanted)) return latest;
+    const differing = Object.entries(wanted.stackSettings).filter(
+      ([name, value]) => !isDeepStrictEqual(Reflect.get(content.stackSettings, name), value),
+    );
+    return updates.configure({ ...wanted, stackSettings: Object.fromEntries(differing) }, latest);
+  };
 
   return {
     getFunctionName: nameOf,
@@ -161,21 +218,32 @@ export const openStageFunctions = (
       return { version: String(FunctionVersion), weights, revision: RevisionId };
     },
 
-    listVersions: async (rule) => {
-      const found: PublishedVersion[] = [];
-      try {
-        for await (const { Versions = [] } of paginateListVersionsByFunction(
-          { client },
-          { FunctionName: nameOf(rule) },
-        ))
-          found.push(...Versions.filter(({ Version }) => Version !== "$LATEST").map(toVersion));
-      } catch (error) {
-        complainIfMissing(rule)(error);
-      }
-      // A function's name such as postern-dev-x-rule doesn't determine the stage, so the function's environment must
-      // name the stage.
-      if (found.every(({ environment }) => environment.POSTERN_STAGE !== stage)) throw buildMissingComplaint(rule);
-      return found.sort((left, right) => Number(left.version) - Number(right.version));
+    listVersions: async (rule) => (await readVersions(rule)).versions,
+    readVersions,
+
+    readReservedConcurrency: async (rule) =>
+      (await client.getFunctionConcurrency({ FunctionName: nameOf(rule) })).ReservedConcurrentExecutions,
+
+    readPermissions: async (rule) => {
+      const answer = await client
+        .getPolicy({ FunctionName: nameOf(rule), Qualifier: alias })
+        .catch(createFallbackForErrorNamed("ResourceNotFoundException", undefined));
+      const { Statement = [] } = Object(JSON.parse(answer?.Policy ?? "{}"));
+      return [Statement].flat().map((statement: Record<string, unknown>) => {
+        return { statement: String(statement.Sid), permission: toPermission(statement) };
+      });
+    },
+
+    addPermission: async (rule, StatementId, permission) => {
+      await client.addPermission({ FunctionName: nameOf(rule), Qualifier: alias, StatementId, ...permission });
+    },
+
+    removePermission: async (rule, StatementId) => {
+      await client.removePermission({ FunctionName: nameOf(rule), Qualifier: alias, StatementId });
+    },
+
+    createAlias: async (rule, version) => {
+      await client.createAlias({ FunctionName: nameOf(rule), Name: alias, FunctionVersion: version });
     },
 
     invoke: async (rule, version, event) => {
@@ -202,18 +270,10 @@ export const openStageFunctions = (
         });
     },
 
-    publishVersion: async (rule, wanted) => {
-      const updates = openRuleUpdates(rule);
-      let latest = await updates.awaitUpdate();
-      if (latest.CodeSha256 !== wanted.codeSha256) latest = await updates.upload(wanted.zip, latest);
-      const content = toContent(latest);
-      if (!hasSameContent(content, wanted)) {
-        const differing = Object.entries(wanted.stackSettings).filter(
-          ([name, value]) => !isDeepStrictEqual(Reflect.get(content.stackSettings, name), value),
-        );
-        latest = await updates.configure({ ...wanted, stackSettings: Object.fromEntries(differing) }, latest);
-      }
-      return updates.publish(latest, wanted.description);
+    publishVersion: async (rule, wanted) =>
+      openRuleUpdates(rule).publish(await setLatest(rule, wanted), wanted.description),
+    setLatest: async (rule, wanted) => {
+      await setLatest(rule, wanted);
     },
 
     listWarmVersions: async (rule) => {
@@ -317,6 +377,30 @@ export const toStackSettings = ({
   LoggingConfig: { LogGroup, LogFormat, ...(LogFormat === "JSON" && { ApplicationLogLevel, SystemLogLevel }) },
   VpcConfig: { SubnetIds: [...SubnetIds].sort(), SecurityGroupIds: [...SecurityGroupIds].sort() },
 });
+
+/** Returns a statement as a permission; conditions that AddPermission doesn't write stay as they are. */
+const toPermission = ({ Action, Principal, Condition }: Record<string, unknown>): LambdaPermission => {
+  const conditions = new Map(Object.values(Object(Condition)).flatMap((operator) => Object.entries(Object(operator))));
+  const { Service, AWS } = Object(Principal);
+  const take = (name: string) => {
+    const value = conditions.get(name);
+    conditions.delete(name);
+    return value;
+  };
+  const [SourceArn, type, via] = [
+    take("AWS:SourceArn"),
+    take("lambda:FunctionUrlAuthType"),
+    take("lambda:InvokedViaFunctionUrl"),
+  ];
+  return {
+    Action: String(Action),
+    Principal: String(Service ?? AWS ?? Principal),
+    ...(SourceArn !== undefined && { SourceArn: String(SourceArn) }),
+    ...(type !== undefined && { FunctionUrlAuthType: type as "NONE" }),
+    ...(via !== undefined && { InvokedViaFunctionUrl: String(via) === "true" }),
+    ...Object.fromEntries(conditions),
+  };
+};
 
 const toWarmVersion = ({
   FunctionArn = "",

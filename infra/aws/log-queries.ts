@@ -10,6 +10,8 @@ export type LogQueryRow = Partial<Record<string, string>>;
 export interface StageLogReader {
   /** Runs a query of CloudWatch Logs Insights; a log group that doesn't exist has no rows. */
   query(logGroup: string, query: string, from: Date, to: Date): Promise<LogQueryRow[]>;
+  /** Returns how many days a log group keeps lines, or no number if it keeps them; undefined if it doesn't exist. */
+  readGroup(logGroup: string): Promise<{ days: number | undefined } | undefined>;
 }
 
 /** The log groups of a stage, which stay when its stack is deleted. */
@@ -49,6 +51,12 @@ export const createStageLogReader = (client = new CloudWatchLogs({ maxAttempts: 
       .startQuery({ logGroupName, queryString, startTime, endTime, limit: maxRows })
       .catch(createFallbackForErrorNamed("ResourceNotFoundException", undefined));
     return started === undefined ? [] : awaitRows(client, logGroupName, started.queryId);
+  },
+  readGroup: async (name) => {
+    const { logGroups = [] } = await client.describeLogGroups({ logGroupNamePrefix: name });
+    // The group with the name itself comes first.
+    const found = logGroups.find(({ logGroupName }) => logGroupName === name);
+    return found && { days: found.retentionInDays };
   },
 });
 

@@ -22,3 +22,6 @@ export const toOneLine = (text: string): string => sanitizeTerminalText(text.rep
 
 export const truncateText = (text: string, longest: number): string =>
   text.length > longest ? `${text.slice(0, longest - 1).toWellFormed()}…` : text;
+
+export const quoteForShell = (word: string): string =>
+  /^[\w:./-]+$/.test(word) ? word : `'${toOneLine(word).replaceAll("'", "'\\''")}'`;

@@ -6,14 +6,16 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { clusterAccessOptions, stageOption } from "../cli/options.ts";
 import { createProgressPrinter, formatCount, runInParallel } from "../cli/progress.ts";
 import { getConfigFile } from "../cli/roots.ts";
-import { toOneLine } from "../cli/terminal.ts";
+import { quoteForShell, toOneLine } from "../cli/terminal.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import { type RegisteredCluster, readRegisteredCluster } from "../clusters/registered.ts";
 import { readProject, reportBroken } from "../project/project.ts";
 import { type AlarmHealth, checkStageAlarms } from "../rollout/alarm-health.ts";
-import { type LiveRuleState, readRuleState } from "../rollout/disarm.ts";
+import { tryFindStageDifferences } from "../rollout/differences.ts";
+import { type LiveRuleState, readFunctionState } from "../rollout/disarm.ts";
 import { type ClusterHealth, probeClusterHealth } from "../rollout/health.ts";
 import { checkLedger, formatLedgerHealth } from "../rollout/ledger.ts";
+import { formatDifferences, toDifferenceData } from "../rollout/plan-report.ts";
 import { formatQuotas, readQuotas } from "../rollout/quotas.ts";
 import { listReleasedVersions, type Release } from "../rollout/releases.ts";
 import { tryReadReleaseStore } from "../rollout/rollback.ts";
@@ -51,10 +53,17 @@ export default {
       const identity = await stage.readStageIdentity();
       const releases = await tryReadReleaseStore(stage, createProgressPrinter());
       const all = releases?.all ?? [];
-      const { standings, faults } = await readStandings(stage, all);
+      const { states, standings, faults } = await readStandings(stage, all);
       for (const fault of faults) process.stderr.write(`${fault}\n`);
       if (standings.length + faults.length === 0) throw new Complaint(`stage ${stage.name} has no functions`, 1);
       const [newest] = all;
+      const { differences, notes } = await tryFindStageDifferences(
+        stage,
+        states,
+        newest,
+        await stage.stack.readTemplate(),
+      );
+      for (const note of notes) process.stderr.write(`${note}\n`);
       const [released, wanted] = [Object.keys(newest?.clusters ?? {}), options.text("cluster")];
       if (newest && wanted !== undefined && !released.includes(wanted))
         throw new Complaint(
@@ -89,15 +98,17 @@ export default {
           : undefined;
       writeOutput(
         options.text("output") === "json"
-          ? `${JSON.stringify({ ...identity, release: summarizeRelease(newest), rules: standings, ledger, ...quotas, alarms, clusters }, null, 2)}\n`
-          : `${describeStageIdentity(identity)}\n${formatStandings(newest, standings)}${ledger ? formatLedgerHealth(ledger) : ""}${quotas ? formatQuotas(quotas) : ""}${formatAlarms(alarms)}${clusters.map(formatHealth).join("")}`,
+          ? `${JSON.stringify({ ...identity, release: summarizeRelease(newest), rules: standings, differences: toDifferenceData(differences), ledger, ...quotas, alarms, clusters }, null, 2)}\n`
+          : `${describeStageIdentity(identity)}\n${formatStandings(newest, standings)}${differences.length > 0 ? `\n${formatDifferences(differences).join("\n")}\n` : ""}${ledger ? formatLedgerHealth(ledger) : ""}${quotas ? formatQuotas(quotas) : ""}${formatAlarms(alarms)}${clusters.map(formatHealth).join("")}`,
       );
       const isWell =
+        differences.length === 0 &&
         clusters.every(({ sick, drift }) => sick.length + drift.length === 0) &&
         (ledger?.faults ?? []).length === 0 &&
         (alarms ?? []).every(({ topics, canRing }) => topics.length === 0 || canRing !== false);
       const isKnown =
         releases !== undefined &&
+        notes.length === 0 &&
         isLedgerKnown &&
         areQuotasKnown &&
         clusters.every(({ unknown }) => unknown.length === 0) &&
@@ -167,26 +178,26 @@ const formatRegisteredCluster = ({
   ].join("");
 };
 
-const quoteForShell = (word: string) =>
-  /^[\w:./-]+$/.test(word) ? word : `'${toOneLine(word).replaceAll("'", "'\\''")}'`;
-
 /** Reads the state of all rules; if this fails for one, its error goes to `faults`, and the others are still shown. */
 const readStandings = async ({ functions }: AwsStage, all: Release[]) => {
   const faults: string[] = [];
   const rules = await functions.listRules();
   const found = await runInParallel(5, rules, (rule) =>
-    readRuleState(functions, rule, all.length > 0 ? listReleasedVersions(all, rule) : undefined).catch((error) => {
+    readFunctionState(functions, rule, all.length > 0 ? listReleasedVersions(all, rule) : undefined, {
+      mayLackAlias: true,
+    }).catch((error) => {
       if (!(error instanceof Complaint)) throw error;
       faults.push(error.message);
       return undefined;
     }),
   );
-  const known = found.filter((state) => state !== undefined);
-  const standings = await runInParallel(5, known, async (state) => {
+  const states = found.filter((state) => state !== undefined);
+  const standings = await runInParallel(5, states, async (state) => {
+    const { live: _, versions: __, latest: ___, ruleVersion: ____, ...standing } = state;
     const isWarm = all[0]?.warm?.includes(state.rule);
-    return { ...state, ...(isWarm && { warm: await functions.listWarmVersions(state.rule) }) };
+    return { ...standing, ...(isWarm && { warm: await functions.listWarmVersions(state.rule) }) };
   });
-  return { standings, faults };
+  return { states, standings, faults };
 };
 
 const summarizeRelease = (release: Release | undefined) => {

@@ -13,6 +13,7 @@ import { getPersonOrPipelineName, lockStage, type StageLock } from "./lock.ts";
 import { findOrphanedEntries, type OrphanedWebhookEntry, removeOrphanedEntries } from "./orphans.ts";
 import { packageStage } from "./package.ts";
 import { changesNothing, type DeploymentPlan } from "./plan.ts";
+import { formatDifferences } from "./plan-report.ts";
 import {
   type DeploymentJob,
   maxParallelFunctionChanges,
@@ -45,7 +46,13 @@ export const deployStage = async (
   return lockStage(job.stage, "postern deploy", async (lock) => {
     const prepared = await prepareDeployment(job, await readOrCreateKeyring(job.stage.parameters), build);
     await show(prepared.plan);
-    return changesNothing(prepared.plan) ? completeRelease(prepared) : rollOut(prepared, lock);
+    const ended = await (changesNothing(prepared.plan) ? completeRelease(prepared) : rollOut(prepared, lock));
+    const left = prepared.plan.differences.filter(({ command }) => command !== undefined);
+    if (left.length === 0) return ended;
+    throw new Complaint(
+      [`${ended}, but AWS is not as it was deployed:`, ...formatDifferences(left).slice(1)].join("\n"),
+      1,
+    );
   });
 };
 
@@ -72,7 +79,7 @@ const completeRelease = async ({ job, releases }: PreparedDeployment): Promise<s
 };
 
 /**
- * Deploys in this order: ledger, stack, versions, warm environments, aliases, clusters. A failure leaves everything after that
+ * Deploys in this order: repairs, ledger, stack, versions, warm environments, aliases, clusters. A failure leaves everything after that
  * step unchanged.
  */
 export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Promise<string> => {
@@ -85,6 +92,8 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
     if (job.signal?.aborted) throw new Complaint("interrupted; run the command again to continue", 1);
     await lock.check();
   };
+  await repairDifferences(prepared);
+  await goOn();
   await completeLedger(job.stage, plan.ledger, job.progress);
   await goOn();
   await deployStack(prepared);
@@ -119,6 +128,16 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
   await deleteOldVersions(prepared, release);
   const where = job.clusters.length === 0 ? "" : ` in ${job.clusters.join(", ")}`;
   return `release r${release.id} is live${where}`;
+};
+
+const repairDifferences = async ({ job, plan: { differences } }: PreparedDeployment) => {
+  const repairs = differences.flatMap(({ repair }) => repair ?? []);
+  if (repairs.length === 0) return;
+  await job.progress.step("changed in AWS", async () => {
+    // In their order: an alias comes before its permissions.
+    for (const repair of repairs) await repair();
+    return `${repairs.length} repaired`;
+  });
 };
 
 const isForAllClusters = ({ config, clusters }: DeploymentJob) =>

@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { type EndpointConfig, findClusterSetup } from "#lib/endpoint.ts";
+import type { LambdaVersionContent } from "../aws/function-updates.ts";
 import type { LiveAlias, PublishedVersion, StageFunctions } from "../aws/lambda-functions.ts";
 import { readOwnZip, zip } from "../build/zip.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -27,30 +28,30 @@ export interface LiveRuleState {
 export interface FunctionState extends LiveRuleState {
   live: LiveAlias;
   versions: PublishedVersion[];
+  /** What $LATEST has, which answers no review. */
+  latest: LambdaVersionContent;
   /** The version with the real rule: the live one or, if the live one is disarmed, the one that it replaces. */
   ruleVersion: PublishedVersion;
 }
 
-/** Reads which version of a rule's function is live, and whether that is a disarmed one. */
-export const readRuleState = async (
-  functions: StageFunctions,
-  rule: string,
-  released?: string[],
-): Promise<LiveRuleState> => {
-  const { live: _, versions: __, ruleVersion: ___, ...standing } = await readFunctionState(functions, rule, released);
-  return standing;
-};
-
 /**
  * Reads the state of a rule's function. `released` are the versions that were live, the last one first; undefined if
- * unknown, then any version counts.
+ * unknown, then any version counts. `mayLackAlias`: an alias that doesn't exist is described as it was released.
  */
 export const readFunctionState = async (
   functions: StageFunctions,
   rule: string,
   released?: string[],
+  { mayLackAlias = false } = {},
 ): Promise<FunctionState> => {
-  const [live, versions] = await Promise.all([functions.readAlias(rule), functions.listVersions(rule)]);
+  const [last] = mayLackAlias ? (released ?? []) : [];
+  const [live, { versions, latest }] = await Promise.all([
+    functions.readAlias(rule).catch((error: unknown): LiveAlias => {
+      if (last === undefined || !(error instanceof Complaint)) throw error;
+      return { version: last, weights: {}, revision: undefined, isMissing: true };
+    }),
+    functions.readVersions(rule),
+  ]);
   const find = (wanted: string) => versions.find(({ version }) => version === wanted);
   const current = find(live.version);
   if (current === undefined)
@@ -67,7 +68,16 @@ export const readFunctionState = async (
     : versions.findLast((version) => Number(version.version) < Number(ruleVersion.version) && !parseDisarmed(version))
         ?.version;
   return {
-    ...{ rule, version: live.version, weights: live.weights, modified: current.modified, live, versions, ruleVersion },
+    ...{
+      rule,
+      version: live.version,
+      weights: live.weights,
+      modified: current.modified,
+      live,
+      versions,
+      latest,
+      ruleVersion,
+    },
     ...(disarmed && { disarmed }),
     ...(previous !== undefined && { previous }),
     ...(ruleVersion.environment.POSTERN_LEDGER !== undefined && { keepsLedger: true }),

@@ -85,7 +85,9 @@ export const createStageCountsReader = (
     catalogue,
     config,
   }: Pick<DeploymentTargets, "catalogue"> & {
-    stage: Pick<AwsStage, "name" | "logs" | "metrics"> & { functions: Pick<StageFunctions, "getFunctionName"> };
+    stage: Pick<AwsStage, "name" | "metrics"> & { logs: Pick<AwsStage["logs"], "query"> } & {
+      functions: Pick<StageFunctions, "getFunctionName">;
+    };
     config: Pick<DeploymentTargets["config"], "groups">;
   },
   outputs: Record<string, string>,

@@ -2,11 +2,12 @@ import { describeStageIdentity } from "../aws/identity.ts";
 import { formatTable } from "../cli/command.ts";
 import { describePlacements } from "../webhooks/native-policies.ts";
 import { buildCostTable, prices, type StageCosts } from "./cost.ts";
+import type { StageDifference } from "./differences.ts";
 import { changesNothing, type DeploymentPlan } from "./plan.ts";
 import { isUnchanged } from "./stack-plan.ts";
 
 export const formatPlan = (
-  { identity, stack, parts, kept, warm, ledger, rights, clusters, limits, notes }: DeploymentPlan,
+  { identity, stack, parts, kept, warm, ledger, differences, rights, clusters, limits, notes }: DeploymentPlan,
   costs: StageCosts,
 ): string => {
   const lines: string[] = [describeStageIdentity(identity), "", "stack"];
@@ -17,6 +18,7 @@ export const formatPlan = (
       lines.push(...ids.map((id) => `  ${sign} ${id}`));
   if (ledger && ledger.changes.length > 0)
     lines.push("", "ledger", `  ~ table ${ledger.table}: ${ledger.changes.join(", ")}`);
+  if (differences.length > 0) lines.push("", ...formatDifferences(differences));
   if (limits.length > 0) lines.push("", "limits", ...limits.map((sentence) => `  ! ${sentence}`));
   lines.push("", "rules");
   const changing = parts.filter(({ changes }) => changes.length > 0);
@@ -53,6 +55,19 @@ export const formatPlan = (
   return `${lines.join("\n")}\n`;
 };
 
+/** Returns the lines of a report: what differs in AWS from what was deployed, and what mends it. */
+export const formatDifferences = (differences: StageDifference[]): string[] => [
+  "changed in AWS",
+  ...differences.flatMap(({ sentence, command }) =>
+    command === undefined
+      ? [`  ~ ${sentence}; postern deploy repairs it`]
+      : [`  ! ${sentence}; this repairs it:`, `      ${command}`],
+  ),
+];
+
+export const toDifferenceData = (differences: StageDifference[]): object[] =>
+  differences.map(({ sentence, command }) => ({ sentence, ...(command !== undefined && { command }) }));
+
 const formatCosts = ({ rules, months }: StageCosts): string[] => {
   const formatDollars = (amount: number) => `$${amount.toFixed(2)}`;
   const rows = rules.map(({ rule, million, reviews, month }) => [
@@ -87,6 +102,7 @@ export const toPlanData = (plan: DeploymentPlan, costs: StageCosts): object => (
   kept: plan.kept,
   warm: plan.warm,
   ledger: plan.ledger ?? null,
+  differences: toDifferenceData(plan.differences),
   rights: plan.rights,
   limits: plan.limits,
   clusters: plan.clusters.map(({ cluster, differences, hardened, unknown, policies, notes, waits }) => ({

@@ -97,7 +97,10 @@ const modified = new Date("2026-01-01T00:00:00Z");
 const buildState = (name: string, more: Partial<FunctionState> = {}, version = "1"): FunctionState => {
   const whole = { ...substance, version, description: "", modified };
   const live = { version, weights: {}, revision: "r" };
-  return { ...{ rule: name, version, weights: {}, modified, live, versions: [whole], ruleVersion: whole }, ...more };
+  return {
+    ...{ rule: name, version, weights: {}, modified, live, versions: [whole], latest: whole, ruleVersion: whole },
+    ...more,
+  };
 };
 
 const buildRelease = (id: number, rules: Record<string, string>, more: Partial<Release> = {}): Release => ({
@@ -444,6 +447,7 @@ const idle: DeploymentPlan = {
   },
   stack: { isNew: false, added: [], changed: [], removed: [] },
   rights: { added: [], removed: [] },
+  differences: [],
 };
 
 describe("a plan", () => {
@@ -488,6 +492,13 @@ describe("a plan", () => {
         readQuotas: refuseCall,
         readAlias: refuseCall,
         listVersions: refuseCall,
+        readVersions: refuseCall,
+        readReservedConcurrency: refuseCall,
+        readPermissions: refuseCall,
+        addPermission: refuseCall,
+        removePermission: refuseCall,
+        createAlias: refuseCall,
+        setLatest: refuseCall,
         invoke: refuseCall,
         moveAlias: refuseCall,
         publishVersion: refuseCall,

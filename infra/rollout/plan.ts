@@ -1,5 +1,3 @@
-import { isDeepStrictEqual } from "node:util";
-import type { LambdaStackSettings } from "../aws/function-updates.ts";
 import type { StageIdentity } from "../aws/identity.ts";
 import { hasSameContent, type WarmVersion } from "../aws/lambda-functions.ts";
 import type { StackTemplate } from "../aws/stack.ts";
@@ -7,7 +5,9 @@ import type { AwsStage } from "../aws/stage.ts";
 import { runInParallel } from "../cli/progress.ts";
 import { compareSetups } from "../project/setup-differences.ts";
 import type { ClusterPlan } from "./cluster-plan.ts";
+import type { StageDifference } from "./differences.ts";
 import { type FunctionState, readFunctionState } from "./disarm.ts";
+import { listDifferentSettings } from "./function-settings.ts";
 import type { LedgerPlan } from "./ledger.ts";
 import type { PackagedRule } from "./package.ts";
 import { listReleasedVersions, type Release } from "./releases.ts";
@@ -44,6 +44,8 @@ export interface DeploymentPlan {
   warm: WarmRulePlan[];
   /** The table with the ledger; undefined if no rule keeps one. */
   ledger?: LedgerPlan | undefined;
+  /** What was changed in AWS by hand. */
+  differences: StageDifference[];
   rights: { added: string[]; removed: string[] };
   clusters: ClusterPlan[];
   /** A sentence for each limit of AWS that the deployment would exceed. */
@@ -61,7 +63,10 @@ export const readFunctionStates = async (
   const found = await runInParallel(
     5,
     rules.filter((rule) => there.has(rule)),
-    async (rule) => [rule, await readFunctionState(stage.functions, rule, listReleasedVersions(all, rule))] as const,
+    async (rule) => {
+      const released = listReleasedVersions(all, rule);
+      return [rule, await readFunctionState(stage.functions, rule, released, { mayLackAlias: true })] as const;
+    },
   );
   return new Map(found);
 };
@@ -78,45 +83,20 @@ export const planRuleChanges = (
     const before = all.find(({ rules }) => rules[part.name]?.version === state.ruleVersion.version)?.rules[part.name];
     const settings = before ? compareSetups(before.share, part.config, clusters) : [];
     const isSame = hasSameContent(state.ruleVersion, part.wanted);
-    const { environment, memorySize, timeout, stackSettings } = state.ruleVersion;
-    const [variables, wanted] = [groupVariables(environment), groupVariables(part.wanted.environment)];
     const reasons = [
       ...(before && before.logic !== part.logic ? ["code"] : []),
       ...(settings.length > 0 ? ["settings"] : []),
-      ...listDifferentKeys(variables, wanted),
-      ...(memorySize === part.wanted.memorySize && timeout === part.wanted.timeout ? [] : ["sizing"]),
-      ...listDifferentKeys(stackSettings, part.wanted.stackSettings).map((name) => settingNames[name]),
+      ...listDifferentSettings(state.ruleVersion, part.wanted),
     ];
     const changes = isSame ? (before ? [] : ["not tested yet"]) : reasons.length > 0 ? reasons : ["code"];
     const trial = Object.keys(state.live.weights).length > 0 ? ["an abandoned canary"] : [];
     return { part, known: state, changes: [...changes, ...trial], settings };
   });
 
-const groupVariables = ({ POSTERN_LEDGER: ledger, ...all }: Record<string, string>) => {
-  const isOwn = ([name]: [string, string]) => name.startsWith("POSTERN_");
-  const { own: keys = [], others: environment = [] } = Object.groupBy(Object.entries(all), (entry) =>
-    isOwn(entry) ? "own" : "others",
-  );
-  return { keys: Object.fromEntries(keys), ledger, environment: Object.fromEntries(environment) };
-};
-
-const listDifferentKeys = <T extends object>(left: T, right: T) =>
-  (Object.keys(left) as (keyof T)[]).filter((key) => !isDeepStrictEqual(left[key], right[key]));
-
-/** What a plan calls the settings of a function. */
-const settingNames: Record<keyof LambdaStackSettings, string> = {
-  Runtime: "runtime",
-  Layers: "layers",
-  TracingConfig: "tracing",
-  EphemeralStorage: "storage",
-  KMSKeyArn: "encryption key",
-  LoggingConfig: "logging",
-  VpcConfig: "network",
-};
-
 /** Reports whether a deployment would change nothing, neither in AWS nor in clusters. */
-export const changesNothing = ({ stack, parts, warm, ledger, clusters }: DeploymentPlan): boolean =>
+export const changesNothing = ({ stack, parts, warm, ledger, differences, clusters }: DeploymentPlan): boolean =>
   isUnchanged(stack) &&
+  differences.every(({ repair }) => repair === undefined) &&
   (ledger?.changes ?? []).length === 0 &&
   [...parts, ...warm].every(({ changes }) => changes.length === 0) &&
   clusters.every(({ differences, unknown }) => differences.length === 0 && unknown === undefined);

@@ -1,17 +1,19 @@
 import { requireChangeableStack } from "../aws/stack.ts";
+import type { AwsStage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { runInParallel } from "../cli/progress.ts";
 import type { CanaryOptions } from "./canary.ts";
 import { chooseClusterMinors, readClusterMinors } from "./cluster-minors.ts";
 import { describeClusterNetwork } from "./cluster-network.ts";
 import { planCluster } from "./cluster-plan.ts";
+import { type StageDifference, tryFindStageDifferences } from "./differences.ts";
 import { readFunctionState } from "./disarm.ts";
 import { createStageCountsReader } from "./hardening.ts";
 import type { Keyring } from "./keyring.ts";
 import { planLedger } from "./ledger.ts";
 import { findExceededLimits } from "./limits.ts";
 import { packageStage } from "./package.ts";
-import { type DeploymentPlan, planRuleChanges, readFunctionStates } from "./plan.ts";
+import { type DeploymentPlan, planRuleChanges, type RuleChangePlan, readFunctionStates } from "./plan.ts";
 import {
   findRefusedClusters,
   listReleasedClusters,
@@ -105,6 +107,8 @@ export const prepareDeployment = async (
   ].some(({ length }) => length > 0);
   const { template, stack, kept } = planStack(stage.name, built, deployed, releases.all, elsewhere);
   const rights = compareRights(deployed, template);
+  const compared = await tryFindStageDifferences(stage, [...states.values()], releases.all[0], deployed);
+  const differences = compared.differences.map((difference) => addRepair(difference, stage, parts));
   const quotas = await stage.functions.readQuotas();
   const limits = findExceededLimits({ template, parts, warm }, deployed, quotas);
   const notes = [
@@ -112,9 +116,17 @@ export const prepareDeployment = async (
     ...(quotas === undefined ? [quotasNote] : []),
     ...(releases.all.length === 0 && states.size > 0 ? [lostReleasesNote] : []),
     ...(lost.length > 0 ? [lostKeyNote] : []),
+    ...compared.notes,
   ];
-  const plan = { identity, stack, template, parts, kept, warm, ledger, rights, clusters, limits, notes };
+  const changes = { stack, template, parts, kept, warm, ledger, differences, rights, clusters };
+  const plan = { identity, ...changes, limits, notes };
   return { job, releases, keyring, publicKeys, refused, kubernetes, plan };
+};
+
+/** Adds the repair of an unpublished function: it gets what the plan wants of its rule. */
+const addRepair = (difference: StageDifference, { functions }: AwsStage, parts: RuleChangePlan[]): StageDifference => {
+  const part = parts.find(({ part: { name } }) => name === difference.unpublished)?.part;
+  return part === undefined ? difference : { ...difference, repair: () => functions.setLatest(part.name, part.wanted) };
 };
 
 const quotasNote =

@@ -30,6 +30,7 @@ export const publishVersions = async ({ job, plan, releases }: PreparedDeploymen
         (version) => released.includes(version.version) && hasSameContent(version, wanted),
       );
       if (before) found += 1;
+      if (before) await functions.setLatest(name, wanted);
       versions.set(name, before?.version ?? (await functions.publishVersion(name, wanted)));
       tell(++done, open.length);
     });

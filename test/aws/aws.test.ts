@@ -22,7 +22,7 @@ import { readRule } from "../../infra/catalogue/registry.ts";
 import { buildProbeReview } from "../../infra/clusters/probe.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { runCases } from "../../infra/rollout/case-runs.ts";
-import { disarmRule, readRuleState, restoreDisarmedRule, rollBack } from "../../infra/rollout/disarm.ts";
+import { disarmRule, readFunctionState, restoreDisarmedRule, rollBack } from "../../infra/rollout/disarm.ts";
 import { runProgram } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { type Fault, type LambdaService, startLambda } from "./lambda.ts";
@@ -126,7 +126,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         warnings: [`${rule} is disarmed until ${time}`],
         auditAnnotations: { "disarmed-until": time },
       });
-      assert.deepEqual((await readRuleState(functions, rule)).disarmed, { until, version: "1" });
+      assert.deepEqual((await readFunctionState(functions, rule)).disarmed, { until, version: "1" });
       await wait(until.getTime() - Date.now() + 50);
       assert.equal((await askLiveVersion()).response.allowed, false);
     });

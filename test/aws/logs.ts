@@ -9,6 +9,8 @@ import { evaluateQuery, type LogEvent } from "./insights.ts";
 export interface Logs extends AwsService {
   /** The log groups that exist. Lines for other log groups are lost: functions have no right to create log groups. */
   groups: Map<string, LogEvent[]>;
+  /** How many days log groups keep lines; those that are not here keep them without an end. */
+  retention: Map<string, number>;
   write(group: string, stream: string, line: string): void;
   /** Removes all lines and queries, and keeps the log groups. */
   clear(): void;
@@ -69,7 +71,11 @@ export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
 
   const describeLogGroups = ({ logGroupNamePrefix = "" }: Record<string, unknown>) => {
     const names = [...standIn.groups.keys()].filter((name) => name.startsWith(String(logGroupNamePrefix)));
-    return { logGroups: names.map((logGroupName) => ({ logGroupName })) };
+    return {
+      logGroups: names.sort().map((logGroupName) => {
+        return { logGroupName, retentionInDays: standIn.retention.get(logGroupName) };
+      }),
+    };
   };
 
   const describeLogStreams = ({ logGroupName, limit }: Record<string, unknown>) => {
@@ -90,11 +96,20 @@ export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
     DescribeLogGroups: describeLogGroups,
     DescribeLogStreams: describeLogStreams,
     DeleteLogGroup: deleteLogGroup,
+    CreateLogGroup: ({ logGroupName }) => {
+      standIn.groups.set(String(logGroupName), []);
+      return {};
+    },
+    PutRetentionPolicy: ({ logGroupName, retentionInDays }) => {
+      standIn.retention.set(String(logGroupName), Number(retentionInDays));
+      return {};
+    },
     StartQuery: startQuery,
     GetQueryResults: getQueryResults,
   };
   const standIn: Logs = {
     groups: new Map(),
+    retention: new Map(),
     ingestion: 0,
     querying: 50,
     startsPerSecond: 5,

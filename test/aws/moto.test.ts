@@ -18,7 +18,7 @@ import { zip } from "../../infra/build/zip.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { parseConfig } from "../../infra/project/project.ts";
-import { readRuleState, rollBack } from "../../infra/rollout/disarm.ts";
+import { readFunctionState, rollBack } from "../../infra/rollout/disarm.ts";
 import type { StagePackage } from "../../infra/rollout/package.ts";
 import { needs } from "../parts.ts";
 import { launchMoto, type Moto } from "./moto.ts";
@@ -158,7 +158,7 @@ describe("a stage on moto", await needs("moto"), () => {
       assert.deepEqual(await readAlias(), { version: "1", weights: { 2: 0.1 } });
       await functions.moveAlias(rule, "2", await functions.readAlias(rule));
       assert.deepEqual(await readAlias(), { version: "2", weights: {} });
-      assert.equal((await readRuleState(functions, rule)).previous, "1");
+      assert.equal((await readFunctionState(functions, rule)).previous, "1");
       assert.equal(await rollBack(functions, rule), "1");
       assert.deepEqual(await readAlias(), { version: "1", weights: {} });
     });

@@ -142,7 +142,7 @@ describe("the pipelines", () => {
   it("refuse unknown actions in CodeBuild", async () => {
     const { code, stderr, calls } = await runScript(toCodeBuildScript(codebuild), { DO: "everything" });
     assert.deepEqual({ code, calls }, { code: 2, calls: ["npm ci"] });
-    assert.equal(stderr, "DO must be plan, deploy or rollback, not everything\n");
+    assert.equal(stderr, "DO must be plan, deploy, rollback or status, not everything\n");
   });
 
   it("never run typed input", async () => {
@@ -175,7 +175,7 @@ describe("the pipelines", () => {
   it("give each job at GitHub a timeout, a concurrency group and only the rights that it needs", () => {
     const aws = "aws-actions/configure-aws-credentials";
     assert.deepEqual(github.permissions, {});
-    assert.deepEqual(Object.keys(github.on).sort(), ["pull_request", "push", "workflow_dispatch"]);
+    assert.deepEqual(Object.keys(github.on).sort(), ["pull_request", "push", "schedule", "workflow_dispatch"]);
     for (const [name, job] of Object.entries(github.jobs)) {
       const asksAws = job.steps.some(({ uses }) => uses?.startsWith(aws));
       const scans = name === "scan" && { actions: "read", "security-events": "write" };
@@ -246,6 +246,7 @@ describe("the pipelines", () => {
       check: "",
       scan: "",
       deploy: "vars.POSTERN_DEPLOY_ROLE",
+      status: "vars.POSTERN_EMERGENCY_ROLE",
       rollback: "inputs.what == 'one rule' && vars.POSTERN_EMERGENCY_ROLE || vars.POSTERN_DEPLOY_ROLE",
     });
   });
@@ -265,6 +266,7 @@ describe("the pipelines", () => {
       plan: "$POSTERN_PLAN_ROLE",
       check: undefined,
       deploy: "$POSTERN_DEPLOY_ROLE",
+      status: "$POSTERN_EMERGENCY_ROLE",
       "rollback every rule": "$POSTERN_DEPLOY_ROLE",
       "rollback one rule": "$POSTERN_EMERGENCY_ROLE",
     });

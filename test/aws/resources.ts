@@ -87,6 +87,10 @@ export const openKinds = ({
     cloudwatch.alarms.put(name, properties);
     return { physical: name, attributes: { Arn: `arn:aws:cloudwatch:${region}:${account}:alarm:${name}` } };
   };
+  const keepRetention = (group: string, { RetentionInDays }: Properties) => {
+    if (RetentionInDays === undefined) logs.retention.delete(group);
+    else logs.retention.set(group, Number(RetentionInDays));
+  };
   const reserve = async (name: string, before: Properties, { ReservedConcurrentExecutions }: Properties) => {
     if (before.ReservedConcurrentExecutions === ReservedConcurrentExecutions) return;
     if (ReservedConcurrentExecutions === undefined) await act("DeleteFunctionConcurrency", name);
@@ -216,9 +220,13 @@ export const openKinds = ({
         const made = await createDataKind("AWS::Logs::LogGroup").make(properties, place);
         if (logs.groups.has(made.physical)) throw new AwsError(409, "AlreadyExists", `${made.physical} already exists`);
         logs.groups.set(made.physical, []);
+        keepRetention(made.physical, properties);
         return made;
       },
-      change: (...change) => createDataKind("AWS::Logs::LogGroup").change(...change),
+      change: async (physical, before, after, place) => {
+        keepRetention(physical, after);
+        return createDataKind("AWS::Logs::LogGroup").change(physical, before, after, place);
+      },
       remove: async (physical) => void logs.groups.delete(physical),
     },
 
