@@ -42,8 +42,6 @@ export interface StageStack {
   findBucket(): Promise<string | undefined>;
   /** Returns the logical ids of the stack's Lambda functions; there are none without the stack. */
   listFunctionIds(): Promise<string[]>;
-  /** Returns the physical ids of the stack's resources, by their logical ids. */
-  readPhysicalIds(): Promise<Map<string, string>>;
   /** Creates the stack with only its bucket, unless it exists. Waits if another command is creating it. */
   createBucket(): Promise<void>;
   /** Returns the stack's resources; there are none without the stack. */
@@ -223,13 +221,6 @@ export const openStack = (
         throw new Complaint(`the stack ${StackName} can't take over the log groups ${names}: ${toSentence(error)}`, 3);
       }
     },
-    readPhysicalIds: async () =>
-      new Map(
-        (await listResources()).map(({ LogicalResourceId = "", PhysicalResourceId = "" }) => [
-          LogicalResourceId,
-          PhysicalResourceId,
-        ]),
-      ),
     countDone: async (since) =>
       (await listSummaries()).filter(
         ({ ResourceStatus = "", LastUpdatedTimestamp = since }) =>

@@ -33,7 +33,8 @@ export const findStageDifferences = async (
   template: StackTemplate | undefined,
 ): Promise<StageDifference[]> => {
   if (template === undefined) return [];
-  const scope = { stage, template, ids: await stage.stack.readPhysicalIds() };
+  const resources = await stage.stack.listResources();
+  const scope = { stage, template, ids: new Map(resources.map(({ id, name }) => [id, name])) };
   const found = await Promise.all([
     runInParallel(5, states, async (state) => [
       ...compareAlias(scope, state, newest),
