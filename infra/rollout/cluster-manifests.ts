@@ -16,7 +16,7 @@ export interface RuleEndpoints {
   identity: string;
 }
 
-export const stageLabel = "postern.dev/stage";
+const stageLabel = "postern.dev/stage";
 /** The annotation of each object in a cluster that says which stage put it there, as `partition:account:region:stage`. */
 export const identityAnnotation = "postern.dev/identity";
 
