@@ -51,6 +51,8 @@ rules:
   stamp-notes: { failurePolicy: ${failurePolicy}, timeoutSeconds: 10 }
 clusters:
   shop: { keyVersion: 1 }
+stages:
+  test: { account: "123456789012", region: eu-west-1 }
 `;
 
 /** The results of the clients' writes. */
@@ -194,7 +196,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   it("is reported as healthy", async () => {
     const { code, stdout } = await runPostern("status", ...options.slice(0, 4));
     assert.equal(code, 0, stdout);
-    assert.match(stdout, /^release r1 of/);
+    assert.match(stdout, /^partition aws, account 123456789012, region eu-west-1, stage test\nrelease r1 of/);
     assert.match(stdout, /cluster shop, updated \S+: 2 entries, all answer/);
     const key = (await runPostern("key", "shop", "--stage", "test")).stdout.trim();
     const [url] = await readUrls();
