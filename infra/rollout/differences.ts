@@ -147,10 +147,25 @@ const comparePermissions = async (scope: Scope, { rule }: FunctionState): Promis
       .filter(({ permission }) => !isFound(permission))
       .map(({ statement, permission }) => ({
         sentence: `the alias live of ${rule} doesn't let ${permission.Principal} do ${permission.Action}`,
-        repair: () => functions.addPermission(rule, statement, permission),
+        // Roles for deployments may not let everybody call a function.
+        ...(permission.Principal === "*"
+          ? { command: formatPermissionCommand(functions.getFunctionName(rule), statement, permission) }
+          : { repair: () => functions.addPermission(rule, statement, permission) }),
       })),
   ];
 };
+
+const formatPermissionCommand = (
+  name: string,
+  statement: string,
+  { Action, Principal, FunctionUrlAuthType, InvokedViaFunctionUrl }: LambdaPermission,
+) =>
+  [
+    `aws lambda add-permission --function-name ${name} --qualifier live --statement-id ${statement}`,
+    `--action ${Action} --principal ${quoteForShell(Principal)}`,
+    ...(FunctionUrlAuthType === undefined ? [] : [`--function-url-auth-type ${FunctionUrlAuthType}`]),
+    ...(InvokedViaFunctionUrl ? ["--invoked-via-function-url"] : []),
+  ].join(" ");
 
 const compareLogGroups = async ({ stage, template }: Scope): Promise<StageDifference[]> => {
   const groups = Object.values(template.Resources).flatMap(({ Type, Properties }) => {

@@ -451,9 +451,12 @@ const idle: DeploymentPlan = {
 };
 
 describe("a plan", () => {
+  const gone = { sentence: "the alias live of a doesn't exist" };
   const table: [string, Partial<DeploymentPlan>, boolean][] = [
     ["changes nothing if nothing differs", {}, true],
     ["changes nothing if it only has notes", { notes: ["a"], clusters: [{ ...unchangedCluster, notes: ["b"] }] }, true],
+    ["has changes if deploy can repair a difference", { differences: [{ ...gone, repair: async () => {} }] }, false],
+    ["changes nothing if only a command can repair it", { differences: [{ ...gone, command: "aws" }] }, true],
     ["changes nothing if it only keeps a function", { kept: ["b"] }, true],
     [
       "has changes if warm environments change",

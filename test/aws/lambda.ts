@@ -705,7 +705,9 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     identify: (request) => {
       const { action, name } = readPath(request);
       const created = action === "CreateFunction" ? String(Object(parseBody(request.body)).FunctionName) : name;
-      return { action: `lambda:${action === "Invoke" ? "InvokeFunction" : action}`, name: created };
+      const context: Record<string, string> = {};
+      if (action === "AddPermission") context["lambda:Principal"] = String(Object(parseBody(request.body)).Principal);
+      return { action: `lambda:${action === "Invoke" ? "InvokeFunction" : action}`, name: created, context };
     },
     answer: async (request) => {
       if (request.path.startsWith(codePath)) {

@@ -452,7 +452,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     const { code, text } = await runAs("PlanRole", "status", ...optionsWithoutRights.slice(0, 2));
     assert.equal(code, 3, text);
     assert.match(text, left);
-    assert.match(text, /^the alarms can't be read: .* cloudwatch:DescribeAlarms/m);
+    assert.match(text, /^no alarm can ring: alarmTopics in serverless\.yml names no SNS topic$/m);
     assert.match(text, /^ledger: table postern-test, for event-rate-limit: complete$/m);
     assert.match(text, /its API server refuses to show the \w+WebhookConfiguration postern \(403\)/);
     assert.doesNotMatch(text, /answer,|all answer/);
@@ -502,6 +502,18 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     const yaml = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
     await checkout.write("serverless.yml", yaml.replace("logRetentionInDays: 14", "logRetentionInDays: 30"));
     assert.match(await requireSuccess("DeployRole", "deploy", ...options), /resources changed/);
+  });
+
+  it("repairs an alias and its permissions with the role that deploys", async () => {
+    const stranger = { StatementId: "mine", Action: "lambda:InvokeFunction", Principal: "999999999999" };
+    await account.lambda.act("DeleteAlias", "postern-test-always-pull-images", {}, { Name: "live" });
+    await account.lambda.act("AddPermission", "postern-test-event-rate-limit", stranger, { Qualifier: "live" });
+    const plan = await requireSuccess("PlanRole", "deploy", "--plan-only", ...optionsWithoutRights);
+    assert.match(
+      plan,
+      /changed in AWS\n {2}~ the alias live of always-pull-images doesn't exist; postern deploy repairs it\n/,
+    );
+    assert.match(await requireSuccess("DeployRole", "deploy", ...options), /changed in AWS: 3 repaired\n/);
   });
 
   it("rolls back a rule, disarms it and arms it again with the role for emergencies", async () => {
