@@ -57,12 +57,7 @@ export default {
       for (const fault of faults) process.stderr.write(`${fault}\n`);
       if (standings.length + faults.length === 0) throw new Complaint(`stage ${stage.name} has no functions`, 1);
       const [newest] = all;
-      const { differences, notes } = await tryFindStageDifferences(
-        stage,
-        states,
-        newest,
-        await stage.stack.readTemplate(),
-      );
+      const { differences, notes } = await tryFindStageDifferences(stage, states, newest, stage.stack.readTemplate);
       for (const note of notes) process.stderr.write(`${note}\n`);
       const [released, wanted] = [Object.keys(newest?.clusters ?? {}), options.text("cluster")];
       if (newest && wanted !== undefined && !released.includes(wanted))

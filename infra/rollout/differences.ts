@@ -30,8 +30,9 @@ export const findStageDifferences = async (
   stage: AwsStage,
   states: FunctionState[],
   newest: Release | undefined,
-  template: StackTemplate | undefined,
+  readTemplate: () => Promise<StackTemplate | undefined>,
 ): Promise<StageDifference[]> => {
+  const template = await readTemplate();
   if (template === undefined) return [];
   const resources = await stage.stack.listResources();
   const scope = { stage, template, ids: new Map(resources.map(({ id, name }) => [id, name])) };

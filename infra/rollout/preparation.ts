@@ -107,7 +107,7 @@ export const prepareDeployment = async (
   ].some(({ length }) => length > 0);
   const { template, stack, kept } = planStack(stage.name, built, deployed, releases.all, elsewhere);
   const rights = compareRights(deployed, template);
-  const compared = await tryFindStageDifferences(stage, [...states.values()], releases.all[0], deployed);
+  const compared = await tryFindStageDifferences(stage, [...states.values()], releases.all[0], async () => deployed);
   const differences = compared.differences.map((difference) => addRepair(difference, stage, parts));
   const quotas = await stage.functions.readQuotas();
   const limits = findExceededLimits({ template, parts, warm }, deployed, quotas);
