@@ -50,7 +50,10 @@ export default {
         return undefined;
       });
     return runInStage(options, async (stage) => {
-      const identity = await stage.readStageIdentity();
+      const identity = await stage.readStageIdentity().catch((error) => {
+        process.stderr.write(`${toSentence(error)}\n`);
+        return undefined;
+      });
       const releases = await tryReadReleaseStore(stage, createProgressPrinter());
       const all = releases?.all ?? [];
       const { states, standings, faults } = await readStandings(stage, all);
@@ -93,8 +96,8 @@ export default {
           : undefined;
       writeOutput(
         options.text("output") === "json"
-          ? `${JSON.stringify({ ...identity, release: summarizeRelease(newest), rules: standings, differences: toDifferenceData(differences), ledger, ...quotas, alarms, clusters }, null, 2)}\n`
-          : `${describeStageIdentity(identity)}\n${formatStandings(newest, standings)}${differences.length > 0 ? `\n${formatDifferences(differences).join("\n")}\n` : ""}${ledger ? formatLedgerHealth(ledger) : ""}${quotas ? formatQuotas(quotas) : ""}${formatAlarms(alarms)}${clusters.map(formatHealth).join("")}`,
+          ? `${JSON.stringify({ ...(identity ?? { stage: stage.name }), release: summarizeRelease(newest), rules: standings, differences: toDifferenceData(differences), ledger, ...quotas, alarms, clusters }, null, 2)}\n`
+          : `${identity ? `${describeStageIdentity(identity)}\n` : ""}${formatStandings(newest, standings)}${differences.length > 0 ? `\n${formatDifferences(differences).join("\n")}\n` : ""}${ledger ? formatLedgerHealth(ledger) : ""}${quotas ? formatQuotas(quotas) : ""}${formatAlarms(alarms)}${clusters.map(formatHealth).join("")}`,
       );
       const isWell =
         differences.length === 0 &&
@@ -103,6 +106,7 @@ export default {
         (alarms ?? []).every(({ topics, canRing }) => topics.length === 0 || canRing !== false);
       const isKnown =
         releases !== undefined &&
+        identity !== undefined &&
         notes.length === 0 &&
         isLedgerKnown &&
         areQuotasKnown &&
