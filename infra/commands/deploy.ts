@@ -115,9 +115,10 @@ const parseSoften = (
   const names = [...catalogue, ...config.groups].map(({ name }) => name);
   return readListOption(options, "soften").map((text) => {
     const found = findRuleByNameOrPlugin(text, names);
+    const meant = formatDidYouMean(text, names).trim();
     if (found === undefined)
       throw new Complaint(
-        `--soften takes a rule or a group of postern.yaml, not "${text}"${formatDidYouMean(text, names)}`,
+        `--soften takes a rule or a group of postern.yaml, not "${text}"${meant === "" ? "" : `; ${meant}`}`,
       );
     return found;
   });

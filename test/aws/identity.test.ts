@@ -265,7 +265,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     ]);
     const { code, text } = await run("second", "deploy", "--soften", "deny-service-external-ip");
     assert.deepEqual(
-      [code, /--soften takes a rule or a group of postern.yaml, not "deny-s/.test(text)],
+      [code, /, not "deny-service-external-ip"; did you mean deny-service-external-ips\?$/m.test(text)],
       [2, true],
       text,
     );
