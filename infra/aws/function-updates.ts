@@ -47,8 +47,8 @@ export interface FunctionUpdater {
   upload(zip: Uint8Array, before: FunctionConfiguration): Promise<FunctionConfiguration>;
   configure(settings: Settings, before: FunctionConfiguration): Promise<FunctionConfiguration>;
   /**
-   * Publishes this code and configuration as a new version. Returns the last version if the function was not updated
-   * since; Lambda doesn't compare, so an update that changes nothing would lead to a useless version.
+   * Publishes this code and configuration as a new version. Returns the last version if Lambda publishes none, because
+   * both are those of the last version.
    */
   publish(before: FunctionConfiguration, description: string): Promise<string>;
 }

@@ -6,6 +6,8 @@ import { IAM, paginateListRoles } from "@aws-sdk/client-iam";
 import { Lambda, paginateListFunctions } from "@aws-sdk/client-lambda";
 import { S3 } from "@aws-sdk/client-s3";
 import { paginateGetParametersByPath, SSM } from "@aws-sdk/client-ssm";
+import { getAccessLogGroup } from "../../infra/aws/log-queries.ts";
+import { createAwsStageClients } from "../../infra/aws/stage.ts";
 
 // What the suite reads in an account besides Postern's own commands.
 
@@ -73,6 +75,16 @@ export const readMinutes = ({ cloudwatch: client }: Clients, question: MetricQue
 export const sumMetric = async (clients: Clients, question: MetricQuestion): Promise<number> =>
   (await readMinutes(clients, question)).reduce((sum, value) => sum + value, 0);
 
+/** Returns the resource policies of CloudWatch Logs that name one of these log groups. */
+export const listPoliciesNaming = async ({ logs: client }: Clients, logGroups: string[]): Promise<string[]> => {
+  // A region has at most ten.
+  const { resourcePolicies = [] } = await client.describeResourcePolicies({ limit: 50 });
+  const names = logGroups.map((group) => new RegExp(`log-group:${RegExp.escape(group)}[:*"]`));
+  return resourcePolicies.flatMap(({ policyName = "", policyDocument = "" }) =>
+    names.some((name) => name.test(policyDocument)) ? [policyName] : [],
+  );
+};
+
 /** Lists everything in the account whose name is that of one of these stages, by kind. */
 export const listResources = async (clients: Clients, stages: string[]): Promise<string[]> => {
   const isOurs = (name: string, prefix = "postern-") =>
@@ -89,7 +101,7 @@ export const listResources = async (clients: Clients, stages: string[]): Promise
   });
   const functions = await collect(paginateListFunctions({ client: lambda }, {}), ({ Functions }) => Functions);
   const roles = await collect(paginateListRoles({ client: iam }, {}), ({ Roles }) => Roles);
-  const groups = ["/aws/lambda/", "/aws/http-api/"].map(async (prefix) => {
+  const groups = ["/aws/lambda/", "/aws/vendedlogs/"].map(async (prefix) => {
     const wanted = { logGroupNamePrefix: `${prefix}postern-` };
     const found = await collect(paginateDescribeLogGroups({ client: logs }, wanted), ({ logGroups }) => logGroups);
     return select(
@@ -102,6 +114,11 @@ export const listResources = async (clients: Clients, stages: string[]): Promise
     const found = paginateGetParametersByPath({ client: ssm }, { Path: `/postern/${stage}/` });
     return (await collect(found, ({ Parameters }) => Parameters)).map(({ Name }) => `parameter ${Name}`);
   });
+  const tables = stages.map(async (stage) => {
+    const { ledger } = createAwsStageClients(stage);
+    return (await ledger.readFaults()) === undefined ? [] : [`table ${ledger.name}`];
+  });
+  const policies = await listPoliciesNaming(clients, stages.map(getAccessLogGroup));
   const alarms = paginateDescribeAlarms({ client: cloudwatch }, { AlarmNamePrefix: "postern-" });
   const [{ Items: apis = [] }, { Buckets = [] }, { DashboardEntries = [] }] = await Promise.all([
     gateway.getApis({ MaxResults: "500" }),
@@ -116,6 +133,8 @@ export const listResources = async (clients: Clients, stages: string[]): Promise
       functions.map(({ FunctionName }) => FunctionName),
     ),
     ...(await Promise.all(groups)).flat(),
+    ...policies.map((name) => `resource policy ${name}, which names a log group of a stage`),
+    ...(await Promise.all(tables)).flat(),
     ...select("HTTP API", apis.map(nameOf)),
     ...select(
       "alarm",

@@ -8,6 +8,9 @@ export const limits = {
   reviews: 20_000,
   /** Minutes until the suite stops and destroys everything. */
   minutes: 120,
+  /** The least minutes for which a run begins, and those that are kept for the destruction. */
+  leastMinutes: 30,
+  destroyMinutes: 20,
   /** Minutes for which one environment is kept warm. */
   warmMinutes: 15,
 };

@@ -11,11 +11,11 @@ export interface SuiteEnd {
   leftovers: string[] | undefined;
 }
 
-/** Reports whether all facts were seen, all steps done, and nothing is left. */
+/** Reports whether all facts that the account's quotas allow were seen, all steps done, and nothing is left. */
 export const isGood = ({ facts, steps }: Suite, { leftovers }: SuiteEnd): boolean =>
   leftovers?.length === 0 &&
   steps.every(({ isDone }) => isDone) &&
-  [...facts.values()].every(({ is }) => is === "seen");
+  [...facts.values()].every(({ is, exceedsQuotas }) => is === "seen" || exceedsQuotas === true);
 
 /** Returns the report of a run in Markdown. */
 export const formatReport = async (suite: Suite, end: SuiteEnd): Promise<string> => {

@@ -94,13 +94,17 @@ const exercise = async (suite: Suite) => {
   if (await deployBoth(suite)) {
     const { http, url } = suite;
     await countResources(suite);
-    // New accounts run at most ten environments at once.
     for (const stage of [http, url]) await sendColdAndWarm(suite, stage);
     await Promise.all([measureDelays(suite, http), checkFacts(suite, facts, "deployed")]);
     const quietSince = Date.now();
     const stops = [http, url].map(startQuietTraffic);
     const endQuiet = () => Promise.all(stops.map((stop) => stop()));
-    await Promise.all([exerciseHttp(suite, endQuiet, quietSince), exerciseUrl(suite)]);
+    // New accounts run at most ten environments at once, so there one stage waits for the other.
+    const { AccountLimit } = await suite.clients.lambda.getAccountSettings({});
+    if ((AccountLimit?.ConcurrentExecutions ?? 0) < 100) {
+      await exerciseHttp(suite, endQuiet, quietSince);
+      await exerciseUrl(suite);
+    } else await Promise.all([exerciseHttp(suite, endQuiet, quietSince), exerciseUrl(suite)]);
     await checkFacts(suite, facts, "afterwards");
   }
   for (const { id } of facts)
@@ -118,12 +122,33 @@ const destroy = async (stage: SuiteStage, ...words: string[]): Promise<string> =
   }
 };
 
+/**
+ * Returns the minutes that a run may take, so that the destruction ends before the credentials do. Nothing renews
+ * temporary credentials in environment variables.
+ */
+const computeMinutes = (env: NodeJS.ProcessEnv): number => {
+  if (env.AWS_SESSION_TOKEN === undefined) return limits.minutes;
+  const end = Date.parse(env.AWS_CREDENTIAL_EXPIRATION ?? "");
+  if (Number.isNaN(end))
+    throw new Complaint(
+      "AWS_SESSION_TOKEN is set, and AWS_CREDENTIAL_EXPIRATION must say when these credentials end, for instance 2026-11-30T12:00:00Z: the stages could not be destroyed after that",
+    );
+  const left = Math.floor((end - Date.now()) / 60_000) - limits.destroyMinutes;
+  if (left >= limits.leastMinutes) return Math.min(left, limits.minutes);
+  throw new Complaint(
+    `the credentials end at ${env.AWS_CREDENTIAL_EXPIRATION}, and a run needs ${limits.leastMinutes} minutes and ${limits.destroyMinutes} for the destruction: take credentials that last longer, or an AWS profile, whose credentials are renewed`,
+  );
+};
+
 const run = async ({ stage: name, region, budget }: Arguments): Promise<number> => {
   process.env.AWS_REGION = region;
   const stages = [name, `${name}-url`, `${name}-facts`];
+  const minutes = budget === undefined ? limits.minutes : computeMinutes(process.env);
   const clients = openClients();
   if (budget !== undefined) {
     say(describePlan(name, region));
+    if (minutes < limits.minutes)
+      say(`The credentials end before that, so the run stops after ${minutes} minutes and destroys everything.`);
     if (sumCosts() > budget)
       throw new Complaint(`a run can cost $${sumCosts().toFixed(2)}, which is more than --budget ${budget}`);
     const [first] = await listResources(clients, stages);
@@ -142,7 +167,7 @@ const run = async ({ stage: name, region, budget }: Arguments): Promise<number> 
       say("stopping; the stages are destroyed first");
       stop.abort(new Complaint("the run was stopped", 1));
     });
-  const signal = AbortSignal.any([stop.signal, AbortSignal.timeout(limits.minutes * 60_000)]);
+  const signal = AbortSignal.any([stop.signal, AbortSignal.timeout(minutes * 60_000)]);
   const folder = await mkdtemp(join(tmpdir(), "postern-suite-"));
   const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
   const options = { certificate, signal, budget: { left: limits.reviews } };

@@ -6,6 +6,8 @@ import type { SentReview } from "./traffic.ts";
 export interface Observation {
   is: "seen" | "differs" | "not seen";
   sentence: string;
+  /** True if the account's quotas are too small to see the fact, which is no failure. */
+  exceedsQuotas?: boolean;
 }
 
 /** A step of the suite, and its result in a sentence. */
@@ -53,3 +55,4 @@ export interface Suite {
 export const seen = (sentence: string): Observation => ({ is: "seen", sentence });
 export const differs = (sentence: string): Observation => ({ is: "differs", sentence });
 export const notSeen = (sentence: string): Observation => ({ is: "not seen", sentence });
+export const notWithinQuotas = (sentence: string): Observation => ({ ...notSeen(sentence), exceedsQuotas: true });

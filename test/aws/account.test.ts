@@ -100,7 +100,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     assert.ok(found);
     found.latest = { ...found.latest, code: buildCode("two"), revision: "second" };
     found.versions.set("2", { ...found.latest });
-    Object.assign(found, { published: 2, publishedRevision: "second" });
+    Object.assign(found, { published: 2, publishedFrom: found.latest });
   };
   const invoke = async (event: object = {}, Qualifier?: string) => {
     const request = { FunctionName, Qualifier, LogType: "Tail" as const, Payload: JSON.stringify(event) };
@@ -206,17 +206,19 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.deepEqual([MemorySize, Timeout, Description], [512, 7, "change 2"]);
     });
 
-    it("are published again after an update that changes nothing, but not after a dry run", async () => {
+    it("are not published again after a dry run or an update that changes nothing", async () => {
       const { CodeSha256 } = await readLatest();
       const code = { FunctionName, ZipFile: buildCode("two") };
       await openLambda().updateFunctionCode({ ...code, DryRun: true });
       assert.equal((await openLambda().publishVersion(function_)).Version, "2");
       await openLambda().updateFunctionCode(code);
       assert.equal((await waitUntilUpdated()).CodeSha256, CodeSha256);
-      assert.equal((await openLambda().publishVersion(function_)).Version, "3");
       await openLambda().updateFunctionConfiguration(function_);
       await waitUntilUpdated();
-      assert.equal((await openLambda().publishVersion(function_)).Version, "4");
+      assert.equal((await openLambda().publishVersion(function_)).Version, "2");
+      await openLambda().updateFunctionConfiguration({ FunctionName, Description: "another" });
+      await waitUntilUpdated();
+      assert.equal((await openLambda().publishVersion(function_)).Version, "3");
     });
 
     it("refuse a configuration that Lambda refuses", async () => {
@@ -746,7 +748,9 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await assert.rejects(importFrom(buildTemplate({ more: { Kept, Other } })), /cannot modify or add resources/);
       const more = { Kept };
       assert.equal((await importFrom(buildTemplate({ more })))?.StackStatus, "IMPORT_COMPLETE");
-      assert.equal((await update(buildTemplate({ memory: 256, more })))?.StackStatus, "UPDATE_COMPLETE");
+      const kept = { Kept: { ...Kept, Properties: { LogGroupName, RetentionInDays: 3 } } };
+      assert.equal((await update(buildTemplate({ memory: 256, more: kept })))?.StackStatus, "UPDATE_COMPLETE");
+      assert.equal(account.logs.retention.get(LogGroupName), 3);
       await remove();
       assert.deepEqual([...account.logs.groups.keys()], [LogGroupName]);
     });

@@ -484,9 +484,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.match(stderr, /release r1 is live in shop/);
     await waitUntil("notes are not stamped", async () => (await readStamp(`anew-${Date.now()}`)) === "one");
     assert.ok(countLines() > lines);
-    const stack = account.cloudformation.stack("postern-test");
-    const group = stack?.resources.get("FunctionsLogGroup");
-    assert.deepEqual([group?.physical, group?.properties.RetentionInDays], [functionsLog, 14]);
+    assert.equal(account.logs.retention.get(functionsLog), 14);
     const again = await runPostern("deploy", ...options);
     assert.match(again.stderr, /nothing to do/);
   });

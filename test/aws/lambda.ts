@@ -1,4 +1,5 @@
 import { createHash, randomUUID } from "node:crypto";
+import { isDeepStrictEqual } from "node:util";
 import { readOwnZip } from "../../infra/build/zip.ts";
 import { toLogicalId } from "../../infra/catalogue/rule-names.ts";
 import { readRows } from "../rows.ts";
@@ -78,8 +79,8 @@ interface FunctionRecord {
   pending: boolean;
   versions: Map<string, Configuration>;
   published: number;
-  /** The revision of $LATEST that the last version was published from. */
-  publishedRevision?: string;
+  /** What $LATEST was when the last version was published. */
+  publishedFrom?: Configuration;
   aliases: Map<string, Alias>;
   /** Policies by alias or version; the function itself has the key "". */
   policies: Map<string, Policy>;
@@ -429,11 +430,11 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
         );
       expect(input.RevisionId, fn.latest.revision);
       requireDescription(input);
-      // Every update, also one that changes nothing, lets Lambda publish a version.
-      if (fn.publishedRevision !== fn.latest.revision || !fn.versions.has(String(fn.published))) {
+      // Lambda publishes no version if code and configuration are those of the last one.
+      if (!isSameContent(fn.publishedFrom, fn.latest) || !fn.versions.has(String(fn.published))) {
         requireCodeStorage(fn.latest.code);
         fn.published += 1;
-        fn.publishedRevision = fn.latest.revision;
+        fn.publishedFrom = fn.latest;
         const description = toText(input.Description) || fn.latest.description;
         fn.versions.set(String(fn.published), { ...fn.latest, description, ...createStamp() });
       }
@@ -693,7 +694,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
         ...createRecord(latest),
         versions: new Map([["1", { ...latest, ...createStamp() }]]),
         published: 1,
-        publishedRevision: latest.revision,
+        publishedFrom: latest,
         aliases: new Map([["live", live]]),
       });
     },
@@ -862,6 +863,11 @@ const createRecord = (latest: Configuration): FunctionRecord => {
     ...{ latest, busy: 0, pending: true, versions: new Map(), published: 0, aliases: new Map() },
     ...{ policies: new Map(), past: [], urls: new Map(), running: 0, provisioned: new Map() },
   };
+};
+
+const isSameContent = (before: Configuration | undefined, after: Configuration): boolean => {
+  const { revision, modified } = after;
+  return before !== undefined && isDeepStrictEqual({ ...before, revision, modified }, after);
 };
 
 const createStamp = () => ({ revision: randomUUID(), modified: new Date().toISOString().replace("Z", "+0000") });

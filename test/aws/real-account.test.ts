@@ -12,6 +12,7 @@ import { facts } from "../account/facts/facts.ts";
 import { cacheVariables } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
+import { defaultQuotas } from "./lambda.ts";
 
 // The suite for a real account, against the stand-ins: on AWS only the facts are new.
 
@@ -37,8 +38,9 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
   });
 
   /** Starts the suite; its output ends up in `lines`. */
-  const start = (...words: string[]) => {
-    const env = { PATH: process.env.PATH, HOME: folder, ...cacheVariables, ...account.actAs("tester").env };
+  const start = (...words: string[]) => startWith({}, ...words);
+  const startWith = (more: Record<string, string>, ...words: string[]) => {
+    const env = { PATH: process.env.PATH, HOME: folder, ...cacheVariables, ...account.actAs("tester").env, ...more };
     const child = spawn(process.execPath, [program, "--region", "eu-west-1", ...words], {
       cwd: folder,
       env: { ...env, NODE_EXTRA_CA_CERTS: join(folder, "ca.pem") },
@@ -61,10 +63,10 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
   const listLiveStacks = () =>
     [...account.cloudformation.stacks.values()].filter(({ status }) => status !== "DELETE_COMPLETE");
 
-  // An account as it should be, and one with planted differences: each takes minutes, so an even seed chooses the first.
-  const isPlanted = Number(process.env.POSTERN_SEED) % 2 === 1;
+  // An account as it should be, one with planted differences, and a new one: each takes minutes, so the seed chooses.
+  const chosen = Number(process.env.POSTERN_SEED) % 3;
   const leaveOut = () => {};
-  const [itAsIs, itPlanted] = isPlanted ? [leaveOut, it] : [it, leaveOut];
+  const [itAsIs = it, itPlanted = it, itNew = it] = [0, 1, 2].map((part) => (part === chosen ? it : leaveOut));
 
   itAsIs("sees every fact and leaves nothing", async () => {
     const { ended, readOutput } = start("--stage", "suite", "--budget", "5");
@@ -81,6 +83,22 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
     for (const row of ["suite | cold", "suite | warm", "suite-url | cold", "suite-url | warm"])
       assert.match(await readReport(), new RegExp(`^\\| ${RegExp.escape(row)} \\| [1-9]\\d* \\| \\d`, "m"));
     assert.deepEqual([listLiveStacks(), account.lambda.functions.size], [[], 0]);
+  });
+
+  itNew("passes in an account with ten concurrent executions, and leaves nothing", async () => {
+    account.lambda.quotas.concurrency = 10;
+    const { ended, readOutput } = start("--stage", "fresh", "--budget", "5");
+    const code = await ended.finally(() => {
+      account.lambda.quotas = { ...defaultQuotas };
+    });
+    const differing = [...(await readFacts())].filter(([, { is }]) => is !== "seen");
+    assert.deepEqual(
+      differing.map(([id, { is }]) => `${id} ${is}`),
+      ["reserved-leaves-100 not seen", "provisioned-weighted-alias not seen", "provisioned-version not seen"],
+      readOutput(),
+    );
+    assert.equal(code, 0, readOutput());
+    assert.match(await readReport(), /\| left in the account \| nothing \|/);
   });
 
   itPlanted("reports what differs, and what could not be destroyed", async () => {
@@ -156,4 +174,31 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
       assert.match(readOutput(), sentence);
       assert.deepEqual(listLiveStacks(), []);
     });
+
+  const inMinutes = (minutes: number) => new Date(Date.now() + minutes * 60_000).toISOString();
+  const credentials: [title: string, expiration: string, sentence: RegExp][] = [
+    ["an unknown end", "", /AWS_SESSION_TOKEN is set, and AWS_CREDENTIAL_EXPIRATION must say when/],
+    ["too early an end", inMinutes(40), /a run needs 30 minutes and 20 for the destruction/],
+  ];
+  for (const [title, expiration, sentence] of credentials)
+    it(`refuses temporary credentials with ${title}, and creates nothing`, async () => {
+      const temporary = { AWS_SESSION_TOKEN: "token", AWS_CREDENTIAL_EXPIRATION: expiration };
+      const { ended, readOutput } = startWith(temporary, "--stage", "early", "--budget", "5");
+      assert.equal(await ended, 2);
+      assert.match(readOutput(), sentence);
+      assert.deepEqual(listLiveStacks(), []);
+    });
+
+  it("stops before temporary credentials end, so that it can destroy everything", async () => {
+    const temporary = { AWS_SESSION_TOKEN: "token", AWS_CREDENTIAL_EXPIRATION: inMinutes(90.5) };
+    const { child, ended, readOutput } = startWith(temporary, "--stage", "early", "--budget", "5");
+    await waitUntil("it says nothing", async () => /stops after \d+ minutes/.test(readOutput()));
+    child.kill("SIGINT");
+    await ended;
+    assert.match(
+      readOutput(),
+      /^The credentials end before that, so the run stops after (69|70) minutes and destroys/m,
+    );
+    assert.deepEqual([listLiveStacks(), account.lambda.functions.size], [[], 0]);
+  });
 });

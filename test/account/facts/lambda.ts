@@ -2,8 +2,9 @@ import { createHash, randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { waitUntilFunctionUpdatedV2 } from "@aws-sdk/client-lambda";
+import { createFallbackForErrorNamed } from "../../../infra/aws/errors.ts";
 import { poll } from "../steps.ts";
-import { differs, notSeen, type Suite, seen } from "../suite.ts";
+import { differs, notSeen, notWithinQuotas, type Observation, type Suite, seen } from "../suite.ts";
 import { ordinaryRule, suiteRule } from "../traffic.ts";
 import { type Fact, observe, observeRefusal } from "./fact.ts";
 
@@ -33,8 +34,13 @@ const withWeightedAlias = async <T>(suite: Suite, act: (Name: string) => Promise
   if (first === undefined || second === undefined) return undefined;
   const RoutingConfig = { AdditionalVersionWeights: { [second]: 0.5 } };
   await lambda.createAlias({ ...name, Name: "suite", FunctionVersion: first, RoutingConfig });
-  return act("suite").finally(() => lambda.deleteAlias({ ...name, Name: "suite" }));
+  return act("suite").finally(async () => {
+    await lambda.deleteProvisionedConcurrencyConfig({ ...name, Qualifier: "suite" }).catch(ignoreMissing);
+    await lambda.deleteAlias({ ...name, Name: "suite" });
+  });
 };
+
+const ignoreMissing = createFallbackForErrorNamed("ResourceNotFoundException", {});
 
 const oneVersion = notSeen("the function has only one version");
 
@@ -75,6 +81,20 @@ const versionFacts: Fact[] = [
       const { Description } = await lambda.getFunctionConfiguration(selectFunction(suite));
       const update = () => lambda.updateFunctionConfiguration({ ...selectFunction(suite), Description });
       const [first, second] = await publishTwice(suite, update);
+      return observe(first === second, `version ${second} after version ${first}`);
+    },
+  },
+  {
+    id: "publish-changed-description",
+    when: "deployed",
+    check: async (suite) => {
+      const { lambda } = suite.clients;
+      const { Description } = await lambda.getFunctionConfiguration(selectFunction(suite));
+      const describe = (text = "") =>
+        lambda.updateFunctionConfiguration({ ...selectFunction(suite), Description: text });
+      const [first, second] = await publishTwice(suite, () => describe("as the suite asked"));
+      await describe(Description);
+      await waitUntilFunctionUpdatedV2({ client: lambda, maxWaitTime: 60 }, selectFunction(suite));
       return observe(first < second, `version ${second} after version ${first}`);
     },
   },
@@ -184,6 +204,12 @@ const aliasFacts: Fact[] = [
 const readFreeConcurrency = async ({ clients }: Suite): Promise<number> =>
   (await clients.lambda.getAccountSettings({})).AccountLimit?.UnreservedConcurrentExecutions ?? 0;
 
+/** Checks a fact that needs concurrency to reserve. Of a new account's ten executions, none can be reserved. */
+const checkIfReservable = async (suite: Suite, check: (free: number) => Promise<Observation>) => {
+  const free = await readFreeConcurrency(suite);
+  return free > 100 ? check(free) : notWithinQuotas(`the account may reserve nothing: ${free} environments are free`);
+};
+
 const concurrencyFacts: Fact[] = [
   {
     id: "account-settings",
@@ -201,57 +227,39 @@ const concurrencyFacts: Fact[] = [
   {
     id: "reserved-leaves-100",
     when: "deployed",
-    check: async (suite) => {
-      const { lambda } = suite.clients;
-      const free = await readFreeConcurrency(suite);
-      if (free <= 100) return notSeen(`the account may reserve nothing: ${free} environments are free`);
-      const wanted = { ...selectFunction(suite), ReservedConcurrentExecutions: free - 99 };
-      return observeRefusal(() => lambda.putFunctionConcurrency(wanted), "InvalidParameterValueException").finally(() =>
-        lambda.deleteFunctionConcurrency(selectFunction(suite)),
-      );
-    },
+    check: (suite) =>
+      checkIfReservable(suite, async (free) => {
+        const { lambda } = suite.clients;
+        const wanted = { ...selectFunction(suite), ReservedConcurrentExecutions: free - 99 };
+        return observeRefusal(() => lambda.putFunctionConcurrency(wanted), "InvalidParameterValueException").finally(
+          () => lambda.deleteFunctionConcurrency(selectFunction(suite)),
+        );
+      }),
   },
   {
     id: "provisioned-weighted-alias",
     when: "deployed",
-    check: async (suite) => {
-      const found = await withWeightedAlias(suite, (Qualifier) => {
-        const wanted = { ...selectFunction(suite), Qualifier, ProvisionedConcurrentExecutions: 1 };
-        return observeRefusal(
-          () => suite.clients.lambda.putProvisionedConcurrencyConfig(wanted),
-          "InvalidParameterValueException",
-          "ResourceConflictException",
-        );
-      });
-      return found ?? oneVersion;
-    },
+    check: (suite) =>
+      checkIfReservable(suite, async () => {
+        const { lambda } = suite.clients;
+        const found = await withWeightedAlias(suite, async (Name) => {
+          const which = { ...selectFunction(suite), Qualifier: Name };
+          const ask = () => lambda.putProvisionedConcurrencyConfig({ ...which, ProvisionedConcurrentExecutions: 1 });
+          const refused = await observeRefusal(ask, "InvalidParameterValueException", "ResourceConflictException");
+          if (refused.is === "differs") return refused;
+          // The weights must be the reason: without them, Lambda accepts the same.
+          const RoutingConfig = { AdditionalVersionWeights: {} };
+          await lambda.updateAlias({ ...selectFunction(suite), Name, RoutingConfig });
+          await ask();
+          return seen(`${refused.sentence} with weights, accepted without`);
+        });
+        return found ?? oneVersion;
+      }),
   },
   {
     id: "provisioned-version",
     when: "deployed",
-    check: async (suite) => {
-      const { lambda } = suite.clients;
-      const free = await readFreeConcurrency(suite);
-      if (free <= 100) return notSeen(`the account may reserve nothing: ${free} environments are free`);
-      const { version } = await readLive(suite);
-      const which = { ...selectFunction(suite), Qualifier: version };
-      const start = Date.now();
-      await lambda.putProvisionedConcurrencyConfig({ ...which, ProvisionedConcurrentExecutions: 1 });
-      try {
-        const ended = await poll(suite, 600, 2000, async () => {
-          const all = await suite.http.aws.functions.listWarmVersions(suiteRule);
-          const status = all.find((warm) => warm.version === version)?.status;
-          return status === "IN_PROGRESS" ? undefined : status;
-        });
-        const seconds = Math.round((Date.now() - start) / 1000);
-        const { Payload } = await invoke(suite, "initialization", version);
-        const type = /on-demand|provisioned-concurrency/.exec(Payload?.transformToString() ?? "")?.[0];
-        const isWarm = ended === "READY" && type === "provisioned-concurrency";
-        return observe(isWarm, `${ended ?? "not ready"} after ${seconds} s, and then the initialization was ${type}`);
-      } finally {
-        await lambda.deleteProvisionedConcurrencyConfig(which);
-      }
-    },
+    check: (suite) => checkIfReservable(suite, () => checkProvisionedVersion(suite)),
   },
   {
     id: "reserved-zero",
@@ -269,6 +277,29 @@ const concurrencyFacts: Fact[] = [
     },
   },
 ];
+
+/** Keeps an environment of the live version warm for a moment, and asks it how it was started. */
+const checkProvisionedVersion = async (suite: Suite): Promise<Observation> => {
+  const { lambda } = suite.clients;
+  const { version } = await readLive(suite);
+  const which = { ...selectFunction(suite), Qualifier: version };
+  const start = Date.now();
+  await lambda.putProvisionedConcurrencyConfig({ ...which, ProvisionedConcurrentExecutions: 1 });
+  try {
+    const ended = await poll(suite, 600, 2000, async () => {
+      const all = await suite.http.aws.functions.listWarmVersions(suiteRule);
+      const status = all.find((warm) => warm.version === version)?.status;
+      return status === "IN_PROGRESS" ? undefined : status;
+    });
+    const seconds = Math.round((Date.now() - start) / 1000);
+    const { Payload } = await invoke(suite, "initialization", version);
+    const type = /on-demand|provisioned-concurrency/.exec(Payload?.transformToString() ?? "")?.[0];
+    const isWarm = ended === "READY" && type === "provisioned-concurrency";
+    return observe(isWarm, `${ended ?? "not ready"} after ${seconds} s, and then the initialization was ${type}`);
+  } finally {
+    await lambda.deleteProvisionedConcurrencyConfig(which);
+  }
+};
 
 const invocationFacts: Fact[] = [
   {

@@ -1,5 +1,5 @@
 import { getAccessLogGroup } from "../../../infra/aws/log-queries.ts";
-import { sumMetric } from "../aws.ts";
+import { listPoliciesNaming, sumMetric } from "../aws.ts";
 import { poll, readKeySegment, readLogRows } from "../steps.ts";
 import { notSeen, type Suite } from "../suite.ts";
 import { ordinaryRule, suiteRule } from "../traffic.ts";
@@ -90,6 +90,14 @@ const accessFacts: Fact[] = [
       const isLost = (pair: string) => /^5\d\d\/-$/.test(pair);
       const isSeen = pairs.has("200/200") && pairs.has("500/500") && pairs.has("429/-") && [...pairs].some(isLost);
       return observe(isSeen, `status/function: ${[...pairs].sort().join(", ")}`);
+    },
+  },
+  {
+    id: "access-log-policy",
+    when: "afterwards",
+    check: async ({ http, clients }) => {
+      const policies = await listPoliciesNaming(clients, [getAccessLogGroup(http.name)]);
+      return observe(policies.length === 0, `policies that name the log group: ${policies.join(", ") || "none"}`);
     },
   },
   {

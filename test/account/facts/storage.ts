@@ -6,7 +6,9 @@ import {
 } from "@aws-sdk/client-cloudformation";
 import { createEksToken } from "#lib/cluster/credentials.ts";
 import { openBucket, type StageBucket } from "../../../infra/aws/bucket.ts";
+import { createDynamoDbClient } from "../../../infra/aws/dynamodb.ts";
 import { createFallbackForErrorNamed } from "../../../infra/aws/errors.ts";
+import { openStack } from "../../../infra/aws/stack.ts";
 import { notSeen, type Suite } from "../suite.ts";
 import { type Fact, observe, observeRefusal } from "./fact.ts";
 
@@ -92,6 +94,26 @@ const storageFacts: Fact[] = [
       }
     },
   },
+  {
+    id: "table-protected",
+    when: "deployed",
+    check: async (suite) => {
+      const { ledger, readIdentity } = suite.http.aws;
+      const call = createDynamoDbClient(readIdentity, async () => suite.region, { check: async () => {} });
+      try {
+        await ledger.complete();
+        const refused = await observeRefusal(
+          () => call("DeleteTable", { TableName: ledger.name }),
+          "ValidationException",
+        );
+        if (refused.is !== "seen") return refused;
+        const isDeleted = await ledger.remove();
+        return observe(isDeleted, `${refused.sentence} with deletion protection, deleted without`);
+      } finally {
+        await ledger.remove();
+      }
+    },
+  },
 ];
 
 const stackFacts: Fact[] = [
@@ -121,8 +143,17 @@ const stackFacts: Fact[] = [
     id: "stack-retains",
     when: "deployed",
     check: async (suite) => {
-      const isKept = await dropLogGroup(suite);
+      const { isKept } = await dropLogGroup(suite);
       return observe(isKept, `the log group is ${isKept ? "still there" : "gone"}`);
+    },
+  },
+  {
+    id: "stack-imports-log-group",
+    when: "deployed",
+    check: async (suite) => {
+      const { retention, isKeptAgain } = await dropLogGroup(suite);
+      const sentence = `imported, its retention was set to ${retention} days; without its stack, it is ${isKeptAgain ? "still there" : "gone"}`;
+      return observe(retention === 3 && isKeptAgain, sentence);
     },
   },
   {
@@ -136,8 +167,20 @@ const stackFacts: Fact[] = [
   },
 ];
 
-/** Creates a stack with a log group, and changes it to one without; returns whether the log group is still there. */
-const dropLogGroup = async ({ clients: { cloudformation: client, logs }, name }: Suite): Promise<boolean> => {
+/** What became of the log group of the suite's third stack. */
+interface DroppedLogGroup {
+  /** Whether the log group was there after the stack had dropped it, and after the stack was deleted. */
+  isKept: boolean;
+  isKeptAgain: boolean;
+  /** The retention that the stack set after it had imported the log group. */
+  retention: number | undefined;
+}
+
+/**
+ * Creates a stack with a log group, changes it to one without, imports the log group into it again, sets its retention
+ * and deletes the stack.
+ */
+const dropLogGroup = async ({ clients: { cloudformation: client, logs }, name }: Suite): Promise<DroppedLogGroup> => {
   const StackName = `postern-${name}-facts`;
   const logGroupName = `/aws/lambda/${StackName}`;
   const waiting = { client, maxWaitTime: 300, minDelay: 1, maxDelay: 5 };
@@ -148,16 +191,31 @@ const dropLogGroup = async ({ clients: { cloudformation: client, logs }, name }:
   };
   const Handle = { Type: "AWS::CloudFormation::WaitConditionHandle" };
   const write = (Resources: object) => ({ StackName, TemplateBody: JSON.stringify({ Resources }) });
+  const readGroup = async () => {
+    const { logGroups = [] } = await logs.describeLogGroups({ logGroupNamePrefix: logGroupName });
+    return logGroups.find((group) => group.logGroupName === logGroupName);
+  };
+  const deleteStack = async () => {
+    await client.deleteStack({ StackName });
+    await waitUntilStackDeleteComplete(waiting, { StackName });
+  };
   try {
     await client.createStack(write({ LogGroup, Handle }));
     await waitUntilStackCreateComplete(waiting, { StackName });
     await client.updateStack(write({ Handle }));
     await waitUntilStackUpdateComplete(waiting, { StackName });
-    const { logGroups = [] } = await logs.describeLogGroups({ logGroupNamePrefix: logGroupName });
-    return logGroups.length > 0;
+    const isKept = (await readGroup()) !== undefined;
+    const stack = openStack(`${name}-facts`, client);
+    await stack.importLogGroups(["LogGroup"], { Resources: { LogGroup } });
+    await client.updateStack(
+      write({ Handle, LogGroup: { ...LogGroup, Properties: { ...LogGroup.Properties, RetentionInDays: 3 } } }),
+    );
+    await waitUntilStackUpdateComplete(waiting, { StackName });
+    const retention = (await readGroup())?.retentionInDays;
+    await deleteStack();
+    return { isKept, retention, isKeptAgain: (await readGroup()) !== undefined };
   } finally {
-    await client.deleteStack({ StackName });
-    await waitUntilStackDeleteComplete(waiting, { StackName });
+    await deleteStack();
     await logs.deleteLogGroup({ logGroupName }).catch(createFallbackForErrorNamed("ResourceNotFoundException", {}));
   }
 };
