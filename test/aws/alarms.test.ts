@@ -219,7 +219,7 @@ for (const type of ["http", "url"] as const)
       const env = { PATH: process.env.PATH, HOME: folder, NO_COLOR: "1", ...cacheVariables, ...account.env };
       await run(process.execPath, [osls, "deploy", "--stage", "test", `--param=door=${type}`], { cwd: folder, env });
       for (const fn of account.lambda.functions.values())
-        for (const version of fn.versions.values()) version.timeout = 2;
+        for (const version of [fn.latest, ...fn.versions.values()]) version.timeout = 2;
     });
     after(async () => {
       await account?.stop();
