@@ -1,6 +1,10 @@
 import { CloudWatch, type MetricAlarm, paginateDescribeAlarms } from "#aws/client-cloudwatch";
 import { getAwsDomain } from "#lib/cluster/credentials.ts";
 import { type AwsKeys, signHeaders } from "#lib/cluster/signature.ts";
+import { alarmType, type StageStack } from "./stack.ts";
+
+/** The number of names that one call of DescribeAlarms takes. */
+const mostAlarmNames = 100;
 
 /** An alarm of a stage in CloudWatch. */
 export interface StageAlarm {
@@ -22,24 +26,35 @@ export interface StageAlarmsReader {
   countSubscriptions(topic: string): Promise<number | undefined>;
 }
 
-export const createStageAlarmsReader = (stage: string, readIdentity: () => Promise<AwsKeys>): StageAlarmsReader => ({
+export const createStageAlarmsReader = (
+  stack: StageStack,
+  readIdentity: () => Promise<AwsKeys>,
+): StageAlarmsReader => ({
   list: async () => {
     const client = new CloudWatch({ maxAttempts: 5 });
+    const resources = await stack.listResources();
+    const names = resources.flatMap(({ type, name }) => (type === alarmType ? [name] : []));
     const found: StageAlarm[] = [];
-    const AlarmNamePrefix = `postern-${stage}-`;
-    for await (const { MetricAlarms = [] } of paginateDescribeAlarms({ client }, { AlarmNamePrefix }))
-      for (const alarm of MetricAlarms) {
-        const name = alarm.AlarmName ?? "";
-        // Alarms of the stage `prod-eu` begin like those of the stage `prod`; a logical id begins with a capital letter.
-        if (/^[A-Z]/.test(name.slice(AlarmNamePrefix.length))) found.push(readAlarm(name, alarm));
-      }
+    // DescribeAlarms without names would return every alarm of the account.
+    for (let first = 0; first < names.length; first += mostAlarmNames) {
+      const AlarmNames = names.slice(first, first + mostAlarmNames);
+      for await (const { MetricAlarms = [] } of paginateDescribeAlarms({ client }, { AlarmNames }))
+        found.push(...MetricAlarms.map(readAlarm));
+    }
     return found;
   },
   countSubscriptions: async (topic) => countSubscriptions(topic, await readIdentity()),
 });
 
-const readAlarm = (name: string, properties: MetricAlarm): StageAlarm => {
-  const { StateValue, ActionsEnabled = true, AlarmActions = [], Dimensions = [], Metrics = [] } = properties;
+const readAlarm = (properties: MetricAlarm): StageAlarm => {
+  const {
+    AlarmName: name = "",
+    StateValue,
+    ActionsEnabled = true,
+    AlarmActions = [],
+    Dimensions = [],
+    Metrics = [],
+  } = properties;
   const dimensions = [...Dimensions, ...Metrics.flatMap(({ MetricStat }) => MetricStat?.Metric?.Dimensions ?? [])];
   const functions = dimensions.flatMap(({ Name, Value = "" }) => (Name === "FunctionName" ? [Value] : []));
   return { name, state: String(StateValue), isEnabled: ActionsEnabled, topics: AlarmActions, functions, properties };

@@ -71,7 +71,7 @@ export const createAwsStageClients = (name: string): AwsStage => {
     metrics: createStageMetricsReader(),
     logs: createStageLogReader(),
     logGroups: openLogGroups(guardAwsClient(new CloudWatchLogs({ maxAttempts: 5 }), guard)),
-    alarms: createStageAlarmsReader(name, readIdentity),
+    alarms: createStageAlarmsReader(stack, readIdentity),
     openStageBucket: async () => {
       const bucket = await stack.findBucket();
       return bucket === undefined ? undefined : openBucket(bucket, s3);

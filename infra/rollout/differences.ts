@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { isErrorNamed } from "../aws/errors.ts";
 import { hasSameContent, type LambdaPermission } from "../aws/lambda-functions.ts";
-import type { StackTemplate } from "../aws/stack.ts";
+import { alarmType, logGroupType, type StackTemplate } from "../aws/stack.ts";
 import type { AwsStage } from "../aws/stage.ts";
 import { toLogicalId } from "../catalogue/rule-names.ts";
 import { toSentence } from "../cli/complaint.ts";
@@ -173,7 +173,7 @@ const compareLogGroups = async ({ stage, template }: Scope): Promise<StageDiffer
     const { LogGroupName: name, RetentionInDays: days } = Object(Properties);
     // Functions of an earlier Postern had a log group each, which may be deleted by hand.
     const isOld = String(name).startsWith(`/aws/lambda/postern-${stage.name}-`);
-    return Type === "AWS::Logs::LogGroup" && !isOld ? [{ name: String(name), days: Number(days) }] : [];
+    return Type === logGroupType && !isOld ? [{ name: String(name), days: Number(days) }] : [];
   });
   const found = await Promise.all(groups.map(({ name }) => stage.logs.readGroup(name)));
   return groups.flatMap(({ name, days }, index) => {
@@ -197,7 +197,7 @@ const compareAlarms = async (scope: Scope): Promise<StageDifference[]> => {
   const found = new Map((await stage.alarms.list()).map(({ name, properties }) => [name, properties]));
   return Object.entries(template.Resources).flatMap(([id, resource]) => {
     const name = ids.get(id);
-    if (resource.Type !== "AWS::CloudWatch::Alarm" || name === undefined) return [];
+    if (resource.Type !== alarmType || name === undefined) return [];
     const wanted: Record<string, unknown> = Object(resolve(scope, resource.Properties));
     const differing = compareAlarm(wanted, found.get(name));
     if (differing.length === 0) return [];
