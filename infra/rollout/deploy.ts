@@ -22,7 +22,7 @@ import {
 } from "./preparation.ts";
 import { publishVersions } from "./publishing.ts";
 import { listReleasedClusters, type Release } from "./releases.ts";
-import { openTargetCluster } from "./targets.ts";
+import { openTargetCluster, requireOwnEntries } from "./targets.ts";
 import { releaseOldWarmEnvironments, startWarmEnvironments } from "./warm.ts";
 
 /** The number of earlier live versions that are kept for each rule. */
@@ -60,16 +60,25 @@ export const deployStage = async (
  * Creates the bucket, which holds the lock. Of several commands that find no stack, only one can create it. A bucket of the
  * stack that was deleted by hand is created again.
  */
-const createStageBucket = async ({ stage: { stack, openStageBucket }, progress }: DeploymentJob) => {
+const createStageBucket = async (job: DeploymentJob) => {
+  const { stack, openStageBucket } = job.stage;
+  const { progress } = job;
   const status = await stack.readStatus();
   const isNew = status === undefined || status === "CREATE_IN_PROGRESS";
-  if (isNew)
+  if (isNew) {
+    await requireNoOtherStage(job);
     await progress.step("bucket", async () => {
       await stack.createBucket();
       return "created";
     });
-  else if (await (await openStageBucket())?.restore())
+  } else if (await (await openStageBucket())?.restore())
     progress.say("the bucket of this stage was deleted, with all its releases; it is created again");
+};
+
+/** Requires that the clusters have no entries of another stage, before anything is created with the wrong credentials. */
+const requireNoOtherStage = async (job: DeploymentJob) => {
+  if (job.write !== undefined) return;
+  for (const name of job.clusters) await requireOwnEntries(await openTargetCluster(job, name), job);
 };
 
 const completeRelease = async ({ job, releases }: PreparedDeployment): Promise<string> => {

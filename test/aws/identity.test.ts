@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { S3 } from "@aws-sdk/client-s3";
 import { SSM } from "@aws-sdk/client-ssm";
@@ -118,6 +119,11 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
   it("commands with other credentials change and delete no entry", async () => {
     const before = await everything();
     const refusal = `cluster east has its entries from ${identities.first}, not from ${identities.second}; `;
+    const first = await run("second", "deploy");
+    assert.deepEqual([first.code, first.text.startsWith(refusal)], [1, true], first.text);
+    assert.deepEqual([...accounts.second.cloudformation.stacks], []);
+
+    await requireSuccess("second", "deploy", "--write", join(checkout.folder, "entries"));
     for (const [verb, ...words] of [
       ["deploy"],
       ["destroy", "--yes"],
@@ -127,6 +133,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
       const { code, text } = await run("second", verb, ...words);
       assert.deepEqual([code === 0, text.includes(refusal)], [false, true], `${verb}: ${text}`);
     }
+    await requireSuccess("second", "destroy", "--yes", "--with-data", "--forget", "east", "--forget", "west");
     const { code, text } = await run("second", "arm", "always-pull-images");
     assert.deepEqual([code, text], [1, "stage prod has no function for always-pull-images, or none that is live\n"]);
     assert.deepEqual(await everything(), before);
