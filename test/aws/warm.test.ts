@@ -234,10 +234,16 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     assert.deepEqual([getLive(), listWarm()], [before, { [before]: 3 }]);
   });
 
-  it("loses those of a version that a canary doesn't promote", async () => {
+  it("loses those of a version whose canary is rolled back", async () => {
     const before = getLive();
-    const watch = { share: 0.1, milliseconds: 100, every: 50, metricDelay: 0 };
-    await assert.rejects(deploy("{ warm: 3 }", watch), /did not pass the canary: stamp-notes/);
+    const interruption = new AbortController();
+    account.fault = ({ action }, when) => {
+      if (when === "after" && action === "lambda:UpdateAlias") interruption.abort();
+      return undefined;
+    };
+    const watch = { share: 0.1, milliseconds: 60_000, every: 50, metricDelay: 0, signal: interruption.signal };
+    await assert.rejects(deploy("{ warm: 3 }", watch), /interrupted; the versions in the canary were rolled back/);
+    account.fault = undefined;
     assert.deepEqual([getLive(), listWarm()], [before, { [before]: 3 }]);
     assert.deepEqual(listChanges(), ["PublishVersion", "Put", "UpdateAlias", "UpdateAlias", "Delete"]);
   });
