@@ -4,11 +4,10 @@ import type { Context } from "aws-lambda";
 import fc from "fast-check";
 import { createTestSigner } from "../infra/parity/test-key.ts";
 import { buildPodReview } from "../test/requests.ts";
-import { createEndpointForAnyRule } from "./complete-endpoint.ts";
-import { evaluateRule } from "./evaluation.ts";
+import { evaluateRule } from "./core/evaluation.ts";
 import { exactJson } from "./exact-json.ts";
+import { createLambdaHandler } from "./lambda/handler.ts";
 import { formatRecording } from "./recording/case-line.ts";
-import { allOptionalRecorderFunctions } from "./recording/complete-parts.ts";
 import { type AdmissionRequest, decodeReview } from "./review.ts";
 import { rule } from "./rule.ts";
 
@@ -55,7 +54,10 @@ const review = JSON.stringify(buildPodReview({ object: { list: 0 } })).replace('
 
 describe("a rule with exactIntegers", () => {
   const ask = async (tested: ReturnType<typeof rule>) => {
-    const handle = createEndpointForAnyRule(tested, { rule: "counting", usual: setup, clusters: {} }, host);
+    const handle = createLambdaHandler(
+      { rules: { counting: tested }, config: { rule: "counting", usual: setup, clusters: {} } },
+      host,
+    );
     const event = {
       version: "2.0",
       rawPath: `/${createTestSigner(1).segment("local")}/counting/mutate`,
@@ -88,7 +90,7 @@ describe("a rule with exactIntegers", () => {
     const decision = await evaluateRule(counting, "mutate", request, context);
     const evaluation = { rule: counting, phase: "mutate" as const, request, context, decision };
     const origin = { rule: "counting", cluster: "local", version: "1", at: "" };
-    const line = await formatRecording(evaluation, origin, allOptionalRecorderFunctions);
+    const line = await formatRecording(evaluation, origin);
     assert.ok(line.includes(`"becomes":{"list":${list},"copy":${list}}`), line);
   });
 });

@@ -36,6 +36,10 @@ export const toFailure = (thrown: unknown): Failure => {
 export const createReviewFailure = (fault: string, options?: ErrorOptions): Failure =>
   new Failure(400, `this is no AdmissionReview: ${fault}`, options);
 
+/** Returns the failure of a request whose body is not UTF-8. */
+export const createNotTextFailure = () =>
+  new Failure(400, "the body is not UTF-8; an AdmissionReview as JSON is expected");
+
 export const getErrorMessage = (thrown: unknown): string => (thrown instanceof Error ? thrown.message : String(thrown));
 
 const describeThrown = (thrown: unknown): string => {

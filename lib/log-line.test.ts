@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { Context } from "aws-lambda";
 import fc from "fast-check";
 import { createTestSigner } from "../infra/parity/test-key.ts";
 import { createUnconnectedCapabilities } from "./capabilities.ts";
-import { createEndpointForAnyRule } from "./complete-endpoint.ts";
+import type { EndpointConfig } from "./core/endpoint.ts";
+import { createLambdaHandler } from "./lambda/handler.ts";
 import { type AnsweredReviewFacts, formatLogLine, getVerdictForLog } from "./log-line.ts";
 import { rule } from "./rule.ts";
 
@@ -217,23 +219,21 @@ describe("the log of an endpoint", () => {
     validate: ({ metadata }) => (metadata?.labels?.bad ? "it is bad" : undefined),
   });
   const lines: string[] = [];
-  const handler = createEndpointForAnyRule(
-    changingRule,
+  const config: EndpointConfig = {
+    rule: "sample",
+    clusters: { "prod-eu": { keyVersions: [1], mode: "enforce", settings: { token: "settings-s3cret" } } },
+  };
+  const handler = createLambdaHandler(
+    { rules: { sample: changingRule }, config },
     {
-      rule: "sample",
-      clusters: { "prod-eu": { keyVersions: [1], mode: "enforce", settings: { token: "settings-s3cret" } } },
-    },
-    {
+      functionName: "postern-sample",
+      functionVersion: "7",
       publicKeys: signer.publicKey,
       openCapabilities: createUnconnectedCapabilities,
       writeLogLine: (facts) => lines.push(formatLogLine(facts, "test", Date.now())),
     },
   );
-  const context = {
-    functionName: "postern-sample",
-    functionVersion: "7",
-    getRemainingTimeInMillis: () => 1000,
-  } as Parameters<typeof handler>[1];
+  const context = { getRemainingTimeInMillis: () => 1000 } as Context;
   const logEvent = async (event: unknown): Promise<string> => {
     lines.length = 0;
     await handler(event, context);

@@ -1,4 +1,4 @@
-import type { EnforcementMode, GroupMemberDecision } from "./decide.ts";
+import type { EnforcementMode, GroupMemberDecision } from "./core/evaluation.ts";
 import { formatError } from "./masked-error.ts";
 import type { AdmissionRequest } from "./review.ts";
 import type { Phase } from "./rule.ts";

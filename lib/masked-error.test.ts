@@ -4,8 +4,8 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { createTestSigner } from "../infra/parity/test-key.ts";
 import { createUnconnectedCapabilities } from "./capabilities.ts";
-import { createEndpointForAnyRule } from "./complete-endpoint.ts";
 import { Failure, toFailure } from "./failure.ts";
+import { createLambdaHandler } from "./lambda/handler.ts";
 import { formatLogLine } from "./log-line.ts";
 import { formatError } from "./masked-error.ts";
 import type { AdmissionRequest } from "./review.ts";
@@ -211,9 +211,8 @@ describe("a line of a failed review", () => {
                 await fail(used.text, object);
               },
             });
-            const handler = createEndpointForAnyRule(
-              sample,
-              { rule: "sample", clusters: {} },
+            const handler = createLambdaHandler(
+              { rules: { sample }, config: { rule: "sample", clusters: {} } },
               {
                 publicKeys: signer.publicKey,
                 openCapabilities: createUnconnectedCapabilities,

@@ -17,7 +17,6 @@ import type {
 import { splitApiVersion } from "./objects/api-version.ts";
 import { isSelected } from "./objects/selection.ts";
 import type { KubernetesObject, Status } from "./review.ts";
-import type { Rule } from "./rule.ts";
 
 export type NamedKubernetesObject = KubernetesObject & { metadata: { name: string } };
 
@@ -150,8 +149,8 @@ const createUnansweredFailure = (question: unknown) =>
     `no answer is recorded to ${JSON.stringify(question, omitSecrets)}; the case's needs must hold one`,
   );
 
-export const createCapabilitiesFromRecord = ({ needs }: Rule, answers: unknown): Capabilities | undefined =>
-  needs && isObject(answers) ? createRecordedCapabilities(answers) : undefined;
+export const createCapabilitiesFromRecord = (answers: unknown): Capabilities | undefined =>
+  isObject(answers) ? createRecordedCapabilities(answers) : undefined;
 
 /** Leaves out Authorization headers and `connect` options when a question is compared with a recorded one. */
 const omitSecrets = (name: string, value: unknown) => (/^(authorization|connect)$/i.test(name) ? undefined : value);

@@ -4,7 +4,7 @@ import type { Context } from "aws-lambda";
 import kinds from "../infra/apiserver/kinds/kinds.json" with { type: "json" };
 import { buildPodRequest, buildPodReview } from "../test/requests.ts";
 import { hasSchemas } from "./admission-policies/schemas.ts";
-import { createEndpointForAnyRule } from "./complete-endpoint.ts";
+import { createLambdaHandler } from "./lambda/handler.ts";
 import { toPlural } from "./recorded-answers.ts";
 import type { AdmissionRequest } from "./review.ts";
 import { findReviewFault } from "./review-faults.ts";
@@ -106,9 +106,8 @@ describe("a request that no API server sends", () => {
 describe("an endpoint", () => {
   const evaluate = async (answering: Pick<Rule, "validate">, changes: Partial<AdmissionRequest>) => {
     const sample = rule({ summary: "Answers.", match: pods, ...answering });
-    const handler = createEndpointForAnyRule(
-      sample,
-      { rule: "sample", clusters: {} },
+    const handler = createLambdaHandler(
+      { rules: { sample }, config: { rule: "sample", clusters: {} } },
       { publicKeys: "", writeLogLine: () => {} },
     );
     const event = { phase: "validate", review: buildPodReview(changes) };

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import { buildPodRequest, buildPodReview } from "../test/requests.ts";
-import { createEndpointForAnyGroup, createEndpointForAnyRule } from "./complete-endpoint.ts";
-import { evaluateRule } from "./evaluation.ts";
+import { evaluateRule } from "./core/evaluation.ts";
+import { createLambdaHandler } from "./lambda/handler.ts";
 import { rule } from "./rule.ts";
 import { selectSince } from "./since.ts";
 
@@ -47,14 +47,16 @@ describe("data by the minor version of Kubernetes", () => {
   const clusters = { older: { ...setup, kubernetes: "1.33" }, same: "older" };
   const together = { knowing: membership };
   const endpoints = {
-    rule: createEndpointForAnyRule(knowing, { rule: "knowing", usual: setup, clusters }, host),
-    group: createEndpointForAnyGroup(
-      { knowing },
+    rule: createLambdaHandler({ rules: { knowing }, config: { rule: "knowing", usual: setup, clusters } }, host),
+    group: createLambdaHandler(
       {
-        rule: "all",
-        usual: { ...setup, settings: together },
-        clusters: { older: { ...clusters.older, settings: together }, same: "older" },
-        alone: together,
+        rules: { knowing },
+        config: {
+          rule: "all",
+          usual: { ...setup, settings: together },
+          clusters: { older: { ...clusters.older, settings: together }, same: "older" },
+          alone: together,
+        },
       },
       host,
     ),

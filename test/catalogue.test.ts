@@ -2,13 +2,13 @@ import "../infra/testing/rule-tests.ts";
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, it } from "node:test";
-import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
+import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import type { Phase } from "#lib/rule.ts";
 import { buildCatalogueReadme, readCatalogue } from "../infra/catalogue/registry.ts";
 import { parseConfig } from "../infra/project/project.ts";
 import { listServedRulesAndGroups } from "../infra/project/served.ts";
-import { createHandler } from "../infra/serve/handlers.ts";
+import { createListedEndpoint } from "../infra/serve/handlers.ts";
 import { buildPodReview } from "./requests.ts";
 
 // Tests Postern's own catalogue: the tests of every rule, and more.
@@ -50,13 +50,21 @@ groups:
         (one) => one.name === name && one.phases.includes(phase),
       );
       assert.ok(listed);
-      const handler = createHandler(config, listed, {
+      const { evaluateReview } = createListedEndpoint(config, listed, {
         publicKeys: "",
         openCapabilities: createUnconnectedCapabilities,
         writeLogLine: () => {},
       });
-      const context = { getRemainingTimeInMillis: () => 600_000 } as Context;
-      const answer = await handler({ phase, cluster: "local", review, needs }, context);
+      const capabilities = createRecordedCapabilities(needs);
+      const deadline = Date.now() + 600_000;
+      const { response, status: failure } = await evaluateReview({
+        phase,
+        cluster: "local",
+        review,
+        capabilities,
+        deadline,
+      });
+      const answer = response ?? failure;
       const { patch = "", status } = Object(Object(answer).response);
       const changes = patch && `${JSON.parse(Buffer.from(patch, "base64").toString()).length} changes`;
       assert.equal(changes || (status ?? Object(answer)).reason, says, JSON.stringify(answer).slice(0, 200));

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
-import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
-import { buildInvocationEvent, readCases } from "../infra/catalogue/cases.ts";
+import { createEndpoint } from "#lib/core/endpoint.ts";
+import { buildCaseReview, readCases } from "../infra/catalogue/cases.ts";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { createRandom } from "../infra/testing/random.ts";
 import { type LargestObject, listLargestObjects } from "./largest-objects.ts";
@@ -42,13 +41,13 @@ const measureCpu = async (act: () => unknown): Promise<number> => {
 const listLargeReviews = async (): Promise<LargeReview[]> => {
   const found = new Map<string, LargeReview>();
   for (const listed of await readCatalogue()) {
-    const handler = createEndpointForAnyRule(
+    const { evaluateReview } = createEndpoint(
       listed.rule,
       { rule: listed.name, clusters: {} },
       { publicKeys: "", openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} },
     );
     for (const entry of await readCases(listed)) {
-      const event = buildInvocationEvent(listed, entry);
+      const event = buildCaseReview(listed, entry);
       const { request } = event.review;
       for (const part of ["object", "oldObject"] as const) {
         const object = request[part];
@@ -61,7 +60,6 @@ const listLargeReviews = async (): Promise<LargeReview[]> => {
           const measure = async () => {
             const review = { ...event.review, request: { ...request, [part]: large.build() } };
             const text = JSON.stringify(review);
-            const context = { getRemainingTimeInMillis: () => 600_000 } as Context;
             let [evaluation, parsing, code] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY, 0];
             // The best of some attempts: garbage of other tests is collected in between.
             for (
@@ -72,7 +70,7 @@ const listLargeReviews = async (): Promise<LargeReview[]> => {
               let parsed: unknown;
               parsing = Math.min(parsing, await measureCpu(() => (parsed = JSON.parse(text))));
               const evaluate = async () => {
-                code = Object(await handler({ ...event, review: parsed }, context)).code ?? 200;
+                code = (await evaluateReview({ ...event, review: parsed })).status?.code ?? 200;
               };
               evaluation = Math.min(evaluation, await measureCpu(evaluate));
             }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
-import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
+import { createLambdaHandler } from "#lib/lambda/handler.ts";
 import type { AnsweredReviewFacts } from "#lib/log-line.ts";
 import { formatLogLine } from "#lib/log-line.ts";
 import overrideRule from "../functions/policy-override/rule.ts";
@@ -54,9 +54,11 @@ describe("a line of a review for which a script fails", () => {
           ],
         };
         let written = "";
-        const handler = createEndpointForAnyRule(
-          phase === "validate" ? validateRule : overrideRule,
-          { rule: "sample", clusters: {} },
+        const handler = createLambdaHandler(
+          {
+            rules: { sample: phase === "validate" ? validateRule : overrideRule },
+            config: { rule: "sample", clusters: {} },
+          },
           {
             publicKeys: "",
             openCapabilities: createUnconnectedCapabilities,

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
-import { allOptionalRecorderFunctions } from "#lib/recording/complete-parts.ts";
 import { type FieldReadTracker, inactiveFieldReadTracker } from "#lib/recording/reads.ts";
 import { createRecorder } from "#lib/recording/recorder.ts";
 import type { Recording } from "#lib/recording/recording.ts";
@@ -90,11 +89,7 @@ const recordReads = async (planted: readonly PlantedText[], build: (typeof reade
   const lines: Promise<string>[] = [];
   const capabilities = createRecordedCapabilities({});
   const host = { publicKeys: "", openCapabilities: () => capabilities, writeLogLine: () => {} };
-  const { host: recordingHost, evaluate } = createRecorder(
-    host,
-    allOptionalRecorderFunctions,
-    (review) => void lines.push(review.line()),
-  );
+  const { host: recordingHost, evaluate } = createRecorder(host, (review) => void lines.push(review.line()));
   const request = buildPodRequest({ operation: "CREATE", namespace: "shop", object: object as KubernetesObject });
   const context = { name: "reads", mode: "enforce" as const, settings, now: new Date(0), capabilities };
   const { refused } = await evaluate(rule, "validate", request, context);

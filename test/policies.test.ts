@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import type { RuleDecision } from "#lib/decide.ts";
-import { evaluateRule } from "#lib/evaluation.ts";
+import type { RuleDecision } from "#lib/core/evaluation.ts";
+import { evaluateRule } from "#lib/core/evaluation.ts";
 import { freezeDeep } from "#lib/json.ts";
 import type { Capabilities, HttpsRequest, ServedResource } from "#lib/needs.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";

@@ -1,17 +1,16 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Context } from "aws-lambda";
 import fc from "fast-check";
-import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
-import type { EnforcementMode, RuleDecision } from "#lib/decide.ts";
-import type { EndpointHostInputs } from "#lib/endpoint.ts";
+import type { EndpointHost } from "#lib/core/endpoint.ts";
+import { createEndpoint } from "#lib/core/endpoint.ts";
+import type { EnforcementMode, RuleDecision } from "#lib/core/evaluation.ts";
 import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
-import { allOptionalRecorderFunctions } from "#lib/recording/complete-parts.ts";
 import { createRecorder, type RecordedReview } from "#lib/recording/recorder.ts";
 import type { Case, RecordingOrigin } from "#lib/recording/recording.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import { getVariants, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
+import { buildHttpRequest } from "../infra/bench/reviews.ts";
 import { describeCaseDifferences, parseDecision } from "../infra/catalogue/case-differences.ts";
 import {
   applyCaseSettingsAndVariant,
@@ -67,12 +66,12 @@ const sendReview = async (listed: CatalogueRule, entry: Case, request: Admission
   const settings = mergeWithDefaults(rule.settings ?? {}, entry.settings);
   const variants = getVariants(rule, settings)?.map(({ name, settings = {} }) => [name, settings]);
   const recordings: RecordedReview[] = [];
-  const host: EndpointHostInputs = {
+  const host: EndpointHost = {
     publicKeys: signer.publicKey,
     openCapabilities: () => createRecordedCapabilities(entry.needs ?? {}),
     writeLogLine: () => {},
   };
-  const recorder = createRecorder(host, allOptionalRecorderFunctions, (one) => void recordings.push(one));
+  const recorder = createRecorder(host, (one) => void recordings.push(one));
   const config = {
     rule: name,
     ...(variants && { variants: Object.fromEntries(variants) }),
@@ -81,16 +80,10 @@ const sendReview = async (listed: CatalogueRule, entry: Case, request: Admission
   const phase = getCasePhase(entry);
   const segments = [signer.segment("local"), name, phase, ...(variants && entry.variant ? [entry.variant] : [])];
   const path = `/${segments.join("/")}`;
-  const event = {
-    version: "2.0",
-    rawPath: path,
-    headers: { "content-type": "application/json" },
-    requestContext: { http: { method: "POST", path } },
-    body: JSON.stringify({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request }),
-  };
-  const handler = createEndpointForAnyRule(rule, config, recorder.host, recorder.evaluate);
-  const { statusCode, body } = Object(await handler(event, {} as Context));
-  return { statusCode, answer: JSON.parse(body), recordings };
+  const review = JSON.stringify({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request });
+  const { answerRequest } = createEndpoint(rule, config, recorder.host, recorder.evaluate);
+  const { code, body } = await answerRequest(buildHttpRequest(path, review)());
+  return { statusCode: code, answer: JSON.parse(body), recordings };
 };
 
 /**

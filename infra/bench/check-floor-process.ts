@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseAllDocuments } from "yaml";
-import { evaluateRule } from "#lib/evaluation.ts";
+import { evaluateRule } from "#lib/core/evaluation.ts";
 import type { Phase } from "#lib/rule.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { prepareManifestCheck } from "../check/check.ts";

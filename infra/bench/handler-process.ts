@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
-import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
+import { createLambdaHandler } from "#lib/lambda/handler.ts";
 import { readRule } from "../catalogue/registry.ts";
 import { getFunctionsFolder } from "../catalogue/sources.ts";
 import { type BenchHandlerProcessInput, buildBenchEndpointConfig } from "./handlers.ts";
@@ -16,11 +16,12 @@ import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
 const measure = async (assignment: BenchHandlerProcessInput): Promise<number[]> => {
   const { rule: name, phase, journal, bytes, publicKey, segment, rounds } = assignment;
   const listed = await readRule(join(getFunctionsFolder(), name), name);
-  // An endpoint without a host runs as in Lambda and writes its log line to standard output.
+  // A handler without a host runs as in Lambda and writes its log line to standard output.
   const host = journal
     ? undefined
     : { publicKeys: publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} };
-  const handler = createEndpointForAnyRule(listed.rule, buildBenchEndpointConfig(listed), host);
+  const config = buildBenchEndpointConfig(listed);
+  const handler = createLambdaHandler({ rules: { [name]: listed.rule }, config }, host);
   const context: Partial<Context> = {
     functionName: name,
     functionVersion: "1",

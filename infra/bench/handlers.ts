@@ -1,4 +1,4 @@
-import type { EndpointConfig } from "#lib/endpoint.ts";
+import type { EndpointConfig } from "#lib/core/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";

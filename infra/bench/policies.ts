@@ -1,7 +1,6 @@
 import { join } from "node:path";
-import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
-import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
+import { createEndpoint } from "#lib/core/endpoint.ts";
 import { evaluateCue } from "#lib/cue/engine.ts";
 import type { KinitirasPolicy, OverridePolicy, OverrideRule } from "#lib/policy/types.ts";
 import { readRule } from "../catalogue/registry.ts";
@@ -14,7 +13,7 @@ import { benchCluster, buildBenchEndpointConfig } from "./handlers.ts";
 import type { KinitirasBenchQuestion, TimedPolicyEvaluations } from "./kinitiras.ts";
 import { type ChildProgram, startChild, startNodeProcess } from "./processes.ts";
 import { type BenchResult, measureMilliseconds, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
-import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
+import { buildHttpRequest, buildPodReview } from "./reviews.ts";
 
 /** Measures reviews with many policies, evaluations beside kinitiras' own engine, and a cold start with a script. */
 export const benchKinitirasPolicies = async (
@@ -67,16 +66,16 @@ export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchR
     openCapabilities: createUnconnectedCapabilities,
     writeLogLine: () => {},
   };
-  const event = buildHttpApiEvent(`/${signer.segment(benchCluster, 1)}/policy-override/mutate`, buildPodReview(5_000));
+  const request = buildHttpRequest(`/${signer.segment(benchCluster, 1)}/policy-override/mutate`, buildPodReview(5_000));
   const openReview = async (policies: OverridePolicy[], operations: number) => {
-    const handler = createEndpointForAnyRule(
+    const { answerRequest } = createEndpoint(
       listed.rule,
       buildBenchEndpointConfig(listed, { policies, inCluster: false }),
       host,
     );
-    const act = async () => (await handler(event, {} as Context)) as { statusCode: number; body: string };
-    const { statusCode, body } = await act();
-    const patch = statusCode === 200 && JSON.parse(body).response.patch;
+    const act = () => answerRequest(request());
+    const { code, body } = await act();
+    const patch = code === 200 && JSON.parse(body).response.patch;
     if (!patch || JSON.parse(atob(patch)).length !== operations) throw new Error(`no answer to measure: ${body}`);
     return act;
   };

@@ -5,7 +5,7 @@ import { readOrCreateServerCertificate, readOrCreateUrlSigner } from "../keys/ke
 import { readConfig } from "../project/project.ts";
 import { listServedRulesAndGroups } from "../project/served.ts";
 import { openImitatedApiGateway } from "../serve/gateway.ts";
-import { createHandler } from "../serve/handlers.ts";
+import { createGatewayHandler, createListedEndpoint } from "../serve/handlers.ts";
 import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
 import { benchMutatorSets } from "./mutators.ts";
 import { answerLinesWithCpuTime } from "./processes.ts";
@@ -24,7 +24,9 @@ const [signer, certificate] = [
 const host = { publicKeys: signer.publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} };
 const gateway = await openImitatedApiGateway(certificate, "127.0.0.1", 0);
 const served = listServedRulesAndGroups(config, catalogue);
-gateway.serve(new Map(served.map((listed) => [listed.name, createHandler(config, listed, host)])));
+gateway.serve(
+  new Map(served.map((listed) => [listed.name, createGatewayHandler(createListedEndpoint(config, listed, host))])),
+);
 
 const [clusterName, cluster] = chooseCluster(config, undefined);
 const segment = signer.signSegment(clusterName, 1);

@@ -1,7 +1,6 @@
-import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
-import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
+import { createEndpoint } from "#lib/core/endpoint.ts";
 import type { LimitRange, Namespace, Pod } from "#lib/kubernetes/core/v1.ts";
 import type { StorageClass } from "#lib/kubernetes/storage/v1.ts";
 import { get, list } from "#lib/needs.ts";
@@ -11,7 +10,7 @@ import { bootCluster } from "../parity/control-plane/cluster.ts";
 import { createTestSigner } from "../parity/test-key.ts";
 import { buildBenchEndpointConfig } from "./handlers.ts";
 import { measureMilliseconds, measureRatiosInTurn, type RatioSummary, summarizeRatios } from "./ratios.ts";
-import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
+import { buildHttpRequest, buildPodReview } from "./reviews.ts";
 
 /** The cost of reads in a review: none over the network if the answers are cached, otherwise one round trip. */
 export interface ClusterReadMeasurement {
@@ -70,15 +69,15 @@ export const measureReviewsWithReads = async (
   const open = () => createLiveCapabilities({ bench: { server, ca, credentials } });
   const signer = createTestSigner(1);
   const openReview = (rule: Rule, world = open()) => {
-    const handler = createEndpointForAnyRule(rule, buildBenchEndpointConfig({ name: "bench", rule }), {
+    const { answerRequest } = createEndpoint(rule, buildBenchEndpointConfig({ name: "bench", rule }), {
       publicKeys: signer.publicKey,
       openCapabilities: world,
       writeLogLine: () => {},
     });
-    const event = buildHttpApiEvent(`/${signer.segment("bench", 1)}/bench/mutate`, buildPodReview(5_000));
+    const request = buildHttpRequest(`/${signer.segment("bench", 1)}/bench/mutate`, buildPodReview(5_000));
     return async () => {
-      const { statusCode, body } = (await handler(event, {} as Context)) as { statusCode: number; body: string };
-      if (statusCode !== 200) throw new Error(`no answer to measure: ${body}`);
+      const { code, body } = await answerRequest(request());
+      if (code !== 200) throw new Error(`no answer to measure: ${body}`);
     };
   };
 

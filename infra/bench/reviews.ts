@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { parse } from "yaml";
+import type { ReviewHttpRequest } from "#lib/core/endpoint.ts";
 
 /** Reviews to measure with, as an API server would send them. Pods grow by containers, then by structured data. */
 
@@ -33,6 +34,15 @@ const buildRecord = (index: number): object => {
   const labels = { ...templates.record.labels, [`shard-${index % 64}`]: "yes" };
   return { ...templates.record, id: `record-${index}`, weight: index / 8, enabled: index % 2 === 0, labels };
 };
+
+/** Returns a function that builds an API server's request. */
+export const buildHttpRequest = (path: string, body: string) => (): ReviewHttpRequest => ({
+  method: "POST",
+  path,
+  contentType: "application/json",
+  readBody: () => body,
+  deadline: Date.now() + 10_000,
+});
 
 /** Returns an HTTP API's event, payload 2.0, as Lambda passes it to a function. */
 export const buildHttpApiEvent = (path: string, body: string) => {

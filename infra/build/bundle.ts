@@ -6,9 +6,9 @@ import { build, type Metafile, type Plugin, transform } from "esbuild";
 import { encodeChecks } from "#lib/cel/checked-expressions.ts";
 import { collectChecks } from "#lib/cel/expression-check.ts";
 import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
-import { type ClusterSetup, type EndpointConfig, findClusterSetup } from "#lib/endpoint.ts";
+import { type ClusterSetup, type EndpointConfig, findClusterSetup } from "#lib/core/endpoint.ts";
+import type { RecordingBucketSettingsByRule } from "#lib/lambda/recording.ts";
 import { type AwsAction, asksCluster, isUsedUnder, type SecretPlace } from "#lib/needs.ts";
-import type { RecordingBucketSettingsByRule } from "#lib/recording/bucket-handler.ts";
 import { getVariants, listPhases, type Phase, type RequestMatch, type Rule, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { type CatalogueRule, hasNeed } from "../catalogue/registry.ts";
@@ -65,8 +65,8 @@ const keysFile = "keys.json";
 const connectionsFile = "clusters.json";
 
 /**
- * Returns the largest allowed size of a bundle in bytes: 23 kB, 63 with needs or 38 if the settings use none of
- * them, 98 with scripts; 40 more with policies in CEL, 6 more if the rule reconciles clusters, and 3 more for each member
+ * Returns the largest allowed size of a bundle in bytes: 26 kB, 66 with needs or 41 if the settings use none of
+ * them, 101 with scripts; 40 more with policies in CEL, 6 more if the rule reconciles clusters, and 3 more for each member
  * and for recording. A cold start reads the whole bundle.
  */
 const computeBudget = (
@@ -75,7 +75,7 @@ const computeBudget = (
   places: RecordingBucketSettingsByRule,
   { inputs }: Metafile,
 ) =>
-  ((hasNeed(listed, "cue") ? 98 : asks ? 63 : hasNeeds(listed) ? 38 : 23) +
+  ((hasNeed(listed, "cue") ? 101 : asks ? 66 : hasNeeds(listed) ? 41 : 26) +
     (celEvaluator in inputs ? 44 : 0) +
     (listed.rule.reconcile ? 8 : 0) +
     3 * (listed.members?.length ?? 0) +
@@ -117,12 +117,13 @@ export const bundleRule = async (
   const isForAnySettings = chosenBudgetBytes === Number.POSITIVE_INFINITY;
   const asks = isForAnySettings ? hasNeeds(listed) : listUsedNeeds(listed, config).length > 0;
   const hasConnections = asks && Object.keys(connections).length > 0;
-  const entry = buildEntry(listed, startsScripts(listed, config), asks, hasConnections, isRecorded(places));
+  const features = listFeatures(listed, asks, places);
+  const entry = buildEntry(listed, features, { startsScripts: startsScripts(listed, config), hasConnections });
   const plugins = [createDecisionOnlyPlugin(rules.map(getRuleFile)), cueBeside, explanationBeside];
   if (outsideVerbs.every((verb) => !hasNeed(listed, verb))) plugins.push(withoutOutsideServices);
   const checks = encodeChecks(collectChecks(() => compileExpressions(listed, config)));
   if (!isForAnySettings) plugins.push(createCelPlugin(checks), createSchemaPlugin(config));
-  const { code, metafile } = await bundleCode(entry, plugins).catch((failure: Error) => {
+  const { code, metafile } = await bundleCode(entry, plugins, features).catch((failure: Error) => {
     throw new Complaint(`${listed.place} can't be bundled: ${failure.message}`);
   });
   // The budget in bytes limits the code of a bundle. Not counted is what postern.yaml brings: its data, the schemas of
@@ -183,6 +184,7 @@ export const bundleRule = async (
 export const bundleCode = async (
   contents: string,
   plugins: Plugin[],
+  features: Record<string, boolean> = {},
 ): Promise<{ code: string; metafile: Metafile }> => {
   const { outputFiles, metafile } = await build({
     stdin: { contents, resolveDir: packageRoot, sourcefile: "entry.js" },
@@ -198,6 +200,7 @@ export const bundleCode = async (
     minify: true,
     legalComments: "none",
     plugins,
+    define: Object.fromEntries(Object.entries(features).map(([name, value]) => [`POSTERN_${name}`, String(value)])),
     logLevel: "silent",
     logOverride: { "commonjs-variable-in-esm": "silent" },
   });
@@ -228,78 +231,47 @@ export const insertData = (code: string, data: Readonly<Record<string, unknown>>
     return `'${escaped}'`;
   });
 
-/**
- * Builds the source of a function's entry module. Its data is parsed from a string: in an object literal,
- * `"__proto__"` would set a prototype. `module.exports` instead of an export avoids esbuild's export helpers.
- */
-const buildEntry = (
-  listed: CatalogueRule,
-  isScriptStarted: boolean,
-  asks: boolean,
-  hasConnections: boolean,
-  isRecorded: boolean,
-) => {
+/** Builds the source of a function's entry module. `module.exports` instead of an export avoids esbuild's export helpers. */
+const buildEntry = ({ members, ...listed }: CatalogueRule, features: Features, entry: EntryOptions): string => {
+  const rules = members ?? [listed];
+  const library = (file: string) => toSpecifier(join(packageRoot, "lib", `${file}${moduleExtension}`));
+  return [
+    `import { createLambdaHandler } from ${library("lambda/handler")};`,
+    ...(entry.startsScripts ? [`import { warmUpCueEngine } from ${library("cue/engine")};`] : []),
+    ...rules.map((rule, index) => `import rule${index} from ${toSpecifier(getRuleFile(rule))};`),
+    ...(entry.startsScripts ? ["warmUpCueEngine();"] : []),
+    "module.exports.handler = createLambdaHandler({",
+    `  rules: { ${rules.map(({ name }, index) => `"${name}": rule${index}`).join(", ")} },`,
+    // The data is parsed from texts: in an object literal, `"__proto__"` would set a prototype.
+    `  config: JSON.parse("${configMark}"),`,
+    ...(features.RECORDED ? [`  places: JSON.parse("${placesMark}"),`] : []),
+    ...(entry.hasConnections ? [`  readConnections: () => require("./${connectionsFile}"),`] : []),
+    "});",
+  ].join("\n");
+};
+
+/** What the rules of a function need of lib; lib/features.ts says what each name means. */
+type Features = ReturnType<typeof listFeatures>;
+
+interface EntryOptions {
+  startsScripts: boolean;
+  hasConnections: boolean;
+}
+
+const listFeatures = (listed: CatalogueRule, asks: boolean, places: RecordingBucketSettingsByRule) => {
   const { members = [listed], phases, rule } = listed;
-  const lines = members.map((member, index) => `import rule${index} from ${toSpecifier(getRuleFile(member))};`);
-  /** Adds an import from a file of lib to the entry module, and returns the imported name. */
-  const importFromLib = (file: string, name: string) => {
-    lines.push(
-      `import { ${name} } from ${toSpecifier(join(packageRoot, "lib", file.replace(/\.ts$/, moduleExtension)))};`,
-    );
-    return name;
+  return {
+    MUTATES: phases.includes("mutate"),
+    NEEDS: hasNeeds(listed),
+    SINCE: members.some(({ rule }) => rule.since),
+    VARIANTS: rule.variants !== undefined,
+    EXACT_INTEGERS: rule.exactIntegers === true,
+    GROUP: listed.members !== undefined,
+    ASKS: asks,
+    LEDGER: hasNeed(listed, "ledger"),
+    RECONCILES: rule.reconcile !== undefined,
+    RECORDED: isRecorded(places),
   };
-  const needs = hasNeeds(listed);
-  const draft = phases.includes("mutate") ? importFromLib("patch.ts", "createDraft") : "undefined";
-  const bind = needs ? importFromLib("capabilities.ts", "bindNeeds") : "undefined";
-  const merge = members.some(({ rule }) => rule.since) ? importFromLib("since.ts", "mergeSince") : "undefined";
-  const evaluate = `${importFromLib("decide.ts", "createEvaluate")}(${[draft, bind, merge].join(", ")})`;
-  const parts = [
-    ...(rule.variants ? [importFromLib("settings.ts", "findVariantSettings")] : []),
-    ...(rule.exactIntegers ? [importFromLib("exact-json.ts", "exactJson")] : []),
-    ...(needs
-      ? [
-          importFromLib("deadline.ts", "evaluateInTime"),
-          importFromLib("recorded-answers.ts", "createCapabilitiesFromRecord"),
-        ]
-      : []),
-  ];
-  const rules = members.map(({ name }, index) => `"${name}": rule${index}`).join(", ");
-  const create = listed.members
-    ? `${importFromLib("group.ts", "createGroupEndpoint")}({ ${rules} }`
-    : `${importFromLib("endpoint.ts", "createEndpoint")}(rule0`;
-  const connections = hasConnections ? `() => require("./${connectionsFile}")` : "() => ({})";
-  const makeCapabilities = () => {
-    if (!asks) return needs ? importFromLib("capabilities.ts", "createUnconnectedCapabilities") : "";
-    const ledger = hasNeed(listed, "ledger") ? importFromLib("cluster/dynamodb-ledger.ts", "openDynamoDbLedger") : "";
-    const pages = rule.reconcile ? importFromLib("cluster/list-page.ts", "createListPage") : "";
-    const rest = pages ? [undefined, ledger, undefined, undefined, pages] : ledger ? [undefined, ledger] : [];
-    const create = importFromLib("cluster/live-capabilities.ts", "createLiveCapabilities");
-    return `${create}(${[connections, ...rest.map(String)].join(", ")})`;
-  };
-  const capabilities = rule.reconcile ? "openCapabilities" : makeCapabilities();
-  const config = rule.reconcile ? "config" : `JSON.parse("${configMark}")`;
-  if (rule.reconcile)
-    lines.push(`const config = JSON.parse("${configMark}");`, `const openCapabilities = ${makeCapabilities()};`);
-  const makeHost = () => `${importFromLib("endpoint.ts", "createLambdaHost")}(${capabilities})`;
-  const makeHandler = (evaluate: string, host: string) =>
-    `${create}, ${config}, ${evaluate}, ${host}${parts.length > 0 ? `, { ${parts.join(", ")} }` : ""})`;
-  const makeRecorder = () => {
-    const [noting, repeating] = needs
-      ? [
-          importFromLib("recording/notes.ts", "noteAnswers"),
-          importFromLib("recording/repeated-answers.ts", "createAnswerRepeater"),
-        ]
-      : [];
-    const recorder = `{ evaluate: ${evaluate}${needs ? `, answers: { ${noting}, ${repeating} }` : ""} }`;
-    const create = `(host, evaluate) => ${makeHandler("evaluate", "host")}`;
-    return `${importFromLib("recording/bucket-handler.ts", "createRecordingHandler")}(JSON.parse("${placesMark}"), ${makeHost()}, ${recorder}, ${create})`;
-  };
-  const reviews = isRecorded ? makeRecorder() : makeHandler(evaluate, needs ? makeHost() : "undefined");
-  const handler = rule.reconcile
-    ? `${importFromLib("reconcile.ts", "createReconcileHandler")}(rule0, config, openCapabilities, ${connections}, ${reviews})`
-    : reviews;
-  if (isScriptStarted) lines.push(`${importFromLib("cue/engine.ts", "warmUpCueEngine")}();`);
-  return [...lines, `module.exports = { handler: ${handler} };`].join("\n");
 };
 
 const listTokens = (connections: ApiServerConnection[], others: SecretPlace[]): SecretPlace[] => {

@@ -1,8 +1,8 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { parse } from "yaml";
+import { reconcileEvent } from "#lib/lambda/schedule.ts";
 import type { SecretPlace } from "#lib/needs.ts";
-import { reconcileEvent } from "#lib/reconcile.ts";
 import { buildFunctionName, buildLedgerTableName, toLogicalId } from "../catalogue/rule-names.ts";
 import type { RuleBundle } from "./bundle.ts";
 

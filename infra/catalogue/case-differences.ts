@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import jsonPatch from "fast-json-patch";
-import type { RuleDecision } from "#lib/decide.ts";
+import type { RuleDecision } from "#lib/core/evaluation.ts";
 import { isMap } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject, Patch, ReviewOutcome } from "#lib/review.ts";

@@ -1,8 +1,8 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Document, isNode, isSeq, LineCounter, parseDocument } from "yaml";
-import type { RuleDecision } from "#lib/decide.ts";
-import { evaluateRule } from "#lib/evaluation.ts";
+import type { RuleDecision } from "#lib/core/evaluation.ts";
+import { evaluateRule } from "#lib/core/evaluation.ts";
 import { freezeDeep } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { createRecordedCapabilities, toPlural } from "#lib/recorded-answers.ts";
@@ -194,4 +194,11 @@ export const buildInvocationEvent = (listed: CatalogueRule, entry: Case) => {
     needs,
     now,
   };
+};
+
+/** Returns a review that evaluates a case here, with the case's settings, answers and time. */
+export const buildCaseReview = (listed: CatalogueRule, entry: Case) => {
+  const { needs, now, ...review } = buildInvocationEvent(listed, entry);
+  const capabilities = createRecordedCapabilities(needs);
+  return { ...review, capabilities, now: new Date(now), deadline: Date.now() + 600_000 };
 };

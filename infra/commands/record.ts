@@ -1,4 +1,3 @@
-import { allOptionalRecorderFunctions } from "#lib/recording/complete-parts.ts";
 import { createRecorder } from "#lib/recording/recorder.ts";
 import { isRegion } from "#lib/service-settings.ts";
 import { type Command, writeOutput } from "../cli/command.ts";
@@ -55,7 +54,7 @@ export default {
     requireConfig();
     const recordings = await openLocalRecordingWriter(folder, most, say);
     await serveRules(options, (host, setupOf) =>
-      createRecorder(host, allOptionalRecorderFunctions, (review) => {
+      createRecorder(host, (review) => {
         const { cluster, rule } = review.origin;
         recordings.record({ ...review, line: () => review.line(setupOf(cluster, rule)?.record?.keep) });
       }),

@@ -1,5 +1,5 @@
 // The types of postern.yaml after validation. infra/project reads the file; validation.ts checks it.
-import type { EnforcementMode } from "#lib/decide.ts";
+import type { EnforcementMode } from "#lib/core/evaluation.ts";
 import type { UnredactedPath } from "#lib/recording/redaction.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";

@@ -1,6 +1,6 @@
 import { toList } from "#lib/json.ts";
+import type { RecordingBucketSettingsByRule } from "#lib/lambda/recording.ts";
 import { parseReferencePath } from "#lib/policy/values/paths.ts";
-import type { RecordingBucketSettingsByRule } from "#lib/recording/bucket-handler.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toSentence } from "../cli/complaint.ts";
 import type { InputShape } from "../cli/shape.ts";

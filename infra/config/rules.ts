@@ -1,5 +1,5 @@
 // Reads `rules` of postern.yaml: at the top level for all clusters, and under each cluster.
-import type { EnforcementMode } from "#lib/decide.ts";
+import type { EnforcementMode } from "#lib/core/evaluation.ts";
 import { isMap, toList, toMap } from "#lib/json.ts";
 import type { ParsedManifests, Rule } from "#lib/rule.ts";
 import { findSettingsMistakes, mergeWithDefaults } from "#lib/settings.ts";

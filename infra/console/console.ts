@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
-import type { EndpointHostInputs } from "#lib/endpoint.ts";
+import type { EndpointHost } from "#lib/core/endpoint.ts";
 import type { CommandOption } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { readOrCreateConsoleToken } from "../keys/keys.ts";
@@ -24,7 +24,7 @@ export const consoleOptions = {
 } satisfies Record<string, CommandOption>;
 
 /** Returns what opens the console beside the gateway. `port` undefined: the port after the gateway's. */
-export const createConsole = (port: number | undefined) => (host: EndpointHostInputs) => {
+export const createConsole = (port: number | undefined) => (host: EndpointHost) => {
   const feed = createReviewFeed(host);
   const open = (project: ServedProject) => openConsole(feed, project, port).catch(reportNoConsole);
   return { ...feed, open };

@@ -1,10 +1,9 @@
-import type { EvaluateRequest } from "#lib/decide.ts";
-import type { EndpointHostInputs } from "#lib/endpoint.ts";
-import { evaluateRule } from "#lib/evaluation.ts";
+import type { EndpointHost } from "#lib/core/endpoint.ts";
+import type { EvaluateRequest } from "#lib/core/evaluation.ts";
+import { evaluateRule } from "#lib/core/evaluation.ts";
 import { exactJson } from "#lib/exact-json.ts";
 import { type AnsweredReviewFacts, getVerdictForLog } from "#lib/log-line.ts";
 import { formatError } from "#lib/masked-error.ts";
-import { allOptionalRecorderFunctions } from "#lib/recording/complete-parts.ts";
 import { createRecorder, type RecordedReview } from "#lib/recording/recorder.ts";
 import { createRedactor } from "#lib/recording/redaction.ts";
 import { getObjectName } from "#lib/refusals.ts";
@@ -21,7 +20,7 @@ export interface KeptReview {
 }
 
 export interface ReviewFeed {
-  host: EndpointHostInputs;
+  host: EndpointHost;
   evaluate: EvaluateRequest;
   /** Sends the kept reviews after this id, and then new ones, until the returned function is called. */
   subscribe(after: string, send: (rows: ReviewRow[]) => void): () => void;
@@ -43,7 +42,7 @@ const collecting = 100;
  * Wraps the host and the evaluation of all endpoints, so that pages can watch their reviews. While no page is open, one
  * variable is checked for each review and nothing else happens.
  */
-export const createReviewFeed = (host: EndpointHostInputs, limits = usualLimits): ReviewFeed => {
+export const createReviewFeed = (host: EndpointHost, limits = usualLimits): ReviewFeed => {
   let isWatched = false;
   const session = Date.now().toString(36);
   const kept = new Map<string, KeptReview>();
@@ -55,9 +54,7 @@ export const createReviewFeed = (host: EndpointHostInputs, limits = usualLimits)
   let forgetting: NodeJS.Timeout | undefined;
 
   const recorded: RecordedReview[] = [];
-  const recorder = createRecorder({ ...host, writeLogLine: () => {} }, allOptionalRecorderFunctions, (review) =>
-    recorded.push(review),
-  );
+  const recorder = createRecorder({ ...host, writeLogLine: () => {} }, (review) => recorded.push(review));
 
   const takeReview = (report: AnsweredReviewFacts, sentence = report.error && formatError(report.error, report)) => {
     // A group's member has no row of its own; nor has a request without a valid key, which any program can send.

@@ -10,7 +10,7 @@ import type { AdmissionRequest, Status } from "#lib/review.ts";
 import { getVariants, type RuleVariant, rule, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { readOrCreateServerCertificate } from "../keys/keys.ts";
-import type { LambdaHandler } from "../serve/gateway.ts";
+import type { GatewayHandler } from "../serve/gateway.ts";
 import {
   type ComparableServerAnswer,
   type ComparedPort,
@@ -281,10 +281,11 @@ const createDenialCollector = () => {
   const collected = new Map<string, Status[]>();
   return {
     observe:
-      (_: string, handler: LambdaHandler): LambdaHandler =>
-      async (event, context) => {
-        const answer = await handler(event, context);
-        const [{ request }, { response }] = [event, answer].map((message) => parseJson(Object(message).body) ?? {}) as [
+      (_: string, handler: GatewayHandler): GatewayHandler =>
+      async (received) => {
+        const answer = await handler(received);
+        const texts = [received.body.toString(), answer.body];
+        const [{ request }, { response }] = texts.map((text) => parseJson(text) ?? {}) as [
           { request?: AdmissionRequest },
           { response?: { status?: Status } },
         ];

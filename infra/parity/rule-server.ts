@@ -12,8 +12,8 @@ import { chooseCluster, type PolicySupport } from "../config/config.ts";
 import { readOrCreateServerCertificate, type ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/project.ts";
 import { listServedRulesAndGroups } from "../project/served.ts";
-import { type LambdaHandler, openImitatedApiGateway } from "../serve/gateway.ts";
-import { createHandler } from "../serve/handlers.ts";
+import { type GatewayHandler, openImitatedApiGateway } from "../serve/gateway.ts";
+import { createGatewayHandler, createListedEndpoint } from "../serve/handlers.ts";
 import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
 import { vitalCondition } from "../webhooks/entry.ts";
 import { getCollectionPath, getObjectApiPath, type TestClusterClient } from "./control-plane/client.ts";
@@ -32,7 +32,7 @@ export interface TestRuleServerOptions {
   certificate: ServerCertificate;
   openCapabilities?(cluster: string, milliseconds: number): Capabilities;
   /** Returns the handler that is called in place of a rule's handler, and that may call it. */
-  before?(name: string, handler: LambdaHandler): LambdaHandler;
+  before?(name: string, handler: GatewayHandler): GatewayHandler;
 }
 
 /** Options of test webhook configurations: their name, and the cluster and key in their URLs. */
@@ -59,12 +59,12 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
     const { openCapabilities = createUnconnectedCapabilities, before = (_, handler) => handler } = host;
     const collectReport = (report: AnsweredReviewFacts) => void reports.push(report);
     const handlers = listServedRulesAndGroups(config, rules).map((listed) => {
-      const handler = createHandler(config, listed, {
+      const endpoint = createListedEndpoint(config, listed, {
         publicKeys,
         openCapabilities,
         writeLogLine: collectReport,
       });
-      return [listed.name, before(listed.name, handler)] as const;
+      return [listed.name, before(listed.name, createGatewayHandler(endpoint))] as const;
     });
     gateway.serve(new Map(handlers));
   };

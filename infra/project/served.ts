@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
-import type { ClusterSetup, EndpointConfig } from "#lib/endpoint.ts";
-import type { GroupConfig, GroupMemberConfig } from "#lib/group.ts";
+import type { ClusterSetup, EndpointConfig } from "#lib/core/endpoint.ts";
+import type { GroupConfig, GroupMemberConfig } from "#lib/core/group.ts";
 import { isMap } from "#lib/json.ts";
 import { getVariants, type Rule, rule, selectPhase } from "#lib/rule.ts";
 import type { SettingsVariants } from "#lib/settings.ts";

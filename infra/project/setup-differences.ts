@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import { type EndpointConfig, findClusterSetup } from "#lib/endpoint.ts";
+import { type EndpointConfig, findClusterSetup } from "#lib/core/endpoint.ts";
 import { isMap } from "#lib/json.ts";
 
 /** Returns a line for each changed setting and the clusters where it changes, such as `a.settings.minimum: 2 → 3`. */

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { EnforcementMode } from "#lib/decide.ts";
+import type { EnforcementMode } from "#lib/core/evaluation.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { fitAuditAnnotationKeys, fitWarnings, type KubernetesObject, type Status } from "#lib/review.ts";
 import { applyOutcomePatch, parseDecision } from "../catalogue/case-differences.ts";

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { EnforcementMode } from "#lib/decide.ts";
+import type { EnforcementMode } from "#lib/core/evaluation.ts";
 import { getOwn, isMap } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview } from "#lib/review.ts";

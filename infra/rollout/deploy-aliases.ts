@@ -1,4 +1,4 @@
-import { findClusterSetup } from "#lib/endpoint.ts";
+import { findClusterSetup } from "#lib/core/endpoint.ts";
 import type { LiveAlias } from "../aws/lambda-functions.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";

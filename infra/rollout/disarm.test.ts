@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { EndpointConfig } from "#lib/endpoint.ts";
+import type { EndpointConfig } from "#lib/core/endpoint.ts";
 import { toStackSettings } from "../aws/lambda-functions.ts";
 import { type FunctionState, type RecordedKeyVersions, requireRollbackTarget } from "./disarm.ts";
 

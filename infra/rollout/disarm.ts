@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { type EndpointConfig, findClusterSetup } from "#lib/endpoint.ts";
+import { type EndpointConfig, findClusterSetup } from "#lib/core/endpoint.ts";
 import type { LambdaVersionContent } from "../aws/function-updates.ts";
 import type { LiveAlias, PublishedVersion, StageFunctions } from "../aws/lambda-functions.ts";
 import { readOwnZip, zip } from "../build/zip.ts";

@@ -1,4 +1,4 @@
-import { findClusterSetup } from "#lib/endpoint.ts";
+import { findClusterSetup } from "#lib/core/endpoint.ts";
 import { matchesRequest } from "#lib/request-match.ts";
 import { type RequestMatch, selectPhase } from "#lib/rule.ts";
 import type { LambdaQuotas } from "../aws/lambda-functions.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { ClusterSetup } from "#lib/endpoint.ts";
+import type { ClusterSetup } from "#lib/core/endpoint.ts";
 import { readRows } from "../../test/rows.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import {

@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import type { EndpointConfig } from "#lib/endpoint.ts";
+import type { EndpointConfig } from "#lib/core/endpoint.ts";
 import { toStackSettings, type WantedLambdaVersion } from "../aws/lambda-functions.ts";
 import { packageStack, type StackTemplate } from "../aws/stack.ts";
 import { buildFunctions, getDistFolder } from "../build/build.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { EndpointConfig } from "#lib/endpoint.ts";
+import type { EndpointConfig } from "#lib/core/endpoint.ts";
 import { rule } from "#lib/rule.ts";
 import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { readRows } from "../../test/rows.ts";

@@ -1,4 +1,4 @@
-import { type EndpointConfig, findClusterSetup } from "#lib/endpoint.ts";
+import { type EndpointConfig, findClusterSetup } from "#lib/core/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
 import type { StageBucket } from "../aws/bucket.ts";
 import { createFallbackForErrorNamed } from "../aws/errors.ts";

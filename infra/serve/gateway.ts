@@ -1,18 +1,31 @@
 import { isUtf8 } from "node:buffer";
-import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer, type Server } from "node:https";
 import type { AddressInfo } from "node:net";
 import { isIP } from "node:net";
 import type { TLSSocket } from "node:tls";
-import type { Context } from "aws-lambda";
 import { toFailureStatus } from "#lib/failure.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { listAddressesOfWildcardHost, type ServerCertificate } from "../keys/keys.ts";
 import { type ConnectionLimits, limitKeylessConnections } from "./connection-limit.ts";
 
-/** A Lambda handler, which gets an event of API Gateway. */
-export type LambdaHandler = (event: unknown, context: Context) => Promise<unknown>;
+/** A request that the gateway received. */
+export interface GatewayRequest {
+  method: string;
+  path: string;
+  query: string;
+  headers: Record<string, string>;
+  body: Buffer;
+}
+
+export interface GatewayAnswer {
+  statusCode: number;
+  headers: Record<string, string>;
+  body: string;
+}
+
+/** Answers the requests for one rule. */
+export type GatewayHandler = (request: GatewayRequest) => Promise<GatewayAnswer>;
 
 type Admits = (segment: string) => unknown;
 
@@ -25,18 +38,20 @@ export interface ImitatedApiGateway {
    * `admits` reports whether
    * the first segment of a path holds a valid key; without it, every request counts as having one.
    */
-  serve(handlers: ReadonlyMap<string, LambdaHandler>, admits?: Admits): void;
+  serve(handlers: ReadonlyMap<string, GatewayHandler>, admits?: Admits): void;
   close(): Promise<void>;
 }
 
-/** The limits of API Gateway's HTTP APIs and of Lambda, in bytes; `function` is in milliseconds. */
+/** The longest time that a function of a rule takes, in milliseconds. */
+export const functionTimeout = 10_000;
+
+/** The limits of API Gateway's HTTP APIs and of Lambda, in bytes. */
 const limits = {
   body: 10 * 1024 * 1024,
   event: 6 * 1024 * 1024,
   /** The most bytes of all bodies that are being received, so that many slow requests can't fill the memory. */
   held: 256 * 1024 * 1024,
   headers: 10_240,
-  function: 10_000,
 };
 
 /** Limits for connections; times are in milliseconds. */
@@ -65,7 +80,7 @@ export const openImitatedApiGateway = async (
   changes: Partial<GatewayLimits> = {},
 ): Promise<ImitatedApiGateway> => {
   const { sending, ...connectionLimits } = { ...usual, ...changes };
-  let handlers: ReadonlyMap<string, LambdaHandler> = new Map();
+  let handlers: ReadonlyMap<string, GatewayHandler> = new Map();
   let admits: Admits = () => true;
   const held = { bytes: 0 };
   const server = createServer(
@@ -110,7 +125,7 @@ export const openImitatedApiGateway = async (
         server.close(() => resolve());
         server.closeIdleConnections();
         connections.closeUnused();
-        setTimeout(() => server.closeAllConnections(), limits.function).unref();
+        setTimeout(() => server.closeAllConnections(), functionTimeout).unref();
       }),
   };
 };
@@ -131,13 +146,7 @@ const getUrlHost = (host: string): string => {
   return name.includes(":") ? `[${name}]` : name;
 };
 
-interface Reply {
-  statusCode: number;
-  headers: Record<string, string>;
-  body: string;
-}
-
-const createRefusal = (code: number, message: string): Reply => {
+const createRefusal = (code: number, message: string): GatewayAnswer => {
   return {
     statusCode: code,
     headers: { "content-type": "application/json" },
@@ -149,19 +158,18 @@ const tooLarge = createRefusal(413, `the review is larger than the ${limits.even
 
 const answerRequest = async (
   request: IncomingMessage,
-  handlers: ReadonlyMap<string, LambdaHandler>,
+  handlers: ReadonlyMap<string, GatewayHandler>,
   held: { bytes: number },
-): Promise<Reply> => {
+): Promise<GatewayAnswer> => {
   const [path = "", query = ""] = (request.url ?? "").split("?", 2);
   const [, , name = ""] = path.split("/");
   const handler = handlers.get(name);
   if (handler === undefined) return createRefusal(404, "there is nothing here");
   const body = await readBody(request, held);
   if (body === undefined) return tooLarge;
-  const event = buildEvent(request, path, query, name, body);
-  if (body.length > limits.event / 2 && Buffer.byteLength(JSON.stringify(event)) > limits.event) return tooLarge;
-  // The cast is safe, because an endpoint answers every event with a `Reply`.
-  return (await handler(event, buildContext(name))) as Reply;
+  const headers = Object.fromEntries(Object.entries(request.headers).map(([key, value]) => [key, String(value)]));
+  if (body.length > limits.event / 2 && measureEvent(headers, body) > limits.event) return tooLarge;
+  return handler({ method: request.method ?? "", path, query, headers, body });
 };
 
 /**
@@ -195,54 +203,11 @@ const readBody = (request: IncomingMessage, held: { bytes: number }): Promise<Bu
   return promise;
 };
 
-/** Makes the event as an HTTP API does: a UTF-8 body as text, any other as base64. */
-const buildEvent = (request: IncomingMessage, path: string, query: string, rule: string, body: Buffer) => {
-  const headers = Object.fromEntries(Object.entries(request.headers).map(([key, value]) => [key, String(value)]));
-  const routeKey = `POST /{cluster}/${rule}/{phase+}`;
-  const text = isUtf8(body);
-  const now = Date.now();
-  return {
-    version: "2.0",
-    routeKey,
-    rawPath: path,
-    rawQueryString: query,
-    headers,
-    ...(query && { queryStringParameters: Object.fromEntries(new URLSearchParams(query)) }),
-    requestContext: {
-      accountId: "anonymous",
-      apiId: "local",
-      domainName: headers.host ?? "",
-      domainPrefix: "local",
-      http: {
-        method: request.method ?? "",
-        path,
-        protocol: `HTTP/${request.httpVersion}`,
-        sourceIp: request.socket.remoteAddress ?? "",
-        userAgent: headers["user-agent"] ?? "",
-      },
-      requestId: randomUUID(),
-      routeKey,
-      stage: "$default",
-      time: new Date(now).toUTCString(),
-      timeEpoch: now,
-    },
-    body: body.toString(text ? "utf8" : "base64"),
-    isBase64Encoded: !text,
-  };
-};
+/** Returns the bytes of a request's event in Lambda: a UTF-8 body as text in JSON, any other as base64. */
+const measureEvent = (headers: Record<string, string>, body: Buffer): number =>
+  Buffer.byteLength(JSON.stringify({ headers, body: body.toString(isUtf8(body) ? "utf8" : "base64") }));
 
-const buildContext = (name: string): Context => {
-  const end = performance.now() + limits.function;
-  const context: Partial<Context> = {
-    functionName: name,
-    functionVersion: "local",
-    getRemainingTimeInMillis: () => end - performance.now(),
-  };
-  // The cast is safe: endpoints use no other fields of Lambda's context.
-  return context as Context;
-};
-
-const sendReply = (response: ServerResponse, { statusCode, headers, body }: Reply, closing: boolean) => {
+const sendReply = (response: ServerResponse, { statusCode, headers, body }: GatewayAnswer, closing: boolean) => {
   const close = (closing || statusCode === 413) && { connection: "close" };
   response.writeHead(statusCode, { ...headers, "content-length": Buffer.byteLength(body), ...close });
   // The body is passed as a string: Node sends a string in one piece with the headers.

@@ -1,11 +1,14 @@
+import { isUtf8 } from "node:buffer";
 import { type FSWatcher, type WatchListener, watch } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { registerHooks } from "node:module";
 import { basename, dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { createEndpointForAnyGroup, createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
-import type { EvaluateRequest } from "#lib/decide.ts";
-import type { EndpointHostInputs } from "#lib/endpoint.ts";
+import { computeDeadline, parseTimeout } from "#lib/core/deadline.ts";
+import { buildAnswerHeaders, createEndpoint, type Endpoint, type EndpointHost } from "#lib/core/endpoint.ts";
+import type { EvaluateRequest } from "#lib/core/evaluation.ts";
+import { createGroupEndpoint } from "#lib/core/group.ts";
+import { createNotTextFailure } from "#lib/failure.ts";
 import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
 import { getFunctionsFolder, getProjectSource, listRuleFolders } from "../catalogue/sources.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -13,13 +16,13 @@ import { getProjectRoot } from "../cli/roots.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { createRuleConfiguredPredicate, listConfigManifestPaths, readProject } from "../project/project.ts";
 import { buildEndpointConfig, buildGroupEndpointConfig, listServedRulesAndGroups } from "../project/served.ts";
-import type { LambdaHandler } from "./gateway.ts";
+import { functionTimeout, type GatewayHandler } from "./gateway.ts";
 
 /** The rules that a server serves, with their handlers and the config they were made from. */
 export interface LoadedHandlers {
   config: PosternConfig;
   served: CatalogueRule[];
-  handlers: ReadonlyMap<string, LambdaHandler>;
+  handlers: ReadonlyMap<string, GatewayHandler>;
   /** Rules that postern.yaml names but that can't be loaded. They are not served, nor are groups with them. */
   broken: BrokenRule[];
 }
@@ -30,7 +33,7 @@ export interface LoadedHandlers {
  */
 export const createServedRuleHandlers = async (
   file: string,
-  host: EndpointHostInputs,
+  host: EndpointHost,
   evaluate?: EvaluateRequest,
   kept: ReadonlySet<string> = new Set(),
 ): Promise<LoadedHandlers> => {
@@ -38,21 +41,44 @@ export const createServedRuleHandlers = async (
   const lost = broken.filter(({ name }) => kept.has(name));
   if (lost.length > 0) throw new Complaint(lost.map(({ sentence }) => sentence).join("; "));
   const served = listServedRulesAndGroups(config, catalogue);
-  const handlers = served.map((listed) => [listed.name, createHandler(config, listed, host, evaluate)] as const);
+  const handlers = served.map(
+    (listed) => [listed.name, createGatewayHandler(createListedEndpoint(config, listed, host, evaluate))] as const,
+  );
   const named = broken.filter(({ name }) => createRuleConfiguredPredicate(config)(name));
   return { config, served, handlers: new Map(handlers), broken: named };
 };
 
-export const createHandler = (
+/** Lets an endpoint answer the gateway's requests. */
+export const createGatewayHandler =
+  ({ answerRequest }: Endpoint): GatewayHandler =>
+  async ({ method, path, query, headers, body }) => {
+    const timeout = parseTimeout(new URLSearchParams(query).get("timeout") ?? "");
+    const answer = await answerRequest({
+      method,
+      path,
+      contentType: headers["content-type"] ?? "",
+      readBody: () => decodeText(body),
+      deadline: computeDeadline({ timeout, since: undefined }, functionTimeout),
+    });
+    return { statusCode: answer.code, headers: buildAnswerHeaders(answer.code), body: answer.body };
+  };
+
+const decodeText = (body: Buffer): string => {
+  if (!isUtf8(body)) throw createNotTextFailure();
+  return body.toString();
+};
+
+/** Creates the endpoint of a rule or of a group of rules. */
+export const createListedEndpoint = (
   config: PosternConfig,
   listed: CatalogueRule,
-  host: EndpointHostInputs,
+  host: EndpointHost,
   evaluate?: EvaluateRequest,
-): LambdaHandler => {
+): Endpoint => {
   const { name, rule, members } = listed;
-  if (!members) return createEndpointForAnyRule(rule, buildEndpointConfig(config, listed), host, evaluate);
+  if (!members) return createEndpoint(rule, buildEndpointConfig(config, listed), host, evaluate);
   const rules = Object.fromEntries(members.map(({ name, rule }) => [name, rule]));
-  return createEndpointForAnyGroup(rules, buildGroupEndpointConfig({ name, members }, config), host, evaluate);
+  return createGroupEndpoint(rules, buildGroupEndpointConfig({ name, members }, config), host, evaluate);
 };
 
 let generation = 0;

@@ -3,14 +3,14 @@ import { dirname, join, relative } from "node:path";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createListPage } from "#lib/cluster/list-page.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
+import type { EndpointHost } from "#lib/core/endpoint.ts";
+import { reconcileClusters } from "#lib/core/reconciliation.ts";
 import { warmUpCueEngine } from "#lib/cue/engine.ts";
-import type { EndpointHostInputs } from "#lib/endpoint.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import type { AnsweredReviewFacts } from "#lib/log-line.ts";
 import { getVerdictForLog } from "#lib/log-line.ts";
 import { formatError } from "#lib/masked-error.ts";
 import type { OpenCapabilities } from "#lib/needs.ts";
-import { reconcileClusters } from "#lib/reconcile.ts";
 import type { RecordingHostAndEvaluation } from "#lib/recording/recorder.ts";
 import { getObjectName } from "#lib/refusals.ts";
 import { createUrlKeyVerifier } from "#lib/url-key.ts";
@@ -80,7 +80,7 @@ export const readPort = (options: ParsedOptions, option: string): number | undef
  */
 export const serveRules = async (
   options: ParsedOptions,
-  wrapEndpoint = (host: EndpointHostInputs, _: FindRuleConfig): Listening => ({ host }),
+  wrapEndpoint = (host: EndpointHost, _: FindRuleConfig): Listening => ({ host }),
 ): Promise<void> => {
   // Without a postern.yaml, no keys are written.
   requireConfig();

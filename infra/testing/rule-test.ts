@@ -1,8 +1,8 @@
 import { basename } from "node:path";
-import type { RuleDecision } from "#lib/decide.ts";
-import { evaluateRule } from "#lib/evaluation.ts";
+import type { RuleDecision } from "#lib/core/evaluation.ts";
+import { evaluateRule } from "#lib/core/evaluation.ts";
+import { reconcileCluster } from "#lib/core/reconciliation.ts";
 import type { Capabilities } from "#lib/needs.ts";
-import { reconcileCluster } from "#lib/reconcile.ts";
 import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionRequest } from "#lib/review.ts";

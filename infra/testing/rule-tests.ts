@@ -5,12 +5,11 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
-import type { Context } from "aws-lambda";
 import { parse } from "yaml";
 import { hasSchemas } from "#lib/admission-policies/schemas.ts";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
-import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
-import type { RuleDecision } from "#lib/decide.ts";
+import { createEndpoint } from "#lib/core/endpoint.ts";
+import type { RuleDecision } from "#lib/core/evaluation.ts";
 import { freezeDeep } from "#lib/json.ts";
 import type { Capabilities, ReadOptions } from "#lib/needs.ts";
 import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
@@ -21,7 +20,7 @@ import { findSettingsMistakes, mergeWithDefaults } from "#lib/settings.ts";
 import { applyOutcomePatch, formatCaseDiff } from "../catalogue/case-differences.ts";
 import {
   applyCaseSettingsAndVariant,
-  buildInvocationEvent,
+  buildCaseReview,
   buildReview,
   evaluateCase,
   getCaseOperation,
@@ -55,6 +54,8 @@ const fillingFromMemory: Record<string, string> = {
   "pod-topology-labels": "a node that has its zone and region keeps them",
   "policy-override": "it would list every policy for every write",
 };
+type CaseReview = ReturnType<typeof buildCaseReview>;
+
 const idle: RuleDecision["outcome"] = { allowed: true, warnings: [], audit: {} };
 
 for (const { name, sentence } of broken.filter(isChosen)) describe(name, () => it("loads", () => fail(sentence)));
@@ -196,22 +197,22 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
   });
 
   it("answers a review with a wrong type with 200 or 400", async () => {
-    const handler = createEndpointForAnyRule(
+    const { evaluateReview } = createEndpoint(
       listed.rule,
       { rule: listed.name, clusters: {} },
       { publicKeys: "", openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} },
     );
-    const context = { getRemainingTimeInMillis: () => 600_000 } as Context;
-    const forged: (WrongType & { entry: Case; event: ReturnType<typeof buildInvocationEvent> })[] = [];
+    const evaluate = (event: CaseReview, request: unknown) =>
+      evaluateReview({ ...event, review: { ...event.review, request } });
+    const forged: (WrongType & { entry: Case; event: CaseReview })[] = [];
     for (const entry of cases) {
       // Of custom resources, only the metadata has a known type.
       const { group, version } = buildReview(listed, entry).request.resource;
-      const event: ReturnType<typeof buildInvocationEvent> = freezeDeep(
-        structuredClone(buildInvocationEvent(listed, entry)),
-      );
+      const built = buildCaseReview(listed, entry);
+      const event: CaseReview = { ...built, review: freezeDeep(structuredClone(built.review)) };
       const { request } = event.review;
       const { view, listWrongTypes } = watchReads(request);
-      await handler({ ...event, review: { ...event.review, request: view } }, context);
+      await evaluate(event, view);
       for (const { path, value } of listWrongTypes())
         if (hasSchemas(group, version) || path[1] === "metadata" || !["object", "oldObject"].includes(String(path[0])))
           forged.push({ entry, event, path, value });
@@ -220,8 +221,7 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
     const chosen = wrongTypes < forged.length ? Array.from({ length: wrongTypes }, () => pick(forged)) : forged;
     for (const { entry, event, path, value } of chosen) {
       const request = replaceAt(event.review.request, path, value);
-      const answer = Object(await handler({ ...event, review: { ...event.review, request } }, context));
-      const { code = 200, message = "" } = answer;
+      const { code = 200, message = "" } = (await evaluate(event, request)).status ?? {};
       // A policy may state that a value is an error.
       const isExpected =
         /^no answer is recorded/.test(message) || (listed.name.startsWith("policy-") && /^\w+Policy /.test(message));

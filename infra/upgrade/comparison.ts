@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { EndpointConfig } from "#lib/endpoint.ts";
+import type { EndpointConfig } from "#lib/core/endpoint.ts";
 import { getProjectSource, listRuleFolders } from "../catalogue/sources.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { compareManifests } from "../clusters/drift.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { parse } from "yaml";
-import { findClusterSetup } from "#lib/endpoint.ts";
+import { findClusterSetup } from "#lib/core/endpoint.ts";
 import type { AdmissionRequest, UserInfo } from "#lib/review.ts";
 import { type NativePolicy, type RequestMatch, rule } from "#lib/rule.ts";
 import { toCatalogueRule } from "../../test/catalogue-rules.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { findClusterSetup } from "#lib/endpoint.ts";
-import type { GroupConfig } from "#lib/group.ts";
+import { findClusterSetup } from "#lib/core/endpoint.ts";
+import type { GroupConfig } from "#lib/core/group.ts";
 import { matchesRequest, toResourceKey } from "#lib/request-match.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import { type RequestMatch, type Rule, rule } from "#lib/rule.ts";

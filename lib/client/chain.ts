@@ -1,6 +1,6 @@
-import { rejectWhenLate } from "../deadline.ts";
-import type { EnforcementMode, RuleDecision } from "../decide.ts";
-import { evaluateRule } from "../evaluation.ts";
+import { rejectWhenLate } from "../core/deadline.ts";
+import type { EnforcementMode, RuleDecision } from "../core/evaluation.ts";
+import { evaluateRule } from "../core/evaluation.ts";
 import { type Failure, toFailure } from "../failure.ts";
 import type { Capabilities } from "../needs.ts";
 import { isSelected, type LabelSelector } from "../objects/selection.ts";

@@ -1,4 +1,4 @@
-import type { EnforcementMode } from "../decide.ts";
+import type { EnforcementMode } from "../core/evaluation.ts";
 import { freezeDeep } from "../json.ts";
 import type { LabelSelector } from "../objects/selection.ts";
 import {

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { RequestOptions } from "node:https";
-import { rejectWhenLate } from "../deadline.ts";
+import { rejectWhenLate } from "../core/deadline.ts";
 import { getErrorMessage } from "../failure.ts";
 
 export interface HttpsAnswer {

@@ -3,14 +3,13 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { buildPodRequest } from "../../test/requests.ts";
 import { generateHolder, generateSecret } from "../../test/secret-generators.ts";
-import type { RuleDecision } from "../decide.ts";
-import { evaluateRule } from "../evaluation.ts";
+import type { RuleDecision } from "../core/evaluation.ts";
+import { evaluateRule } from "../core/evaluation.ts";
 import { aws, cue, get, http, https, list } from "../needs.ts";
 import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "../recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import { rule } from "../rule.ts";
 import { formatRecording } from "./case-line.ts";
-import { allOptionalRecorderFunctions } from "./complete-parts.ts";
 import { createRecorder } from "./recorder.ts";
 import type { Recording } from "./recording.ts";
 import type { UnredactedPath } from "./redaction.ts";
@@ -52,11 +51,7 @@ const recordLine = async (
   keep: UnredactedPath[] = [],
 ): Promise<string> => {
   const lines: Promise<string>[] = [];
-  const { host, evaluate } = createRecorder(
-    ear,
-    allOptionalRecorderFunctions,
-    (review) => void lines.push(review.line(keep)),
-  );
+  const { host, evaluate } = createRecorder(ear, (review) => void lines.push(review.line(keep)));
   const buildObject = (kind: string) => ({
     ...Object(answer),
     apiVersion: "v1",
@@ -150,7 +145,7 @@ describe("a recording", () => {
         needs: testedRule.needs && {},
         decision,
       };
-      const made = JSON.parse((await formatRecording(evaluation, origin, allOptionalRecorderFunctions)).slice(2));
+      const made = JSON.parse((await formatRecording(evaluation, origin)).slice(2));
       assert.deepEqual([made.recorded.redacted, made.admitted], [expected, true], text);
     }
   });
@@ -168,9 +163,7 @@ describe("a recording", () => {
       decision,
     };
     const made = JSON.parse(
-      (
-        await formatRecording(evaluation, origin, allOptionalRecorderFunctions, [["metadata", "annotations", "note"]])
-      ).slice(2),
+      (await formatRecording(evaluation, origin, [["metadata", "annotations", "note"]])).slice(2),
     );
     assert.deepEqual([made.validate, made.oldObject], [object, object]);
   });
@@ -191,7 +184,7 @@ describe("a recording", () => {
       [differing, "1.35"],
     ] as const) {
       const evaluation = { rule: recorded, phase: "validate" as const, request, context, decision };
-      const made = JSON.parse((await formatRecording(evaluation, origin, allOptionalRecorderFunctions)).slice(2));
+      const made = JSON.parse((await formatRecording(evaluation, origin)).slice(2));
       assert.deepEqual([made.kubernetes, made.admitted], [expected, true]);
     }
   });
@@ -211,7 +204,7 @@ describe("a recording", () => {
       context: { ...base, settings: {} },
       decision,
     };
-    const made = JSON.parse((await formatRecording(evaluation, origin, allOptionalRecorderFunctions)).slice(2));
+    const made = JSON.parse((await formatRecording(evaluation, origin)).slice(2));
     assert.deepEqual(made.validate, { metadata: { name: "web" }, note: "redacted0001" });
   });
 
@@ -239,7 +232,7 @@ describe("a recording", () => {
     const decision = { outcome: { allowed: true }, refused: false, operations: 0 };
     const evaluation = { rule: moody, phase: "validate" as const, request: requestWith({}), decision };
     await assert.rejects(
-      formatRecording({ ...evaluation, context: { ...base, settings: {} } }, origin, allOptionalRecorderFunctions),
+      formatRecording({ ...evaluation, context: { ...base, settings: {} } }, origin),
       /^Error: not again$/,
     );
   });

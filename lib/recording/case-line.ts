@@ -1,4 +1,4 @@
-import type { RuleDecision } from "../decide.ts";
+import { evaluateRule, type RuleDecision } from "../core/evaluation.ts";
 import { exactJson } from "../exact-json.ts";
 import { freezeDeep } from "../json.ts";
 import { applyPatch } from "../patch.ts";
@@ -14,7 +14,7 @@ import {
   restoreRequest,
 } from "./recording.ts";
 import { createRedactor, type RedactValue, type UnredactedPath } from "./redaction.ts";
-import { type OptionalRecorderFunctions, repeatEvaluationToTrackReads } from "./traced-decision.ts";
+import { createRepeater, repeatEvaluationToTrackReads } from "./traced-decision.ts";
 
 /** The limit of one recording, in bytes. */
 const longest = 1024 * 1024;
@@ -27,10 +27,9 @@ const longest = 1024 * 1024;
 export const formatRecording = async (
   evaluation: RecordedEvaluation,
   origin: Omit<RecordingOrigin, "redacted">,
-  parts: OptionalRecorderFunctions,
   keep: readonly UnredactedPath[] = [],
 ): Promise<string> => {
-  const recording = await createRecording(evaluation, origin, parts, keep);
+  const recording = await createRecording(evaluation, origin, keep);
   const line = `- ${exactJson.stringify(recording).replace(unsafe, escapeCharacter)}\n`;
   const bytes = Buffer.byteLength(line);
   if (bytes > longest) throw new Error(`it has ${bytes} bytes, but a recording may have at most ${longest}`);
@@ -44,7 +43,6 @@ const escapeCharacter = (character: string) => `\\u${character.charCodeAt(0).toS
 const createRecording = async (
   evaluation: RecordedEvaluation,
   origin: Omit<RecordingOrigin, "redacted">,
-  parts: OptionalRecorderFunctions,
   keep: readonly UnredactedPath[],
 ): Promise<Recording> => {
   const { rule, phase, request, context, decision } = evaluation;
@@ -52,11 +50,11 @@ const createRecording = async (
   // Some rules copy their arguments in ways that views don't support; they are traced without views, so nothing counts
   // as read. Errors of `repeatEvaluationToTrackReads` may quote free text and are dropped. Errors below quote only
   // redacted text.
-  const traced = await repeatEvaluationToTrackReads(evaluation, createFieldReadTracker(), parts)
-    .catch(() => repeatEvaluationToTrackReads(evaluation, inactiveFieldReadTracker, parts))
+  const traced = await repeatEvaluationToTrackReads(evaluation, createFieldReadTracker())
+    .catch(() => repeatEvaluationToTrackReads(evaluation, inactiveFieldReadTracker))
     .catch(() => ({
       reads: inactiveFieldReadTracker,
-      answers: evaluation.needs && parts.answers?.createAnswerRepeater(evaluation.needs),
+      answers: createRepeater(evaluation),
     }));
   const isSecret = [request.kind.kind, request.requestKind?.kind].includes("Secret");
   const redact = createRedactor({ reads: traced.reads, isSecret });
@@ -74,7 +72,7 @@ const createRecording = async (
   };
   const rest = restoreRequest(input);
   const again = traced.answers?.redact(redact);
-  const second = await parts.evaluate(rule, phase, rest, {
+  const second = await evaluateRule(rule, phase, rest, {
     ...context,
     mode: "enforce",
     settings: freezeDeep(mergeWithDefaults(rule.settings ?? {}, input.settings)),

@@ -1,12 +1,13 @@
-import type { EnforcementMode, EvaluateRequest, RuleDecision } from "../decide.ts";
-import type { EndpointHostInputs } from "../endpoint.ts";
+import type { EndpointHost } from "../core/endpoint.ts";
+import { type EnforcementMode, type EvaluateRequest, evaluateRule, type RuleDecision } from "../core/evaluation.ts";
+import "../features.ts";
 import type { AnsweredReviewFacts } from "../log-line.ts";
 import type { RecordedCapabilityAnswers } from "../recorded-answers.ts";
 import type { AdmissionRequest } from "../review.ts";
 import { formatRecording } from "./case-line.ts";
+import { noteAnswers } from "./notes.ts";
 import type { RecordedEvaluation, RecordingOrigin } from "./recording.ts";
 import type { UnredactedPath } from "./redaction.ts";
-import type { OptionalRecorderFunctions } from "./traced-decision.ts";
 
 export interface RecordedReview {
   origin: Omit<RecordingOrigin, "redacted">;
@@ -24,7 +25,7 @@ export interface RecordedReview {
 
 /** The host and the evaluation to give an endpoint, or a group's endpoint, so that its reviews are recorded. */
 export interface RecordingHostAndEvaluation {
-  host: EndpointHostInputs;
+  host: EndpointHost;
   evaluate: EvaluateRequest;
 }
 
@@ -33,8 +34,7 @@ export interface RecordingHostAndEvaluation {
  * which are tests. For a group, `record` is called for each member, because a case belongs to one rule.
  */
 export const createRecorder = (
-  host: EndpointHostInputs,
-  parts: OptionalRecorderFunctions,
+  host: EndpointHost,
   record: (review: RecordedReview) => void,
 ): RecordingHostAndEvaluation => {
   /**
@@ -50,7 +50,7 @@ export const createRecorder = (
     for (const evaluation of all) {
       const { name, now, mode } = evaluation.context;
       const origin = { rule: name, cluster, version, at: now.toISOString() };
-      const line: RecordedReview["line"] = (keep) => formatRecording(evaluation, origin, parts, keep);
+      const line: RecordedReview["line"] = (keep) => formatRecording(evaluation, origin, keep);
       record({ origin, request: evaluation.request, mode, needs: evaluation.needs, line });
     }
   };
@@ -65,22 +65,18 @@ export const createRecorder = (
     },
     evaluate: (rule, phase, request, context) => {
       const { mode, capabilities } = context;
-      if (mode === "off") return parts.evaluate(rule, phase, request, context);
+      if (mode === "off") return evaluateRule(rule, phase, request, context);
       // A rule without needs in a group gets the capabilities of the group's other rules, but asks nothing: so no
       // answers are noted for this rule.
-      const notes = rule.needs && capabilities && parts.answers?.noteAnswers(capabilities);
+      const notes = POSTERN_NEEDS && rule.needs && capabilities ? noteAnswers(capabilities) : undefined;
       const note = (decision: RuleDecision): RuleDecision => {
         const before = open.get(request.userInfo) ?? [];
         const evaluation = { rule, phase, request, context, needs: notes?.noted(), decision };
         open.set(request.userInfo, [...before, evaluation]);
         return decision;
       };
-      const decision = parts.evaluate(
-        rule,
-        phase,
-        request,
-        notes ? { ...context, capabilities: notes.capabilities } : context,
-      );
+      const noted = notes ? { ...context, capabilities: notes.capabilities } : context;
+      const decision = evaluateRule(rule, phase, request, noted);
       return decision instanceof Promise ? decision.then(note) : note(decision);
     },
   };

@@ -1,4 +1,4 @@
-import type { RuleDecision, RuleEvaluationContext } from "../decide.ts";
+import type { RuleDecision, RuleEvaluationContext } from "../core/evaluation.ts";
 import { isObject } from "../json.ts";
 import type { RecordedCapabilityAnswers } from "../recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject, Operation, Status, UserInfo } from "../review.ts";

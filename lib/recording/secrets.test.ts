@@ -5,7 +5,6 @@ import { https } from "../needs.ts";
 import { createRecordedCapabilities } from "../recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import { type Rule, rule } from "../rule.ts";
-import { allOptionalRecorderFunctions } from "./complete-parts.ts";
 import { createRecorder } from "./recorder.ts";
 
 // Realistic objects with secrets, recorded with rules that read nothing, only names, or everything.
@@ -64,11 +63,7 @@ const rules: [string, Rule][] = [
 const recordLine = async (testedRule: Rule, request: AdmissionRequest): Promise<string> => {
   const lines: Promise<string>[] = [];
   const host = { publicKeys: "", openCapabilities: () => capabilities, writeLogLine: () => {} };
-  const { host: recordingHost, evaluate } = createRecorder(
-    host,
-    allOptionalRecorderFunctions,
-    (review) => void lines.push(review.line()),
-  );
+  const { host: recordingHost, evaluate } = createRecorder(host, (review) => void lines.push(review.line()));
   const context = { name: "one", mode: "enforce" as const, settings: {}, now: new Date(0), capabilities };
   await evaluate(testedRule, testedRule.mutate ? "mutate" : "validate", request, context);
   const report = { rule: "one", cluster: "prod", key: "1", code: 200, function: "f", version: "7", milliseconds: 0 };

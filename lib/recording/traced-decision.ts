@@ -1,16 +1,9 @@
-import type { EvaluateRequest } from "../decide.ts";
+import { evaluateRule } from "../core/evaluation.ts";
+import "../features.ts";
 import type { Rule } from "../rule.ts";
-import type { noteAnswers } from "./notes.ts";
 import type { FieldReadTracker } from "./reads.ts";
 import type { RecordedEvaluation } from "./recording.ts";
-import type { AnswerRepeater, createAnswerRepeater } from "./repeated-answers.ts";
-
-/** The code that not every recorder needs. A bundle has only what its rule needs; all of it is in complete-parts.ts. */
-export interface OptionalRecorderFunctions {
-  evaluate: EvaluateRequest;
-  /** The functions that note and repeat the answers to a rule's questions; required for rules with needs. */
-  answers?: { noteAnswers: typeof noteAnswers; createAnswerRepeater: typeof createAnswerRepeater };
-}
+import { type AnswerRepeater, createAnswerRepeater } from "./repeated-answers.ts";
 
 export interface EvaluationReadsAndAnswers {
   reads: FieldReadTracker;
@@ -18,15 +11,19 @@ export interface EvaluationReadsAndAnswers {
   answers?: AnswerRepeater | undefined;
 }
 
+/** Returns what repeats the answers that a rule got; undefined if it has no needs. */
+export const createRepeater = ({ needs }: RecordedEvaluation): AnswerRepeater | undefined =>
+  POSTERN_NEEDS && needs ? createAnswerRepeater(needs) : undefined;
+
 /**
  * Evaluates the rule again, on views of its inputs, to find out which texts the rule reads. The outcome is not used.
  */
 export const repeatEvaluationToTrackReads = async (
-  { rule, phase, request, context, needs }: RecordedEvaluation,
+  evaluation: RecordedEvaluation,
   reads: FieldReadTracker,
-  parts: OptionalRecorderFunctions,
 ): Promise<EvaluationReadsAndAnswers> => {
-  const answers = needs && parts.answers?.createAnswerRepeater(needs);
+  const { rule, phase, request, context } = evaluation;
+  const answers = createRepeater(evaluation);
   const { watch } = reads;
   const decide = rule[phase];
   const evaluateWatched: Rule["mutate"] = (object, ruleContext) => {
@@ -38,7 +35,7 @@ export const repeatEvaluationToTrackReads = async (
     return verdict;
   };
   const capabilities = answers?.watch(reads);
-  await parts.evaluate({ ...rule, [phase]: evaluateWatched }, phase, request, {
+  await evaluateRule({ ...rule, [phase]: evaluateWatched }, phase, request, {
     ...context,
     mode: "enforce",
     capabilities,

@@ -1,7 +1,13 @@
+import { isUtf8 } from "node:buffer";
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import type { ServerCertificate } from "../../infra/keys/keys.ts";
-import { type ImitatedApiGateway, type LambdaHandler, openImitatedApiGateway } from "../../infra/serve/gateway.ts";
+import {
+  type GatewayHandler,
+  type GatewayRequest,
+  type ImitatedApiGateway,
+  openImitatedApiGateway,
+} from "../../infra/serve/gateway.ts";
 import { AwsError } from "./aws-service.ts";
 import type { CloudWatch } from "./cloudwatch.ts";
 import { type Lambda, parseFunctionName } from "./lambda.ts";
@@ -37,7 +43,7 @@ interface StackGateway {
   url: string;
   port: number;
   stack: string | undefined;
-  handlers: Map<string, LambdaHandler>;
+  handlers: Map<string, GatewayHandler>;
   /** The time at which each rule got its route. */
   since: Map<string, number>;
   gateway: ImitatedApiGateway | undefined;
@@ -65,15 +71,15 @@ export const openGateways = async (
   const first = await open();
   const gateways = [first];
   const findGateway = (stack: string) => gateways.find((stackGateway) => stackGateway.stack === stack);
-  const serve = (stackGateway: StackGateway, handlers: Map<string, LambdaHandler>) => {
+  const serve = (stackGateway: StackGateway, handlers: Map<string, GatewayHandler>) => {
     const now = Date.now();
     const since = new Map([...handlers.keys()].map((rule) => [rule, stackGateway.since.get(rule) ?? now]));
     stackGateway.since = since;
-    const entries = [...handlers].map(([rule, handler]): [string, LambdaHandler] => {
-      const answer: LambdaHandler = async (event, context) => {
+    const entries = [...handlers].map(([rule, handler]): [string, GatewayHandler] => {
+      const answer: GatewayHandler = async (request) => {
         if (Date.now() < (since.get(rule) ?? 0) + lambda.propagation) return toReply(404, "Not Found");
         since.set(rule, 0);
-        return handler(event, context);
+        return handler(request);
       };
       return [rule, answer];
     });
@@ -132,12 +138,12 @@ interface Backends {
 const createHandlers = (
   resources: StackResource[],
   { lambda, metrics, logs, throttled }: Backends,
-): Map<string, LambdaHandler> => {
+): Map<string, GatewayHandler> => {
   const selectResources = (type: string) => resources.filter((resource) => resource.type === `AWS::${type}`);
   const integrations = new Map(
     selectResources("ApiGatewayV2::Integration").map((resource) => [resource.physical, resource.properties]),
   );
-  const handlers = new Map<string, LambdaHandler>();
+  const handlers = new Map<string, GatewayHandler>();
   /**
    * Counts an answer of the gateway in its metrics, writes a line of its access log, in the format of its stage, and
    * applies the metric filters of that log.
@@ -184,15 +190,14 @@ const createHandlers = (
       Object(stage.properties.DefaultRouteSettings),
     );
     const takeTurn = createRouteLimit(Number(settings?.ThrottlingRateLimit), Number(settings?.ThrottlingBurstLimit));
-    handlers.set(rule, async (event) => {
-      const { http } = Object(Object(event).requestContext);
-      const isRouted = http.method === method && String(http.path).split("/").length >= 4;
+    handlers.set(rule, async (request) => {
+      const isRouted = request.method === method && request.path.split("/").length >= 4;
       const answer = !isRouted
         ? toReply(404, "Not Found")
         : throttled.has(rule) || !takeTurn()
           ? toReply(429, "Too Many Requests")
           : isOpen()
-            ? await callFunction(lambda, name, qualifier, event, Number(TimeoutInMillis))
+            ? await callFunction(lambda, name, qualifier, buildGatewayEvent(request, rule), Number(TimeoutInMillis))
             : toReply(500, "Internal Server Error");
       log(answer, isRouted ? String(properties.RouteKey) : "-");
       return answer;
@@ -208,9 +213,9 @@ const createHandlers = (
       ["lambda:InvokeFunctionUrl", "lambda:InvokeFunction"].every((action) =>
         lambda.isPermitted(name, qualifier, (statement) => statement.Action === action && statement.Principal === "*"),
       );
-    handlers.set(rule, async (event) => {
+    handlers.set(rule, async (request) => {
       const answer = isOpen()
-        ? await callFunction(lambda, name, qualifier, event, 900_000, 429)
+        ? await callFunction(lambda, name, qualifier, buildGatewayEvent(request, rule), 900_000, 429)
         : { ...toReply(403, ""), body: JSON.stringify({ Message: "Forbidden" }) };
       const metric = { 4: "Url4xxCount", 5: "Url5xxCount" }[Math.floor(answer.statusCode / 100)];
       const known = { namespace: "AWS/Lambda", dimensions: { FunctionName: name }, value: 1, time: Date.now() };
@@ -219,6 +224,35 @@ const createHandlers = (
     });
   }
   return handlers;
+};
+
+/** Builds the event of an HTTP API, payload 2.0: a UTF-8 body as text, any other as base64. */
+export const buildGatewayEvent = ({ method, path, query, headers, body }: GatewayRequest, rule: string) => {
+  const routeKey = `POST /{cluster}/${rule}/{phase+}`;
+  const text = isUtf8(body);
+  const now = Date.now();
+  return {
+    version: "2.0",
+    routeKey,
+    rawPath: path,
+    rawQueryString: query,
+    headers,
+    ...(query && { queryStringParameters: Object.fromEntries(new URLSearchParams(query)) }),
+    requestContext: {
+      accountId: "anonymous",
+      apiId: "local",
+      domainName: headers.host ?? "",
+      domainPrefix: "local",
+      http: { method, path, protocol: "HTTP/1.1", sourceIp: "127.0.0.1", userAgent: headers["user-agent"] ?? "" },
+      requestId: randomUUID(),
+      routeKey,
+      stage: "$default",
+      time: new Date(now).toUTCString(),
+      timeEpoch: now,
+    },
+    body: body.toString(text ? "utf8" : "base64"),
+    isBase64Encoded: !text,
+  };
 };
 
 /** Returns a function that reports whether a route takes one more request: so many at once, and then so many a second. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
-import { evaluateRule } from "#lib/evaluation.ts";
+import { evaluateRule } from "#lib/core/evaluation.ts";
 import { Failure } from "#lib/failure.ts";
 import type { AwsAction, Capabilities } from "#lib/needs.ts";
 import { createRecordedCapabilities } from "#lib/recorded-answers.ts";

@@ -9,7 +9,6 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { formatRecording } from "#lib/recording/case-line.ts";
-import { allOptionalRecorderFunctions } from "#lib/recording/complete-parts.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { createStageLogReader } from "../../infra/aws/log-queries.ts";
 import {
@@ -198,7 +197,7 @@ const evaluateForRecording = async (
   const decision = await evaluateCase(listed, entry, review);
   const evaluation = { rule, phase: getCasePhase(entry), request: review.request, context, decision };
   const origin = { rule: name, cluster: "local", version: "local", at: "2026-11-20T10:00:00Z" };
-  return [{ ...evaluation, needs: rule.needs && needs }, origin, allOptionalRecorderFunctions];
+  return [{ ...evaluation, needs: rule.needs && needs }, origin];
 };
 
 describe("a replay", withGit, () => {

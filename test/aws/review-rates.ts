@@ -1,14 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import type { Context } from "aws-lambda";
-import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
+import { createEndpoint } from "#lib/core/endpoint.ts";
 import type { OpenCapabilities } from "#lib/needs.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import { benchCluster, buildBenchEndpointConfig } from "../../infra/bench/handlers.ts";
 import type { AnswerCounts } from "../../infra/bench/ledger.ts";
 import { computeQuantiles } from "../../infra/bench/ratios.ts";
-import { buildHttpApiEvent } from "../../infra/bench/reviews.ts";
+import { buildHttpRequest } from "../../infra/bench/reviews.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { getFunctionsFolder } from "../../infra/catalogue/sources.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
@@ -24,18 +23,16 @@ export const openRuleForRates = async (name: string) => {
   return (settings: object, openCapabilities: OpenCapabilities): SendReview => {
     const config = buildBenchEndpointConfig(listed, settings);
     const host = { publicKeys: publicKey, openCapabilities, writeLogLine: () => {} };
-    const handler = createEndpointForAnyRule(listed.rule, config, host);
-    // The cast is safe: endpoints use no other fields of Lambda's context.
-    const context = { functionName: name, functionVersion: "1", getRemainingTimeInMillis: () => 10_000 } as Context;
-    return async (request) => {
+    const { answerRequest } = createEndpoint(listed.rule, config, host);
+    return async (reviewed) => {
       const review = {
         apiVersion: "admission.k8s.io/v1",
         kind: "AdmissionReview",
-        request: { uid: randomUUID(), ...request },
+        request: { uid: randomUUID(), ...reviewed },
       };
-      const event = buildHttpApiEvent(`/${segment(benchCluster)}/${name}/validate`, JSON.stringify(review));
-      const { statusCode, body } = Object(await handler(event, context));
-      if (statusCode !== 200) return "failed";
+      const request = buildHttpRequest(`/${segment(benchCluster)}/${name}/validate`, JSON.stringify(review));
+      const { code, body } = await answerRequest(request());
+      if (code !== 200) return "failed";
       return JSON.parse(body).response.allowed ? "admitted" : "refused";
     };
   };

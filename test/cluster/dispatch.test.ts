@@ -24,7 +24,7 @@ import {
 } from "../../infra/parity/rule-server.ts";
 import { type ConfigurationUseDetector, openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
-import type { LambdaHandler } from "../../infra/serve/gateway.ts";
+import type { GatewayHandler, GatewayRequest } from "../../infra/serve/gateway.ts";
 import { needs } from "../parts.ts";
 
 // A real API server calls rules through Postern's gateway. The tests check its calls and how it handles the responses.
@@ -243,16 +243,16 @@ describe("a real API server calls Postern", await needs("API server"), () => {
 
   describe("and gets the reason for a failure:", () => {
     let postern: Serving;
-    const changeEvent =
-      (change: (event: Fields) => Fields) =>
-      (handler: LambdaHandler): LambdaHandler => {
-        return (given, context) => handler(change(given as Fields), context);
-      };
-    const changedEvents: Record<string, (handler: LambdaHandler) => LambdaHandler> = {
-      "gives-400": changeEvent((given) => ({ ...given, body: "{" })),
-      "gives-404": changeEvent((given) => ({ ...given, rawPath: "/local.nobody/gives-404/validate" })),
-      "gives-405": changeEvent((given) => ({ ...given, requestContext: { http: { method: "GET" } } })),
-      "gives-415": changeEvent((given) => ({ ...given, headers: { "content-type": "text/plain" } })),
+    const changeRequest =
+      (change: Partial<GatewayRequest>) =>
+      (handler: GatewayHandler): GatewayHandler =>
+      (received) =>
+        handler({ ...received, ...change });
+    const changedRequests: Record<string, (handler: GatewayHandler) => GatewayHandler> = {
+      "gives-400": changeRequest({ body: Buffer.from("{") }),
+      "gives-404": changeRequest({ path: "/local.nobody/gives-404/validate" }),
+      "gives-405": changeRequest({ method: "GET" }),
+      "gives-415": changeRequest({ headers: { "content-type": "text/plain" } }),
     };
     // The config map is small enough to be stored; the API server encodes each character in six bytes.
     const large = { text: "<".repeat(1_000_000) };
@@ -291,7 +291,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       );
       const yaml = `rules: { ${cases.map(({ name, policy }) => `${name}: { failurePolicy: ${policy} }`).join(", ")} }`;
       postern = await startServing(rules, yaml, {
-        before: (name, handler) => changedEvents[name.replace(/-[a-z]+$/, "")]?.(handler) ?? handler,
+        before: (name, handler) => changedRequests[name.replace(/-[a-z]+$/, "")]?.(handler) ?? handler,
       });
       await postern.apply();
     });
@@ -488,9 +488,9 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     const released = Promise.withResolvers<void>();
     let isHanging = false;
     const postern = await startServing(rules, yaml, {
-      before: (_, handler) => async (event, context) => {
+      before: (_, handler) => async (received) => {
         if (isHanging) await released.promise;
-        return handler(event, context);
+        return handler(received);
       },
     });
     const node = { apiVersion: "v1", kind: "Node", metadata: { name: "alive" } };

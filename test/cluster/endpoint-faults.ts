@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
-import type { LambdaHandler } from "../../infra/serve/gateway.ts";
+import type { GatewayHandler } from "../../infra/serve/gateway.ts";
 import { listen } from "../listen.ts";
 
 /** What endpoints do instead of answering. */
@@ -37,11 +37,11 @@ export const openFaultyEndpoints = async (getGatewayUrl: () => string) => {
     },
     /** Returns a handler that has the faults of an answer. */
     wrap:
-      (handler: LambdaHandler): LambdaHandler =>
-      async (event, context) => {
+      (handler: GatewayHandler): GatewayHandler =>
+      async (request) => {
         const isLate = fault === "answer after 2.9 s";
         if (fault === "answer 500") return { statusCode: 500, headers: {}, body: "" };
-        const [answer] = await Promise.all([handler(event, context), isLate && wait(2900)]);
+        const [answer] = await Promise.all([handler(request), isLate && wait(2900)]);
         return answer;
       },
     stop: async () => {

@@ -21,11 +21,12 @@ import { bootClusters, type TestCluster } from "../../infra/parity/control-plane
 import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { buildEndpointConfig } from "../../infra/project/served.ts";
-import { openImitatedApiGateway } from "../../infra/serve/gateway.ts";
+import { type GatewayHandler, openImitatedApiGateway } from "../../infra/serve/gateway.ts";
 import { createRandom } from "../../infra/testing/random.ts";
 import { buildKubernetesGroupName } from "../../infra/webhooks/rbac.ts";
 import { buildDynamoDbVariables, createLedgerTable, scanLedgerTable, startDynamoDb } from "../aws/dynamodb.ts";
 import { startFaultyDynamoDb } from "../aws/faulty-dynamodb.ts";
+import { buildGatewayEvent } from "../aws/gateways.ts";
 import { openProcesses, type Program } from "../aws/processes.ts";
 import { buildKubeconfig, runProgram } from "../checkout.ts";
 import { needs } from "../parts.ts";
@@ -139,19 +140,18 @@ describe(
         answers.set(number, performance.now());
         ruled.set(number, isAdmitted);
       }
-      return fault === undefined ? payload : { statusCode: 502, headers: {}, body: "the function died" };
+      return fault === undefined ? Object(payload) : { statusCode: 502, headers: {}, body: "the function died" };
     };
     /** Reviews that functions have not answered. They may outlive the requests of the API servers. */
     const unanswered = new Set<Promise<unknown>>();
-    const answerByRule = (event: unknown) => {
-      const answer = askRule(event).finally(() => unanswered.delete(answer));
+    const answerByRule: GatewayHandler = (request) => {
+      const answer = askRule(buildGatewayEvent(request, rule)).finally(() => unanswered.delete(answer));
       unanswered.add(answer);
       return answer;
     };
-    const answerByDenial = async (event: unknown) => {
-      const { rawPath, body } = Object(event);
-      called.add(`${rawPath.slice(1).split(".")[0]} denial`);
-      const { request } = JSON.parse(body);
+    const answerByDenial: GatewayHandler = async ({ path, body }) => {
+      called.add(`${path.slice(1).split(".")[0]} denial`);
+      const { request } = JSON.parse(body.toString());
       const allowed = !isDenying || !random.decide(1 / 3);
       const number = readNumber(request);
       // The API server asks both webhooks at once. This one answers before the rule or after it, now and then so late that

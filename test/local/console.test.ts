@@ -7,9 +7,9 @@ import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import type { Context } from "aws-lambda";
-import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
+import { createEndpoint } from "#lib/core/endpoint.ts";
 import { type Rule, rule } from "#lib/rule.ts";
+import { buildHttpRequest } from "../../infra/bench/reviews.ts";
 import { describeCaseDifferences } from "../../infra/catalogue/case-differences.ts";
 import { buildReview, evaluateCase, parseCases } from "../../infra/catalogue/cases.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
@@ -407,16 +407,12 @@ describe("the feed of reviews", () => {
       rule: "keep-it",
       clusters: { local: { keyVersions: [1], mode: "enforce", settings: {} } },
     } as const;
-    const handler = createEndpointForAnyRule(keepRule, endpoint, feed.host, feed.evaluate);
-    const send = async (request: object = {}, rawPath = path) => {
-      const headers = { "content-type": "application/json" };
-      const http = { method: "POST", path: rawPath };
-      const event = { version: "2.0", rawPath, headers, requestContext: { http }, isBase64Encoded: false };
+    const { answerRequest } = createEndpoint(keepRule, endpoint, feed.host, feed.evaluate);
+    const send = async (request: object = {}, sentPath = path) => {
       // JSON.stringify can't write an object that is nested as deep.
       const deep = "[".repeat(100_000) + "]".repeat(100_000);
       const body = JSON.stringify(buildPodReview(request)).replace('"nested deep"', deep);
-      const reply = await handler({ ...event, body }, {} as Context);
-      return Object(reply).statusCode;
+      return (await answerRequest(buildHttpRequest(sentPath, body)())).code;
     };
     return { feed, send };
   };

@@ -4,8 +4,8 @@ import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import fc from "fast-check";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
-import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
-import type { EndpointConfig, EndpointHostInputs } from "#lib/endpoint.ts";
+import type { EndpointConfig, EndpointHost } from "#lib/core/endpoint.ts";
+import { createLambdaHandler } from "#lib/lambda/handler.ts";
 import { type AnsweredReviewFacts, formatLogLine } from "#lib/log-line.ts";
 import { list } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
@@ -61,15 +61,18 @@ const buildContext = (remaining = 10_000) =>
   ({ functionName: "judge", functionVersion: "7", getRemainingTimeInMillis: () => remaining }) as Context;
 
 /** Opens an endpoint without a connection to a cluster, and records its log reports. */
-const openEndpoint = (endpointRule: Rule, ownConfig = config, host: Partial<EndpointHostInputs> = {}) => {
+const openEndpoint = (endpointRule: Rule, ownConfig = config, host: Partial<EndpointHost> = {}) => {
   const reports: AnsweredReviewFacts[] = [];
   const recordReport = (report: AnsweredReviewFacts) => void reports.push(report);
-  const handler = createEndpointForAnyRule(endpointRule, ownConfig, {
-    publicKeys: signer.publicKey,
-    openCapabilities: createUnconnectedCapabilities,
-    writeLogLine: recordReport,
-    ...host,
-  });
+  const handler = createLambdaHandler(
+    { rules: { rule: endpointRule }, config: ownConfig },
+    {
+      publicKeys: signer.publicKey,
+      openCapabilities: createUnconnectedCapabilities,
+      writeLogLine: recordReport,
+      ...host,
+    },
+  );
   return { handler, reports };
 };
 

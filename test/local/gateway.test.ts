@@ -7,13 +7,14 @@ import { afterEach, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
-import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
+import { createEndpoint } from "#lib/core/endpoint.ts";
 import { rule } from "#lib/rule.ts";
 import { createUrlKeyVerifier } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
-import { type ImitatedApiGateway, type LambdaHandler, openImitatedApiGateway } from "../../infra/serve/gateway.ts";
+import { type GatewayHandler, type ImitatedApiGateway, openImitatedApiGateway } from "../../infra/serve/gateway.ts";
+import { createGatewayHandler } from "../../infra/serve/handlers.ts";
 import { createTestFolder } from "../folders.ts";
 import { buildPodReview } from "../requests.ts";
 import { readRows } from "../rows.ts";
@@ -34,17 +35,19 @@ const nameRule = rule({
   validate: ({ metadata }) => (metadata?.name === "bad" ? "it is bad" : undefined),
 });
 const signer = createTestSigner(1);
-const nameEndpoint = createEndpointForAnyRule(
-  nameRule,
-  { rule: "check-name", clusters: { local: { keyVersions: [1], mode: "enforce", settings: {} } } },
-  { publicKeys: signer.publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} },
+const nameEndpoint = createGatewayHandler(
+  createEndpoint(
+    nameRule,
+    { rule: "check-name", clusters: { local: { keyVersions: [1], mode: "enforce", settings: {} } } },
+    { publicKeys: signer.publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} },
+  ),
 );
 
 const reply = (body: string) => ({ statusCode: 200, headers: { "content-type": "text/plain" }, body });
 /** Returns a handler that answers only after `release` is called. */
 const createWaitingHandler = () => {
   const [started, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  const handler: LambdaHandler = async () => {
+  const handler: GatewayHandler = async () => {
     started.resolve();
     await released.promise;
     return reply("slow");
@@ -56,7 +59,7 @@ const longTimeouts = { sending: 120_000, keyless: 120_000 };
 
 /** Opens a gateway with long time limits, so that slow machines pass; tests may shorten them. */
 const openTestGateway = async (
-  handlers: Record<string, LambdaHandler> = {},
+  handlers: Record<string, GatewayHandler> = {},
   timeouts: Parameters<typeof openImitatedApiGateway>[3] = longTimeouts,
 ) => {
   const gateway = await openImitatedApiGateway(certificate, "127.0.0.1", 0, timeouts);

@@ -4,7 +4,7 @@ import { createServer } from "node:https";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
-import { evaluateRule } from "#lib/evaluation.ts";
+import { evaluateRule } from "#lib/core/evaluation.ts";
 import { type HttpsRequest, https } from "#lib/needs.ts";
 import { rule } from "#lib/rule.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";

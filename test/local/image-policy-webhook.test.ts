@@ -7,7 +7,7 @@ import { after, before, beforeEach, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { stringify } from "yaml";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
-import { evaluateRule } from "#lib/evaluation.ts";
+import { evaluateRule } from "#lib/core/evaluation.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import imagePolicyWebhook from "../../functions/image-policy-webhook/rule.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";

@@ -1,6 +1,6 @@
 import type { DefaultedWebhookEntry, WebhookEntriesByPhase } from "#infra/apiserver/admission/hooks.ts";
 import type { HookCallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
-import { evaluateRule } from "#lib/evaluation.ts";
+import { evaluateRule } from "#lib/core/evaluation.ts";
 import { getErrorMessage } from "#lib/failure.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import { type AdmissionRequest, buildReviewResponse, type KubernetesObject } from "#lib/review.ts";

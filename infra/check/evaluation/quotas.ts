@@ -1,4 +1,4 @@
-import type { evaluateRule } from "#lib/evaluation.ts";
+import type { evaluateRule } from "#lib/core/evaluation.ts";
 import { isMap } from "#lib/json.ts";
 import type { Pod } from "#lib/kubernetes/core/v1.ts";
 import type { Capabilities, ResourceType } from "#lib/needs.ts";

@@ -1,7 +1,6 @@
-import { AsyncLocalStorage } from "node:async_hooks";
-import type { Context } from "aws-lambda";
 import type { DefaultedWebhookEntry } from "#infra/apiserver/admission/hooks.ts";
 import type { HookCallResult, HookTraceStep, ReviewToSend } from "#infra/apiserver/admission/types.ts";
+import { type Endpoint, isPhase } from "#lib/core/endpoint.ts";
 import type { Capabilities, ResourceType } from "#lib/needs.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import { getVariants, selectPhase } from "#lib/rule.ts";
@@ -11,8 +10,7 @@ import { Complaint } from "../../cli/complaint.ts";
 import { findRulesInspectingCluster, inspectClusterForSettings } from "../../clusters/inspection.ts";
 import type { ClusterConfig, PosternConfig } from "../../config/config.ts";
 import { listServedRulesAndGroups } from "../../project/served.ts";
-import type { LambdaHandler } from "../../serve/gateway.ts";
-import { createHandler } from "../../serve/handlers.ts";
+import { createListedEndpoint } from "../../serve/handlers.ts";
 import { buildWebhookConfigurations, getRuleNameOfEntry } from "../../webhooks/configurations.ts";
 import { joinCelExpressionLines } from "../../webhooks/entry.ts";
 import type { FieldPath } from "../manifests/manifests.ts";
@@ -85,26 +83,17 @@ export const createCallableClusterRules = async (
   ) => Capabilities,
   listComing: (kind: ResourceType) => KubernetesObject[] = () => [],
 ): Promise<CallableRules> => {
-  const answers = new AsyncLocalStorage<{ sentences: string[]; request: AdmissionRequest | undefined }>();
-  // Each review gets capabilities of its own, because they end at the review's time limit.
-  const openCapabilities = (milliseconds: number) => {
-    const store = answers.getStore();
-    return createCapabilities((sentence) => store?.sentences.push(sentence), milliseconds, store?.request);
-  };
-  /** Runs a function that may ask the cluster; `unsupported` is a sentence about the first unanswered question. */
-  const runWithAnswers = async <T>(
-    request: AdmissionRequest | undefined,
-    run: () => Promise<T>,
-  ): Promise<{ found: T; unsupported: string | undefined }> => {
-    const sentences: string[] = [];
-    const found = await answers.run({ sentences, request }, run);
-    return { found, unsupported: sentences[0] };
+  /** Opens the capabilities for one evaluation. `unsupported` has a sentence about each question without an answer. */
+  const openCapabilities = (request: AdmissionRequest) => {
+    const unsupported: string[] = [];
+    const tell = (sentence: string) => void unsupported.push(sentence);
+    return { capabilities: createCapabilities(tell, reviewTime, request), unsupported };
   };
   const asking = new Set(findRulesInspectingCluster(catalogue, cluster).map(({ name }) => name));
-  const handlers = openHandlers(catalogue, [clusterName, cluster], openCapabilities, (name) => void asking.add(name));
+  const rules = openRules(catalogue, [clusterName, cluster]);
 
   const inspection = await inspectClusterForSettings(catalogue, cluster, async () => {
-    const { list, discover } = openCapabilities(inspectionTime);
+    const { list, discover } = createCapabilities(() => {}, inspectionTime);
     return { list: async (kind, ...rest) => [...(await list(kind, ...rest)), ...listComing(kind)], discover };
   });
   const slow: string[] = [];
@@ -128,15 +117,21 @@ export const createCallableClusterRules = async (
 
   const call = async (url: string, review: ReviewToSend): Promise<HookCallResult> => {
     const { name, phase, variant } = parseRuleUrl(url);
-    const isExact = catalogue.some((listed) => listed.name === name && listed.rule.exactIntegers);
-    const sent = isExact ? review : roundIntegers(review);
-    const event = { phase, ...(variant !== undefined && { variant }), cluster: clusterName, review: sent };
-    const { found, unsupported } = await runWithAnswers(review.request, async () =>
-      handlers.get(name)?.(event, context),
-    );
-    if (unsupported !== undefined) return { unsupported };
+    const rule = rules.get(name);
+    if (rule === undefined || !isPhase(phase)) return { unsupported: `no rule is called by ${url}` };
+    const { capabilities, unsupported } = openCapabilities(review.request);
+    const { response, status } = await rule.endpoint.evaluateReview({
+      phase,
+      variant,
+      cluster: clusterName,
+      review: rule.isExact ? review : roundIntegers(review),
+      capabilities: watchReads(capabilities, () => void asking.add(name), !rule.isExact),
+      deadline: Date.now() + reviewTime,
+    });
+    const [sentence] = unsupported;
+    if (sentence !== undefined) return { unsupported: sentence };
     // A failure of Postern makes the object undecided, so that failurePolicy Ignore can't hide the failure.
-    return Object(found).kind === "AdmissionReview" ? { body: found } : { unsupported: String(Object(found).message) };
+    return response === undefined ? { unsupported: status.message } : { body: response };
   };
   const findSuggestion = async (name: string, { hook, phase, request }: HookTraceStep, at: FieldPath) => {
     const rule = catalogue.find((listed) => listed.name === name)?.rule;
@@ -146,16 +141,15 @@ export const createCallableClusterRules = async (
     const { variant } = parseRuleUrl(webhook.clientConfig.url);
     const { rule: variantRule, settings } = applyVariant(rule, setup.settings, variant);
     const evaluationContext = { name, settings, kubernetes: cluster.kubernetes, variant, now: new Date() };
-    const { found, unsupported } = await runWithAnswers(request, async () =>
-      suggestFix(
-        variantRule,
-        phase,
-        roundIntegers(request),
-        { ...evaluationContext, capabilities: rule.needs && openCapabilities(reviewTime) },
-        at,
-      ),
-    ).catch(() => ({ found: undefined, unsupported: undefined }));
-    return unsupported !== undefined || found?.isVain ? undefined : found?.text;
+    const { capabilities, unsupported } = openCapabilities(request);
+    const found = await suggestFix(
+      variantRule,
+      phase,
+      roundIntegers(request),
+      { ...evaluationContext, capabilities: rule.needs && capabilities },
+      at,
+    ).catch(() => undefined);
+    return unsupported.length > 0 || found?.isVain ? undefined : found?.text;
   };
   return {
     configurations: entries,
@@ -168,31 +162,27 @@ export const createCallableClusterRules = async (
       return members.find((member) => message.startsWith(`${member.name}: `))?.name ?? name;
     },
     isSavingCondition: (expression) => sparing.has(expression),
-    hasRules: handlers.size > 0,
+    hasRules: rules.size > 0,
     asking,
-    notes: [...inspection.notes, ...slow, ...(webhooks.size === 0 ? describeIdle([...handlers.keys()]) : [])],
+    notes: [...inspection.notes, ...slow, ...(webhooks.size === 0 ? describeIdle([...rules.keys()]) : [])],
   };
 };
 
-const openHandlers = (
+/** Opens the endpoint of each rule that is turned on. */
+const openRules = (
   catalogue: CatalogueRule[],
   [clusterName, cluster]: [string, ClusterConfig],
-  openCapabilities: (milliseconds: number) => Capabilities,
-  asks: (name: string) => void,
-): Map<string, LambdaHandler> => {
+): Map<string, { endpoint: Endpoint; isExact: boolean }> => {
   const config: PosternConfig = {
     rules: cluster.rules,
     clusters: new Map([[clusterName, cluster]]),
     groups: cluster.groups,
   };
+  const host = { publicKeys: "", writeLogLine: () => {} };
   return new Map(
     listServedRulesAndGroups(config, catalogue).map((listed) => {
-      const own = (_: string, milliseconds: number) =>
-        watchReads(openCapabilities(milliseconds), () => asks(listed.name), !listed.rule.exactIntegers);
-      return [
-        listed.name,
-        createHandler(config, listed, { publicKeys: "", openCapabilities: own, writeLogLine: () => {} }),
-      ];
+      const isExact = listed.rule.exactIntegers === true;
+      return [listed.name, { endpoint: createListedEndpoint(config, listed, host), isExact }];
     }),
   );
 };
@@ -254,9 +244,3 @@ const listSavingConditions = ({ name, rule, phases }: CatalogueRule, { rules }: 
 const reviewTime = 30_000;
 /** The time limit of a rule's `inspectForSettings`, in milliseconds: it may read all policies of a large cluster. */
 const inspectionTime = 120_000;
-// Endpoints use no other member of the Lambda context.
-const context = {
-  functionName: "check",
-  functionVersion: "local",
-  getRemainingTimeInMillis: () => reviewTime,
-} as Context;

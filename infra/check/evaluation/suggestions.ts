@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
-import type { RuleEvaluationContext } from "#lib/decide.ts";
-import { evaluateRule } from "#lib/evaluation.ts";
+import type { RuleEvaluationContext } from "#lib/core/evaluation.ts";
+import { evaluateRule } from "#lib/core/evaluation.ts";
 import { getOwn, isMap } from "#lib/json.ts";
 import { applyPatch } from "#lib/patch.ts";
 import type { AdmissionRequest } from "#lib/review.ts";

@@ -1,4 +1,4 @@
-import { evaluateRule } from "#lib/evaluation.ts";
+import { evaluateRule } from "#lib/core/evaluation.ts";
 import { getErrorMessage } from "#lib/failure.ts";
 import { createMemoryLedger, type Ledger } from "#lib/ledger.ts";
 import type { Capabilities } from "#lib/needs.ts";

@@ -1,10 +1,11 @@
-import type { bindNeeds } from "./capabilities.ts";
-import { Failure } from "./failure.ts";
-import type { Capabilities } from "./needs.ts";
-import type { createDraft } from "./patch.ts";
-import type { AdmissionRequest, KubernetesObject, Patch, ReviewOutcome, Status } from "./review.ts";
-import type { Phase, Rule, Verdict } from "./rule.ts";
-import type { mergeSince } from "./since.ts";
+import { bindNeeds } from "../capabilities.ts";
+import { Failure } from "../failure.ts";
+import "../features.ts";
+import type { Capabilities } from "../needs.ts";
+import { createDraft } from "../patch.ts";
+import type { AdmissionRequest, KubernetesObject, Patch, ReviewOutcome, Status } from "../review.ts";
+import type { Phase, Rule, Verdict } from "../rule.ts";
+import { mergeSince } from "../since.ts";
 
 /** What becomes of a rule's verdict: it applies, or becomes a warning or an audit annotation; "off" gives none. */
 export type EnforcementMode = "enforce" | "warn" | "audit" | "off";
@@ -47,40 +48,30 @@ export interface GroupMemberDecision {
   error?: Failure | undefined;
 }
 
-/**
- * Returns the function that evaluates rules. A bundle passes only the parts that its rule uses: `createDraft` if it
- * mutates, `bindNeeds` if it has needs, `mergeSince` if it has `since`.
- */
-export const createEvaluate = (
-  draft?: typeof createDraft,
-  bind?: typeof bindNeeds,
-  merge?: typeof mergeSince,
-): EvaluateRequest => {
-  const evaluate: EvaluateRequest = (rule, phase, request, context) => {
-    const { name, mode, capabilities, kubernetes, ...rest } = context;
-    const decide = rule[phase];
-    if (decide === undefined || mode === "off") return nothing;
+/** Evaluates a rule for one request. */
+export const evaluateRule: EvaluateRequest = (rule, phase, request, context) => {
+  const { name, mode, capabilities, kubernetes, ...rest } = context;
+  const decide = rule[phase];
+  if (decide === undefined || mode === "off") return nothing;
 
-    // The cast is safe: `requireValidReview` checked that the object is present, and `match` gives it the rule's kind.
-    const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
-    const { value, changes: listChanges } =
-      phase === "mutate" && draft ? draft(object) : { value: object, changes: () => [] };
-    const verdict = decide.call(rule, value, {
-      ...(rule.needs && capabilities && bind?.(rule.needs, capabilities, name)),
-      ...rest,
-      ...(rule.since && merge && { upstream: merge(rule.since, kubernetes) }),
-      request,
-      oldObject: (request.oldObject ?? null) as KubernetesObject | null,
-    });
-    const concludeOrRepeat = (verdict: Verdict) => {
-      const decision = concludeVerdict(verdict, listChanges, request, context);
-      // A refusal is evaluated anew with fresh answers; one that is a few seconds old is only good enough to admit.
-      const fresh = decision.refused ? capabilities?.anew?.() : undefined;
-      return fresh ? evaluate(rule, phase, request, { ...context, capabilities: fresh }) : decision;
-    };
-    return verdict instanceof Promise ? verdict.then(concludeOrRepeat) : concludeOrRepeat(verdict);
+  // The cast is safe: `requireValidReview` checked that the object is present, and `match` gives it the rule's kind.
+  const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
+  const { value, changes: listChanges } =
+    POSTERN_MUTATES && phase === "mutate" ? createDraft(object) : { value: object, changes: () => [] };
+  const verdict = decide.call(rule, value, {
+    ...(POSTERN_NEEDS && rule.needs && capabilities && bindNeeds(rule.needs, capabilities, name)),
+    ...rest,
+    ...(POSTERN_SINCE && rule.since && { upstream: mergeSince(rule.since, kubernetes) }),
+    request,
+    oldObject: (request.oldObject ?? null) as KubernetesObject | null,
+  });
+  const concludeOrRepeat = (verdict: Verdict) => {
+    const decision = concludeVerdict(verdict, listChanges, request, context);
+    // A refusal is evaluated anew with fresh answers; one that is a few seconds old is only good enough to admit.
+    const fresh = decision.refused ? capabilities?.anew?.() : undefined;
+    return fresh ? evaluateRule(rule, phase, request, { ...context, capabilities: fresh }) : decision;
   };
-  return evaluate;
+  return verdict instanceof Promise ? verdict.then(concludeOrRepeat) : concludeOrRepeat(verdict);
 };
 
 const nothing: RuleDecision = { outcome: { allowed: true }, refused: false, operations: 0 };

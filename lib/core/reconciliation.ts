@@ -1,12 +1,8 @@
-import type { Context } from "aws-lambda";
-import { bindNeeds } from "./capabilities.ts";
+import { bindNeeds } from "../capabilities.ts";
+import { type Failure, toFailure } from "../failure.ts";
+import type { Capabilities, Needs, OpenCapabilities } from "../needs.ts";
+import type { ReconcileContext, Rule } from "../rule.ts";
 import { type EndpointConfig, findClusterSetup } from "./endpoint.ts";
-import { type Failure, toFailure } from "./failure.ts";
-import { isMap } from "./json.ts";
-import { formatError } from "./masked-error.ts";
-import type { Capabilities, Needs, OpenCapabilities } from "./needs.ts";
-import { printSync } from "./print.ts";
-import type { ReconcileContext, Rule } from "./rule.ts";
 
 /** Calls a rule's `reconcile` for one cluster. */
 export const reconcileCluster = async (
@@ -47,37 +43,4 @@ export const reconcileClusters = async (
     }).catch(toFailure);
     if (result !== undefined) report(cluster, result);
   }
-};
-
-/** The event by which a schedule calls a function. No event that AWS makes of an HTTP request has this member. */
-export const reconcileEvent = { reconcile: true };
-
-/** Makes a Lambda handler also reconcile all clusters that have connections. */
-export const createReconcileHandler = (
-  rule: Rule,
-  config: EndpointConfig,
-  openCapabilities: OpenCapabilities,
-  readConnections: () => object,
-  handle: (event: unknown, context: Context) => Promise<unknown>,
-) => {
-  const { POSTERN_STAGE: Stage } = process.env;
-  return async (event: unknown, context: Context): Promise<unknown> => {
-    if (!isMap(event) || event.reconcile !== reconcileEvent.reconcile) return handle(event, context);
-    const end = Date.now() + context.getRemainingTimeInMillis() - 1000;
-    await reconcileClusters(rule, config, Object.keys(readConnections()), openCapabilities, end, (Cluster, result) => {
-      const about = {
-        Rule: config.rule,
-        Cluster,
-        Function: context.functionName,
-        Version: context.functionVersion,
-        Stage,
-      };
-      const outcome =
-        typeof result === "string"
-          ? { verdict: "reconciled", done: result }
-          : { verdict: "failed", error: formatError(result, { rule: config.rule, cluster: Cluster }) };
-      printSync(`${JSON.stringify({ ...about, ...outcome })}\n`);
-    });
-    return {};
-  };
 };

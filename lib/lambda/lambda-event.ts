@@ -1,49 +1,53 @@
 import { isUtf8 } from "node:buffer";
-import { Failure } from "./failure.ts";
-import { isObject } from "./json.ts";
+import { parseTimeout, type WaitingCaller } from "../core/deadline.ts";
+import { buildAnswerHeaders, isPhase, type ReviewHttpRequest, type ReviewToEvaluate } from "../core/endpoint.ts";
+import { createNotTextFailure, Failure } from "../failure.ts";
+import "../features.ts";
+import { isObject } from "../json.ts";
+import { createCapabilitiesFromRecord } from "../recorded-answers.ts";
 
-/**
- * An HTTP request from the API server, read from a Lambda event; `answer` builds the response in that event's format.
- */
-export interface ApiServerHttpRequest {
-  method: string;
-  path: string;
-  contentType: string;
+/** An HTTP request, read from a Lambda event; `answer` builds the response in that event's format. */
+export interface LambdaHttpRequest extends Omit<ReviewHttpRequest, "deadline">, WaitingCaller {
   userAgent: string;
-  /** The milliseconds that the API server waits for the answer. */
-  timeout: number | undefined;
-  /** The time when the request reached AWS, in milliseconds since the epoch. */
-  since: number | undefined;
-  /** Decodes the request body of the event, perhaps from base64; called only after the key in the URL was checked. */
-  body(): string;
   answer(code: number, json: string): unknown;
-}
-
-/** An invocation without HTTP, which only IAM can allow. */
-export interface DirectInvocation {
-  phase: unknown;
-  variant?: unknown;
-  member?: unknown;
-  cluster?: unknown;
-  review: unknown;
-  settings?: unknown;
-  /** The minor version of Kubernetes, instead of the cluster's. */
-  kubernetes?: unknown;
-  needs?: unknown;
-  now?: unknown;
 }
 
 type Fields = Record<string, unknown>;
 const toFields = (value: unknown): Fields => (isObject(value) ? (value as Fields) : {});
+const toOptionalText = (value: unknown) => (value === undefined ? undefined : String(value));
 const toText = (value: unknown): string => (typeof value === "string" ? value : "");
 const toLastText = (value: unknown): string => toText(Array.isArray(value) ? value.at(-1) : value);
 
-/** Reports whether a Lambda event is a direct invocation by Postern, without an HTTP request. */
-export const isDirectInvocation = (event: unknown): event is DirectInvocation =>
+/** Reports whether a Lambda event is a direct invocation, without an HTTP request. Only IAM can allow that. */
+export const isDirectInvocation = (event: unknown): event is Fields =>
   "review" in toFields(event) && "phase" in toFields(event);
 
+export const readDirectInvocation = (
+  { phase, variant, member, cluster, review, settings, kubernetes, needs, now }: Fields,
+  deadline: number,
+): ReviewToEvaluate => {
+  if (!isPhase(phase)) throw new Failure(400, "phase must be mutate or validate");
+  const time = now === undefined ? undefined : new Date(String(now));
+  if (Number.isNaN(time?.getTime())) throw new Failure(400, "now must be a time, for instance 2026-01-01T00:00:00Z");
+  return {
+    phase,
+    variant: toOptionalText(variant),
+    member: toOptionalText(member),
+    cluster: toText(cluster),
+    review,
+    settings,
+    kubernetes: toOptionalText(kubernetes),
+    // An event with settings must bring the answers, too: the function's rights fit only the function's settings.
+    capabilities: POSTERN_NEEDS
+      ? createCapabilitiesFromRecord(settings === undefined ? needs : (needs ?? {}))
+      : undefined,
+    now: time,
+    deadline,
+  };
+};
+
 /** Reads events of HTTP API 2.0 and 1.0, REST proxy, function URL and ALB; throws for any other event. */
-export const readLambdaEvent = (value: unknown): ApiServerHttpRequest => {
+export const readLambdaEvent = (value: unknown): LambdaHttpRequest => {
   const event = toFields(value);
   const context = toFields(event.requestContext);
   const http = toFields(context.http);
@@ -64,16 +68,15 @@ export const readLambdaEvent = (value: unknown): ApiServerHttpRequest => {
     path: toText(isVersion2 ? event.rawPath : event.path),
     contentType: getHeader("content-type"),
     userAgent: "elb" in context ? getHeader("user-agent") : "",
-    timeout: parseSeconds(
+    timeout: parseTimeout(
       toLastText(
         toFields(event.queryStringParameters).timeout ?? toFields(event.multiValueQueryStringParameters).timeout,
       ),
     ),
     since: typeof time === "number" ? time : undefined,
-    body: () => decodeEventBody(event),
+    readBody: () => decodeEventBody(event),
     answer: (code, json) => {
-      const sent: Record<string, string> = { "content-type": "application/json" };
-      if (code === 405) sent.allow = "POST";
+      const sent = buildAnswerHeaders(code);
       const lists = Object.fromEntries(Object.entries(sent).map(([key, value]) => [key, [value]]));
       return {
         statusCode: code,
@@ -87,12 +90,6 @@ export const readLambdaEvent = (value: unknown): ApiServerHttpRequest => {
   };
 };
 
-/** Parses a timeout such as `10s`, the only form that the API server writes, to milliseconds; else undefined. */
-const parseSeconds = (value: string): number | undefined => {
-  const [, number] = /^(\d{1,5})s$/.exec(value) ?? [];
-  return number === undefined ? undefined : Number(number) * 1000;
-};
-
 const decodeEventBody = ({ body, isBase64Encoded }: Fields): string => {
   if (body == null) return "";
   if (typeof body !== "string") throw new Failure(400, "the event's body is not a string");
@@ -102,6 +99,6 @@ const decodeEventBody = ({ body, isBase64Encoded }: Fields): string => {
   const bytes = Buffer.from(body, "base64");
   if (bytes.length !== Math.floor(((body.length - padding) * 3) / 4))
     throw new Failure(400, "the body is not base64, though its event says so");
-  if (!isUtf8(bytes)) throw new Failure(400, "the body is not UTF-8; an AdmissionReview as JSON is expected");
+  if (!isUtf8(bytes)) throw createNotTextFailure();
   return bytes.toString();
 };

@@ -3,15 +3,14 @@ import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { buildPodReview } from "../../test/requests.ts";
-import { createEndpointForAnyGroup, createEndpointForAnyRule } from "../complete-endpoint.ts";
-import type { EndpointHostInputs } from "../endpoint.ts";
-import type { GroupConfig } from "../group.ts";
+import type { EndpointHost } from "../core/endpoint.ts";
+import type { GroupConfig } from "../core/group.ts";
 import { get } from "../needs.ts";
 import { createRecordedCapabilities } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import { rule } from "../rule.ts";
-import { createRecordingHandler, type RecordingBucketSettings } from "./bucket-handler.ts";
-import { allOptionalRecorderFunctions } from "./complete-parts.ts";
+import { createLambdaHandler } from "./handler.ts";
+import type { RecordingBucketSettings } from "./recording.ts";
 
 const signer = createTestSigner(1);
 const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
@@ -55,7 +54,7 @@ const buildEvent = (path: string, fields: ReviewFields) => ({
 });
 
 const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "there", namespace: "shop" } };
-const host: EndpointHostInputs = {
+const host: EndpointHost = {
   publicKeys: signer.publicKey,
   openCapabilities: () => createRecordedCapabilities({ objects: [pod] }),
   writeLogLine: () => {},
@@ -73,13 +72,7 @@ const recordEvents = async (events: object[], place: RecordingBucketSettings = e
   const clusters = { prod: { keyVersions: [1], mode: "enforce" as const, settings } };
   const config: GroupConfig = { rule: "both", clusters, alone: settings };
   const places = { prod: { labels: place, reads: place } };
-  const handler = createRecordingHandler(
-    places,
-    host,
-    allOptionalRecorderFunctions,
-    (...parts) => createEndpointForAnyGroup({ labels, reads }, config, ...parts),
-    put,
-  );
+  const handler = createLambdaHandler({ rules: { labels, reads }, config, places, put }, host);
   const answers: unknown[] = [];
   for (const event of events) answers.push(await handler(event, {} as Context));
   return { kept, answers };
@@ -138,13 +131,7 @@ describe("a recording function", () => {
     const put = async (_: string, __: string, body: string) => void kept.push(JSON.parse(body.slice(2)));
     const config = { rule: "labels", clusters: { prod: { keyVersions: [1], mode: "enforce" as const, settings: {} } } };
     const places = { prod: { labels: everywhere } };
-    const handler = createRecordingHandler(
-      places,
-      host,
-      allOptionalRecorderFunctions,
-      (...parts) => createEndpointForAnyRule(secretive, config, ...parts),
-      put,
-    );
+    const handler = createLambdaHandler({ rules: { labels: secretive }, config, places, put }, host);
     for (const token of ["abc", "def"])
       await handler(buildEvent("labels/validate", { annotations: { token } }), {} as Context);
     assert.deepEqual(

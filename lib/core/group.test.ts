@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
-import { buildPodReview } from "../test/requests.ts";
-import { createUnconnectedCapabilities } from "./capabilities.ts";
-import { createEndpointForAnyGroup } from "./complete-endpoint.ts";
-import type { EnforcementMode } from "./decide.ts";
+import { buildPodReview } from "../../test/requests.ts";
+import { createUnconnectedCapabilities } from "../capabilities.ts";
+import { createLambdaHandler } from "../lambda/handler.ts";
+import { type AnsweredReviewFacts, formatLogLine } from "../log-line.ts";
+import { get } from "../needs.ts";
+import type { KubernetesObject } from "../review.ts";
+import { type Rule, rule } from "../rule.ts";
+import type { EnforcementMode } from "./evaluation.ts";
 import type { GroupConfig, GroupMemberConfig } from "./group.ts";
-import { type AnsweredReviewFacts, formatLogLine } from "./log-line.ts";
-import { get } from "./needs.ts";
-import type { KubernetesObject } from "./review.ts";
-import { type Rule, rule } from "./rule.ts";
 
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] as const }];
 
@@ -63,11 +63,14 @@ const createGroup = (members: Record<string, Rule>, changes: MemberChanges = {})
     clusters: { one: { keyVersions: [1], mode, settings: buildConfigs((name) => changes[name]) } },
     alone: buildConfigs((name) => ({ settings: members[name]?.settings ?? {} })),
   };
-  const handler = createEndpointForAnyGroup(members, config, {
-    publicKeys: "",
-    openCapabilities: createUnconnectedCapabilities,
-    writeLogLine: (report) => void reports.push(report),
-  });
+  const handler = createLambdaHandler(
+    { rules: members, config },
+    {
+      publicKeys: "",
+      openCapabilities: createUnconnectedCapabilities,
+      writeLogLine: (report) => void reports.push(report),
+    },
+  );
   const ask = async (request: object = {}, event: object = { cluster: "one" }) => {
     const userInfo = { username: "jane", groups: ["developers"] };
     const review = buildPodReview({ namespace: "shop", userInfo, ...request });

@@ -1,21 +1,24 @@
-import type { Context } from "aws-lambda";
-import type { EnforcementMode, EvaluateRequest, GroupMemberDecision, RuleDecision } from "./decide.ts";
+import { Failure } from "../failure.ts";
+import { applyPatch } from "../patch.ts";
+import { callMutatorsInRounds } from "../reinvocation.ts";
+import { matchesRequest, toResourceKey } from "../request-match.ts";
+import type { AdmissionRequest, Patch, ReviewOutcome } from "../review.ts";
+import { explainFailure } from "../review-explanation.ts";
+import { type RequestMatch, type Rule, rule } from "../rule.ts";
 import {
   type ClusterSetup,
   createEndpoint,
-  createLambdaHost,
+  type Endpoint,
   type EndpointConfig,
-  type EndpointHostInputs,
-  type OptionalEndpointFunctions,
+  type EndpointHost,
 } from "./endpoint.ts";
-import { Failure } from "./failure.ts";
-import { isDirectInvocation } from "./lambda-event.ts";
-import { applyPatch } from "./patch.ts";
-import { callMutatorsInRounds } from "./reinvocation.ts";
-import { matchesRequest, toResourceKey } from "./request-match.ts";
-import type { AdmissionRequest, Patch, ReviewOutcome } from "./review.ts";
-import { explainFailure } from "./review-explanation.ts";
-import { type RequestMatch, type Rule, rule } from "./rule.ts";
+import {
+  type EnforcementMode,
+  type EvaluateRequest,
+  evaluateRule,
+  type GroupMemberDecision,
+  type RuleDecision,
+} from "./evaluation.ts";
 
 /** What a member's own webhook entry would contain. The endpoint checks it, as the group's shared entry can't. */
 export interface GroupMemberConfig {
@@ -44,22 +47,24 @@ export interface GroupConfig extends EndpointConfig<Memberships> {
 }
 
 /**
- * Makes one Lambda handler of several mutators, asked in the given order: one call, one patch, one answer. A direct
- * invocation that names a member is answered by that member alone.
+ * Creates one endpoint of several mutators, asked in the given order: one call, one patch, one answer. A review for one
+ * member is evaluated by that member alone.
  */
 export const createGroupEndpoint = (
   members: Record<string, Rule>,
   config: GroupConfig,
-  evaluate: EvaluateRequest,
-  host: EndpointHostInputs = createLambdaHost(),
-  parts: OptionalEndpointFunctions = {},
-) => {
-  const groupRule = buildFacade(members, config.alone);
-  const handleGroup = createEndpoint(groupRule, config, evaluateMembers(members, evaluate), logByMember(host), parts);
-  return (event: unknown, context: Context): Promise<unknown> => {
-    const { member } = isDirectInvocation(event) ? event : {};
-    if (member === undefined) return handleGroup(event, context);
-    return createEndpoint(...selectMember(String(member), members, config), evaluate, host, parts)(event, context);
+  host: EndpointHost,
+  evaluate = evaluateRule,
+): Endpoint => {
+  const facade = buildFacade(members, config.alone);
+  const group = createEndpoint(facade, config, logByMember(host), evaluateMembers(members, evaluate));
+  return {
+    answerRequest: group.answerRequest,
+    evaluateReview: (input) => {
+      if (input.member === undefined) return group.evaluateReview(input);
+      const [rule, ownConfig] = selectMember(input.member, members, config);
+      return createEndpoint(rule, ownConfig, host, evaluate).evaluateReview(input);
+    },
   };
 };
 
@@ -160,7 +165,7 @@ const concernsMember = ({ mode, match, exempt }: GroupMemberConfig, request: Adm
  * Returns a host that also writes a log line for each rule of the group that refused or failed: so a denial counts in
  * the metrics of the rule that denies.
  */
-const logByMember = (host: EndpointHostInputs): EndpointHostInputs => ({
+const logByMember = (host: EndpointHost): EndpointHost => ({
   ...host,
   writeLogLine(report) {
     host.writeLogLine(report);

@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
+import { createLambdaHandler } from "../lambda/handler.ts";
+import { reconcileEvent } from "../lambda/schedule.ts";
+import { createMemoryLedger, openRuleLedger } from "../ledger.ts";
+import { sharedLedger } from "../needs.ts";
+import { createRecordedCapabilities } from "../recorded-answers.ts";
+import { rule } from "../rule.ts";
 import type { EndpointConfig } from "./endpoint.ts";
-import { createMemoryLedger, openRuleLedger } from "./ledger.ts";
-import { sharedLedger } from "./needs.ts";
-import { createReconcileHandler, reconcileClusters, reconcileEvent } from "./reconcile.ts";
-import { createRecordedCapabilities } from "./recorded-answers.ts";
-import { rule } from "./rule.ts";
+import { reconcileClusters } from "./reconciliation.ts";
 
 describe("reconciling clusters", () => {
   const setup = (settings: object, mode: "enforce" | "off" = "enforce") => ({ keyVersions: [1], mode, settings });
@@ -65,16 +67,20 @@ describe("reconciling clusters", () => {
   });
 
   it("leaves all events but a schedule's to the handler of reviews", async () => {
-    const handled: unknown[] = [];
-    const handle = async (event: unknown) => handled.push(event);
-    const context = { functionName: "f", functionVersion: "1", getRemainingTimeInMillis: () => 10_000 };
-    const handler = createReconcileHandler(telling, config, openCapabilities, () => ({ east: {} }), handle);
+    const readConnections = () => ({ east: { server: "https://east", credentials: { token: "t" } } });
+    const reports: number[] = [];
+    const host = {
+      publicKeys: "",
+      openCapabilities,
+      writeLogLine: ({ code }: { code: number }) => void reports.push(code),
+    };
+    const handler = createLambdaHandler({ rules: { telling }, config, readConnections }, host);
     // The cast is safe: the handler uses no other fields of Lambda's context.
-    const call = (event: unknown) => handler(event, context as Context);
-    assert.deepEqual(await call(reconcileEvent), {});
-    assert.deepEqual([turns.splice(0), handled], [["east"], []]);
+    const context = { functionName: "f", functionVersion: "1", getRemainingTimeInMillis: () => 10_000 } as Context;
+    assert.deepEqual(await handler(reconcileEvent, context), {});
+    assert.deepEqual([turns.splice(0), reports], [["east"], []]);
     const others = [{ body: '{"reconcile":true}' }, { reconcile: "true" }, null, [reconcileEvent]];
-    for (const event of others) await call(event);
-    assert.deepEqual([turns, handled], [[], others]);
+    for (const event of others) assert.equal(Object(await handler(event, context)).code, 400);
+    assert.deepEqual([turns, reports], [[], others.map(() => 400)]);
   });
 });

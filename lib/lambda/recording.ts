@@ -1,17 +1,13 @@
 import { createHash } from "node:crypto";
-import type { Context } from "aws-lambda";
+import type { MiddlewareObj } from "@middy/core";
 import { getAwsDomain, readAwsKeysFromEnvironment } from "../cluster/credentials.ts";
 import { awaitUntil, sendRequest } from "../cluster/https-request.ts";
 import { signHeaders } from "../cluster/signature.ts";
-import { computeMillisecondsLeft } from "../deadline.ts";
-import type { EvaluateRequest } from "../decide.ts";
-import type { EndpointHostInputs } from "../endpoint.ts";
-import { readLambdaEvent } from "../lambda-event.ts";
+import type { EndpointHost } from "../core/endpoint.ts";
 import { formatError } from "../masked-error.ts";
 import { printSync } from "../print.ts";
-import { createRecorder, type RecordedReview } from "./recorder.ts";
-import type { UnredactedPath } from "./redaction.ts";
-import type { OptionalRecorderFunctions } from "./traced-decision.ts";
+import { createRecorder, type RecordedReview, type RecordingHostAndEvaluation } from "../recording/recorder.ts";
+import type { UnredactedPath } from "../recording/redaction.ts";
 
 /** The place of recordings, the fraction of reviews that are recorded (0 to 1), and the paths whose text is kept. */
 export interface RecordingBucketSettings {
@@ -24,42 +20,41 @@ export interface RecordingBucketSettings {
 /** The places in S3 to which a function writes recordings, by cluster and rule. */
 export type RecordingBucketSettingsByRule = Record<string, Record<string, RecordingBucketSettings>>;
 
-type Handler = (event: unknown, context: Context) => Promise<unknown>;
-
 /** The longest time that an answer waits for its recording, in milliseconds. */
 const longestWait = 500;
 
 /**
- * Returns a handler that records reviews in the bucket of `places`, one object each. It answers after that, because
- * Lambda may freeze the process as soon as it has answered. A failure is only logged. Dry runs are not recorded,
- * because recording is a side effect.
+ * Returns the host and the evaluation for an endpoint, and a middleware that records its reviews in the bucket of
+ * `places`, one object each. It answers after that, because Lambda may freeze the process as soon as it has answered. A
+ * failure is only logged. Dry runs are not recorded, because recording is a side effect.
  */
-export const createRecordingHandler = (
+export const createRecording = (
   places: RecordingBucketSettingsByRule,
-  host: EndpointHostInputs,
-  parts: OptionalRecorderFunctions,
-  make: (host: EndpointHostInputs, evaluate: EvaluateRequest) => Handler,
+  host: EndpointHost,
   put = putObject,
-): Handler => {
-  let reviews: RecordedReview[] = [];
-  const { host: recordingHost, evaluate } = createRecorder(host, parts, (review) => void reviews.push(review));
-  const handler = make(recordingHost, evaluate);
-  return async (event, context) => {
-    // `reviews` can be shared by all calls, because Lambda runs one invocation at a time in a process.
-    reviews = [];
-    const answer = await handler(event, context);
-    const kept = reviews.flatMap((review, index) => {
-      const place = findTarget(places, review);
-      return place ? [{ review, place, index }] : [];
-    });
-    if (kept.length === 0) return answer;
-    const deadline = Date.now() + Math.min(longestWait, computeMillisecondsLeft(readLambdaEvent(event), context));
-    await Promise.all(
-      kept.map(({ review, place, index }) =>
-        writeRecording(review, place, index, deadline, put).catch((error) => logFailure(review, error)),
-      ),
-    );
-    return answer;
+): RecordingHostAndEvaluation & { middleware: MiddlewareObj<{ deadline: number }> } => {
+  // Lambda runs one invocation at a time in a process.
+  const reviews: RecordedReview[] = [];
+  const recorder = createRecorder(host, (review) => void reviews.push(review));
+  return {
+    ...recorder,
+    middleware: {
+      before: () => {
+        reviews.length = 0;
+      },
+      after: async ({ event }) => {
+        const kept = reviews.flatMap((review, index) => {
+          const place = findTarget(places, review);
+          return place ? [{ review, place, index }] : [];
+        });
+        const deadline = Math.min(Date.now() + longestWait, event.deadline);
+        await Promise.all(
+          kept.map(({ review, place, index }) =>
+            writeRecording(review, place, index, deadline, put).catch((error) => logFailure(review, error)),
+          ),
+        );
+      },
+    },
   };
 };
 
@@ -83,7 +78,7 @@ const writeRecording = async (
   { bucket, prefix, keep: paths }: RecordingBucketSettings,
   index: number,
   deadline: number,
-  put: typeof putObject,
+  put = putObject,
 ): Promise<void> => {
   const { cluster, rule, at } = review.origin;
   const { uid } = review.request;
@@ -99,7 +94,8 @@ const logFailure = ({ origin: { cluster, rule }, request }: RecordedReview, erro
   printSync(`${JSON.stringify({ Rule: rule, Cluster: cluster, uid: request.uid, unrecorded })}\n`);
 };
 
-const putObject = async (bucket: string, key: string, body: string, deadline: number): Promise<void> => {
+/** Writes an object to a bucket. */
+export const putObject = async (bucket: string, key: string, body: string, deadline: number): Promise<void> => {
   const { AWS_REGION: region = "", AWS_ENDPOINT_URL_S3: address } = process.env;
   const { origin, host } = new URL(address ?? `https://s3.${region}.${getAwsDomain(region)}`);
   const path = `/${bucket}/${key.split("/").map(encodeURIComponent).join("/")}`;

@@ -1,0 +1,316 @@
+import { exactJson } from "../exact-json.ts";
+import { Failure, toFailureStatus } from "../failure.ts";
+import "../features.ts";
+import { freezeDeep } from "../json.ts";
+import type { AnsweredReviewFacts } from "../log-line.ts";
+import { formatError } from "../masked-error.ts";
+import type { Capabilities, OpenCapabilities } from "../needs.ts";
+import {
+  type AdmissionReview,
+  buildReviewResponse,
+  decodeReview,
+  encodeReviewResponse,
+  type ReviewOutcome,
+  requireValidReview,
+} from "../review.ts";
+import { explainFailure } from "../review-explanation.ts";
+import type { Phase, Rule } from "../rule.ts";
+import { findVariantSettings, mergeWithDefaults, type SettingsVariants } from "../settings.ts";
+import { createUrlKeyVerifier } from "../url-key.ts";
+import { evaluateInTime } from "./deadline.ts";
+import { type EnforcementMode, evaluateRule, type RuleDecision } from "./evaluation.ts";
+
+// The way of a review, from the request to the answer. Nothing here knows where requests come from.
+
+/** How a rule treats one cluster's reviews, and the versions of the cluster's URL key that it accepts. */
+export interface ClusterSetup<Settings extends object = object> {
+  keyVersions: readonly number[];
+  mode: EnforcementMode;
+  settings: Settings;
+  /** The cluster's minor version of Kubernetes; only for rules with `since`. Absent: the newest. */
+  kubernetes?: string;
+  variants?: SettingsVariants;
+}
+
+/** The part of postern.yaml for one function, which is bundled with the rule's code. */
+export interface EndpointConfig<Settings extends object = object> {
+  rule: string;
+  /** The rule's variants, for setups without `variants`. */
+  variants?: SettingsVariants;
+  /**
+   * The setup of every cluster that `clusters` doesn't name: a cluster's signed key proves its name. Without it, as in
+   * bundles of older Postern versions, such clusters are refused.
+   */
+  usual?: ClusterSetup<Settings>;
+  /** The clusters whose setup isn't the usual one. A text is the name of another cluster that has the same setup. */
+  clusters: Record<string, ClusterSetup<Settings> | string>;
+}
+
+/** Returns a cluster's setup; undefined if the function doesn't know the cluster. */
+export const findClusterSetup = <Settings extends object>(
+  { usual, clusters }: EndpointConfig<Settings>,
+  name: string,
+): ClusterSetup<Settings> | undefined => {
+  const own = Object.hasOwn(clusters, name) ? clusters[name] : usual;
+  return typeof own === "string" ? (clusters[own] as ClusterSetup<Settings>) : own;
+};
+
+/** What an endpoint gets from the process that it runs in. */
+export interface EndpointHost {
+  /** The Ed25519 public keys that verify callers: one, or two separated by a comma, in base64url. */
+  publicKeys: string;
+  /** The names of the function and its version in log lines. Default: the rule's name, and `$LATEST`. */
+  functionName?: string | undefined;
+  functionVersion?: string | undefined;
+  /** Opens the capabilities that answer a rule's questions; required by rules with needs. */
+  openCapabilities?: OpenCapabilities | undefined;
+  /** Gets the facts of each answered review. */
+  writeLogLine(report: AnsweredReviewFacts): void;
+}
+
+/** A review to evaluate, without HTTP. */
+export interface ReviewToEvaluate {
+  phase: Phase;
+  variant?: string | undefined;
+  /** The member of a group that evaluates the review alone. */
+  member?: string | undefined;
+  /** The cluster whose settings apply; without it, the rule's defaults do. */
+  cluster?: string | undefined;
+  /** An AdmissionReview with a request. */
+  review: unknown;
+  /** Settings that replace those of the cluster. */
+  settings?: unknown;
+  /** The minor version of Kubernetes, instead of the cluster's. */
+  kubernetes?: string | undefined;
+  /** What answers the rule's questions, instead of the cluster. */
+  capabilities?: Capabilities | undefined;
+  now?: Date | undefined;
+  /** The time by which the evaluation must end, in milliseconds since 1970. */
+  deadline: number;
+}
+
+/** The AdmissionReview with the response, or the Status of a failure. */
+export type EvaluatedReview =
+  | { response: object; status?: undefined }
+  | { response?: undefined; status: FailureStatus };
+type FailureStatus = ReturnType<typeof toFailureStatus>;
+
+/** The HTTP request of an API server. */
+export interface ReviewHttpRequest {
+  method: string;
+  path: string;
+  contentType: string;
+  /** Returns the body. It is called once the key in the path is verified; it throws a Failure if the body is no text. */
+  readBody(): string;
+  /** The time by which the answer must be ready, in milliseconds since 1970. */
+  deadline: number;
+}
+
+/** The answer to an HTTP request: a status code, and a body as JSON. */
+export interface ReviewHttpAnswer {
+  code: number;
+  body: string;
+}
+
+/** Answers the reviews of one rule, or of a group of rules. No function throws: failures are answers, too. */
+export interface Endpoint {
+  evaluateReview(input: ReviewToEvaluate): Promise<EvaluatedReview>;
+  answerRequest(request: ReviewHttpRequest): Promise<ReviewHttpAnswer>;
+}
+
+/** What is known of a review before it is evaluated. */
+type KnownFacts = Pick<AnsweredReviewFacts, "phase" | "variant" | "cluster" | "key" | "mode" | "request">;
+
+/** How a review is evaluated: by which rule's function, and with what. */
+interface Treatment {
+  phase: Phase;
+  variant: string | undefined;
+  mode: EnforcementMode;
+  settings: object;
+  kubernetes: string | undefined;
+  /** Whether the settings are those of the named variant. */
+  isVariant: boolean;
+}
+
+type DecodedReview = Pick<ReviewToEvaluate, "cluster" | "capabilities" | "now" | "deadline"> & {
+  review: AdmissionReview;
+};
+
+const longestBody = 6 * 1024 * 1024;
+
+/** Creates the endpoint of a rule. `evaluate` may do more than the library's function, for instance record reviews. */
+export const createEndpoint = (
+  rule: Rule,
+  config: EndpointConfig,
+  host: EndpointHost,
+  evaluate = evaluateRule,
+): Endpoint => {
+  const { parse, stringify } = POSTERN_EXACT_INTEGERS && rule.exactIntegers ? exactJson : JSON;
+  const defaults = rule.settings ?? {};
+  freezeDeep([defaults, config]);
+  const verifyKey = createUrlKeyVerifier(host.publicKeys, (name) => findClusterSetup(config, name)?.keyVersions ?? []);
+
+  const findTreatment = (
+    { phase, variant, cluster }: Pick<ReviewToEvaluate, "phase" | "variant" | "cluster">,
+    given: Pick<ReviewToEvaluate, "settings" | "kubernetes"> = {},
+  ): Treatment => {
+    const setup = cluster ? findClusterSetup(config, cluster) : undefined;
+    const usual =
+      given.settings === undefined ? (setup?.settings ?? defaults) : mergeWithDefaults(defaults, given.settings);
+    const own = POSTERN_VARIANTS ? findVariantSettings(config, setup, variant, usual) : undefined;
+    return {
+      phase,
+      variant,
+      mode: setup?.mode ?? "enforce",
+      settings: own ?? usual,
+      kubernetes: given.kubernetes ?? setup?.kubernetes,
+      isVariant: own !== undefined,
+    };
+  };
+
+  /** Evaluates the rule until the deadline. */
+  const decide = (
+    { review, cluster = "", capabilities: given, now = new Date(), deadline }: DecodedReview,
+    { phase, isVariant: _, ...treatment }: Treatment,
+  ): RuleDecision | Promise<RuleDecision> => {
+    const context = { name: config.rule, ...treatment, now };
+    return POSTERN_NEEDS && rule.needs
+      ? evaluateInTime(deadline - Date.now(), (left) =>
+          evaluate(rule, phase, review.request, {
+            ...context,
+            capabilities: given ?? host.openCapabilities?.(cluster, left),
+          }),
+        )
+      : evaluate(rule, phase, review.request, context);
+  };
+
+  const writeLog = (started: number, facts: Partial<AnsweredReviewFacts>) =>
+    host.writeLogLine({
+      rule: config.rule,
+      function: host.functionName ?? config.rule,
+      version: host.functionVersion ?? "$LATEST",
+      code: 200,
+      refused: false,
+      operations: 0,
+      ...facts,
+      milliseconds: Math.round((readClock() - started) * 1000) / 1000,
+    });
+
+  /** Returns the Status that answers a failure, and logs it. */
+  const fail = async (error: unknown, known: KnownFacts, started: number): Promise<FailureStatus> => {
+    const failure = await explainFailure(error, known.request, rule.match);
+    const facts = { ...known, code: failure.code, error: failure };
+    writeLog(started, facts);
+    // The user that sent a Secret may not be allowed to read the old one, and API servers log failures.
+    const isSecret = known.request?.resource.resource === "secrets";
+    return toFailureStatus(
+      failure.code,
+      isSecret ? formatError(failure, { rule: config.rule, ...facts }) : failure.message,
+    );
+  };
+
+  /** Evaluates a review, and encodes its outcome. A failure is a result, too. */
+  const conclude = async <T>(
+    input: DecodedReview,
+    treatment: Treatment,
+    known: KnownFacts,
+    started: number,
+    encode: (review: AdmissionReview, outcome: ReviewOutcome) => T,
+  ): Promise<{ answer: T } | { status: FailureStatus }> => {
+    const all = { ...known, request: input.review.request };
+    try {
+      const { outcome, ...decision } = await decide(input, treatment);
+      const answer = encode(input.review, outcome);
+      writeLog(started, { ...all, ...decision });
+      return { answer };
+    } catch (error) {
+      return { status: await fail(error, all, started) };
+    }
+  };
+
+  const answerRequest = async (http: ReviewHttpRequest): Promise<ReviewHttpAnswer> => {
+    const started = readClock();
+    const encodeFailure = (status: FailureStatus) => ({ code: status.code, body: JSON.stringify(status) });
+    const target = findTarget(http.path);
+    if (target === undefined) return encodeFailure(await fail(createNotFound(), {}, started));
+    const treatment = findTreatment(target);
+    const known = { ...target, mode: treatment.mode };
+    try {
+      requireServed(treatment);
+      const review = decodeBody(http, parse);
+      const input = { review, cluster: target.cluster, deadline: http.deadline };
+      const concluded = await conclude(input, treatment, known, started, (...outcome) =>
+        encodeReviewResponse(...outcome, stringify),
+      );
+      return "status" in concluded ? encodeFailure(concluded.status) : { code: 200, body: concluded.answer };
+    } catch (error) {
+      return encodeFailure(await fail(error, known, started));
+    }
+  };
+
+  /** Returns what a path asks for. A wrong key and an unknown rule or phase have no target, and get the same answer. */
+  const findTarget = (path: string) => {
+    const [segment = "", name, phase, variant] = readPath(path);
+    const caller = verifyKey(segment);
+    return caller && name === config.rule && isPhase(phase) ? { ...caller, phase, variant } : undefined;
+  };
+
+  const requireServed = ({ phase, variant, mode, isVariant }: Treatment) => {
+    if (mode !== "off" && (!rule[phase] || (variant !== undefined && !isVariant))) throw createNotFound();
+  };
+
+  const evaluateReview = async (input: ReviewToEvaluate): Promise<EvaluatedReview> => {
+    const started = readClock();
+    const { phase, variant, cluster } = input;
+    // Settings may have other variants than those of the cluster.
+    const treatment = { ...findTreatment(input, input), isVariant: true };
+    // A review with a cluster counts in the metrics.
+    const known = { phase, variant, mode: treatment.mode, ...(cluster && { cluster, key: "direct" }) };
+    try {
+      const review = requireValidReview(input.review);
+      requireServed(treatment);
+      const concluded = await conclude({ ...input, review }, treatment, known, started, (...outcome) =>
+        buildReviewResponse(...outcome, stringify),
+      );
+      return "status" in concluded ? concluded : { response: concluded.answer };
+    } catch (error) {
+      return { status: await fail(error, known, started) };
+    }
+  };
+
+  return { evaluateReview, answerRequest };
+};
+
+/** Returns the key, the rule, the phase and perhaps the variant: the end of a path, which a proxy may have prefixed. */
+const readPath = (path: string) => {
+  const segments = path.split("/");
+  return segments.slice(isPhase(segments.at(-1)) ? -3 : -4);
+};
+
+const decodeBody = (
+  { method, contentType, readBody }: ReviewHttpRequest,
+  parse: (body: string) => unknown,
+): AdmissionReview => {
+  if (method !== "POST") throw new Failure(405, `${method} is not answered here; a review is sent by POST`);
+  if (!/^application\/json\s*(;|$)/i.test(contentType))
+    throw new Failure(415, `the content type is "${contentType}"; a review is application/json`);
+  const body = readBody();
+  if (Buffer.byteLength(body) > longestBody)
+    throw new Failure(413, `the body has more than ${longestBody} bytes, the most that Lambda takes`);
+  return decodeReview(body, parse);
+};
+
+/** Returns the headers of an answer. */
+export const buildAnswerHeaders = (code: number): Record<string, string> => ({
+  "content-type": "application/json",
+  ...(code === 405 && { allow: "POST" }),
+});
+
+export const isPhase = (text: unknown): text is Phase => text === "mutate" || text === "validate";
+const createNotFound = () => new Failure(404, "there is nothing here");
+
+/** Returns a clock's milliseconds, to measure durations. Unlike hrtime, `performance` would slow a cold start. */
+const readClock = () => {
+  const [seconds, nanoseconds] = process.hrtime();
+  return seconds * 1000 + nanoseconds / 1e6;
+};

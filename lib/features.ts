@@ -1,0 +1,36 @@
+// What a function's rules need of this library. The build of a function defines these names, and esbuild leaves out what is
+// only used under a name that is false. Everywhere else, all code is there. A name that a module imports from here would
+// not do: esbuild chooses the code of a bundle before it inlines another module's constants.
+declare global {
+  /** Whether a rule changes objects. */
+  const POSTERN_MUTATES: boolean;
+  /** Whether a rule has needs. */
+  const POSTERN_NEEDS: boolean;
+  /** Whether a rule differs between minor versions of Kubernetes. */
+  const POSTERN_SINCE: boolean;
+  const POSTERN_VARIANTS: boolean;
+  const POSTERN_EXACT_INTEGERS: boolean;
+  /** Whether the function serves a group of rules. */
+  const POSTERN_GROUP: boolean;
+  /** Whether any cluster's settings use a rule's needs, so that the function asks clusters or services. */
+  const POSTERN_ASKS: boolean;
+  const POSTERN_LEDGER: boolean;
+  /** Whether a schedule calls the function, for work that no review asks for. */
+  const POSTERN_RECONCILES: boolean;
+  /** Whether reviews are recorded. */
+  const POSTERN_RECORDED: boolean;
+}
+
+if (typeof POSTERN_MUTATES === "undefined")
+  Object.assign(globalThis, {
+    POSTERN_MUTATES: true,
+    POSTERN_NEEDS: true,
+    POSTERN_SINCE: true,
+    POSTERN_VARIANTS: true,
+    POSTERN_EXACT_INTEGERS: true,
+    POSTERN_GROUP: true,
+    POSTERN_ASKS: true,
+    POSTERN_LEDGER: true,
+    POSTERN_RECONCILES: true,
+    POSTERN_RECORDED: true,
+  });

@@ -1,0 +1,67 @@
+import type { MiddlewareObj } from "@middy/core";
+import type { Context } from "aws-lambda";
+import { computeDeadline } from "../core/deadline.ts";
+import type {
+  EndpointHost,
+  EvaluatedReview,
+  ReviewHttpAnswer,
+  ReviewHttpRequest,
+  ReviewToEvaluate,
+} from "../core/endpoint.ts";
+import { toFailure, toFailureStatus } from "../failure.ts";
+import { isDirectInvocation, type LambdaHttpRequest, readDirectInvocation, readLambdaEvent } from "./lambda-event.ts";
+
+/** What the handler gets in place of a Lambda event. */
+export type LambdaRequest = ({ http: ReviewHttpRequest } | { direct: ReviewToEvaluate }) & { deadline: number };
+
+/** Reads Lambda's event as a request of an API server or a direct invocation, and writes the answer in the event's format. */
+export const httpEvent = (
+  rule: string,
+  host: EndpointHost,
+): MiddlewareObj<unknown, unknown, Error, Context, { call?: LambdaHttpRequest }> => {
+  return {
+    before: (request) => {
+      const remaining = request.context.getRemainingTimeInMillis?.();
+      if (isDirectInvocation(request.event)) {
+        const deadline = computeDeadline({ timeout: undefined, since: undefined }, remaining);
+        request.event = { direct: readDirectInvocation(request.event, deadline), deadline } satisfies LambdaRequest;
+        return undefined;
+      }
+      const call = readLambdaEvent(request.event);
+      request.internal.call = call;
+      // A load balancer's health check has no key.
+      if (call.userAgent.startsWith("ELB-HealthChecker/")) return call.answer(200, "");
+      const deadline = computeDeadline(call, remaining);
+      request.event = { http: { ...call, deadline }, deadline } satisfies LambdaRequest;
+      return undefined;
+    },
+    after: (request) => {
+      const { call } = request.internal;
+      // The casts are safe: the handler returns no other answers.
+      if (call) {
+        const { code, body } = request.response as ReviewHttpAnswer;
+        request.response = call.answer(code, body);
+      } else {
+        const { response, status } = request.response as EvaluatedReview;
+        request.response = response ?? status;
+      }
+    },
+    /** Answers an event that is no request. */
+    onError: (request) => {
+      const { call } = request.internal;
+      const failure = toFailure(request.error);
+      host.writeLogLine({
+        rule,
+        function: host.functionName ?? rule,
+        version: host.functionVersion ?? "$LATEST",
+        code: failure.code,
+        error: failure,
+        refused: false,
+        operations: 0,
+        milliseconds: 0,
+      });
+      const status = toFailureStatus(failure.code, failure.message);
+      return call ? call.answer(status.code, JSON.stringify(status)) : status;
+    },
+  };
+};

@@ -1,0 +1,51 @@
+import type { MiddlewareObj } from "@middy/core";
+import type { Context } from "aws-lambda";
+import { createUnconnectedCapabilities } from "../capabilities.ts";
+import type { EndpointConfig } from "../core/endpoint.ts";
+import { reconcileClusters } from "../core/reconciliation.ts";
+import { isMap } from "../json.ts";
+import { formatError } from "../masked-error.ts";
+import type { OpenCapabilities } from "../needs.ts";
+import { printSync } from "../print.ts";
+import type { Rule } from "../rule.ts";
+
+/** The event by which a schedule calls a function. No event that AWS makes of an HTTP request has this member. */
+export const reconcileEvent = { reconcile: true };
+
+/** Lets a schedule's event reconcile all clusters that have connections. Other events go on. */
+export const schedule = (
+  rule: Rule,
+  config: EndpointConfig,
+  openCapabilities: OpenCapabilities = createUnconnectedCapabilities,
+  readConnections: () => object,
+): MiddlewareObj => ({
+  before: async ({ event, context }) => {
+    if (!isMap(event) || event.reconcile !== reconcileEvent.reconcile) return undefined;
+    const end = Date.now() + context.getRemainingTimeInMillis() - 1000;
+    const clusters = Object.keys(readConnections());
+    await reconcileClusters(rule, config, clusters, openCapabilities, end, (cluster, result) =>
+      printSync(`${JSON.stringify(describeResult(config.rule, cluster, result, context))}\n`),
+    );
+    return {};
+  },
+});
+
+const describeResult = (
+  rule: string,
+  cluster: string,
+  result: string | Error,
+  { functionName, functionVersion }: Context,
+) => {
+  const outcome =
+    typeof result === "string"
+      ? { verdict: "reconciled", done: result }
+      : { verdict: "failed", error: formatError(result, { rule, cluster }) };
+  return {
+    Rule: rule,
+    Cluster: cluster,
+    Function: functionName,
+    Version: functionVersion,
+    Stage: process.env.POSTERN_STAGE,
+    ...outcome,
+  };
+};
