@@ -6,6 +6,7 @@ import type { AnsweredReviewFacts } from "../log-line.ts";
 import { formatError } from "../masked-error.ts";
 import type { Capabilities, OpenCapabilities } from "../needs.ts";
 import {
+  type AdmissionRequest,
   type AdmissionReview,
   buildReviewResponse,
   decodeReview,
@@ -132,9 +133,14 @@ interface Treatment {
   isVariant: boolean;
 }
 
-type DecodedReview = Pick<ReviewToEvaluate, "cluster" | "capabilities" | "now" | "deadline"> & {
-  review: AdmissionReview;
-};
+type EvaluationLimits = Pick<ReviewToEvaluate, "cluster" | "capabilities" | "now" | "deadline">;
+
+interface ReviewCircumstances extends EvaluationLimits {
+  known: KnownFacts;
+  treatment: Treatment;
+  /** The time when the request came, by `readClock`. */
+  started: number;
+}
 
 const longestBody = 6 * 1024 * 1024;
 
@@ -170,18 +176,19 @@ export const createEndpoint = (
 
   /** Evaluates the rule until the deadline. */
   const decide = (
-    { review, cluster = "", capabilities: given, now = new Date(), deadline }: DecodedReview,
+    request: AdmissionRequest,
     { phase, isVariant: _, ...treatment }: Treatment,
+    { cluster = "", capabilities: given, now = new Date(), deadline }: EvaluationLimits,
   ): RuleDecision | Promise<RuleDecision> => {
     const context = { name: config.rule, ...treatment, now };
     return POSTERN_NEEDS && rule.needs
       ? evaluateInTime(deadline - Date.now(), (left) =>
-          evaluate(rule, phase, review.request, {
+          evaluate(rule, phase, request, {
             ...context,
             capabilities: given ?? host.openCapabilities?.(cluster, left),
           }),
         )
-      : evaluate(rule, phase, review.request, context);
+      : evaluate(rule, phase, request, context);
   };
 
   const writeLog = (started: number, facts: Partial<AnsweredReviewFacts>) =>
@@ -209,22 +216,23 @@ export const createEndpoint = (
     );
   };
 
-  /** Evaluates a review, and encodes its outcome. A failure is a result, too. */
+  /** Receives a review, evaluates it and encodes its outcome. A failure is a result, too. */
   const conclude = async <T>(
-    input: DecodedReview,
-    treatment: Treatment,
-    known: KnownFacts,
-    started: number,
-    encode: (review: AdmissionReview, outcome: ReviewOutcome) => T,
+    { known, treatment, started, ...input }: ReviewCircumstances,
+    receive: () => AdmissionReview,
+    encode: (review: AdmissionReview, outcome: ReviewOutcome, format: (value: unknown) => string) => T,
   ): Promise<{ answer: T } | { status: FailureStatus }> => {
-    const all = { ...known, request: input.review.request };
+    let request: AdmissionRequest | undefined;
     try {
-      const { outcome, ...decision } = await decide(input, treatment);
-      const answer = encode(input.review, outcome);
-      writeLog(started, { ...all, ...decision });
+      requireServed(treatment);
+      const review = receive();
+      request = review.request;
+      const { outcome, ...decision } = await decide(request, treatment, input);
+      const answer = encode(review, outcome, stringify);
+      writeLog(started, { ...known, request, ...decision });
       return { answer };
     } catch (error) {
-      return { status: await fail(error, all, started) };
+      return { status: await fail(error, { ...known, request }, started) };
     }
   };
 
@@ -235,17 +243,9 @@ export const createEndpoint = (
     if (target === undefined) return encodeFailure(await fail(createNotFound(), {}, started));
     const treatment = findTreatment(target);
     const known = { ...target, mode: treatment.mode };
-    try {
-      requireServed(treatment);
-      const review = decodeBody(http, parse);
-      const input = { review, cluster: target.cluster, deadline: http.deadline };
-      const concluded = await conclude(input, treatment, known, started, (...outcome) =>
-        encodeReviewResponse(...outcome, stringify),
-      );
-      return "status" in concluded ? encodeFailure(concluded.status) : { code: 200, body: concluded.answer };
-    } catch (error) {
-      return encodeFailure(await fail(error, known, started));
-    }
+    const circumstances = { known, treatment, started, cluster: target.cluster, deadline: http.deadline };
+    const concluded = await conclude(circumstances, () => decodeBody(http, parse), encodeReviewResponse);
+    return "status" in concluded ? encodeFailure(concluded.status) : { code: 200, body: concluded.answer };
   };
 
   /** Returns what a path asks for. A wrong key and an unknown rule or phase have no target, and get the same answer. */
@@ -260,22 +260,14 @@ export const createEndpoint = (
   };
 
   const evaluateReview = async (input: ReviewToEvaluate): Promise<EvaluatedReview> => {
-    const started = readClock();
-    const { phase, variant, cluster } = input;
+    const { phase, variant, cluster, capabilities, now, deadline } = input;
     // Settings may have other variants than those of the cluster.
     const treatment = { ...findTreatment(input, input), isVariant: true };
     // A review with a cluster counts in the metrics.
     const known = { phase, variant, mode: treatment.mode, ...(cluster && { cluster, key: "direct" }) };
-    try {
-      const review = requireValidReview(input.review);
-      requireServed(treatment);
-      const concluded = await conclude({ ...input, review }, treatment, known, started, (...outcome) =>
-        buildReviewResponse(...outcome, stringify),
-      );
-      return "status" in concluded ? concluded : { response: concluded.answer };
-    } catch (error) {
-      return { status: await fail(error, known, started) };
-    }
+    const circumstances = { known, treatment, started: readClock(), cluster, capabilities, now, deadline };
+    const concluded = await conclude(circumstances, () => requireValidReview(input.review), buildReviewResponse);
+    return "status" in concluded ? concluded : { response: concluded.answer };
   };
 
   return { evaluateReview, answerRequest };
