@@ -14,7 +14,7 @@ export interface WaitingCaller {
 }
 
 /**
- * Returns the time by which an answer must be ready, in milliseconds since 1970: before the caller, who began earlier, or
+ * Returns the time by which an answer must be ready, in milliseconds since 1970: before the caller, which began earlier, or
  * the process itself, which has `remaining` milliseconds, stops waiting.
  */
 export const computeDeadline = ({ timeout = longest, since }: WaitingCaller, remaining = longest): number => {

@@ -117,6 +117,8 @@ export interface ReviewHttpAnswer {
 export interface Endpoint {
   evaluateReview(input: ReviewToEvaluate): Promise<EvaluatedReview>;
   answerRequest(request: ReviewHttpRequest): Promise<ReviewHttpAnswer>;
+  /** Answers what could not be read as a request. */
+  answerFailure(error: unknown): Promise<FailureStatus>;
 }
 
 /** What is known of a review before it is evaluated. */
@@ -270,7 +272,7 @@ export const createEndpoint = (
     return "status" in concluded ? concluded : { response: concluded.answer };
   };
 
-  return { evaluateReview, answerRequest };
+  return { evaluateReview, answerRequest, answerFailure: (error) => fail(error, {}, readClock()) };
 };
 
 /** Returns the key, the rule, the phase and perhaps the variant: the end of a path, which a proxy may have prefixed. */

@@ -59,7 +59,7 @@ export const createGroupEndpoint = (
   const facade = buildFacade(members, config.alone);
   const group = createEndpoint(facade, config, logByMember(host), evaluateMembers(members, evaluate));
   return {
-    answerRequest: group.answerRequest,
+    ...group,
     evaluateReview: (input) => {
       if (input.member === undefined) return group.evaluateReview(input);
       const [rule, ownConfig] = selectMember(input.member, members, config);

@@ -39,19 +39,19 @@ export const createLambdaHandler = (
   const { host, evaluate } = recording ?? { host: lambda, evaluate: undefined };
   const [rule] = Object.values(rules);
   if (rule === undefined) throw new Error("a function has at least one rule");
-  const { answerRequest, evaluateReview } =
+  const endpoint =
     POSTERN_GROUP && "alone" in config
       ? createGroupEndpoint(rules, config, host, evaluate)
       : createEndpoint(rule, config, host, evaluate);
 
   const handler = middy({ timeoutEarlyInMillis: 0 });
   if (POSTERN_RECONCILES && rule.reconcile) handler.use(schedule(rule, config, host.openCapabilities, readConnections));
-  handler.use(httpEvent(config.rule, host));
+  handler.use(httpEvent(endpoint));
   if (recording) handler.use(recording.middleware);
   // The cast is safe: httpEvent has replaced the event.
   return handler.handler((event) => {
     const request = event as LambdaRequest;
-    return "http" in request ? answerRequest(request.http) : evaluateReview(request.direct);
+    return "http" in request ? endpoint.answerRequest(request.http) : endpoint.evaluateReview(request.direct);
   });
 };
 

@@ -2,23 +2,21 @@ import type { MiddlewareObj } from "@middy/core";
 import type { Context } from "aws-lambda";
 import { computeDeadline } from "../core/deadline.ts";
 import type {
-  EndpointHost,
+  Endpoint,
   EvaluatedReview,
   ReviewHttpAnswer,
   ReviewHttpRequest,
   ReviewToEvaluate,
 } from "../core/endpoint.ts";
-import { toFailure, toFailureStatus } from "../failure.ts";
 import { isDirectInvocation, type LambdaHttpRequest, readDirectInvocation, readLambdaEvent } from "./lambda-event.ts";
 
 /** What the handler gets in place of a Lambda event. */
 export type LambdaRequest = ({ http: ReviewHttpRequest } | { direct: ReviewToEvaluate }) & { deadline: number };
 
 /** Reads Lambda's event as a request of an API server or a direct invocation, and writes the answer in the event's format. */
-export const httpEvent = (
-  rule: string,
-  host: EndpointHost,
-): MiddlewareObj<unknown, unknown, Error, Context, { call?: LambdaHttpRequest }> => {
+export const httpEvent = ({
+  answerFailure,
+}: Pick<Endpoint, "answerFailure">): MiddlewareObj<unknown, unknown, Error, Context, { call?: LambdaHttpRequest }> => {
   return {
     before: (request) => {
       const remaining = request.context.getRemainingTimeInMillis?.();
@@ -47,20 +45,8 @@ export const httpEvent = (
       }
     },
     /** Answers an event that is no request. */
-    onError: (request) => {
-      const { call } = request.internal;
-      const failure = toFailure(request.error);
-      host.writeLogLine({
-        rule,
-        function: host.functionName ?? rule,
-        version: host.functionVersion ?? "$LATEST",
-        code: failure.code,
-        error: failure,
-        refused: false,
-        operations: 0,
-        milliseconds: 0,
-      });
-      const status = toFailureStatus(failure.code, failure.message);
+    onError: async ({ error, internal: { call } }) => {
+      const status = await answerFailure(error);
       return call ? call.answer(status.code, JSON.stringify(status)) : status;
     },
   };

@@ -13,8 +13,14 @@ import { createUrlKeyVerifier } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
-import { type GatewayHandler, type ImitatedApiGateway, openImitatedApiGateway } from "../../infra/serve/gateway.ts";
+import {
+  type GatewayHandler,
+  type GatewayRequest,
+  type ImitatedApiGateway,
+  openImitatedApiGateway,
+} from "../../infra/serve/gateway.ts";
 import { createGatewayHandler } from "../../infra/serve/handlers.ts";
+import { buildGatewayEvent } from "../aws/gateways.ts";
 import { createTestFolder } from "../folders.ts";
 import { buildPodReview } from "../requests.ts";
 import { readRows } from "../rows.ts";
@@ -166,21 +172,20 @@ describe("the gateway", () => {
     assert.equal(first.headers["content-type"], "application/json");
   });
 
-  it("makes the same events as the HTTP API", async () => {
-    const events: unknown[] = [];
+  it("hands over what the stand-in for API Gateway makes an HTTP API's event of", async () => {
+    const requests: GatewayRequest[] = [];
     const { gateway, port } = await openTestGateway({
-      tell: async (event) => {
-        events.push(event);
+      tell: async (request) => {
+        requests.push(request);
         return reply("");
       },
     });
     await post(`${gateway.url}/local.key/tell/mutate?timeout=3s&a=b%20c`, "ä", {
       headers: { "X-Odd": "1", "user-agent": "test" },
     });
-    const [event] = events as {
-      requestContext: { time: string; timeEpoch: number; requestId: string };
-    }[];
-    assert.ok(event);
+    const [request] = requests;
+    assert.ok(request);
+    const event = buildGatewayEvent(request, "tell");
     const { time, timeEpoch, requestId, ...context } = event.requestContext;
     assert.ok(Date.parse(time) > 0 && timeEpoch > 0 && requestId.length === 36);
     const text = JSON.stringify(readRows(import.meta.filename)).replaceAll("PORT", String(port));
