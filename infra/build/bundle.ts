@@ -66,7 +66,7 @@ const connectionsFile = "clusters.json";
 
 /**
  * Returns the largest allowed size of a bundle in bytes: 26 kB, 66 with needs or 41 if the settings use none of
- * them, 101 with scripts; 40 more with policies in CEL, 6 more if the rule reconciles clusters, and 3 more for each member
+ * them, 101 with scripts; 44 more with policies in CEL, 9 more if the rule reconciles clusters, and 3 more for each member
  * and for recording. A cold start reads the whole bundle.
  */
 const computeBudget = (
@@ -77,7 +77,7 @@ const computeBudget = (
 ) =>
   ((hasNeed(listed, "cue") ? 101 : asks ? 66 : hasNeeds(listed) ? 41 : 26) +
     (celEvaluator in inputs ? 44 : 0) +
-    (listed.rule.reconcile ? 8 : 0) +
+    (listed.rule.reconcile ? 9 : 0) +
     3 * (listed.members?.length ?? 0) +
     computeRecordingBudget(asks, places)) *
   1024;

@@ -58,7 +58,7 @@ export const createGatewayHandler =
       path,
       contentType: headers["content-type"] ?? "",
       readBody: () => decodeText(body),
-      deadline: computeDeadline({ timeout, since: undefined }, functionTimeout),
+      deadline: computeDeadline({ timeout }, functionTimeout),
     });
     return { statusCode: answer.code, headers: buildAnswerHeaders(answer.code), body: answer.body };
   };

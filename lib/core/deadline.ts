@@ -7,10 +7,10 @@ const longest = 30_000;
 
 /** How long a caller waits for the answer to a request, in milliseconds. */
 export interface WaitingCaller {
-  /** The time that the request says; undefined if it says none. */
-  timeout: number | undefined;
-  /** The time when the request began, since 1970; undefined if that isn't known. */
-  since: number | undefined;
+  /** The time that the request says. */
+  timeout?: number | undefined;
+  /** The time when the request began, since 1970. */
+  since?: number | undefined;
 }
 
 /**

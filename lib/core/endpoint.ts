@@ -245,7 +245,7 @@ export const createEndpoint = (
     if (target === undefined) return encodeFailure(await fail(createNotFound(), {}, started));
     const treatment = findTreatment(target);
     const known = { ...target, mode: treatment.mode };
-    const circumstances = { known, treatment, started, cluster: target.cluster, deadline: http.deadline };
+    const circumstances = { ...target, known, treatment, started, deadline: http.deadline };
     const concluded = await conclude(circumstances, () => decodeBody(http, parse), encodeReviewResponse);
     return "status" in concluded ? encodeFailure(concluded.status) : { code: 200, body: concluded.answer };
   };
@@ -262,12 +262,12 @@ export const createEndpoint = (
   };
 
   const evaluateReview = async (input: ReviewToEvaluate): Promise<EvaluatedReview> => {
-    const { phase, variant, cluster, capabilities, now, deadline } = input;
+    const { phase, variant, cluster } = input;
     // Settings may have other variants than those of the cluster.
     const treatment = { ...findTreatment(input, input), isVariant: true };
     // A review with a cluster counts in the metrics.
     const known = { phase, variant, mode: treatment.mode, ...(cluster && { cluster, key: "direct" }) };
-    const circumstances = { known, treatment, started: readClock(), cluster, capabilities, now, deadline };
+    const circumstances = { ...input, known, treatment, started: readClock() };
     const concluded = await conclude(circumstances, () => requireValidReview(input.review), buildReviewResponse);
     return "status" in concluded ? concluded : { response: concluded.answer };
   };

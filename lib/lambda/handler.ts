@@ -37,8 +37,8 @@ export const createLambdaHandler = (
 ): MiddyfiedHandler => {
   const recording = POSTERN_RECORDED && places ? createRecording(places, lambda, put) : undefined;
   const { host, evaluate } = recording ?? { host: lambda, evaluate: undefined };
-  const [rule] = Object.values(rules);
-  if (rule === undefined) throw new Error("a function has at least one rule");
+  // The cast is safe: a function has at least one rule.
+  const [rule] = Object.values(rules) as [Rule, ...Rule[]];
   const endpoint =
     POSTERN_GROUP && "alone" in config
       ? createGroupEndpoint(rules, config, host, evaluate)
@@ -51,7 +51,7 @@ export const createLambdaHandler = (
   // The cast is safe: httpEvent has replaced the event.
   return handler.handler((event) => {
     const request = event as LambdaRequest;
-    return "http" in request ? endpoint.answerRequest(request.http) : endpoint.evaluateReview(request.direct);
+    return "review" in request ? endpoint.evaluateReview(request) : endpoint.answerRequest(request);
   });
 };
 

@@ -11,7 +11,7 @@ import type {
 import { isDirectInvocation, type LambdaHttpRequest, readDirectInvocation, readLambdaEvent } from "./lambda-event.ts";
 
 /** What the handler gets in place of a Lambda event. */
-export type LambdaRequest = ({ http: ReviewHttpRequest } | { direct: ReviewToEvaluate }) & { deadline: number };
+export type LambdaRequest = ReviewHttpRequest | ReviewToEvaluate;
 
 /** Reads Lambda's event as a request of an API server or a direct invocation, and writes the answer in the event's format. */
 export const httpEvent = ({
@@ -21,16 +21,14 @@ export const httpEvent = ({
     before: (request) => {
       const remaining = request.context.getRemainingTimeInMillis?.();
       if (isDirectInvocation(request.event)) {
-        const deadline = computeDeadline({ timeout: undefined, since: undefined }, remaining);
-        request.event = { direct: readDirectInvocation(request.event, deadline), deadline } satisfies LambdaRequest;
+        request.event = readDirectInvocation(request.event, computeDeadline({}, remaining));
         return undefined;
       }
       const call = readLambdaEvent(request.event);
       request.internal.call = call;
       // A load balancer's health check has no key.
       if (call.userAgent.startsWith("ELB-HealthChecker/")) return call.answer(200, "");
-      const deadline = computeDeadline(call, remaining);
-      request.event = { http: { ...call, deadline }, deadline } satisfies LambdaRequest;
+      request.event = { ...call, deadline: computeDeadline(call, remaining) } satisfies LambdaRequest;
       return undefined;
     },
     after: (request) => {
