@@ -135,12 +135,12 @@ export const replaceReservations = (
 const replaceReservation = (ledgered: Ledgered, place: ReservationPlace, reservation: Reservation | undefined): void =>
   replaceReservations(ledgered, place, new Map([[place.object, reservation]]));
 
-const get = (amounts: Amounts = {}, name: string): Quantity => {
+export const get = (amounts: Amounts = {}, name: string): Quantity => {
   const written = Object.hasOwn(amounts, name) ? amounts[name] : undefined;
   return written === undefined ? zeroQuantity : requireQuantity(written);
 };
 
-const toAmounts = (amounts: readonly (readonly [string, Quantity])[]): Amounts =>
+export const toAmounts = (amounts: readonly (readonly [string, Quantity])[]): Amounts =>
   Object.fromEntries(
     amounts.flatMap(([name, amount]) => (amount.nanos === 0n ? [] : [[name, canonicalizeQuantity(amount)]])),
   );

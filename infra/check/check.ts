@@ -94,7 +94,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
   const secretsRead = new Set<object>();
   const openCapabilities = (tell: (sentence: string) => void) =>
     noteSecretsRead(existing.capabilities(tell), secretsRead);
-  const quotaUse = createQuotaUse(options.catalogue, cluster, options.clusters, isStateKnown, note);
+  const quotaUse = await createQuotaUse(options.catalogue, cluster, options.clusters, isStateKnown, note);
   await quotaUse?.count(creations, existing.capabilities);
   const listCreated = (resource: ResourceType): KubernetesObject[] => {
     const found = selectNamed(resource, all, kinds);

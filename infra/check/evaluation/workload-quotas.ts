@@ -2,8 +2,9 @@ import { evaluateRule } from "#lib/core/evaluation.ts";
 import { getErrorMessage } from "#lib/failure.ts";
 import { createMemoryLedger, type Ledger } from "#lib/ledger.ts";
 import type { Capabilities } from "#lib/needs.ts";
-import { canonicalizeQuantity, compareQuantities, requireQuantity, subtractQuantities } from "#lib/objects/quantity.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
+import type { Kept } from "../../../functions/workload-quota/reservations.ts";
+import type { WorkloadQuotaSettings } from "../../../functions/workload-quota/settings.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import type { ClusterConfig } from "../../config/config.ts";
 
@@ -14,22 +15,6 @@ const unlimited = "1e30";
 
 /** Later than any review here, so that a reservation is never read again. */
 const lastDate = new Date(8.64e15);
-
-/** The settings of workload-quota as far as they matter here; `checkSettings` has checked them. */
-interface QuotaSettings {
-  quotas: { name: string; clusters?: string[]; users?: unknown; groups?: unknown; hard: object }[];
-  controllers: { users: string[]; groups: string[] };
-}
-
-type Amounts = Readonly<Record<string, string>>;
-
-/** A value of the rule's ledger, as far as it matters here. */
-interface Kept {
-  used?: Amounts;
-  /** By cluster, what the rule has not seen stored. So has each reservation, as `unseen`. */
-  clusters?: object;
-  objects?: Readonly<Record<string, { used: Amounts; unseen?: Amounts }>>;
-}
 
 /** What the objects of one cluster have of the quotas of workload-quota. */
 export interface QuotaUse {
@@ -52,29 +37,30 @@ export interface QuotaUse {
 }
 
 /** Returns undefined if the rule is off in the cluster. `clusters` are all of postern.yaml; `isStateKnown`: so is what exists. */
-export const createQuotaUse = (
+export const createQuotaUse = async (
   catalogue: readonly CatalogueRule[],
   [cluster, { rules, kubernetes }]: readonly [name: string, config: ClusterConfig],
   clusters: readonly string[] = [cluster],
   isStateKnown: boolean,
   note: (sentence: string) => void,
-): QuotaUse | undefined => {
+): Promise<QuotaUse | undefined> => {
   const listed = catalogue.find(({ name }) => name === workloadQuotaName);
   const setup = rules.get(workloadQuotaName);
   if (!listed || !setup || setup.mode === "off") return undefined;
-  const { quotas, controllers, ...rest } = setup.settings as QuotaSettings;
+  const { listCharged, takeOut, toStored } = await import("../../../functions/workload-quota/ledger-values.ts");
+  // The rule's checkSettings has checked them.
+  const { quotas, controllers, ...rest } = setup.settings as WorkloadQuotaSettings;
   const ledger = createMemoryLedger();
   const existing = new Set<string>();
-  /** What isn't known of quotas, by the keys of their sums. */
+  /** What isn't known of quotas, by their names. */
   const unknown = new Map<string, string>();
   for (const { name, clusters: covered = clusters, users, groups } of quotas) {
     const others = covered.filter((one) => one !== cluster);
-    if (isStateKnown && others.length > 0)
-      unknown.set(toSumKey(name), `what quota ${name} has in use in ${others.join(", ")}`);
+    if (isStateKnown && others.length > 0) unknown.set(name, `what quota ${name} has in use in ${others.join(", ")}`);
     if (!users && !groups) continue;
     const sentence = `what quota ${name} has in use`;
     note(`${sentence} isn't known, because objects don't say which user created them`);
-    if (isStateKnown) unknown.set(toSumKey(name), sentence);
+    if (isStateKnown) unknown.set(name, sentence);
   }
   const unlimitedQuotas = quotas.map(({ hard, ...quota }) => {
     const amounts = Object.fromEntries(Object.keys(hard).map((key) => [key, unlimited]));
@@ -85,24 +71,11 @@ export const createQuotaUse = (
   // A controller has created what a counted object controls. No other object depends on the user.
   const userInfo = { username: controllers.users[0] ?? "", groups: controllers.groups };
 
-  /** Returns an object's reservation apart from the other values. */
-  const takeOut = (keys: readonly string[], values: readonly (Kept | undefined)[], object: string) => {
-    const own = new Map(
-      values.flatMap((value, index) => {
-        const reservation = value?.objects?.[object];
-        return reservation ? [[readQuotaName(keys[index]), reservation.used] as const] : [];
-      }),
-    );
-    return values.map((value, index) => {
-      const quota = quotas.find(({ name }) => name === readQuotaName(keys[index]));
-      const used = own.get(quota?.name);
-      if (keys[index]?.startsWith("quota/")) return used ? { ...value, used: subtract(value?.used, used) } : value;
-      const { [object]: _, ...objects } = value?.objects ?? {};
-      // What exists and isn't counted, such as a Pod of a Deployment, needs no room.
-      const isFree = !used && existing.has(object) && quota && !quota.users && !quota.groups;
-      const free = { used: Object.fromEntries(Object.keys(quota?.hard ?? {}).map((name) => [name, unlimited])) };
-      return { ...value, objects: isFree ? { ...objects, [object]: free } : objects };
-    });
+  /** Returns room for an object that exists and isn't counted, such as a Pod of a Deployment, because it needs none. */
+  const reserveForExisting = (object: string, name: string) => {
+    const quota = quotas.find((one) => one.name === name);
+    if (!quota || quota.users || quota.groups || !existing.has(object)) return undefined;
+    return Object.fromEntries(Object.keys(quota.hard).map((key) => [key, unlimited]));
   };
   return {
     count: async (creations, openCapabilities) => {
@@ -123,7 +96,7 @@ export const createQuotaUse = (
       }
     },
     giveUp: (sentence) => {
-      for (const { name } of quotas) unknown.set(toSumKey(name), sentence);
+      for (const { name } of quotas) unknown.set(name, sentence);
     },
     replaceLedger: (capabilities, tell, counted) => {
       const change: Ledger["change"] = async <T>(
@@ -134,13 +107,16 @@ export const createQuotaUse = (
         let charged: string[] = [];
         await ledger.change<T>(keys, (kept) => {
           // The casts are safe: the ledger only has values of this rule.
-          const given = counted ? (takeOut(keys, kept as readonly Kept[], toObjectPath(counted)) as T[]) : kept;
-          made = change(given);
-          charged = keys.filter((_, index) => isMore(made[index] as Kept, given[index] as Kept));
-          return counted ? kept : ((made as readonly (Kept | undefined)[]).map(toStored) as T[]);
+          const before = kept as readonly (Kept | undefined)[];
+          const object = counted && toObjectPath(counted);
+          const given = object ? takeOut(keys, before, object, (quota) => reserveForExisting(object, quota)) : before;
+          const after = change(given as T[]) as readonly (Kept | undefined)[];
+          made = after as T[];
+          charged = listCharged(keys, after, given);
+          return object ? kept : (after.map(toStored) as T[]);
         });
-        for (const key of charged) {
-          const sentence = unknown.get(key);
+        for (const quota of charged) {
+          const sentence = unknown.get(quota);
           if (sentence !== undefined) tell(sentence);
         }
         return made;
@@ -153,33 +129,8 @@ export const createQuotaUse = (
   };
 };
 
-/** Returns a value in which everything has been seen stored: manifests count one after the other. */
-const toStored = (kept: Kept | undefined): Kept | undefined => {
-  if (!kept) return undefined;
-  const { clusters: _, objects, ...rest } = kept;
-  const seen = Object.entries(objects ?? {}).map(([object, { unseen: _, ...reservation }]) => [object, reservation]);
-  return { ...rest, ...(objects && { objects: Object.fromEntries(seen) }) };
-};
-
-const toSumKey = (quota: string): string => `quota/${quota}`;
-
-/** Returns the quota of a key such as `quota/NAME` or `part/NAME/0/CLUSTER`. */
-const readQuotaName = (key = ""): string | undefined => key.split("/")[1];
-
 const toObjectPath = ({
   resource: { group, resource },
   namespace,
   name,
 }: Pick<AdmissionRequest, "resource" | "namespace" | "name">): string => [group, resource, namespace, name].join("/");
-
-const subtract = (amounts: Amounts = {}, less: Amounts): Amounts =>
-  Object.fromEntries(
-    Object.entries(amounts).map(([name, amount]) => {
-      const rest = subtractQuantities(requireQuantity(amount), requireQuantity(less[name] ?? "0"));
-      return [name, canonicalizeQuantity(rest)];
-    }),
-  );
-
-/** Reports whether a sum is larger than it was. */
-const isMore = (now: Kept | undefined, before: Kept | undefined): boolean =>
-  Object.entries(now?.used ?? {}).some(([name, amount]) => compareQuantities(amount, before?.used?.[name] ?? "0") > 0);

@@ -91,7 +91,7 @@ export const prepareClusterCheck = async (
   const openCapabilities = await prepareLiveCheckCapabilities(name, connection, hosts);
   const createCapabilities: typeof openCapabilities = (tell, milliseconds) =>
     noteSecretsRead(openCapabilities(tell, milliseconds), secretsRead);
-  const quotaUse = createQuotaUse(catalogue, cluster, options.clusters, true, note);
+  const quotaUse = await createQuotaUse(catalogue, cluster, options.clusters, true, note);
   const rules = await createCallableClusterRules(catalogue, cluster, options.harden, (tell, milliseconds, request) => {
     const capabilities = createCapabilities(tell, milliseconds);
     return quotaUse?.replaceLedger(capabilities, tell, request) ?? capabilities;

@@ -1,0 +1,131 @@
+// What `postern status` and `postern check` know of the values in the ledger. No other file of the rule imports this, so
+// its functions in AWS don't contain it.
+import { addQuantities, compareQuantities, subtractQuantities } from "postern/objects/quantity";
+import type { Recounts } from "./recount.ts";
+import {
+  type Amounts,
+  get,
+  getPartKey,
+  getReservation,
+  getScopeKey,
+  hasMore,
+  type Kept,
+  type Ledgered,
+  partCount,
+  replaceReservations,
+  toAmounts,
+} from "./reservations.ts";
+import type { Quota } from "./settings.ts";
+
+/** What objects have of a quota: `used` was seen stored, and `reserved` was charged or released and not seen since. */
+export interface QuotaShare {
+  used: Amounts;
+  reserved: Amounts;
+}
+
+/** A quota as a whole; its clusters are those that were read. Others, such as a removed one, only count in `reserved`. */
+export interface QuotaState extends QuotaShare {
+  hard: Amounts;
+  clusters: Record<string, QuotaShare>;
+}
+
+/** When a cluster was last counted as a whole, and what the last recount could not read or write. */
+export interface RecountState {
+  completed: string | null;
+  faults: readonly string[];
+}
+
+/** Reads values of the rule's ledger, in the order of their keys. */
+export type ValueReader = (keys: readonly string[]) => Promise<readonly unknown[]>;
+
+/** Reads what the objects of a cluster have of a quota. The casts here are safe: only the rule writes under its name. */
+export const readShare = async (read: ValueReader, quota: string, cluster: string): Promise<QuotaShare> => {
+  const parts = await read(Array.from({ length: partCount }, (_, part) => getPartKey(quota, cluster, part)));
+  const reservations = (parts as readonly (Kept | undefined)[]).flatMap((part) => Object.values(part?.objects ?? {}));
+  const addAll = (isSeen: boolean) =>
+    reservations.filter(({ phase }) => (phase === "seen") === isSeen).reduce((sum, { used }) => add(sum, used), {});
+  return { used: addAll(true), reserved: addAll(false) };
+};
+
+/** Reads a quota and adds up the shares of its clusters. `hard` counts until the rule has recorded another. */
+export const readQuota = async (
+  read: ValueReader,
+  { name, hard }: Pick<Quota, "name" | "hard">,
+  clusters: Record<string, QuotaShare>,
+  now: number,
+): Promise<QuotaState> => {
+  const [scope] = (await read([getScopeKey(name)])) as (Kept | undefined)[];
+  const used = Object.values(clusters).reduce((sum, share) => add(sum, share.used), {});
+  const inForce = (scope?.hards ?? []).filter(({ until }) => now < until);
+  return {
+    hard: findSmallest(inForce.length > 0 ? inForce.map((one) => one.hard) : [hard]),
+    used,
+    reserved: add(scope?.used ?? {}, used, subtractQuantities),
+    clusters,
+  };
+};
+
+export const readRecounts = async (read: ValueReader, clusters: readonly string[]): Promise<RecountState[]> => {
+  const values = await read(clusters.map((cluster) => `recount/${cluster}`));
+  return (values as readonly (Recounts | undefined)[]).map(({ completed, last } = {}) => {
+    return { completed: completed ? new Date(completed).toISOString() : null, faults: last?.faults ?? [] };
+  });
+};
+
+/** Combines amounts name by name: sums unless said otherwise. What comes to nothing is left out. */
+const add = (left: Amounts, right: Amounts, combine = addQuantities): Amounts =>
+  toAmounts(
+    [...new Set([left, right].flatMap(Object.keys))].map((name) => [name, combine(get(left, name), get(right, name))]),
+  );
+
+/** Returns the smallest amount of each name: while two versions of a rule are live, the smaller one counts. */
+const findSmallest = (all: readonly Quota["hard"][]): Amounts => {
+  const smallest: Record<string, string> = {};
+  for (const [name, amount] of all.flatMap(Object.entries)) {
+    const present = smallest[name];
+    if (present === undefined || compareQuantities(String(amount), present) < 0) smallest[name] = String(amount);
+  }
+  return smallest;
+};
+
+/**
+ * Returns values without the reservations of an object. Where it has none, it gets the one that `reserve` returns, which
+ * no sum contains.
+ */
+export const takeOut = (
+  keys: readonly string[],
+  values: readonly (Kept | undefined)[],
+  object: string,
+  reserve: (quota: string) => Amounts | undefined,
+): (Kept | undefined)[] => {
+  const ledgered: Ledgered = new Map(keys.map((key, index) => [key, values[index]]));
+  for (const part of keys) {
+    const [kind, quota = "", , cluster = ""] = part.split("/");
+    if (kind !== "part") continue;
+    const place = { cluster, scope: getScopeKey(quota), part, object };
+    const isReserved = getReservation(ledgered, place) !== undefined;
+    const used = isReserved ? undefined : reserve(quota);
+    if (isReserved) replaceReservations(ledgered, place, new Map([[object, undefined]]));
+    const reservation = used && { used, at: 0, phase: "seen" as const, version: "" };
+    if (reservation) ledgered.set(part, { objects: { ...ledgered.get(part)?.objects, [object]: reservation } });
+  }
+  return keys.map((key) => ledgered.get(key));
+};
+
+/** Returns a value in which everything has been seen stored. */
+export const toStored = (kept: Kept | undefined): Kept | undefined => {
+  if (!kept) return undefined;
+  const { clusters: _, objects, ...rest } = kept;
+  const seen = Object.entries(objects ?? {}).map(([object, { unseen: _, ...reservation }]) => [object, reservation]);
+  return { ...rest, ...(objects && { objects: Object.fromEntries(seen) }) };
+};
+
+/** Returns the quotas of which one of these values has a larger sum than before. */
+export const listCharged = (
+  keys: readonly string[],
+  values: readonly (Kept | undefined)[],
+  before: readonly (Kept | undefined)[],
+): string[] =>
+  keys.flatMap((key, index) =>
+    hasMore(values[index]?.used ?? {}, before[index]?.used ?? {}) ? [String(key.split("/")[1])] : [],
+  );
