@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { evaluateCue } from "#lib/cue/engine.ts";
-import { explainPolicyDocuments, readPolicyDocuments } from "../infra/policies/explanation.ts";
+import { explainPolicyManifests, readPolicyManifests } from "../infra/policies/explanation.ts";
 import { createTestFolder } from "./folders.ts";
 import { readRows } from "./rows.ts";
 import { runVerb } from "./verb.ts";
@@ -71,7 +71,7 @@ for (const { name, text, faults = [], warnings = [] } of located)
   test(`it names ${name}`, async () => {
     const file = join(folder, "located.yaml");
     await writeFile(file, text);
-    const all = await explainPolicyDocuments(await readPolicyDocuments([file]), evaluateCue);
+    const all = await explainPolicyManifests(await readPolicyManifests([file]), evaluateCue);
     const addFile = (lines: string[]) => lines.map((line) => `${file}:${line}`);
     assert.deepEqual(
       [all.flatMap((explanation) => explanation.faults), all.flatMap((explanation) => explanation.warnings)],

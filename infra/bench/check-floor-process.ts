@@ -5,8 +5,8 @@ import { evaluateRule } from "#lib/core/evaluation.ts";
 import type { Phase } from "#lib/rule.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { prepareManifestCheck } from "../check/check.ts";
-import { readInput } from "../check/manifests/input.ts";
 import { chooseCluster } from "../config/config.ts";
+import { readInput } from "../manifests/input.ts";
 import { readConfig } from "../project/project.ts";
 import { setBenchReportFields } from "./meter.ts";
 

@@ -2,7 +2,6 @@ import { getOwn } from "#lib/json.ts";
 import type { Capabilities, ResourceType } from "#lib/needs.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import { describeUnknownMinor } from "#lib/since.ts";
-import { fillDefaults, prepareForStorage } from "../apiserver/defaults/defaults.ts";
 import { apiServerOwnObjects } from "../apiserver/initial-objects.ts";
 import { buildKindIndex, type KindIndex } from "../apiserver/kinds/kinds.ts";
 import { createCustomKinds } from "../apiserver/validation/custom-resources.ts";
@@ -10,6 +9,9 @@ import { createValidation } from "../apiserver/validation/validation.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { ClusterConfig } from "../config/config.ts";
+import { readInput, readManifests } from "../manifests/input.ts";
+import { type Manifest, type ManifestFault, toSourceName } from "../manifests/manifests.ts";
+import { toStoredObject } from "../manifests/object-store.ts";
 import { createNativeCopyPredicate } from "../webhooks/native-policies.ts";
 import { evaluateManifestsInOrder, isAssumedNamespace } from "./evaluation/evaluate.ts";
 import type { CheckRequestOptions, ObjectEvaluation } from "./evaluation/evaluation.ts";
@@ -26,8 +28,6 @@ import { createCallableClusterRules } from "./evaluation/rules.ts";
 import { createUnevaluatedPolicyMatcher, isPolicyOrQuota } from "./evaluation/unevaluated.ts";
 import { createWebhookEnvironment } from "./evaluation/webhooks.ts";
 import { createQuotaUse } from "./evaluation/workload-quotas.ts";
-import { readInput, readManifests } from "./manifests/input.ts";
-import { type Manifest, type ManifestFault, toSourceName } from "./manifests/manifests.ts";
 
 export interface CheckOptions {
   catalogue: CatalogueRule[];
@@ -263,7 +263,7 @@ const fillAll = (
       // By the time of creation, plugins choose among several default classes.
       const { creationTimestamp } = Object(manifest.object.metadata);
       const metadata = { ...object.metadata, ...(typeof creationTimestamp === "string" && { creationTimestamp }) };
-      return [key, prepareForStorage(fillDefaults({ ...object, metadata }, kubernetes).object, kubernetes)];
+      return [key, toStoredObject({ ...object, metadata }, kubernetes)];
     }),
   );
 

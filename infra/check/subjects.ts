@@ -9,9 +9,9 @@ import { readListOption } from "../cli/options.ts";
 import { createProgressPrinter } from "../cli/progress.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
+import { formatManifestFault, type ManifestFault } from "../manifests/manifests.ts";
 import { prepareManifestCheck } from "./check.ts";
 import { noFindings, type ObjectCheckResult, type ObjectEvaluation } from "./evaluation/evaluation.ts";
-import { formatManifestFault, type ManifestFault } from "./manifests/manifests.ts";
 import type { PolicyReportVersion } from "./reports/policyreport.ts";
 import type { InputReadFailure } from "./reports/report.ts";
 

@@ -5,9 +5,9 @@ import type { ResourceType } from "#lib/needs.ts";
 import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { InspectedCluster } from "#lib/rule.ts";
-import { createManifestCluster, readManifestFolder } from "../apiserver/manifest-cluster.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
+import { readManifestCluster } from "../manifests/manifest-cluster.ts";
 import { type ClusterCredentialOptions, openClusterApi } from "./access.ts";
 import type { ClusterApi } from "./api.ts";
 
@@ -19,10 +19,7 @@ export const openInspectedCluster = async (
   file: string,
 ) => {
   if (deployer.kubeconfig === undefined && connect?.manifests !== undefined) {
-    const { list } = createManifestCluster(
-      await readManifestFolder(resolveConfigPath(connect.manifests, dirname(file))),
-      kubernetes,
-    );
+    const { list } = await readManifestCluster(resolveConfigPath(connect.manifests, dirname(file)), kubernetes);
     return { list };
   }
   return createInspectedCluster(await openClusterApi(name, connect, deployer));

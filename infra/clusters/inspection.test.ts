@@ -32,7 +32,7 @@ const follower: Rule = rule({
   manifests: {
     wanted: (documents) => ({
       objects: documents.filter((one): one is object => typeof one === "object" && one !== null),
-      faults: documents.includes("odd") ? ["Wish odd: is none"] : [],
+      faults: documents.some((one) => Object(one).kind === "odd") ? ["Wish odd: is none"] : [],
     }),
   },
   match: ({ wanted, kinds }) =>
@@ -64,10 +64,13 @@ const cluster: InspectedCluster = {
 describe("entries that depend on objects", () => {
   before(async () => {
     await mkdir(join(folder, "wishes"));
-    await writeFile(join(folder, "wishes", "a.yaml"), "kind: pods\n---\n---\nkind: services\n");
-    await writeFile(join(folder, "wishes", "b.json"), '{ "kind": "nodes" }');
-    await writeFile(join(folder, "one.yaml"), "kind: secrets\n");
-    await writeFile(join(folder, "odd.yaml"), "kind: pods\n---\nodd\n");
+    await writeFile(
+      join(folder, "wishes", "a.yaml"),
+      "apiVersion: v1\nkind: pods\n---\n---\napiVersion: v1\nkind: services\n",
+    );
+    await writeFile(join(folder, "wishes", "b.json"), '{ "apiVersion": "v1", "kind": "nodes" }');
+    await writeFile(join(folder, "one.yaml"), "apiVersion: v1\nkind: secrets\n");
+    await writeFile(join(folder, "odd.yaml"), "apiVersion: v1\nkind: odd\n");
     await writeFile(join(folder, "broken.yaml"), "a: [\n");
   });
   const read = async (wanted: string) => {
@@ -85,7 +88,7 @@ describe("entries that depend on objects", () => {
     for (const [wanted, sentence] of [
       ["odd.yaml", /^postern\.yaml:4 rules\.follower\.settings\.wanted odd\.yaml: Wish odd: is none$/],
       ["[one.yaml, broken.yaml]", /^postern\.yaml:4 rules\.follower\.settings\.wanted\.1 broken\.yaml:\d+ is no YAML/],
-      ["nowhere", /^postern\.yaml:4 .* .*nowhere can't be read/],
+      ["nowhere", /^postern\.yaml:4 .* .*nowhere is no file or folder/],
       ["1", /wanted must be a list, not a number/],
     ] as const)
       await assert.rejects(read(wanted), { message: sentence });

@@ -48,9 +48,9 @@ const differences = `${formatPage("behaviour/kinitiras-differences.md")} lists w
  * loaded.
  */
 const explainPolicies = async (file: string, asJson: boolean): Promise<number> => {
-  const [{ explainPolicyDocuments, readPolicyDocuments: readPolicies, formatExplanation }, { evaluateCue }] =
+  const [{ explainPolicyManifests, readPolicyManifests: readPolicies, formatExplanation }, { evaluateCue }] =
     await Promise.all([import("../policies/explanation.ts"), import("#lib/cue/engine.ts")]);
-  const all = await explainPolicyDocuments(await readPolicies([file]), (source) => evaluateCue(source));
+  const all = await explainPolicyManifests(await readPolicies([file]), (source) => evaluateCue(source));
   writeOutput(
     asJson ? `${JSON.stringify(all, null, 2)}\n` : `${all.map(formatExplanation).join("\n")}\n${differences}\n`,
   );

@@ -76,7 +76,7 @@ const toFailedResult = ({ policy, faults }: { policy: string; faults: string[] }
 /** Tests policies with their cases. Sends no requests, because a case states all answers that its policy reads. */
 const testPolicies = async (places: string[], files: string[], options: ParsedOptions): Promise<number> => {
   const [
-    { explainPolicyDocuments, readPolicyDocuments: readPolicies, formatExplanation },
+    { explainPolicyManifests, readPolicyManifests: readPolicies, formatExplanation },
     policyCases,
     { evaluateCue },
   ] = await Promise.all([
@@ -86,8 +86,8 @@ const testPolicies = async (places: string[], files: string[], options: ParsedOp
   ]);
   const output = options.text("output");
   const read = await readPolicies(places);
-  const documents = read.map(({ value }) => value);
-  const faulty = (await explainPolicyDocuments(read, (source) => evaluateCue(source))).filter(
+  const documents = read.map(({ object }) => object);
+  const faulty = (await explainPolicyManifests(read, (source) => evaluateCue(source))).filter(
     ({ faults }) => faults.length > 0,
   );
   if (faulty.length > 0) {

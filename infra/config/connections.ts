@@ -3,11 +3,11 @@ import { basename, dirname, resolve } from "node:path";
 import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
 import { asksCluster } from "#lib/needs.ts";
 import { isRegion } from "#lib/service-settings.ts";
-import { createManifestCluster, type ManifestCluster, readManifestFolder } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { formatPage } from "../catalogue/sources.ts";
 import { toSentence } from "../cli/complaint.ts";
 import { createMapShape, type InputShape } from "../cli/shape.ts";
+import { type ManifestCluster, readManifestCluster } from "../manifests/manifest-cluster.ts";
 import type { ClusterConfig, ClusterConnectConfig, PosternConfig } from "./config.ts";
 import { isServerAddress, readCertificatesFromPemOrFile, readKubeconfig } from "./kubeconfig.ts";
 
@@ -95,8 +95,8 @@ export const readClusterConnections = async (
         `${here}.connect is ${what}, which only works on this machine: functions can't read the cluster`,
       );
     } else if (connect.manifests !== undefined)
-      await readManifestFolder(resolveConfigPath(connect.manifests, dirname(file))).then(
-        (objects) => found.manifestClusters.set(name, createManifestCluster(objects, cluster.kubernetes)),
+      await readManifestCluster(resolveConfigPath(connect.manifests, dirname(file)), cluster.kubernetes).then(
+        (manifests) => found.manifestClusters.set(name, manifests),
         (error) => found.faults.push(`${here}.connect: ${toSentence(error)}`),
       );
     else

@@ -23,6 +23,8 @@ const reading = rule({
   validate() {},
 });
 
+const buildObject = (kind: string) => ({ apiVersion: "v1", kind });
+
 const readPolicies = async (policies: string) => {
   const file = join(folder, "postern.yaml");
   await writeFile(file, `rules:\n  reading:\n    settings:\n      policies: ${policies}\n`);
@@ -33,18 +35,33 @@ const readPolicies = async (policies: string) => {
 describe("objects of a setting", () => {
   it("are read from the files of a folder", async () => {
     await mkdir(join(folder, "good"));
-    await writeFile(join(folder, "good/a.yaml"), "# first\nkind: A\n");
-    await writeFile(join(folder, "good/b.json"), '{ "kind": "B" }');
-    assert.deepEqual(await readPolicies("good"), [{ kind: "A" }, { kind: "B" }]);
-    assert.deepEqual(await readPolicies("[good/a.yaml, { kind: C }]"), [{ kind: "A" }, { kind: "C" }]);
+    await writeFile(join(folder, "good/a.yaml"), "# first\napiVersion: v1\nkind: A\n");
+    await writeFile(join(folder, "good/b.json"), '{ "apiVersion": "v1", "kind": "BList", "items": [{}] }');
+    assert.deepEqual(await readPolicies("good"), [buildObject("A"), buildObject("B")]);
+    assert.deepEqual(await readPolicies("[good/a.yaml, { kind: C }]"), [buildObject("A"), { kind: "C" }]);
+  });
+
+  it("have the keys that << merges", async () => {
+    await writeFile(
+      join(folder, "merged.yaml"),
+      "apiVersion: v1\nkind: A\nfirst: &first { a: 1 }\nsecond: { <<: *first, b: 2 }\n",
+    );
+    assert.deepEqual(await readPolicies("merged.yaml"), [
+      { ...buildObject("A"), first: { a: 1 }, second: { a: 1, b: 2 } },
+    ]);
   });
 
   it("are refused with the file, the line and the column of a fault", async () => {
-    await writeFile(join(folder, "bad.yaml"), "kind: A\n---\nkind: B\nspec:\n  rules:\n    - first\n    - second: 1\n");
+    await writeFile(
+      join(folder, "bad.yaml"),
+      ["apiVersion: v1\nkind: A", "apiVersion: v1\nkind: B\nspec:\n  rules:\n    - first\n    - second: 1\n"].join(
+        "\n---\n",
+      ),
+    );
     // The file doesn't have the last part of the fault's path.
     const place = "postern.yaml:4 rules.reading.settings.policies bad.yaml";
     await assert.rejects(readPolicies("bad.yaml"), {
-      message: `${place}:7:7: is wrong\n${place}: has no place`,
+      message: `${place}:9:7: is wrong\n${place}: has no place`,
     });
   });
 });

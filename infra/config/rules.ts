@@ -1,9 +1,9 @@
 // Reads `rules` of postern.yaml: at the top level for all clusters, and under each cluster.
+import { relative } from "node:path";
 import type { EnforcementMode } from "#lib/core/evaluation.ts";
 import { isMap, toList, toMap } from "#lib/json.ts";
 import type { ParsedManifests, Rule } from "#lib/rule.ts";
 import { findSettingsMistakes, mergeWithDefaults } from "#lib/settings.ts";
-import type { ManifestFile } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
 import { formatDidYouMean } from "../cli/did-you-mean.ts";
@@ -16,11 +16,13 @@ import {
   mapShape,
   textListShape,
 } from "../cli/shape.ts";
+import type { Manifest } from "../manifests/manifests.ts";
+import { findPosition } from "../manifests/positions.ts";
 import type { ConfigPath, ReportMistake, ReviewRecordingConfig, RuleConfig, RuleExemptions } from "./config.ts";
 import { type RecordSection, readRecordConfig, recordSectionShape } from "./record-section.ts";
 
-/** The manifest files for settings, by their path in postern.yaml, or the reason why a path has none. */
-export type ManifestFilesByConfigPath = ReadonlyMap<string, ManifestFile[] | string>;
+/** The manifests for settings, by their path in postern.yaml, or the reason why a path has none. */
+export type ManifestsByConfigPath = ReadonlyMap<string, Manifest[] | string>;
 
 /** The settings of services from their kubeconfigs, by the kubeconfig's path in postern.yaml, or why there are none. */
 export type ServicesByConfigPath = ReadonlyMap<string, Record<string, string> | string>;
@@ -30,7 +32,7 @@ export interface CatalogueAndManifestFiles {
   catalogue: CatalogueRule[];
   /** The names of all rules, including rules that are not loaded or can't be. */
   names: readonly string[];
-  places: ManifestFilesByConfigPath;
+  places: ManifestsByConfigPath;
   services: ServicesByConfigPath;
 }
 
@@ -271,7 +273,7 @@ const fillManifestSettings = (
   { manifests = {} }: Rule,
   settings: unknown,
   path: ConfigPath,
-  places: ManifestFilesByConfigPath,
+  places: ManifestsByConfigPath,
   complain: ReportMistake,
 ): unknown => {
   if (typeof settings !== "object" || settings === null) return settings;
@@ -287,28 +289,31 @@ const readManifestSetting = (
   value: unknown,
   read: (documents: readonly unknown[]) => ParsedManifests,
   path: ConfigPath,
-  places: ManifestFilesByConfigPath,
+  places: ManifestsByConfigPath,
   complain: ReportMistake,
 ): unknown => {
   const parts: unknown[] = typeof value === "string" ? [value] : Array.isArray(value) ? value : [];
   if (parts.length === 0) return value;
   return parts.flatMap((part, index): object[] => {
     const at = typeof value === "string" ? path : [...path, index];
-    const files = typeof part === "string" ? (places.get(part) ?? `${part} is not read here`) : [{ documents: [part] }];
-    if (typeof files === "string") {
-      complain(at, files);
+    const found = typeof part === "string" ? (places.get(part) ?? `${part} is not read here`) : [];
+    if (typeof found === "string") {
+      complain(at, found);
       return [];
     }
-    return files.flatMap(
-      ({ name, documents, findPosition }: Partial<ManifestFile> & Pick<ManifestFile, "documents">) => {
-        const { objects, faults } = read(documents);
-        for (const fault of faults) {
-          const { sentence, document, path = [] } = typeof fault === "string" ? { sentence: fault } : fault;
-          if (name === undefined || findPosition === undefined) complain([...at, ...path], sentence);
-          else complain(at, `${name}${document === undefined ? "" : findPosition(document, path)}: ${sentence}`);
-        }
-        return objects;
-      },
-    );
+    const files =
+      typeof part === "string" ? [...Map.groupBy(found, ({ source }) => source)] : [[undefined, []] as const];
+    return files.flatMap(([source, manifests]) => {
+      const { objects, faults } = read(source ? manifests.map(({ object }) => object) : [part]);
+      for (const fault of faults) {
+        const { sentence, document = -1, path = [] } = typeof fault === "string" ? { sentence: fault } : fault;
+        const manifest = manifests[document];
+        const { line, column } = manifest ? findPosition(manifest, path) : {};
+        const position = line === undefined ? "" : `:${line}:${column}`;
+        if (source) complain(at, `${relative(source.folder ?? "", source.name)}${position}: ${sentence}`);
+        else complain([...at, ...path], sentence);
+      }
+      return objects;
+    });
   });
 };

@@ -6,11 +6,11 @@ import { findScriptFault, hasWrongOutput } from "#lib/policy/scripts.ts";
 import { getPolicyName, type KinitirasPolicy } from "#lib/policy/types.ts";
 import { newestKubernetes } from "#lib/since.ts";
 import { buildKindIndex, describeSimilarKinds, isCustomResourceGroup } from "../apiserver/kinds/kinds.ts";
-import { readManifestFiles } from "../apiserver/manifest-cluster.ts";
-import type { FieldPath, ManifestSourceText } from "../check/manifests/manifests.ts";
-import { findPosition } from "../check/manifests/positions.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { toOneLine } from "../cli/terminal.ts";
+import { readOnlyManifests } from "../manifests/input.ts";
+import { type FieldPath, type Manifest, toSourceName } from "../manifests/manifests.ts";
+import { findPosition } from "../manifests/positions.ts";
 import { describePolicyRules } from "./descriptions.ts";
 
 /** The explanation of a policy. A policy with faults is not admitted. */
@@ -22,49 +22,35 @@ export interface PolicyExplanation {
   warnings: string[];
 }
 
-export interface PolicyDocument {
-  value: unknown;
-  source: ManifestSourceText;
-  index: number;
-}
-
 /** Reads files of YAML or JSON, or all such files below folders. Throws if there is no policy in them. */
-export const readPolicyDocuments = async (paths: readonly string[]): Promise<PolicyDocument[]> => {
-  const files = await Promise.all(paths.map((place) => readManifestFiles(place, (file) => file)));
-  const documents = files.flat().flatMap((file) => {
-    const source = { name: file.name, text: file.text };
-    return file.documents.map((value, index) => ({ value, source, index }));
-  });
-  if (checkPolicyDocuments(documents.map(({ value }) => value)).length > 0) return documents;
+export const readPolicyManifests = async (paths: readonly string[]): Promise<Manifest[]> => {
+  const manifests = await readOnlyManifests(paths);
+  if (manifests.length > 0) return manifests;
   throw new Complaint(`${paths.join(", ")} ${paths.length > 1 ? "contain" : "contains"} no policy`);
 };
 
 type EvaluateCue = (source: string) => Promise<string>;
 
-export const explainPolicyDocuments = async (
-  documents: readonly PolicyDocument[],
+export const explainPolicyManifests = async (
+  manifests: readonly Manifest[],
   evaluateCue: EvaluateCue,
 ): Promise<PolicyExplanation[]> => {
-  const checked = checkPolicyDocuments(documents.map(({ value }) => value));
+  const checked = checkPolicyDocuments(manifests.map(({ object }) => object));
   const faultyFirst = checked.toSorted(
     (left, right) => Number(left.policy !== undefined) - Number(right.policy !== undefined),
   );
   return Promise.all(
-    faultyFirst.map(async ({ name, policy, faults, document, path }) => {
+    faultyFirst.map(async ({ name, policy, faults, document }) => {
       const explained = policy ? await explain(policy, evaluateCue) : { policy: name, does: [], faults, warnings: [] };
-      const locate = (sentence: string) => `${formatPosition(documents[document], path, sentence)} ${sentence}`;
+      const locate = (sentence: string) => `${formatPosition(manifests[document], sentence)} ${sentence}`;
       return { ...explained, faults: explained.faults.map(locate), warnings: explained.warnings.map(locate) };
     }),
   );
 };
 
 /** Returns `file:line` of the policy's field that a sentence begins with, or of the nearest parent in the file. */
-const formatPosition = (document: PolicyDocument | undefined, path: FieldPath, sentence: string): string => {
-  if (document === undefined) return "";
-  const { source, index } = document;
-  const { line } = findPosition({ source, document: index, path, line: 1 }, parseField(sentence));
-  return `${source.name}:${line}`;
-};
+const formatPosition = (manifest: Manifest | undefined, sentence: string): string =>
+  manifest ? `${toSourceName(manifest.source.name)}:${findPosition(manifest, parseField(sentence)).line}` : "";
 
 /** Returns the steps of a path such as `spec.list[0].map["a b"]` at the beginning of a sentence. */
 const parseField = (sentence: string): FieldPath => {

@@ -1,11 +1,10 @@
 import { readFile } from "node:fs/promises";
 import { toFailure } from "#lib/failure.ts";
-import type { RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
+import type { NamedKubernetesObject, RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview } from "#lib/review.ts";
 import { findSettingsMistakes, mergeWithDefaults } from "#lib/settings.ts";
 import { createRecordedCluster, findServedResource, listServedResources } from "../apiserver/kinds/served.ts";
-import { requireKubernetesObjects } from "../apiserver/manifest-cluster.ts";
 import { describeCaseDifferences } from "../catalogue/case-differences.ts";
 import { caseMembers } from "../catalogue/case-shape.ts";
 import { buildReview, evaluateCase, getCasePhase, parseCases } from "../catalogue/cases.ts";
@@ -23,6 +22,7 @@ import {
   textShape,
 } from "../cli/shape.ts";
 import type { RuleConfig } from "../config/config.ts";
+import { setNamespace } from "../manifests/object-store.ts";
 import type { TestResult } from "../testing/results.ts";
 
 /** A rule whose settings hold the policies under test. */
@@ -67,9 +67,23 @@ export const readPolicyCases = async (
     const objects = entry.needs?.objects;
     if (objects === undefined) return [underTest, entry];
     const where = `${file}: "${entry.name}" needs.objects`;
-    return [underTest, { ...entry, needs: { ...entry.needs, objects: requireKubernetesObjects(objects, where) } }];
+    return [underTest, { ...entry, needs: { ...entry.needs, objects: requireObjects(objects, where) } }];
   });
 };
+
+/** Returns values that are Kubernetes objects, with `default` for a missing namespace; throws for any other value. */
+const requireObjects = (values: readonly unknown[], place: string): NamedKubernetesObject[] => {
+  const objects = values.map((value, index): NamedKubernetesObject => {
+    const { apiVersion, kind, metadata } = Object(value);
+    if (typeof apiVersion === "string" && typeof kind === "string" && typeof Object(metadata).name === "string")
+      return Object(value);
+    const where = `${place}[${index}]`;
+    throw new Complaint(`${where} is no manifest: it must have an apiVersion, a kind and a metadata.name`);
+  });
+  const served = listServedResources(objects);
+  return objects.map((object) => setNamespace(object, findServedResource(served, object) ?? unserved, "default"));
+};
+const unserved = { namespaced: false };
 
 /** Runs a test case of policies. The rule's questions get only the answers that the case contains. */
 export const runPolicyCase = async (

@@ -1,6 +1,5 @@
-import { basename, dirname } from "node:path";
+import { basename, dirname, relative } from "node:path";
 import type { SettingsMistake } from "#lib/settings.ts";
-import { readManifestFiles } from "../apiserver/manifest-cluster.ts";
 import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
 import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
@@ -10,6 +9,7 @@ import { resolveConfigPath } from "../config/connections.ts";
 import { readServiceKubeconfig } from "../config/kubeconfig.ts";
 import { type CatalogueAndManifestFiles, getSetting } from "../config/rules.ts";
 import { validateConfig } from "../config/validation.ts";
+import { readOnlyManifests } from "../manifests/input.ts";
 import { listSharedEntryConflicts } from "../webhooks/groups.ts";
 import { type ConfigDocument, parseConfigDocument } from "./config-document.ts";
 import { loadProjectRules, type ProjectRules, readConfigText, readConfigTextIfAny, type WantedRules } from "./rules.ts";
@@ -84,7 +84,9 @@ export const readConfigDocument = async (
       ),
     );
   const files = {
-    places: await readAll("manifests", (path) => readManifestFiles(path)),
+    places: await readAll("manifests", (path) =>
+      readOnlyManifests([path], (file) => relative(path, file) || basename(file)),
+    ),
     services: await readAll("kubeconfigs", readServiceKubeconfig),
   };
   return validateDocument(document, catalogue, files, names);

@@ -1,6 +1,5 @@
 import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { parseAllDocuments } from "yaml";
 import { formatStageIdentity, isSameStage } from "../aws/identity.ts";
 import type { AwsStage } from "../aws/stage.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
@@ -16,6 +15,7 @@ import { type InspectedClusterConfig, inspectClusterForSettings } from "../clust
 import { readPolicySupport } from "../clusters/version.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
 import { listRulesAskingCluster } from "../config/connections.ts";
+import { formatManifestFault, parseManifests } from "../manifests/manifests.ts";
 import type { WebhookEntry } from "../webhooks/configurations.ts";
 import { placePolicies, toPolicySupport } from "../webhooks/native-policies.ts";
 import { identityAnnotation, listEntries, type RuleEndpoints, webhookConfigurationName } from "./cluster-manifests.ts";
@@ -166,7 +166,9 @@ export const readWrittenEntries = async (folder: string, cluster: string): Promi
     if (error.code === "ENOENT") return "";
     throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
   });
-  return parseAllDocuments(text).flatMap((document) => listEntries([Object(document.toJS())]));
+  const { manifests, faults } = parseManifests({ name: file, text });
+  if (faults.length > 0) throw new Complaint(faults.map(formatManifestFault).join("\n"));
+  return listEntries(manifests.map(({ object }) => Object(object)));
 };
 
 /** What the inspection of a cluster reads, and where from. */

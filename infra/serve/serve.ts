@@ -14,7 +14,6 @@ import type { OpenCapabilities } from "#lib/needs.ts";
 import type { RecordingHostAndEvaluation } from "#lib/recording/recorder.ts";
 import { getObjectName } from "#lib/refusals.ts";
 import { createUrlKeyVerifier } from "#lib/url-key.ts";
-import type { ManifestCluster } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import {
   type CommandOption,
@@ -27,7 +26,7 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
 import { getConfigFile } from "../cli/roots.ts";
 import type { PosternConfig, RuleConfig } from "../config/config.ts";
-import { readClusterConnections } from "../config/connections.ts";
+import { type ParsedConnections, readClusterConnections } from "../config/connections.ts";
 import { writeSchemas } from "../config/schemas.ts";
 import { readOrCreateServerCertificate, readOrCreateUrlSigner, type WebhookUrlSigner } from "../keys/keys.ts";
 import { readAllRules, requireConfig } from "../project/rules.ts";
@@ -107,7 +106,7 @@ export const serveRules = async (
     (cluster, rule) => findRuleConfig(cluster, rule),
   );
 
-  let currentManifests: ReadonlyMap<string, ManifestCluster> = new Map();
+  let currentManifests: ParsedConnections["manifestClusters"] = new Map();
   let kept: ReadonlySet<string> = new Set();
   const open = async () => {
     const opened = await createServedRuleHandlers(file, wrappedHost, evaluate, kept);

@@ -9,6 +9,7 @@ import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import jsonPatch from "fast-json-patch";
 import { parseAllDocuments, parse as parseYaml } from "yaml";
 import { schemaLine } from "../../infra/config/schemas.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
@@ -87,9 +88,10 @@ const readShownFile = async (name: string): Promise<string> => {
   return text?.split("END\n")[0] ?? assert.fail(`the README writes no ${name}`);
 };
 
-/** Sends the README's review, over TLS with the CA that the gateway made. */
-const sendReview = async (url: string): Promise<{ code: number; body: string }> => {
-  const [ca, body] = await Promise.all([readFile(join(copy, ".postern/ca.crt")), readShownFile("review.json")]);
+/** Sends a review, by default the README's, over TLS with the CA that the gateway made. */
+const sendReview = async (url: string, review?: object): Promise<{ code: number; body: string }> => {
+  const ca = await readFile(join(copy, ".postern/ca.crt"));
+  const body = review ? JSON.stringify(review) : await readShownFile("review.json");
   return new Promise((resolve, reject) => {
     const options = { method: "POST", ca, headers: { "content-type": "application/json" } };
     const sent = httpsRequest(url, options, async (response) => {
@@ -277,7 +279,7 @@ describe("a newcomer", () => {
     );
     assert.match(await patch(), /"third":"two"/);
     await rm(join(copy, "own"), { recursive: true });
-    await waitForLines(1, " not reloaded, serving as before: watched.yaml:1 .*own can't be read");
+    await waitForLines(1, " not reloaded, serving as before: watched.yaml:1 .*own is no file or folder");
     assert.match(await patch(), /"third":"two"/);
     await write("paper/map.json", printMap("three"));
     await write("own/b.json", printPolicy("last"));
@@ -356,6 +358,57 @@ describe("a newcomer", () => {
     const { waitFor, stop } = await serve("--config", "recounted.yaml");
     await waitFor(/ local workload-quota read 1 objects, charged 1 that weren't counted, /);
     assert.equal(await stop(), 0);
+  });
+
+  it("has the same answer from the gateway and from check about a folder of manifests", async () => {
+    await mkdir(join(copy, "limits"));
+    const limits = `
+apiVersion: v1
+kind: LimitRangeList
+items:
+  - metadata: { name: most, namespace: default }
+    spec:
+      limits:
+        - &container { type: Container, max: { cpu: 2 } }
+        - { <<: *container, type: Pod }
+`;
+    await writeFile(join(copy, "limits/limits.yaml"), limits);
+    await writeFile(
+      join(copy, "limits.yaml"),
+      "rules: { limit-ranger: }\nclusters: { local: { connect: { manifests: limits } } }\n",
+    );
+    const metadata = { name: "web", namespace: "default" };
+    const pod = { apiVersion: "v1", kind: "Pod", metadata, spec: { containers: [{ name: "web", image: "web:1" }] } };
+    await writeFile(join(copy, "pod.json"), JSON.stringify(pod));
+    const checked = await runPostern("check", "pod.json", "--config", "limits.yaml", "--plugins=none", "-o", "json");
+    assert.equal(checked.code, 0, checked.stdout + checked.stderr);
+
+    const gateway = await serve("--config", "limits.yaml");
+    const url = await gateway.waitFor(/https:\S+\/limit-ranger\/mutate/);
+    const ask = async (phase: string, object: object) => {
+      const review = {
+        apiVersion: "admission.k8s.io/v1",
+        kind: "AdmissionReview",
+        request: {
+          ...{ uid: "1", operation: "CREATE", userInfo: { username: "jane" }, ...metadata, object, oldObject: null },
+          kind: { group: "", version: "v1", kind: "Pod" },
+          resource: { group: "", version: "v1", resource: "pods" },
+        },
+      };
+      return JSON.parse((await sendReview(url.replace(/mutate$/, phase), review)).body).response;
+    };
+    const { patch } = await ask("mutate", pod);
+    const operations = JSON.parse(Buffer.from(patch ?? "", "base64").toString() || "[]");
+    const { newDocument: limited } = jsonPatch.applyPatch(structuredClone(pod), operations);
+    assert.deepEqual(Object(limited.spec.containers[0]).resources.limits, { cpu: "2" });
+    const { allowed, status } = await ask("validate", limited);
+    assert.ok(allowed, status?.message);
+    const large = {
+      ...pod,
+      spec: { containers: [0, 1].map((index) => ({ ...limited.spec.containers[0], name: `c${index}` })) },
+    };
+    assert.match((await ask("validate", large)).status.message, /maximum cpu usage per Pod is 2/);
+    assert.equal(await gateway.stop(), 0);
   });
 
   it("keeps the CA and the keys", async () => {

@@ -1,19 +1,20 @@
 import type { Capabilities, ResourceType, ServedResource } from "#lib/needs.ts";
 import { createRecordedCapabilities, type RecordedCapabilityAnswers, toPlural } from "#lib/recorded-answers.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { inferKinds, toKindKey, toServedResource } from "./kinds.ts";
+import { inferKinds, type KindsByName, toKindKey, toServedResource } from "./kinds.ts";
 
-/**
- * Returns the kinds of `inferKinds` by group and version. A kind that is off by default is included only if there are
- * objects of it.
- */
+/** Returns the kinds of `inferKinds`. One that is off by default is included only if there are objects of it. */
+export const inferServedKinds = (objects: readonly KubernetesObject[], kubernetes?: string): KindsByName => {
+  const present = new Set(objects.map(({ apiVersion = "", kind = "" }) => toKindKey(apiVersion, kind)));
+  return new Map([...inferKinds(objects, kubernetes)].filter(([name, { off }]) => !off || present.has(name)));
+};
+
+/** Returns the kinds of `inferServedKinds` by group and version. */
 export const listServedResources = (
   objects: readonly KubernetesObject[],
   kubernetes?: string,
 ): Record<string, ServedResource[]> => {
-  const present = new Set(objects.map(({ apiVersion = "", kind = "" }) => toKindKey(apiVersion, kind)));
-  const served = [...inferKinds(objects, kubernetes)].filter(([name, { off }]) => !off || present.has(name));
-  const byVersion = Map.groupBy(served, ([name]) => name.slice(0, name.indexOf(" ")));
+  const byVersion = Map.groupBy(inferServedKinds(objects, kubernetes), ([name]) => name.slice(0, name.indexOf(" ")));
   return Object.fromEntries(
     [...byVersion].map(([version, all]) => [version, all.map(([, kind]) => toServedResource(kind))]),
   );

@@ -8,8 +8,8 @@ import { type DefaultedObject, fillDefaults, prepareForStorage } from "../../api
 import type { ReadingStep } from "../../apiserver/defaults/typed-reading.ts";
 import { describeUnknownKind, isCustomResourceGroup, type ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { toSentence } from "../../cli/complaint.ts";
-import type { Manifest } from "../manifests/manifests.ts";
-import { findPosition } from "../manifests/positions.ts";
+import type { Manifest } from "../../manifests/manifests.ts";
+import { findPosition } from "../../manifests/positions.ts";
 import {
   type Denial,
   type EvaluatedRequestAndManifest,

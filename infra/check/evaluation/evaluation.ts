@@ -11,7 +11,7 @@ import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
 import type { FindCustomKind } from "../../apiserver/validation/custom-resources.ts";
 import type { ValidateObject } from "../../apiserver/validation/validation.ts";
-import type { FieldPath, Manifest } from "../manifests/manifests.ts";
+import type { FieldPath, Manifest } from "../../manifests/manifests.ts";
 import type { ExistingObjects } from "./existing-objects.ts";
 import type { AdmissionChain } from "./plugins.ts";
 import type { QuotaSubject, UncertainUse } from "./quotas.ts";

@@ -1,6 +1,6 @@
 import { getOwn, isMap } from "#lib/json.ts";
 import type { Status } from "#lib/review.ts";
-import type { FieldPath } from "../manifests/manifests.ts";
+import type { FieldPath } from "../../manifests/manifests.ts";
 
 /** Splits `spec.containers[0].image`, `metadata.labels[app.kubernetes.io/name]` or `data.a` into steps. */
 export const parseFieldPath = (field: string): FieldPath =>

@@ -1,5 +1,5 @@
 import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
-import { type Manifest, toSourceName } from "../manifests/manifests.ts";
+import { type Manifest, toSourceName } from "../../manifests/manifests.ts";
 import type { CheckRequestOptions } from "./evaluation.ts";
 import { normalizeManifestObjects } from "./requests.ts";
 

@@ -1,6 +1,6 @@
 import { getOwn, isMap, isSame } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import type { FieldPath } from "../manifests/manifests.ts";
+import type { FieldPath } from "../../manifests/manifests.ts";
 
 /** A kind that creates Pods: the path of its Pod template, the controller that creates them, and the kind that owns them. */
 interface WorkloadKind {

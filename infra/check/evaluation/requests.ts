@@ -9,7 +9,8 @@ import {
   type UserInfo,
 } from "#lib/review.ts";
 import type { KindIndex, ResourceKind } from "../../apiserver/kinds/kinds.ts";
-import type { Manifest } from "../manifests/manifests.ts";
+import type { Manifest } from "../../manifests/manifests.ts";
+import { setNamespace } from "../../manifests/object-store.ts";
 import type { CheckRequestOptions } from "./evaluation.ts";
 
 /**
@@ -50,15 +51,13 @@ export const isReview = ({ object: { apiVersion, kind } }: Manifest): boolean =>
 /** Returns a manifest's object with the namespace that it gets, without the fields that only the API server sets. */
 export const dropServerFieldsAndSetNamespace = (
   object: Record<string, unknown>,
-  { namespaced }: ResourceKind,
+  kind: ResourceKind,
   asking: CheckRequestOptions,
 ): KubernetesObject => {
   const ownMetadata = isMap(object.metadata) ? object.metadata : {};
-  const { namespace, ...others } = ownMetadata;
-  const own = Object.entries(others).filter(([key, value]) => !systemFields.has(key) && value !== null);
-  const metadata = Object.fromEntries([...own, ...(namespaced ? [["namespace", namespace || asking.namespace]] : [])]);
+  const own = Object.entries(ownMetadata).filter(([key, value]) => !systemFields.has(key) && value !== null);
   // The metadata was checked when the manifest was read.
-  return { ...object, metadata } as KubernetesObject;
+  return setNamespace({ ...object, metadata: Object.fromEntries(own) }, kind, asking.namespace);
 };
 
 export const toObjectKey = (

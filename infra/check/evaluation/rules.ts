@@ -9,11 +9,11 @@ import { resolveRuleNames } from "../../catalogue/rule-names.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { findRulesInspectingCluster, inspectClusterForSettings } from "../../clusters/inspection.ts";
 import type { ClusterConfig, PosternConfig } from "../../config/config.ts";
+import type { FieldPath } from "../../manifests/manifests.ts";
 import { listServedRulesAndGroups } from "../../project/served.ts";
 import { createListedEndpoint } from "../../serve/handlers.ts";
 import { buildWebhookConfigurations, getRuleNameOfEntry } from "../../webhooks/configurations.ts";
 import { joinCelExpressionLines } from "../../webhooks/entry.ts";
-import type { FieldPath } from "../manifests/manifests.ts";
 import { roundIntegers } from "./rounding.ts";
 import { suggestFix } from "./suggestions.ts";
 

@@ -7,7 +7,7 @@ import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
 import { sanitizeTerminalText, truncateText } from "../../cli/terminal.ts";
 import { formatYamlFlow } from "../../diff/yaml-lines.ts";
-import type { FieldPath } from "../manifests/manifests.ts";
+import type { FieldPath } from "../../manifests/manifests.ts";
 
 interface Edit {
   verb: "set" | "add" | "remove";

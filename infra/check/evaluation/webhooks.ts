@@ -9,7 +9,7 @@ import type { CelEvaluator, HookCallResult, ReviewToSend } from "#infra/apiserve
 import { exactJson } from "#lib/exact-json.ts";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
 import type { ClusterConfig } from "../../config/config.ts";
-import type { Manifest } from "../manifests/manifests.ts";
+import type { Manifest } from "../../manifests/manifests.ts";
 import type { ObjectEvaluationEnvironment } from "./evaluation.ts";
 import type { CallablePlugins } from "./plugins.ts";
 import type { CallableRules } from "./rules.ts";

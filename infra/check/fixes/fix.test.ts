@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { parse, stringify } from "yaml";
 import { computePatch } from "#lib/patch.ts";
 import { readRows } from "../../../test/rows.ts";
-import { parseManifests } from "../manifests/manifests.ts";
+import { parseManifests } from "../../manifests/manifests.ts";
 import { applyFixes } from "./fix.ts";
 
 /** Returns a file's text after its first object was changed; `fill` makes the defaults of an API server. */

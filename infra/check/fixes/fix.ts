@@ -10,10 +10,10 @@ import { Complaint, toSentence } from "../../cli/complaint.ts";
 import { formatCount } from "../../cli/progress.ts";
 import { toOneLine } from "../../cli/terminal.ts";
 import { escapeControls, longestKey, needsQuotes, type YamlIndentation } from "../../diff/yaml-lines.ts";
+import type { FieldPath, Manifest } from "../../manifests/manifests.ts";
+import { parseYamlDocuments } from "../../manifests/yaml.ts";
 import type { ObjectEvaluation } from "../evaluation/evaluation.ts";
 import { isReview } from "../evaluation/requests.ts";
-import type { FieldPath, Manifest } from "../manifests/manifests.ts";
-import { parseYamlDocuments } from "../manifests/yaml.ts";
 import { editYamlText, type YamlEdit } from "./yaml-edits.ts";
 
 /** The changes that rules made to a manifest's object, to be written into the manifest's file. */

@@ -1,7 +1,7 @@
 import { type Document, isCollection, isMap, isScalar, isSeq, type Pair, type YAMLMap, type YAMLSeq } from "yaml";
 import { exactJson, writeInteger } from "#lib/exact-json.ts";
 import { formatYamlFlow, formatYamlFlowKey, formatYamlLines, type YamlIndentation } from "../../diff/yaml-lines.ts";
-import type { FieldPath } from "../manifests/manifests.ts";
+import type { FieldPath } from "../../manifests/manifests.ts";
 
 /** A YAML or JSON document of a file, and the object in it that edits change. */
 export interface EditableDocument {

@@ -10,6 +10,7 @@ import { formatCount, type Progress, type ReportProgress } from "../../cli/progr
 import { type ClusterCredentialOptions, resolveClusterConnection } from "../../clusters/access.ts";
 import { parseMinor } from "../../clusters/version.ts";
 import type { ClusterConfig } from "../../config/config.ts";
+import { readManifests } from "../../manifests/input.ts";
 import { createNativeCopyPredicate } from "../../webhooks/native-policies.ts";
 import { noFindings, type ObjectEvaluation, type ObjectEvaluationEnvironment } from "../evaluation/evaluation.ts";
 import { noteSecretsRead } from "../evaluation/existing-objects.ts";
@@ -20,7 +21,6 @@ import { createCallableClusterRules } from "../evaluation/rules.ts";
 import { createUnevaluatedPolicyMatcher, isPolicyOrQuota } from "../evaluation/unevaluated.ts";
 import { createWebhookEnvironment } from "../evaluation/webhooks.ts";
 import { createQuotaUse, type QuotaUse, workloadQuotaName } from "../evaluation/workload-quotas.ts";
-import { readManifests } from "../manifests/input.ts";
 import { findPolicyReportVersion, type PolicyReportVersion } from "../reports/policyreport.ts";
 import type { InputReadFailure } from "../reports/report.ts";
 import { type DiscoveredResource, type DiscoveryResult, discoverClusterResources } from "./discovery.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { readRows } from "../../../test/rows.ts";
+import { readRows } from "../../test/rows.ts";
 import { type Manifest, parseManifests } from "./manifests.ts";
 import { findPosition } from "./positions.ts";
 

@@ -1,8 +1,8 @@
 import { type Document, isAlias, isMap as isMapNode, isNode, isScalar, isSeq, visit } from "yaml";
 import { exactJson } from "#lib/exact-json.ts";
 import { isMap } from "#lib/json.ts";
-import { toSentence } from "../../cli/complaint.ts";
-import { copyAnnotation } from "../../diff/secret-values.ts";
+import { toSentence } from "../cli/complaint.ts";
+import { copyAnnotation } from "../diff/secret-values.ts";
 import { createPositionFinder, type PositionFinder, parseJsonOrPlainYaml, parseYamlDocuments } from "./yaml.ts";
 
 export interface ManifestSourceText {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { isMap, isNode, isScalar, isSeq, stringify } from "yaml";
-import { readRows } from "../../../test/rows.ts";
+import { readRows } from "../../test/rows.ts";
 import type { YamlDocumentWithOffsets } from "./plain-yaml.ts";
 import { createPositionFinder, type PositionFinder, parseJsonOrPlainYaml, parseYamlDocuments } from "./yaml.ts";
 

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { mkdir, open, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, it } from "node:test";
-import { createTestFolder } from "../../../test/folders.ts";
-import { readRows } from "../../../test/rows.ts";
+import { createTestFolder } from "../../test/folders.ts";
+import { readRows } from "../../test/rows.ts";
 import { readInput } from "./input.ts";
 import { formatManifestFault } from "./manifests.ts";
 

@@ -2,8 +2,8 @@ import { isUtf8 } from "node:buffer";
 import { createReadStream, globSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { basename, dirname, join, normalize } from "node:path";
-import { Complaint, toSentence } from "../../cli/complaint.ts";
-import { formatManifestFault, type Manifest, type ManifestFault, parseManifests } from "./manifests.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
+import { type Manifest, type ManifestFault, parseManifests, toSourceName } from "./manifests.ts";
 
 export interface ManifestInput {
   manifests: Manifest[];
@@ -23,11 +23,12 @@ interface FoundFile {
 
 /**
  * Reads the manifests in files, folders, globs and, for `-`, standard input, in the order of the paths and then of
- * the file names.
+ * the file names. With `mayHoldOthers`, files of other programs are left out of folders, and
+ * a file that is named holds something.
  */
 export const readInput = async (
   paths: readonly string[],
-  readStdin: () => Promise<Buffer> = () => readStream(process.stdin),
+  { mayHoldOthers = true, readStdin = () => readStream(process.stdin) } = {},
 ): Promise<ManifestInput> => {
   const input: ManifestInput = { manifests: [], faults: [], notes: [] };
   const files = new Map<string, FoundFile>();
@@ -40,17 +41,29 @@ export const readInput = async (
     const bytes = await (file.name === "-" ? readStdin() : readContents(file.name)).catch((error: unknown) => {
       input.faults.push({ file: file.name, line: 1, sentence: `can't be read: ${toSentence(error)}` });
     });
-    if (bytes) addFile(input, file, bytes);
+    if (bytes) addFile(input, file, bytes, mayHoldOthers);
   }
   return input;
 };
 
 /** Reads the manifests that an option names; throws if any can't be read. */
-export const readManifests = async (paths: readonly string[], option: string): Promise<Manifest[]> => {
-  const { manifests, faults } = await readInput(paths);
-  if (faults.length > 0)
-    throw new Complaint(faults.map((fault) => `${option} ${formatManifestFault(fault)}`).join("\n"));
-  return manifests;
+export const readManifests = async (paths: readonly string[], option: string): Promise<Manifest[]> =>
+  requireManifests(await readInput(paths), (file) => `${option} ${toSourceName(file)}`, "\n");
+
+/** Reads files and folders that hold manifests and nothing else; throws otherwise. `nameFile` names a file in messages. */
+export const readOnlyManifests = async (
+  paths: readonly string[],
+  nameFile: (file: string) => string = toSourceName,
+): Promise<Manifest[]> => requireManifests(await readInput(paths, { mayHoldOthers: false }), nameFile, "; ");
+
+const requireManifests = (
+  { manifests, faults }: ManifestInput,
+  nameFile: (file: string) => string,
+  separator: string,
+): Manifest[] => {
+  if (faults.length === 0) return manifests;
+  const sentences = faults.map(({ file, line, sentence }) => `${nameFile(file)}:${line} ${sentence}`);
+  throw new Complaint(sentences.join(separator));
 };
 
 const findFiles = async (path: string, faults: ManifestFault[], root?: string): Promise<FoundFile[]> => {
@@ -120,7 +133,12 @@ const readStream = async (stream: AsyncIterable<Buffer>): Promise<Buffer> => {
   return Buffer.concat(chunks);
 };
 
-const addFile = (input: ManifestInput, { name, folder, isChosen }: FoundFile, bytes: Buffer): void => {
+const addFile = (
+  input: ManifestInput,
+  { name, folder, isChosen }: FoundFile,
+  bytes: Buffer,
+  mayHoldOthers: boolean,
+): void => {
   const unreadable = findEncodingFault(bytes);
   if (unreadable !== undefined) {
     input.faults.push({ file: name, line: 1, sentence: unreadable });
@@ -133,7 +151,7 @@ const addFile = (input: ManifestInput, { name, folder, isChosen }: FoundFile, by
   for (const manifest of manifests) input.manifests.push(manifest);
   // Folders may hold files of other programs. A file that the user didn't name is left out if no document of it is a
   // manifest and its text doesn't look like one.
-  const isLeft = !isChosen && manifests.length === 0 && (isChart(name) || !looksLikeManifest(text));
+  const isLeft = mayHoldOthers && !isChosen && manifests.length === 0 && (isChart(name) || !looksLikeManifest(text));
   if (isLeft && (strangers.length > 0 || faults.length > 0))
     input.notes.push(`${name} holds no manifest, and is left out`);
   else {
@@ -142,7 +160,7 @@ const addFile = (input: ManifestInput, { name, folder, isChosen }: FoundFile, by
     for (const line of strangers)
       input.faults.push({ file: name, line, sentence: "is no manifest: it must have an apiVersion and a kind" });
   }
-  if (isChosen && manifests.length + strangers.length + faults.length === 0)
+  if (isChosen && mayHoldOthers && manifests.length + strangers.length + faults.length === 0)
     input.faults.push({ file: name, line: 1, sentence: "holds nothing" });
 };
 

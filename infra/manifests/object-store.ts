@@ -1,0 +1,121 @@
+import { toAccessAnswer } from "#lib/capabilities.ts";
+import { freezeDeep, toMap } from "#lib/json.ts";
+import type { AccessAnswer, AccessQuestion, Capabilities, ResourceType } from "#lib/needs.ts";
+import { splitApiVersion } from "#lib/objects/api-version.ts";
+import { isSelected } from "#lib/objects/selection.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { fillDefaults, prepareForStorage } from "../apiserver/defaults/defaults.ts";
+import { listInitialNamespaceObjects } from "../apiserver/initial-objects.ts";
+import type { KindIndex, ResourceKind } from "../apiserver/kinds/kinds.ts";
+
+/** The objects of an imitated API server. */
+export interface ObjectStore {
+  find(kind: ResourceType, name: string, namespace?: string): KubernetesObject | undefined;
+  /** Stores an object; with a namespace, also what controllers create in each. */
+  put(kind: ResourceType, object: KubernetesObject): void;
+  remove(kind: ResourceType, name: string, namespace?: string): void;
+  /** Returns all objects of a namespace. */
+  listAll(namespace: string): KubernetesObject[];
+  list: Capabilities["list"];
+  /** Returns the answer to an access review, from the SubjectAccessReviews with a status that were put here. */
+  findAccess(access: AccessQuestion): AccessAnswer | undefined;
+}
+
+type RecordedAccess = Omit<AccessQuestion, "user"> & { user?: string; groups?: string[] } & AccessAnswer;
+
+type ObjectsByNamespace = Map<string, Map<string, KubernetesObject>>;
+
+/** Returns an object with a namespace, which is `otherwise` if it has none, or without one if its kind has none. */
+export const setNamespace = <T extends object>(
+  object: T & { metadata?: unknown },
+  { namespaced }: Pick<ResourceKind, "namespaced">,
+  otherwise: string,
+): T => {
+  const { namespace, ...metadata } = toMap(object.metadata);
+  return { ...object, metadata: { ...metadata, ...(namespaced && { namespace: namespace || otherwise }) } };
+};
+
+/** Returns an object as an API server stores it, with the defaults of its kind. */
+export const toStoredObject = (object: KubernetesObject, kubernetes: string | undefined): KubernetesObject =>
+  prepareForStorage(fillDefaults(object, kubernetes).object, kubernetes);
+
+/** Opens a store without objects. Calls `note` when an object with unknown content is read. */
+export const openObjectStore = (kinds: KindIndex, note: (sentence: string) => void): ObjectStore => {
+  const objectsByKind = new Map<string, ObjectsByNamespace>();
+  const reviews: RecordedAccess[] = [];
+  const getObjects = ({ group, resource }: ResourceType): ObjectsByNamespace => {
+    const name = `${group}/${resource}`;
+    const shelf = objectsByKind.get(name) ?? new Map();
+    objectsByKind.set(name, shelf);
+    return shelf;
+  };
+  /** Objects that controllers create and whose content is unknown; reading one calls `note`. */
+  const assumed = new WeakSet<object>();
+  const noteAssumed = <T extends KubernetesObject | undefined>(object: T): T => {
+    if (object !== undefined && assumed.has(object))
+      note(
+        `what the ${object.kind} ${object.metadata?.name} of a namespace contains, which controllers create, isn't known here; it is treated as empty`,
+      );
+    return object;
+  };
+  const put = (kind: ResourceType, object: KubernetesObject) => {
+    const { namespace = "", name = "" } = object.metadata ?? {};
+    const review = readReview(object);
+    if (review) reviews.push(review);
+    const shelf = getObjects(kind);
+    const box = shelf.get(namespace) ?? new Map<string, KubernetesObject>();
+    shelf.set(namespace, box.set(name, freezeDeep(object)));
+    if (kind.group !== "" || kind.resource !== "namespaces") return;
+    for (const namedObject of listInitialNamespaceObjects(name)) {
+      const its = kinds.of("v1", namedObject.kind ?? "")?.resource;
+      if (its === undefined || getObjects(its).get(name)?.has(namedObject.metadata.name)) continue;
+      put(its, namedObject);
+      assumed.add(namedObject);
+    }
+  };
+  return {
+    find: (kind, name, namespace = "") => noteAssumed(getObjects(kind).get(namespace)?.get(name)),
+    findAccess: (access) => {
+      // Every API server asks no other authorizer about this group.
+      if (access.user.groups?.includes("system:masters")) return { allowed: true };
+      const found = reviews.find((review) => matchesAccess(review, access));
+      return found && toAccessAnswer(found);
+    },
+    put,
+    remove: (kind, name, namespace = "") => void getObjects(kind).get(namespace)?.delete(name),
+    listAll: (namespace) => [...objectsByKind.values()].flatMap((shelf) => [...(shelf.get(namespace)?.values() ?? [])]),
+    list: async (kind, namespace, { most, labels } = {}) => {
+      const shelf = getObjects(kind);
+      const boxes = namespace === undefined ? listValuesInOrder(shelf) : [shelf.get(namespace) ?? new Map()];
+      // The API server sorts lists by namespace and name.
+      const objects = boxes.flatMap((box) => listValuesInOrder(box));
+      const selected = objects.filter(({ metadata }) => !labels || isSelected(labels, metadata?.labels));
+      return selected.slice(0, most).map(noteAssumed);
+    },
+  };
+};
+
+const listValuesInOrder = <T>(map: ReadonlyMap<string, T>): T[] =>
+  [...map].sort(([left], [right]) => (left < right ? -1 : 1)).map(([, value]) => value);
+
+/** Reads a SubjectAccessReview with its status, as `kubectl create -f review.yaml -o yaml` prints it. */
+const readReview = ({ apiVersion = "", kind, ...object }: KubernetesObject): RecordedAccess | undefined => {
+  if (kind !== "SubjectAccessReview" || splitApiVersion(apiVersion).group !== "authorization.k8s.io") return undefined;
+  const { spec, status } = object as { spec?: unknown; status?: unknown };
+  const { user, groups, resourceAttributes } = Object(spec);
+  const { allowed, reason, evaluationError } = Object(status);
+  if (typeof allowed !== "boolean") return undefined;
+  return { ...Object(resourceAttributes), user, groups, allowed, reason, evaluationError };
+};
+
+/**
+ * Reports whether a recorded access review answers an access question. A field that is absent from the recorded
+ * review, or "*" in it, matches every value.
+ */
+const matchesAccess = (review: RecordedAccess, access: AccessQuestion): boolean => {
+  const { user, groups = [], allowed: _, reason: __, evaluationError: ___, ...question } = review;
+  const isThem = user === undefined || user === access.user.username;
+  const isThose = groups.every((group) => access.user.groups?.includes(group));
+  const fields = Object.entries(question) as [keyof AccessQuestion, unknown][];
+  return isThem && isThose && fields.every(([key, value]) => value === "*" || (access[key] ?? "") === (value ?? ""));
+};
