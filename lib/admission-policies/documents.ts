@@ -1,4 +1,5 @@
 import { isMap, toMap } from "../json.ts";
+import { unpackLists } from "../objects/list-items.ts";
 import type { ManifestFault, ParsedManifests } from "../rule.ts";
 import type { FieldFault } from "./faults.ts";
 import { type FieldShape, findShapeFaults } from "./field-shapes.ts";
@@ -52,17 +53,6 @@ export const createPolicyReader =
     }
     return { objects, faults };
   };
-
-/** An element of a document that is a list, or the document itself. */
-const unpackLists = (documents: readonly unknown[]) =>
-  documents
-    .flatMap((value, document): { value: unknown; document: number; path: (string | number)[] }[] => {
-      const { kind, items } = toMap(value);
-      if (kind !== "List" || !Array.isArray(items)) return [{ value, document, path: [] }];
-      return items.map((item: unknown, index) => ({ value: item, document, path: ["items", index] }));
-    })
-    // An empty YAML document has the value null.
-    .filter(({ value }) => value !== null && value !== undefined);
 
 /** Returns a copy without members that are null, which upstream treats as absent. */
 const dropNulls = (value: unknown): unknown => {

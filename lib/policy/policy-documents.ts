@@ -1,4 +1,5 @@
 import { toMap } from "../json.ts";
+import { unpackLists } from "../objects/list-items.ts";
 import { findPolicyFaults, kinitirasApiVersion, kinitirasPolicyKinds } from "./checks/faults.ts";
 import { formatPolicyName } from "./policy-failures.ts";
 import type { KinitirasPolicy } from "./types.ts";
@@ -38,17 +39,6 @@ export const checkPolicyDocuments = (documents: readonly unknown[]): CheckedKini
     return { name, faults, ...place, ...(faults.length === 0 && { policy: value as KinitirasPolicy }) };
   });
 };
-
-const unpackLists = (documents: readonly unknown[]) =>
-  documents
-    .flatMap((value, document) => {
-      const { kind, items } = toMap(value);
-      const isList = typeof kind === "string" && kind.endsWith("List") && Array.isArray(items);
-      if (!isList) return [{ value, document, path: [] }];
-      return items.map((item: unknown, index) => ({ value: item, document, path: ["items", index] }));
-    })
-    // An empty YAML document has the value null; it is skipped.
-    .filter(({ value }) => value !== null && value !== undefined);
 
 const findKindFault = (document: unknown): string | undefined => {
   const { apiVersion, kind } = toMap(document);

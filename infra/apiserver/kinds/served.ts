@@ -1,5 +1,6 @@
-import type { Capabilities, ResourceType, ServedResource } from "#lib/needs.ts";
-import { createRecordedCapabilities, type RecordedCapabilityAnswers, toPlural } from "#lib/recorded-answers.ts";
+import type { Capabilities, ServedResource } from "#lib/needs.ts";
+import { splitApiVersion } from "#lib/objects/api-version.ts";
+import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { inferKinds, type KindsByName, toKindKey, toServedResource } from "./kinds.ts";
 
@@ -31,24 +32,13 @@ export const findServedResource = (
  */
 export const createRecordedCluster = (answers: RecordedCapabilityAnswers, kubernetes?: string): Capabilities => {
   const discovery = { ...listServedResources(answers.objects ?? [], kubernetes), ...answers.discovery };
-  const { get, list, create, updateStatus, ...rest } = createRecordedCapabilities({ ...answers, discovery });
-  // The imitated server stores objects under the plural that Kubernetes would form of their kind; a
-  // CustomResourceDefinition may set another one.
-  const usual = new Map(
-    Object.entries(discovery).flatMap(([apiVersion, kinds]) =>
-      kinds.map(({ resource, kind }) => [`${getGroup(apiVersion)}/${resource}`, toPlural(kind)] as const),
-    ),
+  // A CustomResourceDefinition may set another plural than the one that Kubernetes would form.
+  const plurals = Object.entries(discovery).flatMap(([apiVersion, kinds]) =>
+    kinds.map(({ resource, kind }) => [`${splitApiVersion(apiVersion).group}/${kind}`, resource] as const),
   );
-  const toStoredType = ({ group, resource, ...rest }: ResourceType): ResourceType => {
-    return { ...rest, group, resource: usual.get(`${group}/${resource}`) ?? resource };
-  };
-  return {
-    ...rest,
-    get: (kind, ...rest) => get(toStoredType(kind), ...rest),
-    list: (kind, ...rest) => list(toStoredType(kind), ...rest),
-    create: (kind, ...rest) => create(toStoredType(kind), ...rest),
-    updateStatus: (kind, ...rest) => updateStatus(toStoredType(kind), ...rest),
-  };
+  return createRecordedCapabilities({
+    ...answers,
+    discovery,
+    plurals: { ...Object.fromEntries(plurals), ...answers.plurals },
+  });
 };
-
-const getGroup = (apiVersion: string) => (apiVersion.includes("/") ? apiVersion.split("/", 1)[0] : "");
