@@ -152,6 +152,17 @@ export const testObjects = (open: () => Pick<Capabilities, "get" | "list" | "cre
   });
 };
 
+/** Tests capabilities whose objects an API server has stored, or an imitated one. */
+export const testDefaults = (open: () => Pick<Capabilities, "get">) => {
+  it("returns objects with the defaults that the API server stores", async () => {
+    const [limit] = limits.spec.limits;
+    assert.deepEqual(Object(await open().get(limitranges, "small", "a")).spec.limits, [
+      { ...limit, default: { cpu: "1" }, defaultRequest: { cpu: "1" } },
+    ]);
+    assert.deepEqual((await open().get(namespaces, "a"))?.metadata?.labels, { "kubernetes.io/metadata.name": "a" });
+  });
+};
+
 /** Tests capabilities that also answer questions about rights, kinds and refusals. */
 export const testAnswers = (open: () => Capabilities) => {
   it("answers access reviews", async () => {

@@ -4,7 +4,15 @@ import { join } from "node:path";
 import { before, describe, it } from "node:test";
 import { stringify } from "yaml";
 import { Failure } from "#lib/failure.ts";
-import { buildNamespace, buildObject, namespaces, objects, testObjects, user } from "../../test/capabilities.ts";
+import {
+  buildNamespace,
+  buildObject,
+  namespaces,
+  objects,
+  testDefaults,
+  testObjects,
+  user,
+} from "../../test/capabilities.ts";
 import { createTestFolder } from "../../test/folders.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { type ManifestCluster, readManifestCluster } from "./manifest-cluster.ts";
@@ -25,6 +33,7 @@ describe("a cluster made of a folder of manifests", () => {
   });
 
   testObjects(() => cluster);
+  testDefaults(() => cluster);
 
   it("has the initial objects of every cluster, and puts objects without a namespace into `default`", async () => {
     const pod = buildObject("Pod", "lonely");
@@ -62,16 +71,6 @@ describe("a cluster made of a folder of manifests", () => {
     await assert.rejects(may({ ...question, verb: "delete" }), Failure);
   });
 
-  it("has the defaults of the API server's store", async () => {
-    const limits = [{ type: "Container", max: { cpu: "1" } }];
-    const { get } = await readFiles({
-      "limits.json": JSON.stringify(buildObject("LimitRange", "a", "b", { spec: { limits } })),
-    });
-    assert.deepEqual(Object(await get({ group: "", resource: "limitranges" }, "a", "b")).spec.limits, [
-      { ...limits[0], default: { cpu: "1" }, defaultRequest: { cpu: "1" } },
-    ]);
-  });
-
   it("merges keys, and has the items of all Lists with their kind", async () => {
     const { list } = await readFiles({
       "merged.yaml": [
@@ -106,7 +105,7 @@ describe("a cluster made of a folder of manifests", () => {
     [
       "without a kind",
       "kind: Pod\n---\nmetadata: {}",
-      /^a\.yaml:1 is no manifest: it must have an apiVersion and a kind\na\.yaml:3 is no/,
+      /^a\.yaml:1 is no manifest: it must have an apiVersion and a kind; a\.yaml:3 is no/,
     ],
     ["that is a number", "apiVersion: v1\nkind: Pod\nmetadata: { name: a }\n---\n5", /^a\.yaml:5 is no manifest/],
     [

@@ -10,7 +10,7 @@ import { listServedResources } from "../../infra/apiserver/kinds/served.ts";
 import { newestMinor, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { buildObject, namespaces, objects, testAnswers, testObjects } from "../capabilities.ts";
+import { buildObject, namespaces, objects, testAnswers, testDefaults, testObjects } from "../capabilities.ts";
 import { needs } from "../parts.ts";
 
 describe("the capabilities of a real API server", await needs("API server"), () => {
@@ -45,6 +45,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
 
   testObjects(() => open());
   testAnswers(() => open());
+  testDefaults(() => open());
 
   it("include the kinds that a manifest cluster is assumed to serve", async () => {
     for (const [version, served] of Object.entries(listServedResources([], newestMinor))) {
