@@ -7,7 +7,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { formatPage } from "../catalogue/sources.ts";
 import { toSentence } from "../cli/complaint.ts";
 import { createMapShape, type InputShape } from "../cli/shape.ts";
-import { type ManifestCluster, readManifestCluster } from "../manifests/manifest-cluster.ts";
+import type { ManifestCluster } from "../manifests/manifest-cluster.ts";
 import type { ClusterConfig, ClusterConnectConfig, PosternConfig } from "./config.ts";
 import { isServerAddress, readCertificatesFromPemOrFile, readKubeconfig } from "./kubeconfig.ts";
 
@@ -95,7 +95,7 @@ export const readClusterConnections = async (
         `${here}.connect is ${what}, which only works on this machine: functions can't read the cluster`,
       );
     } else if (connect.manifests !== undefined)
-      await readManifestCluster(resolveConfigPath(connect.manifests, dirname(file)), cluster.kubernetes).then(
+      await openManifestCluster(resolveConfigPath(connect.manifests, dirname(file)), cluster.kubernetes).then(
         (manifests) => found.manifestClusters.set(name, manifests),
         (error) => found.faults.push(`${here}.connect: ${toSentence(error)}`),
       );
@@ -107,6 +107,10 @@ export const readClusterConnections = async (
   }
   return found;
 };
+
+/** Loads the defaults of all kinds only now: most commands don't need them. */
+const openManifestCluster = async (folder: string, kubernetes: string | undefined): Promise<ManifestCluster> =>
+  (await import("../manifests/manifest-cluster.ts")).readManifestCluster(folder, kubernetes);
 
 export const describeMissingConnectSetting = (asking: CatalogueRule[]) =>
   `has no connect, but ${asking.map(({ name }) => name).join(", ")} must read it; ${formatPage("clusters.md")} says how`;
