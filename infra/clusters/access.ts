@@ -1,4 +1,4 @@
-import { createEksToken, getAwsDomain } from "#lib/cluster/credentials.ts";
+import { createCredentialSource, getAwsDomain } from "#lib/cluster/credentials.ts";
 import { requireUnansweredError, sendRequest } from "#lib/cluster/https-request.ts";
 import { type AwsKeys, signHeaders } from "#lib/cluster/signature.ts";
 import { parseJson } from "#lib/json.ts";
@@ -7,7 +7,7 @@ import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ClusterConnectConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
-import { readCertificatesFromPemOrFile, readKubeconfig } from "../config/kubeconfig.ts";
+import { listKubeconfigsOfVariable, readCertificatesFromPemOrFile, readKubeconfig } from "../config/kubeconfig.ts";
 import { type ClusterApi, type ClusterConnection, createClusterApi } from "./api.ts";
 
 export interface ClusterCredentialOptions {
@@ -43,13 +43,23 @@ export const resolveClusterConnection = async (
     right = "write webhook configurations",
   }: ClusterCredentialOptions,
 ): Promise<ClusterConnection> => {
-  if (kubeconfig !== undefined)
-    return connectByKubeconfig(resolveConfigPath(kubeconfig, "."), context, `--kubeconfig ${kubeconfig}`, preferred);
+  if (kubeconfig !== undefined) {
+    const chosen = { files: [resolveConfigPath(kubeconfig, ".")], isNamedByUser: true, context, preferred };
+    return connectByKubeconfig(chosen, `--kubeconfig ${kubeconfig}`);
+  }
   const here = `clusters.${name}.connect`;
-  if (connect?.kubeconfig !== undefined)
-    return connectByKubeconfig(resolveConfigPath(connect.kubeconfig, folder), context ?? connect.context, here);
-  if (context !== undefined) throw new Complaint(`--context ${context} needs a --kubeconfig that has it`);
-  if (connect?.eks !== undefined && identity !== undefined) return connectByEks(name, connect, identity, folder);
+  if (connect?.kubeconfig !== undefined) {
+    const files = [resolveConfigPath(connect.kubeconfig, folder)];
+    return connectByKubeconfig({ files, isNamedByUser: false, context: context ?? connect.context }, here);
+  }
+  const files = listKubeconfigsOfVariable();
+  if (context !== undefined && files === undefined)
+    throw new Complaint(`--context ${context} needs a --kubeconfig that has it`);
+  if (connect?.eks !== undefined && identity !== undefined && context === undefined)
+    return connectByEks(name, connect, identity, folder);
+  // The current context may be another cluster's, so a command that writes takes the one that is named like the cluster.
+  if (files !== undefined)
+    return connectByKubeconfig({ files, isNamedByUser: true, context: context ?? preferred }, "KUBECONFIG");
   const why =
     connect === undefined
       ? `clusters.${name} has no connect`
@@ -62,21 +72,13 @@ export const resolveClusterConnection = async (
 };
 
 const connectByKubeconfig = async (
-  file: string,
-  context: string | undefined,
+  chosen: Parameters<typeof readKubeconfig>[0],
   where: string,
-  preferred?: string,
 ): Promise<ClusterConnection> => {
-  const reading = readKubeconfig(file, context, preferred);
-  const { server, ca, credentials } = await reading.catch(rethrowAsComplaint(where, "can't be read: "));
-  const token = "token" in credentials ? credentials.token : undefined;
-  const certificate = "cert" in credentials ? credentials : {};
-  const credentialsAdvice = `the token or certificate in ${file} may have expired; renew it`;
-  return { server, ca, token: async () => token, ...certificate, credentialsAdvice };
+  const connection = await readKubeconfig(chosen).catch(rethrowAsComplaint(where, "can't be read: "));
+  const credentialsAdvice = `the token or certificate in ${chosen.files.join(", ")} may have expired; renew it`;
+  return { ...connection, credentialsAdvice };
 };
-
-/** The milliseconds until an EKS token is replaced by a new one. EKS accepts a token for 15 minutes. */
-const tokenAge = 10 * 60_000;
 
 const connectByEks = async (
   cluster: string,
@@ -93,17 +95,9 @@ const connectByEks = async (
           server: new URL(connect.server).origin,
           ca: await readCertificatesFromPemOrFile(connect.ca, folder).catch(complain),
         };
-  let value = "";
-  let until = 0;
-  const getToken = async () => {
-    if (until <= Date.now()) {
-      value = createEksToken({ eks, region }, await readIdentity(), new Date());
-      until = Date.now() + tokenAge;
-    }
-    return value;
-  };
+  const credentials = createCredentialSource({ eks, region }, { identity: readIdentity, ask: sendRequest });
   const credentialsAdvice = `give the AWS identity that deploys an access entry of the EKS cluster ${eks}`;
-  return { server, ca, token: getToken, credentialsAdvice };
+  return { server, ca, credentials, credentialsAdvice };
 };
 
 /** Returns a handler that rethrows a file's reading error as a Complaint; the file system's errors have a code. */

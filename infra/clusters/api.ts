@@ -1,15 +1,16 @@
-import { Agent } from "node:https";
-import { setTimeout as wait } from "node:timers/promises";
 import {
-  type HttpsAnswer,
-  requireUnansweredError,
-  sendRequest,
-  type UnansweredError,
-} from "#lib/cluster/https-request.ts";
+  type ApiServerConnection,
+  type ApiServerRequest,
+  createApiServerRequester,
+  getFailureReason,
+  isMissingObject,
+} from "#lib/cluster/api-server.ts";
+import { type HttpsAnswer, requireUnansweredError, sendRequest, UnansweredError } from "#lib/cluster/https-request.ts";
 import { readApiServerListPages } from "#lib/cluster/pages.ts";
 import { parseJson } from "#lib/json.ts";
 import type { StageLockGuard } from "../aws/guard.ts";
-import { Complaint, toSentence } from "../cli/complaint.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { toOneLine } from "../cli/terminal.ts";
 
 const admission = "/apis/admissionregistration.k8s.io/v1";
 const rbac = "/apis/rbac.authorization.k8s.io/v1";
@@ -70,58 +71,55 @@ export interface ClusterApi {
   remove(ref: ObjectReference): Promise<boolean>;
 }
 
-export interface ClusterConnection {
-  server: string;
-  ca?: string | undefined;
-  token(): Promise<string | undefined>;
-  cert?: string;
-  key?: string;
+export interface ClusterConnection extends ApiServerConnection {
   /** The advice in the error message if the API server rejects the credentials. */
   credentialsAdvice: string;
   guard?: StageLockGuard | undefined;
 }
 
-const timeoutMilliseconds = 10_000;
 const pageSize = 250;
-/** Milliseconds before the retry of a read that an overloaded API server refused. */
-const retryDelay = 500;
 
 export const createClusterApi = (cluster: string, connection: ClusterConnection): ClusterApi => {
-  const { server } = connection;
-  const send = createSender(cluster, connection);
-
-  const toRefusal = ({ status, body }: HttpsAnswer, what: string) => {
-    const { message } = Object(parseJson(body));
-    const why = hideUrlKeys(toSentence(typeof message === "string" ? message : body.slice(0, 200)));
-    if (status === 401)
-      return new Complaint(
-        `cluster ${cluster}: its API server doesn't accept the credentials (401: ${why}); ${connection.credentialsAdvice}`,
-        1,
-      );
-    const remedy = status === 403 ? suggestRemedy(why) : "";
-    return new Complaint(`cluster ${cluster}: its API server refuses ${what} (${status}): ${why}${remedy}`, 1);
+  const { server, guard } = connection;
+  const ask = createApiServerRequester(connection, {
+    countTries: () => 2,
+    pause: 500,
+    send: async (url, options, ...rest) => {
+      if (options.method !== "GET" && !url.includes("dryRun=All")) await guard?.check();
+      return sendRequest(url, options, ...rest);
+    },
+  });
+  const fail = (answer: HttpsAnswer | UnansweredError, what?: string) =>
+    new Complaint(
+      `cluster ${cluster}: ${describeFailure(answer, connection, what)}`,
+      answer instanceof UnansweredError ? 3 : 1,
+    );
+  const send = async (path: string, request?: ApiServerRequest): Promise<HttpsAnswer> => {
+    const answer = await ask(path, Number.POSITIVE_INFINITY, request).catch(requireUnansweredError);
+    if (answer instanceof UnansweredError) throw fail(answer);
+    return answer;
   };
   const readObject = (answer: HttpsAnswer, what: string): DeployedObject => {
     const content = parseJson(answer.body);
     if (answer.status < 300 && isDeployedObject(content)) return content;
-    throw toRefusal(answer, what);
+    throw fail(answer, what);
   };
 
   return {
     ...{ cluster, server },
     get: async (ref) => {
-      const answer = await send("GET", buildPath(ref));
+      const answer = await send(buildPath(ref));
       return isMissingObject(answer) ? undefined : readObject(answer, `to show the ${describeObject(ref)}`);
     },
     list: async (kind, { isOptional } = { isOptional: false }) => {
       const { root, resource } = resourcePaths[kind];
       const found: DeployedObject[] = [];
       const readPage = async (query: URLSearchParams) => {
-        const answer = await send("GET", `${root}/${resource}?${query}`);
+        const answer = await send(`${root}/${resource}?${query}`);
         if (answer.status === 404 || (answer.status === 403 && isOptional)) return {};
         const list = parseJson(answer.body);
         if (answer.status >= 300 || !Array.isArray(Object(list).items ?? []))
-          throw toRefusal(answer, `to list every ${kind}`);
+          throw fail(answer, `to list every ${kind}`);
         return list;
       };
       for await (const { items = [], apiVersion } of readApiServerListPages(readPage, () => pageSize))
@@ -129,82 +127,70 @@ export const createClusterApi = (cluster: string, connection: ClusterConnection)
       return found;
     },
     read: async (path) => {
-      const answer = await send("GET", path);
+      const answer = await send(path);
       if (answer.status === 404) return undefined;
       const content = parseJson(answer.body);
-      if (answer.status >= 300 || content === undefined) throw toRefusal(answer, `to show ${path}`);
+      if (answer.status >= 300 || content === undefined) throw fail(answer, `to show ${path}`);
       return content;
     },
     readText: async (path) => {
-      const answer = await send("GET", path);
-      if (answer.status >= 300) throw toRefusal(answer, `to show ${path}`);
+      const answer = await send(path);
+      if (answer.status >= 300) throw fail(answer, `to show ${path}`);
       return answer.body;
     },
     apply: async (object, { dryRun } = { dryRun: false }) => {
       const ref = toReference(object);
       const path = `${buildPath(ref)}?fieldManager=postern&force=true${dryRun ? "&dryRun=All" : ""}`;
-      const answer = await send("PATCH", path, object, "application/apply-patch+yaml");
+      const answer = await send(path, {
+        method: "PATCH",
+        body: object,
+        contentType: "application/apply-patch+yaml",
+        repeat: "unsent",
+      });
       return readObject(answer, `the ${describeObject(ref)}`);
     },
     replace: async (object, { dryRun } = { dryRun: false }) => {
       const ref = toReference(object);
       const path = `${buildPath(ref)}?fieldManager=postern${dryRun ? "&dryRun=All" : ""}`;
-      const answer = await send("PUT", path, object);
+      const answer = await send(path, { method: "PUT", body: object, repeat: "unsent" });
       return answer.status === 409 || isMissingObject(answer)
         ? undefined
         : readObject(answer, `the ${describeObject(ref)}`);
     },
     remove: async (ref) => {
-      const answer = await send("DELETE", `${buildPath(ref)}?propagationPolicy=Background`);
+      const answer = await send(`${buildPath(ref)}?propagationPolicy=Background`, {
+        method: "DELETE",
+        repeat: "unsent",
+      });
       if (isMissingObject(answer)) return false;
-      if (answer.status >= 300) throw toRefusal(answer, `to remove the ${describeObject(ref)}`);
+      if (answer.status >= 300) throw fail(answer, `to remove the ${describeObject(ref)}`);
       return true;
     },
   };
 };
 
-type Send = (method: string, path: string, body?: object, contentType?: string) => Promise<HttpsAnswer>;
-
-/** Returns a function that repeats a request once if it never arrived, or if it is a read that may succeed now. */
-const createSender = (cluster: string, { server, ca, cert, key, token: readToken, guard }: ClusterConnection): Send => {
-  const trust = { ...(ca && { ca }), ...(cert && key && { cert, key }) };
-  const agent = new Agent({ keepAlive: true, maxSockets: 8, ...trust });
-  return async (method, path, body, contentType = "application/json") => {
-    for (let attempt = 1; ; attempt++) {
-      const token = await readToken();
-      const headers = {
-        accept: "application/json",
-        "user-agent": "postern",
-        ...(token !== undefined && { authorization: `Bearer ${token}` }),
-        ...(body && { "content-type": contentType }),
-      };
-      const connection = attempt === 1 ? { agent } : { agent: false, ...trust };
-      const options = { method, headers, ...connection };
-      if (method !== "GET" && !path.includes("dryRun=All")) await guard?.check();
-      const text = body && JSON.stringify(body);
-      const answer = await sendRequest(`${server}${path}`, options, text, Date.now() + timeoutMilliseconds).catch(
-        requireUnansweredError,
-      );
-      if (attempt === 1 && mayRetry(answer, method === "GET")) {
-        if ("status" in answer) await wait(retryDelay);
-        continue;
-      }
-      if ("status" in answer) return answer;
-      const remedy = /self-signed|unable to (get|verify)/.test(answer.message)
-        ? "; its ca must be the one that signed its certificate"
-        : "";
-      throw new Complaint(`cluster ${cluster} can't be reached at ${server}: ${toSentence(answer)}${remedy}`, 3);
-    }
-  };
-};
-
 /**
- * Reports whether to send a request once more. If a kept connection was closed, the request never arrived, so that even
- * a write is safe to repeat.
+ * Returns a sentence about an API server that can't be reached or refuses a request, with advice if possible. `what`
+ * follows "refuses".
  */
-const mayRetry = (answer: HttpsAnswer | UnansweredError, isRead: boolean): boolean => {
-  if ("status" in answer) return isRead && [429, 500, 502, 503, 504].includes(answer.status);
-  return answer.unsent || (isRead && Object(answer.cause).code === "ECONNRESET");
+export const describeFailure = (
+  answer: HttpsAnswer | UnansweredError,
+  { server, credentialsAdvice }: Pick<ClusterConnection, "server" | "credentialsAdvice">,
+  what?: string,
+): string => {
+  if (answer instanceof UnansweredError) {
+    if (answer.reason === "credentials") return answer.message;
+    const remedy = /self-signed|unable to (get|verify)/.test(answer.message)
+      ? "; its ca must be the one that signed its certificate"
+      : "";
+    return `the API server at ${server} can't be reached: ${toOneLine(answer.message)}${remedy}`;
+  }
+  const { status } = answer;
+  const why = hideUrlKeys(toOneLine(getFailureReason(answer)));
+  if (status === 401) return `the API server doesn't accept the credentials (401: ${why}); ${credentialsAdvice}`;
+  const remedy = status === 403 ? suggestRemedy(why) : "";
+  if (what !== undefined) return `the API server refuses ${what} (${status}): ${why}${remedy}`;
+  return `the API server answers ${status}${why === "" ? "" : `: ${why}`}${remedy}`;
 };
 
 export const toReference = ({ kind, metadata: { name, namespace } }: DeployedObject): ObjectReference => {
@@ -220,17 +206,11 @@ const buildPath = ({ kind, name, namespace }: ObjectReference) => {
   return `${root}${within}/${resource}/${encodeURIComponent(name)}`;
 };
 
-/** Reports whether a 404 means that the object is missing; if the kind isn't served, the Status names no object. */
-const isMissingObject = ({ status, body }: HttpsAnswer) =>
-  status === 404 && Object(Object(parseJson(body)).details).name !== undefined;
-
 const suggestRemedy = (why: string): string => {
   if (/attempting to grant RBAC permissions not currently held/.test(why))
-    return "; the user that deploys must have these rights too, or the verb escalate on clusterroles";
+    return "; the user must have these rights too, or the verb escalate on clusterroles";
   // A 403 of a webhook or a policy has nothing to do with RBAC.
-  return / cannot \w+ (resource|path) /.test(why)
-    ? "; give this right to the user that deploys, for instance by RBAC"
-    : "";
+  return / cannot \w+ (resource|path) /.test(why) ? "; give this right to the user, for instance by RBAC" : "";
 };
 
 export const isDeployedObject = (value: unknown): value is DeployedObject => {

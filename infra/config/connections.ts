@@ -9,7 +9,12 @@ import { toSentence } from "../cli/complaint.ts";
 import { createMapShape, type InputShape } from "../cli/shape.ts";
 import type { ManifestCluster } from "../manifests/manifest-cluster.ts";
 import type { ClusterConfig, ClusterConnectConfig, PosternConfig } from "./config.ts";
-import { isServerAddress, readCertificatesFromPemOrFile, readKubeconfig } from "./kubeconfig.ts";
+import {
+  isServerAddress,
+  listKubeconfigsOfVariable,
+  readCertificatesFromPemOrFile,
+  readKubeconfig,
+} from "./kubeconfig.ts";
 
 const describeText = (description: string): InputShape => {
   return { expected: "a text", type: "string", minLength: 1, description };
@@ -88,7 +93,13 @@ export const readClusterConnections = async (
     const { connect } = cluster;
     const here = `${basename(file)} clusters.${name}`;
     if (asking.length === 0) continue;
-    if (connect === undefined) found.faults.push(`${here} ${describeMissingConnectSetting(asking)}`);
+    const files = where === "here" && connect === undefined ? listKubeconfigsOfVariable() : undefined;
+    if (files !== undefined)
+      await readKubeconfig({ files, isNamedByUser: true, context: clusters.size > 1 ? name : undefined }).then(
+        (connection) => found.connections.set(name, connection),
+        (error) => found.faults.push(`${here}: KUBECONFIG ${toSentence(error)}`),
+      );
+    else if (connect === undefined) found.faults.push(`${here} ${describeMissingConnectSetting(asking)}`);
     else if (where === "aws" && (connect.kubeconfig ?? connect.manifests) !== undefined) {
       const what = connect.kubeconfig === undefined ? "a folder" : "a kubeconfig";
       found.notes.push(
@@ -130,7 +141,12 @@ export const resolveConfigPath = (path: string, folder: string) => resolve(folde
 
 const buildConnection = async (connect: ClusterConnectConfig, folder: string): Promise<ApiServerConnection> => {
   const { eks, server, kubeconfig, tokenSecret, tokenParameter } = connect;
-  if (kubeconfig !== undefined) return readKubeconfig(resolveConfigPath(kubeconfig, folder), connect.context);
+  if (kubeconfig !== undefined)
+    return readKubeconfig({
+      files: [resolveConfigPath(kubeconfig, folder)],
+      isNamedByUser: false,
+      context: connect.context,
+    });
   if (server === undefined)
     throw new Error(`must name server and ca of the EKS cluster; aws eks describe-cluster --name ${eks} prints them`);
   const ca = connect.ca === undefined ? undefined : await readCertificatesFromPemOrFile(connect.ca, folder);

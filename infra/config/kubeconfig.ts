@@ -1,40 +1,134 @@
 // Reads kubeconfigs: of clusters, and of services that rules ask.
 import { X509Certificate } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import { dirname, resolve } from "node:path";
+import { delimiter, dirname, resolve } from "node:path";
 import { parseDocument } from "yaml";
 import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
-import { isHeaderSafeToken } from "#lib/cluster/credentials.ts";
-import { isMap } from "#lib/json.ts";
+import {
+  buildBasicAuthorization,
+  type ClusterCredentialSource,
+  createRenewedSource,
+  isHeaderSafeToken,
+} from "#lib/cluster/credentials.ts";
+import { isMap, toList, toMap } from "#lib/json.ts";
 import { parseCredentialPlace } from "#lib/service-settings.ts";
+import type { ExecTarget } from "./exec-credentials.ts";
 
-interface Kubeconfig {
-  "current-context"?: string;
-  contexts?: { name: string; context: { cluster?: string; user?: string } }[] | undefined;
-  clusters?: { name: string; cluster: Record<string, unknown> }[] | undefined;
-  users?: { name: string; user: Record<string, unknown> }[] | undefined;
+interface NamedEntry {
+  name: string;
+  /** The file that has the entry: relative paths start at its folder. */
+  file: string;
+  content: Record<string, unknown>;
 }
 
-/** Reads a kubeconfig as kubectl does, but throws if a program would have to run for a token. */
-export const readKubeconfig = async (
-  file: string,
-  contextName: string | undefined,
-  fallbackContextName?: string,
-): Promise<ApiServerConnection> => {
-  const { cluster, user, userName, ca, readText } = await readContext(file, contextName, fallbackContextName);
-  const server = String(cluster.server ?? "");
-  if (!isServerAddress(server))
-    throw new Error(`names the server "${server}" in ${file}, which is no https:// address without a path`);
-  requireAbsent(file, cluster, ["tls-server-name"]);
+interface Kubeconfig {
+  currentContext: string | undefined;
+  contexts: NamedEntry[];
+  clusters: NamedEntry[];
+  users: NamedEntry[];
+}
+
+interface KubeconfigChoice {
+  /** Several files are merged; the first that has an entry counts. */
+  files: readonly string[];
+  /** True if an option or a variable of the user names the files. Only then a program that they name may run. */
+  isNamedByUser: boolean;
+  context?: string | undefined;
+  /** The context to use if it exists and `context` isn't set. */
+  preferred?: string | undefined;
+}
+
+/** Returns the kubeconfigs in the variable KUBECONFIG; undefined if it names none. */
+export const listKubeconfigsOfVariable = (): string[] | undefined => {
+  const files = (process.env.KUBECONFIG ?? "").split(delimiter).filter(Boolean);
+  return files.length > 0 ? [...new Set(files.map((file) => resolve(file)))] : undefined;
+};
+
+/** Reads a kubeconfig as kubectl does, but throws for what Postern would ignore. */
+export const readKubeconfig = async (choice: KubeconfigChoice): Promise<ApiServerConnection> => {
+  const { cluster, user, authority, ca } = await readContext(choice);
+  const server = readServerUrl(cluster);
+  const connection = { server, ...(ca && { ca }), ...readServerName(cluster), ...readHeaders(user) };
+  return { ...connection, credentials: await readCredentials(user, { cluster, server, authority }, choice) };
+};
+
+const readServerUrl = ({ content, file }: NamedEntry): string => {
+  const server = String(content.server ?? "");
+  const url = URL.canParse(server) ? new URL(server) : undefined;
+  if (url?.protocol !== "https:" || url.search || url.hash || url.username || url.password)
+    throw new Error(`names the server "${server}" in ${file}, which is no https:// address`);
+  // A gateway for several clusters, such as Rancher, has a path for each.
+  return `${url.origin}${url.pathname.replace(/\/+$/, "")}`;
+};
+
+const readServerName = ({ content }: NamedEntry) => {
+  const name = content["tls-server-name"];
+  return typeof name === "string" && name !== "" ? { serverName: name } : {};
+};
+
+/** Returns the headers for a user name and password, and for the user that is impersonated. */
+const readHeaders = ({ content, file }: NamedEntry): Pick<ApiServerConnection, "headers"> => {
+  const { username, password, as, "as-uid": uid, "as-groups": groups, "as-user-extra": extra } = content;
+  const headers: Record<string, string | string[]> = {};
+  if (username || password)
+    headers.authorization = buildBasicAuthorization(String(username ?? ""), String(password ?? ""));
+  if (!as && (uid || toList(groups).length > 0 || Object.keys(toMap(extra)).length > 0))
+    throw new Error(`impersonates groups or other attributes without a user: ${file} must have "as", too`);
+  if (as) headers["Impersonate-User"] = toHeaderText(as);
+  if (uid) headers["Impersonate-Uid"] = toHeaderText(uid);
+  if (toList(groups).length > 0) headers["Impersonate-Group"] = toList(groups).map(toHeaderText);
+  for (const [key, values] of Object.entries(toMap(extra)))
+    headers[`Impersonate-Extra-${encodeURIComponent(key)}`] = toList(values).map(toHeaderText);
+  return Object.keys(headers).length > 0 ? { headers } : {};
+};
+
+/** Returns a value as Node sends it in UTF-8: Node takes each character of a header for a byte. */
+const toHeaderText = (value: unknown): string => Buffer.from(String(value)).toString("latin1");
+
+/** Returns the credentials of a user. As in kubectl, a program runs only if the user has nothing else. */
+const readCredentials = async (
+  user: NamedEntry,
+  target: Pick<ExecTarget, "cluster" | "server" | "authority">,
+  { isNamedByUser }: KubeconfigChoice,
+): Promise<ClusterCredentialSource> => {
+  const { content, file } = user;
+  const { token, tokenFile, username, password, exec } = content;
   const [cert, key] = [await readText(user, "client-certificate"), await readText(user, "client-key")];
-  const selected =
-    user.token || (typeof user.tokenFile === "string" ? await readText({ file: user.tokenFile }, "file") : "");
-  const token = typeof selected === "string" ? selected.trim() : "";
-  if (token !== "" && !isHeaderSafeToken(token)) throw new Error(`finds a token in ${file} that no header can carry`);
-  if (token === "" && (cert === undefined || key === undefined))
-    throw new Error(`finds neither a token nor a client certificate for the user "${userName}" in ${file}`);
-  const credentials = token !== "" ? { token } : { cert: String(cert), key: String(key) };
-  return { server: new URL(server).origin, ...(ca && { ca }), credentials };
+  if (cert !== undefined && key === undefined)
+    throw new Error(`finds a client-certificate without its client-key for the user "${user.name}" in ${file}`);
+  const certificate = cert === undefined || key === undefined ? {} : { cert, key };
+  if (token && (username || password))
+    throw new Error(`finds a token and a password for the user "${user.name}" in ${file}, of which one must go`);
+  const fixed = typeof token === "string" && token !== "" ? { token: requireHeaderSafe(token, file) } : {};
+  if (typeof tokenFile === "string" && tokenFile !== "") {
+    const path = resolve(dirname(file), tokenFile);
+    const source = createRenewedSource(async () => {
+      const reading = readFile(path, "utf8").then((text) => ({ token: requireHeaderSafe(text, path) }));
+      const read = await ("token" in fixed ? reading.catch(() => fixed) : reading);
+      return { value: { ...read, ...certificate }, until: Date.now() + tokenFileAge };
+    });
+    await source.read(0);
+    return source;
+  }
+  const found = { ...fixed, ...certificate };
+  if (Object.keys(found).length > 0 || username || password) return found;
+  if (exec === undefined)
+    throw new Error(`finds neither a token nor a client certificate for the user "${user.name}" in ${file}`);
+  if (!isNamedByUser)
+    throw new Error(
+      `would run a program for a token, by exec in ${file}; Postern does that only for a kubeconfig of the option --kubeconfig or the variable KUBECONFIG`,
+    );
+  const { createExecCredentialSource } = await import("./exec-credentials.ts");
+  return createExecCredentialSource(exec, { ...target, file });
+};
+
+/** The milliseconds after which a token's file is read again, as in kubectl. */
+const tokenFileAge = 60_000;
+
+const requireHeaderSafe = (text: string, file: string): string => {
+  const token = text.trim();
+  if (!isHeaderSafeToken(token)) throw new Error(`finds a token in ${file} that no header can carry`);
+  return token;
 };
 
 /**
@@ -42,85 +136,109 @@ export const readKubeconfig = async (
  * kubeconfig says that they are, in a file or in AWS.
  */
 export const readServiceKubeconfig = async (file: string): Promise<Record<string, string>> => {
-  const { cluster, user, ca = "", readText } = await readContext(file, undefined);
-  const inside = ["token", "client-key-data", "username", "password"].filter((key) => user[key] !== undefined);
+  const { cluster, user, ca = "" } = await readContext({ files: [file], isNamedByUser: false });
+  const { content } = user;
+  const impersonation = ["as", "as-uid", "as-groups", "as-user-extra"].filter((key) => content[key] !== undefined);
+  if (impersonation.length > 0) throw new Error(`would ignore ${impersonation.join(", ")} in ${file}`);
+  if (content.exec !== undefined) throw new Error(`would run a program for a token, by exec in ${file}`);
+  const inside = ["token", "client-key-data", "username", "password"].filter((key) => content[key] !== undefined);
   if (inside.length > 0)
     throw new Error(
       `finds ${inside.join(", ")} in ${file}, but settings hold no secrets; name tokenFile or client-key, each with a file or the ARN of a secret or parameter`,
     );
-  const certificate = String(user["client-certificate"] ?? "");
+  const certificate = String(content["client-certificate"] ?? "");
   const text = isInAws(certificate) ? undefined : await readText(user, "client-certificate");
   const locate = (name: unknown) => {
     if (typeof name !== "string") return "";
     return isInAws(name) ? name : resolve(dirname(file), name);
   };
   return {
-    url: String(cluster.server ?? ""),
+    url: String(cluster.content.server ?? ""),
     ca,
-    serverName: String(cluster["tls-server-name"] ?? ""),
-    tokenFile: locate(user.tokenFile),
+    serverName: String(cluster.content["tls-server-name"] ?? ""),
+    tokenFile: locate(content.tokenFile),
     // A file often has the key beside the certificate.
     clientCertificate: text === undefined ? certificate : selectCertificates(text, `the client-certificate of ${file}`),
-    clientKey: locate(user["client-key"]),
+    clientKey: locate(content["client-key"]),
   };
 };
 
 const isInAws = (name: string) => !("file" in parseCredentialPlace(name));
 
 /** Returns the cluster and the user of a kubeconfig's context; throws if they have what Postern would ignore. */
-const readContext = async (file: string, contextName: string | undefined, fallbackContextName?: string) => {
-  const config = parseKubeconfig(await readFile(file, "utf8"), file);
-  const isThere = config.contexts?.some(({ name }) => name === fallbackContextName);
-  const chosen = contextName ?? (isThere ? fallbackContextName : config["current-context"]);
-  const context = config.contexts?.find(({ name }) => name === chosen)?.context;
-  const cluster = config.clusters?.find(({ name }) => name === context?.cluster)?.cluster;
-  const user = config.users?.find(({ name }) => name === context?.user)?.user;
-  if (!context || !cluster || !user)
-    throw new Error(`finds no context "${chosen}" with its cluster and user in ${file}`);
-  requireAbsent(file, { ...cluster, ...user }, ["proxy-url", "as", "as-uid", "as-groups", "as-user-extra"]);
-  if (cluster["insecure-skip-tls-verify"] === true)
-    throw new Error(`would trust any server, by insecure-skip-tls-verify in ${file}; name its certificate-authority`);
-  if (user.exec !== undefined || user["auth-provider"] !== undefined)
+const readContext = async ({ files, context: chosen, preferred, isNamedByUser }: KubeconfigChoice) => {
+  const config = mergeKubeconfigs(await readKubeconfigs(files));
+  const find = (entries: NamedEntry[], name: unknown) => entries.find((entry) => entry.name === name);
+  const wanted = chosen ?? (find(config.contexts, preferred) ? preferred : config.currentContext);
+  const context = find(config.contexts, wanted)?.content;
+  const [cluster, user] = [find(config.clusters, context?.cluster), find(config.users, context?.user)];
+  if (!cluster || !user)
+    throw new Error(`finds no context "${wanted}" with its cluster and user in ${files.join(", ")}`);
+  if (cluster.content["proxy-url"])
+    throw new Error(`would ignore proxy-url in ${cluster.file}; Postern connects to API servers without a proxy`);
+  if (cluster.content["insecure-skip-tls-verify"] === true)
     throw new Error(
-      `would run a program for a token, by exec in ${file}; use a user with a token or a client certificate`,
+      `would trust any server, by insecure-skip-tls-verify in ${cluster.file}; name its certificate-authority`,
     );
-  const readText = async (holder: Record<string, unknown>, key: string): Promise<string | undefined> => {
-    const data = holder[`${key}-data`];
-    if (typeof data === "string") return Buffer.from(data, "base64").toString();
-    const name = holder[key];
-    return typeof name === "string" ? readFile(resolve(dirname(file), name), "utf8") : undefined;
-  };
+  if (user.content["auth-provider"] !== undefined)
+    throw new Error(
+      `would ignore auth-provider in ${user.file}; use a user with a token${isNamedByUser ? ", exec" : ""} or a client certificate`,
+    );
   const authority = await readText(cluster, "certificate-authority");
   const ca = authority === undefined ? undefined : await readCertificatesFromPemOrFile(authority, "");
-  return { cluster, user, userName: context.user, ca, readText };
+  return { cluster, user, authority, ca };
 };
 
-/** The last kubeconfig: clusters of a fleet share one, and parsing a large one takes longer than asking a cluster. */
-let parsed: { text: string; config: Kubeconfig } | undefined;
+/** Returns a text that an entry has in base64 or in a file. */
+const readText = async ({ content, file }: NamedEntry, key: string): Promise<string | undefined> => {
+  const [data, name] = [content[`${key}-data`], content[key]];
+  if (data && name) throw new Error(`finds ${key} and ${key}-data in ${file}, of which one must go`);
+  if (typeof data === "string" && data !== "") return Buffer.from(data, "base64").toString();
+  return typeof name === "string" && name !== "" ? readFile(resolve(dirname(file), name), "utf8") : undefined;
+};
+
+/** Reads kubeconfigs. Of several, those that don't exist are skipped, as in kubectl. */
+const readKubeconfigs = async (files: readonly string[]): Promise<Kubeconfig[]> => {
+  const read = async (file: string) => parseKubeconfig(await readFile(file, "utf8"), file);
+  const skipMissing = (error: unknown) => {
+    if (files.length > 1 && Object(error).code === "ENOENT") return undefined;
+    throw error;
+  };
+  const all = await Promise.all(files.map((file) => read(file).catch(skipMissing)));
+  return all.filter((config) => config !== undefined);
+};
+
+const mergeKubeconfigs = (configs: Kubeconfig[]): Kubeconfig => ({
+  currentContext: configs.find(({ currentContext }) => currentContext)?.currentContext,
+  contexts: configs.flatMap(({ contexts }) => contexts),
+  clusters: configs.flatMap(({ clusters }) => clusters),
+  users: configs.flatMap(({ users }) => users),
+});
+
+/** The parsed kubeconfigs: clusters of a fleet share one, and parsing a large one takes longer than asking a cluster. */
+const parsed = new Map<string, { text: string; config: Kubeconfig }>();
 
 const parseKubeconfig = (text: string, file: string): Kubeconfig => {
-  if (parsed?.text === text) return parsed.config;
+  const known = parsed.get(file);
+  if (known?.text === text) return known.config;
   const document = parseDocument(text, { prettyErrors: false });
   // The YAML parser's own messages are left out: they quote the line, which may hold a token.
   if (document.errors.length > 0) throw new Error(`finds ${file} to be no YAML`);
-  const config = toKubeconfig(document.toJS());
-  if (config === undefined) throw new Error(`finds ${file} to be no kubeconfig`);
-  parsed = { text, config };
+  const content = Object(document.toJS());
+  const listEntries = (inner: string): NamedEntry[] => {
+    const entries: unknown = content[`${inner}s`] ?? [];
+    if (!Array.isArray(entries) || !entries.every((entry) => isMap(Object(entry)[inner])))
+      throw new Error(`finds ${file} to be no kubeconfig`);
+    return entries.map((entry) => ({ name: entry.name, file, content: entry[inner] }));
+  };
+  const config = {
+    currentContext: content["current-context"],
+    contexts: listEntries("context"),
+    clusters: listEntries("cluster"),
+    users: listEntries("user"),
+  };
+  parsed.set(file, { text, config });
   return config;
-};
-
-const requireAbsent = (file: string, holder: Record<string, unknown>, keys: string[]) => {
-  const present = keys.filter((key) => holder[key] !== undefined);
-  if (present.length > 0) throw new Error(`would ignore ${present.join(", ")} in ${file}, which is not supported`);
-};
-
-const toKubeconfig = (value: unknown): Kubeconfig | undefined => {
-  const isFit = ["context", "cluster", "user"].every((inner) => {
-    const entries: unknown = Object(value)[`${inner}s`] ?? [];
-    return Array.isArray(entries) && entries.every((entry) => isMap(Object(entry)[inner]));
-  });
-  // The deeper members of a kubeconfig are not checked, because no caller relies on their types.
-  return isFit ? (Object(value) as Kubeconfig) : undefined;
 };
 
 /** Reports whether a text is the address of an API server: https://…, without a path. */

@@ -42,10 +42,10 @@ const rows: Row[] = [
   {
     name: "counts as having the defaults if its metrics can't be read",
     gitVersion: "v1.35.1-gke.1000",
-    metrics: new Complaint("cluster a: its API server refuses to show /metrics (403): no", 1),
+    metrics: new Complaint("cluster a: the API server refuses to show /metrics (403): no", 1),
     target: "gke-1.35",
     on: [],
-    source: `${defaults}; what gke-1.35 turns on besides isn't known here; cluster a: its API server refuses to show /metrics (403): no`,
+    source: `${defaults}; what gke-1.35 turns on besides isn't known here; cluster a: the API server refuses to show /metrics (403): no`,
   },
 ];
 

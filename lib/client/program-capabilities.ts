@@ -78,7 +78,7 @@ const createSender =
     } catch (error) {
       if (signal.aborted) throw new UnansweredError("it did not answer in time");
       if (error instanceof Failure) throw new UnansweredError(`its answer has more than ${limit} bytes`);
-      throw new UnansweredError(describeError(error), false, { cause: error });
+      throw new UnansweredError(describeError(error), "other", { cause: error });
     }
   };
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { SSM } from "@aws-sdk/client-ssm";
 import { isRegion } from "../service-settings.ts";
-import { createEksToken, createTokenSource, getAwsDomain } from "./credentials.ts";
+import { createCredentialSource, createEksToken, createTokenSource, getAwsDomain } from "./credentials.ts";
 import type { sendRequest } from "./https-request.ts";
 
 const identity = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "secret", sessionToken: "session" };
@@ -27,21 +27,23 @@ const mockClock = (test: TestContext) => {
 
 describe("a token source", () => {
   it("returns a configured token at each call", async () => {
-    const { token, refused } = createTokenSource({ token: "t" });
-    assert.equal(await token(getDeadline()), "t");
-    await refused("t");
-    assert.equal(await token(getDeadline()), "t");
+    const { read, refused } = createCredentialSource({ token: "t" });
+    const found = await read(getDeadline());
+    assert.deepEqual(found, { token: "t" });
+    await refused(found);
+    assert.deepEqual(await read(getDeadline()), { token: "t" });
   });
 
   it("returns no token if the credentials are a certificate", async () => {
-    assert.equal(await createTokenSource({ cert: "c", key: "k" }).token(getDeadline()), undefined);
+    const { read } = createCredentialSource({ cert: "c", key: "k" });
+    assert.deepEqual(await read(getDeadline()), { cert: "c", key: "k" });
   });
 
   it("presigns a request to STS, and a new one before the last one expires", async (test) => {
     const pass = mockClock(test);
     const { requests, sources } = answerAws(() => ({ body: {} }));
     const credentials = { eks: "prod", region: "eu-west-1" };
-    const { token } = createTokenSource(credentials, sources);
+    const { read: token } = createTokenSource(credentials, sources);
     const first = await token(getDeadline());
     assert.equal(first, createEksToken(credentials, identity, new Date()));
     const url = new URL(Buffer.from(String(first).replace("k8s-aws-v1.", ""), "base64url").toString());
@@ -83,7 +85,7 @@ describe("a token source", () => {
     it(`reads ${name}, and caches it for some time`, async (test) => {
       const pass = mockClock(test);
       const { requests, sources } = answerAws((count) => ({ body: answer(`t${count}`) }));
-      const { token } = createTokenSource(credentials, sources);
+      const { read: token } = createTokenSource(credentials, sources);
       assert.deepEqual(await Promise.all([token(getDeadline()), token(getDeadline())]), ["t1", "t1"]);
       const [{ url, headers, body } = { url: "", headers: {}, body: {} }] = requests;
       assert.deepEqual([url, body], [`https://${host}/`, question]);
@@ -97,7 +99,7 @@ describe("a token source", () => {
 
     it(`reads ${name} again after a server refused it`, async () => {
       const { requests, sources } = answerAws((count) => ({ body: answer(`t${count}`) }));
-      const { token, refused } = createTokenSource(credentials, sources);
+      const { read: token, refused } = createTokenSource(credentials, sources);
       await token(getDeadline());
       await refused("t1");
       assert.equal(await token(getDeadline()), "t2");
@@ -128,7 +130,7 @@ describe("a token source", () => {
   for (const [name, answer, sentence] of wrong)
     it(`fails for a secret that ${name}, and reads it again at the next call`, async () => {
       const { sources } = answerAws((count) => (count === 1 ? answer : { body: { SecretString: "t" } }));
-      const { token } = createTokenSource({ secret: "postern", region: "eu-west-1" }, sources);
+      const { read: token } = createTokenSource({ secret: "postern", region: "eu-west-1" }, sources);
       await assert.rejects(token(getDeadline()), sentence);
       assert.equal(await token(getDeadline()), "t");
     });
@@ -138,7 +140,7 @@ describe("a token source", () => {
     delete process.env.AWS_ACCESS_KEY_ID;
     try {
       await assert.rejects(
-        createTokenSource({ eks: "a", region: "b" }).token(getDeadline()),
+        createTokenSource({ eks: "a", region: "b" }).read(getDeadline()),
         /^Error: there is no AWS identity: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set$/,
       );
     } finally {

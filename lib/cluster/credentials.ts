@@ -2,44 +2,53 @@ import type { CredentialPlace, SecretPlace } from "../needs.ts";
 import { type HttpsAnswer, sendRequest } from "./https-request.ts";
 import { type AwsKeys, presignUrl, signHeaders } from "./signature.ts";
 
-/** The credentials for a cluster. `token` and `key` are secret: only this machine uses them, never a bundle. */
+/** What a request shows an API server. It is secret: only this machine holds it, never a bundle. */
+export interface ClusterCredentials {
+  token?: string;
+  cert?: string;
+  key?: string;
+}
+
+/** Where the credentials for a cluster are. */
 export type ClusterCredentialSource =
   /** The function's own role, through an access entry of an EKS cluster. */
   | { eks: string; region: string }
   /** The secret or parameter in AWS that holds a ServiceAccount's token as plain text. */
   | SecretPlace
-  | { token: string }
-  | { cert: string; key: string };
+  | ClusterCredentials
+  | RenewedSource<ClusterCredentials>;
 
-interface Token {
-  value: string;
+/** A value that is fetched again when it has ended, or after a server refused it. */
+export interface RenewedSource<T> {
+  read(deadline: number): Promise<T>;
+  /** Tells this source that a server refused a value. If it is the current one, the next call fetches a new one. */
+  refused(value: T): Promise<void>;
+}
+
+interface Renewed<T> {
+  value: T;
   until: number;
 }
 
 const minute = 60_000;
 
 interface CredentialSources {
-  identity(): AwsKeys;
+  identity(): AwsKeys | Promise<AwsKeys>;
   ask: typeof sendRequest;
 }
 
-/** Returns a source of tokens, which renews a token before it ends and after a server refused it. */
-export const createTokenSource = (
-  credentials: ClusterCredentialSource | CredentialPlace,
-  sources: CredentialSources = ownSources,
-) => {
-  let current: Promise<Token> | undefined;
+export const createRenewedSource = <T>(fetch: (deadline: number) => Promise<Renewed<T>>): RenewedSource<T> => {
+  let current: Promise<Renewed<T>> | undefined;
   let until = 0;
   return {
-    token: async (deadline: number): Promise<string | undefined> => {
-      if ("cert" in credentials) return undefined;
+    read: async (deadline) => {
       if (!current || until <= Date.now()) {
-        // The token counts as valid until it has arrived, so that other callers wait for it and don't fetch another.
+        // The value counts as valid until it has arrived, so that other callers wait for it and don't fetch another.
         until = Number.POSITIVE_INFINITY;
-        current = fetchToken(credentials, sources, deadline);
+        current = fetch(deadline);
         current.then(
-          (token) => {
-            until = token.until;
+          (fetched) => {
+            until = fetched.until;
           },
           () => {
             until = 0;
@@ -48,26 +57,44 @@ export const createTokenSource = (
       }
       return (await current).value;
     },
-    /** Tells this source that a server refused a token. If it is the current one, the next call fetches a new one. */
-    refused: async (value: string) => {
+    refused: async (value) => {
       if ((await current?.catch(() => undefined))?.value === value) until = 0;
     },
   };
 };
 
+type TokenPlace = { eks: string; region: string } | CredentialPlace;
+
+/** Returns a source of tokens, which renews a token before it ends and after a server refused it. */
+export const createTokenSource = (place: TokenPlace, sources: CredentialSources = ownSources): RenewedSource<string> =>
+  createRenewedSource((deadline) => fetchToken(place, sources, deadline));
+
+/** Returns the source of the credentials for a cluster. */
+export const createCredentialSource = (
+  credentials: ClusterCredentialSource,
+  sources?: CredentialSources,
+): RenewedSource<ClusterCredentials> => {
+  if ("read" in credentials) return credentials;
+  if (!("region" in credentials)) return { read: async () => credentials, refused: async () => {} };
+  const tokens = createTokenSource(credentials, sources);
+  return {
+    read: async (deadline) => ({ token: await tokens.read(deadline) }),
+    refused: ({ token = "" }) => tokens.refused(token),
+  };
+};
+
 const fetchToken = async (
-  credentials: Exclude<ClusterCredentialSource, { cert: string }> | CredentialPlace,
+  place: TokenPlace,
   sources: CredentialSources,
   deadline: number,
-): Promise<Token> => {
-  if ("token" in credentials) return { value: credentials.token, until: Number.POSITIVE_INFINITY };
+): Promise<Renewed<string>> => {
   // EKS accepts a token for 15 minutes.
-  if ("eks" in credentials)
-    return { value: createEksToken(credentials, sources.identity(), new Date()), until: Date.now() + 10 * minute };
+  if ("eks" in place)
+    return { value: createEksToken(place, await sources.identity(), new Date()), until: Date.now() + 10 * minute };
   const value =
-    "file" in credentials
-      ? (await process.getBuiltinModule("node:fs/promises").readFile(credentials.file, "utf8")).trim()
-      : await readStoredToken(credentials, sources, deadline);
+    "file" in place
+      ? (await process.getBuiltinModule("node:fs/promises").readFile(place.file, "utf8")).trim()
+      : await readStoredToken(place, sources, deadline);
   return { value, until: Date.now() + 5 * minute };
 };
 
@@ -137,7 +164,7 @@ export const callAwsJsonApi = async (
   const { origin, host } = getAwsServiceUrl(to.service, to.region);
   const headers = { "content-type": `application/x-amz-json-${protocol}`, "x-amz-target": target };
   const request = { ...to, method: "POST", host, path: "/", headers, body: JSON.stringify(parameters) };
-  const signed = signHeaders(request, identity(), new Date());
+  const signed = signHeaders(request, await identity(), new Date());
   return ask(`${origin}/`, { method: "POST", headers: signed }, request.body, deadline);
 };
 

@@ -12,12 +12,17 @@ export interface HttpsAnswer {
   trailers?: NodeJS.Dict<string[]>;
 }
 
-/** A request without an answer. `unsent` means that it never reached the server, because a kept connection was dead. */
+/**
+ * Why a request has no answer. `unsent`: it never reached the server, because a kept connection was dead. `lost`: the
+ * connection failed, or the answer was late. `large`: the answer is over the limit. `credentials`: there are none to send.
+ */
+type UnansweredReason = "unsent" | "lost" | "large" | "credentials" | "other";
+
 export class UnansweredError extends Error {
-  readonly unsent: boolean;
-  constructor(sentence: string, unsent = false, options?: ErrorOptions) {
+  readonly reason: UnansweredReason;
+  constructor(sentence: string, reason: UnansweredReason = "other", options?: ErrorOptions) {
     super(sentence, options);
-    this.unsent = unsent;
+    this.reason = reason;
   }
 }
 
@@ -49,8 +54,11 @@ export const sendRequest = async (
   const { promise, resolve, reject } = Promise.withResolvers<HttpsAnswer>();
   const request = beginRequest(url, options);
   const fail = (error: Error) => {
-    const unsent = request.reusedSocket && "code" in error && error.code === "ECONNRESET";
-    reject(error instanceof UnansweredError ? error : new UnansweredError(error.message, unsent, { cause: error }));
+    const code = "code" in error ? String(error.code) : "";
+    const isUnsent = request.reusedSocket && code === "ECONNRESET";
+    // The codes of the operating system, such as ECONNREFUSED. Those of TLS and zlib, which stay wrong, have a "_".
+    const reason = isUnsent ? "unsent" : /^E[A-Z]+$/.test(code) ? "lost" : "other";
+    reject(error instanceof UnansweredError ? error : new UnansweredError(error.message, reason, { cause: error }));
     // The request is destroyed, because a response that isn't read to its end would keep its connection.
     request.destroy();
   };
@@ -74,17 +82,17 @@ const beginRequest = (url: string, options: RequestOptions) => {
   try {
     return url.startsWith("http:") ? loadHttp().request(url, options) : loadHttps().request(url, options);
   } catch (error) {
-    throw new UnansweredError(`it can't be asked: ${getErrorMessage(error)}`, false, {
+    throw new UnansweredError(`it can't be asked: ${getErrorMessage(error)}`, "other", {
       cause: error,
     });
   }
 };
 
-/** Waits for an answer until the deadline. Other callers that share the answer may wait for it longer. */
+/** Waits for an answer until the deadline, if any. Other callers that share the answer may wait for it longer. */
 export const awaitUntil = <T>(deadline: number, answer: Promise<T>): Promise<T> =>
-  rejectWhenLate(answer, deadline - Date.now(), createTimeout);
+  deadline === Number.POSITIVE_INFINITY ? answer : rejectWhenLate(answer, deadline - Date.now(), createTimeout);
 
-const createTimeout = () => new UnansweredError("it did not answer in time");
+const createTimeout = () => new UnansweredError("it did not answer in time", "lost");
 
 const readBody = async (response: IncomingMessage, most: number): Promise<string> => {
   const isPacked = response.headers["content-encoding"] === "gzip";
@@ -93,12 +101,12 @@ const readBody = async (response: IncomingMessage, most: number): Promise<string
   // The limit for an answer's size counts bytes after decompression.
   const source = isPacked ? response.pipe(loadZlib().createGunzip()) : response;
   response.on("error", (error) => source.destroy(error));
-  response.on("aborted", () => source.destroy(new UnansweredError("it broke off its answer")));
+  response.on("aborted", () => source.destroy(new UnansweredError("it broke off its answer", "lost")));
   for await (const chunk of source) {
     bytes += chunk.length;
     if (bytes > most) {
       response.destroy();
-      throw new UnansweredError(`its answer has more than ${most} bytes`);
+      throw new UnansweredError(`its answer has more than ${most} bytes`, "large");
     }
     chunks.push(chunk);
   }

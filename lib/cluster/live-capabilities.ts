@@ -62,7 +62,7 @@ export const createLiveCapabilities = (
     if (servers.has(cluster)) return servers.get(cluster);
     const all = typeof connections === "function" ? connections() : connections;
     const connection = Object.hasOwn(all, cluster) ? all[cluster] : undefined;
-    const server = connection && createApiServerRequester(connection, send);
+    const server = connection && createApiServerRequester(connection, { send });
     servers.set(cluster, server);
     return server;
   };
@@ -213,7 +213,7 @@ const createPosts = (
       spec: { user: username, uid, groups, extra, ...attributes },
     };
     const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-    const permission = ask(path, deadline, review).then((answer) => {
+    const permission = ask(path, deadline, { body: review }).then((answer) => {
       const status = Object(Object(parseAnswerUnlessNotFound(answer)?.content).status);
       if (typeof status.allowed !== "boolean") throw new Error("the answer is not a SubjectAccessReview");
       return toAccessAnswer(status);
@@ -226,13 +226,16 @@ const createPosts = (
     const { name, namespace } = object.metadata ?? {};
     if (namespace !== undefined && !isName(namespace))
       throw new Failure(500, `"${namespace.slice(0, 253)}" is no namespace to create ${kind.resource} in`);
-    const creation = ask(buildObjectPath(kind, namespace), deadline, object, false).then((answer) => {
-      if (answer.status === 409 && Object(parseJson(answer.body)).reason === "AlreadyExists") return "exists" as const;
-      const refused = findRefusal(answer);
-      if (refused) return { refused };
-      parseAnswerUnlessNotFound(answer);
-      return "created" as const;
-    });
+    const creation = ask(buildObjectPath(kind, namespace), deadline, { body: object, repeat: "never" }).then(
+      (answer) => {
+        if (answer.status === 409 && Object(parseJson(answer.body)).reason === "AlreadyExists")
+          return "exists" as const;
+        const refused = findRefusal(answer);
+        if (refused) return { refused };
+        parseAnswerUnlessNotFound(answer);
+        return "created" as const;
+      },
+    );
     return awaitUntil(deadline, creation).catch(createFailure(`create ${kind.resource} "${name}" in`, cluster));
   },
 });
@@ -242,7 +245,8 @@ const createStatusUpdates = (review: ReviewCapabilityState, ask: AskApiServer): 
     const { cluster, deadline } = review;
     const { name = "", namespace } = object.metadata ?? {};
     const path = `${buildObjectPath(kind, namespace)}/${encodeURIComponent(name)}/status`;
-    const update = ask(path, deadline, object, false, "PUT").then(async (answer) => {
+    const put = { method: "PUT", body: object, repeat: "never" } as const;
+    const update = ask(path, deadline, put).then(async (answer) => {
       // 403 isn't among the codes: of one object, the API server words a missing right like a refusal by a plugin.
       const refused = findRefusal(answer, [404, 409, 422]);
       if (!refused) parseAnswerUnlessNotFound(answer);

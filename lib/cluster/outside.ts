@@ -105,7 +105,7 @@ const askAuthorized = async (
 };
 
 const readCredential = async (place: CredentialPlace, deadline: number, what: string): Promise<string> => {
-  const reading = awaitUntil(deadline, getTokenSource(place).token(Date.now() + longestWait));
+  const reading = awaitUntil(deadline, getTokenSource(place).read(Date.now() + longestWait));
   const value = await reading.catch((error: Error) => {
     throw error instanceof UnansweredError ? error : new Error(`${what} could not be read`, { cause: error });
   });

@@ -411,7 +411,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     );
     assert.match(
       ended,
-      /^cluster west: its API server doesn't accept the credentials \(401: Unauthorized\); give the AWS identity that deploys an access entry of the EKS cluster prod-west/,
+      /^cluster west: the API server doesn't accept the credentials \(401: Unauthorized\); give the AWS identity that deploys an access entry of the EKS cluster prod-west/,
     );
     const built = join(checkout.folder, "dist/ask-about-notes");
     const connections = JSON.parse(await readFile(join(built, "clusters.json"), "utf8"));

@@ -454,7 +454,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     assert.match(text, left);
     assert.match(text, /^no alarm can ring: alarmTopics in serverless\.yml names no SNS topic$/m);
     assert.match(text, /^ledger: table postern-test, for event-rate-limit: complete$/m);
-    assert.match(text, /its API server refuses to show the \w+WebhookConfiguration postern \(403\)/);
+    assert.match(text, /the API server refuses to show the \w+WebhookConfiguration postern \(403\)/);
     assert.doesNotMatch(text, /answer,|all answer/);
     const known = await runAs("PlanRole", "status", ...options.slice(0, 2));
     assert.deepEqual([known.code, left.test(known.text), / ~ /.test(known.text)], [3, true, false], known.text);
@@ -522,7 +522,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     // The role may describe the EKS cluster; the cluster itself refuses its token.
     const { code, text } = await runAs("EmergencyRole", "status", "--config", "eks.yaml");
     assert.equal(code, 3, text);
-    assert.match(text, /all answer, .*its API server doesn't accept the credentials/s);
+    assert.match(text, /all answer, .*the API server doesn't accept the credentials/s);
     assert.match(await requireSuccess("EmergencyRole", "rollback", rule), /is at version/);
     assert.match(await requireSuccess("EmergencyRole", "disarm", rule, "--for", "5m"), /allows everything/);
     assert.match(await requireSuccess("EmergencyRole", "arm", rule), /decides again/);

@@ -498,7 +498,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       await assert.rejects(
         applyWantedObjectsToCluster(stranger, buildWanted({ "deny-service-external-ips": {} }), "postern"),
         expectComplaint(
-          'cluster prod-eu: its API server refuses to show the MutatingWebhookConfiguration postern (403): mutatingwebhookconfigurations.admissionregistration.k8s.io "postern" is forbidden: User "stranger" cannot get resource "mutatingwebhookconfigurations" in API group "admissionregistration.k8s.io" at the cluster scope; give this right to the user that deploys, for instance by RBAC',
+          'cluster prod-eu: the API server refuses to show the MutatingWebhookConfiguration postern (403): mutatingwebhookconfigurations.admissionregistration.k8s.io "postern" is forbidden: User "stranger" cannot get resource "mutatingwebhookconfigurations" in API group "admissionregistration.k8s.io" at the cluster scope; give this right to the user, for instance by RBAC',
         ),
       );
       await assert.rejects(
@@ -529,7 +529,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       await assert.rejects(
         applyWantedObjectsToCluster(deployer, buildWanted({ "limit-ranger": {} }), "postern"),
         expectComplaint(
-          /^cluster prod-eu: its API server refuses the ClusterRole postern:limit-ranger \(403\): .* attempting to grant RBAC permissions not currently held: .*; the user that deploys must have these rights too, or the verb escalate on clusterroles$/,
+          /^cluster prod-eu: the API server refuses the ClusterRole postern:limit-ranger \(403\): .* attempting to grant RBAC permissions not currently held: .*; the user must have these rights too, or the verb escalate on clusterroles$/,
         ),
       );
       for (const ref of refs) await deleteObject(ref);
@@ -562,7 +562,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       await assert.rejects(
         findDifferences(unknown, [], "postern"),
         expectComplaint(
-          /^cluster prod-eu: its API server doesn't accept the credentials \(401: Unauthorized\); the token or certificate in \S+ may have expired; renew it$/,
+          /^cluster prod-eu: the API server doesn't accept the credentials \(401: Unauthorized\); the token or certificate in \S+ may have expired; renew it$/,
         ),
       );
     });
@@ -577,7 +577,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       await assert.rejects(
         applyWantedObjectsToCluster(api, [{ ...configuration, webhooks }], "postern"),
         expectComplaint(
-          /^cluster prod-eu: its API server refuses the ValidatingWebhookConfiguration postern \(422\): .*clientConfig\.url: .*'https' is the only allowed URL scheme/,
+          /^cluster prod-eu: the API server refuses the ValidatingWebhookConfiguration postern \(422\): .*clientConfig\.url: .*'https' is the only allowed URL scheme/,
         ),
       );
     });
@@ -588,7 +588,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       await assert.rejects(
         findEntriesCallingUrls(unreachable, [base]),
         expectComplaint(
-          `cluster prod-eu can't be reached at https://127.0.0.1:${port}: connect ECONNREFUSED 127.0.0.1:${port}`,
+          `cluster prod-eu: the API server at https://127.0.0.1:${port} can't be reached: connect ECONNREFUSED 127.0.0.1:${port}`,
         ),
       );
     });
@@ -598,7 +598,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       await assert.rejects(
         deletePosternObjects(impostor, "postern"),
         expectComplaint(
-          /^cluster prod-eu can't be reached at https:\S+: .*; its ca must be the one that signed its certificate$/,
+          /^cluster prod-eu: the API server at https:\S+ can't be reached: .*; its ca must be the one that signed its certificate$/,
         ),
       );
     });
@@ -713,7 +713,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       await assert.rejects(
         found.get(mutating),
         expectComplaint(
-          "cluster prod-eu: its API server doesn't accept the credentials (401: Unauthorized); give the AWS identity that deploys an access entry of the EKS cluster prod",
+          "cluster prod-eu: the API server doesn't accept the credentials (401: Unauthorized); give the AWS identity that deploys an access entry of the EKS cluster prod",
         ),
       );
       const [described, read] = eksRequests;
@@ -737,7 +737,8 @@ describe("the objects of a deployment", await needs("API server"), () => {
       await assert.rejects(found.get(mutating), expectComplaint(/\(401: /));
       assert.deepEqual(
         eksRequests.map(({ path }) => path),
-        ["/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern"],
+        // The second request has a new token.
+        Array(2).fill("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern"),
       );
     });
     it("gives an error if it is missing, has no address yet, or may not be described", async () => {

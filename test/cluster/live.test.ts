@@ -163,8 +163,10 @@ describe("a cluster that is read", await needs("API server"), () => {
     };
     for (const { answer, call = "", fault, failure } of readRows<WrongAnswer[]>(import.meta.filename))
       it(`fails for an answer ${answer}`, async () => {
-        proxy.faults.push(fault);
+        // A lost connection is tried three times; after any other answer, the later faults are left over.
+        proxy.faults.push(fault, fault, fault);
         await assert.rejects((calls[call] ?? read)(connect()()), expectFailure(new RegExp(failure)));
+        assert.equal(proxy.faults.length, "broken" in fault ? 0 : 2);
       });
     it("accepts items: null as an empty list, as Go writes it", async () => {
       proxy.faults.push({ status: 200, body: '{"kind":"LimitRangeList","items":null,"metadata":{}}' });

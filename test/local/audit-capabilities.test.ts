@@ -35,7 +35,7 @@ describe("the capabilities of rules while a cluster is audited", () => {
       server: `https://127.0.0.1:${port}`,
       ca,
       credentialsAdvice: "",
-      token: async () => `t${++tokens}`,
+      credentials: { read: async () => ({ token: `t${++tokens}` }), refused: async () => {} },
     };
     open = async (hosts = []) => {
       const sentences: string[] = [];

@@ -8,6 +8,7 @@ import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatCount, type Progress, type ReportProgress } from "../../cli/progress.ts";
 import { type ClusterCredentialOptions, resolveClusterConnection } from "../../clusters/access.ts";
+import { describeFailure } from "../../clusters/api.ts";
 import { parseMinor } from "../../clusters/version.ts";
 import type { ClusterConfig } from "../../config/config.ts";
 import { readManifests } from "../../manifests/input.ts";
@@ -26,7 +27,7 @@ import type { InputReadFailure } from "../reports/report.ts";
 import { type DiscoveredResource, type DiscoveryResult, discoverClusterResources } from "./discovery.ts";
 import { openNamespaceCache } from "./namespaces.ts";
 import { type ListInterruption, type ObjectPage, readListPages } from "./pages.ts";
-import { type ApiGet, describeFailure, type FailureFormatter, openApiReader, parseAnswerJson } from "./reader.ts";
+import { type ApiGet, type FailureFormatter, openApiReader, parseAnswerJson } from "./reader.ts";
 import { prepareLiveCheckCapabilities } from "./rule-capabilities.ts";
 import { matchesGroupVersion, readClusterKindIndex, selectMatchedResources, toResourceName } from "./selected-kinds.ts";
 import { createStoredObjectEvaluator, type ObjectEvaluator } from "./stored-objects.ts";
@@ -76,7 +77,7 @@ export const prepareClusterCheck = async (
     ...options.deployer,
     right: "list everything",
   });
-  const { read, close } = openApiReader(connection, signal);
+  const read = openApiReader(connection, signal);
   const describeAnswer: FailureFormatter = (answer) => describeFailure(answer, connection);
   const notes = new Set<string>();
   const note = (sentence: string) => void notes.add(sentence);
@@ -88,7 +89,7 @@ export const prepareClusterCheck = async (
   if (unknown !== undefined) note(unknown);
   const cluster: ClusterCheckOptions["cluster"] = [name, kubernetes === undefined ? config : { ...config, kubernetes }];
   const secretsRead = new Set<object>();
-  const openCapabilities = await prepareLiveCheckCapabilities(name, connection, hosts);
+  const openCapabilities = prepareLiveCheckCapabilities(name, connection, hosts);
   const createCapabilities: typeof openCapabilities = (tell, milliseconds) =>
     noteSecretsRead(openCapabilities(tell, milliseconds), secretsRead);
   const quotaUse = await createQuotaUse(catalogue, cluster, options.clusters, true, note);
@@ -186,15 +187,9 @@ export const prepareClusterCheck = async (
     secretsRead,
     reportVersion: findPolicyReportVersion(found.resources),
     run: async (progress, take) => {
-      signal.addEventListener("abort", close);
-      try {
-        if (quotaUse) await progress.step("workloads for quotas", () => countWorkloads(quotaUse));
-        for (const resource of resources)
-          if (!signal.aborted) await progress.step(toResourceName(resource), (tell) => walk(resource, take, tell));
-      } finally {
-        signal.removeEventListener("abort", close);
-        close();
-      }
+      if (quotaUse) await progress.step("workloads for quotas", () => countWorkloads(quotaUse));
+      for (const resource of resources)
+        if (!signal.aborted) await progress.step(toResourceName(resource), (tell) => walk(resource, take, tell));
     },
   };
 };

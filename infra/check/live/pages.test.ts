@@ -28,7 +28,7 @@ const servePages = (names: Iterable<string>, troubles: readonly Trouble[]) => {
     requests.push(url);
     const last = url.searchParams.get("continue") ?? "";
     const limit = Number(url.searchParams.get("limit"));
-    if (trouble === "too large" && limit > 1) return new UnansweredError("its answer has more than 10 bytes");
+    if (trouble === "too large" && limit > 1) return new UnansweredError("its answer has more than 10 bytes", "large");
     if (trouble.startsWith("expired") && last !== "")
       return answer(410, { metadata: trouble === "expired" ? {} : { continue: `${last}\u0000` } });
     if (trouble === "made") remaining.add(`m${requests.length}`);

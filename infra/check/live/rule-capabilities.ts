@@ -1,5 +1,4 @@
 import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
-import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
 import { getAwsServiceUrl } from "#lib/cluster/credentials.ts";
 import { sendRequest, UnansweredError } from "#lib/cluster/https-request.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
@@ -12,13 +11,13 @@ import type { ClusterConnection } from "../../clusters/api.ts";
  * Opens the capabilities of rules in an audit: they read the audited cluster, write nothing, and send requests to
  * `hosts` only. An audit brings all objects at once, so each call of the returned function begins with an empty ledger.
  */
-export const prepareLiveCheckCapabilities = async (
+export const prepareLiveCheckCapabilities = (
   cluster: string,
   connection: ClusterConnection,
   hosts: readonly string[],
-): Promise<(tell: (sentence: string) => void, milliseconds: number) => Capabilities> => {
+): ((tell: (sentence: string) => void, milliseconds: number) => Capabilities) => {
   const open = createLiveCapabilities(
-    { [cluster]: await toConnection(connection) },
+    { [cluster]: connection },
     createAnswerCache(),
     undefined,
     () => {},
@@ -61,21 +60,13 @@ export const prepareLiveCheckCapabilities = async (
   };
 };
 
-/** Returns a connection for rules in an audit; `createReadOnlySender` later replaces the token by the current one. */
-const toConnection = async ({ server, ca, cert, key, token }: ClusterConnection): Promise<ApiServerConnection> => {
-  const credentials = cert && key ? { cert, key } : { token: (await token()) ?? "" };
-  return { server, ...(ca && { ca }), credentials };
-};
-
 const accessReviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 /** Returns a sender that throws for all requests but reads and SubjectAccessReviews, which are not stored. */
 const createReadOnlySender =
-  ({ server, token }: ClusterConnection): typeof sendRequest =>
-  async (url, options, body, deadline, most) => {
+  ({ server }: ClusterConnection): typeof sendRequest =>
+  async (url, options, ...rest) => {
     if (options.method !== "GET" && url !== `${server}${accessReviews}`)
       throw new UnansweredError("an audit writes nothing there");
-    const bearer = await token();
-    const headers = { ...options.headers, ...(bearer !== undefined && { authorization: `Bearer ${bearer}` }) };
-    return sendRequest(url, { ...options, headers }, body, deadline, most);
+    return sendRequest(url, options, ...rest);
   };

@@ -1,0 +1,171 @@
+// Runs the credential plugins of kubeconfigs (users[].user.exec) as kubectl does.
+import { spawn } from "node:child_process";
+import { dirname, resolve, sep } from "node:path";
+import {
+  type ClusterCredentials,
+  createRenewedSource,
+  isHeaderSafeToken,
+  type RenewedSource,
+} from "#lib/cluster/credentials.ts";
+import { UnansweredError } from "#lib/cluster/https-request.ts";
+import { isMap, parseJson, toList } from "#lib/json.ts";
+import { escapeUnsafeCharacters, toOneLine, truncateText } from "../cli/terminal.ts";
+
+/** The cluster for which a plugin returns credentials. */
+export interface ExecTarget {
+  /** The kubeconfig that names the command. */
+  file: string;
+  cluster: { content: Record<string, unknown> };
+  server: string;
+  /** The text of the cluster's certificate-authority. */
+  authority: string | undefined;
+}
+
+interface ExecPlugin {
+  apiVersion: string;
+  command: string;
+  args: string[];
+  env: { name: string; value: string }[];
+  interactiveMode: string;
+  installHint: string;
+}
+
+const apiVersions = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
+const interactiveModes = ["Never", "IfAvailable", "Always"];
+
+/** The time limits for a command, in seconds: longer if it can ask the user, for instance to log in by a browser. */
+const limits = { alone: 60, interactive: 300 };
+/** The most bytes that a command may print. */
+const mostBytes = 1024 * 1024;
+
+/** Returns a source that runs a plugin when there are no credentials, when they have ended, and after a refusal. */
+export const createExecCredentialSource = (
+  exec: unknown,
+  target: ExecTarget,
+  seconds = limits,
+): RenewedSource<ClusterCredentials> => {
+  const plugin = parsePlugin(exec, target.file);
+  const provideClusterInfo = Object(exec).provideClusterInfo === true;
+  return createRenewedSource(async () => {
+    const failAs = (sentence: string) =>
+      new UnansweredError(`the command "${plugin.command}" of ${target.file} ${sentence}`, "credentials");
+    const isInteractive = plugin.interactiveMode !== "Never" && process.stdin.isTTY === true;
+    if (plugin.interactiveMode === "Always" && !isInteractive)
+      throw failAs("has the interactiveMode Always, but standard input is no terminal");
+    const spec = { ...(provideClusterInfo && { cluster: describeCluster(target) }), interactive: isInteractive };
+    const info = JSON.stringify({ kind: "ExecCredential", apiVersion: plugin.apiVersion, spec });
+    const limit = isInteractive ? seconds.interactive : seconds.alone;
+    const printed = await runPlugin(plugin, target.file, info, { isInteractive, limit }).catch((error: Error) => {
+      throw failAs(error.message);
+    });
+    const credentials = parseCredentials(printed, plugin.apiVersion);
+    if (typeof credentials === "string") throw failAs(credentials);
+    return credentials;
+  });
+};
+
+const parsePlugin = (exec: unknown, file: string): ExecPlugin => {
+  const { apiVersion, command, args, env, interactiveMode, installHint } = Object(exec);
+  const fail = (sentence: string) => new Error(`finds exec in ${file} with ${sentence}`);
+  if (!isText(command) || command === "") throw fail("no command");
+  if (!apiVersions.includes(apiVersion))
+    throw fail(`the apiVersion "${apiVersion}", which must be ${apiVersions.join(" or ")}`);
+  const mode = interactiveMode ?? (apiVersion === apiVersions[1] ? "IfAvailable" : undefined);
+  if (!interactiveModes.includes(mode))
+    throw fail(`the interactiveMode "${mode}", which must be ${interactiveModes.join(", ")}`);
+  const words = toList(args);
+  if (!words.every(isText)) throw fail("args that are no texts");
+  const variables = toList(env);
+  const isVariable = (value: unknown): value is ExecPlugin["env"][number] => {
+    const { name, value: content = "" } = Object(value);
+    return name !== "" && isText(name) && isText(content);
+  };
+  if (!variables.every(isVariable)) throw fail("an env whose name or value is no text");
+  const hint = typeof installHint === "string" ? installHint : "";
+  return { apiVersion, command, args: words, env: variables, interactiveMode: mode, installHint: hint };
+};
+
+/** Reports whether a value can be an argument or a variable of a program. */
+const isText = (value: unknown): value is string => typeof value === "string" && !value.includes("\0");
+
+/** Returns what a plugin may know of the cluster, as kubectl describes it. */
+const describeCluster = ({ cluster: { content }, server, authority }: ExecTarget) => {
+  const own = toList(content.extensions).find((entry) => Object(entry).name === "client.authentication.k8s.io/exec");
+  return {
+    server: String(content.server ?? server),
+    ...(content["tls-server-name"] ? { "tls-server-name": content["tls-server-name"] } : {}),
+    ...(authority && { "certificate-authority-data": Buffer.from(authority).toString("base64") }),
+    ...(content["disable-compression"] === true && { "disable-compression": true }),
+    config: Object(own).extension ?? null,
+  };
+};
+
+/** Runs a plugin and returns its standard output. Throws words that follow the command's name. */
+const runPlugin = async (
+  { command, args, env, installHint }: ExecPlugin,
+  file: string,
+  info: string,
+  { isInteractive, limit }: { isInteractive: boolean; limit: number },
+): Promise<string> => {
+  const { promise, resolve: end, reject: fail } = Promise.withResolvers<string>();
+  const variables = Object.fromEntries(env.map(({ name, value = "" }) => [name, value]));
+  // A command with a separator is a path that starts at the kubeconfig's folder; any other is looked up in PATH.
+  const child = spawn(command.includes(sep) ? resolve(dirname(file), command) : command, args, {
+    env: { ...process.env, ...variables, KUBERNETES_EXEC_INFO: info },
+    stdio: [isInteractive ? "inherit" : "ignore", "pipe", "pipe"],
+    windowsHide: true,
+  });
+  const stop = (sentence: string) => {
+    child.kill("SIGKILL");
+    // A process that the command started may keep these open.
+    child.stdout?.destroy();
+    child.stderr?.destroy();
+    fail(new Error(sentence));
+  };
+  const timer = setTimeout(() => stop(`did not end within ${limit} seconds`), limit * 1000);
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  child.stdout?.on("data", (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > mostBytes) stop(`printed more than ${mostBytes} bytes`);
+    else chunks.push(chunk);
+  });
+  let complaints = "";
+  child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+    complaints = (complaints + text).slice(-4096);
+    // The user must see what the command asks.
+    if (isInteractive) process.stderr.write(escapeUnsafeCharacters(text, keepLayout));
+  });
+  child.on("error", ({ code, message }: NodeJS.ErrnoException) => {
+    const hint = installHint === "" ? "" : `; ${toOneLine(installHint)}`;
+    fail(new Error(code === "ENOENT" ? `is not installed here${hint}` : `can't be run: ${message}`));
+  });
+  child.on("close", (code, signal) => {
+    if (code === 0) return end(Buffer.concat(chunks).toString());
+    const last = truncateText(toOneLine(complaints.trim().split("\n").at(-1) ?? ""), 300);
+    const how = code === null ? `was ended by ${signal}` : `failed with exit code ${code}`;
+    fail(new Error(`${how}${last === "" ? "" : `: ${last}`}`));
+  });
+  return promise.finally(() => clearTimeout(timer));
+};
+
+const keepLayout = (character: string): string => (/[\n\r\t]/.test(character) ? character : "?");
+
+/** Returns the credentials in a plugin's output, or what is wrong with it. The output is secret: no error quotes it. */
+const parseCredentials = (
+  printed: string,
+  apiVersion: string,
+): { value: ClusterCredentials; until: number } | string => {
+  const content = parseJson(printed);
+  if (!isMap(content) || content.kind !== "ExecCredential" || content.apiVersion !== apiVersion)
+    return `printed no ExecCredential of ${apiVersion}`;
+  const { token, clientCertificateData: cert, clientKeyData: key, expirationTimestamp } = Object(content.status);
+  if (![token, cert, key].every((text) => text === undefined || text === null || typeof text === "string"))
+    return "printed a token, certificate or key that is no text";
+  if (!cert !== !key) return "printed a client certificate without its key, or a key without its certificate";
+  if (!token && !cert) return "printed neither a token nor a client certificate";
+  if (token && !isHeaderSafeToken(token)) return "printed a token that no header can carry";
+  const until = expirationTimestamp ? Date.parse(String(expirationTimestamp)) : Number.POSITIVE_INFINITY;
+  if (Number.isNaN(until)) return "printed an expirationTimestamp that is no time";
+  return { value: { ...(token && { token }), ...(cert && { cert, key }) }, until };
+};
