@@ -56,6 +56,8 @@ if (files.length === 0) throw new Error(`run.ts takes all, ${Object.keys(tiers).
 
 // In a run of all tests, some suites do only a part of their work.
 if (words.includes("all")) process.env.POSTERN_PARTS = "1";
+// Commands read the kubeconfigs of this variable where no option and no setting names one.
+delete process.env.KUBECONFIG;
 // Hundreds of processes load the same modules.
 process.env.NODE_COMPILE_CACHE ||= fileURLToPath(new URL("../node_modules/.cache/postern", import.meta.url));
 // Each Go program, such as kube-apiserver, would use all cores, and work more for that; the other files need the cores.

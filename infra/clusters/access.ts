@@ -7,7 +7,7 @@ import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ClusterConnectConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
-import { listKubeconfigsOfVariable, readCertificatesFromPemOrFile, readKubeconfig } from "../config/kubeconfig.ts";
+import { chooseKubeconfigOfVariable, readCertificatesFromPemOrFile, readKubeconfig } from "../config/kubeconfig.ts";
 import { type ClusterApi, type ClusterConnection, createClusterApi } from "./api.ts";
 
 export interface ClusterCredentialOptions {
@@ -52,14 +52,12 @@ export const resolveClusterConnection = async (
     const files = [resolveConfigPath(connect.kubeconfig, folder)];
     return connectByKubeconfig({ files, isNamedByUser: false, context: context ?? connect.context }, here);
   }
-  const files = listKubeconfigsOfVariable();
-  if (context !== undefined && files === undefined)
+  const choice = chooseKubeconfigOfVariable(name, context);
+  if (context !== undefined && choice === undefined)
     throw new Complaint(`--context ${context} needs a --kubeconfig that has it`);
   if (connect?.eks !== undefined && identity !== undefined && context === undefined)
     return connectByEks(name, connect, identity, folder);
-  // The current context may be another cluster's, so a command that writes takes the one that is named like the cluster.
-  if (files !== undefined)
-    return connectByKubeconfig({ files, isNamedByUser: true, context: context ?? preferred }, "KUBECONFIG");
+  if (choice !== undefined) return connectByKubeconfig(choice, "KUBECONFIG");
   const why =
     connect === undefined
       ? `clusters.${name} has no connect`

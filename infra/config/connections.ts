@@ -10,8 +10,8 @@ import { createMapShape, type InputShape } from "../cli/shape.ts";
 import type { ManifestCluster } from "../manifests/manifest-cluster.ts";
 import type { ClusterConfig, ClusterConnectConfig, PosternConfig } from "./config.ts";
 import {
+  chooseKubeconfigOfVariable,
   isServerAddress,
-  listKubeconfigsOfVariable,
   readCertificatesFromPemOrFile,
   readKubeconfig,
 } from "./kubeconfig.ts";
@@ -93,9 +93,9 @@ export const readClusterConnections = async (
     const { connect } = cluster;
     const here = `${basename(file)} clusters.${name}`;
     if (asking.length === 0) continue;
-    const files = where === "here" && connect === undefined ? listKubeconfigsOfVariable() : undefined;
-    if (files !== undefined)
-      await readKubeconfig({ files, isNamedByUser: true, context: clusters.size > 1 ? name : undefined }).then(
+    const choice = where === "here" && connect === undefined ? chooseKubeconfigOfVariable(name) : undefined;
+    if (choice !== undefined)
+      await readKubeconfig(choice).then(
         (connection) => found.connections.set(name, connection),
         (error) => found.faults.push(`${here}: KUBECONFIG ${toSentence(error)}`),
       );

@@ -26,7 +26,6 @@ describe("the command of a kubeconfig", {
   let requests: (string | undefined)[] = [];
   /** The tokens that the server accepts; all if the list is empty. */
   let accepted: string[] = [];
-  const variable = process.env.KUBECONFIG;
 
   before(async () => {
     const { ca, cert, key } = await readOrCreateServerCertificate(folder, "127.0.0.1");
@@ -47,14 +46,14 @@ describe("the command of a kubeconfig", {
     };
     await writeFile(kubeconfig, stringify(content));
   });
-  after(() => close(server));
+  after(() => {
+    delete process.env.KUBECONFIG;
+    return close(server);
+  });
   beforeEach(async () => {
     delete process.env.KUBECONFIG;
     [requests, accepted] = [[], []];
     await writeFile(join(folder, "runs"), "");
-  });
-  after(() => {
-    if (variable !== undefined) process.env.KUBECONFIG = variable;
   });
 
   /** Writes a plugin that prints the tokens t1, t2, … and this expirationTimestamp. */
@@ -114,7 +113,7 @@ describe("the command of a kubeconfig", {
     for (const own of [undefined, connect, { manifests: "m" }]) await (await openClusterApi("prod", own)).read("/a");
     assert.equal(requests.length, 3);
     await assert.rejects(
-      openClusterApi("west", undefined, { preferred: "west" }),
+      openClusterApi("west", undefined, {}),
       /^Error: KUBECONFIG finds no context "west" with its cluster and user in \S+config$/,
     );
     await assert.rejects(openClusterApi("west", undefined, { context: "east" }), /KUBECONFIG finds no context "east"/);
@@ -132,7 +131,7 @@ describe("the command of a kubeconfig", {
     const { connections, faults } = await read({ prod: {}, west: {} }, "here");
     assert.deepEqual([...connections.keys()], ["prod"]);
     assert.match(faults.join(), /^postern\.yaml clusters\.west: KUBECONFIG finds no context "west" [^,]*$/);
-    assert.equal((await read({ only: {} }, "here")).connections.size, 1);
+    assert.equal((await read({ local: {} }, "here")).connections.size, 1);
     // Functions get no credentials of this machine.
     assert.deepEqual([(await read({ prod: {} }, "aws")).connections.size, await countRuns()], [0, 0]);
   });

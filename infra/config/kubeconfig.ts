@@ -38,10 +38,19 @@ interface KubeconfigChoice {
   preferred?: string | undefined;
 }
 
-/** Returns the kubeconfigs in the variable KUBECONFIG; undefined if it names none. */
-export const listKubeconfigsOfVariable = (): string[] | undefined => {
+/** The name of the only cluster of a postern.yaml without `clusters`. */
+const unnamedCluster = "local";
+
+/**
+ * Returns the choice of the variable KUBECONFIG for a cluster; undefined if the variable is not set. The context must have
+ * the cluster's name: the current context may be another cluster. It counts only for the cluster of a postern.yaml that
+ * names none.
+ */
+export const chooseKubeconfigOfVariable = (cluster: string, context?: string): KubeconfigChoice | undefined => {
   const files = (process.env.KUBECONFIG ?? "").split(delimiter).filter(Boolean);
-  return files.length > 0 ? [...new Set(files.map((file) => resolve(file)))] : undefined;
+  if (files.length === 0) return undefined;
+  const chosen = cluster === unnamedCluster ? { context, preferred: cluster } : { context: context ?? cluster };
+  return { files: [...new Set(files.map((file) => resolve(file)))], isNamedByUser: true, ...chosen };
 };
 
 /** Reads a kubeconfig as kubectl does, but throws for what Postern would ignore. */

@@ -27,7 +27,7 @@ import { formatCount } from "../cli/progress.ts";
 import { getConfigFile } from "../cli/roots.ts";
 import type { PosternConfig, RuleConfig } from "../config/config.ts";
 import { type ParsedConnections, readClusterConnections } from "../config/connections.ts";
-import { listKubeconfigsOfVariable } from "../config/kubeconfig.ts";
+import { chooseKubeconfigOfVariable } from "../config/kubeconfig.ts";
 import { writeSchemas } from "../config/schemas.ts";
 import { readOrCreateServerCertificate, readOrCreateUrlSigner, type WebhookUrlSigner } from "../keys/keys.ts";
 import { readAllRules, requireConfig } from "../project/rules.ts";
@@ -195,8 +195,9 @@ const reconcileEachMinute = (getLoaded: () => LoadedHandlers, openCapabilities: 
   let timer: NodeJS.Timeout | undefined;
   const reconcile = async () => {
     const { config, served } = getLoaded();
-    const byVariable = listKubeconfigsOfVariable();
-    const clusters = [...config.clusters].flatMap(([name, { connect }]) => ((connect ?? byVariable) ? [name] : []));
+    const clusters = [...config.clusters].flatMap(([name, { connect }]) =>
+      (connect ?? chooseKubeconfigOfVariable(name)) ? [name] : [],
+    );
     for (const listed of served.filter(({ rule }) => rule.reconcile)) {
       const end = Date.now() + reconcileMilliseconds;
       const endpoint = buildEndpointConfig(config, listed);

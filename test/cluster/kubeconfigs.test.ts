@@ -40,7 +40,6 @@ describe("a kubeconfig", await needs("kubectl"), () => {
   let server: Server;
   let url: string;
   let sent: object[] = [];
-  const variable = process.env.KUBECONFIG;
 
   before(async () => {
     certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
@@ -71,8 +70,7 @@ describe("a kubeconfig", await needs("kubectl"), () => {
     url = `https://127.0.0.1:${await listen(server)}`;
   });
   after(async () => {
-    if (variable === undefined) delete process.env.KUBECONFIG;
-    else process.env.KUBECONFIG = variable;
+    delete process.env.KUBECONFIG;
     await close(server);
   });
 
@@ -119,7 +117,7 @@ describe("a kubeconfig", await needs("kubectl"), () => {
     const kubectl = await observe(() => runKubectl(["get", "--raw", "/version"], "", { KUBECONFIG: files }));
     await writeFile(join(folder, "info"), "");
     process.env.KUBECONFIG = files;
-    const postern = await observe(async () => (await openClusterApi("c", undefined)).read("/version"));
+    const postern = await observe(async () => (await openClusterApi("local", undefined)).read("/version"));
     return { kubectl, postern };
   };
 
