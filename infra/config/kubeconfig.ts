@@ -10,7 +10,7 @@ import {
   createRenewedSource,
   isHeaderSafeToken,
 } from "#lib/cluster/credentials.ts";
-import { isMap, toList, toMap } from "#lib/json.ts";
+import { isMap } from "#lib/json.ts";
 import { parseCredentialPlace } from "#lib/service-settings.ts";
 import type { ExecTarget } from "./exec-credentials.ts";
 
@@ -79,20 +79,24 @@ const readServerName = ({ content }: NamedEntry) => {
 const readHeaders = ({ content, file }: NamedEntry): Pick<ApiServerConnection, "headers"> => {
   const { username, password, as, "as-uid": uid, "as-groups": groups, "as-user-extra": extra } = content;
   const headers: Record<string, string | string[]> = {};
-  if (username || password)
-    headers.authorization = buildBasicAuthorization(String(username ?? ""), String(password ?? ""));
-  if (!as && (uid || toList(groups).length > 0 || Object.keys(toMap(extra)).length > 0))
+  if (username) headers.authorization = buildBasicAuthorization(String(username), String(password ?? ""));
+  if (as) headers["Impersonate-User"] = toHeaderText(String(as));
+  if (uid) headers["Impersonate-Uid"] = toHeaderText(String(uid));
+  const lists: [name: string, values: unknown][] = [["Impersonate-Group", groups ?? []]];
+  for (const [key, values] of Object.entries(Object(extra)))
+    lists.push([`Impersonate-Extra-${encodeURIComponent(key)}`, values]);
+  for (const [name, values] of lists) {
+    if (!Array.isArray(values) || !values.every((text) => typeof text === "string"))
+      throw new Error(`finds as-groups or as-user-extra in ${file} that are no lists of texts`);
+    if (values.length > 0) headers[name] = values.map(toHeaderText);
+  }
+  if (!as && Object.keys(headers).some((name) => name.startsWith("Impersonate-")))
     throw new Error(`impersonates groups or other attributes without a user: ${file} must have "as", too`);
-  if (as) headers["Impersonate-User"] = toHeaderText(as);
-  if (uid) headers["Impersonate-Uid"] = toHeaderText(uid);
-  if (toList(groups).length > 0) headers["Impersonate-Group"] = toList(groups).map(toHeaderText);
-  for (const [key, values] of Object.entries(toMap(extra)))
-    headers[`Impersonate-Extra-${encodeURIComponent(key)}`] = toList(values).map(toHeaderText);
   return Object.keys(headers).length > 0 ? { headers } : {};
 };
 
 /** Returns a value as Node sends it in UTF-8: Node takes each character of a header for a byte. */
-const toHeaderText = (value: unknown): string => Buffer.from(String(value)).toString("latin1");
+const toHeaderText = (text: string): string => Buffer.from(text).toString("latin1");
 
 /** Returns the credentials of a user. As in kubectl, a program runs only if the user has nothing else. */
 const readCredentials = async (
@@ -106,21 +110,21 @@ const readCredentials = async (
   if (cert !== undefined && key === undefined)
     throw new Error(`finds a client-certificate without its client-key for the user "${user.name}" in ${file}`);
   const certificate = cert === undefined || key === undefined ? {} : { cert, key };
-  if (token && (username || password))
+  if ((token && password) || ((token || tokenFile) && username))
     throw new Error(`finds a token and a password for the user "${user.name}" in ${file}, of which one must go`);
   const fixed = typeof token === "string" && token !== "" ? { token: requireHeaderSafe(token, file) } : {};
   if (typeof tokenFile === "string" && tokenFile !== "") {
     const path = resolve(dirname(file), tokenFile);
-    const source = createRenewedSource(async () => {
-      const reading = readFile(path, "utf8").then((text) => ({ token: requireHeaderSafe(text, path) }));
-      const read = await ("token" in fixed ? reading.catch(() => fixed) : reading);
-      return { value: { ...read, ...certificate }, until: Date.now() + tokenFileAge };
+    const read = async () => ({ token: requireHeaderSafe(await readFile(path, "utf8"), path) });
+    let last = await ("token" in fixed ? read().catch(() => fixed) : read());
+    return createRenewedSource(async () => {
+      // The last token counts while the file can't be read.
+      last = await read().catch(() => last);
+      return { value: { ...last, ...certificate }, until: Date.now() + tokenFileAge };
     });
-    await source.read(0);
-    return source;
   }
   const found = { ...fixed, ...certificate };
-  if (Object.keys(found).length > 0 || username || password) return found;
+  if (Object.keys(found).length > 0 || username) return found;
   if (exec === undefined)
     throw new Error(`finds neither a token nor a client certificate for the user "${user.name}" in ${file}`);
   if (!isNamedByUser)
@@ -181,8 +185,12 @@ const readContext = async ({ files, context: chosen, preferred, isNamedByUser }:
   const wanted = chosen ?? (find(config.contexts, preferred) ? preferred : config.currentContext);
   const context = find(config.contexts, wanted)?.content;
   const [cluster, user] = [find(config.clusters, context?.cluster), find(config.users, context?.user)];
-  if (!cluster || !user)
+  if (!context || !cluster || !user)
     throw new Error(`finds no context "${wanted}" with its cluster and user in ${files.join(", ")}`);
+  for (const { content, file } of [cluster, user]) {
+    const wrong = textMembers.find((key) => !["string", "undefined"].includes(typeof (content[key] ?? undefined)));
+    if (wrong !== undefined) throw new Error(`finds ${wrong} in ${file} that is no text`);
+  }
   if (cluster.content["proxy-url"])
     throw new Error(`would ignore proxy-url in ${cluster.file}; Postern connects to API servers without a proxy`);
   if (cluster.content["insecure-skip-tls-verify"] === true)
@@ -197,6 +205,13 @@ const readContext = async ({ files, context: chosen, preferred, isNamedByUser }:
   const ca = authority === undefined ? undefined : await readCertificatesFromPemOrFile(authority, "");
   return { cluster, user, authority, ca };
 };
+
+/** The members of clusters and users that are texts. */
+const textMembers = [
+  ...["server", "tls-server-name", "certificate-authority", "certificate-authority-data"],
+  ...["client-certificate", "client-certificate-data", "client-key", "client-key-data"],
+  ...["token", "tokenFile", "username", "password", "as", "as-uid"],
+];
 
 /** Returns a text that an entry has in base64 or in a file. */
 const readText = async ({ content, file }: NamedEntry, key: string): Promise<string | undefined> => {
