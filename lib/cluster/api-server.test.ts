@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { type ApiServerRequest, createApiServerRequester } from "./api-server.ts";
+import { createRenewedSource } from "./credentials.ts";
+import { type HttpsAnswer, type sendRequest, UnansweredError } from "./https-request.ts";
+
+const answer = (status: number, retryAfter?: number): HttpsAnswer => ({ status, body: "", retryAfter });
+const unanswered = (reason: UnansweredError["reason"]) => new UnansweredError("no answer", reason);
+
+/** Sends a request to a server that answers so, and returns each try's token and whether its connection was new. */
+const ask = async (
+  answers: (HttpsAnswer | UnansweredError)[],
+  repeat?: ApiServerRequest["repeat"],
+  deadline = Date.now() + 60_000,
+  signal?: AbortSignal,
+) => {
+  const tries: string[] = [];
+  let tokens = 0;
+  const send: typeof sendRequest = async (_, { headers, agent }) => {
+    tries.push(`${Object(headers).authorization.slice("Bearer ".length)}${agent === false ? " anew" : ""}`);
+    const next = answers[tries.length - 1] ?? answer(200);
+    if (next instanceof UnansweredError) throw next;
+    return next;
+  };
+  const source = createRenewedSource(async () => {
+    return { value: { token: `t${++tokens}` }, until: Number.POSITIVE_INFINITY };
+  });
+  const request = createApiServerRequester(
+    { server: "https://a", credentials: source },
+    { send, pause: 1, ...(signal && { signal }) },
+  );
+  const last = await request("/x", deadline, { body: {}, ...(repeat && { repeat }) }).catch((error) => error);
+  return { tries, last: last instanceof UnansweredError ? last.reason : last.status };
+};
+
+describe("a request to an API server", () => {
+  const rows: [
+    name: string,
+    answers: (HttpsAnswer | UnansweredError)[],
+    repeat: ApiServerRequest["repeat"],
+    tries: string[],
+    last: unknown,
+  ][] = [
+    ["is repeated once with a new token after 401", [answer(401)], "never", ["t1", "t2"], 200],
+    ["is not repeated after a second 401", Array(9).fill(answer(401)), "failed", ["t1", "t2"], 401],
+    ["is repeated after 429", [answer(429, 0)], "never", ["t1", "t1"], 200],
+    ["is repeated after 429 with a time in the past", [answer(429, -5)], "never", ["t1", "t1"], 200],
+    ["has three tries", Array(9).fill(answer(429, 0)), "never", ["t1", "t1", "t1"], 429],
+    ["is not repeated after 404", [answer(404, 0)], "failed", ["t1"], 404],
+    ...[500, 502, 503, 504].flatMap((status): (typeof rows)[number][] => [
+      [`is repeated after ${status} if that is safe`, [answer(status)], "failed", ["t1", "t1"], 200],
+      [`is not repeated after ${status} if it may have been carried out`, [answer(status)], "unsent", ["t1"], status],
+    ]),
+    ["is repeated anew if it was not sent", [unanswered("unsent")], "unsent", ["t1", "t1 anew"], 200],
+    ["is never repeated if that is not safe at all", [unanswered("unsent")], "never", ["t1"], "unsent"],
+    ["is repeated anew if its answer is lost", [unanswered("lost")], "failed", ["t1", "t1 anew"], 200],
+    ["is not repeated if its answer is lost, unless that is safe", [unanswered("lost")], "unsent", ["t1"], "lost"],
+    ["is not repeated if the answer is too large", [unanswered("large")], "failed", ["t1"], "large"],
+    ["is not repeated if it can't be sent", [unanswered("other")], "failed", ["t1"], "other"],
+  ];
+  for (const [name, answers, repeat, tries, last] of rows)
+    it(name, async () => assert.deepEqual(await ask(answers, repeat), { tries, last }));
+
+  it("is not repeated if the deadline would pass", async () => {
+    assert.deepEqual(await ask([answer(429, 30)], "failed", Date.now() + 20_000), { tries: ["t1"], last: 429 });
+  });
+  it("is not repeated after an interruption", async () => {
+    const { tries } = await ask([answer(503)], "failed", undefined, AbortSignal.abort());
+    assert.deepEqual(tries, ["t1"]);
+  });
+});
