@@ -139,7 +139,7 @@ describe("the command of a kubeconfig", {
   it("never runs for a kubeconfig that postern.yaml names, even if the user names it, too", async () => {
     await writePlugin();
     const sentence =
-      /would run a program for a token, by exec in \S+config; Postern does that only for a kubeconfig of the option --kubeconfig or the variable KUBECONFIG$/;
+      /would run a program for a token, by exec in \S+config; give this file by --kubeconfig, or by KUBECONFIG and without connect$/;
     for (const value of ["", kubeconfig]) {
       process.env.KUBECONFIG = value;
       await assert.rejects(openClusterApi("prod", { kubeconfig }), sentence);

@@ -129,7 +129,7 @@ const readCredentials = async (
     throw new Error(`finds neither a token nor a client certificate for the user "${user.name}" in ${file}`);
   if (!isNamedByUser)
     throw new Error(
-      `would run a program for a token, by exec in ${file}; Postern does that only for a kubeconfig of the option --kubeconfig or the variable KUBECONFIG`,
+      `would run a program for a token, by exec in ${file}; give this file by --kubeconfig, or by KUBECONFIG and without connect`,
     );
   const { createExecCredentialSource } = await import("./exec-credentials.ts");
   return createExecCredentialSource(exec, { ...target, file });
