@@ -17,9 +17,16 @@ export const runCommandLine = async (words: string[]): Promise<void> => {
 };
 
 /** Runs `postern VERB …` and returns its exit code: 0 fine, 1 denied or failed, 2 usage, 3 could not evaluate. */
-export const runPostern = async (words: readonly string[]): Promise<number> => {
+export const runPostern = (words: readonly string[]): Promise<number> => reportErrors(() => runVerb(words));
+
+/** Runs a command that is no verb of the package, such as `npm run bench --`. */
+export const runScript = async (name: string, command: Command): Promise<void> => {
+  process.exitCode = await reportErrors(() => runCommand(name, command, process.argv.slice(2)));
+};
+
+const reportErrors = async (run: () => Promise<number>): Promise<number> => {
   try {
-    return await runVerb(words);
+    return await run();
   } catch (error) {
     const expected = error instanceof Complaint;
     const text = expected ? error.message : (error instanceof Error && error.stack) || toSentence(error);
@@ -49,16 +56,19 @@ const runVerb = async ([verb, ...rest]: readonly string[]): Promise<number> => {
         .filter(Boolean)
         .join("; "),
     );
-  const command = await loadCommand(verb);
-  const { values, words } = parseVerbArguments(verb, command, rest);
+  return runCommand(`postern ${verb}`, await loadCommand(verb), rest);
+};
+
+const runCommand = async (name: string, command: Command, args: string[]): Promise<number> => {
+  const { values, words } = parseCommandArguments(name, command, args);
   if (values.help) {
-    process.stdout.write(describeVerb(verb, command));
+    process.stdout.write(describeCommand(name, command));
     return 0;
   }
   const { usage } = command;
-  if (words.length > 0 && usage === undefined) throw new Complaint(`postern ${verb} takes no ${words[0]}`);
+  if (words.length > 0 && usage === undefined) throw new Complaint(`${name} takes no ${words[0]}`);
   const isOneWord = /^[A-Z]+$/.test(usage ?? "");
-  if (isOneWord && words.length !== 1) throw new Complaint(`postern ${verb} takes one ${usage?.toLowerCase()}`);
+  if (isOneWord && words.length !== 1) throw new Complaint(`${name} takes one ${usage?.toLowerCase()}`);
   // Checks --output, except for a verb where it may be repeated: such a verb checks the values itself.
   const { output } = command.options;
   const forms = output?.value?.split("|") ?? [];
@@ -75,13 +85,11 @@ const readVersion = async (): Promise<string> =>
 const loadCommand = async (verb: string): Promise<Command> =>
   (await import(pathToFileURL(join(folder, `${verb}${moduleExtension}`)).href)).default;
 
-const parseVerbArguments = (verb: string, command: Command, args: string[]): ParsedArguments => {
+const parseCommandArguments = (name: string, command: Command, args: string[]): ParsedArguments => {
   try {
     return parseArguments(args, command);
   } catch (error) {
-    throw new Complaint(
-      `postern ${verb}: ${describeParseError(error, command)}postern ${verb} --help lists the options`,
-    );
+    throw new Complaint(`${name}: ${describeParseError(error, command)}${name} --help lists the options`);
   }
 };
 
@@ -105,12 +113,12 @@ const describeVerbs = async (verbs: string[]): Promise<string> => {
   return `Usage: postern VERB\n\n${formatTable(commands)}\nRun postern VERB --help for the options of a verb.\n`;
 };
 
-const describeVerb = (verb: string, { summary, usage, options }: Command): string => {
+const describeCommand = (name: string, { summary, usage, options }: Command): string => {
   const rows = Object.entries(options).map(([name, { short, value, says, multiple, default: preset }]) => [
     `${short ? `-${short}, ` : ""}--${name}${value ? ` ${value}` : ""}${multiple ? "…" : ""}`,
     `${says}${preset === undefined ? "" : ` (${preset})`}`,
   ]);
-  return `Usage: postern ${[verb, usage, rows.length > 0 && "[OPTION…]"].filter(Boolean).join(" ")}\n\n${summary}\n\n${formatTable(rows)}${describeRepeatedOptions(options, usage)}`;
+  return `Usage: ${[name, usage, rows.length > 0 && "[OPTION…]"].filter(Boolean).join(" ")}\n\n${summary}\n\n${formatTable(rows)}${describeRepeatedOptions(options, usage)}`;
 };
 
 const describeRepeatedOptions = (options: Command["options"], usage = ""): string => {

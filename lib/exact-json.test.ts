@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import fc from "fast-check";
-import { createTestSigner } from "../infra/parity/test-key.ts";
+import { createTestSigner } from "../test/parity/test-key.ts";
 import { buildPodReview } from "../test/requests.ts";
 import { evaluateRule } from "./core/evaluation.ts";
 import { exactJson } from "./exact-json.ts";

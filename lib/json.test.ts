@@ -3,8 +3,8 @@ import { describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { readRows } from "../test/rows.ts";
+import { createDraft } from "./core/patch.ts";
 import { cloneDeep, deleteMember, hasMisreadKey, isSame, lookUp, setMemberToCopy } from "./json.ts";
-import { createDraft } from "./patch.ts";
 
 const rows = readRows<{ path: (string | number)[]; expected: { value: unknown } | undefined }[]>(import.meta.filename);
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { bindNeeds, createUnconnectedCapabilities } from "./capabilities.ts";
+import { bindNeeds, createUnconnectedCapabilities } from "./core/capabilities.ts";
 import { Failure } from "./failure.ts";
 import { createMemoryLedger } from "./ledger.ts";
 import {

@@ -156,7 +156,7 @@ export interface RuleDefinition<Object, Settings extends object, N extends Needs
   summary: string;
   /** The place among kube-apiserver's admission plugins, 1 to 41. Default: 37, that of webhooks, sorted by name. */
   order?: number;
-  /** The upstream plugin; `postern parity` sends both the same requests. */
+  /** The upstream plugin; `npm run parity` sends both the same requests. */
   upstreamPlugin?: UpstreamPlugin<Settings>;
   /** The rule's default settings, which are also the shape that its settings in postern.yaml are checked against. */
   settings?: Settings;

@@ -3,8 +3,8 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import type { ObjectCheckResult } from "../infra/check/evaluation/evaluation.ts";
-import type { CheckSummary } from "../infra/check/reports/report.ts";
+import type { ObjectCheckResult } from "../infra/check/evaluation/object-evaluation.ts";
+import type { CheckSummary } from "../infra/check/reports/check-report.ts";
 
 const program = fileURLToPath(new URL("../infra/postern.js", import.meta.url));
 

@@ -3,7 +3,7 @@ import { it } from "node:test";
 import type { ResourceQuota } from "#lib/kubernetes/core/v1.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
-import type { RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
+import type { RecordedCapabilityAnswers } from "#lib/recording/recorded-answers.ts";
 
 // The contract of capabilities: rules get the same answers from recordings, from manifests and from a real API server.
 

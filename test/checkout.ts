@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import type { TestCluster } from "../infra/parity/control-plane/cluster.ts";
+import type { TestCluster } from "./control-plane/cluster.ts";
 
 /** The output and exit code of a program. */
 export interface ProgramOutput {

@@ -3,8 +3,6 @@ import { globSync } from "node:fs";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
-import { minors } from "../infra/parity/control-plane/binaries.ts";
-import { listPluginPorts } from "../infra/parity/plugins.ts";
 import {
   chooseMinors,
   chooseOtherMinor,
@@ -14,6 +12,8 @@ import {
   listLeftOut,
   pairs,
 } from "./choices.ts";
+import { minors } from "./control-plane/binaries.ts";
+import { listPluginPorts } from "./parity/plugins.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const ports = listPluginPorts(await readCatalogue());

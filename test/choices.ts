@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { isEffectiveByDefault } from "../infra/catalogue/upstream-plugins.ts";
-import { minors, newestMinor } from "../infra/parity/control-plane/binaries.ts";
+import { minors, newestMinor } from "./control-plane/binaries.ts";
 
 /** The seed of this run, which test/run.ts sets and prints. */
 const runSeed = Number(process.env.POSTERN_SEED ?? 0);
@@ -11,7 +11,7 @@ const draw = (name: string, count: number, seed: number): number =>
 
 /**
  * Chooses a sixth of the rules by this run's seed. Each rule takes seconds of API servers, so a run compares a sixth in one
- * suite, and another sixth in another suite. `npx postern parity` compares all rules in both ways.
+ * suite, and another sixth in another suite. `npm run parity` compares all rules in both ways.
  */
 export const chooseSixth = <Listed extends { name: string }>(
   rules: readonly Listed[],

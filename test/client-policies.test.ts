@@ -6,9 +6,9 @@ import type { Capabilities, HttpsRequest } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { createRecordedCluster } from "../infra/apiserver/kinds/served.ts";
-import { benchPolicyCases, normalizeObjectForComparison, type PolicyCase } from "../infra/bench/example-policies.ts";
-import { getCollectionPath } from "../infra/parity/control-plane/client.ts";
+import { benchPolicyCases, normalizeObjectForComparison, type PolicyCase } from "./bench/inputs/example-policies.ts";
 import { createRecorder } from "./client/recorder.ts";
+import { getCollectionPath } from "./control-plane/client.ts";
 
 // Runs the measured cases of policies as writes of a program with a guard.
 const server = "https://cluster.example";

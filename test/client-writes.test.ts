@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { parse } from "yaml";
 import { type Guard, guard, guardConfig } from "#lib/client/client.ts";
 import { get } from "#lib/needs.ts";
-import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities } from "#lib/recording/recorded-answers.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { createRecorder, failedPatchStatus } from "./client/recorder.ts";

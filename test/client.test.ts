@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type Guard, guard } from "#lib/client/client.ts";
 import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
-import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities } from "#lib/recording/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import { getVariants, type Rule, selectPhase } from "#lib/rule.ts";

@@ -10,7 +10,7 @@ import { readRows } from "./rows.ts";
 import { runVerb } from "./verb.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
-const toExamplePath = (file: string) => join("infra/bench/kinitiras-examples/examples", file);
+const toExamplePath = (file: string) => join("test/bench/inputs/kinitiras-examples/examples", file);
 const folder = await createTestFolder();
 
 interface LocatedRow {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
+import { createUnconnectedCapabilities } from "#lib/core/capabilities.ts";
 import { createEndpoint } from "#lib/core/endpoint.ts";
 import { buildCaseReview, readCases } from "../infra/catalogue/cases.ts";
 import { readCatalogue } from "../infra/catalogue/registry.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, it } from "node:test";
-import { type AnsweredReviewFacts, formatLogLine } from "#lib/log-line.ts";
+import { type AnsweredReviewFacts, formatLogLine } from "#lib/core/log-line.ts";
 import { evaluateQuery } from "./aws/insights.ts";
 
 // The queries of docs/logs.md, on lines as functions, Lambda and the gateway write them.

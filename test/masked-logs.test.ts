@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
+import { createUnconnectedCapabilities } from "#lib/core/capabilities.ts";
+import type { AnsweredReviewFacts } from "#lib/core/log-line.ts";
+import { formatLogLine } from "#lib/core/log-line.ts";
 import { createLambdaHandler } from "#lib/lambda/handler.ts";
-import type { AnsweredReviewFacts } from "#lib/log-line.ts";
-import { formatLogLine } from "#lib/log-line.ts";
 import overrideRule from "../functions/policy-override/rule.ts";
 import validateRule from "../functions/policy-validate/rule.ts";
 

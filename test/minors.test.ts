@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { minors } from "../infra/parity/control-plane/binaries.ts";
 import { describeUnknownMinor, newestKubernetes, oldestKubernetes } from "../lib/since.ts";
+import { minors } from "./control-plane/binaries.ts";
 
 it("the known minors of Kubernetes are those whose API servers are compared", () => {
   assert.deepEqual([oldestKubernetes, newestKubernetes], [minors.at(0), minors.at(-1)]);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import { type FieldReadTracker, inactiveFieldReadTracker } from "#lib/recording/reads.ts";
+import { createRecordedCapabilities } from "#lib/recording/recorded-answers.ts";
 import { createRecorder } from "#lib/recording/recorder.ts";
 import type { Recording } from "#lib/recording/recording.ts";
 import { createRedactor } from "#lib/recording/redaction.ts";

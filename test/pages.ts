@@ -19,8 +19,8 @@ import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { parse as parseYaml } from "yaml";
-import { findFreePort } from "../infra/parity/control-plane/process.ts";
 import { cacheVariables } from "./checkout.ts";
+import { findFreePort } from "./control-plane/process.ts";
 
 // Runs the commands of the pages, as a reader does: those of one page in their order, in one clone of the checkout, with
 // the machine's own Node. pages.yaml says what can't run, and why.

@@ -1,15 +1,15 @@
 import { spawnSync } from "node:child_process";
-import { celMinors, findCelEvaluator } from "../infra/bench/cel-go.ts";
-import { findBenchControllerRuntimeWebhook } from "../infra/bench/controller-runtime.ts";
-import { findBuiltKinitirasEngine } from "../infra/bench/kinitiras.ts";
-import { findScheduler, newestMinor, requireBinaries } from "../infra/parity/control-plane/binaries.ts";
-import { findPodSecurityEvaluator } from "../infra/parity/pod-security/evaluator.ts";
 import { findActionlint } from "./actionlint/actionlint.ts";
 import { findCfnLint, findDynamoDb, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
+import { celMinors, findCelEvaluator } from "./bench/peers/cel-go.ts";
+import { findBenchControllerRuntimeWebhook } from "./bench/peers/controller-runtime.ts";
+import { findBuiltKinitirasEngine } from "./bench/peers/kinitiras.ts";
 import { chooseOtherMinor } from "./choices.ts";
 import { findPublishedManifests } from "./cluster/published.ts";
 import { findMissingChromium } from "./console.ts";
+import { findScheduler, newestMinor, requireBinaries } from "./control-plane/binaries.ts";
 import { findKubectl } from "./kubectl/kubectl.ts";
+import { findPodSecurityEvaluator } from "./parity/pod-security/evaluator.ts";
 import { findMissingRegistry } from "./registry/registry.ts";
 
 const getMissingTool = (tool: Tool) => ("missing" in tool ? tool.missing : undefined);
@@ -39,7 +39,7 @@ const parts = {
   kinitiras: () =>
     explainIfMissing(
       findBuiltKinitirasEngine,
-      "kinitiras' engine is not here: node infra/bench/kinitiras.ts builds it",
+      "kinitiras' engine is not here: node test/bench/peers/kinitiras.ts builds it",
     ),
   moto: () => getMissingTool(findMoto()),
   "Pod Security evaluator": () =>

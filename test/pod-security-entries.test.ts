@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import fc from "fast-check";
 import type { Capabilities } from "#lib/needs.ts";
 import { isSelected, type LabelSelector } from "#lib/objects/selection.ts";
-import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities } from "#lib/recording/recorded-answers.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import { getVariants, type RuleVariant, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";

@@ -7,14 +7,14 @@ import { freezeDeep } from "#lib/json.ts";
 import type { Capabilities, HttpsRequest, ServedResource } from "#lib/needs.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KinitirasPolicy } from "#lib/policy/types.ts";
-import { createRecordedCapabilities, toPlural } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities, toPlural } from "#lib/recording/recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { benchPolicyCases, normalizeObjectForComparison, type PolicyCase } from "../infra/bench/example-policies.ts";
 import { applyOutcomePatch } from "../infra/catalogue/case-differences.ts";
 import { readRule } from "../infra/catalogue/registry.ts";
 import { getFunctionsFolder } from "../infra/catalogue/sources.ts";
+import { benchPolicyCases, normalizeObjectForComparison, type PolicyCase } from "./bench/inputs/example-policies.ts";
 
 const [override, validate, admission] = await Promise.all(
   ["policy-override", "policy-validate", "policy-admission"].map((name) =>

@@ -4,13 +4,12 @@ import fc from "fast-check";
 import type { EndpointHost } from "#lib/core/endpoint.ts";
 import { createEndpoint } from "#lib/core/endpoint.ts";
 import type { EnforcementMode, RuleDecision } from "#lib/core/evaluation.ts";
-import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities } from "#lib/recording/recorded-answers.ts";
 import { createRecorder, type RecordedReview } from "#lib/recording/recorder.ts";
 import type { Case, RecordingOrigin } from "#lib/recording/recording.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import { getVariants, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { buildHttpRequest } from "../infra/bench/reviews.ts";
 import { describeCaseDifferences, parseDecision } from "../infra/catalogue/case-differences.ts";
 import {
   applyCaseSettingsAndVariant,
@@ -21,9 +20,10 @@ import {
   readCases,
 } from "../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../infra/catalogue/registry.ts";
-import { createTestSigner } from "../infra/parity/test-key.ts";
+import { buildHttpRequest } from "./bench/inputs/reviews.ts";
 import { perturbCases } from "./case-generators.ts";
 import { choosePart } from "./choices.ts";
+import { createTestSigner } from "./parity/test-key.ts";
 import { buildSecretRequest, findSecrets, readSecrets } from "./secret-corpus.ts";
 
 // Tests that the recording of a review is a case with the same outcome. POSTERN_RULES chooses some rules.

@@ -6,7 +6,7 @@ import { spec } from "node:test/reporters";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { listLeftOut } from "./choices.ts";
 
-// Runs tests by tier or by file: `node infra/node.js test/run.ts unit lib/patch.test.ts`. The output ends with
+// Runs tests by tier or by file: `node infra/node.js test/run.ts unit lib/core/patch.test.ts`. The output ends with
 // a list of what was skipped, and why.
 
 /** The files of each tier. The longest ones run first, so that no core waits for one at the end. */

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import { toPlural } from "#lib/recorded-answers.ts";
+import { toPlural } from "#lib/recording/recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 
 /** An object with secrets, and the other fields of its request. */

@@ -7,7 +7,7 @@ import fc from "fast-check";
 import type { RuleEvaluationContext } from "#lib/core/evaluation.ts";
 import { evaluateRule } from "#lib/core/evaluation.ts";
 import type { Pod } from "#lib/kubernetes/core/v1.ts";
-import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities } from "#lib/recording/recorded-answers.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { type Rule, rule } from "#lib/rule.ts";
 import allowedRegistries from "../functions/allowed-registries/rule.ts";

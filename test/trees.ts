@@ -2,14 +2,14 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Progress } from "../infra/cli/progress.ts";
-import type { StagePackage } from "../infra/rollout/package.ts";
 import type { DeploymentJob } from "../infra/rollout/preparation.ts";
+import type { StagePackage } from "../infra/rollout/versions/package.ts";
 
 // Deploys a catalogue and a postern.yaml of a checkout to the stage `test`, in this process or in one that a test
 // kills.
 
 /** Builds the bundles and the template of a stage, as packageStage does. */
-export type StagePackager = typeof import("../infra/rollout/package.ts").packageStage;
+export type StagePackager = typeof import("../infra/rollout/versions/package.ts").packageStage;
 
 /** The input of a deployment, which another process gets as JSON. */
 export interface TreeDeployment {
@@ -95,9 +95,9 @@ export const openTreeJob = async (
  * each time, runs only for what it hasn't packaged before.
  */
 export const createPackager = async (folder: string): Promise<StagePackager> => {
-  const { packageStage } = await loadFrom<typeof import("../infra/rollout/package.ts")>(
+  const { packageStage } = await loadFrom<typeof import("../infra/rollout/versions/package.ts")>(
     folder,
-    "infra/rollout/package.ts",
+    "infra/rollout/versions/package.ts",
   );
   const { packageStack } = await loadFrom<typeof import("../infra/aws/stack.ts")>(folder, "infra/aws/stack.ts");
   const read = (file: string) => readFile(join(folder, file), "utf8");
@@ -139,7 +139,7 @@ const buildOnce = (deployment: TreeDeployment) => async (): Promise<StagePackage
 const packAndStore =
   (
     deployment: TreeDeployment,
-    packageStage: typeof import("../infra/rollout/package.ts").packageStage,
+    packageStage: typeof import("../infra/rollout/versions/package.ts").packageStage,
   ): typeof packageStage =>
   async (...args) => {
     const built = await packageStage(...args);
@@ -157,9 +157,9 @@ export const deployTree = async (deployment: TreeDeployment, caller: string, isP
     folder,
     "infra/rollout/deploy.ts",
   );
-  const { packageStage } = await loadFrom<typeof import("../infra/rollout/package.ts")>(
+  const { packageStage } = await loadFrom<typeof import("../infra/rollout/versions/package.ts")>(
     folder,
-    "infra/rollout/package.ts",
+    "infra/rollout/versions/package.ts",
   );
   const build = isPacked ? buildOnce(deployment) : packAndStore(deployment, packageStage);
   return deploy(await openTreeJob(deployment, caller), async () => {}, build);

@@ -11,7 +11,7 @@ import { createMemoryLedger, type Ledger } from "#lib/ledger.ts";
 import type { MetricCount } from "#lib/metrics.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import { requireQuantity } from "#lib/objects/quantity.ts";
-import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities } from "#lib/recording/recorded-answers.ts";
 import type { AdmissionRequest, Operation } from "#lib/review.ts";
 import {
   type Amounts,

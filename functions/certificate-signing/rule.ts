@@ -1,6 +1,6 @@
 import { isSame } from "postern/json";
 import type { CertificateSigningRequest } from "postern/kubernetes/certificates/v1";
-import { buildSignerConditions, buildSignerExpression } from "postern/objects/signer-conditions";
+import { buildSignerConditions, buildSignerExpression } from "postern/objects/certificates/signer-conditions";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 

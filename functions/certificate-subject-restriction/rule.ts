@@ -1,5 +1,5 @@
 import type { CertificateSigningRequest } from "postern/kubernetes/certificates/v1";
-import { parseCertificateSubject } from "postern/objects/certificate-request";
+import { parseCertificateSubject } from "postern/objects/certificates/certificate-request";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 

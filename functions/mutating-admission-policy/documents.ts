@@ -1,15 +1,23 @@
-import { createPolicyReader } from "postern/admission-policies/documents";
-import { createPolicyCompiler } from "postern/admission-policies/expressions";
+import { createPolicyReader } from "postern/admission-policies/documents/documents";
 import {
   createInvalidFault,
   createRequiredFault,
   type FieldFault,
   findChoiceFaults,
   findExpressionFaults,
-} from "postern/admission-policies/faults";
-import { bindingSpecShape, createObjectShape, policySpecShape } from "postern/admission-policies/field-shapes";
+} from "postern/admission-policies/documents/faults";
+import {
+  bindingSpecShape,
+  createObjectShape,
+  policySpecShape,
+} from "postern/admission-policies/documents/field-shapes";
+import {
+  findBindingSpecFaults,
+  findNameFaults,
+  findPolicySpecFaults,
+} from "postern/admission-policies/documents/validation";
+import { createPolicyCompiler } from "postern/admission-policies/expressions";
 import type { CustomKind } from "postern/admission-policies/types";
-import { findBindingSpecFaults, findNameFaults, findPolicySpecFaults } from "postern/admission-policies/validation";
 import { isMap, toMap } from "postern/json";
 import type { Mutation } from "postern/kubernetes/admissionregistration/v1";
 import {

@@ -1,5 +1,5 @@
+import { hasSchemas } from "postern/admission-policies/merge/schemas";
 import { isCustomKind, isPolicy } from "postern/admission-policies/policies";
-import { hasSchemas } from "postern/admission-policies/schemas";
 import { findSettingsFault } from "postern/admission-policies/settings";
 import type { MutatingPolicy, MutatingPolicySettings } from "./policies.ts";
 

@@ -2,7 +2,7 @@ import { getOwn, isSame } from "postern/json";
 import type { CertificateSigningRequest } from "postern/kubernetes/certificates/v1";
 import type { PersistentVolumeClaim } from "postern/kubernetes/core/v1";
 import type { CSINode } from "postern/kubernetes/storage/v1";
-import { parseCertificateSubject } from "postern/objects/certificate-request";
+import { parseCertificateSubject } from "postern/objects/certificates/certificate-request";
 import type { KubernetesObject } from "postern/review";
 import { type KubeletOffence, type KubeletRequestContext, nodeUserPrefix, quoteText } from "./kubelet.ts";
 

@@ -1,5 +1,4 @@
-import { createPolicyReader } from "postern/admission-policies/documents";
-import { createPolicyCompiler } from "postern/admission-policies/expressions";
+import { createPolicyReader } from "postern/admission-policies/documents/documents";
 import {
   createDuplicateFault,
   createInvalidFault,
@@ -7,9 +6,18 @@ import {
   type FieldFault,
   findChoiceFaults,
   findExpressionFaults,
-} from "postern/admission-policies/faults";
-import { bindingSpecShape, createObjectShape, policySpecShape } from "postern/admission-policies/field-shapes";
-import { findBindingSpecFaults, findNameFaults, findPolicySpecFaults } from "postern/admission-policies/validation";
+} from "postern/admission-policies/documents/faults";
+import {
+  bindingSpecShape,
+  createObjectShape,
+  policySpecShape,
+} from "postern/admission-policies/documents/field-shapes";
+import {
+  findBindingSpecFaults,
+  findNameFaults,
+  findPolicySpecFaults,
+} from "postern/admission-policies/documents/validation";
+import { createPolicyCompiler } from "postern/admission-policies/expressions";
 import { bool, nullType, string } from "postern/cel/types";
 import type { AuditAnnotation, Validation } from "postern/kubernetes/admissionregistration/v1";
 import { findKeyFaults } from "postern/objects/label";

@@ -1,4 +1,4 @@
-import type { RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
+import type { RecordedCapabilityAnswers } from "#lib/recording/recorded-answers.ts";
 
 type Objects = NonNullable<RecordedCapabilityAnswers["objects"]>;
 

@@ -83,7 +83,7 @@ const computeBudget = (
   1024;
 
 /** The module that evaluates CEL, in the inputs of a bundle. */
-const celEvaluator = `lib/cel/program${moduleExtension}`;
+const celEvaluator = `lib/cel/program/program${moduleExtension}`;
 const celLibraries = "lib/cel/libraries/";
 
 /** Returns the kilobytes that recording may add to a bundle. A rule that asks already includes the HTTPS client. */

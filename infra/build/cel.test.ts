@@ -5,7 +5,7 @@ import { describe, it } from "node:test";
 import { encodeChecks } from "#lib/cel/checked-expressions.ts";
 import { collectChecks } from "#lib/cel/expression-check.ts";
 import { compileExpression, createAdmissionEnvironment } from "#lib/cel/kubernetes.ts";
-import type { Outcome } from "#lib/cel/program.ts";
+import type { Outcome } from "#lib/cel/program/program.ts";
 import { int } from "#lib/cel/types.ts";
 import type { Value } from "#lib/cel/values.ts";
 import { readRows } from "../../test/rows.ts";
@@ -72,7 +72,9 @@ describe("a bundle with expressions of CEL", () => {
     "'__proto__'",
   ];
   const texts = [
-    ...["program.test.ts", "libraries/libraries.test.ts", "libraries/kubernetes.test.ts"].flatMap(readTexts),
+    ...["program/program.test.ts", "libraries/libraries.test.ts", "libraries/kubernetes/kubernetes.test.ts"].flatMap(
+      readTexts,
+    ),
     ...[...literals, "variables.one", "1 +", "1 + 'a'"],
   ];
 

@@ -52,7 +52,7 @@ export const createCelPlugin = (checks: EncodedChecks): Plugin => ({
         export const { checkExpression, createDeclarations } = createCheckLookup(() => JSON.parse("${expressionsMark}"));`,
       resolveDir: dirname(path),
     }));
-    onLoad({ filter: /[\\/]lib[\\/]cel[\\/]libraries[\\/][\w-]+\.[jt]s$/ }, async ({ path }) => {
+    onLoad({ filter: /[\\/]lib[\\/]cel[\\/]libraries[\\/](kubernetes[\\/])?[\w-]+\.[jt]s$/ }, async ({ path }) => {
       const { code } = await transform(await readFile(path, "utf8"), { loader: "ts", target: "node24" });
       const declared: Record<string, readonly FunctionDeclaration[]> = await import(pathToFileURL(path).href);
       const edits: Edit[] = [];

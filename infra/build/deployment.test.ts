@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { createTestFolder } from "../../test/folders.ts";
-import { countAlarmMetrics } from "../rollout/cost.ts";
+import { countAlarmMetrics } from "../rollout/plan/cost.ts";
 import type { RuleBundle } from "./bundle.ts";
 import { writeServerlessIncludes } from "./deployment.ts";
 

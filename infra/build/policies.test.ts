@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
+import { buildPolicySettings, usualValidations } from "../../test/bench/cel.ts";
+import { buildBenchEndpointConfig } from "../../test/bench/handlers.ts";
 import { createTestFolder } from "../../test/folders.ts";
-import { buildPolicySettings, usualValidations } from "../bench/cel.ts";
-import { buildBenchEndpointConfig } from "../bench/handlers.ts";
 import { readRule } from "../catalogue/registry.ts";
 import { getFunctionsFolder } from "../catalogue/sources.ts";
 import { bundleRule } from "./bundle.ts";
@@ -48,20 +48,20 @@ const pods = { group: "", name: "pods" };
 // The figures are those of docs/behaviour/performance.md. The code, the settings, the trees of expressions and the schemas
 // of kinds count.
 const rows: [rule: string, what: string, settings: object, kilobytes: number][] = [
-  ["validating-admission-policy", "ten usual validations", buildPolicySettings(usualValidations), 88],
+  ["validating-admission-policy", "ten usual validations", buildPolicySettings(usualValidations), 92],
   [
     "validating-admission-policy",
     "ten usual validations, parameters, namespaceObject and authorizer",
     buildPolicySettings([...usualValidations, ...reading], { paramKind }),
-    105,
+    109,
   ],
-  ["mutating-admission-policy", "a JSON patch", buildMutation("JSONPatch", pods), 87],
-  ["mutating-admission-policy", "an ApplyConfiguration for pods", buildMutation("ApplyConfiguration", pods), 111],
+  ["mutating-admission-policy", "a JSON patch", buildMutation("JSONPatch", pods), 91],
+  ["mutating-admission-policy", "an ApplyConfiguration for pods", buildMutation("ApplyConfiguration", pods), 114],
   [
     "mutating-admission-policy",
     "an ApplyConfiguration for all kinds",
     buildMutation("ApplyConfiguration", { group: "*", name: "*" }),
-    211,
+    215,
   ],
 ];
 

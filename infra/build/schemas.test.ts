@@ -7,8 +7,8 @@ import { bundleCode } from "./bundle.ts";
 import { createSchemaPlugin } from "./schemas.ts";
 
 const entry = `
-  import { findSchema, resolveType } from "./lib/admission-policies/schemas.ts";
-  import builtIn from "./lib/admission-policies/built-in-schemas.json" with { type: "json" };
+  import { findSchema, resolveType } from "./lib/admission-policies/merge/schemas.ts";
+  import builtIn from "./lib/admission-policies/merge/built-in-schemas.json" with { type: "json" };
   module.exports = { findSchema, resolveType, size: Object.keys(builtIn.types).length };`;
 
 interface Exports {

@@ -1,10 +1,10 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { build, type Plugin } from "esbuild";
-import type { ObjectSchema } from "#lib/admission-policies/schemas.ts";
+import type { ObjectSchema } from "#lib/admission-policies/merge/schemas.ts";
 import { isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import { toPlural } from "#lib/recorded-answers.ts";
+import { toPlural } from "#lib/recording/recorded-answers.ts";
 import type { RequestMatch } from "#lib/rule.ts";
 import { moduleExtension, packageRoot } from "../cli/roots.ts";
 import { listTexts } from "./cel.ts";
@@ -13,7 +13,7 @@ type Types = ObjectSchema["types"];
 
 /** The type that the schemas of custom kinds refer to. */
 const metadataType = "meta.v1.ObjectMeta";
-export const schemasFile = "lib/admission-policies/built-in-schemas.json";
+export const schemasFile = "lib/admission-policies/merge/built-in-schemas.json";
 
 /** Leaves out the schemas of kinds that no policy in a bundle's settings merges an ApplyConfiguration into. */
 export const createSchemaPlugin = (settings: unknown): Plugin => createSelectionPlugin(listMergeRules(settings));
@@ -62,7 +62,7 @@ const explanations = new Map<string, Promise<Record<string, Uint8Array>>>();
 const createExplanationFiles = async (rows: readonly RequestMatch[], text: string) => {
   const { outputFiles } = await build({
     stdin: {
-      contents: `import { findReviewFault as find } from "./lib/review-faults${moduleExtension}";
+      contents: `import { findReviewFault as find } from "./lib/core/review-faults${moduleExtension}";
         export const findReviewFault = (request) => find(request, ${text});`,
       resolveDir: packageRoot,
     },

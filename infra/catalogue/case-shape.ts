@@ -1,5 +1,5 @@
 // The shape of the cases in a cases.yaml.
-import type { RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
+import type { RecordedCapabilityAnswers } from "#lib/recording/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import {
   createEnumShape,

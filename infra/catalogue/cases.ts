@@ -5,7 +5,7 @@ import type { RuleDecision } from "#lib/core/evaluation.ts";
 import { evaluateRule } from "#lib/core/evaluation.ts";
 import { freezeDeep } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import { createRecordedCapabilities, toPlural } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities, toPlural } from "#lib/recording/recorded-answers.ts";
 import { type Case, caseRequestUid, restoreRequest } from "#lib/recording/recording.ts";
 import { type AdmissionRequest, type AdmissionReview, type Operation, requireValidReview } from "#lib/review.ts";
 import { type Phase, type Rule, selectPhase } from "#lib/rule.ts";

@@ -14,17 +14,17 @@ import { type Manifest, type ManifestFault, toSourceName } from "../manifests/ma
 import { toStoredObject } from "../manifests/object-store.ts";
 import { createNativeCopyPredicate } from "../webhooks/native-policies.ts";
 import { evaluateManifestsInOrder, isAssumedNamespace } from "./evaluation/evaluate.ts";
-import type { CheckRequestOptions, ObjectEvaluation } from "./evaluation/evaluation.ts";
 import { createEmptyObjectStore, noteSecretsRead } from "./evaluation/existing-objects.ts";
 import {
   describeDuplicateOrLostManifests,
   describeMissingNamespaces,
   describeUnknownValidation,
 } from "./evaluation/notes.ts";
+import type { CheckRequestOptions, ObjectEvaluation } from "./evaluation/object-evaluation.ts";
 import { choosePlugins, isTurnedOff, loadCallablePlugins } from "./evaluation/plugins.ts";
 import type { UncertainUse } from "./evaluation/quotas.ts";
 import { buildCreation, isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
-import { createCallableClusterRules } from "./evaluation/rules.ts";
+import { createCallableClusterRules } from "./evaluation/rule-webhooks.ts";
 import { createUnevaluatedPolicyMatcher, isPolicyOrQuota } from "./evaluation/unevaluated.ts";
 import { createWebhookEnvironment } from "./evaluation/webhooks.ts";
 import { createQuotaUse } from "./evaluation/workload-quotas.ts";

@@ -11,9 +11,9 @@ import type { ClusterConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
 import { formatManifestFault, type ManifestFault } from "../manifests/manifests.ts";
 import { prepareManifestCheck } from "./check.ts";
-import { noFindings, type ObjectCheckResult, type ObjectEvaluation } from "./evaluation/evaluation.ts";
+import { noFindings, type ObjectCheckResult, type ObjectEvaluation } from "./evaluation/object-evaluation.ts";
+import type { InputReadFailure } from "./reports/check-report.ts";
 import type { PolicyReportVersion } from "./reports/policyreport.ts";
-import type { InputReadFailure } from "./reports/report.ts";
 
 /** A check of files or of a cluster that has started; `each` passes on its evaluations. */
 export interface StartedCheck {

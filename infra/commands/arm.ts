@@ -1,7 +1,7 @@
 import { runInStage } from "../aws/stage.ts";
 import { type Command, writeOutput } from "../cli/command.ts";
 import { stageOption } from "../cli/options.ts";
-import { restoreDisarmedRule } from "../rollout/disarm.ts";
+import { restoreDisarmedRule } from "../rollout/clusters/disarm.ts";
 import { resolveStageRule } from "./shared/options.ts";
 
 export default {

@@ -1,8 +1,8 @@
 import { setFlagsFromString } from "node:v8";
 import { oldestKubernetes } from "#lib/since.ts";
 import type { BrokenRule } from "../catalogue/registry.ts";
-import type { ObjectEvaluation } from "../check/evaluation/evaluation.ts";
-import { restrictClusterToRules } from "../check/evaluation/rules.ts";
+import type { ObjectEvaluation } from "../check/evaluation/object-evaluation.ts";
+import { restrictClusterToRules } from "../check/evaluation/rule-webhooks.ts";
 import type { ManifestFix } from "../check/fixes/fix.ts";
 import { addToSummary, createSummary } from "../check/reports/format.ts";
 import { checkReportFormats, createCheckReport, policyReportGroupsHelp } from "../check/reports/forms.ts";

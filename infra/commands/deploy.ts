@@ -6,13 +6,13 @@ import { formatDidYouMean } from "../cli/did-you-mean.ts";
 import { clusterAccessOptions, parseDurationMilliseconds, readListOption, stageOption } from "../cli/options.ts";
 import { createProgressPrinter } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
-import type { CanaryOptions } from "../rollout/canary.ts";
-import { estimateStageCosts } from "../rollout/cost.ts";
 import { deployStage, planDeployment } from "../rollout/deploy.ts";
-import type { DeploymentPlan } from "../rollout/plan.ts";
-import { formatPlan, toPlanData } from "../rollout/plan-report.ts";
+import { estimateStageCosts } from "../rollout/plan/cost.ts";
+import { readEndpointType } from "../rollout/plan/kept-functions.ts";
+import type { DeploymentPlan } from "../rollout/plan/plan.ts";
+import { formatPlan, toPlanData } from "../rollout/plan/plan-report.ts";
 import type { DeploymentJob } from "../rollout/preparation.ts";
-import { readEndpointType } from "../rollout/stack-plan.ts";
+import type { CanaryOptions } from "../rollout/versions/canary.ts";
 import { readDeploymentConfig, readEndpointOptions } from "./shared/options.ts";
 
 export default {

@@ -7,7 +7,7 @@ import { getConfigFile } from "../cli/roots.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import { readProject, reportBroken } from "../project/project.ts";
 import { destroyStage } from "../rollout/destroy.ts";
-import { formatStageContents, readStageContents } from "../rollout/stage-contents.ts";
+import { formatStageContents, readStageContents } from "../rollout/stage/stage-contents.ts";
 import { listChosenClusters } from "./shared/options.ts";
 
 const { cluster, kubeconfig, context, url } = clusterAccessOptions;

@@ -2,9 +2,9 @@ import { runInStage } from "../aws/stage.ts";
 import { type Command, writeOutput } from "../cli/command.ts";
 import { parseDurationMilliseconds, stageOption } from "../cli/options.ts";
 import { createProgressPrinter } from "../cli/progress.ts";
-import { disarmRule } from "../rollout/disarm.ts";
-import { describeNativePolicies, tryReadReleaseStore } from "../rollout/rollback.ts";
-import { describeColdVersion } from "../rollout/warm.ts";
+import { disarmRule } from "../rollout/clusters/disarm.ts";
+import { describeNativePolicies, tryReadReleaseStore } from "../rollout/versions/rollback.ts";
+import { describeColdVersion } from "../rollout/versions/warm.ts";
 import { ruleLabel } from "../webhooks/native-policies.ts";
 import { resolveStageRule } from "./shared/options.ts";
 

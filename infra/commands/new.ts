@@ -11,7 +11,7 @@ import { findNearestFile, getConfigFile, getProjectRoot, hasConfig, openProject,
 import { addSchemaLine, writeSchemas } from "../config/schemas.ts";
 import { formatYamlFlow } from "../diff/yaml-lines.ts";
 import { reportBroken } from "../project/project.ts";
-import { readAllRules, readConfigText } from "../project/rules.ts";
+import { readAllRules, readConfigText } from "../project/project-rules.ts";
 
 export default {
   summary: "Creates a rule: a folder that passes all checks, and a line in postern.yaml that turns it on.",

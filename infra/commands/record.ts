@@ -2,7 +2,7 @@ import { createRecorder } from "#lib/recording/recorder.ts";
 import { isRegion } from "#lib/service-settings.ts";
 import { type Command, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { requireConfig } from "../project/rules.ts";
+import { requireConfig } from "../project/project-rules.ts";
 import {
   fetchRecordingsAndCountInvalid,
   parseAgeToMilliseconds,

@@ -5,7 +5,7 @@ import { type Command, commonCommandOptions, type ParsedOptions } from "../cli/c
 import { Complaint } from "../cli/complaint.ts";
 import { formatDidYouMean } from "../cli/did-you-mean.ts";
 import { readListOption, stageOption } from "../cli/options.ts";
-import { readRuleNames } from "../project/rules.ts";
+import { readRuleNames } from "../project/project-rules.ts";
 import { writeReplayJson, writeReplayText } from "../replay/output.ts";
 import { readRecordings } from "../replay/recordings.ts";
 import { replayAll } from "../replay/replay.ts";

@@ -4,7 +4,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { clusterAccessOptions, stageOption } from "../cli/options.ts";
 import { createProgressPrinter } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
-import { rollBackAll, rollBackOne } from "../rollout/rollback.ts";
+import { rollBackAll, rollBackOne } from "../rollout/versions/rollback.ts";
 import { readDeploymentConfig, resolveStageRule } from "./shared/options.ts";
 
 const { cluster, kubeconfig, context } = clusterAccessOptions;

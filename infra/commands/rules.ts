@@ -6,7 +6,7 @@ import { getConfigFile, hasOwnRules } from "../cli/roots.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { writeSchemas } from "../config/schemas.ts";
 import { readProjectIfAny } from "../project/project.ts";
-import { readAllRules, requireConfig } from "../project/rules.ts";
+import { readAllRules, requireConfig } from "../project/project-rules.ts";
 
 export default {
   summary: "Lists the rules, where they come from, and the mode of each in each cluster.",

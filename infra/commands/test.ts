@@ -5,7 +5,7 @@ import { getConfigFile } from "../cli/roots.ts";
 import { sanitizeTerminalText, stringifySafely } from "../cli/terminal.ts";
 import { chooseCluster } from "../config/config.ts";
 import { readConfig, reportBroken } from "../project/project.ts";
-import { readAllRules, requireConfig } from "../project/rules.ts";
+import { readAllRules, requireConfig } from "../project/project-rules.ts";
 import { formatJunit, formatTestResult, formatTestSummary, type TestResult, toExitCode } from "../testing/results.ts";
 
 export default {

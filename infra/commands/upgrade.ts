@@ -10,7 +10,7 @@ import { writeToOutput } from "../replay/output.ts";
 import { type ReplayFoldersAndProcesses, runWithScratch } from "../replay/scratch.ts";
 import { compareAnswers } from "../upgrade/answers.ts";
 import { compareVersions } from "../upgrade/comparison.ts";
-import { formatDifferences, hasDifferences } from "../upgrade/report.ts";
+import { formatDifferences, hasDifferences } from "../upgrade/upgrade-report.ts";
 import { installVersion, openInstalledVersion } from "../upgrade/versions.ts";
 
 export default {

@@ -5,7 +5,7 @@ import { casesShape } from "../catalogue/case-shape.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { readSettingDescriptions } from "../catalogue/setting-descriptions.ts";
 import { createMapShape, type InputShape, toJsonSchema } from "../cli/shape.ts";
-import { clusterRuleShape, generalRuleShape } from "./rules.ts";
+import { clusterRuleShape, generalRuleShape } from "./rule-configs.ts";
 import { buildSettingsSchema } from "./settings-schema.ts";
 import { createConfigShape, findGroupFault } from "./validation.ts";
 

@@ -33,7 +33,7 @@ import {
   generalRuleShape,
   parseRulesSection,
   type RuleConfigDraft,
-} from "./rules.ts";
+} from "./rule-configs.ts";
 
 /** Reports whether a text may be a cluster's name: a DNS label, because the name becomes part of a URL path. */
 export const isClusterName = (name: string): boolean => dnsLabel.test(name);

@@ -1,9 +1,9 @@
 import type { EndpointHost } from "#lib/core/endpoint.ts";
 import type { EvaluateRequest } from "#lib/core/evaluation.ts";
 import { evaluateRule } from "#lib/core/evaluation.ts";
+import { type AnsweredReviewFacts, getVerdictForLog } from "#lib/core/log-line.ts";
 import { exactJson } from "#lib/exact-json.ts";
-import { type AnsweredReviewFacts, getVerdictForLog } from "#lib/log-line.ts";
-import { formatError } from "#lib/masked-error.ts";
+import { formatError } from "#lib/masking/masked-error.ts";
 import { createRecorder, type RecordedReview } from "#lib/recording/recorder.ts";
 import { createRedactor } from "#lib/recording/redaction.ts";
 import { getObjectName } from "#lib/refusals.ts";

@@ -1,5 +1,5 @@
 import { getOwn, isMap, isObject, isSame, parseJson } from "#lib/json.ts";
-import { coverTexts, listTexts, mask, replaceCovered } from "#lib/masked-text.ts";
+import { coverTexts, listTexts, mask, replaceCovered } from "#lib/masking/masked-text.ts";
 
 /** The annotation in which `kubectl apply` keeps a copy of the object, with all values of a Secret. */
 export const copyAnnotation = "kubectl.kubernetes.io/last-applied-configuration";

@@ -6,7 +6,7 @@ import { mergeWithDefaults, settingsHeader } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
 import { compiledInPlugins, isEffectiveByDefault } from "../catalogue/upstream-plugins.ts";
-import { getSetting } from "../config/rules.ts";
+import { getSetting } from "../config/rule-configs.ts";
 import type { PluginConfiguration } from "./admission-configuration.ts";
 import type { AdmissionFlags } from "./flags.ts";
 import { allPlugins, explainNoRule } from "./plugins.ts";

@@ -10,7 +10,7 @@ import { link, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import { type NetworkInterfaceInfo, networkInterfaces } from "node:os";
 import { join } from "node:path";
-import { buildTextToSignForUrlKey } from "#lib/url-key.ts";
+import { buildTextToSignForUrlKey } from "#lib/core/url-key.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 
 /** Signs the first segment of a cluster's URLs, which proves to functions that the cluster calls. */

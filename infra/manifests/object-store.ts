@@ -1,4 +1,4 @@
-import { toAccessAnswer } from "#lib/capabilities.ts";
+import { toAccessAnswer } from "#lib/core/capabilities.ts";
 import { freezeDeep, toMap } from "#lib/json.ts";
 import type { AccessAnswer, AccessQuestion, Capabilities, ResourceType } from "#lib/needs.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";

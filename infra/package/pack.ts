@@ -13,19 +13,8 @@ import { adaptPages } from "./pages.ts";
 
 const run = promisify(execFile);
 
-/**
- * What only this checkout has: comparisons with a real API server, measurements, what makes the packages, and the
- * sources of the console's page, which the package has as a bundle.
- */
-const checkoutOnly = [
-  "infra/parity",
-  "infra/bench",
-  "infra/package",
-  "infra/create",
-  "infra/commands/parity.ts",
-  "infra/commands/bench.ts",
-  "infra/console/page",
-];
+/** What only this checkout has: what makes the packages, and the console's page, which the package has as a bundle. */
+const checkoutOnly = ["infra/package", "infra/create", "infra/console/page"];
 /** Templates of rules, which stay TypeScript. */
 const templates = "infra/commands/new";
 const texts = ["LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "docs", "serverless.yml"];

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { parse } from "yaml";
 import { findPolicyFaults } from "#lib/policy/checks/faults.ts";
 import type { KinitirasPolicy } from "#lib/policy/types.ts";
-import { benchPolicyCases } from "../bench/example-policies.ts";
+import { benchPolicyCases } from "../../test/bench/inputs/example-policies.ts";
 import { describePolicyRules } from "./descriptions.ts";
 
 const sound = benchPolicyCases.filter(({ policies }) =>

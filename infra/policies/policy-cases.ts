@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { toFailure } from "#lib/failure.ts";
-import type { NamedKubernetesObject, RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
+import type { NamedKubernetesObject, RecordedCapabilityAnswers } from "#lib/recording/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview } from "#lib/review.ts";
 import { findSettingsMistakes, mergeWithDefaults } from "#lib/settings.ts";

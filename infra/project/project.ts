@@ -7,12 +7,18 @@ import { getConfigFile } from "../cli/roots.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
 import { readServiceKubeconfig } from "../config/kubeconfig.ts";
-import { type CatalogueAndManifestFiles, getSetting } from "../config/rules.ts";
+import { type CatalogueAndManifestFiles, getSetting } from "../config/rule-configs.ts";
 import { validateConfig } from "../config/validation.ts";
 import { readOnlyManifests } from "../manifests/input.ts";
 import { listSharedEntryConflicts } from "../webhooks/groups.ts";
 import { type ConfigDocument, parseConfigDocument } from "./config-document.ts";
-import { loadProjectRules, type ProjectRules, readConfigText, readConfigTextIfAny, type WantedRules } from "./rules.ts";
+import {
+  loadProjectRules,
+  type ProjectRules,
+  readConfigText,
+  readConfigTextIfAny,
+  type WantedRules,
+} from "./project-rules.ts";
 
 /**
  * Reads postern.yaml, and loads the rules that it names and wanted ones. Loading all rules would take longer than most

@@ -2,7 +2,7 @@ import { type FileHandle, mkdir, open } from "node:fs/promises";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import { exactJson } from "#lib/exact-json.ts";
-import { formatError } from "#lib/masked-error.ts";
+import { formatError } from "#lib/masking/masked-error.ts";
 import type { RecordedReview } from "#lib/recording/recorder.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";

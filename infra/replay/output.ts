@@ -8,7 +8,7 @@ import {
   formatReplayResult,
   formatReplaySummary,
   type ReplayCounts,
-} from "./report.ts";
+} from "./replay-report.ts";
 
 /** Prints a replay's results rule by rule: at most `most`, and each reason for a missing answer only once. */
 export const writeReplayText = async (

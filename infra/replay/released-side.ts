@@ -1,6 +1,6 @@
 import type { AwsStage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { type Release, readReleaseStore, requireRelease } from "../rollout/releases.ts";
+import { type Release, readReleaseStore, requireRelease } from "../rollout/versions/releases.ts";
 import { findServingFunctionName, type ReplayableVersion, type ServingFunction } from "./sides.ts";
 
 /** Opens a release of a stage, or its live versions, for a replay: each review is sent to AWS, to a version. */

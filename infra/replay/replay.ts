@@ -3,7 +3,7 @@ import type { AdmissionReview } from "#lib/review.ts";
 import { buildReview, restoreReview } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toSentence } from "../cli/complaint.ts";
-import { type ProjectRules, readAllRules } from "../project/rules.ts";
+import { type ProjectRules, readAllRules } from "../project/project-rules.ts";
 import { type DecisionAspect, listDifferingAspects, type ReplayedReviewOutcome } from "./answers.ts";
 import type { ReplayRecording, UnreadableRecording } from "./recordings.ts";
 import type { ReplaySide, ReviewToReplay } from "./sides.ts";

@@ -4,26 +4,26 @@ import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
 import { applyWantedObjectsToCluster } from "../clusters/apply.ts";
-import { insertKeyIntoUrls, listEntries, webhookConfigurationName } from "./cluster-manifests.ts";
-import { updateCluster } from "./cluster-update.ts";
-import { moveEveryAlias } from "./deploy-aliases.ts";
-import { readOrCreateKeyring, toPublicKeys } from "./keyring.ts";
-import { completeLedger } from "./ledger.ts";
-import { getPersonOrPipelineName, lockStage, type StageLock } from "./lock.ts";
-import { findOrphanedEntries, type OrphanedWebhookEntry, removeOrphanedEntries } from "./orphans.ts";
-import { packageStage } from "./package.ts";
-import { changesNothing, type DeploymentPlan } from "./plan.ts";
-import { formatDifferences } from "./plan-report.ts";
+import { insertKeyIntoUrls, listEntries, webhookConfigurationName } from "./clusters/cluster-manifests.ts";
+import { updateCluster } from "./clusters/cluster-update.ts";
+import { changesNothing, type DeploymentPlan } from "./plan/plan.ts";
+import { formatDifferences } from "./plan/plan-report.ts";
 import {
   type DeploymentJob,
   maxParallelFunctionChanges,
   type PreparedDeployment,
   prepareDeployment,
 } from "./preparation.ts";
-import { publishVersions } from "./publishing.ts";
-import { listReleasedClusters, type Release } from "./releases.ts";
+import { readOrCreateKeyring, toPublicKeys } from "./stage/keyring.ts";
+import { completeLedger } from "./stage/ledger-table.ts";
+import { getPersonOrPipelineName, lockStage, type StageLock } from "./stage/lock.ts";
 import { openTargetCluster, requireOwnEntries } from "./targets.ts";
-import { releaseOldWarmEnvironments, startWarmEnvironments } from "./warm.ts";
+import { moveEveryAlias } from "./versions/deploy-aliases.ts";
+import { publishVersions } from "./versions/new-versions.ts";
+import { findOrphanedEntries, type OrphanedWebhookEntry, removeOrphanedEntries } from "./versions/orphans.ts";
+import { packageStage } from "./versions/package.ts";
+import { listReleasedClusters, type Release } from "./versions/releases.ts";
+import { releaseOldWarmEnvironments, startWarmEnvironments } from "./versions/warm.ts";
 
 /** The number of earlier live versions that are kept for each rule. */
 const keptVersions = 4;

@@ -3,12 +3,17 @@ import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, type Progress } from "../cli/progress.ts";
 import { deletePosternObjects, findEntriesCallingUrls } from "../clusters/apply.ts";
-import { webhookConfigurationName } from "./cluster-manifests.ts";
-import { readKeyring } from "./keyring.ts";
-import { lockObjectKey, lockStage, type StageLock } from "./lock.ts";
-import { readReleaseStore } from "./releases.ts";
-import { type Destruction, formatStageContents, readStageContents, type StageContents } from "./stage-contents.ts";
+import { webhookConfigurationName } from "./clusters/cluster-manifests.ts";
+import { readKeyring } from "./stage/keyring.ts";
+import { lockObjectKey, lockStage, type StageLock } from "./stage/lock.ts";
+import {
+  type Destruction,
+  formatStageContents,
+  readStageContents,
+  type StageContents,
+} from "./stage/stage-contents.ts";
 import { type DeploymentTargets, listBaseUrls, openTargetCluster, requireOwnEntries } from "./targets.ts";
+import { readReleaseStore } from "./versions/releases.ts";
 
 export interface DestroyOptions extends Destruction, Pick<DeploymentTargets, "file" | "deployer"> {
   /** If set, only the webhook configurations of these clusters are deleted, and nothing in AWS. */

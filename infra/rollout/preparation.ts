@@ -2,28 +2,28 @@ import { requireChangeableStack } from "../aws/stack.ts";
 import type { AwsStage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { runInParallel } from "../cli/progress.ts";
-import type { CanaryOptions } from "./canary.ts";
-import { chooseClusterMinors, readClusterMinors } from "./cluster-minors.ts";
-import { describeClusterNetwork } from "./cluster-network.ts";
-import { planCluster } from "./cluster-plan.ts";
-import { type StageDifference, tryFindStageDifferences } from "./differences.ts";
-import { readFunctionState } from "./disarm.ts";
-import { createStageCountsReader } from "./hardening.ts";
-import type { Keyring } from "./keyring.ts";
-import { planLedger } from "./ledger.ts";
-import { findExceededLimits } from "./limits.ts";
-import { packageStage } from "./package.ts";
-import { type DeploymentPlan, planRuleChanges, type RuleChangePlan, readFunctionStates } from "./plan.ts";
+import { chooseClusterMinors, readClusterMinors } from "./clusters/cluster-minors.ts";
+import { describeClusterNetwork } from "./clusters/cluster-network.ts";
+import { planCluster } from "./clusters/cluster-plan.ts";
+import { readFunctionState } from "./clusters/disarm.ts";
+import { type StageDifference, tryFindStageDifferences } from "./plan/differences.ts";
+import { createStageCountsReader } from "./plan/hardening.ts";
+import { compareRights, listStackRules, planStack } from "./plan/kept-functions.ts";
+import { findExceededLimits } from "./plan/limits.ts";
+import { type DeploymentPlan, planRuleChanges, type RuleChangePlan, readFunctionStates } from "./plan/plan.ts";
+import type { Keyring } from "./stage/keyring.ts";
+import { planLedger } from "./stage/ledger-table.ts";
+import { type DeploymentTargets, resolveEksServers } from "./targets.ts";
+import type { CanaryOptions } from "./versions/canary.ts";
+import { packageStage } from "./versions/package.ts";
 import {
   findRefusedClusters,
   listReleasedClusters,
   type Release,
   type ReleaseStore,
   readReleaseStore,
-} from "./releases.ts";
-import { compareRights, listStackRules, planStack } from "./stack-plan.ts";
-import { type DeploymentTargets, resolveEksServers } from "./targets.ts";
-import { planWarmEnvironments } from "./warm.ts";
+} from "./versions/releases.ts";
+import { planWarmEnvironments } from "./versions/warm.ts";
 
 /** Everything that a deployment needs to know: its targets, and how it proceeds. */
 export interface DeploymentJob extends DeploymentTargets {

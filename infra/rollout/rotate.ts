@@ -6,17 +6,17 @@ import type { AwsStage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readConfig } from "../project/project.ts";
 import { rollOut } from "./deploy.ts";
+import { isUnchanged } from "./plan/kept-functions.ts";
+import { changesNothing, type DeploymentPlan } from "./plan/plan.ts";
+import { type DeploymentJob, prepareDeployment } from "./preparation.ts";
 import {
   addSecondSigningKey,
   deleteAllKeysButNewest,
   type Keyring,
   readOrCreateKeyring,
   selectNewestKeyForNewUrls,
-} from "./keyring.ts";
-import { lockStage, type StageLock } from "./lock.ts";
-import { changesNothing, type DeploymentPlan } from "./plan.ts";
-import { type DeploymentJob, prepareDeployment } from "./preparation.ts";
-import { isUnchanged } from "./stack-plan.ts";
+} from "./stage/keyring.ts";
+import { lockStage, type StageLock } from "./stage/lock.ts";
 
 /** When a rotation of the URL key counts the old key as unused, and how long it waits for that. */
 export interface OldUrlKeyWaits {

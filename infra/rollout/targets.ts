@@ -18,8 +18,13 @@ import { listRulesAskingCluster } from "../config/connections.ts";
 import { formatManifestFault, parseManifests } from "../manifests/manifests.ts";
 import type { WebhookEntry } from "../webhooks/configurations.ts";
 import { placePolicies, toPolicySupport } from "../webhooks/native-policies.ts";
-import { identityAnnotation, listEntries, type RuleEndpoints, webhookConfigurationName } from "./cluster-manifests.ts";
-import type { ReleasedCluster } from "./releases.ts";
+import {
+  identityAnnotation,
+  listEntries,
+  type RuleEndpoints,
+  webhookConfigurationName,
+} from "./clusters/cluster-manifests.ts";
+import type { ReleasedCluster } from "./versions/releases.ts";
 
 /** What a deployment reads and changes: a stage in AWS and the clusters of postern.yaml. */
 export interface DeploymentTargets {

@@ -1,19 +1,19 @@
 import { isIP } from "node:net";
 import { dirname, join, relative } from "node:path";
-import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createListPage } from "#lib/cluster/list-page.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
+import { createUnconnectedCapabilities } from "#lib/core/capabilities.ts";
 import type { EndpointHost } from "#lib/core/endpoint.ts";
+import type { AnsweredReviewFacts } from "#lib/core/log-line.ts";
+import { getVerdictForLog } from "#lib/core/log-line.ts";
 import { reconcileClusters } from "#lib/core/reconciliation.ts";
+import { createUrlKeyVerifier } from "#lib/core/url-key.ts";
 import { warmUpCueEngine } from "#lib/cue/engine.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
-import type { AnsweredReviewFacts } from "#lib/log-line.ts";
-import { getVerdictForLog } from "#lib/log-line.ts";
-import { formatError } from "#lib/masked-error.ts";
+import { formatError } from "#lib/masking/masked-error.ts";
 import type { OpenCapabilities } from "#lib/needs.ts";
 import type { RecordingHostAndEvaluation } from "#lib/recording/recorder.ts";
 import { getObjectName } from "#lib/refusals.ts";
-import { createUrlKeyVerifier } from "#lib/url-key.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import {
   type CommandOption,
@@ -30,7 +30,7 @@ import { type ParsedConnections, readClusterConnections } from "../config/connec
 import { chooseKubeconfigOfVariable } from "../config/kubeconfig.ts";
 import { writeSchemas } from "../config/schemas.ts";
 import { readOrCreateServerCertificate, readOrCreateUrlSigner, type WebhookUrlSigner } from "../keys/keys.ts";
-import { readAllRules, requireConfig } from "../project/rules.ts";
+import { readAllRules, requireConfig } from "../project/project-rules.ts";
 import { buildEndpointConfig } from "../project/served.ts";
 import { openImitatedApiGateway } from "./gateway.ts";
 import { createServedRuleHandlers, type LoadedHandlers, watchRulesAndConfig } from "./handlers.ts";

@@ -3,7 +3,7 @@ import type { RuleDecision } from "#lib/core/evaluation.ts";
 import { evaluateRule } from "#lib/core/evaluation.ts";
 import { reconcileCluster } from "#lib/core/reconciliation.ts";
 import type { Capabilities } from "#lib/needs.ts";
-import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities } from "#lib/recording/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";

@@ -7,7 +7,7 @@ import { readCaseLineNumbers, readCases } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { projectSourceName, type RuleFolder } from "../catalogue/sources.ts";
 import { configVariable, getConfigFile, getProjectRoot, hasConfig, moduleExtension } from "../cli/roots.ts";
-import type { ProjectRules } from "../project/rules.ts";
+import type { ProjectRules } from "../project/project-rules.ts";
 import type { TestResult } from "./results.ts";
 
 const shared = join(import.meta.dirname, `rule-tests${moduleExtension}`);

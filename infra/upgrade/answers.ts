@@ -2,7 +2,7 @@ import { openBundledVersion } from "../replay/bundle-side.ts";
 import { writeReplayJson, writeReplayText } from "../replay/output.ts";
 import { readRecordings } from "../replay/recordings.ts";
 import { replayAll } from "../replay/replay.ts";
-import type { ReplayCounts } from "../replay/report.ts";
+import type { ReplayCounts } from "../replay/replay-report.ts";
 import type { ReplayFoldersAndProcesses } from "../replay/scratch.ts";
 import { createReplaySideOfVersion } from "../replay/sides.ts";
 import type { UpgradeDifferences } from "./comparison.ts";

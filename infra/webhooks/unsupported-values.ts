@@ -1,7 +1,7 @@
 // Values of JSON patches that API servers of some minor versions can't convert.
-import { optionalMacros, sortByMacro, standardMacros, twoVariableMacros } from "#lib/cel/macros.ts";
-import { parse } from "#lib/cel/parser.ts";
-import { type Expression, listParts, removeDot } from "#lib/cel/syntax.ts";
+import { optionalMacros, sortByMacro, standardMacros, twoVariableMacros } from "#lib/cel/parser/macros.ts";
+import { parse } from "#lib/cel/parser/parser.ts";
+import { type Expression, listParts, removeDot } from "#lib/cel/parser/syntax.ts";
 import type { MutatingAdmissionPolicySpec } from "#lib/kubernetes/admissionregistration/v1.ts";
 import { parseMinor } from "#lib/since.ts";
 

@@ -5,7 +5,7 @@ import {
   createResourceCheck,
   type Decide,
   MissingAuthorization,
-} from "../cel/libraries/authorizer.ts";
+} from "../cel/libraries/kubernetes/authorizer.ts";
 import type { AccessAnswer, AccessQuestion } from "../needs.ts";
 import type { AdmissionRequest, UserInfo } from "../review.ts";
 import type { PolicyInput } from "./expressions.ts";

@@ -7,7 +7,7 @@ import {
   evaluateExpression,
   mostConditionsCost,
 } from "../cel/kubernetes.ts";
-import { FieldObject } from "../cel/program.ts";
+import { FieldObject } from "../cel/program/program.ts";
 import * as types from "../cel/types.ts";
 import { EvaluationError, type TypedTest, type Value } from "../cel/values.ts";
 import { quoteAsGo } from "../objects/go-quoted.ts";

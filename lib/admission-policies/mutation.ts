@@ -2,20 +2,20 @@
 import { findTypeNameFaults } from "../cel/json.ts";
 import { StructValue } from "../cel/structs.ts";
 import { EvaluationError, isList, toArray, type Value } from "../cel/values.ts";
-import { Failure, getErrorMessage } from "../failure.ts";
-import { isMap, type JsonMap } from "../json.ts";
 import {
   applyJsonPatchAsApiServer,
   escapeAsGo,
   FailedPatchTest,
   madeNull,
   parsePatchOperations,
-} from "../json-patch.ts";
+} from "../core/json-patch.ts";
+import { Failure, getErrorMessage } from "../failure.ts";
+import { isMap, type JsonMap } from "../json.ts";
 import type { GroupVersionKind, Status } from "../review.ts";
-import { ApplyConfigurationError, applyConfiguration } from "./merge.ts";
-import { toOperand, toPatch } from "./patch-values.ts";
-import { findSchema, hasSchemas } from "./schemas.ts";
-import { toTypedForm } from "./typed-form.ts";
+import { ApplyConfigurationError, applyConfiguration } from "./merge/merge.ts";
+import { toOperand, toPatch } from "./merge/patch-values.ts";
+import { findSchema, hasSchemas } from "./merge/schemas.ts";
+import { toTypedForm } from "./merge/typed-form.ts";
 import { isBuiltInGroup } from "./typed-objects.ts";
 import { PolicyStatusError } from "./types.ts";
 

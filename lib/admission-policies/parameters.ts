@@ -3,7 +3,7 @@ import { toMap } from "../json.ts";
 import type { ParamKind, ParamRef } from "../kubernetes/admissionregistration/v1.ts";
 import type { ObjectReader, ResourceType, ServedResource } from "../needs.ts";
 import { splitApiVersion } from "../objects/api-version.ts";
-import { toPlural } from "../recorded-answers.ts";
+import { toPlural } from "../recording/recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import { typedGroups } from "./typed-objects.ts";
 import { PolicyConfigurationError } from "./types.ts";

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { createCheckLookup, encodeChecks } from "./checked-expressions.ts";
 import { checkExpression, collectChecks } from "./expression-check.ts";
 import { compileExpression, createAdmissionEnvironment } from "./kubernetes.ts";
-import { compile } from "./program.ts";
+import { compile } from "./program/program.ts";
 import { bool, int, string } from "./types.ts";
 
 describe("checked expressions as JSON", () => {

@@ -1,8 +1,8 @@
 // What takes the place of expression-check.ts in a bundle: the expressions of its settings were checked by the build.
-import type { CheckedExpression } from "./checker.ts";
+import type { CheckedExpression } from "./checker/checker.ts";
 import { describeContext } from "./contexts.ts";
 import type { CheckResult, CollectedCheck, checkExpression as parseAndCheckExpression } from "./expression-check.ts";
-import type { Expression } from "./syntax.ts";
+import type { Expression } from "./parser/syntax.ts";
 import type { Type } from "./types.ts";
 import { Double, Uint } from "./values.ts";
 

@@ -1,5 +1,5 @@
 import type { FunctionDeclaration } from "./functions.ts";
-import type { Macro } from "./macros.ts";
+import type { Macro } from "./parser/macros.ts";
 import type { Type } from "./types.ts";
 import * as types from "./types.ts";
 

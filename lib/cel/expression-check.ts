@@ -1,12 +1,12 @@
 // Declares what Kubernetes' admission has, and parses and checks expressions. checked-expressions.ts takes the place of
 // this file in bundles.
-import { type CheckedExpression, check, formatIssues } from "./checker.ts";
+import { type CheckedExpression, check, formatIssues } from "./checker/checker.ts";
 import { type AdmissionEnvironment, describeContext, type ExpressionContext, formatRuntimeType } from "./contexts.ts";
 import type { Environment, StructType } from "./environment.ts";
-import { authorizerType, resourceCheckType } from "./libraries/authorizer.ts";
-import { jsonPatchStruct } from "./libraries/json-patch.ts";
-import { type Macro, optionalMacros, sortByMacro, standardMacros, twoVariableMacros } from "./macros.ts";
-import { parse } from "./parser.ts";
+import { authorizerType, resourceCheckType } from "./libraries/kubernetes/authorizer.ts";
+import { jsonPatchStruct } from "./libraries/kubernetes/json-patch.ts";
+import { type Macro, optionalMacros, sortByMacro, standardMacros, twoVariableMacros } from "./parser/macros.ts";
+import { parse } from "./parser/parser.ts";
 import * as types from "./types.ts";
 import { isSameType, type Type } from "./types.ts";
 

@@ -1,4 +1,4 @@
-import type { Expression } from "./syntax.ts";
+import type { Expression } from "./parser/syntax.ts";
 import type { Type } from "./types.ts";
 import type { Value } from "./values.ts";
 

@@ -1,4 +1,4 @@
-import { type Result, toResult } from "./evaluation.ts";
+import { type Result, toResult } from "./program/evaluation.ts";
 import type { Type } from "./types.ts";
 import {
   CelMap,

@@ -1,11 +1,11 @@
 import { rejectWhenLate } from "../core/deadline.ts";
 import type { EnforcementMode, RuleDecision } from "../core/evaluation.ts";
 import { evaluateRule } from "../core/evaluation.ts";
+import { applyPatch } from "../core/patch.ts";
+import { callMutatorsInRounds } from "../core/reinvocation.ts";
 import { type Failure, toFailure } from "../failure.ts";
 import type { Capabilities } from "../needs.ts";
 import { isSelected, type LabelSelector } from "../objects/selection.ts";
-import { applyPatch } from "../patch.ts";
-import { callMutatorsInRounds } from "../reinvocation.ts";
 import { matchesRequest } from "../request-match.ts";
 import type { AdmissionRequest, KubernetesObject, Patch } from "../review.ts";
 import type { Phase } from "../rule.ts";

@@ -1,6 +1,6 @@
+import { computePatch } from "../core/patch.ts";
 import { Failure } from "../failure.ts";
 import { getOwn, isMap, parsePointer } from "../json.ts";
-import { computePatch } from "../patch.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
 import { selectReusableHeaders } from "./program-capabilities.ts";
 import { getMediaType, jsonContentType, parseBody, parseKubernetesObjectBody } from "./request-body.ts";

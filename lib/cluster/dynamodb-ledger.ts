@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { unavailableLedger } from "../capabilities.ts";
+import { unavailableLedger } from "../core/capabilities.ts";
 import { freezeDeep, toList, toMap } from "../json.ts";
 import { checkChange, type Ledger } from "../ledger.ts";
 import { createTableClient, type TableClient } from "./dynamodb-table.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createUnconnectedCapabilities } from "../capabilities.ts";
+import { createUnconnectedCapabilities } from "../core/capabilities.ts";
 import type { ResourceType } from "../needs.ts";
 import { createListPage } from "./list-page.ts";
 import { createLiveCapabilities } from "./live-capabilities.ts";

@@ -1,5 +1,10 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { createUnconnectedCapabilities, interceptCalls, toAccessAnswer, unavailableLedger } from "../capabilities.ts";
+import {
+  createUnconnectedCapabilities,
+  interceptCalls,
+  toAccessAnswer,
+  unavailableLedger,
+} from "../core/capabilities.ts";
 import { Failure, getErrorMessage } from "../failure.ts";
 import { freezeDeep, isObject, parseJson } from "../json.ts";
 import { createMemoryLedger, type Ledger, openRuleLedger } from "../ledger.ts";

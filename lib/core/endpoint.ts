@@ -2,8 +2,7 @@ import { exactJson } from "../exact-json.ts";
 import { Failure, toFailureStatus } from "../failure.ts";
 import "../features.ts";
 import { freezeDeep } from "../json.ts";
-import type { AnsweredReviewFacts } from "../log-line.ts";
-import { formatError } from "../masked-error.ts";
+import { formatError } from "../masking/masked-error.ts";
 import type { Capabilities, OpenCapabilities } from "../needs.ts";
 import {
   type AdmissionRequest,
@@ -14,12 +13,13 @@ import {
   type ReviewOutcome,
   requireValidReview,
 } from "../review.ts";
-import { explainFailure } from "../review-explanation.ts";
 import type { Phase, Rule } from "../rule.ts";
 import { findVariantSettings, mergeWithDefaults, type SettingsVariants } from "../settings.ts";
-import { createUrlKeyVerifier } from "../url-key.ts";
 import { evaluateInTime } from "./deadline.ts";
 import { type EnforcementMode, evaluateRule, type RuleDecision } from "./evaluation.ts";
+import type { AnsweredReviewFacts } from "./log-line.ts";
+import { explainFailure } from "./review-explanation.ts";
+import { createUrlKeyVerifier } from "./url-key.ts";
 
 // The way of a review, from the request to the answer. Nothing here knows where requests come from.
 

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { buildPodRequest } from "../../test/requests.ts";
-import { createUnconnectedCapabilities } from "../capabilities.ts";
 import { type Capabilities, list } from "../needs.ts";
-import { createRecordedCapabilities } from "../recorded-answers.ts";
+import { createRecordedCapabilities } from "../recording/recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject, ReviewOutcome } from "../review.ts";
 import { rule, type Verdict } from "../rule.ts";
+import { createUnconnectedCapabilities } from "./capabilities.ts";
 import type { EnforcementMode, RuleDecision, RuleEvaluationContext } from "./evaluation.ts";
 import { evaluateRule } from "./evaluation.ts";
 

@@ -1,11 +1,11 @@
-import { bindNeeds } from "../capabilities.ts";
 import { Failure } from "../failure.ts";
+import { bindNeeds } from "./capabilities.ts";
 import "../features.ts";
 import type { Capabilities } from "../needs.ts";
-import { createDraft } from "../patch.ts";
 import type { AdmissionRequest, KubernetesObject, Patch, ReviewOutcome, Status } from "../review.ts";
 import type { Phase, Rule, Verdict } from "../rule.ts";
 import { mergeSince } from "../since.ts";
+import { createDraft } from "./patch.ts";
 
 /** What becomes of a rule's verdict: it applies, or becomes a warning or an audit annotation; "off" gives none. */
 export type EnforcementMode = "enforce" | "warn" | "audit" | "off";

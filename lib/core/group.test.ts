@@ -2,14 +2,14 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import { buildPodReview } from "../../test/requests.ts";
-import { createUnconnectedCapabilities } from "../capabilities.ts";
 import { createLambdaHandler } from "../lambda/handler.ts";
-import { type AnsweredReviewFacts, formatLogLine } from "../log-line.ts";
 import { get } from "../needs.ts";
 import type { KubernetesObject } from "../review.ts";
 import { type Rule, rule } from "../rule.ts";
+import { createUnconnectedCapabilities } from "./capabilities.ts";
 import type { EnforcementMode } from "./evaluation.ts";
 import type { GroupConfig, GroupMemberConfig } from "./group.ts";
+import { type AnsweredReviewFacts, formatLogLine } from "./log-line.ts";
 
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] as const }];
 

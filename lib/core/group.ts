@@ -1,9 +1,6 @@
 import { Failure } from "../failure.ts";
-import { applyPatch } from "../patch.ts";
-import { callMutatorsInRounds } from "../reinvocation.ts";
 import { matchesRequest, toResourceKey } from "../request-match.ts";
 import type { AdmissionRequest, Patch, ReviewOutcome } from "../review.ts";
-import { explainFailure } from "../review-explanation.ts";
 import { type RequestMatch, type Rule, rule } from "../rule.ts";
 import {
   type ClusterSetup,
@@ -19,6 +16,9 @@ import {
   type GroupMemberDecision,
   type RuleDecision,
 } from "./evaluation.ts";
+import { applyPatch } from "./patch.ts";
+import { callMutatorsInRounds } from "./reinvocation.ts";
+import { explainFailure } from "./review-explanation.ts";
 
 /** What a member's own webhook entry would contain. The endpoint checks it, as the group's shared entry can't. */
 export interface GroupMemberConfig {

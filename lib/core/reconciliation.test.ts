@@ -5,7 +5,7 @@ import { createLambdaHandler } from "../lambda/handler.ts";
 import { reconcileEvent } from "../lambda/schedule.ts";
 import { createMemoryLedger, openRuleLedger } from "../ledger.ts";
 import { sharedLedger } from "../needs.ts";
-import { createRecordedCapabilities } from "../recorded-answers.ts";
+import { createRecordedCapabilities } from "../recording/recorded-answers.ts";
 import { rule } from "../rule.ts";
 import type { EndpointConfig } from "./endpoint.ts";
 import { reconcileClusters } from "./reconciliation.ts";

@@ -1,7 +1,7 @@
-import { bindNeeds } from "../capabilities.ts";
 import { type Failure, toFailure } from "../failure.ts";
 import type { Capabilities, Needs, OpenCapabilities } from "../needs.ts";
 import type { ReconcileContext, Rule } from "../rule.ts";
+import { bindNeeds } from "./capabilities.ts";
 import { type EndpointConfig, findClusterSetup } from "./endpoint.ts";
 
 /** Calls a rule's `reconcile` for one cluster. */

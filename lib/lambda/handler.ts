@@ -1,13 +1,13 @@
 import middy, { type MiddyfiedHandler } from "@middy/core";
-import { createUnconnectedCapabilities } from "../capabilities.ts";
 import type { ApiServerConnection } from "../cluster/api-server.ts";
 import { openDynamoDbLedger } from "../cluster/dynamodb-ledger.ts";
 import { createListPage } from "../cluster/list-page.ts";
 import { createLiveCapabilities } from "../cluster/live-capabilities.ts";
+import { createUnconnectedCapabilities } from "../core/capabilities.ts";
 import { createEndpoint, type EndpointConfig, type EndpointHost } from "../core/endpoint.ts";
 import { createGroupEndpoint, type GroupConfig } from "../core/group.ts";
 import "../features.ts";
-import { formatLogLine } from "../log-line.ts";
+import { formatLogLine } from "../core/log-line.ts";
 import type { OpenCapabilities } from "../needs.ts";
 import { printSync } from "../print.ts";
 import type { Rule } from "../rule.ts";

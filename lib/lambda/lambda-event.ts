@@ -4,7 +4,7 @@ import { buildAnswerHeaders, isPhase, type ReviewHttpRequest, type ReviewToEvalu
 import { createNotTextFailure, Failure } from "../failure.ts";
 import "../features.ts";
 import { isObject } from "../json.ts";
-import { createCapabilitiesFromRecord } from "../recorded-answers.ts";
+import { createCapabilitiesFromRecord } from "../recording/recorded-answers.ts";
 
 /** An HTTP request, read from a Lambda event; `answer` builds the response in that event's format. */
 export interface LambdaHttpRequest extends Omit<ReviewHttpRequest, "deadline">, WaitingCaller {

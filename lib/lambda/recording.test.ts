@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
-import { createTestSigner } from "../../infra/parity/test-key.ts";
+import { createTestSigner } from "../../test/parity/test-key.ts";
 import { buildPodReview } from "../../test/requests.ts";
 import type { EndpointHost } from "../core/endpoint.ts";
 import type { GroupConfig } from "../core/group.ts";
 import { get } from "../needs.ts";
-import { createRecordedCapabilities } from "../recorded-answers.ts";
+import { createRecordedCapabilities } from "../recording/recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import { rule } from "../rule.ts";
 import { createLambdaHandler } from "./handler.ts";

@@ -4,7 +4,7 @@ import { getAwsDomain, readAwsKeysFromEnvironment } from "../cluster/credentials
 import { awaitUntil, sendRequest } from "../cluster/https-request.ts";
 import { signHeaders } from "../cluster/signature.ts";
 import type { EndpointHost } from "../core/endpoint.ts";
-import { formatError } from "../masked-error.ts";
+import { formatError } from "../masking/masked-error.ts";
 import { printSync } from "../print.ts";
 import { createRecorder, type RecordedReview, type RecordingHostAndEvaluation } from "../recording/recorder.ts";
 import type { UnredactedPath } from "../recording/redaction.ts";

@@ -1,10 +1,10 @@
 import type { MiddlewareObj } from "@middy/core";
 import type { Context } from "aws-lambda";
-import { createUnconnectedCapabilities } from "../capabilities.ts";
+import { createUnconnectedCapabilities } from "../core/capabilities.ts";
 import type { EndpointConfig } from "../core/endpoint.ts";
 import { reconcileClusters } from "../core/reconciliation.ts";
 import { isMap } from "../json.ts";
-import { formatError } from "../masked-error.ts";
+import { formatError } from "../masking/masked-error.ts";
 import type { OpenCapabilities } from "../needs.ts";
 import { printSync } from "../print.ts";
 import type { Rule } from "../rule.ts";

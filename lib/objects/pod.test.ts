@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createDraft } from "#lib/patch.ts";
+import { createDraft } from "#lib/core/patch.ts";
 import type { Pod, Volume } from "../kubernetes/core/v1.ts";
 import { listContainers, listImageVolumes } from "./pod.ts";
 

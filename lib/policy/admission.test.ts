@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { createDraft } from "../core/patch.ts";
 import { evaluateCue } from "../cue/engine.ts";
-import { createDraft } from "../patch.ts";
 import { completePolicy, findPolicyRefusal } from "./admission.ts";
 import { renderConditionAsCue } from "./rendered-cue/conditions.ts";
 import { renderTemplateAsCue } from "./rendered-cue/templates.ts";

@@ -11,9 +11,9 @@ import {
   createPolicyCaseCapabilities,
   needsCue,
   normalizeObjectForComparison,
-} from "../../infra/bench/example-policies.ts";
+} from "../../test/bench/inputs/example-policies.ts";
+import { applyPatch as patched } from "../core/patch.ts";
 import { Failure } from "../failure.ts";
-import { applyPatch as patched } from "../patch.ts";
 
 const freeze = <T>(value: T): T => {
   if (typeof value === "object" && value !== null) Object.values(value).forEach(freeze);

@@ -1,5 +1,5 @@
+import { createDraft, applyPatch as patched } from "../core/patch.ts";
 import { requireList, requireMap } from "../json.ts";
-import { createDraft, applyPatch as patched } from "../patch.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
 import { applyOriginOverriders } from "./overriders/origins.ts";
 import { applyPolicyPatch } from "./overriders/plaintext.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
 import { parse } from "yaml";
-import { createPolicyCaseCapabilities } from "../../infra/bench/example-policies.ts";
+import { createPolicyCaseCapabilities } from "../../test/bench/inputs/example-policies.ts";
 import { Failure } from "../failure.ts";
 import type { KinitirasPolicy, PolicyCapabilities, PolicyCondition, PolicyRequest, ValidatePolicy } from "./types.ts";
 import { evaluateValidatePolicies } from "./validate.ts";

@@ -2,7 +2,7 @@ import { getErrorMessage } from "../failure.ts";
 import { toList, toMap } from "../json.ts";
 import type { ResourceType, ServedResource } from "../needs.ts";
 import { splitApiVersion } from "../objects/api-version.ts";
-import { toPlural } from "../recorded-answers.ts";
+import { toPlural } from "../recording/recorded-answers.ts";
 import type { Operation } from "../review.ts";
 import type { InspectedCluster, ParsedManifests, RequestMatch, SettingsAfterInspection } from "../rule.ts";
 import { parsePolicies } from "./policy-documents.ts";

@@ -6,10 +6,10 @@ import { generateHolder, generateSecret } from "../../test/secret-generators.ts"
 import type { RuleDecision } from "../core/evaluation.ts";
 import { evaluateRule } from "../core/evaluation.ts";
 import { aws, cue, get, http, https, list } from "../needs.ts";
-import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "../recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import { rule } from "../rule.ts";
 import { formatRecording } from "./case-line.ts";
+import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "./recorded-answers.ts";
 import { createRecorder } from "./recorder.ts";
 import type { Recording } from "./recording.ts";
 import type { UnredactedPath } from "./redaction.ts";

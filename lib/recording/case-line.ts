@@ -1,7 +1,7 @@
 import { evaluateRule, type RuleDecision } from "../core/evaluation.ts";
+import { applyPatch } from "../core/patch.ts";
 import { exactJson } from "../exact-json.ts";
 import { freezeDeep } from "../json.ts";
-import { applyPatch } from "../patch.ts";
 import { getObjectName } from "../refusals.ts";
 import type { AdmissionRequest, KubernetesObject, ReviewOutcome } from "../review.ts";
 import { mergeWithDefaults } from "../settings.ts";

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Failure } from "../failure.ts";
 import type { Capabilities, ResourceType } from "../needs.ts";
-import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import { noteAnswers } from "./notes.ts";
+import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "./recorded-answers.ts";
 
 const pods: ResourceType = { group: "", resource: "pods" };
 const attachments: ResourceType = { group: "k8s.cni.cncf.io", resource: "network-attachment-definitions" };

@@ -1,4 +1,4 @@
-import { type CapabilityVerb, interceptCalls } from "../capabilities.ts";
+import { type CapabilityVerb, interceptCalls } from "../core/capabilities.ts";
 import type {
   AccessAnswer,
   AccessQuestion,
@@ -8,13 +8,13 @@ import type {
   ResourceType,
   ServedResource,
 } from "../needs.ts";
+import type { KubernetesObject, Status } from "../review.ts";
 import {
   type NamedKubernetesObject,
   type RecordedCapabilityAnswers,
   type RecordedRead,
   toPlural,
-} from "../recorded-answers.ts";
-import type { KubernetesObject, Status } from "../review.ts";
+} from "./recorded-answers.ts";
 
 /**
  * Capabilities that note their answers. A rule that refuses may be evaluated twice; the second evaluation's notes

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { createDraft } from "../core/patch.ts";
 import { freezeDeep } from "../json.ts";
-import { createDraft } from "../patch.ts";
 import { createFieldReadTracker, type FieldReadTracker } from "./reads.ts";
 
 const buildPod = () => ({

@@ -1,5 +1,5 @@
+import { getOriginalOfDraft } from "../core/patch.ts";
 import { isObject } from "../json.ts";
-import { getOriginalOfDraft } from "../patch.ts";
 
 /** Notes which texts a rule reads by key, as in `labels.app`. Reads through Object.keys or a loop are not noted. */
 export interface FieldReadTracker {

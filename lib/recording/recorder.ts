@@ -1,11 +1,11 @@
 import type { EndpointHost } from "../core/endpoint.ts";
 import { type EnforcementMode, type EvaluateRequest, evaluateRule, type RuleDecision } from "../core/evaluation.ts";
 import "../features.ts";
-import type { AnsweredReviewFacts } from "../log-line.ts";
-import type { RecordedCapabilityAnswers } from "../recorded-answers.ts";
+import type { AnsweredReviewFacts } from "../core/log-line.ts";
 import type { AdmissionRequest } from "../review.ts";
 import { formatRecording } from "./case-line.ts";
 import { noteAnswers } from "./notes.ts";
+import type { RecordedCapabilityAnswers } from "./recorded-answers.ts";
 import type { RecordedEvaluation, RecordingOrigin } from "./recording.ts";
 import type { UnredactedPath } from "./redaction.ts";
 

@@ -1,8 +1,8 @@
 import type { RuleDecision, RuleEvaluationContext } from "../core/evaluation.ts";
 import { isObject } from "../json.ts";
-import type { RecordedCapabilityAnswers } from "../recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject, Operation, Status, UserInfo } from "../review.ts";
 import type { Phase, Rule } from "../rule.ts";
+import type { RecordedCapabilityAnswers } from "./recorded-answers.ts";
 
 export interface RecordedEvaluation {
   rule: Rule;

@@ -1,9 +1,9 @@
-import { interceptCalls, isWrite } from "../capabilities.ts";
+import { interceptCalls, isWrite } from "../core/capabilities.ts";
 import { type Capabilities, type HttpsRequest, type HttpsResponse, parseAnswer } from "../needs.ts";
-import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import { noteAnswers, toRecordedRequest } from "./notes.ts";
 import type { FieldReadTracker } from "./reads.ts";
+import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "./recorded-answers.ts";
 import { hasPlaceholder, type RedactValue } from "./redaction.ts";
 
 /** Repeats the answers that a rule got, in two more evaluations: one traces reads, one has redacted answers. */

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { buildSecretRequest, findSecrets, readSecrets } from "../../test/secret-corpus.ts";
 import { https } from "../needs.ts";
-import { createRecordedCapabilities } from "../recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import { type Rule, rule } from "../rule.ts";
+import { createRecordedCapabilities } from "./recorded-answers.ts";
 import { createRecorder } from "./recorder.ts";
 
 // Realistic objects with secrets, recorded with rules that read nothing, only names, or everything.

@@ -1,5 +1,5 @@
 import { formatTable } from "../../infra/cli/command.ts";
-import { prices } from "../../infra/rollout/cost.ts";
+import { prices } from "../../infra/rollout/plan/cost.ts";
 
 // What the suite creates, and the most that it can cost. The numbers are limits that the suite keeps, not estimates.
 

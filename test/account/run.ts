@@ -5,12 +5,12 @@ import { setTimeout as wait } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { Complaint, toSentence } from "../../infra/cli/complaint.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
+import { formatReport, isGood } from "./account-report.ts";
 import { listResources, openClients } from "./aws.ts";
 import { describePlan, limits, sumCosts } from "./budget.ts";
 import { checkFacts } from "./facts/fact.ts";
 import { facts } from "./facts/facts.ts";
 import { type LatencyRow, readLatencies } from "./latency.ts";
-import { formatReport, isGood } from "./report.ts";
 import { openSuiteStage, type SuiteStage } from "./stage.ts";
 import {
   countResources,

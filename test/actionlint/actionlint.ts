@@ -1,11 +1,6 @@
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import {
-  findGoProgram,
-  findOrBuildGoProgram,
-  type GoProgram,
-  runCommand,
-} from "../../infra/parity/control-plane/go-programs.ts";
+import { findGoProgram, findOrBuildGoProgram, type GoProgram, runCommand } from "../control-plane/go-programs.ts";
 
 const actionlint: GoProgram = {
   sources: fileURLToPath(new URL("./", import.meta.url)),

@@ -15,15 +15,15 @@ import {
   type WantedLambdaVersion,
 } from "../../infra/aws/lambda-functions.ts";
 import { openStack } from "../../infra/aws/stack.ts";
-import { buildBenchEndpointConfig } from "../../infra/bench/handlers.ts";
 import { bundleRule } from "../../infra/build/bundle.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { buildProbeReview } from "../../infra/clusters/probe.ts";
-import { createTestSigner } from "../../infra/parity/test-key.ts";
-import { runCases } from "../../infra/rollout/case-runs.ts";
-import { disarmRule, readFunctionState, restoreDisarmedRule, rollBack } from "../../infra/rollout/disarm.ts";
+import { disarmRule, readFunctionState, restoreDisarmedRule, rollBack } from "../../infra/rollout/clusters/disarm.ts";
+import { runCases } from "../../infra/rollout/versions/case-runs.ts";
+import { buildBenchEndpointConfig } from "../bench/handlers.ts";
 import { runProgram } from "../checkout.ts";
+import { createTestSigner } from "../parity/test-key.ts";
 import { needs } from "../parts.ts";
 import { type Fault, type LambdaService, startLambda } from "./lambda.ts";
 

@@ -1,4 +1,4 @@
-import { findFreePort, startProgram, waitForAnswer } from "../../infra/parity/control-plane/process.ts";
+import { findFreePort, startProgram, waitForAnswer } from "../control-plane/process.ts";
 import { findDynamoDb } from "./tools.ts";
 
 const region = "eu-west-1";

@@ -1,11 +1,11 @@
-// What the ledger in DynamoDB costs event-rate-limit, for `postern bench --only ledger`. It writes its measurements as
+// What the ledger in DynamoDB costs event-rate-limit, for `npm run bench -- --only ledger`. It writes its measurements as
 // JSON to its fourth file descriptor. Its argument is the number of seconds of each.
 import { writeFileSync } from "node:fs";
 import { openDynamoDbLedger } from "#lib/cluster/dynamodb-ledger.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger, type Ledger } from "#lib/ledger.ts";
-import type { EventRate, LedgerMeasurement, LedgerTime } from "../../infra/bench/ledger.ts";
-import { computeQuantiles } from "../../infra/bench/ratios.ts";
+import type { EventRate, LedgerMeasurement, LedgerTime } from "../bench/ledger.ts";
+import { computeQuantiles } from "../bench/ratios.ts";
 import { createLedgerTable, startDynamoDb, useDynamoDb } from "./dynamodb.ts";
 import { type FaultyDynamoDb, startFaultyDynamoDb } from "./faulty-dynamodb.ts";
 import { createItemLimits } from "./item-limits.ts";

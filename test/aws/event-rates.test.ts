@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { measureLedger } from "../../infra/bench/ledger.ts";
+import { measureLedger } from "../bench/ledger.ts";
 import { needs } from "../parts.ts";
 
 describe("event-rate-limit with events that all count against one bucket", await needs("DynamoDB Local"), () => {

@@ -1,4 +1,4 @@
-// An AWS account and clusters for `postern bench --only fleet`, in a process of its own. It prints how to reach them as
+// An AWS account and clusters for `npm run bench -- --only fleet`, in a process of its own. It prints how to reach them as
 // a line of JSON, then answers each line of its input, the name of a stage, with the bytes of the stage's releases. It
 // ends with its input.
 import { mkdtemp, rm } from "node:fs/promises";

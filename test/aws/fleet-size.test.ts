@@ -3,9 +3,9 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { measureFleet } from "../../infra/bench/fleet.ts";
-import { formatFleetMeasurement } from "../../infra/bench/report.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
+import { formatFleetMeasurement } from "../bench/bench-report.ts";
+import { measureFleet } from "../bench/fleet.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { loadJob, recordProgress } from "../trees.ts";
@@ -100,7 +100,7 @@ describe("a fleet of many clusters", await needs("moto"), () => {
     assert.deepEqual(asked, Array(2).fill("postern-test-default-toleration-seconds"));
   });
 
-  it("is measured by postern bench", async () => {
+  it("is measured by npm run bench", async () => {
     const measured = await measureFleet(folder, [2], 12);
     assert.ok("steps" in measured, JSON.stringify(measured));
     assert.deepEqual([measured.rules, measured.steps.length], [12, 4]);

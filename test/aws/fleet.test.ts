@@ -5,14 +5,14 @@ import { after, before, describe, it } from "node:test";
 import { S3 } from "@aws-sdk/client-s3";
 import type { Progress } from "../../infra/cli/progress.ts";
 import { probeEntries } from "../../infra/clusters/probe.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { waitUntil } from "../../infra/parity/rule-server.ts";
-import { lockTermMilliseconds } from "../../infra/rollout/lock.ts";
-import type { DeploymentPlan } from "../../infra/rollout/plan.ts";
+import type { DeploymentPlan } from "../../infra/rollout/plan/plan.ts";
 import type { DeploymentJob } from "../../infra/rollout/preparation.ts";
+import { lockTermMilliseconds } from "../../infra/rollout/stage/lock.ts";
 import type { WebhookEntry } from "../../infra/webhooks/configurations.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
+import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 import { createPackager, loadJob, recordProgress, type StagePackager } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
@@ -158,15 +158,17 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     return { ended, steps, notes: plans.flatMap(({ clusters }) => clusters.flatMap(({ notes }) => notes)) };
   };
   const rollBackAll = async (config: FleetConfig, how: Partial<DeploymentJob> = {}) => {
-    const { rollBackAll } =
-      await checkout.load<typeof import("../../infra/rollout/rollback.ts")>("infra/rollout/rollback.ts");
+    const { rollBackAll } = await checkout.load<typeof import("../../infra/rollout/versions/rollback.ts")>(
+      "infra/rollout/versions/rollback.ts",
+    );
     const { job, steps } = await openJob(config, how);
     await rollBackAll(job, undefined);
     return steps;
   };
   const readNewestRelease = async () => {
-    const { readReleaseStore } =
-      await checkout.load<typeof import("../../infra/rollout/releases.ts")>("infra/rollout/releases.ts");
+    const { readReleaseStore } = await checkout.load<typeof import("../../infra/rollout/versions/releases.ts")>(
+      "infra/rollout/versions/releases.ts",
+    );
     const { job } = await openJob({ rules: "{}" });
     const { all } = await readReleaseStore(job.stage.openStageBucket);
     assert.ok(all[0]);
@@ -260,8 +262,9 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     assert.deepEqual(release.kubernetes, { east: live, west: other });
     const { usual, clusters: setups } = release.rules["look-at-notes"]?.share ?? {};
     assert.deepEqual(setups, { east: { ...usual, kubernetes: live }, west: { ...usual, kubernetes: other } });
-    const { probeClusterHealth } =
-      await checkout.load<typeof import("../../infra/rollout/health.ts")>("infra/rollout/health.ts");
+    const { probeClusterHealth } = await checkout.load<typeof import("../../infra/rollout/clusters/cluster-health.ts")>(
+      "infra/rollout/clusters/cluster-health.ts",
+    );
     const { job } = await openJob(stated);
     assert.deepEqual((await probeClusterHealth(job, "west", release))?.drift, [sentence]);
     assert.deepEqual((await probeClusterHealth(job, "east", release))?.drift, []);
@@ -437,7 +440,8 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const load = {
       deploy: () => checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts"),
       destroy: () => checkout.load<typeof import("../../infra/rollout/destroy.ts")>("infra/rollout/destroy.ts"),
-      rollback: () => checkout.load<typeof import("../../infra/rollout/rollback.ts")>("infra/rollout/rollback.ts"),
+      rollback: () =>
+        checkout.load<typeof import("../../infra/rollout/versions/rollback.ts")>("infra/rollout/versions/rollback.ts"),
     };
     const rollBackOne = async (rule: string) => {
       const { job } = await openJob(narrow);
@@ -480,11 +484,12 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       };
       /** Returns the notes of a plan for cluster east, without a build. */
       const readNotes = async () => {
-        const { planCluster } = await checkout.load<typeof import("../../infra/rollout/cluster-plan.ts")>(
-          "infra/rollout/cluster-plan.ts",
+        const { planCluster } = await checkout.load<typeof import("../../infra/rollout/clusters/cluster-plan.ts")>(
+          "infra/rollout/clusters/cluster-plan.ts",
         );
-        const { createStageCountsReader } =
-          await checkout.load<typeof import("../../infra/rollout/hardening.ts")>("infra/rollout/hardening.ts");
+        const { createStageCountsReader } = await checkout.load<typeof import("../../infra/rollout/plan/hardening.ts")>(
+          "infra/rollout/plan/hardening.ts",
+        );
         const { job } = await openJob(guarded, how);
         const outputs = await job.stage.stack.readOutputs();
         const readCounts = createStageCountsReader(job, outputs);
@@ -836,7 +841,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       it("stops the destruction of a stage without a bucket once another command deploys it", async () => {
         const { stage } = (await openJob(other)).job;
         const { lockStage } =
-          await checkout.load<typeof import("../../infra/rollout/lock.ts")>("infra/rollout/lock.ts");
+          await checkout.load<typeof import("../../infra/rollout/stage/lock.ts")>("infra/rollout/stage/lock.ts");
         const { stack } = (await openJob(other)).job.stage;
         await stage.parameters.write("keys", "kept");
         const act = async () => {

@@ -6,11 +6,11 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { after, before, describe, it } from "node:test";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { lockTermMilliseconds } from "../../infra/rollout/lock.ts";
+import { lockTermMilliseconds } from "../../infra/rollout/stage/lock.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { choosePart } from "../choices.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
 import { buildProgram, deployTree, openStageAs, openTreeJob, type TreeDeployment } from "../trees.ts";
@@ -73,7 +73,8 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   /** Reports whether the shipped role for deployments allows a call. */
   let isAllowed: (call: RecordedCall) => boolean;
   const load = {
-    runCases: () => checkout.load<typeof import("../../infra/rollout/case-runs.ts")>("infra/rollout/case-runs.ts"),
+    runCases: () =>
+      checkout.load<typeof import("../../infra/rollout/versions/case-runs.ts")>("infra/rollout/versions/case-runs.ts"),
     probe: () => checkout.load<typeof import("../../infra/clusters/probe.ts")>("infra/clusters/probe.ts"),
   };
   const writeTree = async (

@@ -6,9 +6,9 @@ import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import type { StackTemplate } from "../../infra/aws/stack.ts";
 import { buildProbeReview } from "../../infra/clusters/probe.ts";
-import { waitUntil } from "../../infra/parity/rule-server.ts";
-import type { StagePackage } from "../../infra/rollout/package.ts";
+import type { StagePackage } from "../../infra/rollout/versions/package.ts";
 import { type Checkout, openCheckout } from "../checkout.ts";
+import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 import { loadJob } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
@@ -91,8 +91,9 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
   const deploy = async (job: Awaited<ReturnType<typeof openJob>>, isOld = false) => {
     const { deployStage } =
       await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
-    const { packageStage } =
-      await checkout.load<typeof import("../../infra/rollout/package.ts")>("infra/rollout/package.ts");
+    const { packageStage } = await checkout.load<typeof import("../../infra/rollout/versions/package.ts")>(
+      "infra/rollout/versions/package.ts",
+    );
     const build: typeof packageStage = async (stage, ...others) => {
       const built = await packageStage(stage, ...others);
       return isOld ? toOldLayout(built, stage) : built;
@@ -100,8 +101,9 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
     return deployStage(job, async () => {}, build);
   };
   const readSegment = async (job: Awaited<ReturnType<typeof openJob>>) => {
-    const { readKeyring } =
-      await checkout.load<typeof import("../../infra/rollout/keyring.ts")>("infra/rollout/keyring.ts");
+    const { readKeyring } = await checkout.load<typeof import("../../infra/rollout/stage/keyring.ts")>(
+      "infra/rollout/stage/keyring.ts",
+    );
     return (await readKeyring(job.stage.parameters))?.current.signSegment("shop", 1) ?? "";
   };
 
@@ -199,8 +201,9 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
         assert.deepEqual(listOldGroups(stage), ["Retain", "Retain", "Retain"]);
         requireWritableLogs(stage);
 
-        const { rollBackAll } =
-          await checkout.load<typeof import("../../infra/rollout/rollback.ts")>("infra/rollout/rollback.ts");
+        const { rollBackAll } = await checkout.load<typeof import("../../infra/rollout/versions/rollback.ts")>(
+          "infra/rollout/versions/rollback.ts",
+        );
         await rollBackAll(fresh, undefined);
         await clients.waitForMore("old");
         assert.match(await deploy(await openJob(stage, "new", 15)), /is live$/);

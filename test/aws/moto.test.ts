@@ -16,10 +16,10 @@ import {
 import type { StackTemplate, StageStack } from "../../infra/aws/stack.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
-import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { parseConfig } from "../../infra/project/project.ts";
-import { readFunctionState, rollBack } from "../../infra/rollout/disarm.ts";
-import type { StagePackage } from "../../infra/rollout/package.ts";
+import { readFunctionState, rollBack } from "../../infra/rollout/clusters/disarm.ts";
+import type { StagePackage } from "../../infra/rollout/versions/package.ts";
+import { createTestSigner } from "../parity/test-key.ts";
 import { needs } from "../parts.ts";
 import { launchMoto, type Moto } from "./moto.ts";
 
@@ -71,7 +71,7 @@ describe("a stage on moto", await needs("moto"), () => {
 
   const importFromCheckout = (file: string) => import(pathToFileURL(join(folder, "infra", file)).href);
   const loadModules = async (): Promise<
-    typeof import("../../infra/aws/stack.ts") & typeof import("../../infra/rollout/package.ts")
+    typeof import("../../infra/aws/stack.ts") & typeof import("../../infra/rollout/versions/package.ts")
   > => {
     return { ...(await importFromCheckout("aws/stack.ts")), ...(await importFromCheckout("rollout/package.ts")) };
   };

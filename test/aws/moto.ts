@@ -1,4 +1,4 @@
-import { findFreePort, startProgram, waitForAnswer } from "../../infra/parity/control-plane/process.ts";
+import { findFreePort, startProgram, waitForAnswer } from "../control-plane/process.ts";
 import { findMoto } from "./tools.ts";
 
 /** A running moto server. */

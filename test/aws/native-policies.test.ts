@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { chooseUpgrade } from "../choices.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
+import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 

@@ -7,7 +7,7 @@ import { after, before, describe, it } from "node:test";
 import { sendRequest } from "#lib/cluster/https-request.ts";
 import { openParameters } from "../../infra/aws/parameters.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
-import { readKeyring } from "../../infra/rollout/keyring.ts";
+import { readKeyring } from "../../infra/rollout/stage/keyring.ts";
 import { type Checkout, openCheckout } from "../checkout.ts";
 import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";

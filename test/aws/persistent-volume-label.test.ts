@@ -4,7 +4,7 @@ import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { evaluateRule } from "#lib/core/evaluation.ts";
 import { Failure } from "#lib/failure.ts";
 import type { AwsAction, Capabilities } from "#lib/needs.ts";
-import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities } from "#lib/recording/recorded-answers.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import persistentVolumeLabel from "../../functions/persistent-volume-label/rule.ts";
 import { applyOutcomePatch } from "../../infra/catalogue/case-differences.ts";

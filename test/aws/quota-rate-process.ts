@@ -1,13 +1,13 @@
-// What workload-quota costs and how many charges a quota takes, for `postern bench --only quotas`. It writes its
+// What workload-quota costs and how many charges a quota takes, for `npm run bench -- --only quotas`. It writes its
 // measurements as JSON to its fourth file descriptor. Its argument is the number of seconds of each rate.
 import { writeFileSync } from "node:fs";
 import { openDynamoDbLedger } from "#lib/cluster/dynamodb-ledger.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { openRuleLedger } from "#lib/ledger.ts";
 import { type Kept, locate } from "../../functions/workload-quota/reservations.ts";
-import { benchCluster } from "../../infra/bench/handlers.ts";
-import type { ChargeRate, QuotaMeasurement, ReviewUnits } from "../../infra/bench/quotas.ts";
-import { prices } from "../../infra/rollout/cost.ts";
+import { prices } from "../../infra/rollout/plan/cost.ts";
+import { benchCluster } from "../bench/handlers.ts";
+import type { ChargeRate, QuotaMeasurement, ReviewUnits } from "../bench/quotas.ts";
 import { createLedgerTable, startDynamoDb, useDynamoDb } from "./dynamodb.ts";
 import { type FaultyDynamoDb, startFaultyDynamoDb } from "./faulty-dynamodb.ts";
 import { createItemLimits } from "./item-limits.ts";

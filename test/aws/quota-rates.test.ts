@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { measureQuotas } from "../../infra/bench/quotas.ts";
+import { measureQuotas } from "../bench/quotas.ts";
 import { needs } from "../parts.ts";
 
 describe("workload-quota with charges of one quota", await needs("DynamoDB Local"), () => {

@@ -14,11 +14,11 @@ import { buildReview, evaluateCase, parseCases } from "../../infra/catalogue/cas
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import type { PosternConfig } from "../../infra/config/config.ts";
 import { listRecordingBucketSettings } from "../../infra/config/record-section.ts";
-import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { buildEndpointConfig, listServedRulesAndGroups } from "../../infra/project/served.ts";
 import { runProgram } from "../checkout.ts";
 import { close, listen } from "../listen.ts";
+import { createTestSigner } from "../parity/test-key.ts";
 import { needs } from "../parts.ts";
 import { launchMoto, type Moto, openStorage } from "./moto.ts";
 

@@ -20,8 +20,8 @@ import {
 } from "../../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import type { ParsedOptions } from "../../infra/cli/command.ts";
-import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { type Checkout, openCheckout, type ProgramOutput, runProgram } from "../checkout.ts";
+import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { type Account, openAccount } from "./account.ts";

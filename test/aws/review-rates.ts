@@ -4,14 +4,14 @@ import { setTimeout as wait } from "node:timers/promises";
 import { createEndpoint } from "#lib/core/endpoint.ts";
 import type { OpenCapabilities } from "#lib/needs.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
-import { benchCluster, buildBenchEndpointConfig } from "../../infra/bench/handlers.ts";
-import type { AnswerCounts } from "../../infra/bench/ledger.ts";
-import { computeQuantiles } from "../../infra/bench/ratios.ts";
-import { buildHttpRequest } from "../../infra/bench/reviews.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { getFunctionsFolder } from "../../infra/catalogue/sources.ts";
-import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { createRandom } from "../../infra/testing/random.ts";
+import { benchCluster, buildBenchEndpointConfig } from "../bench/handlers.ts";
+import { buildHttpRequest } from "../bench/inputs/reviews.ts";
+import type { AnswerCounts } from "../bench/ledger.ts";
+import { computeQuantiles } from "../bench/ratios.ts";
+import { createTestSigner } from "../parity/test-key.ts";
 
 /** A function of a rule in an environment of its own, which answers one review at a time. */
 export type SendReview = (request: Omit<AdmissionRequest, "uid">) => Promise<keyof AnswerCounts>;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import type { DeploymentPlan } from "../../infra/rollout/plan.ts";
+import type { DeploymentPlan } from "../../infra/rollout/plan/plan.ts";
 import { type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { createPackager, loadJob, type StagePackager } from "../trees.ts";

@@ -3,15 +3,14 @@ import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { S3 as S3Client } from "@aws-sdk/client-s3";
 import { SSM } from "@aws-sdk/client-ssm";
 import fc from "fast-check";
-import { createUrlKeyVerifier } from "#lib/url-key.ts";
+import { createUrlKeyVerifier } from "#lib/core/url-key.ts";
 import { openBucket, type StageBucket } from "../../infra/aws/bucket.ts";
 import { createDynamoDbClient } from "../../infra/aws/dynamodb.ts";
 import { type LedgerTable, openLedgerTable } from "../../infra/aws/ledger-table.ts";
 import { openParameters, type StageParameterStore } from "../../infra/aws/parameters.ts";
 import { createAwsStageClients, rethrowAwsErrorsAsComplaints } from "../../infra/aws/stage.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
-import { waitUntil } from "../../infra/parity/rule-server.ts";
-import { probeClusterHealth } from "../../infra/rollout/health.ts";
+import { probeClusterHealth } from "../../infra/rollout/clusters/cluster-health.ts";
 import {
   addSecondSigningKey,
   deleteAllKeysButNewest,
@@ -19,15 +18,21 @@ import {
   readKeyring,
   readOrCreateKeyring,
   selectNewestKeyForNewUrls,
-} from "../../infra/rollout/keyring.ts";
-import { getPersonOrPipelineName, lockObjectKey, lockTermMilliseconds, takeLock } from "../../infra/rollout/lock.ts";
+} from "../../infra/rollout/stage/keyring.ts";
+import {
+  getPersonOrPipelineName,
+  lockObjectKey,
+  lockTermMilliseconds,
+  takeLock,
+} from "../../infra/rollout/stage/lock.ts";
 import {
   listReleasedVersions,
   type Release,
   readReleaseStore,
   requireRelease,
   requireRollbackRelease,
-} from "../../infra/rollout/releases.ts";
+} from "../../infra/rollout/versions/releases.ts";
+import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { createMotoService } from "./account.ts";

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
-import type { DeploymentPlan } from "../../infra/rollout/plan.ts";
+import type { DeploymentPlan } from "../../infra/rollout/plan/plan.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { loadJob } from "../trees.ts";
@@ -75,10 +75,12 @@ describe("a stage with a policy whose admission plugin is off", await needs("mot
     return { ended, planned: plans.flatMap(({ clusters }) => clusters.flatMap(({ policies }) => policies)) };
   };
   const readHealth = async (timeoutSeconds: number) => {
-    const { probeClusterHealth } =
-      await checkout.load<typeof import("../../infra/rollout/health.ts")>("infra/rollout/health.ts");
-    const { readReleaseStore } =
-      await checkout.load<typeof import("../../infra/rollout/releases.ts")>("infra/rollout/releases.ts");
+    const { probeClusterHealth } = await checkout.load<typeof import("../../infra/rollout/clusters/cluster-health.ts")>(
+      "infra/rollout/clusters/cluster-health.ts",
+    );
+    const { readReleaseStore } = await checkout.load<typeof import("../../infra/rollout/versions/releases.ts")>(
+      "infra/rollout/versions/releases.ts",
+    );
     const job = await openJob(timeoutSeconds);
     const [release] = (await readReleaseStore(job.stage.openStageBucket)).all;
     assert.ok(release);

@@ -4,7 +4,7 @@ import { after, before, beforeEach, describe, it } from "node:test";
 import { Lambda } from "@aws-sdk/client-lambda";
 import { zip } from "../../infra/build/zip.ts";
 import type { Progress } from "../../infra/cli/progress.ts";
-import type { CanaryOptions } from "../../infra/rollout/canary.ts";
+import type { CanaryOptions } from "../../infra/rollout/versions/canary.ts";
 import { type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { createPackager, loadJob, type StagePackager } from "../trees.ts";

@@ -1,6 +1,6 @@
 import { deepEqual } from "node:assert/strict";
 import { describe, it } from "node:test";
-import { celMinors } from "../../infra/bench/cel-go.ts";
+import { celMinors } from "../bench/peers/cel-go.ts";
 import { needs } from "../parts.ts";
 import { compare } from "./compare.ts";
 import { generateTasks } from "./generate.ts";

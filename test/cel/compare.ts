@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
-import { newestMinor } from "../../infra/parity/control-plane/binaries.ts";
-import { optionalMacros, sortByMacro, standardMacros, twoVariableMacros } from "../../lib/cel/macros.ts";
-import { parse } from "../../lib/cel/parser.ts";
+import { optionalMacros, sortByMacro, standardMacros, twoVariableMacros } from "../../lib/cel/parser/macros.ts";
+import { parse } from "../../lib/cel/parser/parser.ts";
+import { newestMinor } from "../control-plane/binaries.ts";
 import { generateTasks, generateTexts, type Task, writeValue } from "./generate.ts";
 import { type Difference, findReason, type Kind, kinds } from "./known-differences.ts";
 import { evaluateTask } from "./postern.ts";

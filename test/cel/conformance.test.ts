@@ -8,12 +8,11 @@ import type {
   SerializedIncrementalTestSuite,
   SerializedIncrementalTest as Test,
 } from "@bufbuild/cel-spec/testdata/tests.js";
-import { newestMinor } from "../../infra/parity/control-plane/binaries.ts";
-import { check } from "../../lib/cel/checker.ts";
+import { check } from "../../lib/cel/checker/checker.ts";
 import { member, overload } from "../../lib/cel/functions.ts";
 import { createAdmissionEnvironment } from "../../lib/cel/kubernetes.ts";
-import { parse } from "../../lib/cel/parser.ts";
-import { compile } from "../../lib/cel/program.ts";
+import { parse } from "../../lib/cel/parser/parser.ts";
+import { compile } from "../../lib/cel/program/program.ts";
 import * as types from "../../lib/cel/types.ts";
 import { formatType, type Type } from "../../lib/cel/types.ts";
 import {
@@ -26,6 +25,7 @@ import {
   toUint,
   type Value,
 } from "../../lib/cel/values.ts";
+import { newestMinor } from "../control-plane/binaries.ts";
 import { needs } from "../parts.ts";
 import { compare, print } from "./compare.ts";
 import { generateTasks } from "./generate.ts";

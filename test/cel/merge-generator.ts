@@ -5,7 +5,7 @@ import {
   resolveType,
   type TypeReference,
   type ValueType,
-} from "../../lib/admission-policies/schemas.ts";
+} from "../../lib/admission-policies/merge/schemas.ts";
 import { isMap, type JsonMap, toMap } from "../../lib/json.ts";
 
 const mapKeys = ["a", "b", "c.d/e", "constructor", "__proto__"];

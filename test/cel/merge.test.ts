@@ -2,7 +2,7 @@ import { deepEqual, equal, ok } from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, describe, it } from "node:test";
 import { parse } from "yaml";
-import { newestMinor } from "../../infra/parity/control-plane/binaries.ts";
+import { newestMinor } from "../control-plane/binaries.ts";
 import { needs } from "../parts.ts";
 import { compareMerges, evaluatePatches } from "./merge.ts";
 import { startEvaluator, type UpstreamEvaluator } from "./upstream.ts";

@@ -2,12 +2,12 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isDeepStrictEqual, parseArgs } from "node:util";
-import { newestMinor } from "../../infra/parity/control-plane/binaries.ts";
-import { readOpenApiDocuments } from "../../infra/parity/openapi-types.ts";
 import { createRandom } from "../../infra/testing/random.ts";
-import { ApplyConfigurationError, applyConfiguration } from "../../lib/admission-policies/merge.ts";
-import { findSchema, type ObjectSchema } from "../../lib/admission-policies/schemas.ts";
+import { ApplyConfigurationError, applyConfiguration } from "../../lib/admission-policies/merge/merge.ts";
+import { findSchema, type ObjectSchema } from "../../lib/admission-policies/merge/schemas.ts";
 import type { JsonMap } from "../../lib/json.ts";
+import { newestMinor } from "../control-plane/binaries.ts";
+import { readOpenApiDocuments } from "../generate/openapi-types.ts";
 import { generateDefinition, generatePair } from "./merge-generator.ts";
 import { type MergeAnswer, startEvaluator, type UpstreamEvaluator } from "./upstream.ts";
 

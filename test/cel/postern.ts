@@ -1,4 +1,3 @@
-import { newestMinor } from "../../infra/parity/control-plane/binaries.ts";
 import {
   createPolicyCompiler,
   evaluatePass,
@@ -11,12 +10,12 @@ import {
   type AuthorizationAttributes,
   createAuthorizer,
   createResourceCheck,
-} from "../../lib/cel/libraries/authorizer.ts";
-import { Cidr } from "../../lib/cel/libraries/cidr.ts";
-import { formatIp, Ip } from "../../lib/cel/libraries/ip.ts";
-import { Quantity } from "../../lib/cel/libraries/quantity.ts";
-import { Semver } from "../../lib/cel/libraries/semver.ts";
-import { StructValue } from "../../lib/cel/program.ts";
+} from "../../lib/cel/libraries/kubernetes/authorizer.ts";
+import { Cidr } from "../../lib/cel/libraries/kubernetes/cidr.ts";
+import { formatIp, Ip } from "../../lib/cel/libraries/kubernetes/ip.ts";
+import { Quantity } from "../../lib/cel/libraries/kubernetes/quantity.ts";
+import { Semver } from "../../lib/cel/libraries/kubernetes/semver.ts";
+import { StructValue } from "../../lib/cel/program/program.ts";
 import { formatType } from "../../lib/cel/types.ts";
 import {
   Duration,
@@ -36,6 +35,7 @@ import {
   type Value,
 } from "../../lib/cel/values.ts";
 import { parseMinor } from "../../lib/since.ts";
+import { newestMinor } from "../control-plane/binaries.ts";
 import type { Task } from "./generate.ts";
 import type { Answer } from "./upstream.ts";
 

@@ -1,8 +1,8 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { buildCelEvaluator } from "../../infra/bench/cel-go.ts";
 import type { JsonMap } from "../../lib/json.ts";
+import { buildCelEvaluator } from "../bench/peers/cel-go.ts";
 import { type Task, writeValue } from "./generate.ts";
 
 /** What an implementation finds for a task. */

@@ -9,18 +9,18 @@ import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { discoverClusterResources } from "../../infra/check/live/discovery.ts";
 import { type ApiGet, openApiReader } from "../../infra/check/live/reader.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { TestClusterClient } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { printConfig, runAudit, runJsonAudit } from "../audits.ts";
+import { buildKubeconfig } from "../checkout.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import type { TestClusterClient } from "../control-plane/client.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import {
   createTestWebhookConfigurations,
   extendWebhookTimeoutsForTests,
   serveTestRules,
   waitUntilWebhooksCalled,
-} from "../../infra/parity/rule-server.ts";
-import { buildReviewAnswer, openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
-import { printConfig, runAudit, runJsonAudit } from "../audits.ts";
-import { buildKubeconfig } from "../checkout.ts";
+} from "../parity/rule-server.ts";
+import { buildReviewAnswer, openScriptedWebhookEndpoints } from "../parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 

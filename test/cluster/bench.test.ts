@@ -3,22 +3,22 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { compareWithCelGo } from "../../infra/bench/cel.ts";
-import { findCelEvaluator } from "../../infra/bench/cel-go.ts";
-import { measureMutatorChains } from "../../infra/bench/chains.ts";
-import { measureCheck } from "../../infra/bench/checks.ts";
-import { findBenchControllerRuntimeWebhook } from "../../infra/bench/controller-runtime.ts";
-import type { PodCreateComparison, PodCreateMeasurement } from "../../infra/bench/creates.ts";
-import { findBuiltKinitirasEngine } from "../../infra/bench/kinitiras.ts";
-import { compareWebhookCallTimes } from "../../infra/bench/one-call.ts";
-import { compareManyPoliciesWithOne, measureAgainstKinitirasEngine } from "../../infra/bench/policies.ts";
-import { measureReviewsWithReads } from "../../infra/bench/reads.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { compareWithCelGo } from "../bench/cel.ts";
+import { measureMutatorChains } from "../bench/chains.ts";
+import { measureCheck } from "../bench/checks.ts";
+import type { PodCreateComparison, PodCreateMeasurement } from "../bench/creates.ts";
+import { compareWebhookCallTimes } from "../bench/one-call.ts";
+import { findCelEvaluator } from "../bench/peers/cel-go.ts";
+import { findBenchControllerRuntimeWebhook } from "../bench/peers/controller-runtime.ts";
+import { findBuiltKinitirasEngine } from "../bench/peers/kinitiras.ts";
+import { compareManyPoliciesWithOne, measureAgainstKinitirasEngine } from "../bench/policies.ts";
+import { measureReviewsWithReads } from "../bench/reads.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
 import { needs } from "../parts.ts";
 
-// Runs the sections of postern bench, with too few rounds for meaningful times.
+// Runs the sections of npm run bench, with too few rounds for meaningful times.
 
-describe("postern bench, through an API server", await needs("API server", "Go webhook"), () => {
+describe("npm run bench, through an API server", await needs("API server", "Go webhook"), () => {
   let folder: string;
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-bench-"));
@@ -78,7 +78,7 @@ describe("postern bench, through an API server", await needs("API server", "Go w
   });
 });
 
-describe("postern bench, of a check", () => {
+describe("npm run bench, of a check", () => {
   it("measures a check and its floor, and throws if the check fails", async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-bench-"));
     try {
@@ -93,7 +93,7 @@ describe("postern bench, of a check", () => {
   });
 });
 
-describe("postern bench, of CEL", await needs("CEL evaluator"), () => {
+describe("npm run bench, of CEL", await needs("CEL evaluator"), () => {
   it("measures a policy beside cel-go, with the same results and costs", async () => {
     const evaluator = await findCelEvaluator();
     for (const { what, ratio } of await compareWithCelGo(evaluator?.program ?? "", 1))
@@ -101,7 +101,7 @@ describe("postern bench, of CEL", await needs("CEL evaluator"), () => {
   });
 });
 
-describe("postern bench, of policies", async () => {
+describe("npm run bench, of policies", async () => {
   it("measures reviews with many policies, each with an operation for every matching policy", async () => {
     const growth = await compareManyPoliciesWithOne(1);
     assert.equal(growth.length, 8);

@@ -4,13 +4,13 @@ import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { Failure } from "#lib/failure.ts";
 import type { Capabilities } from "#lib/needs.ts";
-import { toPlural } from "#lib/recorded-answers.ts";
+import { toPlural } from "#lib/recording/recorded-answers.ts";
 import { apiServerOwnObjects } from "../../infra/apiserver/initial-objects.ts";
 import { listServedResources } from "../../infra/apiserver/kinds/served.ts";
-import { newestMinor, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { buildObject, namespaces, objects, testAnswers, testDefaults, testObjects } from "../capabilities.ts";
+import { newestMinor, requireBinaries } from "../control-plane/binaries.ts";
+import { getCollectionPath } from "../control-plane/client.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import { needs } from "../parts.ts";
 
 describe("the capabilities of a real API server", await needs("API server"), () => {

@@ -4,16 +4,16 @@ import { after, before, describe, it } from "node:test";
 import type { Case } from "#lib/recording/recording.ts";
 import { readCases } from "../../infra/catalogue/cases.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
-import { type CaseChecker, openCaseServers, readCasesAndUpstreamOutcomes } from "../../infra/parity/cases/cases.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { chooseSixth } from "../choices.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import { buildConfigOfEveryRule } from "../every-rule.ts";
+import { type CaseChecker, openCaseServers, readCasesAndUpstreamOutcomes } from "../parity/cases/cases.ts";
 import {
   createTestWebhookConfigurations,
   extendWebhookTimeoutsForTests,
   serveCatalogueForTests,
   waitUntilWebhooksCalled,
-} from "../../infra/parity/rule-server.ts";
-import { chooseSixth } from "../choices.ts";
-import { buildConfigOfEveryRule } from "../every-rule.ts";
+} from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
 // Sends the cases of a sixth of the rules to a real API server, and those of ports to API servers with the compiled-in
@@ -26,10 +26,10 @@ const changed = ["deny-service-external-ips", "default-toleration-seconds"];
 // Adding a rule or a case doesn't break the unit tests, but the table is written by an API server.
 it("functions/README.md has the cases of every rule", async () => {
   const page = await readFile(new URL("../../functions/README.md", import.meta.url), "utf8");
-  const [, table = ""] = page.split("<!-- Written by npx postern parity --requests 0 --write. -->");
+  const [, table = ""] = page.split("<!-- Written by npm run parity -- --requests 0 --write. -->");
   const rows = [...table.matchAll(/^\| ([a-z-]+) \| (\d+) \|/gm)].map(([, name, count]) => [name, Number(count)]);
   const wanted = await Promise.all(catalogue.map(async (listed) => [listed.name, (await readCases(listed)).length]));
-  assert.deepEqual(rows, wanted, "npx postern parity --requests 0 --write writes the table");
+  assert.deepEqual(rows, wanted, "npm run parity -- --requests 0 --write writes the table");
 });
 
 describe("the cases of rules, on a real API server", await needs("API server"), async () => {

@@ -3,8 +3,8 @@ import { execFile } from "node:child_process";
 import { describe, it } from "node:test";
 import { promisify } from "node:util";
 import { compiledInPluginHeading, compiledInPlugins } from "../../infra/catalogue/upstream-plugins.ts";
-import { listPlugins, minors, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { chooseMinors } from "../choices.ts";
+import { listPlugins, minors, requireBinaries } from "../control-plane/binaries.ts";
 import { needsApiServer } from "../parts.ts";
 
 const toNumber = (minor: string) => Number(minor.split(".")[1]);

@@ -4,13 +4,13 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { Browser } from "playwright-core";
 import { parseAllDocuments } from "yaml";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { applyObject } from "../../infra/parity/policy-fixtures.ts";
-import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { buildKubeconfig, runProgram } from "../checkout.ts";
 import { type ConsoleGateway, openBrowser, program, serveWithConsole } from "../console.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import { createTestFolder } from "../folders.ts";
+import { applyObject } from "../parity/policy-fixtures.ts";
+import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
 const folder = await createTestFolder();

@@ -6,10 +6,10 @@ import type { JsonMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { createCustomKinds } from "../../infra/apiserver/validation/custom-resources.ts";
 import { createValidation } from "../../infra/apiserver/validation/validation.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { chooseMinors } from "../choices.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
+import { waitUntil } from "../parity/rule-server.ts";
 import { needsApiServer } from "../parts.ts";
 
 // What an API server says of custom resources with generated schemas equals what is predicted: each fault with its

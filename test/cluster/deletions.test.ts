@@ -4,17 +4,17 @@ import { after, before, describe, it } from "node:test";
 import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { TestClusterRequest } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import type { TestClusterRequest } from "../control-plane/client.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
+import { listen } from "../listen.ts";
 import {
   createTestWebhookConfigurations,
   extendWebhookTimeoutsForTests,
   serveCatalogueForTests,
   waitUntil,
   waitUntilWebhooksCalled,
-} from "../../infra/parity/rule-server.ts";
-import { listen } from "../listen.ts";
+} from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
 // Tests sequences of deletions with a real API server, which cases of single requests can't express.

@@ -3,15 +3,16 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
+import type { AnsweredReviewFacts } from "#lib/core/log-line.ts";
 import type { Pod } from "#lib/kubernetes/core/v1.ts";
-import type { AnsweredReviewFacts } from "#lib/log-line.ts";
 import { get } from "#lib/needs.ts";
 import { type Phase, type Rule, rule } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { TestClusterClient, TestClusterResponse } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import type { GatewayHandler, GatewayRequest } from "../../infra/serve/gateway.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import type { TestClusterClient, TestClusterResponse } from "../control-plane/client.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import {
   applyConfigurations,
   buildTestRule,
@@ -21,10 +22,9 @@ import {
   type TestRuleServerOptions,
   type TestWebhookOptions,
   waitUntil,
-} from "../../infra/parity/rule-server.ts";
-import { type ConfigurationUseDetector, openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
-import { createTestSigner } from "../../infra/parity/test-key.ts";
-import type { GatewayHandler, GatewayRequest } from "../../infra/serve/gateway.ts";
+} from "../parity/rule-server.ts";
+import { type ConfigurationUseDetector, openScriptedWebhookEndpoints } from "../parity/scripted-endpoints.ts";
+import { createTestSigner } from "../parity/test-key.ts";
 import { needs } from "../parts.ts";
 
 // A real API server calls rules through Postern's gateway. The tests check its calls and how it handles the responses.

@@ -6,16 +6,16 @@ import { after, before, describe, it } from "node:test";
 import type { AdmissionRequest } from "#lib/review.ts";
 import { isExempt } from "../../infra/apiserver/admission/exempt.ts";
 import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
-import { listPlugins, requireBinaries, webhookPlugins } from "../../infra/parity/control-plane/binaries.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { applyConfigurations, deleteTestWebhookConfigurations, waitUntil } from "../../infra/parity/rule-server.ts";
+import { createRandom } from "../../infra/testing/random.ts";
+import { chooseMinors } from "../choices.ts";
+import { listPlugins, requireBinaries, webhookPlugins } from "../control-plane/binaries.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
+import { applyConfigurations, deleteTestWebhookConfigurations, waitUntil } from "../parity/rule-server.ts";
 import {
   type ConfigurationUseDetector,
   openScriptedWebhookEndpoints,
   type TestEndpointScript,
-} from "../../infra/parity/scripted-endpoints.ts";
-import { createRandom } from "../../infra/testing/random.ts";
-import { chooseMinors } from "../choices.ts";
+} from "../parity/scripted-endpoints.ts";
 import { needsApiServer } from "../parts.ts";
 import {
   type Call,

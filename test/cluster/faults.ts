@@ -1,7 +1,7 @@
 import { createServer, request } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import type { ServerCertificate } from "../../infra/keys/keys.ts";
-import type { TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import type { TestCluster } from "../control-plane/cluster.ts";
 import { listen } from "../listen.ts";
 
 /** The faults of the next requests, one after another; later requests succeed. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { selectFieldRules } from "../../infra/apiserver/validation/fields.ts";
 import { chooseMinors, choosePart } from "../choices.ts";
-import { findWrongRules } from "../field-rules/learning.ts";
+import { findWrongRules } from "../generate/field-rule-learning.ts";
 import { needsApiServer } from "../parts.ts";
 
 // What fields.json says of built-in kinds holds for a real API server: objects in which one field is wrong are refused,

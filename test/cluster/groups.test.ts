@@ -5,25 +5,25 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import fc from "fast-check";
+import type { AnsweredReviewFacts } from "#lib/core/log-line.ts";
 import type { Pod } from "#lib/kubernetes/core/v1.ts";
-import type { AnsweredReviewFacts } from "#lib/log-line.ts";
 import { rule, selectPhase } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
-import { formatAnswerDiff, toComparable } from "../../infra/parity/compare.ts";
-import { listPlugins, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { TestClusterClient } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { buildSequences } from "../../infra/parity/generators/sequences.ts";
+import { listPlugins, requireBinaries } from "../control-plane/binaries.ts";
+import type { TestClusterClient } from "../control-plane/client.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
+import { formatAnswerDiff, toComparable } from "../parity/compare.ts";
+import { buildSequences } from "../parity/generators/sequences.ts";
 import {
   applyConfigurations,
   buildTestRule,
   deleteTestWebhookConfigurations,
   extendWebhookTimeoutsForTests,
   serveTestRules,
-} from "../../infra/parity/rule-server.ts";
-import { type ConfigurationUseDetector, openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
-import { deleteWithFinalizers, sendSequence } from "../../infra/parity/sequence-sender.ts";
+} from "../parity/rule-server.ts";
+import { type ConfigurationUseDetector, openScriptedWebhookEndpoints } from "../parity/scripted-endpoints.ts";
+import { deleteWithFinalizers, sendSequence } from "../parity/sequence-sender.ts";
 import { needs } from "../parts.ts";
 
 // A group of mutating rules must have the same effect as its members one by one, on a real API server. Rules that read

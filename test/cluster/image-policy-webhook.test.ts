@@ -8,11 +8,11 @@ import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { readServiceKubeconfig } from "../../infra/config/kubeconfig.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { bootClusters, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { openImageBackend } from "../../infra/parity/image-backend.ts";
-import { applyConfigurations, extendWebhookTimeoutsForTests, serveTestRules } from "../../infra/parity/rule-server.ts";
-import { openScriptedWebhookEndpoints, type TestEndpointScript } from "../../infra/parity/scripted-endpoints.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import { bootClusters, type TestCluster } from "../control-plane/cluster.ts";
+import { openImageBackend } from "../parity/image-backend.ts";
+import { applyConfigurations, extendWebhookTimeoutsForTests, serveTestRules } from "../parity/rule-server.ts";
+import { openScriptedWebhookEndpoints, type TestEndpointScript } from "../parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
 
 // The plugin and the rule ask a backend that requires a client certificate. It must get equally many calls from both.

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
 import { buildKindIndex, inferKinds } from "../../infra/apiserver/kinds/kinds.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { bootClusters, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { chooseMinors } from "../choices.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import { bootClusters, type TestCluster } from "../control-plane/cluster.ts";
 import { needsApiServer } from "../parts.ts";
 
 interface ApiResource {

@@ -1,11 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Pod } from "#lib/kubernetes/core/v1.ts";
-import {
-  createTokenClient,
-  type TestClusterClient,
-  type TestClusterRequest,
-} from "../../infra/parity/control-plane/client.ts";
-import type { TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { createTokenClient, type TestClusterClient, type TestClusterRequest } from "../control-plane/client.ts";
+import type { TestCluster } from "../control-plane/cluster.ts";
 
 /** How often a kubelet renews its lease and writes the status of its Node, in milliseconds. */
 const heartbeat = 10_000;

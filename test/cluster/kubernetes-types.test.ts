@@ -3,8 +3,8 @@ import { globSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { before, describe, it } from "node:test";
-import { printSchemas, schemasFile } from "../../infra/parity/openapi-schemas.ts";
-import { buildTypeFiles, readOpenApiDocuments, typesFolder } from "../../infra/parity/openapi-types.ts";
+import { printSchemas, schemasFile } from "../generate/openapi-schemas.ts";
+import { buildTypeFiles, readOpenApiDocuments, typesFolder } from "../generate/openapi-types.ts";
 import { needs } from "../parts.ts";
 
 describe("what the newest API server publishes (npm run kubernetes-types writes it)", await needs("API server"), () => {

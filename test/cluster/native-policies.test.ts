@@ -10,13 +10,13 @@ import { applyWantedObjectsToCluster, deletePosternObjects, findDifferences } fr
 import { readPolicySupport } from "../../infra/clusters/version.ts";
 import { chooseCluster, type PolicySupport } from "../../infra/config/config.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
-import { newestMinor, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { serveTestRules, waitUntil } from "../../infra/parity/rule-server.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { buildNativePolicies } from "../../infra/webhooks/native-policies.ts";
 import { buildKubeconfig } from "../checkout.ts";
 import { chooseMinors, chooseUpgrade } from "../choices.ts";
+import { newestMinor, requireBinaries } from "../control-plane/binaries.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
+import { serveTestRules, waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
 // Policies that a cluster evaluates itself, in real API servers: clients write all the time while policies move between

@@ -6,16 +6,16 @@ import { after, before, describe, it } from "node:test";
 import type { KubernetesObject } from "#lib/review.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { getCollectionPath, type TestClusterClient } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { buildKindDefinition } from "../../infra/parity/generators/validating-policies.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import { getCollectionPath, type TestClusterClient } from "../control-plane/client.ts";
+import { bootCluster } from "../control-plane/cluster.ts";
+import { buildKindDefinition } from "../parity/generators/validating-policies.ts";
 import {
   createTestWebhookConfigurations,
   extendWebhookTimeoutsForTests,
   serveTestRules,
   waitUntil,
-} from "../../infra/parity/rule-server.ts";
+} from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
 // The types that CEL gives to numbers: in a policy that the API server evaluates, and in the same policy in the rule.

@@ -1,9 +1,9 @@
 import { writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe } from "node:test";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { bootCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { buildKubeconfig } from "../checkout.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import { bootCluster } from "../control-plane/cluster.ts";
 import { findKubectl } from "../kubectl/kubectl.ts";
 import { testPages } from "../pages.ts";
 import { needs } from "../parts.ts";

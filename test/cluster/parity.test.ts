@@ -6,19 +6,19 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
-import { listPlugins, newestMinor, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { measureParity } from "../../infra/parity/parity.ts";
-import { listPluginPorts } from "../../infra/parity/plugins.ts";
 import { runProgram } from "../checkout.ts";
 import { choosePorts } from "../choices.ts";
+import { listPlugins, newestMinor, requireBinaries } from "../control-plane/binaries.ts";
+import { measureParity } from "../parity/parity.ts";
+import { listPluginPorts } from "../parity/plugins.ts";
 import { needs, needsApiServer } from "../parts.ts";
 
 // Compares a sixth of the ports with their plugins, by generated requests: on the newest minor of Kubernetes and on another
-// one in turn. cases.test.ts has the cases of another sixth. `npx postern parity --minor 1.33,1.37` compares all on each.
+// one in turn. cases.test.ts has the cases of another sixth. `npm run parity -- --minor 1.33,1.37` compares all on each.
 const apiserver = await needs("API server");
 const ports = listPluginPorts(await readCatalogue());
 
-describe("postern parity", () => {
+describe("npm run parity", () => {
   let folder: string;
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-parity-"));
@@ -27,8 +27,8 @@ describe("postern parity", () => {
 
   const runParity = (words: string[], more: Record<string, string> = {}) => {
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-    const program = fileURLToPath(new URL("../../infra/postern.js", import.meta.url));
-    return runProgram([program, "parity", ...words], { env: { ...env, ...more } });
+    const program = fileURLToPath(new URL("../parity/run.ts", import.meta.url));
+    return runProgram([program, ...words], { env: { ...env, ...more } });
   };
 
   it("exits with 3 if the API server is missing", async () => {
@@ -67,12 +67,12 @@ describe("postern parity", () => {
     assert.ok(call.length < 400, call);
     assert.ok(rest.includes('-           "tolerationSeconds": 300'), first);
     assert.ok(rest.includes('+           "tolerationSeconds": 7'), first);
-    assert.equal(rest.at(-1), `To repeat: npx postern parity ${words.join(" ")}`);
+    assert.equal(rest.at(-1), `To repeat: npm run parity -- ${words.join(" ")}`);
   });
 });
 
 const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
-/** Each seed generates other requests. `npx postern parity --requests 1000` sends more. */
+/** Each seed generates other requests. `npm run parity -- --requests 1000` sends more. */
 const requests = 40;
 
 for (const [minor, chosen] of choosePorts(ports))

@@ -10,7 +10,7 @@ import {
   findPodSecurityEvaluator,
   readUpstreamTestPods,
   type UpstreamPodSecurityVerdict,
-} from "../../infra/parity/pod-security/evaluator.ts";
+} from "../parity/pod-security/evaluator.ts";
 import { needs } from "../parts.ts";
 import { pods as generated } from "./pods.ts";
 

@@ -6,10 +6,11 @@ import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { kinitirasExampleCases, normalizeObjectForComparison } from "../../infra/bench/example-policies.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { TestClusterResponse } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { kinitirasExampleCases, normalizeObjectForComparison } from "../bench/inputs/example-policies.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import type { TestClusterResponse } from "../control-plane/client.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
+import { listen } from "../listen.ts";
 import {
   allPodsResourceSelectors,
   applyObject,
@@ -21,14 +22,13 @@ import {
   getMessage,
   installKinitirasPolicyCrds,
   type KinitirasFixtureObject,
-} from "../../infra/parity/policy-fixtures.ts";
+} from "../parity/policy-fixtures.ts";
 import {
   createTestWebhookConfigurations,
   extendWebhookTimeoutsForTests,
   serveCatalogueForTests,
   waitUntilWebhooksCalled,
-} from "../../infra/parity/rule-server.ts";
-import { listen } from "../listen.ts";
+} from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
 // Policies in a real cluster: the shipped examples, policies with faults, and hostile policies.

@@ -9,9 +9,10 @@ import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { parseAllDocuments, stringify } from "yaml";
 import type { KubernetesObject } from "#lib/review.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { TestClusterClient, TestClusterResponse } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { buildKubeconfig } from "../checkout.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import type { TestClusterClient, TestClusterResponse } from "../control-plane/client.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import {
   applyObject,
   buildAnnotatingPolicySpec,
@@ -22,9 +23,8 @@ import {
   getMessage,
   installKinitirasPolicyCrds,
   type KinitirasFixtureObject,
-} from "../../infra/parity/policy-fixtures.ts";
-import { waitUntil } from "../../infra/parity/rule-server.ts";
-import { buildKubeconfig } from "../checkout.ts";
+} from "../parity/policy-fixtures.ts";
+import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
 // Policies in a real cluster, set up by the commands in the READMEs: with the shipped CRDs, with only the rights in

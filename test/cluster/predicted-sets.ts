@@ -1,17 +1,17 @@
 import fc, { type Arbitrary } from "fast-check";
-import { mutatingPolicyScenarios } from "#infra/parity/generators/mutating-policies.ts";
-import { createObjectGenerators, type ObjectGenerators } from "#infra/parity/generators/object-generators.ts";
+import type { JsonMap } from "#lib/json.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { mutatingPolicyScenarios } from "../parity/generators/mutating-policies.ts";
+import { createObjectGenerators, type ObjectGenerators } from "../parity/generators/object-generators.ts";
 import {
   type FieldEdit,
   type GeneratedKind,
   generateFieldEdit,
   parityGeneratedKinds,
   type RequestSequence,
-} from "#infra/parity/generators/steps.ts";
-import { validatingPolicyScenarios } from "#infra/parity/generators/validating-policies.ts";
-import type { JsonMap } from "#lib/json.ts";
-import type { KubernetesObject } from "#lib/review.ts";
-import { applyEdits } from "../../infra/parity/sequence-sender.ts";
+} from "../parity/generators/steps.ts";
+import { validatingPolicyScenarios } from "../parity/generators/validating-policies.ts";
+import { applyEdits } from "../parity/sequence-sender.ts";
 
 export type NamedObject = KubernetesObject & { metadata: { name: string; namespace?: string } };
 

@@ -1,25 +1,25 @@
 import assert from "node:assert/strict";
 import { randomInt } from "node:crypto";
 import { after, before, describe, it } from "node:test";
-import { mutatingPolicySet } from "#infra/parity/generators/mutating-policies.ts";
-import { type PolicySet, validatingPolicySet } from "#infra/parity/generators/validating-policies.ts";
 import { findUnsupportedValue } from "#infra/webhooks/unsupported-values.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { buildKindIndex } from "../../infra/apiserver/kinds/kinds.ts";
 import { isEffectiveByDefault } from "../../infra/catalogue/upstream-plugins.ts";
-import type { ObjectEvaluation } from "../../infra/check/evaluation/evaluation.ts";
+import type { ObjectEvaluation } from "../../infra/check/evaluation/object-evaluation.ts";
+import { chooseMinors } from "../choices.ts";
 import {
   getCollectionPath,
   getObjectApiPath,
   type TestClusterClient,
   type TestClusterResponse,
-} from "../../infra/parity/control-plane/client.ts";
-import { createParityTestObjects } from "../../infra/parity/generators/surroundings.ts";
-import { listParityObjectFlags } from "../../infra/parity/plugins.ts";
-import { waitUntil } from "../../infra/parity/rule-server.ts";
-import { applyEdits } from "../../infra/parity/sequence-sender.ts";
-import { createPolicies } from "../../infra/parity/server-pair.ts";
-import { chooseMinors } from "../choices.ts";
+} from "../control-plane/client.ts";
+import { mutatingPolicySet } from "../parity/generators/mutating-policies.ts";
+import { createParityTestObjects } from "../parity/generators/surroundings.ts";
+import { type PolicySet, validatingPolicySet } from "../parity/generators/validating-policies.ts";
+import { listParityObjectFlags } from "../parity/plugins.ts";
+import { waitUntil } from "../parity/rule-server.ts";
+import { applyEdits } from "../parity/sequence-sender.ts";
+import { createPolicies } from "../parity/server-pair.ts";
 import { needsApiServer } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { type CreationStep, generateSets, type NamedObject, type ObjectSet, type SetTables } from "./predicted-sets.ts";

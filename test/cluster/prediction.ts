@@ -7,16 +7,16 @@ import type { KubernetesObject } from "#lib/review.ts";
 import type { Since } from "#lib/since.ts";
 import { fillDefaults, prepareForStorage } from "../../infra/apiserver/defaults/defaults.ts";
 import { prepareManifestCheck } from "../../infra/check/check.ts";
-import type { ObjectEvaluation } from "../../infra/check/evaluation/evaluation.ts";
+import type { ObjectEvaluation } from "../../infra/check/evaluation/object-evaluation.ts";
 import { chooseCluster } from "../../infra/config/config.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
-import { formatAnswerDiff } from "../../infra/parity/compare.ts";
-import { listPlugins, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { TestClusterClient, TestClusterResponse } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type TestClusterOptions } from "../../infra/parity/control-plane/cluster.ts";
-import { selectNewest } from "../../infra/parity/generators/served-versions.ts";
-import { openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { parseConfig } from "../../infra/project/project.ts";
+import { listPlugins, requireBinaries } from "../control-plane/binaries.ts";
+import type { TestClusterClient, TestClusterResponse } from "../control-plane/client.ts";
+import { bootCluster, type TestClusterOptions } from "../control-plane/cluster.ts";
+import { formatAnswerDiff } from "../parity/compare.ts";
+import { selectNewest } from "../parity/generators/served-versions.ts";
+import { openScriptedWebhookEndpoints } from "../parity/scripted-endpoints.ts";
 import { createObserver, registerWitness, type Seen } from "./witness.ts";
 
 /** A test cluster with the plugins that are on by default, and what check says of manifests for it. */

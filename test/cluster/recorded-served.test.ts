@@ -11,10 +11,10 @@ import { parseAllDocuments } from "yaml";
 import { describeCaseDifferences } from "../../infra/catalogue/case-differences.ts";
 import { buildReview, evaluateCase, parseCases } from "../../infra/catalogue/cases.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { getCollectionPath, type TestClusterRequest } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { buildKubeconfig } from "../checkout.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import { getCollectionPath, type TestClusterRequest } from "../control-plane/client.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 

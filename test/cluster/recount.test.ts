@@ -7,12 +7,12 @@ import { createMemoryLedger } from "#lib/ledger.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { Kept } from "../../functions/workload-quota/reservations.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { openRule } from "../../infra/testing/rule-test.ts";
 import { buildFunctionRbacObjects, buildKubernetesGroupName } from "../../infra/webhooks/rbac.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import { getCollectionPath } from "../control-plane/client.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import { needs } from "../parts.ts";
 
 const rule = "workload-quota";

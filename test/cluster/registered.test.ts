@@ -4,11 +4,11 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { buildKubeconfig } from "../checkout.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import { runKubectl } from "../kubectl/kubectl.ts";
+import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 import { runVerb } from "../verb.ts";
 

@@ -7,13 +7,13 @@ import { toMap } from "#lib/json.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { openRule } from "../../infra/testing/rule-test.ts";
 import { buildFunctionRbacObjects, buildKubernetesGroupName } from "../../infra/webhooks/rbac.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import { getCollectionPath } from "../control-plane/client.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
+import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
 // A quota of three CPUs, and a workload with two Pods that finalizers keep after the workload has gone.

@@ -3,18 +3,18 @@ import { after, before, describe, it } from "node:test";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import type { Pod, ResourceQuota } from "#lib/kubernetes/core/v1.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { createTokenClient, getCollectionPath } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import { parseConfig } from "../../infra/project/project.ts";
+import { buildFunctionRbacObjects, buildKubernetesGroupName } from "../../infra/webhooks/rbac.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import { createTokenClient, getCollectionPath } from "../control-plane/client.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import {
   createTestWebhookConfigurations,
   extendWebhookTimeoutsForTests,
   serveCatalogueForTests,
   waitUntil,
   waitUntilWebhooksCalled,
-} from "../../infra/parity/rule-server.ts";
-import { parseConfig } from "../../infra/project/project.ts";
-import { buildFunctionRbacObjects, buildKubernetesGroupName } from "../../infra/webhooks/rbac.ts";
+} from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
 /**

@@ -4,11 +4,11 @@ import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { asksCluster, type Need } from "#lib/needs.ts";
 import { toApiPath } from "#lib/objects/api-version.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
-import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { buildFunctionRbacObjects, buildKubernetesGroupName } from "../../infra/webhooks/rbac.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import { getCollectionPath } from "../control-plane/client.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import { needs } from "../parts.ts";
 
 // Tests the printed roles on a real API server with RBAC: they allow all that each rule needs, and nothing else.

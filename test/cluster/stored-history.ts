@@ -1,6 +1,6 @@
 import { get } from "node:https";
 import { createInterface } from "node:readline";
-import type { TestCluster } from "../../infra/parity/control-plane/cluster.ts";
+import type { TestCluster } from "../control-plane/cluster.ts";
 
 /** Amounts by their names in quotas, as whole numbers. */
 export type Amounts = Readonly<Record<string, number>>;

@@ -1,11 +1,11 @@
 import { parseArgs } from "node:util";
-import { buildCelEvaluator, celMinors } from "../../infra/bench/cel-go.ts";
-import { buildBenchControllerRuntimeWebhook } from "../../infra/bench/controller-runtime.ts";
-import { buildBinaries, buildScheduler, newestMinor } from "../../infra/parity/control-plane/binaries.ts";
-import { buildPodSecurityEvaluator } from "../../infra/parity/pod-security/evaluator.ts";
 import { buildActionlint } from "../actionlint/actionlint.ts";
+import { buildCelEvaluator, celMinors } from "../bench/peers/cel-go.ts";
+import { buildBenchControllerRuntimeWebhook } from "../bench/peers/controller-runtime.ts";
 import { chooseOtherMinor } from "../choices.ts";
+import { buildBinaries, buildScheduler, newestMinor } from "../control-plane/binaries.ts";
 import { buildKubectl } from "../kubectl/kubectl.ts";
+import { buildPodSecurityEvaluator } from "../parity/pod-security/evaluator.ts";
 import { downloadPublishedManifests } from "./published.ts";
 
 // Builds what tests with an API server need, unless it was built before. `--minor 1.33,1.34` builds only the control

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import type { TestClusterClient } from "../../infra/parity/control-plane/client.ts";
-import { waitUntilWebhooksCalled } from "../../infra/parity/rule-server.ts";
-import { buildReviewAnswer, type TestEndpointScript } from "../../infra/parity/scripted-endpoints.ts";
+import type { TestClusterClient } from "../control-plane/client.ts";
+import { waitUntilWebhooksCalled } from "../parity/rule-server.ts";
+import { buildReviewAnswer, type TestEndpointScript } from "../parity/scripted-endpoints.ts";
 
 /** Objects by name, as a webhook got them. */
 export type Seen = Map<string, Record<string, unknown>>;

@@ -1,5 +1,5 @@
-import type { TestClusterRequest } from "../../infra/parity/control-plane/client.ts";
 import type { Random } from "../../infra/testing/random.ts";
+import type { TestClusterRequest } from "../control-plane/client.ts";
 import type { Amounts, StoredObject } from "./stored-history.ts";
 
 // Deployments and MPIJobs, and random writes of them.

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { computePatch } from "#lib/patch.ts";
+import { computePatch } from "#lib/core/patch.ts";
 import { applyFixes } from "../../infra/check/fixes/fix.ts";
 import { formatYamlDocuments, formatYamlFlow, formatYamlLines } from "../../infra/diff/yaml-lines.ts";
 import { parseManifests } from "../../infra/manifests/manifests.ts";

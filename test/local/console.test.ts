@@ -9,7 +9,6 @@ import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { createEndpoint } from "#lib/core/endpoint.ts";
 import { type Rule, rule } from "#lib/rule.ts";
-import { buildHttpRequest } from "../../infra/bench/reviews.ts";
 import { describeCaseDifferences } from "../../infra/catalogue/case-differences.ts";
 import { buildReview, evaluateCase, parseCases } from "../../infra/catalogue/cases.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
@@ -17,11 +16,12 @@ import { createConsole } from "../../infra/console/console.ts";
 import type { ReviewDetails, ReviewRow, RuleSummary } from "../../infra/console/messages.ts";
 import { bundlePage } from "../../infra/console/page-files.ts";
 import { createReviewFeed } from "../../infra/console/reviews.ts";
-import { createTestSigner } from "../../infra/parity/test-key.ts";
+import { buildHttpRequest } from "../bench/inputs/reviews.ts";
 import { type ConsoleGateway, serveWithConsole } from "../console.ts";
 import { createTestFolder } from "../folders.ts";
 import { listen } from "../listen.ts";
 import { installPackage } from "../package.ts";
+import { createTestSigner } from "../parity/test-key.ts";
 import { buildPodRequest, buildPodReview } from "../requests.ts";
 
 const config = {

@@ -3,14 +3,14 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import fc from "fast-check";
-import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
+import { createUnconnectedCapabilities } from "#lib/core/capabilities.ts";
 import type { EndpointConfig, EndpointHost } from "#lib/core/endpoint.ts";
+import { type AnsweredReviewFacts, formatLogLine } from "#lib/core/log-line.ts";
 import { createLambdaHandler } from "#lib/lambda/handler.ts";
-import { type AnsweredReviewFacts, formatLogLine } from "#lib/log-line.ts";
 import { list } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { type Rule, rule } from "#lib/rule.ts";
-import { createTestSigner } from "../../infra/parity/test-key.ts";
+import { createTestSigner } from "../parity/test-key.ts";
 import { readRows } from "../rows.ts";
 
 // Sends Lambda events to an endpoint, and compares the bytes of its responses.

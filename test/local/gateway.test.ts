@@ -6,13 +6,12 @@ import { type AddressInfo, connect as connectPlain, createServer as createPlainS
 import { afterEach, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { connect as connectTls, type TLSSocket } from "node:tls";
-import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
+import { createUnconnectedCapabilities } from "#lib/core/capabilities.ts";
 import { createEndpoint } from "#lib/core/endpoint.ts";
+import { createUrlKeyVerifier } from "#lib/core/url-key.ts";
 import { rule } from "#lib/rule.ts";
-import { createUrlKeyVerifier } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
-import { createTestSigner } from "../../infra/parity/test-key.ts";
 import {
   type GatewayHandler,
   type GatewayRequest,
@@ -22,6 +21,7 @@ import {
 import { createGatewayHandler } from "../../infra/serve/handlers.ts";
 import { buildGatewayEvent } from "../aws/gateways.ts";
 import { createTestFolder } from "../folders.ts";
+import { createTestSigner } from "../parity/test-key.ts";
 import { buildPodReview } from "../requests.ts";
 import { readRows } from "../rows.ts";
 

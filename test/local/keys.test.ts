@@ -8,7 +8,7 @@ import { beforeEach, describe, it } from "node:test";
 import { connect, createServer } from "node:tls";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { createUrlKeyVerifier } from "#lib/url-key.ts";
+import { createUrlKeyVerifier } from "#lib/core/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { readCaOption } from "../../infra/commands/shared/options.ts";
 import { readOrCreateServerCertificate, readOrCreateUrlSigner, type ServerCertificate } from "../../infra/keys/keys.ts";

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { findFreePort, startProgram, waitForAnswer } from "../../infra/parity/control-plane/process.ts";
+import { findFreePort, startProgram, waitForAnswer } from "../control-plane/process.ts";
 
 // A registry on this machine, and the package managers of users. `npm run aws` installs them in the versions that
 // package-lock.json pins; the npm is the one on PATH.

@@ -1,5 +1,5 @@
+import { escapeAsGo } from "#lib/core/json-patch.ts";
 import { exactJson } from "#lib/exact-json.ts";
-import { escapeAsGo } from "#lib/json-patch.ts";
 
 /** The audit annotations of one request; the first value of a key stays. */
 export interface AuditAnnotations {

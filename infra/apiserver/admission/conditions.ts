@@ -7,7 +7,7 @@ import {
   evaluateExpression,
   mostConditionsCost,
 } from "#lib/cel/kubernetes.ts";
-import { type Decide, MissingAuthorization } from "#lib/cel/libraries/authorizer.ts";
+import { type Decide, MissingAuthorization } from "#lib/cel/libraries/kubernetes/authorizer.ts";
 import { bool } from "#lib/cel/types.ts";
 import type { Value } from "#lib/cel/values.ts";
 import type { AdmissionRequest } from "#lib/review.ts";

@@ -1,7 +1,7 @@
+import { applyJsonPatchAsApiServer, dropNumberTextsFromPatch, parsePatchOperations } from "#lib/core/json-patch.ts";
+import { createReinvocationTracker, type ReinvocationTracker } from "#lib/core/reinvocation.ts";
 import { getErrorMessage } from "#lib/failure.ts";
 import { isMap, type JsonMap } from "#lib/json.ts";
-import { applyJsonPatchAsApiServer, dropNumberTextsFromPatch, parsePatchOperations } from "#lib/json-patch.ts";
-import { createReinvocationTracker, type ReinvocationTracker } from "#lib/reinvocation.ts";
 import type { Status } from "#lib/review.ts";
 import { mergeSince, type Since } from "#lib/since.ts";
 import type { HookResponse } from "./answer.ts";

@@ -1,6 +1,6 @@
 import type { AuthorizationAnswers } from "#lib/admission-policies/authorization.ts";
-import type { Decide } from "#lib/cel/libraries/authorizer.ts";
-import type { Budget } from "#lib/cel/program.ts";
+import type { Decide } from "#lib/cel/libraries/kubernetes/authorizer.ts";
+import type { Budget } from "#lib/cel/program/program.ts";
 import type {
   AdmissionRequest,
   GroupVersionKind,

@@ -2,7 +2,7 @@ import { isMap } from "#lib/json.ts";
 import type { ServedResource } from "#lib/needs.ts";
 import { joinApiVersion, splitApiVersion } from "#lib/objects/api-version.ts";
 import { policyGroup } from "#lib/policy/types.ts";
-import { toPlural } from "#lib/recorded-answers.ts";
+import { toPlural } from "#lib/recording/recorded-answers.ts";
 import type { GroupVersionKind, GroupVersionResource, KubernetesObject } from "#lib/review.ts";
 import { newestKubernetes } from "#lib/since.ts";
 import { selectMinor } from "../minors.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
+import type { RecordedCapabilityAnswers } from "#lib/recording/recorded-answers.ts";
 import { readRows } from "../../../test/rows.ts";
 import { createRecordedCluster, findServedResource, listServedResources } from "./served.ts";
 

@@ -1,6 +1,6 @@
 import type { Capabilities, ServedResource } from "#lib/needs.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "#lib/recording/recorded-answers.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { inferKinds, type KindsByName, toKindKey, toServedResource } from "./kinds.ts";
 

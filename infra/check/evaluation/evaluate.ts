@@ -10,6 +10,9 @@ import { describeUnknownKind, isCustomResourceGroup, type ResourceKind } from ".
 import { toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../../manifests/manifests.ts";
 import { findPosition } from "../../manifests/positions.ts";
+import { describeUndecidedChange, markUndecidedChange } from "./existing-objects.ts";
+import { guessRefusedField, parseFieldPath } from "./field-paths.ts";
+import { collectFindings } from "./findings.ts";
 import {
   type Denial,
   type EvaluatedRequestAndManifest,
@@ -17,10 +20,7 @@ import {
   type ObjectCheckResult,
   type ObjectEvaluation,
   type ObjectEvaluationEnvironment,
-} from "./evaluation.ts";
-import { describeUndecidedChange, markUndecidedChange } from "./existing-objects.ts";
-import { guessRefusedField, parseFieldPath } from "./field-paths.ts";
-import { collectFindings } from "./findings.ts";
+} from "./object-evaluation.ts";
 import { buildPod, countMissingPods, countNewPods } from "./pod-templates.ts";
 import type { QuotaSubject } from "./quotas.ts";
 import {

@@ -7,8 +7,8 @@ import { matchesRequest } from "#lib/request-match.ts";
 import type { AdmissionRequest, Status } from "#lib/review.ts";
 import type { FieldPath, Manifest } from "../../manifests/manifests.ts";
 import { findPosition } from "../../manifests/positions.ts";
-import type { Denial, EvaluatedRequestAndManifest, ObjectEvaluationEnvironment } from "./evaluation.ts";
 import { guessRefusedField, parseFieldPath } from "./field-paths.ts";
+import type { Denial, EvaluatedRequestAndManifest, ObjectEvaluationEnvironment } from "./object-evaluation.ts";
 import { isReview } from "./requests.ts";
 
 export const collectFindings = async (

@@ -11,7 +11,7 @@ import {
 import type { KindIndex, ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import type { Manifest } from "../../manifests/manifests.ts";
 import { setNamespace } from "../../manifests/object-store.ts";
-import type { CheckRequestOptions } from "./evaluation.ts";
+import type { CheckRequestOptions } from "./object-evaluation.ts";
 
 /**
  * The order in which `kubectl apply -k` sends objects: dependencies come first. Other kinds keep their order; webhook

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
 import type { RuleEvaluationContext } from "#lib/core/evaluation.ts";
 import { evaluateRule } from "#lib/core/evaluation.ts";
+import { applyPatch } from "#lib/core/patch.ts";
 import { getOwn, isMap } from "#lib/json.ts";
-import { applyPatch } from "#lib/patch.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
 import { sanitizeTerminalText, truncateText } from "../../cli/terminal.ts";

@@ -10,9 +10,9 @@ import { exactJson } from "#lib/exact-json.ts";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
 import type { ClusterConfig } from "../../config/config.ts";
 import type { Manifest } from "../../manifests/manifests.ts";
-import type { ObjectEvaluationEnvironment } from "./evaluation.ts";
+import type { ObjectEvaluationEnvironment } from "./object-evaluation.ts";
 import type { CallablePlugins } from "./plugins.ts";
-import type { CallableRules } from "./rules.ts";
+import type { CallableRules } from "./rule-webhooks.ts";
 
 /**
  * Returns a cluster's webhooks: its rules' and the foreign ones in manifests, called only at `callableHosts`.

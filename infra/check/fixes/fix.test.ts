@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { parse, stringify } from "yaml";
-import { computePatch } from "#lib/patch.ts";
+import { computePatch } from "#lib/core/patch.ts";
 import { readRows } from "../../../test/rows.ts";
 import { parseManifests } from "../../manifests/manifests.ts";
 import { applyFixes } from "./fix.ts";

@@ -13,17 +13,21 @@ import { parseMinor } from "../../clusters/version.ts";
 import type { ClusterConfig } from "../../config/config.ts";
 import { readManifests } from "../../manifests/input.ts";
 import { createNativeCopyPredicate } from "../../webhooks/native-policies.ts";
-import { noFindings, type ObjectEvaluation, type ObjectEvaluationEnvironment } from "../evaluation/evaluation.ts";
 import { noteSecretsRead } from "../evaluation/existing-objects.ts";
+import {
+  noFindings,
+  type ObjectEvaluation,
+  type ObjectEvaluationEnvironment,
+} from "../evaluation/object-evaluation.ts";
 import { choosePlugins, isTurnedOff, loadCallablePlugins } from "../evaluation/plugins.ts";
 import { hasBuiltInWorkloadKinds } from "../evaluation/pod-templates.ts";
 import { buildCreation } from "../evaluation/requests.ts";
-import { createCallableClusterRules } from "../evaluation/rules.ts";
+import { createCallableClusterRules } from "../evaluation/rule-webhooks.ts";
 import { createUnevaluatedPolicyMatcher, isPolicyOrQuota } from "../evaluation/unevaluated.ts";
 import { createWebhookEnvironment } from "../evaluation/webhooks.ts";
 import { createQuotaUse, type QuotaUse, workloadQuotaName } from "../evaluation/workload-quotas.ts";
+import type { InputReadFailure } from "../reports/check-report.ts";
 import { findPolicyReportVersion, type PolicyReportVersion } from "../reports/policyreport.ts";
-import type { InputReadFailure } from "../reports/report.ts";
 import { type DiscoveredResource, type DiscoveryResult, discoverClusterResources } from "./discovery.ts";
 import { openNamespaceCache } from "./namespaces.ts";
 import { type ListInterruption, type ObjectPage, readListPages } from "./pages.ts";

@@ -6,7 +6,7 @@ import type { ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../../manifests/manifests.ts";
 import { createUndecidedEvaluation, evaluatePodOfWorkload, evaluateRequest } from "../evaluation/evaluate.ts";
-import type { ObjectEvaluation, ObjectEvaluationEnvironment } from "../evaluation/evaluation.ts";
+import type { ObjectEvaluation, ObjectEvaluationEnvironment } from "../evaluation/object-evaluation.ts";
 import { isWorkload } from "../evaluation/pod-templates.ts";
 import { buildAdmissionAttributes, dropServerFieldsAndSetNamespace } from "../evaluation/requests.ts";
 import type { DiscoveredResource } from "./discovery.ts";

@@ -8,8 +8,8 @@ import {
   formatObjectName,
   type ObjectCheckResult,
   type ObjectEvaluation,
-} from "../evaluation/evaluation.ts";
-import type { CheckReportWriter, CheckSummary } from "./report.ts";
+} from "../evaluation/object-evaluation.ts";
+import type { CheckReportWriter, CheckSummary } from "./check-report.ts";
 
 const colours = { red: 31, green: 32, yellow: 33, cyan: 36, bold: 1, dim: 2 } as const;
 type Colour = keyof typeof colours;

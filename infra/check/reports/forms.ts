@@ -1,8 +1,8 @@
 import type { CatalogueRule } from "../../catalogue/registry.ts";
+import type { CheckReportWriter } from "./check-report.ts";
 import { createPainter, createTextReport, isColoured } from "./format.ts";
 import type { ReportOutput } from "./outputs.ts";
 import type { PolicyReportVersion } from "./policyreport.ts";
-import type { CheckReportWriter } from "./report.ts";
 
 /** The API groups of PolicyReports that `check` supports, with the repositories of their CRDs, for help texts. */
 export const policyReportGroupsHelp =

@@ -1,6 +1,6 @@
 import { sanitizeTerminalText } from "../../cli/terminal.ts";
-import { formatObjectName, type ObjectCheckResult } from "../evaluation/evaluation.ts";
-import { type CheckResultReportWriter, formatDenial, getDenialLine, toRepositoryPath } from "./report.ts";
+import { formatObjectName, type ObjectCheckResult } from "../evaluation/object-evaluation.ts";
+import { type CheckResultReportWriter, formatDenial, getDenialLine, toRepositoryPath } from "./check-report.ts";
 
 /** Writes workflow commands, from which GitHub makes annotations beside the lines of a pull request. */
 export const createGithubReport = (): CheckResultReportWriter => ({

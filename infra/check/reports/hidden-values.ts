@@ -1,7 +1,7 @@
 import { getOwn, isMap, isObject, lookUp, parsePointer } from "#lib/json.ts";
-import { mask } from "#lib/masked-text.ts";
+import { mask } from "#lib/masking/masked-text.ts";
 import { hideInSentences, hideSecretValues, isSecret } from "../../diff/secret-values.ts";
-import type { ObjectEvaluation } from "../evaluation/evaluation.ts";
+import type { ObjectEvaluation } from "../evaluation/object-evaluation.ts";
 import { isReview } from "../evaluation/requests.ts";
 
 /**

@@ -1,6 +1,6 @@
-import type { ObjectEvaluation } from "../evaluation/evaluation.ts";
+import type { ObjectEvaluation } from "../evaluation/object-evaluation.ts";
+import { type CheckReportWriter, createJsonListFormatter, stringifyAt } from "./check-report.ts";
 import { diffEvaluation } from "./format.ts";
-import { type CheckReportWriter, createJsonListFormatter, stringifyAt } from "./report.ts";
 
 /** Creates the JSON report of `check`. The summary comes last, as it is known last. */
 export const createJsonReport = (): CheckReportWriter => {

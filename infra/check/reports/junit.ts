@@ -1,6 +1,6 @@
 import { escapeUnsafeCharacters } from "../../cli/terminal.ts";
-import { formatObjectName, getReportedObject, type ObjectCheckResult } from "../evaluation/evaluation.ts";
-import { type CheckResultReportWriter, formatDenial, getDenialLine } from "./report.ts";
+import { formatObjectName, getReportedObject, type ObjectCheckResult } from "../evaluation/object-evaluation.ts";
+import { type CheckResultReportWriter, formatDenial, getDenialLine } from "./check-report.ts";
 
 /** A `<testsuite>` of a report in the format of JUnit. */
 export interface JunitTestSuite {

@@ -4,8 +4,8 @@ import { rmSync } from "node:fs";
 import { open, realpath, rename, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
-import type { ObjectEvaluation } from "../evaluation/evaluation.ts";
-import type { CheckReportWriter, FinishedCheck } from "./report.ts";
+import type { ObjectEvaluation } from "../evaluation/object-evaluation.ts";
+import type { CheckReportWriter, FinishedCheck } from "./check-report.ts";
 
 /** A form of report and its file; standard output if there is no file. */
 export interface ReportOutput {

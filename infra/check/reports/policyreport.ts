@@ -1,6 +1,6 @@
 import { truncateText } from "../../cli/terminal.ts";
-import { getReportedObject, type ObjectCheckResult } from "../evaluation/evaluation.ts";
-import { type CheckResultReportWriter, createJsonListFormatter, formatDenial } from "./report.ts";
+import { getReportedObject, type ObjectCheckResult } from "../evaluation/object-evaluation.ts";
+import { type CheckResultReportWriter, createJsonListFormatter, formatDenial } from "./check-report.ts";
 
 interface Result {
   source: "postern";

@@ -6,18 +6,18 @@ import project from "../../../package.json" with { type: "json" };
 import { readRows } from "../../../test/rows.ts";
 import { sanitizeTerminalText } from "../../cli/terminal.ts";
 
-import type { ObjectCheckResult, ObjectEvaluation } from "../evaluation/evaluation.ts";
-import { createPainter, createTextReport } from "./format.ts";
-import { createGithubReport } from "./github.ts";
-import { createJsonReport } from "./json-report.ts";
-import { createJunitReport } from "./junit.ts";
-import { createPolicyReport, findPolicyReportVersion } from "./policyreport.ts";
+import type { ObjectCheckResult, ObjectEvaluation } from "../evaluation/object-evaluation.ts";
 import {
   type CheckReportWriter,
   type CheckResultReportWriter,
   type FinishedCheck,
   toRepositoryPath,
-} from "./report.ts";
+} from "./check-report.ts";
+import { createPainter, createTextReport } from "./format.ts";
+import { createGithubReport } from "./github.ts";
+import { createJsonReport } from "./json-report.ts";
+import { createJunitReport } from "./junit.ts";
+import { createPolicyReport, findPolicyReportVersion } from "./policyreport.ts";
 import { createSarifReport } from "./sarif.ts";
 
 // The variable, if it is set, names another checkout than the one of these files.

@@ -1,6 +1,11 @@
 import { createHash } from "node:crypto";
 import project from "../../../package.json" with { type: "json" };
-import { type Denial, formatObjectName, getReportedObject, type ObjectCheckResult } from "../evaluation/evaluation.ts";
+import {
+  type Denial,
+  formatObjectName,
+  getReportedObject,
+  type ObjectCheckResult,
+} from "../evaluation/object-evaluation.ts";
 import {
   type CheckResultReportWriter,
   createJsonListFormatter,
@@ -9,7 +14,7 @@ import {
   stringifyAt,
   toReportUri,
   toRepositoryPath,
-} from "./report.ts";
+} from "./check-report.ts";
 
 const $schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 const begin = `{

@@ -8,7 +8,7 @@ import { getConfigFile } from "../../cli/roots.ts";
 import { chooseCluster, type PosternConfig } from "../../config/config.ts";
 import { isExpired, parseCertificates, readOrCreateUrlSigner, type WebhookUrlSigner } from "../../keys/keys.ts";
 import { readProject, reportBroken } from "../../project/project.ts";
-import { readRuleNames } from "../../project/rules.ts";
+import { readRuleNames } from "../../project/project-rules.ts";
 
 /**
  * Returns the rule that a word names. An unknown name is returned as it is: a stage may have functions of rules that
@@ -72,7 +72,7 @@ export const loadStageOrLocalUrlSigner = async (options: ParsedOptions, file: st
   // Loads the AWS SDK only with `--stage`.
   const [{ runInStage: run }, { readKeyring }] = await Promise.all([
     import("../../aws/stage.ts"),
-    import("../../rollout/keyring.ts"),
+    import("../../rollout/stage/keyring.ts"),
   ]);
   return run(options, async ({ name, parameters }) => {
     const keyring = await readKeyring(parameters);

@@ -2,7 +2,7 @@ import "./style.css";
 import { create } from "./elements.ts";
 import { focusReview, livePage, showAll } from "./live.ts";
 import { createReviewPage } from "./review.ts";
-import { createRulePage, createRulesPage } from "./rules.ts";
+import { createRulePage, createRulesPage } from "./rule-list.ts";
 import { connect, setPageUpdate } from "./store.ts";
 import { tryPage } from "./try.ts";
 

@@ -1,5 +1,5 @@
 import { quoteAsGo } from "../../objects/go-quoted.ts";
-import type { Expression } from "../syntax.ts";
+import type { Expression } from "../parser/syntax.ts";
 import type { Type } from "../types.ts";
 import {
   Duration,

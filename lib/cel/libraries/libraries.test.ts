@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readRows } from "../../../test/rows.ts";
-import { check, formatIssues } from "../checker.ts";
+import { check, formatIssues } from "../checker/checker.ts";
 import { createAdmissionEnvironment } from "../kubernetes.ts";
-import { parse } from "../parser.ts";
-import { compile } from "../program.ts";
-import type { Expression } from "../syntax.ts";
+import { parse } from "../parser/parser.ts";
+import type { Expression } from "../parser/syntax.ts";
+import { compile } from "../program/program.ts";
 import { CelMap, EvaluationError, type Value } from "../values.ts";
 
 interface Row {

@@ -1,6 +1,6 @@
 import { countTraversal, getInnerSize } from "../cost.ts";
-import { requireHashable } from "../evaluation.ts";
 import { type Evaluate, type FunctionDeclaration, member, type Overload, overload } from "../functions.ts";
+import { requireHashable } from "../program/evaluation.ts";
 import { StructValue } from "../structs.ts";
 import {
   bool,

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
-import { benchPolicyCases } from "../../../infra/bench/example-policies.ts";
+import { benchPolicyCases } from "../../../test/bench/inputs/example-policies.ts";
 import { findPolicyFaults } from "./faults.ts";
 import { findPolicyWarnings } from "./warnings.ts";
 

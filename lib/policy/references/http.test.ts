@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { parse } from "yaml";
 import { type HttpsRequest, type HttpsResponse, http } from "../../needs.ts";
-import { createRecordedCapabilities } from "../../recorded-answers.ts";
+import { createRecordedCapabilities } from "../../recording/recorded-answers.ts";
 import { findSettingsMistakes, mergeWithDefaults } from "../../settings.ts";
 import {
   createPolicyHttpCapabilities,

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import fc from "fast-check";
-import { kinitirasCaseTables } from "../../../infra/bench/example-policies.ts";
+import { kinitirasCaseTables } from "../../../test/bench/inputs/example-policies.ts";
 import { readRows } from "../../../test/rows.ts";
-import { createDraft } from "../../patch.ts";
+import { createDraft } from "../../core/patch.ts";
 import { fillPlaceholders } from "./references.ts";
 
 const rows = readRows<{ name: string; text: string; becomes: string | undefined }[]>(import.meta.filename);

@@ -1,7 +1,7 @@
 import { toList, toMap } from "../../json.ts";
 import type { ResourceType } from "../../needs.ts";
 import { splitApiVersion } from "../../objects/api-version.ts";
-import { toPlural } from "../../recorded-answers.ts";
+import { toPlural } from "../../recording/recorded-answers.ts";
 
 export interface ReferencedKind {
   apiVersion: string;

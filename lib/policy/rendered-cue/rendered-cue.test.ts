@@ -7,7 +7,7 @@ import {
   buildPolicyCaseRequest,
   createPolicyCaseCapabilities,
   normalizeObjectForComparison,
-} from "../../../infra/bench/example-policies.ts";
+} from "../../../test/bench/inputs/example-policies.ts";
 import { countTermsPerAffinityList } from "../checks/pod-fields.ts";
 import { applyPolicies } from "../override.ts";
 import { applyPolicyPatch } from "../overriders/plaintext.ts";

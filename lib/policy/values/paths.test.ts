@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
-import { kinitirasCaseTables } from "../../../infra/bench/example-policies.ts";
+import { kinitirasCaseTables } from "../../../test/bench/inputs/example-policies.ts";
 import { parseReferencePath } from "./paths.ts";
 
 interface Cases {

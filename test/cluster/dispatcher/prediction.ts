@@ -11,7 +11,7 @@ import type {
 import { fillDefaults, prepareForStorage } from "#infra/apiserver/defaults/defaults.ts";
 import { isMap } from "#lib/json.ts";
 import type { AdmissionRequest, GroupVersionKind } from "#lib/review.ts";
-import type { TestClusterResponse } from "../../../infra/parity/control-plane/client.ts";
+import type { TestClusterResponse } from "../../control-plane/client.ts";
 import { observer, type ScriptedSet } from "./sets.ts";
 import { namespaces } from "./writes.ts";
 

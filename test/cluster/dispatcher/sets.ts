@@ -1,7 +1,7 @@
 import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
-import type { WebhookManifests } from "../../../infra/parity/rule-server.ts";
 import type { Random } from "../../../infra/testing/random.ts";
+import type { WebhookManifests } from "../../parity/rule-server.ts";
 import { createScript, type HookScript } from "./scripts.ts";
 import { vocabulary } from "./vocabulary.ts";
 

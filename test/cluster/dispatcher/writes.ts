@@ -1,7 +1,7 @@
 import type { JsonMap } from "#lib/json.ts";
 import { toApiPath } from "#lib/objects/api-version.ts";
-import type { TestClusterRequest } from "../../../infra/parity/control-plane/client.ts";
 import type { Random } from "../../../infra/testing/random.ts";
+import type { TestClusterRequest } from "../../control-plane/client.ts";
 
 /** The labels of the namespaces in the cluster. */
 export const namespaces: Record<string, Record<string, string>> = {

@@ -1,0 +1,162 @@
+import { isDeepStrictEqual } from "node:util";
+import { getVariantName } from "#lib/admission-policies/policies.ts";
+import { createUrlKeyVerifier } from "#lib/core/url-key.ts";
+import type { CatalogueRule } from "../../catalogue/registry.ts";
+import { Complaint, toSentence } from "../../cli/complaint.ts";
+import type { ClusterApi, DeployedObject } from "../../clusters/api.ts";
+import { findDifferences, listRulesCalledByEntries } from "../../clusters/apply.ts";
+import { findRulesInspectingCluster } from "../../clusters/inspection.ts";
+import { probeEntries } from "../../clusters/probe.ts";
+import { readClusterMinor } from "../../clusters/version.ts";
+import type { ClusterConfig } from "../../config/config.ts";
+import { getRuleNameOfEntry, type WebhookEntry } from "../../webhooks/configurations.ts";
+import { buildRuleWebhookEntries } from "../../webhooks/entry.ts";
+import {
+  type PolicyPlacement,
+  placePolicies,
+  policyNameAnnotation,
+  ruleLabel,
+} from "../../webhooks/native-policies.ts";
+import { readKeyring } from "../stage/keyring.ts";
+import { type DeploymentTargets, inspectClusterOfDeployment, openTargetCluster } from "../targets.ts";
+import type { Release, ReleasedCluster } from "../versions/releases.ts";
+import { dropVariantEntries, insertKeyIntoUrls, listEntries, webhookConfigurationName } from "./cluster-manifests.ts";
+import { describeMinorDrift, hasDifferingRules } from "./cluster-minors.ts";
+
+/** What postern status found in a cluster: failing endpoints, and differences from the release. */
+export interface ClusterHealth {
+  cluster: string;
+  at: string;
+  entries: number;
+  asked: number;
+  sick: string[];
+  /** Milliseconds that the slowest endpoint took to answer its probe. */
+  slowest: number;
+  drift: string[];
+  /** Where the policies of the release are evaluated; none if the cluster can't be read. */
+  policies: PolicyPlacement[];
+  unknown: string[];
+}
+
+/**
+ * Probes each endpoint with the cluster's real key, and compares the cluster with its release. Without the right to
+ * read the key, no endpoint is probed, and the keys in the cluster's URLs are verified by the public key.
+ */
+export const probeClusterHealth = async (
+  targets: Pick<DeploymentTargets, "stage" | "file" | "deployer"> &
+    Partial<Pick<DeploymentTargets, "config" | "catalogue">>,
+  name: string,
+  release: Release,
+): Promise<ClusterHealth | undefined> => {
+  const recorded = release.clusters[name];
+  if (recorded === undefined) return undefined;
+  const health: ClusterHealth = {
+    ...{ cluster: name, at: recorded.at, entries: listEntries(recorded.manifests).length },
+    ...{ asked: 0, sick: [], slowest: 0, drift: [], policies: [], unknown: [] },
+  };
+  const segment = await readSegment(targets, name, recorded).catch((error) => {
+    health.unknown.push(
+      `its endpoints were not probed, because the key that signs URLs can't be read: ${toSentence(error)}`,
+    );
+    return undefined;
+  });
+  if (segment !== undefined) {
+    // Variants run the same code, so each function is probed once per phase.
+    const probed = await probeEntries(dropVariantEntries(listEntries(insertKeyIntoUrls(recorded.manifests, segment))));
+    health.asked = probed.length;
+    health.sick = probed.filter(({ ok }) => !ok).map(({ entry, sentence }) => `${entry}: ${sentence}`);
+    health.slowest = Math.max(0, ...probed.map(({ milliseconds }) => milliseconds));
+  }
+  const { config, catalogue = [] } = targets;
+  const cluster = config?.clusters.get(name);
+  if (config === undefined || cluster === undefined) {
+    health.unknown.push("postern.yaml doesn't say how to reach it");
+    return health;
+  }
+  try {
+    const api = await openTargetCluster({ ...targets, config }, name);
+    const wanted = insertKeyIntoUrls(recorded.manifests, segment ?? (await findClusterSegment(api, name, recorded)));
+    const found = await findDifferences(api, wanted, webhookConfigurationName);
+    health.drift = found.map(({ sentence }) => sentence);
+    if (hasDifferingRules(catalogue, cluster)) {
+      const live = await readClusterMinor(api);
+      const version = describeMinorDrift(catalogue, cluster, release.kubernetes?.[name], live);
+      if (version !== undefined) health.drift.push(version);
+    }
+    const inspected = await inspectClusterOfDeployment({ ...targets, config, catalogue }, name, recorded);
+    health.drift.push(...describeStaleEntries(catalogue, inspected.cluster, listEntries(recorded.manifests)));
+    const placed = compareWithRelease(placePolicies(catalogue, inspected.cluster), recorded.manifests);
+    health.policies = placed.policies;
+    health.drift.push(...placed.drift);
+  } catch (error) {
+    health.unknown.push(toSentence(error));
+  }
+  return health;
+};
+
+const readSegment = async (
+  { stage }: Pick<DeploymentTargets, "stage">,
+  name: string,
+  { keyVersion }: ReleasedCluster,
+) => {
+  const keyring = await readKeyring(stage.parameters);
+  if (keyring === undefined) throw new Complaint("SSM doesn't have it any more");
+  return keyring.current.signSegment(name, keyVersion);
+};
+
+/** Returns `{cluster}.{key}` from a cluster's URLs if the release's public key verifies it, else an invalid one. */
+const findClusterSegment = async (
+  api: ClusterApi,
+  name: string,
+  { keyVersion, signer }: ReleasedCluster,
+): Promise<string> => {
+  if (signer === undefined)
+    throw new Complaint("its entries can't be compared: the release doesn't record which key signed their URLs");
+  const verify = createUrlKeyVerifier(signer, () => [keyVersion]);
+  const kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
+  const found = await Promise.all(kinds.map((kind) => api.get({ kind, name: webhookConfigurationName })));
+  const urls = listEntries(found.filter((object) => object !== undefined)).map(({ clientConfig }) => clientConfig.url);
+  const segments = urls.flatMap((url) => String(url).split("/"));
+  return segments.find((segment) => verify(segment)?.cluster === name) ?? `${name}.${"x".repeat(86)}`;
+};
+
+/** Returns where the policies of a release are evaluated, and sentences about those that the next deployment moves. */
+const compareWithRelease = (present: readonly PolicyPlacement[], manifests: DeployedObject[]) => {
+  const natives = manifests.flatMap(({ kind, metadata: { labels = {}, annotations = {} } }) =>
+    /AdmissionPolicy$/.test(kind) ? [`${labels[ruleLabel]} ${annotations[policyNameAnnotation]}`] : [],
+  );
+  const entries = listRulesCalledByEntries(manifests).map(({ rule, variant }) => `${rule} ${variant}`);
+  const policies: PolicyPlacement[] = [];
+  const drift: string[] = [];
+  for (const { rule, policy, native, reason } of present) {
+    const wasNative = natives.includes(`${rule} ${policy}`);
+    if (!wasNative && !entries.includes(`${rule} ${getVariantName(policy)}`)) continue;
+    const moves = "postern deploy moves it";
+    const why = wasNative ? undefined : (reason ?? moves);
+    policies.push({ rule, policy, native: wasNative, ...(why !== undefined && { reason: why }) });
+    if (native && !wasNative) drift.push(`the API server can evaluate policy ${policy} itself; ${moves}`);
+    if (!native && wasNative) drift.push(`the API server can't evaluate policy ${policy} itself: ${reason}; ${moves}`);
+  }
+  return { policies, drift };
+};
+
+/** Returns sentences about the rules whose webhook entries were made from another state of the cluster. */
+const describeStaleEntries = (catalogue: CatalogueRule[], cluster: ClusterConfig, recorded: WebhookEntry[]): string[] =>
+  findRulesInspectingCluster(catalogue, cluster).flatMap((listed) => {
+    const setup = cluster.rules.get(listed.name);
+    return listed.phases.flatMap((phase) => {
+      const match = setup
+        ? buildRuleWebhookEntries(listed, phase, setup, false).flatMap(({ entry }) => entry.match)
+        : [];
+      const known = recorded.filter(
+        (entry) => getRuleNameOfEntry(entry) === listed.name && entry.clientConfig.url.includes(`/${phase}`),
+      );
+      const wanted = match.map((row) => ({ scope: "*", ...row }));
+      const isSame = isDeepStrictEqual(
+        known.flatMap(({ rules }) => rules),
+        wanted,
+      );
+      const what = `the ${phase} entries of ${listed.name} don't match what is in the cluster now`;
+      return isSame ? [] : [`${what}; postern deploy updates them`];
+    });
+  });

@@ -1,0 +1,24 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { readRows } from "../../../test/rows.ts";
+import type { EksNetwork } from "../../clusters/access.ts";
+import { describeEksNetwork } from "./cluster-network.ts";
+
+interface Row {
+  name: string;
+  network?: Partial<EksNetwork>;
+  isInVpc?: boolean;
+  asking?: string[];
+  findings: string[];
+}
+
+describe("the findings about an EKS cluster's network", () => {
+  for (const { name, network, isInVpc = false, asking = [], findings } of readRows<Row[]>(import.meta.filename))
+    it(`are as expected for ${name}`, () => {
+      const whole = { egress: "AWS_MANAGED", hasPublicEndpoint: true, publicRanges: ["0.0.0.0/0"], ...network };
+      const found = describeEksNetwork(whole, asking, isInVpc);
+      assert.equal(found.length, findings.length, found.join("\n"));
+      for (const [index, sentence] of findings.entries())
+        assert.equal(found[index]?.slice(0, sentence.length), sentence);
+    });
+});

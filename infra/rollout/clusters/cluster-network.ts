@@ -1,0 +1,62 @@
+import { formatPage } from "../../catalogue/sources.ts";
+import { Complaint } from "../../cli/complaint.ts";
+import { type EksNetwork, readEksNetwork } from "../../clusters/access.ts";
+import { listRulesAskingCluster } from "../../config/connections.ts";
+import { type DeploymentTargets, getClusterConfig } from "../targets.ts";
+import type { PackagedRule } from "../versions/package.ts";
+
+/**
+ * Reads the network of an EKS cluster of which postern.yaml doesn't give the server, and returns what follows from it for
+ * reviews and for the rules that read the cluster.
+ */
+export const describeClusterNetwork = async (
+  targets: Pick<DeploymentTargets, "config" | "catalogue" | "stage">,
+  name: string,
+  parts: Pick<PackagedRule, "asks" | "wanted">[],
+): Promise<string[]> => {
+  const cluster = getClusterConfig(targets, name);
+  const { connect } = cluster;
+  if (connect?.eks === undefined || connect.server !== undefined) return [];
+  const asking = listRulesAskingCluster(targets.catalogue, cluster).map((listed) => listed.name);
+  const isInVpc = parts.some(
+    ({ asks, wanted }) => asks && (wanted.stackSettings.VpcConfig?.SubnetIds ?? []).length > 0,
+  );
+  return readEksNetwork(connect, targets.stage.readIdentity).then(
+    (network) => describeEksNetwork(network, asking, isInVpc),
+    (error: unknown) => {
+      if (error instanceof Complaint) return [`? its network is not known: ${error.message}`];
+      throw error;
+    },
+  );
+};
+
+/** Returns a sentence for each finding about an EKS cluster's network; `asking` are the rules that read the cluster. */
+export const describeEksNetwork = (
+  { egress, hasPublicEndpoint, publicRanges }: EksNetwork,
+  asking: string[],
+  isInVpc: boolean,
+): string[] => {
+  const findings: string[] = [];
+  if (egress === "CUSTOMER_ROUTED")
+    findings.push(
+      "its API server calls through the cluster's own subnets (CUSTOMER_ROUTED): without a NAT gateway or another way to the Internet there, no review arrives",
+    );
+  else if (egress !== "AWS_MANAGED")
+    findings.push(
+      `its control plane egress is ${egress}: it is not known whether its API server can call a public URL; try a rule with failurePolicy Ignore first`,
+    );
+  const rules = asking.join(", ");
+  const isLimited = publicRanges.length > 0 && !publicRanges.includes("0.0.0.0/0");
+  if (asking.length === 0) return findings.map(toNote);
+  if (!hasPublicEndpoint && !isInVpc)
+    findings.push(`its API server has only a private endpoint, and functions are in no VPC: ${rules} can't read it`);
+  else if (hasPublicEndpoint && isLimited)
+    findings.push(
+      isInVpc
+        ? `its public endpoint admits only ${publicRanges.join(", ")}: the NAT gateway of the functions' VPC must be in there, or the VPC must reach the private endpoint, or ${rules} can't read it`
+        : `its public endpoint admits only ${publicRanges.join(", ")}, and functions outside a VPC have no fixed address: ${rules} can't read it`,
+    );
+  return findings.map(toNote);
+};
+
+const toNote = (finding: string) => `! ${finding} (${formatPage("networks.md")})`;

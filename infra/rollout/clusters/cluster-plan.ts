@@ -1,0 +1,139 @@
+import { Complaint } from "../../cli/complaint.ts";
+import type { ClusterApi, DeployedObject } from "../../clusters/api.ts";
+import { findDifferences } from "../../clusters/apply.ts";
+import { compareManifests } from "../../clusters/drift.ts";
+import { describeWaits, type WebhookEntry } from "../../webhooks/configurations.ts";
+import { type PolicyPlacement, placePolicies } from "../../webhooks/native-policies.ts";
+import { chooseFailClosedRules, type StageCountsReader } from "../plan/hardening.ts";
+import type { Keyring } from "../stage/keyring.ts";
+import {
+  type DeploymentTargets,
+  getNewestUrlKeyVersion,
+  inspectClusterOfDeployment,
+  openTargetCluster,
+  readLiveEntries,
+  readWrittenEntries,
+  requireOwnEntries,
+  resolveRuleEndpoints,
+} from "../targets.ts";
+import type { Release } from "../versions/releases.ts";
+import {
+  buildClusterManifests,
+  insertKeyIntoUrls,
+  listEntries,
+  webhookConfigurationName,
+} from "./cluster-manifests.ts";
+
+export interface ClusterPlan {
+  cluster: string;
+  hardened: string[];
+  differences: string[];
+  /** The reason why the changes in this cluster are unknown; absent if they are known. */
+  unknown?: string;
+  /** Where the policies of its rules are evaluated. */
+  policies: PolicyPlacement[];
+  notes: string[];
+  /** How long writes could wait if endpoints hang; absent if the cluster has no entries. */
+  waits?: string | undefined;
+}
+
+export const planCluster = async (
+  targets: DeploymentTargets,
+  name: string,
+  newest: Release | undefined,
+  keyring: Keyring | undefined,
+  outputs: Record<string, string>,
+  readCounts: StageCountsReader,
+): Promise<ClusterPlan> => {
+  const found = await inspectClusterOfDeployment(targets, name, newest?.clusters[name], {
+    isPlan: keyring === undefined,
+  }).catch((error: unknown) => {
+    if (error instanceof Complaint) return error;
+    throw error;
+  });
+  if (found instanceof Complaint)
+    return { cluster: name, hardened: [], differences: [], unknown: found.message, policies: [], notes: [] };
+  const { cluster } = found;
+  const opened = await openForPlan(targets, name, keyring);
+  const endpoints = await resolveRuleEndpoints(targets, outputs);
+  const { hardened, notes: open } = await chooseFailClosedRules(
+    targets,
+    [name, cluster],
+    { newest, entries: "entries" in opened ? opened.entries : [] },
+    endpoints,
+    outputs,
+    readCounts,
+  );
+  const notes = [...found.notes, ...open];
+  const manifests = buildClusterManifests(targets.catalogue, cluster, endpoints, new Set(hardened));
+  const plan = {
+    cluster: name,
+    hardened,
+    policies: placePolicies(targets.catalogue, cluster),
+    notes,
+    waits: describeWaits(targets.catalogue, cluster),
+  };
+  if ("unknown" in opened) return { ...plan, differences: [], unknown: opened.unknown };
+  const keyVersion = getNewestUrlKeyVersion(cluster);
+  const signer = keyring?.current.publicKey ?? newest?.keys?.signer;
+  const differences = describeChangesSinceRelease(newest, name, { manifests, keyVersion, signer });
+  const isRecorded = differences.length === 0;
+  if (targets.write !== undefined)
+    return { ...plan, differences: isRecorded ? [] : [`the entries are written to ${targets.write}`] };
+  const { api } = opened;
+  if (keyring === undefined || api === undefined) {
+    // A plan doesn't read the entries of clusters. Without any release, it can't say what they lack.
+    if (newest === undefined && Object.keys(outputs).length > 0) return { ...plan, differences: [unrecorded] };
+    const unfinished = `release r${newest?.id} was not finished, and the cluster may lack some of its entries`;
+    return { ...plan, differences: newest?.complete === false ? [...differences, unfinished] : differences };
+  }
+  try {
+    const isServed = listEntries(manifests).every(({ clientConfig }) => clientConfig.url.startsWith("https:"));
+    if (!isServed)
+      return { ...plan, differences: listEntries(manifests).map((entry) => `entry ${entry.name} is missing`) };
+    const wanted = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
+    const found = (await findDifferences(api, wanted, webhookConfigurationName)).map(({ sentence }) => sentence);
+    if (found.length > 0 || isRecorded) return { ...plan, differences: found };
+    return { ...plan, differences: ["nothing to change in the cluster, but the release doesn't record that yet"] };
+  } catch (error) {
+    if (!(error instanceof Complaint)) throw error;
+    return { ...plan, differences: [], unknown: error.message };
+  }
+};
+
+const unrecorded = "no release records its entries; postern deploy compares them with the cluster itself";
+
+/** The cluster of a plan with the entries that it has; without an `api` if they aren't read. */
+type OpenedCluster = { api?: ClusterApi; entries: WebhookEntry[] } | { unknown: string };
+
+/** Opens a cluster for a deployment, and requires that its entries are this stage's. With --write, it reads the files. */
+const openForPlan = async (
+  targets: DeploymentTargets,
+  name: string,
+  keyring: Keyring | undefined,
+): Promise<OpenedCluster> => {
+  if (targets.write !== undefined) return { entries: await readWrittenEntries(targets.write, name) };
+  if (keyring === undefined) return { entries: [] };
+  try {
+    const api = await openTargetCluster(targets, name);
+    await requireOwnEntries(api, targets);
+    return { api, entries: await readLiveEntries(api) };
+  } catch (error) {
+    if (!(error instanceof Complaint)) throw error;
+    return { unknown: error.message };
+  }
+};
+
+export const describeChangesSinceRelease = (
+  newest: Release | undefined,
+  name: string,
+  wanted: { manifests: DeployedObject[]; keyVersion: number; signer: string | undefined },
+): string[] => {
+  const before = newest?.clusters[name];
+  const found = compareManifests(before?.manifests ?? [], wanted.manifests).map(({ sentence }) => sentence);
+  if (before === undefined) return found;
+  if (before.keyVersion !== wanted.keyVersion)
+    found.push(`its URLs get a key of version ${wanted.keyVersion}, not ${before.keyVersion}`);
+  if (before.signer !== wanted.signer) found.push("its URLs must be signed with the stage's current key");
+  return found;
+};

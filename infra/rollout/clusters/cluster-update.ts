@@ -1,0 +1,155 @@
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { Complaint } from "../../cli/complaint.ts";
+import { formatCount } from "../../cli/progress.ts";
+import type { ClusterApi, DeployedObject } from "../../clusters/api.ts";
+import { applyRbacObjects, applyWantedObjectsToCluster, findDifferences, isPolicyKind } from "../../clusters/apply.ts";
+import { type PolicyKind, probePolicies } from "../../clusters/policy-probe.ts";
+import { probeForFailingEntries } from "../../clusters/probe.ts";
+import type { ClusterConfig } from "../../config/config.ts";
+import { formatYamlDocuments } from "../../diff/yaml-lines.ts";
+import { getRuleNameOfEntry, type WebhookEntry } from "../../webhooks/configurations.ts";
+import { buildNativePolicies } from "../../webhooks/native-policies.ts";
+import type { Keyring } from "../stage/keyring.ts";
+import {
+  type DeploymentTargets,
+  getNewestUrlKeyVersion,
+  inspectClusterOfDeployment,
+  openTargetCluster,
+  requireOwnEntries,
+  resolveRuleEndpoints,
+} from "../targets.ts";
+import type { ReleasedCluster } from "../versions/releases.ts";
+import {
+  buildClusterManifests,
+  dropVariantEntries,
+  insertKeyIntoUrls,
+  insertNameIntoUrls,
+  listEntries,
+  webhookConfigurationName,
+} from "./cluster-manifests.ts";
+
+/** The update of one cluster. */
+interface ClusterUpdate {
+  name: string;
+  /** What the last release records of the cluster. */
+  before: ReleasedCluster | undefined;
+  hardened: string[];
+  keyring: Keyring;
+  /** The outputs of the stack. */
+  outputs: Record<string, string>;
+}
+
+/** Applies a cluster's roles, then its entries, once every endpoint answers at its real address. */
+export const updateCluster = async (
+  targets: DeploymentTargets,
+  { name, before, hardened, keyring, outputs }: ClusterUpdate,
+  record: (recorded: ReleasedCluster) => Promise<void>,
+): Promise<void> => {
+  const { catalogue, progress, write } = targets;
+  // A cluster that is updated is asked again whether it applies policies.
+  const inspected = await inspectClusterOfDeployment(targets, name, write === undefined ? undefined : before);
+  const api = write === undefined ? await openTargetCluster(targets, name) : undefined;
+  if (api) await requireOwnEntries(api, targets);
+  const cluster = api ? await probePolicySupport(targets, api, inspected.cluster) : inspected.cluster;
+  const endpoints = await resolveRuleEndpoints(targets, outputs);
+  const manifests = buildClusterManifests(catalogue, cluster, endpoints, new Set(hardened));
+  const keyVersion = getNewestUrlKeyVersion(cluster);
+  const wanted = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
+  const entries = listEntries(wanted);
+  const signer = keyring.current.publicKey;
+  if (api) await applyRbacObjects(api, wanted);
+  else {
+    const policies = manifests.filter(({ kind }) => isPolicyKind(kind));
+    const roles = manifests.filter((object) => object.webhooks === undefined && !policies.includes(object));
+    await writeManifests(String(write), `${name}.roles.yaml`, roles);
+    await writeManifests(String(write), `${name}.policies.yaml`, policies);
+  }
+
+  await progress.step(`cluster ${name}: endpoints`, async () => {
+    const failing = await probeForFailingEntries(entries);
+    if (failing.length > 0)
+      throw new Complaint(
+        `the entries of cluster ${name} were not changed, because not every endpoint answers:\n${failing.map(({ entry, sentence }) => `${entry}: ${sentence}`).join("\n")}`,
+        1,
+      );
+    return `${entries.length} answer`;
+  });
+  // Failures of the probes above must not count as failures of a new rule, so its time begins after them.
+  const since = findFirstTimes(manifests, before?.since ?? {});
+  const probed = countProbes(before, entries);
+  // The release is written before the entries are applied: an interrupted update may have applied some of them.
+  const { kubernetes, unapplied = [] } = cluster.policySupport ?? {};
+  const policies = kubernetes && unapplied.length > 0 ? { policies: { kubernetes, unapplied } } : {};
+  await record({ at: new Date().toISOString(), keyVersion, signer, hardened, since, probed, ...policies, manifests });
+  await progress.step(`cluster ${name}: entries`, async () => {
+    if (api === undefined)
+      return writeManifests(
+        String(write),
+        `${name}.entries.yaml`,
+        insertNameIntoUrls(manifests, name).filter(({ webhooks }) => webhooks !== undefined),
+      );
+    const changes = await applyWantedObjectsToCluster(api, wanted, webhookConfigurationName);
+    const left = await findDifferences(api, wanted, webhookConfigurationName);
+    const failing = await probeForFailingEntries(dropVariantEntries(entries));
+    if (left.length + failing.length > 0)
+      throw new Complaint(
+        `cluster ${name} failed its checks after the update, and later clusters were not updated:\n${[...left, ...failing].map(({ sentence }) => sentence).join("\n")}`,
+        1,
+      );
+    return changes.length === 0 ? "nothing to change" : `${formatCount(changes.length, "object")} changed`;
+  });
+};
+
+/**
+ * Returns the config of a cluster with the kinds of policies that its API server serves but doesn't apply, which shows only
+ * once one was written. The policies of these kinds get entries.
+ */
+const probePolicySupport = async (
+  { catalogue, progress }: DeploymentTargets,
+  api: ClusterApi,
+  cluster: ClusterConfig,
+): Promise<ClusterConfig> => {
+  const { policySupport } = cluster;
+  const isNative = (kind: PolicyKind) =>
+    buildNativePolicies(catalogue, cluster, webhookConfigurationName).some((object) => Object(object).kind === kind);
+  const kinds = (["MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"] as const).filter(isNative);
+  if (policySupport === undefined || kinds.length === 0) return cluster;
+  const unapplied: PolicyKind[] = [];
+  await progress.step(`cluster ${api.cluster}: policies`, async () => {
+    for (const kind of kinds) if (!(await probePolicies(api, kind, webhookConfigurationName))) unapplied.push(kind);
+    return unapplied.length === 0
+      ? "the API server applies them"
+      : `the Lambda evaluates them, because the API server doesn't apply a new ${unapplied.join(" or ")}`;
+  });
+  return { ...cluster, policySupport: { ...policySupport, unapplied } };
+};
+
+/**
+ * Counts each rule's probes (Postern's own test reviews), to leave them out of the reviews that hardening waits for.
+ */
+const countProbes = (before: ReleasedCluster | undefined, entries: WebhookEntry[]): Record<string, number> => {
+  const probes: Record<string, number> = { ...before?.probed };
+  // Each webhook entry is probed before it is applied. Its rule is probed again afterwards, and when its alias moves:
+  // 3 times in all.
+  for (const entry of entries) {
+    const rule = getRuleNameOfEntry(entry) ?? "";
+    probes[rule] = (probes[rule] ?? 0) + 3;
+  }
+  return probes;
+};
+
+const findFirstTimes = (manifests: DeployedObject[], before: Record<string, string>): Record<string, string> => {
+  const now = new Date().toISOString();
+  const rules = listEntries(manifests).flatMap((webhook) => getRuleNameOfEntry(webhook) ?? []);
+  return Object.fromEntries(rules.map((rule) => [rule, before[rule] ?? now]));
+};
+
+const writeManifests = async (folder: string, name: string, manifests: DeployedObject[]): Promise<string> => {
+  await mkdir(folder, { recursive: true });
+  const file = join(folder, name);
+  // The file of an earlier run is deleted if there are no objects: those in it must not be applied again.
+  if (manifests.length === 0) return rm(file, { force: true }).then(() => "there are none");
+  await writeFile(file, formatYamlDocuments(manifests));
+  return `written to ${file}`;
+};

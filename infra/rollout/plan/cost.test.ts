@@ -1,0 +1,108 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { asksCluster } from "#lib/needs.ts";
+import { readCatalogue } from "../../catalogue/registry.ts";
+import {
+  buildCostTable,
+  estimateDollarsPerMillionCalls,
+  estimateMonths,
+  type MonthlyCost,
+  prices,
+  type RuleCostFactors,
+} from "./cost.ts";
+
+const small: RuleCostFactors = {
+  ...{ memoryMegabytes: 256, milliseconds: 5, asks: false, phases: 1, warm: 0 },
+  ledger: false,
+};
+
+describe("the cost of a million reviews", () => {
+  /** Dollars for the log lines of a million reviews behind a function URL. */
+  const log = 0.375;
+  const examples: [string, RuleCostFactors, number][] = [
+    ["a rule", small, 0.2217],
+    ["a rule that reads its cluster", { ...small, milliseconds: 30, asks: true }, 0.31],
+    ["four times the memory", { ...small, memoryMegabytes: 1024 }, 0.2867],
+    ["a second each", { ...small, milliseconds: 1000 }, 3.5384],
+    ["a rule with a ledger", { ...small, ledger: true }, 0.9717],
+    ["the requests alone", { ...small, memoryMegabytes: 0 }, 0.2],
+  ];
+  for (const [name, use, dollars] of examples)
+    it(`is the price of ${name}, and of the log`, () =>
+      assert.equal(estimateDollarsPerMillionCalls(use, "url").toFixed(4), (dollars + log).toFixed(4)));
+
+  it("is the price of a call and of an access log more behind the HTTP API, and not less for more time or memory", () => {
+    const use = fc.record({
+      memoryMegabytes: fc.integer({ min: 128, max: 10_240 }),
+      milliseconds: fc.integer({ min: 0, max: 30_000 }),
+      asks: fc.boolean(),
+      ...{ phases: fc.constant(1), warm: fc.constant(0), ledger: fc.boolean() },
+    });
+    const check = (one: RuleCostFactors, more: number) => {
+      const cost = estimateDollarsPerMillionCalls(one, "url");
+      assert.ok(Math.abs(estimateDollarsPerMillionCalls(one, "http") - cost - 1.125) < 1e-9);
+      const estimate = (change: Partial<RuleCostFactors>) =>
+        estimateDollarsPerMillionCalls({ ...one, ...change }, "url");
+      assert.ok(estimate({ milliseconds: one.milliseconds + more }) > cost);
+      assert.ok(estimate({ memoryMegabytes: one.memoryMegabytes + more }) > cost);
+      assert.ok(estimate({ asks: true }) >= cost);
+    };
+    fc.assert(fc.property(use, fc.integer({ min: 1, max: 1000 }), check));
+  });
+});
+
+describe("the cost of a month", () => {
+  const find = (months: MonthlyCost[], writes: number, type: "http" | "url") =>
+    months.find((month) => month.writes === writes && month.endpointType === type)?.dollars ?? {};
+
+  it("grows with the writes, but for metrics, alarms, the dashboard and warm environments", () => {
+    const months = estimateMonths([{ ...small, warm: 2 }]);
+    const [few, many] = [find(months, 1e6, "url"), find(months, 100e6, "url")];
+    const fixed = ["metrics", "alarms", "dashboard", "warm environments"];
+    for (const [part, dollars] of Object.entries(few))
+      assert.equal(many[part]?.toFixed(6), (fixed.includes(part) ? dollars : 100 * dollars).toFixed(6), part);
+  });
+
+  it("counts each phase of a rule as a call", () => {
+    const [one, two] = [estimateMonths([small]), estimateMonths([{ ...small, phases: 2 }])];
+    assert.equal(find(two, 1e6, "http").requests, 2 * (find(one, 1e6, "http").requests ?? 0));
+  });
+
+  it("has the lower price of the gateway beyond 300 million calls", () =>
+    assert.equal(find(estimateMonths([{ ...small, phases: 4 }]), 100e6, "http").gateway, 300 * 1 + 100 * 0.9));
+
+  it("has 2.16 dollars for an environment of 256 MB that is warm for thirty days", () =>
+    assert.equal(find(estimateMonths([{ ...small, warm: 1 }]), 1e6, "url")["warm environments"]?.toFixed(2), "2.16"));
+});
+
+describe("docs/costs.md", async () => {
+  const page = await readFile(new URL("../../../docs/costs.md", import.meta.url), "utf8");
+  const catalogue = await readCatalogue();
+  const [, list = ""] = /^With (.*?), in dollars:$/ms.exec(page) ?? [];
+  const named = [...list.matchAll(/`([\w-]+)`/g)].map(([, name]) => name);
+  const estimate = (rules: typeof catalogue) =>
+    buildCostTable(
+      estimateMonths(
+        rules.map(({ phases, rule }) => {
+          const asks = asksCluster(rule);
+          const ledger = Object.values(rule.needs ?? {}).some(({ verb }) => verb === "ledger");
+          return { ...small, asks, milliseconds: asks ? 30 : 5, phases: phases.length, ledger };
+        }),
+      ),
+    );
+  const toMarkdown = ([header = [], ...rows]: string[][]) =>
+    [header, ["---", ...header.slice(1).map(() => "---:")], ...rows].map((row) => `| ${row.join(" | ")} |`).join("\n");
+
+  it("has the costs of the rules that it names", () => {
+    const some = catalogue.filter(({ name }) => named.includes(name));
+    assert.equal(some.length, 7);
+    assert.ok(page.includes(toMarkdown(estimate(some))), toMarkdown(estimate(some)));
+  });
+  it("has the costs of all ports", () => {
+    const ports = catalogue.filter(({ rule }) => rule.upstreamPlugin);
+    assert.ok(page.includes(toMarkdown(estimate(ports))), toMarkdown(estimate(ports)));
+  });
+  it("has the date of the prices", () => assert.ok(page.includes(prices.date)));
+});

@@ -1,0 +1,257 @@
+import { isDeepStrictEqual } from "node:util";
+import { isErrorNamed } from "../../aws/errors.ts";
+import { hasSameContent, type LambdaPermission } from "../../aws/lambda-functions.ts";
+import { alarmType, logGroupType, type StackTemplate } from "../../aws/stack.ts";
+import type { AwsStage } from "../../aws/stage.ts";
+import { toLogicalId } from "../../catalogue/rule-names.ts";
+import { toSentence } from "../../cli/complaint.ts";
+import { runInParallel } from "../../cli/progress.ts";
+import { quoteForShell } from "../../cli/terminal.ts";
+import type { FunctionState } from "../clusters/disarm.ts";
+import type { Release } from "../versions/releases.ts";
+import { listDifferentSettings } from "./function-settings.ts";
+
+// What was changed in AWS by hand. The stack's template and the newest release say what was deployed.
+
+/** A difference between a stage in AWS and what was deployed. */
+export interface StageDifference {
+  sentence: string;
+  /** The command that mends it; absent if postern deploy does. */
+  command?: string;
+  /** Mends it; absent if the plan of the rule does, or only the command. */
+  repair?: () => Promise<void>;
+  /** The rule whose unpublished function differs. */
+  unpublished?: string;
+}
+
+type Resource = StackTemplate["Resources"][string];
+
+export const findStageDifferences = async (
+  stage: AwsStage,
+  states: FunctionState[],
+  newest: Release | undefined,
+  readTemplate: () => Promise<StackTemplate | undefined>,
+): Promise<StageDifference[]> => {
+  const template = await readTemplate();
+  if (template === undefined) return [];
+  const resources = await stage.stack.listResources();
+  const scope = { stage, template, ids: new Map(resources.map(({ id, name }) => [id, name])) };
+  const found = await Promise.all([
+    runInParallel(5, states, async (state) => [
+      ...compareAlias(scope, state, newest),
+      ...compareUnpublished(state),
+      ...(await compareConcurrency(scope, state)),
+      ...(await comparePermissions(scope, state)),
+    ]),
+    compareLogGroups(scope),
+    compareAlarms(scope),
+  ]);
+  return found.flat(2);
+};
+
+/** Finds the differences, unless this identity lacks a right to read: then there is a note. */
+export const tryFindStageDifferences = async (
+  ...all: Parameters<typeof findStageDifferences>
+): Promise<{ differences: StageDifference[]; notes: string[] }> => {
+  try {
+    return { differences: await findStageDifferences(...all), notes: [] };
+  } catch (error) {
+    if (!isErrorNamed(error, "AccessDenied", "AccessDeniedException")) throw error;
+    const note = `what was changed in AWS by hand is not known, because a right is missing (infra/aws/iam/pipeline.yml has it): ${toSentence(error)}`;
+    return { differences: [], notes: [note] };
+  }
+};
+
+interface Scope {
+  stage: AwsStage;
+  template: StackTemplate;
+  /** The physical ids of the stack's resources, by their logical ids. */
+  ids: ReadonlyMap<string, string>;
+}
+
+const compareAlias = (
+  { stage: { functions } }: Scope,
+  { rule, live, versions, ruleVersion, disarmed }: FunctionState,
+  newest: Release | undefined,
+): StageDifference[] => {
+  if (live.isMissing) {
+    const repair = () => functions.createAlias(rule, live.version);
+    return [{ sentence: `the alias live of ${rule} doesn't exist`, repair }];
+  }
+  if (newest === undefined || !newest.complete) return [];
+  const sentences: string[] = [];
+  const released = newest.rules[rule]?.version;
+  const wanted = versions.find(({ version }) => version === released);
+  if (!disarmed && released !== undefined && !(wanted && hasSameContent(ruleVersion, wanted)))
+    sentences.push(
+      `the alias live of ${rule} points at version ${live.version}, and release r${newest.id} has version ${released}`,
+    );
+  for (const [version, weight] of Object.entries(live.weights))
+    sentences.push(`the alias live of ${rule} sends ${Math.round(weight * 100)}% of reviews to version ${version}`);
+  return sentences.map((sentence) => ({ sentence }));
+};
+
+const compareUnpublished = ({ rule, latest, versions }: FunctionState): StageDifference[] => {
+  const last = versions.at(-1);
+  if (last === undefined || versions.some((version) => hasSameContent(latest, version))) return [];
+  const code = latest.codeSha256 === last.codeSha256 ? [] : ["code"];
+  const what = [...code, ...listDifferentSettings(last, latest)];
+  return [{ sentence: `the unpublished function of ${rule} was changed: ${what.join(", ")}`, unpublished: rule }];
+};
+
+const compareConcurrency = async (
+  { stage: { functions }, template }: Scope,
+  { rule }: FunctionState,
+): Promise<StageDifference[]> => {
+  const properties = Object(template.Resources[`${toLogicalId(rule)}LambdaFunction`]?.Properties);
+  const wanted: number | undefined = properties.ReservedConcurrentExecutions;
+  const found = await functions.readReservedConcurrency(rule);
+  if (found === wanted) return [];
+  const name = functions.getFunctionName(rule);
+  const describe = (count: number | undefined) => (count === undefined ? "none" : String(count));
+  const effect = found === 0 ? ", so Lambda refuses all of its reviews" : "";
+  return [
+    {
+      sentence: `the reserved concurrency of ${rule} is ${describe(found)}, not ${describe(wanted)}${effect}`,
+      command:
+        wanted === undefined
+          ? `aws lambda delete-function-concurrency --function-name ${name}`
+          : `aws lambda put-function-concurrency --function-name ${name} --reserved-concurrent-executions ${wanted}`,
+    },
+  ];
+};
+
+const comparePermissions = async (scope: Scope, { rule }: FunctionState): Promise<StageDifference[]> => {
+  const { template, ids, stage } = scope;
+  const { functions } = stage;
+  const alias = `${toLogicalId(rule)}Alias`;
+  const wanted = Object.entries(template.Resources).flatMap(([id, { Type, Properties }]) => {
+    const { FunctionName, ...rest } = Object(resolve(scope, Properties));
+    const isOwn = Type === "AWS::Lambda::Permission" && Object(Object(Properties).FunctionName).Ref === alias;
+    // The stack deletes a permission by its statement's id, which is the last part of the physical id.
+    const statement = (ids.get(id) ?? id).split("|").at(-1) ?? id;
+    return isOwn ? [{ statement, permission: rest as LambdaPermission }] : [];
+  });
+  const found = await functions.readPermissions(rule);
+  const isFound = (permission: LambdaPermission) =>
+    found.some((other) => isDeepStrictEqual({ ...other.permission }, { ...permission }));
+  const isWanted = (permission: LambdaPermission) =>
+    wanted.some((other) => isDeepStrictEqual({ ...other.permission }, { ...permission }));
+  return [
+    ...found
+      .filter(({ permission }) => !isWanted(permission))
+      .map(({ statement, permission: { Principal, Action } }) => ({
+        sentence: `the alias live of ${rule} lets ${Principal} do ${Action} (${statement}), which was not deployed`,
+        repair: () => functions.removePermission(rule, statement),
+      })),
+    ...wanted
+      .filter(({ permission }) => !isFound(permission))
+      .map(({ statement, permission }) => ({
+        sentence: `the alias live of ${rule} doesn't let ${permission.Principal} do ${permission.Action}`,
+        // Roles for deployments may not let everybody call a function.
+        ...(permission.Principal === "*"
+          ? { command: formatPermissionCommand(functions.getFunctionName(rule), statement, permission) }
+          : { repair: () => functions.addPermission(rule, statement, permission) }),
+      })),
+  ];
+};
+
+const formatPermissionCommand = (
+  name: string,
+  statement: string,
+  { Action, Principal, FunctionUrlAuthType, InvokedViaFunctionUrl }: LambdaPermission,
+) =>
+  [
+    `aws lambda add-permission --function-name ${name} --qualifier live --statement-id ${statement}`,
+    `--action ${Action} --principal ${quoteForShell(Principal)}`,
+    ...(FunctionUrlAuthType === undefined ? [] : [`--function-url-auth-type ${FunctionUrlAuthType}`]),
+    ...(InvokedViaFunctionUrl ? ["--invoked-via-function-url"] : []),
+  ].join(" ");
+
+const compareLogGroups = async ({ stage, template }: Scope): Promise<StageDifference[]> => {
+  const groups = Object.values(template.Resources).flatMap(({ Type, Properties }) => {
+    const { LogGroupName: name, RetentionInDays: days } = Object(Properties);
+    // Functions of an earlier Postern had a log group each, which may be deleted by hand.
+    const isOld = String(name).startsWith(`/aws/lambda/postern-${stage.name}-`);
+    return Type === logGroupType && !isOld ? [{ name: String(name), days: Number(days) }] : [];
+  });
+  const found = await Promise.all(groups.map(({ name }) => stage.logs.readGroup(name)));
+  return groups.flatMap(({ name, days }, index) => {
+    const group = found[index];
+    const retention = `aws logs put-retention-policy --log-group-name ${name} --retention-in-days ${days}`;
+    if (group === undefined)
+      return [
+        {
+          sentence: `the log group ${name} doesn't exist`,
+          command: `aws logs create-log-group --log-group-name ${name} && ${retention}`,
+        },
+      ];
+    if (group.days === days) return [];
+    const kept = group.days === undefined ? "without an end" : `for ${group.days} days`;
+    return [{ sentence: `the log group ${name} keeps lines ${kept}, not for ${days} days`, command: retention }];
+  });
+};
+
+const compareAlarms = async (scope: Scope): Promise<StageDifference[]> => {
+  const { stage, template, ids } = scope;
+  const found = new Map((await stage.alarms.list()).map(({ name, properties }) => [name, properties]));
+  return Object.entries(template.Resources).flatMap(([id, resource]) => {
+    const name = ids.get(id);
+    if (resource.Type !== alarmType || name === undefined) return [];
+    const wanted: Record<string, unknown> = Object(resolve(scope, resource.Properties));
+    const differing = compareAlarm(wanted, found.get(name));
+    if (differing.length === 0) return [];
+    const input = JSON.stringify({ AlarmName: name, ...wanted });
+    return [
+      {
+        sentence: `the alarm ${name} ${differing.join(", ")}`,
+        command: `aws cloudwatch put-metric-alarm --cli-input-json ${quoteForShell(input)}`,
+      },
+    ];
+  });
+};
+
+/** Compares an alarm's texts, numbers and lists of texts; CloudWatch adds its own members to metrics. */
+const compareAlarm = (wanted: Record<string, unknown>, found: object | undefined): string[] => {
+  if (found === undefined) return ["doesn't exist"];
+  return Object.entries(wanted).flatMap(([name, value]) => {
+    const isList = Array.isArray(value) && value.every((item) => typeof item === "string");
+    const actual: unknown = Reflect.get(found, name) ?? (isList ? [] : undefined);
+    if ((typeof value === "object" && !isList) || isDeepStrictEqual(actual, value)) return [];
+    return [`has ${name} ${JSON.stringify(actual) ?? "nothing"}, not ${JSON.stringify(value)}`];
+  });
+};
+
+/** Resolves what the templates of stages refer to: names, ARNs of schedules, and texts with these. */
+const resolve = (scope: Scope, value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map((item) => resolve(scope, item));
+  if (value === null || typeof value !== "object") return value;
+  const { Ref, "Fn::Sub": text, "Fn::GetAtt": attribute } = Object(value);
+  if (typeof Ref === "string") return resolveName(scope, Ref);
+  if (typeof text === "string")
+    return text.replace(/\$\{([\w:]+)\}/g, (_, name: string) => String(resolveName(scope, name)));
+  if (Array.isArray(attribute)) return resolveArn(scope, String(attribute[0]));
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, resolve(scope, item)]));
+};
+
+const resolveName = (scope: Scope, name: string): string | undefined => {
+  // Every stage has aliases, whose physical ids are ARNs.
+  const [, partition, , region, account] =
+    [...scope.ids.values()].find((id) => /^arn:.*:live$/.test(id))?.split(":") ?? [];
+  const pseudo: Record<string, string | undefined> = {
+    "AWS::Partition": partition,
+    "AWS::Region": region,
+    "AWS::AccountId": account,
+  };
+  return pseudo[name] ?? scope.ids.get(name);
+};
+
+const resolveArn = (scope: Scope, id: string): string | undefined => {
+  const resource: Resource | undefined = scope.template.Resources[id];
+  const name = scope.ids.get(id);
+  if (resource?.Type !== "AWS::Events::Rule" || name === undefined || name.startsWith("arn:")) return name;
+  const [partition, region, account] = ["AWS::Partition", "AWS::Region", "AWS::AccountId"].map((pseudo) =>
+    resolveName(scope, pseudo),
+  );
+  return `arn:${partition}:events:${region}:${account}:rule/${name}`;
+};

@@ -1,0 +1,173 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { type AnsweredReviewFacts, formatLogLine } from "#lib/core/log-line.ts";
+import { evaluateQuery } from "../../../test/aws/insights.ts";
+import { readRule } from "../../catalogue/registry.ts";
+import { getFunctionsFolder } from "../../catalogue/sources.ts";
+import { parseConfig } from "../../project/project.ts";
+import type { Release } from "../versions/releases.ts";
+import { chooseFailClosedRules, createStageCountsReader, type PresentEntries } from "./hardening.ts";
+
+// Which rules fail closed, by the lines in the logs of a stage. test/aws/fleet.test.ts has the same with real reviews.
+const rule = "always-pull-images";
+const catalogue = [await readRule(join(getFunctionsFolder(), rule), rule)];
+const [hour, now] = [3_600_000, Date.now()];
+
+const review: AnsweredReviewFacts = {
+  ...{ rule, phase: "mutate", cluster: "prod", mode: "enforce", key: "abcdefgh.1", code: 200, refused: false },
+  ...{ operations: 0, milliseconds: 4, function: `postern-test-${rule}`, version: "7" },
+};
+const buildAccessLine = (status: string, own: string, routeKey = `POST /{cluster}/${rule}/{phase+}`) =>
+  JSON.stringify({ routeKey, status, function: own });
+
+interface Written {
+  reviews?: Partial<AnsweredReviewFacts>[];
+  access?: string[];
+  crashes?: number;
+  outputs?: Record<string, string>;
+  since?: number;
+  entries?: PresentEntries["entries"];
+  soften?: string[];
+}
+
+/** Chooses with ten good reviews and these lines in the logs, for `--harden-after 10`. */
+const choose = async (written: Written) => {
+  const { reviews = [], access = [], crashes = 0, outputs, since = hour, entries = [], soften = [] } = written;
+  const lines: Record<string, string[]> = {
+    "/aws/lambda/postern-test": [...Array(10).fill({}), ...reviews].map((change) =>
+      formatLogLine({ ...review, ...change }, "test", now),
+    ),
+    "/aws/vendedlogs/postern-test": access,
+  };
+  const spans: [Date, Date][] = [];
+  const stage: Parameters<typeof createStageCountsReader>[0]["stage"] = {
+    name: "test",
+    functions: { getFunctionName: (name) => `postern-test-${name}` },
+    logs: {
+      query: async (group, query, from, to) => {
+        spans.push([from, to]);
+        return evaluateQuery(
+          query,
+          (lines[group] ?? []).map((line) => ({ time: now, line, stream: "" })),
+        );
+      },
+    },
+    metrics: {
+      ask: async <K extends string>(questions: Record<K, { metric: string }>) => {
+        const answers = Object.entries<{ metric: string }>(questions).map(([name, { metric }]) => [
+          name,
+          metric === "Errors" ? crashes : 0,
+        ]);
+        return Object.fromEntries(answers);
+      },
+    },
+  };
+  const config = parseConfig(`rules: { ${rule}: }\nclusters: { prod: , dev: }\n`, catalogue);
+  const [cluster, other] = config.clusters;
+  assert.ok(cluster && other);
+  const before = {
+    ...{ at: "", keyVersion: 1, hardened: [], manifests: [] },
+    since: { [rule]: new Date(now - since).toISOString() },
+  };
+  const release: Release = {
+    id: 1,
+    at: "",
+    by: "",
+    complete: true,
+    rules: {},
+    clusters: { prod: before, dev: before },
+  };
+  const endpoints = { base: () => "https://a.example", stage: "test", identity: "aws:123456789012:eu-west-1:test" };
+  const allOutputs = { BaseUrl: "https://a.example", LossMetric: "any", ...outputs };
+  const readCounts = createStageCountsReader({ stage, catalogue, config }, allOutputs);
+  const present = { newest: release, entries };
+  const chooseFor = (one: typeof cluster) =>
+    chooseFailClosedRules({ catalogue, harden: 10, soften }, one, present, endpoints, allOutputs, readCounts);
+  return { ...(await chooseFor(cluster)), other: await chooseFor(other), spans };
+};
+
+describe("a rule", () => {
+  const harmless: [string, Written][] = [
+    ["a failed review of another cluster", { reviews: [{ cluster: "dev", code: 500 }] }],
+    ["a failed review in another mode", { reviews: [{ mode: "audit", code: 500 }] }],
+    ["a failed review of another rule", { reviews: [{ rule: "other", code: 500 }] }],
+    ["a forged review of a holder of the key", { reviews: [{ code: 400 }] }],
+    ["a request without a valid key", { reviews: [{ cluster: undefined, mode: undefined, code: 404 }] }],
+    [
+      "answers that are not lost",
+      {
+        access: [
+          ["200", "200"],
+          ["404", "-"],
+          ["500", "500"],
+        ].map(([a = "", b = ""]) => buildAccessLine(a, b)),
+      },
+    ],
+    ["a lost request of another route", { access: [buildAccessLine("503", "-", "POST /{cluster}/other/{phase+}")] }],
+    ["logs that are kept for a week", { outputs: { LogRetention: "7 days" } }],
+  ];
+  for (const [name, written] of harmless)
+    it(`fails closed in spite of ${name}`, async () => {
+      const { hardened, notes } = await choose(written);
+      assert.deepEqual([hardened, notes], [[rule], []]);
+    });
+
+  const open = `${rule} still fails open: 0 of 10 reviews without a failure`;
+  const losses: [string, Written, string][] = [
+    ["a failed review", { reviews: [{ code: 500 }] }, `${open} (1 failed)`],
+    ["a crash", { crashes: 2 }, `${open} (2 ended by a crash or a timeout)`],
+    ...(
+      [
+        ["429", "-"],
+        ["503", "-"],
+        ["502", "200"],
+      ] as const
+    ).map(([status, own]): [string, Written, string] => [
+      `an answer ${status} of the gateway`,
+      { access: [buildAccessLine(status, own)] },
+      `${open} (1 answered 429 or 5xx by the gateway)`,
+    ]),
+    [
+      "a request that the gateway refused before it knew the route",
+      { access: [buildAccessLine("429", "-", "-")] },
+      `${open} (1 answered 429 or 5xx by the gateway)`,
+    ],
+  ];
+  for (const [name, written, note] of losses)
+    it(`still fails open after ${name}`, async () => {
+      const { hardened, notes } = await choose(written);
+      assert.deepEqual([hardened, notes], [[], [note]]);
+    });
+
+  it("is counted by cluster, for several clusters with one query of each log", async () => {
+    const { hardened, other, spans } = await choose({ reviews: Array(3).fill({ cluster: "dev" }) });
+    const notes = [`${rule} still fails open: 3 of 10 reviews without a failure`];
+    assert.deepEqual([hardened, other, spans.length], [[rule], { hardened: [], notes }, 2]);
+  });
+
+  it("is counted since it has entries in the cluster, but at most for seven days", async () => {
+    for (const [since, hours] of [
+      [5 * hour, 5],
+      [1000 * hour, 7 * 24],
+    ] as const) {
+      const { spans } = await choose({ since });
+      assert.equal(spans.length, 2);
+      for (const [from, to] of spans) assert.equal(Math.round((to.getTime() - from.getTime()) / hour), hours);
+    }
+  });
+
+  it("stays failing closed where its entry in the cluster does, unless it is to be softened", async () => {
+    const failing = {
+      reviews: [{ code: 500 }],
+      entries: [{ name: `${rule}.postern.dev`, failurePolicy: "Fail" as const }],
+    };
+    assert.deepEqual((await choose(failing)).hardened, [rule]);
+    assert.deepEqual((await choose({ ...failing, soften: [rule] })).hardened, []);
+  });
+
+  it("has a note if the logs are kept for a shorter time", async () => {
+    const { notes } = await choose({ reviews: [{ code: 500 }], outputs: { LogRetention: "3 days" } });
+    assert.deepEqual(notes, [`${open} in the 3 days that logs are kept (1 failed)`]);
+  });
+});

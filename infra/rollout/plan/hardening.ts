@@ -1,0 +1,197 @@
+import type { StageFunctions } from "../../aws/lambda-functions.ts";
+import { getAccessLogGroup, getFunctionsLogGroup, type LogQueryRow } from "../../aws/log-queries.ts";
+import type { CloudWatchMetricQuery } from "../../aws/metrics.ts";
+import type { AwsStage } from "../../aws/stage.ts";
+import { buildRoute, logRetentionOutputName, lostReviewsMetricOutputName } from "../../build/deployment.ts";
+import type { CatalogueRule } from "../../catalogue/registry.ts";
+import type { ClusterConfig } from "../../config/config.ts";
+import { getRuleNameOfEntry, type WebhookEntry } from "../../webhooks/configurations.ts";
+import { buildClusterManifests, listEntries, type RuleEndpoints } from "../clusters/cluster-manifests.ts";
+import type { DeploymentTargets } from "../targets.ts";
+import type { Release, ReleasedCluster } from "../versions/releases.ts";
+
+/**
+ * Returns the rules to make fail closed: those that already do, by the newest release or by the entries in the cluster,
+ * and those with enough reviews without an error.
+ */
+export const chooseFailClosedRules = async (
+  { catalogue, harden, soften = [] }: Pick<DeploymentTargets, "catalogue" | "harden" | "soften">,
+  [name, cluster]: [string, ClusterConfig],
+  { newest, entries }: PresentEntries,
+  endpoints: RuleEndpoints,
+  outputs: Record<string, string>,
+  readCounts: StageCountsReader,
+): Promise<{ hardened: string[]; notes: string[] }> => {
+  const hardenable = findHardenable(catalogue, cluster, endpoints);
+  const candidates = [...hardenable.keys()].filter((rule) => !soften.includes(rule));
+  if (harden === true) return { hardened: candidates, notes: [] };
+  const before = newest?.clusters[name];
+  const failing = entries.flatMap((entry) => (entry.failurePolicy === "Fail" ? [entry.name] : []));
+  const already = candidates.filter(
+    (rule) => before?.hardened.includes(rule) || hardenable.get(rule)?.some((entry) => failing.includes(entry)),
+  );
+  if (harden === false) return { hardened: already, notes: [] };
+  const others = candidates.filter((rule) => !already.includes(rule));
+  // The access log of an older version of Postern doesn't show which reviews its gateway loses.
+  const isUncounted = outputs.BaseUrl !== undefined && outputs[lostReviewsMetricOutputName] === undefined;
+  const reviews = await readReviews(readCounts, [name, cluster], others, before);
+  const counts = others.map((rule) => {
+    const { count, losses } = reviews.get(rule) ?? { count: 0, losses: [] };
+    const reasons = isUncounted
+      ? ["the stack doesn't count yet the requests that its gateway loses", ...losses]
+      : losses;
+    return { rule, clean: reasons.length > 0 ? 0 : count, reasons };
+  });
+  const ready = new Set(counts.filter(({ clean }) => clean >= harden).map(({ rule }) => rule));
+  const keptDays = Number.parseInt(outputs[logRetentionOutputName] ?? "", 10);
+  const span = keptDays < lookBackDays ? ` in the ${keptDays} days that logs are kept` : "";
+  const notes = counts
+    .filter(({ rule }) => !ready.has(rule))
+    .map(({ rule, clean, reasons }) => {
+      const why = reasons.length > 0 ? ` (${reasons.join(", ")})` : "";
+      return `${rule} still fails open: ${clean} of ${harden} reviews without a failure${span}${why}`;
+    });
+  return { hardened: candidates.filter((rule) => already.includes(rule) || ready.has(rule)), notes };
+};
+
+/** What is known of a cluster's entries: the newest release, and the entries in the cluster, none if they can't be read. */
+export interface PresentEntries {
+  newest: Release | undefined;
+  entries: readonly Pick<WebhookEntry, "name" | "failurePolicy">[];
+}
+
+const [minute, day] = [60_000, 24 * 3_600_000];
+const lookBackDays = 7;
+
+/** What CloudWatch has of a stage since a time. */
+interface StageCounts {
+  /** The reviews by cluster, rule and mode, and how many of them failed. */
+  reviews: LogQueryRow[];
+  /** The requests that the gateway answered instead of a function, by route. */
+  losses: LogQueryRow[];
+  /** The values of Lambda's metrics, by rule and metric. */
+  lambda: Record<string, number>;
+}
+
+export type StageCountsReader = (from: Date) => Promise<StageCounts>;
+
+/**
+ * Returns a function that counts the reviews of all clusters since a minute. Clusters whose entries were applied in the
+ * same minute, or more than a week ago, share its queries, which cost money by what they read.
+ */
+export const createStageCountsReader = (
+  {
+    stage,
+    catalogue,
+    config,
+  }: Pick<DeploymentTargets, "catalogue"> & {
+    stage: Pick<AwsStage, "name" | "metrics"> & { logs: Pick<AwsStage["logs"], "query"> } & {
+      functions: Pick<StageFunctions, "getFunctionName">;
+    };
+    config: Pick<DeploymentTargets["config"], "groups">;
+  },
+  outputs: Record<string, string>,
+): StageCountsReader => {
+  const names = [...catalogue.filter((listed) => listed.rule.guards), ...config.groups].map(({ name }) => name);
+  const known = new Map<number, Promise<StageCounts>>();
+  const read = async (from: Date): Promise<StageCounts> => {
+    const to = new Date();
+    const [reviews, losses, lambda] = await Promise.all([
+      stage.logs.query(getFunctionsLogGroup(stage.name), buildReviewQuery(names), from, to),
+      outputs.BaseUrl === undefined ? [] : stage.logs.query(getAccessLogGroup(stage.name), lossesByRoute, from, to),
+      stage.metrics.ask(
+        Object.fromEntries(names.flatMap((name) => buildLambdaQuestions(name, stage.functions))),
+        from,
+        to,
+      ),
+    ]);
+    return { reviews, losses, lambda };
+  };
+  return (from) => {
+    const start = Math.floor(from.getTime() / minute) * minute;
+    const counts = known.get(start) ?? read(new Date(start));
+    known.set(start, counts);
+    return counts;
+  };
+};
+
+/** Builds a query of the functions' log; a rule's name has only letters, digits and hyphens. */
+const buildReviewQuery = (rules: string[]) =>
+  `filter ispresent(Cluster) and Rule in [${rules.map((rule) => `"${rule}"`).join(", ")}]
+| stats sum(Reviews) as reviews, sum(Errors) as failed by Cluster, Rule, Mode`;
+
+/** Counts requests that the gateway answered itself: `function` is the function's status, or "-" if it returned none. */
+const lossesByRoute =
+  "filter status like /^(429|5..)$/ and function not like /^5/ | stats count(*) as lost by routeKey";
+
+const buildLambdaQuestions = (rule: string, { getFunctionName }: Pick<StageFunctions, "getFunctionName">) =>
+  ["Errors", "Throttles", "Url5xxCount"].map((metric): [string, CloudWatchMetricQuery] => [
+    `${rule} ${metric}`,
+    { namespace: "AWS/Lambda", metric, dimensions: { FunctionName: getFunctionName(rule) }, stat: "Sum" },
+  ]);
+
+interface ReviewCount {
+  /** The number of reviews that a rule answered for API servers, without Postern's own probes. */
+  count: number;
+  losses: string[];
+}
+
+/**
+ * Returns how many reviews each rule got and how many failed, since a cluster's entries were applied or in the last
+ * seven days. The functions' log has the cluster of each review. AWS's metrics (crashes, timeouts, throttling) and the
+ * gateway's log don't, so they count for every cluster.
+ */
+const readReviews = async (
+  readCounts: StageCountsReader,
+  [name, cluster]: [string, ClusterConfig],
+  rules: string[],
+  before: ReleasedCluster | undefined,
+): Promise<Map<string, ReviewCount>> => {
+  const found = new Map<string, ReviewCount>();
+  for (const rule of rules) {
+    const since = before?.since[rule];
+    if (since === undefined) continue;
+    const from = new Date(Math.max(Date.parse(since), Date.now() - lookBackDays * day));
+    const { reviews, losses, lambda } = await readCounts(from);
+    const mode = cluster.rules.get(rule)?.mode ?? "enforce";
+    const own = reviews.filter((row) => row.Cluster === name && row.Rule === rule && row.Mode === mode);
+    // A request that API Gateway refuses before its route is known has the route "-".
+    const ofRoute = losses.filter(({ routeKey = "-" }) => [buildRoute(rule), "-"].includes(routeKey));
+    const causes = Object.entries({
+      failed: sumField(own, "failed"),
+      "ended by a crash or a timeout": lambda[`${rule} Errors`] ?? 0,
+      "throttled by Lambda": lambda[`${rule} Throttles`] ?? 0,
+      "answered 429 or 5xx by the gateway": sumField(ofRoute, "lost"),
+      "answered 5xx at the function's URL": lambda[`${rule} Url5xxCount`] ?? 0,
+    });
+    found.set(rule, {
+      count: Math.max(0, sumField(own, "reviews") - (before?.probed?.[rule] ?? 0)),
+      losses: causes.flatMap(([words, count]) => (count > 0 ? [`${count} ${words}`] : [])),
+    });
+  }
+  return found;
+};
+
+const sumField = (rows: LogQueryRow[], field: string) => rows.reduce((sum, row) => sum + Number(row[field] ?? 0), 0);
+
+/** Returns the rules and groups with the entries whose failurePolicy hardening changes from Ignore to Fail. */
+const findHardenable = (
+  catalogue: CatalogueRule[],
+  cluster: ClusterConfig,
+  endpoints: RuleEndpoints,
+): Map<string, string[]> => {
+  const names = catalogue.map(({ name }) => name).concat(cluster.groups.map(({ name }) => name));
+  const readPolicies = (hardened: string[]) =>
+    new Map(
+      listEntries(buildClusterManifests(catalogue, cluster, endpoints, new Set(hardened))).map((entry) => [
+        entry.name,
+        entry,
+      ]),
+    );
+  const [before, after] = [readPolicies([]), readPolicies(names)];
+  const softened = [...after.values()].filter(
+    ({ name, failurePolicy }) => failurePolicy === "Fail" && before.get(name)?.failurePolicy === "Ignore",
+  );
+  const byRule = Map.groupBy(softened, (entry) => getRuleNameOfEntry(entry) ?? "");
+  return new Map([...byRule].map(([rule, some]) => [rule, some.map((entry) => entry.name)]));
+};

@@ -1,0 +1,206 @@
+import { isDeepStrictEqual } from "node:util";
+import type { StackTemplate } from "../../aws/stack.ts";
+import { networkPolicyName } from "../../build/deployment.ts";
+import { maxResources } from "../../build/limits.ts";
+import { toLogicalId } from "../../catalogue/rule-names.ts";
+import { Complaint } from "../../cli/complaint.ts";
+import { listCalledRules } from "../clusters/cluster-manifests.ts";
+import type { PackagedRule, StagePackage } from "../versions/package.ts";
+import type { Release } from "../versions/releases.ts";
+
+/** Returns the rules that are off but keep their functions: an entry or the newest release still names them. */
+export const findOffRulesToKeep = (
+  stage: string,
+  deployed: StackTemplate | undefined,
+  parts: PackagedRule[],
+  all: Release[],
+): string[] => {
+  const [newest] = all;
+  const named = Object.values(newest?.clusters ?? {}).flatMap(({ manifests }) => listCalledRules(manifests));
+  return listStackRules(deployed, stage).filter(
+    (rule) =>
+      !parts.some(({ name }) => name === rule) && (named.includes(rule) || Object.hasOwn(newest?.rules ?? {}, rule)),
+  );
+};
+
+export const readEndpointType = (template: StackTemplate | undefined): "http" | "url" =>
+  template?.Resources.HttpApi === undefined ? "url" : "http";
+
+/** Returns the CloudFormation template with all rules to keep. Deleting leftovers alone waits for other changes. */
+export const planStack = (
+  stage: string,
+  { template: packaged, parts }: StagePackage,
+  deployed: StackTemplate | undefined,
+  all: Release[],
+  elsewhere: boolean,
+): { template: StackTemplate; stack: StackDifferences; kept: string[] } => {
+  const template = addTracingPolicies(removeUnusedNetworkPolicies(packaged, deployed));
+  const [before, after] = [readEndpointType(deployed), readEndpointType(template)];
+  if (listStackRules(deployed, stage).length > 0 && before !== after)
+    throw new Complaint(
+      `stage ${stage} has the endpoint type ${before}, and serverless.yml says ${after}: clusters would call addresses that don't exist any more; a stage of another name with ${after} can take its clusters over, as docs/rollout.md says under Moving a stage`,
+    );
+  const kept = findOffRulesToKeep(stage, deployed, parts, all);
+  const complete = retainLogGroups(copyRuleResources(template, deployed, kept), deployed);
+  const stack = compareStacks(deployed, complete);
+  const isCleaning = stack.removed.length > 0 && stack.added.length + stack.changed.length === 0 && !elsewhere;
+  if (!isCleaning || deployed === undefined) return { template: complete, stack, kept };
+  const leftovers = listStackRules(deployed, stage).filter((rule) => !parts.some(({ name }) => name === rule));
+  const asItIs = retainLogGroups(copyRuleResources(template, deployed, leftovers), deployed, true);
+  return { template: asItIs, stack: compareStacks(deployed, asItIs), kept: leftovers };
+};
+
+/**
+ * Removes the right to connect to a VPC from the roles of functions that never were in one. Of a function that was, older
+ * versions still are, and Lambda deletes their network interfaces in the role's name.
+ */
+const removeUnusedNetworkPolicies = (template: StackTemplate, deployed: StackTemplate | undefined): StackTemplate => {
+  const listPolicies = (role: StackTemplate["Resources"][string] | undefined): { PolicyName: string }[] =>
+    Object(role?.Properties).Policies ?? [];
+  const isNetworkPolicy = ({ PolicyName }: { PolicyName: string }) => PolicyName === networkPolicyName;
+  const resources = Object.entries(template.Resources).map(([id, resource]) => {
+    const served = template.Resources[id.replace(/Role$/, "LambdaFunction")];
+    const [own, before] = [listPolicies(resource), listPolicies(deployed?.Resources[id])];
+    const isUsed = served?.Properties?.VpcConfig !== undefined || before.some(isNetworkPolicy);
+    if (isUsed || !own.some(isNetworkPolicy)) return [id, resource];
+    const Policies = own.filter((policy) => !isNetworkPolicy(policy));
+    return [id, { ...resource, Properties: { ...resource.Properties, Policies } }];
+  });
+  return { ...template, Resources: Object.fromEntries(resources) };
+};
+
+/** Adds the right to send traces to the roles of functions that serverless.yml traces: osls adds it to its own role. */
+const addTracingPolicies = (template: StackTemplate): StackTemplate => {
+  const Action = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"];
+  const Statement = [{ Effect: "Allow", Action, Resource: "*" }];
+  const policy = { PolicyName: "tracing", PolicyDocument: { Version: "2012-10-17", Statement } };
+  const resources = Object.entries(template.Resources).map(([id, resource]) => {
+    const served = template.Resources[id.replace(/Role$/, "LambdaFunction")];
+    if (!id.endsWith("Role") || Object(served?.Properties?.TracingConfig).Mode !== "Active") return [id, resource];
+    const { Policies = [] } = Object(resource.Properties);
+    return [id, { ...resource, Properties: { ...resource.Properties, Policies: [...Policies, policy] } }];
+  });
+  return { ...template, Resources: Object.fromEntries(resources) };
+};
+
+export const compareRights = (
+  deployed: StackTemplate | undefined,
+  template: StackTemplate,
+): { added: string[]; removed: string[] } => {
+  const [before, after] = [listRoleRights(deployed), listRoleRights(template)];
+  return {
+    added: after.filter((right) => !before.includes(right)),
+    removed: before.filter((right) => !after.includes(right)),
+  };
+};
+
+/** The differences between two CloudFormation templates of a stack, as logical ids of resources. */
+export interface StackDifferences {
+  isNew: boolean;
+  added: string[];
+  changed: string[];
+  removed: string[];
+}
+
+export const compareStacks = (before: StackTemplate | undefined, after: StackTemplate): StackDifferences => {
+  const [old, fresh] = [listComparedParts(before), listComparedParts(after)];
+  return {
+    isNew: before === undefined,
+    added: [...fresh.keys()].filter((id) => !old.has(id)),
+    changed: [...fresh].flatMap(([id, resource]) =>
+      old.has(id) && !isDeepStrictEqual(old.get(id), resource) ? [id] : [],
+    ),
+    removed: [...old.keys()].filter((id) => !fresh.has(id)),
+  };
+};
+
+export const isUnchanged = ({ isNew, added, changed, removed }: StackDifferences): boolean =>
+  !isNew && added.length + changed.length + removed.length === 0;
+
+/** The properties of a Lambda function that no stack update sets: Postern itself changes them with each version. */
+const versioned = ["Code", "Environment", "Description", "MemorySize", "Timeout"];
+
+const listComparedParts = (template: StackTemplate | undefined): Map<string, unknown> => {
+  const resources = Object.entries(template?.Resources ?? {}).map(([id, resource]) => {
+    if (resource.Type !== "AWS::Lambda::Function") return [id, resource] as const;
+    const kept = Object.entries(resource.Properties ?? {}).filter(([name]) => !versioned.includes(name));
+    return [id, { ...resource, Properties: Object.fromEntries(kept) }] as const;
+  });
+  const outputs = Object.entries(template?.Outputs ?? {}).map(([id, output]) => [`output ${id}`, output] as const);
+  const tags = Object.entries(Object(template?.Metadata).StackTags ?? {}).map(
+    ([id, tag]) => [`tag ${id}`, tag] as const,
+  );
+  return new Map<string, unknown>([...resources, ...outputs, ...tags]);
+};
+
+export const listStackRules = (template: StackTemplate | undefined, stage: string): string[] => {
+  const prefix = `postern-${stage}-`;
+  return Object.values(template?.Resources ?? {}).flatMap(({ Type, Properties }) => {
+    const { FunctionName, Environment } = Object(Properties);
+    if (Type !== "AWS::Lambda::Function" || !String(FunctionName).startsWith(prefix)) return [];
+    return [Object(Environment?.Variables).POSTERN_RULE ?? String(FunctionName).slice(prefix.length)];
+  });
+};
+
+/** Copies the resources and outputs of these rules from the template `from` into a template. */
+export const copyRuleResources = (
+  template: StackTemplate,
+  from: StackTemplate | undefined,
+  rules: string[],
+): StackTemplate => {
+  const ids = rules.map((rule) => new RegExp(`^${toLogicalId(rule)}(?!Dash)[A-Z]`));
+  const selectById = (all: Record<string, unknown> = {}) =>
+    Object.fromEntries(Object.entries(all).filter(([id]) => ids.some((form) => form.test(id))));
+  const resources = selectById(from?.Resources) as StackTemplate["Resources"];
+  return {
+    ...template,
+    Resources: { ...template.Resources, ...resources },
+    Outputs: { ...template.Outputs, ...selectById(from?.Outputs) },
+  };
+};
+
+/**
+ * Adds the log groups of functions that the template doesn't have any more, so that the next deployment removes them
+ * from the stack without deleting the logs. CloudFormation does so only if the template before says Retain. `again` also
+ * adds those that say it already. A stack that has no room for all of them loses the others.
+ */
+const retainLogGroups = (template: StackTemplate, deployed?: StackTemplate, again = false): StackTemplate => {
+  const groups = Object.entries(deployed?.Resources ?? {}).filter(
+    ([id, { Type, Properties, DeletionPolicy }]) =>
+      Type === "AWS::Logs::LogGroup" &&
+      String(Properties?.LogGroupName).startsWith("/aws/lambda/") &&
+      !Object.hasOwn(template.Resources, id) &&
+      (again || DeletionPolicy !== "Retain"),
+  );
+  const room = Math.max(0, maxResources - Object.keys(template.Resources).length);
+  const retained = groups.slice(0, room).map(([id, group]) => [id, { ...group, DeletionPolicy: "Retain" }]);
+  return { ...template, Resources: { ...template.Resources, ...Object.fromEntries(retained) } };
+};
+
+/** Lists what the roles in a stack's template allow, in lines such as `<role>: <action> on <resource>`; no logs. */
+export const listRoleRights = (template: StackTemplate | undefined): string[] =>
+  Object.entries(template?.Resources ?? {}).flatMap(([id, { Type, Properties }]) => {
+    if (Type !== "AWS::IAM::Role") return [];
+    const policies: { PolicyDocument: { Statement: RoleStatement[] } }[] = Object(Properties).Policies ?? [];
+    const statements = policies.flatMap(({ PolicyDocument: { Statement } }) =>
+      Statement.filter(({ Effect }) => Effect !== "Deny"),
+    );
+    return statements.flatMap(({ Action, Resource }) =>
+      [Action]
+        .flat()
+        .filter((action) => !action.startsWith("logs:"))
+        .map((action) => `${id}: ${action} on ${describeResource(Resource)}`),
+    );
+  });
+
+interface RoleStatement {
+  Effect: "Allow" | "Deny";
+  Action: string | string[];
+  Resource: unknown;
+}
+
+const describeResource = (resource: unknown): string => {
+  if (typeof resource === "string") return resource;
+  const { Ref, "Fn::GetAtt": attribute, "Fn::Sub": text } = Object(resource);
+  return String(Ref ?? attribute?.[0] ?? text ?? JSON.stringify(resource));
+};

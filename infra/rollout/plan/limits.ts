@@ -1,0 +1,186 @@
+import { findClusterSetup } from "#lib/core/endpoint.ts";
+import { matchesRequest } from "#lib/request-match.ts";
+import { type RequestMatch, selectPhase } from "#lib/rule.ts";
+import type { LambdaQuotas } from "../../aws/lambda-functions.ts";
+import type { StackTemplate } from "../../aws/stack.ts";
+import { findExcessResources, findLargeEnvironments } from "../../build/limits.ts";
+import { buildProbeReview } from "../../clusters/probe.ts";
+import type { PackagedRule } from "../versions/package.ts";
+import type { DeploymentPlan, RuleChangePlan, WarmRulePlan } from "./plan.ts";
+
+/** The most integrations, and routes, that an HTTP API may have. */
+const maxIntegrations = 300;
+const maxOutputs = 200;
+const maxTemplateBytes = 1_000_000;
+/** The most characters of all inline policies of an IAM role. */
+const maxPolicyCharacters = 10_240;
+/** The concurrency that Lambda keeps for the functions of an account that reserve none. */
+const leastUnreserved = 100;
+
+/**
+ * Returns a sentence for each limit of AWS that a deployment would exceed. Without `quotas`, the limits of the account
+ * are left out.
+ */
+export const findExceededLimits = (
+  plan: LimitedPlan,
+  deployed: StackTemplate | undefined,
+  quotas: LambdaQuotas | undefined,
+): string[] => [
+  ...findStackLimits(plan.template),
+  ...findLargeEnvironments(plan.parts.map(({ part: { name, wanted } }) => ({ name, environment: wanted.environment }))),
+  ...(quotas ? [...findConcurrencyLimits(plan, deployed, quotas), ...findCodeLimits(plan, quotas)] : []),
+];
+
+type LimitedPlan = Pick<DeploymentPlan, "template" | "parts" | "warm">;
+
+const findStackLimits = (template: StackTemplate): string[] => {
+  const types = Object.values(template.Resources).map(({ Type }) => Type);
+  const integrations = types.filter((type) => type === "AWS::ApiGatewayV2::Integration").length;
+  const outputs = Object.keys(template.Outputs ?? {}).length;
+  const bytes = Buffer.byteLength(JSON.stringify(template));
+  const remedy = "turn rules off, or deploy some of them as another stage";
+  return [
+    ...findExcessResources(types.length),
+    ...(outputs > maxOutputs
+      ? [`the stack would have ${outputs} outputs, and CloudFormation accepts ${maxOutputs}: ${remedy}`]
+      : []),
+    ...(bytes > maxTemplateBytes
+      ? [`the template has ${bytes} bytes, and CloudFormation accepts ${maxTemplateBytes}: ${remedy}`]
+      : []),
+    ...(integrations > maxIntegrations
+      ? [`the HTTP API would have ${integrations} integrations, and API Gateway accepts ${maxIntegrations}: ${remedy}`]
+      : []),
+    ...findLargeRoles(template),
+  ];
+};
+
+/** A role has a statement for each cluster whose token its rule reads, or whose reviews it records. */
+const findLargeRoles = ({ Resources }: StackTemplate): string[] =>
+  Object.entries(Resources).flatMap(([id, { Type, Properties }]) => {
+    if (Type !== "AWS::IAM::Role") return [];
+    const policies: { PolicyDocument: object }[] = Object(Properties).Policies ?? [];
+    const length = policies.reduce((sum, { PolicyDocument }) => sum + JSON.stringify(PolicyDocument).length, 0);
+    return length > maxPolicyCharacters
+      ? [
+          `the policies of ${id} have about ${length} characters, and IAM accepts ${maxPolicyCharacters}: let clusters share a token or a bucket, or deploy some of the clusters as another stage`,
+        ]
+      : [];
+  });
+
+const findConcurrencyLimits = (
+  { template, parts, warm }: LimitedPlan,
+  deployed: StackTemplate | undefined,
+  quotas: LambdaQuotas,
+): string[] => {
+  const [before, wanted] = [sumReserved(deployed), sumReserved(template)];
+  const free = Math.max(0, quotas.unreserved + before - wanted);
+  const called = findMostCalled(
+    parts.map(({ part }) => part),
+    free,
+  );
+  // A stage that has too little concurrency already can still be repaired.
+  const isMore = wanted > before || parts.some(({ known }) => known === undefined);
+  return [
+    ...(wanted > before && free < leastUnreserved
+      ? [
+          `the rules reserve ${wanted} concurrent executions, which leaves ${free} of the account's ${quotas.concurrency} to functions that reserve none, and Lambda keeps ${leastUnreserved} for those: lower \`reserved\` in postern.yaml, or ask AWS for a higher quota`,
+        ]
+      : []),
+    ...findWarmLimits(parts, warm, Math.max(0, free - leastUnreserved)),
+    ...(isMore && called.count > free
+      ? [
+          `a ${called.request} calls ${called.count} functions at the same time, and the account has ${free} concurrent executions that no function reserves: ask AWS for a higher quota`,
+        ]
+      : []),
+  ];
+};
+
+/** Until a release is settled, the versions before keep their warm environments beside those of the new ones. */
+const findWarmLimits = (parts: RuleChangePlan[], warm: WarmRulePlan[], room: number): string[] => {
+  const starting = warm.flatMap(({ rule, wanted, there, changes }) => {
+    if (wanted === 0 || changes.length === 0) return [];
+    const change = parts.find(({ part }) => part.name === rule);
+    const resized = change?.changes.length === 0 ? change.known?.ruleVersion.version : undefined;
+    const others = there.filter(({ version }) => version !== resized);
+    const count = others.reduce((sum, other) => sum + other.count, wanted);
+    return [{ rule, count, reserved: change?.part.reserved }];
+  });
+  const total = starting.reduce((sum, { count, reserved }) => sum + (reserved === undefined ? count : 0), 0);
+  return [
+    ...starting.flatMap(({ rule, count, reserved }) =>
+      reserved !== undefined && count > reserved
+        ? [
+            `${rule} has ${count} warm environments until the release is settled, and reserves ${reserved} concurrent executions: raise \`reserved\` in postern.yaml, or lower \`warm\``,
+          ]
+        : [],
+    ),
+    ...(total > room
+      ? [
+          `the rules have ${total} warm environments until the release is settled, and the account has ${room} concurrent executions for them, because Lambda keeps ${leastUnreserved} for other functions: lower \`warm\` in postern.yaml, or ask AWS for a higher quota`,
+        ]
+      : []),
+  ];
+};
+
+const findCodeLimits = ({ parts }: LimitedPlan, quotas: LambdaQuotas): string[] => {
+  const open = parts.filter(({ known, changes }) => known === undefined || changes.length > 0);
+  // Lambda stores the code of a new function twice: as $LATEST and as its first version.
+  const bytes = open.reduce((sum, { part, known }) => sum + part.wanted.zip.length * (known ? 1 : 2), 0);
+  const left = Math.max(0, quotas.codeBytes - quotas.usedCodeBytes);
+  return [
+    ...open.flatMap(({ part: { name, wanted } }) =>
+      wanted.zip.length > quotas.zipBytes
+        ? [
+            `the zip of ${name} has ${formatBytes(wanted.zip.length)}, and Lambda accepts ${formatBytes(quotas.zipBytes)}`,
+          ]
+        : [],
+    ),
+    ...(bytes > left
+      ? [
+          `the new versions need ${formatBytes(bytes)} of code storage, and ${formatBytes(left)} of the account's ${formatBytes(quotas.codeBytes)} are left in this region: delete functions and versions that nothing uses; Postern deletes its own old versions after each deployment`,
+        ]
+      : []),
+  ];
+};
+
+const sumReserved = (template: StackTemplate | undefined): number =>
+  Object.values(template?.Resources ?? {}).reduce(
+    (sum, { Properties }) => sum + Number(Properties?.ReservedConcurrentExecutions ?? 0),
+    0,
+  );
+
+/**
+ * Returns the request that calls the most functions at the same time, without functions that reserve concurrency. An
+ * API server calls validating entries in parallel, and mutating ones one after the other. Requests that call at most
+ * `free` functions aren't counted exactly.
+ */
+const findMostCalled = (parts: PackagedRule[], free: number): { request: string; count: number } => {
+  let most = { request: "", count: 0 };
+  // No cluster has an empty name: it stands for those with the usual setup.
+  for (const cluster of new Set(["", ...parts.flatMap(({ config }) => Object.keys(config.clusters))])) {
+    const matches = parts.flatMap(({ listed, config, reserved }) => {
+      const { mode = "off", settings = {} } = findClusterSetup(config, cluster) ?? {};
+      const isCalled = mode !== "off" && reserved === undefined && listed.phases.includes("validate");
+      const rows = isCalled ? selectPhase<readonly RequestMatch[]>(listed.rule.match, "validate", settings) : undefined;
+      return rows ? [rows] : [];
+    });
+    if (matches.length <= free) continue;
+    for (const request of matches.flat().flatMap(listMatchedRequests)) {
+      const count = matches.filter((rows) => rows.some((row) => matchesRequest(row, request))).length;
+      const name = [request.resource.resource, request.subResource ?? []].flat().join("/");
+      if (count > most.count) most = { request: `${request.operation} request for ${name}`, count };
+    }
+  }
+  return most;
+};
+
+/** Returns a request for each resource and operation of an element of an entry's `rules`. */
+const listMatchedRequests = (row: RequestMatch) =>
+  row.resources.flatMap((resource) =>
+    row.operations.map(
+      (operation) => buildProbeReview([{ ...row, resources: [resource], operations: [operation] }]).request,
+    ),
+  );
+
+const formatBytes = (bytes: number) =>
+  bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(1)} GB`;

@@ -1,0 +1,116 @@
+import { describeStageIdentity } from "../../aws/identity.ts";
+import { formatTable } from "../../cli/command.ts";
+import { describePlacements } from "../../webhooks/native-policies.ts";
+import { buildCostTable, prices, type StageCosts } from "./cost.ts";
+import type { StageDifference } from "./differences.ts";
+import { isUnchanged } from "./kept-functions.ts";
+import { changesNothing, type DeploymentPlan } from "./plan.ts";
+
+export const formatPlan = (
+  { identity, stack, parts, kept, warm, ledger, differences, rights, clusters, limits, notes }: DeploymentPlan,
+  costs: StageCosts,
+): string => {
+  const lines: string[] = [describeStageIdentity(identity), "", "stack"];
+  if (stack.isNew) lines.push(`  is new: ${stack.added.length} resources`);
+  else if (isUnchanged(stack)) lines.push("  nothing to change");
+  else
+    for (const [sign, ids] of Object.entries({ "+": stack.added, "~": stack.changed, "-": stack.removed }))
+      lines.push(...ids.map((id) => `  ${sign} ${id}`));
+  if (ledger && ledger.changes.length > 0)
+    lines.push("", "ledger", `  ~ table ${ledger.table}: ${ledger.changes.join(", ")}`);
+  if (differences.length > 0) lines.push("", ...formatDifferences(differences));
+  if (limits.length > 0) lines.push("", "limits", ...limits.map((sentence) => `  ! ${sentence}`));
+  lines.push("", "rules");
+  const changing = parts.filter(({ changes }) => changes.length > 0);
+  for (const { part, known: state, changes, settings } of changing) {
+    const live = state ? ` (live: version ${state.version})` : "";
+    lines.push(`  ~ ${part.name}: ${changes.join(", ")}${live}`, ...settings.map((setting) => `      ${setting}`));
+  }
+  for (const rule of kept) lines.push(`  - ${rule}: is off now; its function stays for one release`);
+  for (const { rule, changes } of warm) lines.push(...changes.map((change) => `  ~ ${rule}: ${change}`));
+  for (const { part, known: state } of parts)
+    if (state?.disarmed && state.disarmed.until > new Date()) {
+      const cold = part.warm === undefined ? "" : ", without warm environments";
+      lines.push(`  ! ${part.name}: disarmed until ${state.disarmed.until.toISOString()}${cold}`);
+    }
+  const same = parts.length - changing.length;
+  if (same > 0) lines.push(`  ${same} of ${parts.length} unchanged`);
+  if (rights.added.length + rights.removed.length > 0)
+    lines.push(
+      "",
+      "rights in AWS",
+      ...rights.added.map((right) => `  + ${right}`),
+      ...rights.removed.map((right) => `  - ${right}`),
+    );
+  for (const { cluster, differences, unknown, policies, notes, waits } of clusters) {
+    lines.push("", `cluster ${cluster}`);
+    if (unknown !== undefined) lines.push(`  ? ${unknown}`);
+    else if (differences.length === 0) lines.push("  nothing to change");
+    const placed = describePlacements(policies).map((line) => `policies ${line}`);
+    for (const line of [...differences.map((sentence) => `~ ${sentence}`), ...placed, ...notes, waits ?? []].flat())
+      lines.push(`  ${line}`);
+  }
+  lines.push(...formatCosts(costs));
+  for (const note of notes) lines.push("", note);
+  return `${lines.join("\n")}\n`;
+};
+
+/** Returns the lines of a report: what differs in AWS from what was deployed, and what mends it. */
+export const formatDifferences = (differences: StageDifference[]): string[] => [
+  "changed in AWS",
+  ...differences.flatMap(({ sentence, command }) =>
+    command === undefined
+      ? [`  ~ ${sentence}; postern deploy repairs it`]
+      : [`  ! ${sentence}; this repairs it:`, `      ${command}`],
+  ),
+];
+
+export const toDifferenceData = (differences: StageDifference[]): object[] =>
+  differences.map(({ sentence, command }) => ({ sentence, ...(command !== undefined && { command }) }));
+
+const formatCosts = ({ rules, months }: StageCosts): string[] => {
+  const formatDollars = (amount: number) => `$${amount.toFixed(2)}`;
+  const rows = rules.map(({ rule, million, reviews, month }) => [
+    rule,
+    formatDollars(million),
+    String(Math.round(reviews)),
+    reviews > 0 ? formatDollars(month) : "-",
+  ]);
+  const sum = rules.reduce((all, { month }) => all + month, 0);
+  const formatIndented = (table: string[][]) =>
+    formatTable(table.map(([first = "", ...others]) => [`  ${first}`, ...others])).trimEnd();
+  return [
+    "",
+    "estimated cost",
+    formatIndented([["RULE", "A MILLION REVIEWS", "LAST 30 DAYS", "A MONTH"], ...rows]),
+    ...(sum > 0 ? [`  total ${formatDollars(sum)} a month`] : []),
+    "",
+    `dollars a month if every rule reviews every write (prices of ${prices.date})`,
+    formatIndented(buildCostTable(months)),
+  ];
+};
+
+export const toPlanData = (plan: DeploymentPlan, costs: StageCosts): object => ({
+  ...plan.identity,
+  idle: changesNothing(plan),
+  stack: plan.stack,
+  rules: plan.parts.map(({ part, known: state, changes, settings }) => ({
+    ...{ rule: part.name, changes, settings },
+    live: state?.version ?? null,
+    disarmedUntil: state?.disarmed?.until ?? null,
+  })),
+  kept: plan.kept,
+  warm: plan.warm,
+  ledger: plan.ledger ?? null,
+  differences: toDifferenceData(plan.differences),
+  rights: plan.rights,
+  limits: plan.limits,
+  clusters: plan.clusters.map(({ cluster, differences, hardened, unknown, policies, notes, waits }) => ({
+    ...{ cluster, differences, hardened, policies, notes },
+    ...(waits !== undefined && { waits }),
+    ...(unknown !== undefined && { unknown }),
+  })),
+  costs: costs.rules,
+  months: costs.months,
+  notes: plan.notes,
+});

@@ -1,0 +1,577 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { EndpointConfig } from "#lib/core/endpoint.ts";
+import { rule } from "#lib/rule.ts";
+import { toCatalogueRule } from "../../../test/catalogue-rules.ts";
+import { readRows } from "../../../test/rows.ts";
+import type { LambdaStackSettings } from "../../aws/function-updates.ts";
+import type { StageIdentity } from "../../aws/identity.ts";
+import { toStackSettings } from "../../aws/lambda-functions.ts";
+import type { StageMetricsReader } from "../../aws/metrics.ts";
+import type { StackTemplate } from "../../aws/stack.ts";
+import type { DeployedObject } from "../../clusters/api.ts";
+import { type ClusterPlan, describeChangesSinceRelease } from "../clusters/cluster-plan.ts";
+import type { FunctionState } from "../clusters/disarm.ts";
+import type { PackagedRule } from "../versions/package.ts";
+import type { Release } from "../versions/releases.ts";
+import { estimateStageCosts, type MonthlyCost, type RuleCost, type StageCosts } from "./cost.ts";
+import { compareRights, findOffRulesToKeep, planStack } from "./kept-functions.ts";
+import { changesNothing, type DeploymentPlan, planRuleChanges, type RuleChangePlan } from "./plan.ts";
+import { formatPlan, toPlanData } from "./plan-report.ts";
+
+const pods = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] };
+const denyingRule = rule({ summary: "Says no.", match: [pods], validate: () => "no" });
+const environment = { POSTERN_KEYS: "key", POSTERN_STAGE: "test", POSTERN_CLUSTERS: "hash" };
+const substance = {
+  codeSha256: "sha",
+  environment,
+  memorySize: 256,
+  timeout: 10,
+  stackSettings: toStackSettings({ LoggingConfig: { LogGroup: "/logs", LogFormat: "JSON" } }),
+};
+
+interface RuleRow {
+  name: string;
+  /** The package's logic, config and other substance, if they differ from the function's. */
+  logic?: string;
+  share?: { settings: object; mode?: "warn" };
+  wanted?: Partial<PackagedRule["wanted"]>;
+  stackSettings?: Partial<LambdaStackSettings>;
+  isNew?: boolean;
+  state?: Partial<FunctionState>;
+  changes: string[];
+  settings?: string[];
+}
+interface ReleaseRow {
+  id: number;
+  rules: string[];
+  entries?: Record<string, string[]>;
+}
+interface ClusterRow {
+  name: string;
+  release?: "none" | "unrecorded" | "unsigned" | "newest";
+  entries?: object[];
+  hasRole?: boolean;
+  keyVersion?: number;
+  signer?: string;
+  differences: string[];
+}
+interface PlanRow {
+  rule: string;
+  changes: string[];
+  settings: string[];
+  live: string | null;
+  disarmedUntil: string | null;
+}
+const rows = readRows<{
+  rules: RuleRow[];
+  settings: { name: string; before: object; after: object; differences: string[] }[];
+  kept: { name: string; releases: ReleaseRow[]; kept: string[] }[];
+  clusters: ClusterRow[];
+  plan: Omit<DeploymentPlan, "template" | "parts" | "identity"> &
+    StageIdentity & { rules: PlanRow[]; costs: RuleCost[]; months: MonthlyCost[] };
+  planText: string;
+  idleText: string;
+}>(import.meta.filename);
+
+const buildClusterConfig = (settings: object, mode: "enforce" | "warn" = "enforce") => ({
+  keyVersions: [1],
+  mode,
+  settings,
+});
+
+const buildPart = (name: string, more: Partial<PackagedRule> = {}): PackagedRule => ({
+  ...{
+    name,
+    listed: toCatalogueRule(name, denyingRule),
+    asks: false,
+    scripts: false,
+    logic: "logic",
+  },
+  wanted: { ...substance, zip: new Uint8Array(), description: `code of ${name}` },
+  config: { rule: name, clusters: { local: buildClusterConfig({}) } },
+  ...more,
+});
+
+const modified = new Date("2026-01-01T00:00:00Z");
+const buildState = (name: string, more: Partial<FunctionState> = {}, version = "1"): FunctionState => {
+  const whole = { ...substance, version, description: "", modified };
+  const live = { version, weights: {}, revision: "r" };
+  return {
+    ...{ rule: name, version, weights: {}, modified, live, versions: [whole], latest: whole, ruleVersion: whole },
+    ...more,
+  };
+};
+
+const buildRelease = (id: number, rules: Record<string, string>, more: Partial<Release> = {}): Release => ({
+  ...{ id, at: modified.toISOString(), by: "team", complete: true, clusters: {} },
+  rules: Object.fromEntries(
+    Object.entries(rules).map(([name, version]) => {
+      const { logic, config: share } = buildPart(name);
+      return [name, { version, logic, share, phases: ["validate" as const], earlier: [] }];
+    }),
+  ),
+  ...more,
+});
+/** Returns the record of a cluster that has entries for these rules. */
+const buildClusterRecord = (...names: string[]) => {
+  const manifest: DeployedObject = {
+    ...{ apiVersion: "v1", kind: "ValidatingWebhookConfiguration", metadata: { name: "postern" } },
+    webhooks: names.map((name) => ({ name: `${name}.postern.dev` })),
+  };
+  return { at: modified.toISOString(), keyVersion: 1, hardened: [], since: {}, manifests: [manifest] };
+};
+
+describe("the plan of a rule", () => {
+  const name = "a";
+  const released = [buildRelease(1, { a: "1" })];
+  const planRule = (part: PackagedRule, known: FunctionState | undefined, all = released) => {
+    const [plan, ...more] = planRuleChanges([part], new Map(known ? [[name, known]] : []), all, ["local"]);
+    assert.ok(plan && more.length === 0);
+    assert.deepEqual([plan.part, plan.known], [part, known]);
+    return { changes: plan.changes, settings: plan.settings };
+  };
+  const buildShare = (settings: object, mode?: "warn"): Partial<PackagedRule> => ({
+    config: { rule: name, clusters: { local: buildClusterConfig(settings, mode) } },
+  });
+  for (const {
+    name: what,
+    logic = "logic",
+    share,
+    wanted,
+    stackSettings,
+    isNew,
+    state = {},
+    changes,
+    settings = [],
+  } of rows.rules)
+    it(`is ${what}`, () => {
+      const part = buildPart(name, { logic, ...(share && buildShare(share.settings, share.mode)) });
+      const { disarmed } = state;
+      const until = new Date(disarmed?.until ?? 0);
+      const known = buildState(name, { ...state, ...(disarmed && { disarmed: { ...disarmed, until } }) });
+      const all = { ...part.wanted, ...wanted, stackSettings: { ...substance.stackSettings, ...stackSettings } };
+      assert.deepEqual(planRule({ ...part, wanted: all }, isNew ? undefined : known), {
+        changes,
+        settings,
+      });
+    });
+
+  it("is a test if the function is as wanted, but no release has its version", () => {
+    for (const all of [[], [buildRelease(1, { b: "1" })], [buildRelease(2, { a: "2" })]])
+      assert.deepEqual(planRule(buildPart(name), buildState(name), all).changes, ["not tested yet"]);
+    assert.deepEqual(
+      planRule(buildPart(name), buildState(name), [buildRelease(2, { a: "2" }), ...released]).changes,
+      [],
+    );
+  });
+
+  it("compares the settings with the release of the function's version, not with the newest release", () => {
+    const older = buildRelease(1, { a: "1" });
+    const newer = buildRelease(2, { a: "2" });
+    if (newer.rules.a) newer.rules.a.share = { rule: name, clusters: { local: buildClusterConfig({ minimum: 9 }) } };
+    const part = buildPart(name, buildShare({ minimum: 2 }));
+    part.wanted.codeSha256 = "other";
+    assert.deepEqual(planRule(part, buildState(name), [newer, older]).settings, [
+      "local.settings.minimum: nothing → 2",
+    ]);
+    assert.deepEqual(planRule(part, buildState(name, {}, "2"), [newer, older]).settings, [
+      "local.settings.minimum: 9 → 2",
+    ]);
+  });
+
+  it("is there for each rule, in the order of the rules", () => {
+    const states = new Map([["b", buildState("b")]]);
+    const plans = planRuleChanges(
+      ["c", "b", "a"].map((one) => buildPart(one)),
+      states,
+      [buildRelease(1, { b: "1" })],
+      ["local"],
+    );
+    assert.deepEqual(
+      plans.map(({ part, changes }) => [part.name, changes]),
+      [
+        ["c", ["new"]],
+        ["b", []],
+        ["a", ["new"]],
+      ],
+    );
+  });
+});
+
+describe("the settings that differ", () => {
+  const listDifferences = (before: object, after: object): string[] => {
+    const release = buildRelease(1, { a: "1" });
+    if (release.rules.a) release.rules.a.share = { rule: "a", clusters: { "prod-eu": buildClusterConfig(before) } };
+    const part = buildPart("a", { config: { rule: "a", clusters: { "prod-eu": buildClusterConfig(after) } } });
+    return planRuleChanges([part], new Map([["a", buildState("a")]]), [release], ["prod-eu"])[0]?.settings ?? [];
+  };
+  for (const { name, before, after, differences } of rows.settings)
+    it(`are listed with their paths: ${name}`, () =>
+      assert.deepEqual(
+        listDifferences(before, after),
+        differences.map((difference) => `prod-eu.settings.${difference}`),
+      ));
+
+  it("may be a whole cluster, added or removed", () => {
+    const release = buildRelease(1, { a: "1" });
+    const part = buildPart("a", { config: { rule: "a", clusters: { other: buildClusterConfig({}) } } });
+    const [plan] = planRuleChanges([part], new Map([["a", buildState("a")]]), [release], ["other"]);
+    const text = JSON.stringify(buildClusterConfig({}));
+    assert.deepEqual(plan?.settings, [`local: ${text} → nothing`, `other: nothing → ${text}`]);
+  });
+});
+
+describe("the changed settings of many clusters", () => {
+  const setup = buildClusterConfig({ minimum: 1 });
+  const listChanges = (before: EndpointConfig, after: EndpointConfig, clusters = ["a", "b", "c", "d"]) => {
+    const release = buildRelease(1, { a: "1" });
+    if (release.rules.a) release.rules.a.share = before;
+    const part = buildPart("a", { config: after });
+    return planRuleChanges([part], new Map([["a", buildState("a")]]), [release], clusters)[0]?.settings;
+  };
+  const old = { rule: "a", clusters: Object.fromEntries(["a", "b", "c", "d"].map((name) => [name, setup])) };
+
+  it("are none if an older version of Postern listed the clusters, and the bundle has a usual setup now", () =>
+    assert.deepEqual(listChanges(old, { rule: "a", usual: setup, clusters: {} }), []));
+  it("are one line, with the names of at most three clusters", () => {
+    const usual = buildClusterConfig({ minimum: 2 });
+    assert.deepEqual(listChanges(old, { rule: "a", usual, clusters: {} }), ["a, b, 2 others.settings.minimum: 1 → 2"]);
+    const after = { rule: "a", usual, clusters: { d: setup } };
+    assert.deepEqual(listChanges(old, after), ["a, b, c.settings.minimum: 1 → 2"]);
+  });
+  it("say which clusters are refused from now on", () => {
+    const gone = { ...setup, keyVersions: [] };
+    const after = { rule: "a", usual: setup, clusters: { d: gone } };
+    assert.deepEqual(listChanges(old, after, ["a", "b", "c"]), ["d.keyVersions: [1] → []"]);
+  });
+});
+
+/** The logical ids that osls and serverless.yml give to rules. */
+const idOf: Record<string, string> = { constructor: "Constructor", a: "A", "a-b": "ADashb", ab: "Ab", b: "B" };
+const buildTemplate = (...rules: string[]): StackTemplate => ({
+  Resources: {
+    HttpApi: { Type: "AWS::ApiGatewayV2::Api" },
+    ...Object.fromEntries(
+      rules.flatMap((name) => [
+        [
+          `${idOf[name]}LambdaFunction`,
+          { Type: "AWS::Lambda::Function", Properties: { FunctionName: `postern-test-${name}` } },
+        ],
+        [`${idOf[name]}Role`, { Type: "AWS::IAM::Role" }],
+      ]),
+    ),
+  },
+  Outputs: {},
+});
+const listFunctions = ({ Resources }: StackTemplate) =>
+  Object.keys(Resources)
+    .filter((id) => id.endsWith("LambdaFunction"))
+    .map((id) => id.replace("LambdaFunction", ""));
+
+describe("a rule that was turned off", () => {
+  const parts = [buildPart("a-b")];
+  const deployed = buildTemplate("a", "a-b", "ab");
+  const findKept = (all: Release[], template: StackTemplate | undefined = deployed) =>
+    findOffRulesToKeep("test", template, parts, all);
+
+  for (const { name, releases, kept } of rows.kept)
+    it(name, () => {
+      const all = releases.map(({ id, rules, entries = {} }) => {
+        const clusters = Object.entries(entries).map(([cluster, names]) => [cluster, buildClusterRecord(...names)]);
+        return buildRelease(id, Object.fromEntries(rules.map((rule) => [rule, "1"])), {
+          clusters: Object.fromEntries(clusters),
+        });
+      });
+      assert.deepEqual(findKept(all), kept);
+    });
+
+  it("has no release if it is named as a member of every object", () =>
+    assert.deepEqual(findKept([buildRelease(1, {})], buildTemplate("constructor")), []));
+
+  it("is kept only in the stack that has it", () => {
+    const all = [buildRelease(1, { a: "1", b: "1", "a-b": "1" })];
+    assert.deepEqual(findKept(all), ["a"]);
+    assert.deepEqual(findOffRulesToKeep("test", undefined, parts, all), []);
+    assert.deepEqual(findOffRulesToKeep("other", deployed, parts, all), []);
+  });
+
+  describe("in the stack", () => {
+    const off = { parts, template: buildTemplate("a-b"), notes: [] };
+    const on = [buildRelease(1, { a: "1", "a-b": "1" })];
+    const since = [buildRelease(2, { "a-b": "1" }), ...on];
+    const both = buildTemplate("a", "a-b");
+
+    it("keeps its function for one release, so that the stack doesn't change", () => {
+      const { template, stack, kept } = planStack("test", off, both, on, false);
+      assert.deepEqual([listFunctions(template).sort(), kept], [["A", "ADashb"], ["a"]]);
+      assert.deepEqual(stack, { isNew: false, added: [], changed: [], removed: [] });
+    });
+
+    it("is kept by further deployments without other changes", () => {
+      const { template, stack, kept } = planStack("test", off, both, since, false);
+      assert.deepEqual([listFunctions(template).sort(), kept], [["A", "ADashb"], ["a"]]);
+      assert.deepEqual(stack, { isNew: false, added: [], changed: [], removed: [] });
+    });
+
+    it("is removed by the next deployment with a change in the stack or elsewhere", () => {
+      const removed = ["ALambdaFunction", "ARole"];
+      const elsewhere = planStack("test", off, both, since, true);
+      assert.deepEqual([listFunctions(elsewhere.template), elsewhere.kept], [["ADashb"], []]);
+      assert.deepEqual(elsewhere.stack, { isNew: false, added: [], changed: [], removed });
+      const grown = { ...off, parts: [...parts, buildPart("b")], template: buildTemplate("a-b", "b") };
+      const here = planStack("test", grown, both, since, false);
+      assert.deepEqual([listFunctions(here.template), here.kept], [["ADashb", "B"], []]);
+      assert.deepEqual(here.stack, { isNew: false, added: ["BLambdaFunction", "BRole"], changed: [], removed });
+    });
+
+    it("changes nothing in the stack if it is turned on again", () => {
+      const again = { parts: [buildPart("a"), ...parts], template: both, notes: [] };
+      const { stack, kept } = planStack("test", again, both, since, true);
+      assert.deepEqual([stack, kept], [{ isNew: false, added: [], changed: [], removed: [] }, []]);
+    });
+
+    it("is not kept in a new stack", () => {
+      const { template, stack, kept } = planStack("test", off, undefined, [], true);
+      assert.deepEqual([template, kept, stack.isNew], [off.template, [], true]);
+    });
+  });
+});
+
+describe("the log group that a function had of its own", () => {
+  const LogGroupName = "/aws/lambda/postern-test-a-b";
+  const group = { Type: "AWS::Logs::LogGroup", Properties: { LogGroupName } };
+  const retained = { ...group, DeletionPolicy: "Retain" };
+  const built = { parts: [buildPart("a-b")], template: buildTemplate("a-b"), notes: [] };
+  const addToStack = (ADashbLogGroup: StackTemplate["Resources"][string]): StackTemplate => ({
+    ...buildTemplate("a-b"),
+    Resources: { ...buildTemplate("a-b").Resources, ADashbLogGroup },
+  });
+  const plan = (deployed: StackTemplate, elsewhere: boolean) => {
+    const { template, stack } = planStack("test", built, deployed, [], elsewhere);
+    return [template.Resources.ADashbLogGroup, stack.changed, stack.removed];
+  };
+
+  it("stays in the stack for one deployment, so that CloudFormation then keeps the logs", () => {
+    assert.deepEqual(plan(addToStack(group), true), [retained, ["ADashbLogGroup"], []]);
+    assert.deepEqual(plan(addToStack(group), false), [retained, ["ADashbLogGroup"], []]);
+  });
+
+  it("leaves the stack with the next deployment that changes anything", () => {
+    assert.deepEqual(plan(addToStack(retained), true), [undefined, [], ["ADashbLogGroup"]]);
+    assert.deepEqual(plan(addToStack(retained), false), [retained, [], []]);
+  });
+
+  it("stays only if the stack has room for it", () => {
+    const resources = Array.from({ length: 499 }, (_, index) => [`Topic${index}`, { Type: "AWS::SNS::Topic" }]);
+    const full = { ...built, template: { Resources: Object.fromEntries(resources) } };
+    const groups = { ADashbLogGroup: group, BLogGroup: group };
+    const { template, stack } = planStack(
+      "test",
+      full,
+      { Resources: { ...full.template.Resources, ...groups } },
+      [],
+      true,
+    );
+    assert.deepEqual([Object.keys(template.Resources).length, stack.removed], [500, ["BLogGroup"]]);
+  });
+
+  it("is no log group of the stage or its gateway", () => {
+    for (const other of ["/aws/vendedlogs/postern-test", "/other"])
+      assert.deepEqual(plan(addToStack({ ...group, Properties: { LogGroupName: other } }), true), [
+        undefined,
+        [],
+        ["ADashbLogGroup"],
+      ]);
+  });
+});
+
+describe("the plan of a cluster, compared with the newest release,", () => {
+  const buildManifest = (kind: "ClusterRole" | "ValidatingWebhookConfiguration", fields: object): DeployedObject => ({
+    ...{ apiVersion: "v1", kind, metadata: { name: "postern" } },
+    ...fields,
+  });
+  const buildEntries = (...webhooks: object[]) => buildManifest("ValidatingWebhookConfiguration", { webhooks });
+  const entry = { name: "a.postern.dev", timeoutSeconds: 3, clientConfig: { url: "https://x/local.{key}/a/validate" } };
+  const role = buildManifest("ClusterRole", { rules: [] });
+  const recorded = { manifests: [buildEntries(entry)], keyVersion: 1, signer: "first" };
+  const at = { at: modified.toISOString(), hardened: [], since: {} };
+  const { signer: _, ...unsigned } = recorded;
+
+  const releases = {
+    none: undefined,
+    unrecorded: buildRelease(2, {}),
+    unsigned: buildRelease(2, {}, { clusters: { local: { ...at, ...unsigned } } }),
+    newest: buildRelease(2, { a: "1" }, { clusters: { local: { ...at, ...recorded } } }),
+  };
+  for (const { name, release = "newest", entries, hasRole, differences, ...change } of rows.clusters)
+    it(name, () => {
+      const manifests = entries
+        ? [buildEntries(...entries.map((more) => ({ ...entry, ...more })))]
+        : hasRole
+          ? [role]
+          : recorded.manifests;
+      const now = { ...recorded, manifests, ...change };
+      assert.deepEqual(describeChangesSinceRelease(releases[release], "local", now), differences);
+    });
+});
+
+describe("rights", () => {
+  const withRight = (Action: string): StackTemplate => {
+    const PolicyDocument = { Statement: [{ Action, Resource: "*" }] };
+    return { Resources: { ARole: { Type: "AWS::IAM::Role", Properties: { Policies: [{ PolicyDocument }] } } } };
+  };
+  it("are added and removed as roles have them", () => {
+    const none = { added: [], removed: [] };
+    assert.deepEqual(compareRights(withRight("a:A"), withRight("a:A")), none);
+    assert.deepEqual(compareRights(undefined, withRight("a:A")), { ...none, added: ["ARole: a:A on *"] });
+    assert.deepEqual(compareRights(withRight("a:A"), withRight("a:B")), {
+      added: ["ARole: a:B on *"],
+      removed: ["ARole: a:A on *"],
+    });
+  });
+});
+
+const unchangedRule: RuleChangePlan = { part: buildPart("a"), known: buildState("a"), changes: [], settings: [] };
+const unchangedCluster: ClusterPlan = { cluster: "local", hardened: [], differences: [], policies: [], notes: [] };
+const idle: DeploymentPlan = {
+  ...{
+    identity: { partition: "aws", account: "123456789012", region: "eu-west-1", stage: "test" },
+    template: buildTemplate("a"),
+    parts: [unchangedRule],
+    kept: [],
+    warm: [],
+    clusters: [unchangedCluster],
+    limits: [],
+    notes: [],
+  },
+  stack: { isNew: false, added: [], changed: [], removed: [] },
+  rights: { added: [], removed: [] },
+  differences: [],
+};
+
+describe("a plan", () => {
+  const gone = { sentence: "the alias live of a doesn't exist" };
+  const table: [string, Partial<DeploymentPlan>, boolean][] = [
+    ["changes nothing if nothing differs", {}, true],
+    ["changes nothing if it only has notes", { notes: ["a"], clusters: [{ ...unchangedCluster, notes: ["b"] }] }, true],
+    ["has changes if deploy can repair a difference", { differences: [{ ...gone, repair: async () => {} }] }, false],
+    ["changes nothing if only a command can repair it", { differences: [{ ...gone, command: "aws" }] }, true],
+    ["changes nothing if it only keeps a function", { kept: ["b"] }, true],
+    [
+      "has changes if warm environments change",
+      { warm: [{ rule: "a", wanted: 0, there: [], changes: ["no longer 1 warm environment on version 1"] }] },
+      false,
+    ],
+    ["has changes if the ledger's table is new", { ledger: { table: "postern-test", changes: ["new"] } }, false],
+    ["changes nothing if the ledger's table is complete", { ledger: { table: "postern-test", changes: [] } }, true],
+    ["has changes if the stack is new", { stack: { ...idle.stack, isNew: true } }, false],
+    ["has changes if the stack changes", { stack: { ...idle.stack, changed: ["A"] } }, false],
+    ["has changes if a rule changes", { parts: [unchangedRule, { ...unchangedRule, changes: ["keys"] }] }, false],
+    [
+      "has changes if a cluster differs",
+      { clusters: [unchangedCluster, { ...unchangedCluster, differences: ["a"] }] },
+      false,
+    ],
+    [
+      "has changes if a cluster can't be read",
+      { clusters: [{ ...unchangedCluster, unknown: "no connection" }] },
+      false,
+    ],
+  ];
+  for (const [name, change, expected] of table)
+    it(name, () => assert.equal(changesNothing({ ...idle, ...change }), expected));
+
+  describe("has costs", () => {
+    const now = new Date("2026-02-01T00:00:00Z");
+    const functions = { getFunctionName: (name: string) => `postern-test-${name}` };
+    const estimate = (metrics: StageMetricsReader, endpointType: "http" | "url", parts: PackagedRule[]) =>
+      // The estimate asks only for a function's name.
+      estimateStageCosts({ functions: { ...unasked, ...functions }, metrics }, endpointType, parts, now);
+    const refuseCall = () => assert.fail("the price is known without it");
+    const unasked = {
+      ...{
+        listRules: refuseCall,
+        readQuotas: refuseCall,
+        readAlias: refuseCall,
+        listVersions: refuseCall,
+        readVersions: refuseCall,
+        readReservedConcurrency: refuseCall,
+        readPermissions: refuseCall,
+        addPermission: refuseCall,
+        removePermission: refuseCall,
+        createAlias: refuseCall,
+        setLatest: refuseCall,
+        invoke: refuseCall,
+        moveAlias: refuseCall,
+        publishVersion: refuseCall,
+        listWarmVersions: refuseCall,
+        requestWarmEnvironments: refuseCall,
+        releaseWarmEnvironments: refuseCall,
+        deleteVersion: refuseCall,
+      },
+      ...{ readLatestEnvironment: refuseCall, restore: refuseCall, republish: refuseCall },
+    };
+    const metrics: StageMetricsReader = {
+      ask: async (questions, from, to) => {
+        assert.deepEqual([from, to], [new Date("2026-01-02T00:00:00Z"), now]);
+        const values: Record<string, number> = {
+          "AWS/Lambda Invocations of postern-test-a": 2_000_000,
+          "AWS/Lambda Duration of postern-test-a": 20_000_000,
+        };
+        const answers = Object.entries<(typeof questions)[keyof typeof questions]>(questions).map(
+          ([name, { namespace, metric, dimensions, stat }]) => {
+            assert.equal(stat, "Sum");
+            return [name, values[`${namespace} ${metric} of ${dimensions.FunctionName}`] ?? 0];
+          },
+        );
+        return Object.fromEntries(answers);
+      },
+    };
+    const roundCosts = ({ rules }: StageCosts) =>
+      rules.map(({ rule, million, reviews, month }) => [rule, million.toFixed(2), reviews, month.toFixed(2)]);
+
+    it("computed from the reviews of the last thirty days", async () => {
+      const asking = buildPart("b", { asks: true });
+      assert.deepEqual(roundCosts(await estimate(metrics, "url", [buildPart("a"), asking])), [
+        ["a", "0.61", 2_000_000, "1.23"],
+        ["b", "0.69", 0, "0.00"],
+      ]);
+      assert.deepEqual(roundCosts(await estimate(metrics, "http", [buildPart("a")])), [
+        ["a", "1.74", 2_000_000, "3.48"],
+      ]);
+    });
+
+    it("estimated with usual values if CloudWatch doesn't answer", async () => {
+      const silent = { ask: () => Promise.reject(new Error("Rate exceeded")) };
+      assert.deepEqual(roundCosts(await estimate(silent, "url", [buildPart("a")])), [["a", "0.60", 0, "0.00"]]);
+    });
+  });
+
+  const { rules, costs: ruleCosts, months, partition, account, region, stage, ...printed } = rows.plan;
+  const identity = { partition, account, region, stage };
+  const costs = { rules: ruleCosts, months };
+  const parts = rules.map(({ rule, live, disarmedUntil, changes, settings }): RuleChangePlan => {
+    const disarmed = disarmedUntil ? { disarmed: { until: new Date(disarmedUntil), version: "3" } } : {};
+    return { part: buildPart(rule), known: live ? buildState(rule, disarmed, live) : undefined, changes, settings };
+  });
+  const busy: DeploymentPlan = { ...printed, identity, template: buildTemplate(), parts };
+
+  it("is printed as text", () => assert.equal(formatPlan(busy, costs), rows.planText));
+
+  it("is printed with the sentence that there is nothing to change", () =>
+    assert.equal(formatPlan(idle, { rules: [], months: [] }), rows.idleText));
+
+  it("has only the number of resources if the stack is new", () => {
+    const stack = { isNew: true, added: ["A", "B", "C"], changed: [], removed: [] };
+    assert.match(
+      formatPlan({ ...idle, stack }, { rules: [], months: [] }),
+      /^stack\n {2}is new: 3 resources\n\nrules$/m,
+    );
+  });
+
+  it("is data for JSON output", () => {
+    assert.deepEqual(JSON.parse(JSON.stringify(toPlanData(busy, costs))), { ...rows.plan, idle: false });
+    assert.deepEqual(Reflect.get(toPlanData(idle, { rules: [], months: [] }), "idle"), true);
+  });
+});

@@ -1,0 +1,209 @@
+import { randomUUID } from "node:crypto";
+import { hostname, userInfo } from "node:os";
+import { setTimeout as wait } from "node:timers/promises";
+import { type BucketObject, openBucket, type StageBucket } from "../../aws/bucket.ts";
+import { isErrorNamed } from "../../aws/errors.ts";
+import { requireChangeableStack } from "../../aws/stack.ts";
+import type { AwsStage } from "../../aws/stage.ts";
+import { Complaint } from "../../cli/complaint.ts";
+
+/** The lock's key in the stage's bucket. infra/aws/iam/pipeline.yml names it, too. */
+export const lockObjectKey = "lock.json";
+
+interface LockClaim {
+  owner: string;
+  by: string;
+  what: string;
+  /**
+   * A value that is new in each renewal of the lock, so that the lock object's text and therefore its ETag change.
+   */
+  renewal: number;
+}
+
+/** Milliseconds until a lock that isn't renewed expires, by S3's clock. */
+export const lockTermMilliseconds = 180_000;
+/** Milliseconds between renewals. */
+const renewalMilliseconds = 20_000;
+const maxAttempts = 10;
+
+/** The name of the person or pipeline that runs this command. */
+export const getPersonOrPipelineName = (): string =>
+  process.env.POSTERN_BY ??
+  process.env.GITHUB_ACTOR ??
+  process.env.GITLAB_USER_LOGIN ??
+  `${userInfo().username}@${hostname()}`;
+
+export interface StageLock {
+  /** Throws a Complaint if another command has the lock. Afterwards, the lock holds for at least half its term. */
+  check(): Promise<void>;
+  /** Aborted when a renewal finds that another command has the lock. */
+  signal: AbortSignal;
+  /** Deletes the lock if this command still has it. Later changes are made without a lock. */
+  release(): Promise<void>;
+}
+
+/** Exceptions to the lock of a stage, for one command. */
+export interface StageLockOptions {
+  /** Takes the lock from the command that holds it, which stops before its next change. */
+  overriding?: boolean;
+  /** Acts without a lock if the stage has no bucket to keep it in; nothing can be deployed to such a stage. */
+  optional?: boolean;
+}
+
+/**
+ * Runs `act` while no other command changes the stage. Calls that change the stage or a cluster first check that this
+ * command still has the lock.
+ */
+export const lockStage = async <T>(
+  stage: AwsStage,
+  what: string,
+  act: (lock: StageLock) => Promise<T>,
+  { overriding = false, optional = false }: StageLockOptions = {},
+): Promise<T> => {
+  const { guard } = stage;
+  const taken = await takeStageLock(stage, what, overriding);
+  if (taken === undefined && !optional) {
+    requireChangeableStack(stage.name, await stage.stack.readStatus());
+    throw new Complaint(
+      `stage ${stage.name} has no bucket: nothing was deployed to it, or its bucket was deleted; postern deploy creates it`,
+      1,
+    );
+  }
+  const lock = taken ?? (await watchForBucket(stage));
+  const checkBefore = guard.check;
+  Object.assign(guard, { check: lock.check, signal: lock.signal });
+  const release = async () => {
+    Object.assign(guard, { check: checkBefore, signal: undefined });
+    await lock.release();
+  };
+  try {
+    return await act({ ...lock, release });
+  } finally {
+    // The check in stage.guard stays set: after one of several parallel changes failed, it must stop the others.
+    await lock.release();
+  }
+};
+
+/** Takes the lock in the stage's bucket; undefined if there is no bucket, or the stack is being deleted. */
+const takeStageLock = async (
+  { stack }: AwsStage,
+  what: string,
+  overriding: boolean,
+): Promise<StageLock | undefined> => {
+  const bucket = await stack.findBucket();
+  if (bucket === undefined || (await stack.readStatus()) === "DELETE_IN_PROGRESS") return undefined;
+  try {
+    return await takeLock(openBucket(bucket), what, overriding);
+  } catch (error) {
+    if (isErrorNamed(error, "NoSuchBucket")) return undefined;
+    throw error;
+  }
+};
+
+/** Returns a substitute for the lock if there is no bucket. `check` throws once another command has created one. */
+const watchForBucket = async ({ name, stack }: AwsStage): Promise<StageLock> => {
+  const before = await stack.findBucket();
+  return {
+    check: async () => {
+      const now = await stack.findBucket();
+      if (now !== undefined && now !== before)
+        throw new Complaint(`another command has begun to deploy stage ${name}; run the command again`, 1);
+    },
+    signal: new AbortController().signal,
+    release: async () => {},
+  };
+};
+
+export const takeLock = async (bucket: StageBucket, what: string, overriding = false): Promise<StageLock> => {
+  const owner = randomUUID();
+  let renewal = 0;
+  const buildClaim = () =>
+    JSON.stringify({ owner, by: getPersonOrPipelineName(), what, renewal: renewal++ } satisfies LockClaim);
+  const isOurs = (stored: BucketObject | undefined) => parseClaim(stored).owner === owner;
+
+  const take = async () => {
+    for (let attempt = 1; attempt <= maxAttempts; attempt++) {
+      if (await bucket.write(lockObjectKey, buildClaim(), { IfNoneMatch: "*" })) return;
+      const currentLock = await bucket.read(lockObjectKey);
+      // The write of the lock succeeded, but its response was lost and the SDK sent it again.
+      if (isOurs(currentLock)) return;
+      if (currentLock) {
+        if (!overriding && !(currentLock.age > lockTermMilliseconds)) throw buildRefusal(currentLock);
+        if (await bucket.write(lockObjectKey, buildClaim(), { IfMatch: currentLock.etag })) return;
+      }
+      await waitLonger(attempt);
+    }
+    throw new Complaint(
+      "other commands tried to lock this stage at the same time, so this one gave up; run it again",
+      1,
+    );
+  };
+  /** Throws if another command has the stage's lock. Renews this lock if it is older than `oldest` milliseconds. */
+  const confirm = async (oldest: number) => {
+    for (let attempt = 1; attempt <= maxAttempts; attempt++) {
+      const stored = await bucket.read(lockObjectKey);
+      if (!stored || !isOurs(stored)) throw buildLoss(stored);
+      if (stored.age <= oldest || (await bucket.write(lockObjectKey, buildClaim(), { IfMatch: stored.etag }))) return;
+      // The write failed, because this command renews the lock elsewhere, or another command takes it: try again.
+      await waitLonger(attempt);
+    }
+    throw new Complaint("the lock of this stage could not be renewed; run the command again", 1);
+  };
+
+  await take();
+  const lost = new AbortController();
+  let renewing: Promise<void> = Promise.resolve();
+  const timer = setInterval(() => {
+    renewing = confirm(Number.NEGATIVE_INFINITY).catch((error) => {
+      // Only a lost lock ends the command here; if S3 doesn't answer, the next check reports that.
+      if (error instanceof Complaint) lost.abort(error);
+    });
+  }, renewalMilliseconds).unref();
+  let isReleased = false;
+  return {
+    check: () => confirm(lockTermMilliseconds / 2),
+    signal: lost.signal,
+    release: async () => {
+      if (isReleased) return;
+      isReleased = true;
+      clearInterval(timer);
+      await renewing;
+      const last = await bucket.read(lockObjectKey).catch(() => undefined);
+      if (last && isOurs(last)) await bucket.remove(lockObjectKey, last.etag).catch(() => {});
+    },
+  };
+};
+
+/** Waits for a random time that grows with each attempt, so that several waiting commands don't retry together. */
+const waitLonger = (attempt: number) => wait(Math.random() * 100 * attempt);
+
+/** Returns the lock's content. If another Postern version wrote it in another format, only its age is used. */
+const parseClaim = (stored: BucketObject | undefined): LockClaim => {
+  try {
+    const { owner, by, what, renewal } = JSON.parse(stored?.text ?? "");
+    return { owner: String(owner), by: String(by), what: String(what), renewal: Number(renewal) };
+  } catch {
+    return { owner: "", by: "an unknown program", what: "unknown", renewal: 0 };
+  }
+};
+
+const describeHolder = (stored: BucketObject) => {
+  const { by, what } = parseClaim(stored);
+  return `${by} (${what})`;
+};
+
+const buildRefusal = (stored: BucketObject): Complaint => {
+  const end = new Date(stored.modified.getTime() + lockTermMilliseconds).toISOString();
+  return new Complaint(
+    `this stage is locked by ${describeHolder(stored)}; the lock expires at ${end} unless that command renews it`,
+    1,
+  );
+};
+
+const buildLoss = (stored: BucketObject | undefined): Complaint =>
+  new Complaint(
+    stored === undefined
+      ? "this command has lost the lock of the stage, and changes nothing more; run it again"
+      : `this command has lost the lock of the stage to ${describeHolder(stored)}, and changes nothing more`,
+    1,
+  );

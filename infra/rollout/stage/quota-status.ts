@@ -1,0 +1,83 @@
+import type {
+  QuotaShare,
+  QuotaState,
+  RecountState,
+  ValueReader,
+} from "../../../functions/workload-quota/ledger-values.ts";
+import type { Quota, WorkloadQuotaSettings } from "../../../functions/workload-quota/settings.ts";
+import type { AwsStage } from "../../aws/stage.ts";
+import { formatTable } from "../../cli/command.ts";
+import { runInParallel } from "../../cli/progress.ts";
+import type { PosternConfig } from "../../config/config.ts";
+
+const rule = "workload-quota";
+
+/** What `postern status` shows of the quotas of workload-quota, and of the recounts of the clusters in postern.yaml. */
+export interface QuotasHealth {
+  quotas: ({ quota: string } & QuotaState)[];
+  recounts: ({ cluster: string } & RecountState)[];
+}
+
+/**
+ * Reads the quotas of workload-quota in postern.yaml from the stage's ledger, and what these clusters have of each;
+ * undefined if there are none. For each quota and cluster, it reads 64 values.
+ */
+export const readQuotas = async (
+  { ledger }: Pick<AwsStage, "ledger">,
+  config: PosternConfig,
+  now: number,
+): Promise<QuotasHealth | undefined> => {
+  const listed = listQuotas(config);
+  if (listed.size === 0) return undefined;
+  // A catalogue without the rule has no such file.
+  const { readQuota, readRecounts, readShare } = await import("../../../functions/workload-quota/ledger-values.ts");
+  const read: ValueReader = async (keys) => {
+    const values = await ledger.readValues(keys.map((key) => `${rule}//${key}`));
+    return keys.map((key) => values.get(`${rule}//${key}`));
+  };
+  const quotas: QuotasHealth["quotas"] = [];
+  for (const [quota, { hard, covers }] of listed) {
+    const shares = await runInParallel(
+      5,
+      [...covers],
+      async (cluster): Promise<[string, QuotaShare]> => [cluster, await readShare(read, quota, cluster)],
+    );
+    quotas.push({ quota, ...(await readQuota(read, { name: quota, hard }, Object.fromEntries(shares), now)) });
+  }
+  const counted = [...new Set([...listed.values()].flatMap(({ covers }) => [...covers]))];
+  const recounts = await readRecounts(read, counted);
+  return { quotas, recounts: recounts.map((state, index) => ({ cluster: String(counted[index]), ...state })) };
+};
+
+/** Returns the quotas of all clusters by name, with the clusters that each covers. */
+const listQuotas = ({ clusters }: PosternConfig) => {
+  const found = new Map<string, { hard: Quota["hard"]; covers: Set<string> }>();
+  for (const [cluster, { rules }] of clusters) {
+    const setup = rules.get(rule);
+    if (!setup || setup.mode === "off") continue;
+    // The rule's checkSettings has checked them.
+    const { quotas } = setup.settings as WorkloadQuotaSettings;
+    for (const { name, clusters: covered = [cluster], hard } of quotas) {
+      const quota = found.get(name) ?? { hard, covers: new Set() };
+      if (covered.includes(cluster)) quota.covers.add(cluster);
+      found.set(name, quota);
+    }
+  }
+  return found;
+};
+
+export const formatQuotas = ({ quotas, recounts }: QuotasHealth): string => {
+  const rows = quotas.flatMap(({ quota, hard, clusters, ...all }) =>
+    [...new Set([hard, all.used, all.reserved].flatMap(Object.keys))].flatMap((name) => [
+      [quota, name, "", all.used[name] ?? "0", all.reserved[name] ?? "0", hard[name] ?? "-"],
+      ...Object.entries(clusters).flatMap(([cluster, { used, reserved }]) =>
+        used[name] || reserved[name] ? [["", "", cluster, used[name] ?? "0", reserved[name] ?? "0"]] : [],
+      ),
+    ]),
+  );
+  const lines = recounts.map(({ cluster, completed, faults }) => {
+    const state = completed ? `complete at ${completed}` : "never complete";
+    return `recount of ${cluster}: ${[state, ...faults].join("; ")}\n`;
+  });
+  return `\n${formatTable([["QUOTA", "RESOURCE", "CLUSTER", "USED", "RESERVED", "HARD"], ...rows])}${lines.join("")}`;
+};

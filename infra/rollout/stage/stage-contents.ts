@@ -1,0 +1,80 @@
+import { getAccessLogGroup, getFunctionsLogGroup } from "../../aws/log-queries.ts";
+import { logGroupType } from "../../aws/stack.ts";
+import { toSentence } from "../../cli/complaint.ts";
+import type { DeploymentTargets } from "../targets.ts";
+
+/** A stage, and what of it a destruction deletes. */
+export interface Destruction extends Pick<DeploymentTargets, "stage" | "config" | "progress"> {
+  /** The names of clusters (option --forget) that don't exist any more: nothing is deleted in them. */
+  forgotten: string[];
+  /** Whether the table with the ledger and the logs are deleted, too. */
+  withData?: boolean;
+}
+
+/** What a stage consists of in AWS. */
+export interface StageContents {
+  hasStack: boolean;
+  /** The resources that go with the stack: a line for each type. */
+  stack: string[];
+  hasTable: boolean;
+  /** The log groups that stay when the stack is deleted. */
+  logGroups: string[];
+}
+
+/** The types whose resources have names that users know. */
+const namedTypes = new Set(["AWS::Lambda::Function", "AWS::S3::Bucket", "AWS::CloudWatch::Dashboard", logGroupType]);
+
+export const readStageContents = async (options: Destruction): Promise<StageContents> => {
+  const { name, stack, logGroups } = options.stage;
+  const [resources, template] = await Promise.all([stack.listResources(), stack.readTemplate()]);
+  // In stages of earlier versions of Postern, log groups go with the stack.
+  const isRetained = (id: string) => template?.Resources[id]?.DeletionPolicy === "Retain";
+  const [lost, kept] = [false, true].map((isKept) => resources.filter(({ id }) => isRetained(id) === isKept));
+  const candidates = [getFunctionsLogGroup(name), getAccessLogGroup(name), ...(kept ?? []).map((one) => one.name)];
+  const groups = [...new Set(candidates)].filter((group) => !lost?.some((resource) => resource.name === group));
+  const found = await Promise.all(groups.map(async (group) => ((await logGroups.exists(group)) ? [group] : [])));
+  return {
+    hasStack: resources.length > 0,
+    stack: [...Map.groupBy(lost ?? [], ({ type }) => type)].map(([type, some]) => {
+      const names = namedTypes.has(type) ? `: ${some.map((one) => one.name).join(", ")}` : "";
+      return `${some.length} ${type}${names}`;
+    }),
+    hasTable: await hasLedgerTable(options),
+    logGroups: found.flat(),
+  };
+};
+
+/** Reports whether the stage has a table. If that can't be read, only a command that deletes the table fails. */
+const hasLedgerTable = async ({ stage: { ledger }, withData, progress }: Destruction): Promise<boolean> => {
+  try {
+    return (await ledger.readFaults()) !== undefined;
+  } catch (error) {
+    if (withData) throw error;
+    progress.say(`the ledger's table can't be read: ${toSentence(error)}`);
+    return false;
+  }
+};
+
+/** Returns what a destruction deletes and what it keeps, in lines. */
+export const formatStageContents = (
+  { stage, config, forgotten, withData }: Destruction,
+  { hasStack, stack, hasTable, logGroups }: StageContents,
+): string => {
+  const clusters = [...config.clusters.keys()].filter((name) => !forgotten.includes(name));
+  const data = [
+    ...logGroups.map((group) => `the log group ${group}`),
+    ...(hasTable ? [`the table ${stage.ledger.name} with the ledger`] : []),
+  ];
+  const deleted = [
+    ...clusters.map((name) => `the webhook configurations and roles in ${name}`),
+    ...(hasStack ? [`the stack postern-${stage.name} with`] : []),
+    ...stack.map((line) => `  ${line}`),
+    `the parameter /postern/${stage.name}/keys with the keys that sign URLs`,
+  ];
+  const format = (title: string, lines: string[]) =>
+    lines.length === 0 ? [] : [`${title}:`, ...lines.map((line) => `  ${line}`)];
+  return [
+    ...format("deleted", withData ? [...deleted, ...data] : deleted),
+    ...(withData ? [] : format("kept, because --with-data is not given", data)),
+  ].join("\n");
+};

@@ -1,0 +1,458 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { readRows } from "../../../test/rows.ts";
+import type { LiveAlias, StageFunctions } from "../../aws/lambda-functions.ts";
+import type { CloudWatchMetricQuery } from "../../aws/metrics.ts";
+import { Complaint } from "../../cli/complaint.ts";
+import {
+  type CanaryRun,
+  type CanaryStage,
+  type CanaryVersionCounts,
+  type CanaryVersionPair,
+  findCanaryFault,
+  minimumCanaryReviews,
+  runCanary,
+} from "./canary.ts";
+
+const quiet: CanaryVersionCounts = { calls: 0, reviews: 0, denials: 0, errors: 0, p99: 0 };
+const buildCounts = (reviews: number, more: Partial<CanaryVersionCounts> = {}) => completeCounts({ reviews, ...more });
+
+interface Row {
+  name: string;
+  old: Partial<CanaryVersionCounts>;
+  fresh: Partial<CanaryVersionCounts>;
+  fault?: string;
+}
+const rows = readRows<Row[]>(import.meta.filename);
+const completeCounts = (given: Partial<CanaryVersionCounts>): CanaryVersionCounts => ({
+  ...quiet,
+  calls: given.reviews ?? 0,
+  ...given,
+});
+
+describe("the fault of a new version", () => {
+  for (const { name, old, fresh, fault } of rows)
+    it(`is ${name}`, () => assert.equal(findCanaryFault(completeCounts(old), completeCounts(fresh)), fault));
+
+  const counts = fc
+    .record({
+      reviews: fc.nat(1000),
+      crashes: fc.nat(1000),
+      denied: fc.nat(1000),
+      failed: fc.nat(1000),
+      p99: fc.nat(30_000),
+    })
+    .map(({ reviews, crashes, denied, failed, p99 }): CanaryVersionCounts => {
+      return {
+        ...{ calls: reviews + crashes, reviews, p99 },
+        ...{ denials: Math.min(denied, reviews), errors: crashes + Math.min(failed, reviews) },
+      };
+    });
+  const multiply = (one: CanaryVersionCounts, factor: number): CanaryVersionCounts => ({
+    ...{ calls: one.calls * factor, reviews: one.reviews * factor, p99: one.p99 },
+    ...{ denials: one.denials * factor, errors: one.errors * factor },
+  });
+  const factor = fc.integer({ min: 1, max: 50 });
+
+  it("is undefined if both versions have the same shares of errors and denials", () => {
+    const check = (one: CanaryVersionCounts, old: number, fresh: number) =>
+      assert.equal(findCanaryFault(multiply(one, old), multiply(one, fresh)), undefined);
+    fc.assert(fc.property(counts, factor, factor, check));
+  });
+
+  it("is undefined if the new version only fails less often or answers sooner", () => {
+    const check = (one: CanaryVersionCounts, fewer: number) => {
+      const better = { ...one, errors: Math.floor(one.errors * fewer), p99: one.p99 * fewer };
+      assert.equal(findCanaryFault(one, better), undefined);
+    };
+    fc.assert(fc.property(counts, fc.double({ min: 0, max: 1, noNaN: true }), check));
+  });
+
+  // One canary in thirty begins like this, with a share of 1% and a rule that denies one review in three hundred.
+  it("is undefined for a single denial", () =>
+    assert.equal(findCanaryFault(buildCounts(1000, { denials: 3 }), buildCounts(10, { denials: 1 })), undefined));
+
+  it("is undefined for fewer than ten denials or three failures", () => {
+    const few = fc.tuple(fc.nat(9), fc.nat(9), fc.nat(2), fc.nat(30_000));
+    const check = (old: CanaryVersionCounts, [reviews, denied, errors, p99]: [number, number, number, number]) =>
+      assert.equal(
+        findCanaryFault(old, buildCounts(reviews, { denials: Math.min(denied, reviews), errors, p99 })),
+        undefined,
+      );
+    fc.assert(fc.property(counts, few, check));
+  });
+});
+
+const [a, b]: [CanaryVersionPair, CanaryVersionPair] = [
+  { rule: "a", old: "1", fresh: "2" },
+  { rule: "a-b", old: "4", fresh: "7" },
+];
+const getFunctionName = (rule: string) => `postern-test-${rule}`;
+
+/** Creates functions of a stage that have only aliases. */
+const createAliases = (trials: CanaryVersionPair[]) => {
+  const aliases = new Map<string, LiveAlias>(
+    trials.map(({ rule, old }) => [rule, { version: old, weights: {}, revision: "0" }]),
+  );
+  const moves: string[] = [];
+  const getAlias = (rule: string): LiveAlias => {
+    const found = aliases.get(rule);
+    assert.ok(found, rule);
+    return found;
+  };
+  const functions: CanaryStage["functions"] = {
+    getFunctionName,
+    readAlias: async (rule) => getAlias(rule),
+    moveAlias: async (rule, version, before, weights = {}) => {
+      const { revision } = getAlias(rule);
+      if (revision !== before.revision) throw new Complaint(`another command has just moved the alias of ${rule}`, 1);
+      moves.push(
+        [`${rule} ${version}`, ...Object.entries(weights).map(([fresh, share]) => `${fresh} at ${share}`)].join(", "),
+      );
+      aliases.set(rule, { version, weights, revision: String(Number(revision) + 1) });
+    },
+  };
+  /** Moves an alias as another command would. */
+  const moveElsewhere = (rule: string, version: string, weights: Record<string, number> = {}) =>
+    aliases.set(rule, { version, weights, revision: "elsewhere" });
+  const describeAliases = () =>
+    trials.map(({ rule }) => {
+      const { version, weights } = getAlias(rule);
+      return [version, ...Object.keys(weights)].join("+");
+    });
+  return { functions, moves, moveElsewhere, describeAliases };
+};
+
+/** Creates a stage without functions, whose versions such as `a:2` have these counts in CloudWatch. */
+const createCounts = (
+  known: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }>,
+  before: () => void = () => {},
+): Omit<CanaryStage, "functions"> => ({
+  name: "test",
+  metrics: {
+    ask: async <K extends string>(questions: Record<K, CloudWatchMetricQuery>) => {
+      before();
+      const answers = Object.entries<CloudWatchMetricQuery>(questions).map(([name, { metric, dimensions }]) => {
+        const { FunctionName = "", Resource, ExecutedVersion } = dimensions;
+        assert.deepEqual([metric, Resource], ["Errors", `${FunctionName}:live`]);
+        return [name, known[`${FunctionName.slice(getFunctionName("").length)}:${ExecutedVersion}`]?.crashes ?? 0];
+      });
+      return Object.fromEntries(answers);
+    },
+  },
+  logs: {
+    query: async (logGroup) => {
+      assert.equal(logGroup, "/aws/lambda/postern-test");
+      return Object.entries(known).flatMap(([key, { reviews = 0, denials = 0, errors = 0, p99 = 0 }]) => {
+        const [rule = "", Version = ""] = key.split(":");
+        const counts = { reviews: `${reviews}`, denials: `${denials}`, failures: `${errors}`, p99: `${p99}` };
+        return reviews === 0 ? [] : [{ Function: getFunctionName(rule), Version, ...counts }];
+      });
+    },
+  },
+});
+
+const runCases: CanaryRun["runCases"] = async () => ({ cases: 41, faults: [] });
+const brief: CanaryRun = { share: 0.1, milliseconds: 20, every: 5, metricDelay: 0, runCases };
+const reviewed = { "a:1": { reviews: 1000 }, "a-b:4": { reviews: 1000 } };
+const healthy = { ...reviewed, "a:2": { reviews: 100 }, "a-b:7": { reviews: 100 } };
+
+describe("a canary", () => {
+  it("gives new versions their share of reviews, and all reviews at the end", async () => {
+    const { functions, moves, describeAliases } = createAliases([a, b]);
+    const progress: [number, number][] = [];
+    const outcomes = await runCanary({ functions, ...createCounts(healthy) }, [a, b], brief, (...far) =>
+      progress.push(far),
+    );
+    assert.deepEqual(outcomes, [
+      { trial: a, is: "promoted", evidence: "100 reviews, 0 faults" },
+      { trial: b, is: "promoted", evidence: "100 reviews, 0 faults" },
+    ]);
+    assert.deepEqual(moves, ["a 1, 2 at 0.1", "a-b 4, 7 at 0.1", "a 2", "a-b 7"]);
+    assert.deepEqual(describeAliases(), ["2", "7"]);
+    assert.ok(progress.length > 0 && progress.every(([done, total]) => done <= total && total === 0.02));
+  });
+
+  const faults: [string, object, string][] = [
+    ["crashes", { "a:2": { crashes: 5 } }, "it fails 100% of its reviews, and the version before 0%"],
+    ["fails", { "a:2": { reviews: 100, errors: 5 } }, "it fails 5.0% of its reviews, and the version before 0%"],
+    [
+      "denies admitted reviews",
+      { "a:2": { reviews: 100, denials: 90 } },
+      "it denies 90% of its reviews, and the version before 0%",
+    ],
+    [
+      "is slow",
+      { "a:2": { reviews: 100, p99: 2900 } },
+      "one review in a hundred takes it 2900 ms, and the version before 0 ms",
+    ],
+  ];
+  for (const [name, found, why] of faults)
+    it(`rolls back a version that ${name} at once, and all other versions with it`, async () => {
+      const { functions, moves, describeAliases } = createAliases([a, b]);
+      const slow = { share: 0.1, milliseconds: 3_600_000, every: 1, runCases };
+      const outcomes = await runCanary({ functions, ...createCounts({ ...healthy, ...found }) }, [a, b], slow);
+      assert.deepEqual(outcomes, [
+        { trial: a, is: "rolled back", why },
+        { trial: b, is: "rolled back", why: "it can only be promoted together with a" },
+      ]);
+      assert.deepEqual(
+        [moves.slice(2), describeAliases()],
+        [
+          ["a 1", "a-b 4"],
+          ["1", "4"],
+        ],
+      );
+    });
+
+  // How a version with few reviews ends, by its reviews and its cases.
+  const few: [
+    string,
+    Partial<CanaryVersionCounts> & { crashes?: number },
+    Awaited<ReturnType<typeof runCases>>,
+    object,
+  ][] = [
+    [
+      "promotes it if no review failed and all cases pass",
+      { reviews: 12 },
+      { cases: 41, faults: [] },
+      { is: "promoted", evidence: "12 reviews, 41 cases, 0 faults" },
+    ],
+    [
+      "promotes it without reviews if all cases pass",
+      {},
+      { cases: 1, faults: [] },
+      { is: "promoted", evidence: "0 reviews, 1 case, 0 faults" },
+    ],
+    [
+      "promotes it without cases if no review failed",
+      { reviews: minimumCanaryReviews - 1 },
+      { cases: 0, faults: [] },
+      { is: "promoted", evidence: "49 reviews, 0 cases, 0 faults" },
+    ],
+    [
+      "rolls it back if one review failed",
+      { reviews: 12, errors: 1 },
+      { cases: 41, faults: [] },
+      { is: "rolled back", why: "it failed 1 of its 12 reviews" },
+    ],
+    [
+      "rolls it back if its only review crashed",
+      { crashes: 1 },
+      { cases: 41, faults: [] },
+      { is: "rolled back", why: "it failed 1 of its 1 review" },
+    ],
+    [
+      "rolls it back if a case fails",
+      { reviews: 12 },
+      { cases: 41, faults: ['a, "says no": it fails'] },
+      { is: "rolled back", why: 'its cases fail: a, "says no": it fails' },
+    ],
+    [
+      "rolls it back without a result if it had neither reviews nor cases",
+      {},
+      { cases: 0, faults: [] },
+      {
+        is: "undecided",
+        why: "it had no reviews, and Lambda can run none of its cases; deploy once without --canary",
+      },
+    ],
+  ];
+  for (const [what, counts, cases, outcome] of few)
+    it(`ends by itself for a version with few reviews: ${what}`, async () => {
+      const { functions, describeAliases } = createAliases([a]);
+      const asked: string[] = [];
+      const run: CanaryRun = {
+        ...brief,
+        runCases: async (rule, version) => {
+          asked.push(`${rule}:${version}`);
+          return cases;
+        },
+      };
+      const outcomes = await runCanary({ functions, ...createCounts({ ...reviewed, "a:2": counts }) }, [a], run);
+      assert.deepEqual(outcomes, [{ trial: a, ...outcome }]);
+      assert.deepEqual(describeAliases(), [outcomes[0]?.is === "promoted" ? "2" : "1"]);
+      assert.deepEqual(asked, ["a:2"]);
+    });
+
+  it("rolls all versions with few reviews back if the cases of one fail", async () => {
+    const { functions, describeAliases } = createAliases([a, b]);
+    const run: CanaryRun = { ...brief, runCases: async (rule) => ({ cases: 1, faults: rule === "a" ? ["no"] : [] }) };
+    const outcomes = await runCanary({ functions, ...createCounts(reviewed) }, [a, b], run);
+    assert.deepEqual(outcomes, [
+      { trial: a, is: "rolled back", why: "its cases fail: no" },
+      { trial: b, is: "rolled back", why: "it can only be promoted together with a" },
+    ]);
+    assert.deepEqual(describeAliases(), ["1", "4"]);
+  });
+
+  it("rolls back a version whose crashes CloudWatch shows only after the time of the canary", async () => {
+    const { functions, moves } = createAliases([a]);
+    const known: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }> = { ...healthy };
+    const end = Date.now() + brief.milliseconds;
+    const counts = createCounts(known, () => {
+      if (Date.now() > end) known["a:2"] = { reviews: 100, crashes: 50 };
+    });
+    const [outcome] = await runCanary({ functions, ...counts }, [a], { ...brief, metricDelay: 60 });
+    assert.deepEqual([outcome?.is, moves.at(-1)], ["rolled back", "a 1"]);
+  });
+
+  it("rolls back a version that gets its reviews in the extra time, and whose crashes CloudWatch shows later", async () => {
+    const { functions, moves } = createAliases([a]);
+    const known: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }> = { ...reviewed };
+    const begun = Date.now() + 265;
+    const counts = createCounts(known, () => {
+      if (Date.now() > begun + 2) known["a:2"] = { reviews: 100, crashes: Date.now() > begun + 30 ? 50 : 0 };
+    });
+    const [outcome] = await runCanary({ functions, ...counts }, [a], { ...brief, milliseconds: 200, metricDelay: 60 });
+    assert.deepEqual([outcome?.is, moves.at(-1)], ["rolled back", "a 1"]);
+  });
+
+  // Versions of an older Postern log elsewhere, and Postern then knows nothing of their reviews.
+  it("does not promote a version if nothing is known of the version before it", async () => {
+    const { functions, describeAliases } = createAliases([a]);
+    const counts = createCounts({ "a:2": { reviews: 1000 } });
+    const why =
+      "version 1 logged no reviews in /aws/lambda/postern-test to compare it with; deploy once without --canary";
+    assert.deepEqual(await runCanary({ functions, ...counts }, [a], brief), [{ trial: a, is: "undecided", why }]);
+    assert.deepEqual(describeAliases(), ["1"]);
+  });
+
+  it("promotes a version that gets enough reviews only in the extra time", async () => {
+    const { functions, describeAliases } = createAliases([a]);
+    const start = Date.now();
+    const known: Record<string, Partial<CanaryVersionCounts>> = { ...reviewed, "a:2": { reviews: 1 } };
+    const counts = createCounts(known, () => {
+      if (Date.now() >= start + brief.milliseconds + brief.milliseconds / 2)
+        known["a:2"] = { reviews: minimumCanaryReviews };
+    });
+    const evidence = `${minimumCanaryReviews} reviews, 0 faults`;
+    assert.deepEqual(await runCanary({ functions, ...counts }, [a], brief), [{ trial: a, is: "promoted", evidence }]);
+    assert.deepEqual(describeAliases(), ["2"]);
+  });
+
+  it("does not begin if an alias is not at the expected version", async () => {
+    const { functions, moveElsewhere, describeAliases } = createAliases([a, b]);
+    moveElsewhere("a-b", "9");
+    const outcomes = await runCanary({ functions, ...createCounts(healthy) }, [a, b], brief);
+    const why =
+      "the canary could not continue: another command has just moved the alias of a-b; check it with postern status";
+    assert.deepEqual(outcomes, [
+      { trial: a, is: "rolled back", why },
+      { trial: b, is: "lost", why: "another command has moved it to version 9" },
+    ]);
+    assert.deepEqual(describeAliases(), ["1", "9"]);
+  });
+
+  it("does not move an alias that another command moves meanwhile, whatever the outcome", async () => {
+    for (const found of [healthy, { ...healthy, "a-b:7": { crashes: 5 } }, reviewed]) {
+      const { functions, moveElsewhere, describeAliases } = createAliases([a, b]);
+      await runCanary({ functions, ...createCounts(found, () => moveElsewhere("a", "9")) }, [a, b], brief);
+      assert.equal(describeAliases()[0], "9");
+      assert.doesNotMatch(String(describeAliases()[1]), /\+/);
+    }
+  });
+
+  it("does not end a canary that another command has begun meanwhile", async () => {
+    const { functions, moveElsewhere, describeAliases } = createAliases([a]);
+    await runCanary(
+      { functions, ...createCounts(healthy, () => void moveElsewhere("a", "1", { 9: 0.5 })) },
+      [a],
+      brief,
+    );
+    assert.deepEqual(describeAliases(), ["1+9"]);
+  });
+
+  // Otherwise the release would have the version as live, although another version is live.
+  it("does not report a version as promoted if another command has moved its alias", async () => {
+    const { functions, moveElsewhere, describeAliases } = createAliases([a]);
+    const outcomes = await runCanary(
+      { functions, ...createCounts(healthy, () => moveElsewhere("a", "9")) },
+      [a],
+      brief,
+    );
+    assert.deepEqual(describeAliases(), ["9"]);
+    assert.notEqual(outcomes[0]?.is, "promoted");
+  });
+
+  // A failure to move one alias must not leave the other aliases at two versions.
+  it("rolls back all others if one can't be moved", async () => {
+    const { functions, describeAliases } = createAliases([a, b]);
+    const move: StageFunctions["moveAlias"] = async (rule, version, before, weights = {}) => {
+      if (rule === "a" && Object.keys(weights).length === 0) throw new Error("Rate exceeded");
+      await functions.moveAlias(rule, version, before, weights);
+    };
+    const crashing = createCounts({ ...healthy, "a-b:7": { crashes: 5 } });
+    await runCanary({ functions: { ...functions, moveAlias: move }, ...crashing }, [a, b], brief).catch(() => {});
+    assert.equal(describeAliases()[1], "4");
+  });
+
+  it("rolls all back if CloudWatch doesn't answer", async () => {
+    const { functions, describeAliases } = createAliases([a, b]);
+    const counts = createCounts(healthy, () => {
+      throw new Error("Rate exceeded");
+    });
+    const why = "the canary could not continue: Rate exceeded";
+    assert.deepEqual(await runCanary({ functions, ...counts }, [a, b], brief), [
+      { trial: a, is: "rolled back", why },
+      { trial: b, is: "rolled back", why },
+    ]);
+    assert.deepEqual(describeAliases(), ["1", "4"]);
+  });
+
+  it("rolls all back if it is interrupted, before it begins or at any time", async () => {
+    for (const readsBefore of [0, 1, 3]) {
+      const { functions, describeAliases } = createAliases([a, b]);
+      const stop = new AbortController();
+      let times = 0;
+      const counts = createCounts(healthy, () => {
+        if (++times === readsBefore) stop.abort();
+      });
+      if (readsBefore === 0) stop.abort();
+      const slow = { share: 0.1, milliseconds: 3_600_000, every: 1, runCases, signal: stop.signal };
+      const outcomes = await runCanary({ functions, ...counts }, [a, b], slow);
+      const why = "it was interrupted";
+      assert.deepEqual(outcomes, [
+        { trial: a, is: "rolled back", why },
+        { trial: b, is: "rolled back", why },
+      ]);
+      assert.deepEqual([times, describeAliases()], [readsBefore, ["1", "4"]]);
+    }
+  });
+
+  it("reads no metrics if there is nothing to try", async () => {
+    const { functions } = createAliases([]);
+    assert.deepEqual(await runCanary({ functions, ...createCounts({}, assert.fail) }, [], brief), []);
+  });
+
+  it("leaves every alias at one version alone, whatever happens", async () => {
+    const version = fc.record({ reviews: fc.nat(200), denials: fc.nat(5), crashes: fc.constantFrom(0, 0, 0, 9) });
+    const event = fc.constantFrom("nothing", "nothing", "CloudWatch fails", "an interrupt", "another command moves it");
+    const check = async (one: object, other: object, events: string[]) => {
+      const { functions, moveElsewhere, describeAliases } = createAliases([a, b]);
+      const stop = new AbortController();
+      const left = [...events];
+      const moved: boolean[] = [];
+      const counts = createCounts({ ...reviewed, "a:2": one, "a-b:7": other }, () => {
+        const next = left.shift();
+        if (next === "CloudWatch fails") throw new Error("no");
+        if (next === "an interrupt") stop.abort();
+        if (next === "another command moves it") moved.push(Boolean(moveElsewhere("a", "9")));
+      });
+      const watch = { share: 0.5, milliseconds: 3, every: 1, metricDelay: 0, runCases, signal: stop.signal };
+      const outcomes = await runCanary({ functions, ...counts }, [a, b], watch);
+      assert.deepEqual(outcomes.map(({ trial }) => trial.rule).sort(), ["a", "a-b"]);
+      for (const [index, trial] of [a, b].entries()) {
+        const is = outcomes.find((outcome) => outcome.trial === trial)?.is;
+        const isMoved = trial === a && moved.length > 0;
+        assert.equal(
+          describeAliases()[index],
+          isMoved ? describeAliases()[index] : is === "promoted" ? trial.fresh : trial.old,
+        );
+        assert.match(String(describeAliases()[index]), isMoved ? /^(9|2)$/ : /^[1247]$/);
+      }
+    };
+    await fc.assert(fc.asyncProperty(version, version, fc.array(event, { maxLength: 4 }), check), { numRuns: 60 });
+  });
+});

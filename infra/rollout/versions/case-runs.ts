@@ -1,0 +1,153 @@
+import { collectChecks } from "#lib/cel/expression-check.ts";
+import { createRecordedCapabilities } from "#lib/recording/recorded-answers.ts";
+import type { Case } from "#lib/recording/recording.ts";
+import { matchesRequest } from "#lib/request-match.ts";
+import { type Rule, selectPhase } from "#lib/rule.ts";
+import type { StageFunctions } from "../../aws/lambda-functions.ts";
+import { applyOutcomePatch, describeCaseDifferences, parseDecision } from "../../catalogue/case-differences.ts";
+import {
+  applyCaseSettingsAndVariant,
+  buildInvocationEvent,
+  buildReview,
+  evaluateCase,
+  getCasePhase,
+  readCases,
+} from "../../catalogue/cases.ts";
+import type { CatalogueRule } from "../../catalogue/registry.ts";
+import { runInParallel } from "../../cli/progress.ts";
+
+const atOnce = 4;
+const maxReported = 3;
+
+/**
+ * Invokes a version with every case of its rule or group, and returns the differences in sentences. A version without
+ * CUE gets only the cases that run no script, and no version gets cases with expressions of CEL: it has only those of its
+ * own settings.
+ */
+export const runCases = async (
+  functions: Pick<StageFunctions, "invoke">,
+  listed: CatalogueRule,
+  version: string,
+  { scripts = true }: { scripts?: boolean } = {},
+): Promise<{ cases: number; faults: string[] }> => {
+  const all = (listed.members ?? [listed]).map(async (member) =>
+    (await readCases(member)).map((entry) => [member, entry] as const),
+  );
+  const own = (await Promise.all(all))
+    .flat()
+    .filter(([, entry]) => listed.members === undefined || getCasePhase(entry) === "mutate")
+    .filter(([{ rule }, entry]) => !hasExpressions(rule, entry));
+  const able = await Promise.all(own.map(async ([member, entry]) => scripts || !(await needsScript(member, entry))));
+  const runnable = own.filter((_, index) => able[index]);
+  const found = await runInParallel(atOnce, runnable, async ([rule, entry]) => {
+    const member = listed.members && { member: rule.name };
+    const answer = await functions.invoke(listed.name, version, { ...buildInvocationEvent(rule, entry), ...member });
+    const decision = parseDecision(answer.payload, buildReview(rule, entry).request.uid);
+    const sentences = answer.fault
+      ? [`it fails: ${answer.fault}${formatLastLogLine(answer.log)}`]
+      : decision
+        ? describeCaseDifferences(entry, decision)
+        : [`its answer is not an AdmissionReview: ${JSON.stringify(answer.payload)?.slice(0, 200)}`];
+    return sentences.length === 0 ? [] : [`${rule.name}, "${entry.name}": ${sentences.join("; ")}`];
+  });
+  const faults = found.flat();
+  const more = faults.length - maxReported;
+  return {
+    cases: runnable.length,
+    faults: more > 0 ? [...faults.slice(0, maxReported), `${listed.name}: ${more} more cases differ`] : faults,
+  };
+};
+
+const hasExpressions = (rule: Rule, entry: Case): boolean => {
+  const { settings } = applyCaseSettingsAndVariant(rule, entry);
+  return collectChecks(() => rule.compileExpressions?.(structuredClone(settings))).length > 0;
+};
+
+const needsScript = async (listed: CatalogueRule, entry: Case): Promise<boolean> => {
+  let runs = false;
+  const noteScript = async () => {
+    runs = true;
+    return "{}";
+  };
+  const capabilities = { ...createRecordedCapabilities(entry.needs ?? {}), cue: noteScript };
+  // Only the CUE scripts that the case runs are needed, so its outcome is ignored.
+  await evaluateCase(listed, entry, buildReview(listed, entry), capabilities).catch(() => {});
+  return runs;
+};
+
+/** A rule with both phases, and the functions that serve them: its own, or its group's for `mutate`. */
+export interface RuleServedInBothPhases {
+  rule: CatalogueRule;
+  mutator: string;
+  validator: string;
+}
+
+/** Returns the rules that both mutate and validate, each with the functions that serve its phases. */
+export const findRulesServedInBothPhases = (served: CatalogueRule[]): RuleServedInBothPhases[] =>
+  served.flatMap((servedRule) =>
+    (servedRule.members ?? [servedRule])
+      .filter(({ phases }) => phases.includes("mutate") && phases.includes("validate"))
+      .flatMap((rule) => {
+        const isGrouped = served.some(({ members }) => members?.some(({ name }) => name === rule.name));
+        // A grouped rule's own function only validates; its group's function mutates.
+        const isTold = servedRule.members === undefined && isGrouped;
+        return isTold ? [] : [{ rule, mutator: servedRule.name, validator: rule.name }];
+      }),
+  );
+
+type PairVersions = Record<"mutator" | "validator", string>;
+
+/** Returns, in sentences, what one version's mutator writes and only the other version's validator refuses. */
+export const checkPhasePairCompatibility = async (
+  functions: Pick<StageFunctions, "invoke">,
+  { rule, mutator, validator }: RuleServedInBothPhases,
+  old: PairVersions,
+  fresh: PairVersions,
+): Promise<string[]> => {
+  const cases = (await readCases(rule)).filter((entry) => entry.mutate !== undefined && entry.becomes !== undefined);
+  const member = mutator === rule.name ? {} : { member: rule.name };
+  const readRefusal = async (version: string, entry: Case, object: unknown) => {
+    const event = { ...buildInvocationEvent(rule, entry), phase: "validate" };
+    const review = Object(Reflect.get(event, "review"));
+    const invocation = { ...event, review: { ...review, request: { ...review.request, object } } };
+    const { payload } = await functions.invoke(validator, version, invocation);
+    const outcome = parseDecision(payload, buildReview(rule, entry).request.uid)?.outcome;
+    return outcome?.allowed === false ? outcome.status?.message : undefined;
+  };
+  const found = await runInParallel(atOnce, cases, async (entry) => {
+    if (!isValidated(rule, entry)) return [];
+    const sentences: string[] = [];
+    for (const [writer, checker] of [
+      [old, fresh],
+      [fresh, old],
+    ] as const) {
+      const { payload } = await functions.invoke(mutator, writer.mutator, {
+        ...buildInvocationEvent(rule, entry),
+        ...member,
+      });
+      const decision = parseDecision(payload, buildReview(rule, entry).request.uid);
+      if (decision === undefined || decision.refused) continue;
+      const object = applyOutcomePatch(entry.mutate, decision.outcome);
+      const refusal = await readRefusal(checker.validator, entry, object);
+      if (refusal === undefined || (await readRefusal(writer.validator, entry, object)) !== undefined) continue;
+      sentences.push(
+        `${rule.name}, "${entry.name}": version ${checker.validator} refuses what version ${writer.mutator} writes: ${refusal}`,
+      );
+    }
+    return sentences;
+  });
+  return found.flat().slice(0, maxReported);
+};
+
+const isValidated = (rule: CatalogueRule, entry: Case): boolean => {
+  const { rule: variantRule, settings } = applyCaseSettingsAndVariant(rule.rule, entry);
+  const { request } = buildReview(rule, entry);
+  const rows = selectPhase(variantRule.match, "validate", settings) ?? [];
+  return request.operation !== "DELETE" && rows.some((match) => matchesRequest(match, request));
+};
+
+const formatLastLogLine = (log: string): string => {
+  const lines = log.split("\n").filter((line) => line.trim() && !/^(START|END|REPORT|INIT_START) /.test(line));
+  const last = lines.at(-1);
+  return last === undefined ? "" : ` (its log ends: ${last.slice(0, 300)})`;
+};

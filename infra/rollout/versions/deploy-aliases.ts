@@ -1,0 +1,150 @@
+import { findClusterSetup } from "#lib/core/endpoint.ts";
+import type { LiveAlias } from "../../aws/lambda-functions.ts";
+import { Complaint, toSentence } from "../../cli/complaint.ts";
+import { formatCount, runInParallel } from "../../cli/progress.ts";
+import { probeEntries } from "../../clusters/probe.ts";
+import { getRuleNameOfEntry } from "../../webhooks/configurations.ts";
+import { dropVariantEntries, insertKeyIntoUrls, listCalledRules, listEntries } from "../clusters/cluster-manifests.ts";
+import { maxParallelFunctionChanges, type PreparedDeployment } from "../preparation.ts";
+import { type CanaryOutcome, type CanaryRun, runCanary } from "./canary.ts";
+import { runCases } from "./case-runs.ts";
+import type { Release } from "./releases.ts";
+
+interface AliasMove {
+  rule: string;
+  from: LiveAlias;
+  to: string;
+  /** True if a release has the version `from`: it passed its cases, and the alias may go back to it. */
+  wasReleased: boolean;
+}
+
+/** Points `live` at the versions, at once or after a canary. Returns the live versions and the rules left behind. */
+export const moveEveryAlias = async (
+  prepared: PreparedDeployment,
+  versions: Map<string, string>,
+  clusters: Release["clusters"],
+) => {
+  const { job, plan, releases } = prepared;
+  const { functions } = job.stage;
+  const moves: AliasMove[] = [];
+  for (const { part, known } of plan.parts) {
+    const [rule, to] = [part.name, versions.get(part.name) ?? ""];
+    // `known` lacks a rule that the stack has just created: its alias points at its first version.
+    const from = known?.live ?? (await functions.readAlias(rule));
+    const isDisarmed = known?.disarmed !== undefined && known.ruleVersion.version === to;
+    if (isDisarmed || (from.version === to && Object.keys(from.weights).length === 0)) continue;
+    const wasReleased = releases.all.some(({ rules }) => rules[rule]?.version === from.version);
+    moves.push({ rule, from, to, wasReleased });
+  }
+  const trials = job.canary ? moves.filter(({ from, to, wasReleased }) => wasReleased && from.version !== to) : [];
+  const direct = moves.filter((move) => !trials.includes(move));
+  if (direct.length > 0) await moveAtOnce(prepared, direct, clusters);
+  const live = new Map(versions);
+  if (job.canary === undefined || trials.length === 0) return { live, stuck: [] };
+
+  // An interrupted command may have left a canary; it ends before a new one begins.
+  for (const { rule, from } of trials)
+    if (Object.keys(from.weights).length > 0) await functions.moveAlias(rule, from.version, from);
+  const { share, signal } = job.canary;
+  const changes = trials.map(({ rule, from, to }) => ({ rule, old: from.version, fresh: to }));
+  const runCasesOfRule: CanaryRun["runCases"] = async (rule, version) => {
+    const part = plan.parts.find(({ part: { name } }) => name === rule)?.part;
+    return part === undefined ? { cases: 0, faults: [] } : runCases(functions, part.listed, version, part);
+  };
+  const watch = { ...job.canary, runCases: runCasesOfRule };
+  let outcomes: CanaryOutcome[] = [];
+  await job.progress.step(`${Math.round(share * 100)}% of reviews`, async (tell) => {
+    outcomes = await runCanary(job.stage, changes, watch, tell);
+    return `${outcomes.filter(({ is }) => is === "promoted").length} of ${changes.length} promoted`;
+  });
+  const stuck = outcomes.flatMap((outcome) => (outcome.is === "promoted" ? [] : [outcome]));
+  for (const outcome of outcomes)
+    if (outcome.is === "promoted")
+      job.progress.say(`${outcome.trial.rule}: version ${outcome.trial.fresh} is live: ${outcome.evidence}`);
+  for (const { trial, is, why } of stuck) {
+    live.set(trial.rule, trial.old);
+    const what = {
+      "rolled back": "was rolled back",
+      undecided: "was rolled back without a result",
+      lost: "is not in the canary any more",
+    };
+    job.progress.say(`${trial.rule}: version ${trial.fresh} ${what[is]}: ${why}`);
+  }
+  if (signal?.aborted) throw new Complaint("interrupted; the versions in the canary were rolled back", 1);
+  return { live, stuck: stuck.map(({ trial }) => trial.rule) };
+};
+
+const moveAtOnce = async (prepared: PreparedDeployment, moves: AliasMove[], clusters: Release["clusters"]) => {
+  const { job } = prepared;
+  const { functions } = job.stage;
+  const moved: AliasMove[] = [];
+  await job.progress.step("aliases", async (tell) => {
+    await runInParallel(maxParallelFunctionChanges, moves, async (move) => {
+      await functions.moveAlias(move.rule, move.to, move.from);
+      moved.push(move);
+      tell(moved.length, moves.length);
+    }).catch(async (error) => {
+      throw new Complaint(`${toSentence(error)}${await moveBack(prepared, moved)}`, 1);
+    });
+    return `${moves.length} moved`;
+  });
+  await requireAnswers(prepared, moves, clusters);
+};
+
+const moveBack = async ({ job }: PreparedDeployment, moves: AliasMove[]): Promise<string> => {
+  const { functions } = job.stage;
+  const stuck: string[] = [];
+  for (const { rule, from } of moves)
+    await functions
+      .readAlias(rule)
+      .then((live) => functions.moveAlias(rule, from.version, live))
+      .catch(() => stuck.push(rule));
+  return stuck.length === 0
+    ? "; the aliases that were moved are moved back"
+    : `; ${stuck.join(", ")} could not be moved back`;
+};
+
+/**
+ * Returns a function that chooses the clusters in whose name a rule is probed: all if the rule asks the cluster, else
+ * the first of those with the same setup, because the others would get the same answer.
+ */
+const createProbeChoice = ({ plan }: PreparedDeployment, names: readonly string[]) => {
+  const parts = new Map(plan.parts.flatMap(({ part }) => (names.includes(part.name) ? [[part.name, part]] : [])));
+  const seen = new Map(names.map((name) => [name, new Set<unknown>()]));
+  return (rule: string, cluster: string): boolean => {
+    const [part, setups] = [parts.get(rule), seen.get(rule)];
+    if (part === undefined || setups === undefined || part.asks) return true;
+    const setup = findClusterSetup(part.config, cluster);
+    const isNew = !setups.has(setup);
+    setups.add(setup);
+    return isNew;
+  };
+};
+
+/** Probes the moved rules at the addresses that clusters call. If one fails, moves all of them back. */
+const requireAnswers = async (prepared: PreparedDeployment, moves: AliasMove[], clusters: Release["clusters"]) => {
+  const { job, keyring } = prepared;
+  const back = moves.filter(({ wasReleased, from, to }) => wasReleased && from.version !== to);
+  const names = back.map(({ rule }) => rule);
+  const isProbed = createProbeChoice(prepared, names);
+  const entries = Object.entries(clusters).flatMap(([cluster, { manifests, keyVersion }]) => {
+    const chosen = listCalledRules(manifests).filter((rule) => names.includes(rule) && isProbed(rule, cluster));
+    if (keyring === undefined || chosen.length === 0) return [];
+    const segment = keyring.current.signSegment(cluster, keyVersion);
+    return listEntries(insertKeyIntoUrls(manifests, segment)).filter((webhook) =>
+      chosen.includes(getRuleNameOfEntry(webhook) ?? ""),
+    );
+  });
+  if (entries.length === 0) return;
+  await job.progress.step("endpoints", async () => {
+    // It doesn't wait for changes to spread: a bad version must not stay live for that time. For some seconds the
+    // version before may still answer; then only the cases and the probes of each cluster test the new one.
+    const failing = (await probeEntries(dropVariantEntries(entries))).filter(({ ok }) => !ok);
+    if (failing.length === 0) return `${formatCount(names.length, "rule")} checked`;
+    const sentences = failing.map(({ sentence }) => sentence).join("\n");
+    throw new Complaint(
+      `not every new version answers at its address${await moveBack(prepared, back)}:\n${sentences}`,
+      1,
+    );
+  });
+};

@@ -1,0 +1,99 @@
+import { hasSameContent } from "../../aws/lambda-functions.ts";
+import { Complaint } from "../../cli/complaint.ts";
+import { formatCount, runInParallel } from "../../cli/progress.ts";
+import type { RuleChangePlan } from "../plan/plan.ts";
+import { maxParallelFunctionChanges, type PreparedDeployment } from "../preparation.ts";
+import {
+  checkPhasePairCompatibility,
+  findRulesServedInBothPhases,
+  type RuleServedInBothPhases,
+  runCases,
+} from "./case-runs.ts";
+import { listReleasedVersions } from "./releases.ts";
+
+/** Publishes a version of every rule that isn't as wanted, and runs its cases. Returns the versions of all rules. */
+export const publishVersions = async ({ job, plan, releases }: PreparedDeployment): Promise<Map<string, string>> => {
+  const { functions } = job.stage;
+  const isOpen = ({ known, changes }: RuleChangePlan) => known === undefined || changes.length > 0;
+  const versions = new Map(
+    plan.parts.flatMap(({ part, known }) => (known ? [[part.name, known.ruleVersion.version] as const] : [])),
+  );
+  const open = plan.parts.filter(isOpen);
+  if (open.length === 0) return versions;
+  await job.progress.step("versions", async (tell) => {
+    let done = 0;
+    let found = 0;
+    await runInParallel(maxParallelFunctionChanges, open, async ({ part: { name, wanted }, known }) => {
+      const released = listReleasedVersions(releases.all, name);
+      // A version that was live before has passed its cases, and is used again.
+      const before = known?.versions.findLast(
+        (version) => released.includes(version.version) && hasSameContent(version, wanted),
+      );
+      if (before) found += 1;
+      if (before) await functions.setLatest(name, wanted);
+      versions.set(name, before?.version ?? (await functions.publishVersion(name, wanted)));
+      tell(++done, open.length);
+    });
+    return `${open.length - found} published${found > 0 ? `, ${found} reused` : ""}`;
+  });
+  const unproven = open.filter(
+    ({ part: { name } }) => !releases.all.some(({ rules }) => rules[name]?.version === versions.get(name)),
+  );
+  if (unproven.length === 0) return versions;
+  await job.progress.step("cases", async (tell) => {
+    let [done, cases] = [0, 0];
+    const found = await runInParallel(maxParallelFunctionChanges, unproven, async ({ part }) => {
+      const version = versions.get(part.name) ?? "";
+      const result = await runCases(functions, part.listed, version, part);
+      cases += result.cases;
+      tell(++done, unproven.length);
+      return result.faults.map((fault) => `version ${version} of ${fault}`);
+    });
+    const faults = found.flat();
+    if (faults.length > 0)
+      throw new Complaint(`no alias was moved, because the new versions fail their cases:\n${faults.join("\n")}`, 1);
+    return `${cases} passed, of ${formatCount(unproven.length, "rule")}`;
+  });
+  await requireCompatibility({ job, plan, releases }, versions);
+  return versions;
+};
+
+/** Throws if a validator refuses what the mutator of the other version writes: a request may meet both versions. */
+const requireCompatibility = async (
+  { job, plan, releases }: Pick<PreparedDeployment, "job" | "plan" | "releases">,
+  versions: Map<string, string>,
+) => {
+  const before = new Map(
+    plan.parts.flatMap(({ part: { name }, known }) => {
+      const version = known?.ruleVersion.version ?? "";
+      return releases.all.some(({ rules }) => rules[name]?.version === version) ? [[name, version] as const] : [];
+    }),
+  );
+  const couples = findRulesServedInBothPhases(plan.parts.map(({ part }) => part.listed)).filter(
+    ({ mutator, validator }) =>
+      [mutator, validator].every((name) => before.has(name)) &&
+      [mutator, validator].some((name) => before.get(name) !== versions.get(name)),
+  );
+  if (couples.length === 0) return;
+  await job.progress.step("compatibility", async () => {
+    const selectVersions = (all: ReadonlyMap<string, string>, { mutator, validator }: RuleServedInBothPhases) => ({
+      mutator: all.get(mutator) ?? "",
+      validator: all.get(validator) ?? "",
+    });
+    const found = await runInParallel(maxParallelFunctionChanges, couples, (couple) =>
+      checkPhasePairCompatibility(
+        job.stage.functions,
+        couple,
+        selectVersions(before, couple),
+        selectVersions(versions, couple),
+      ),
+    );
+    const faults = found.flat();
+    if (faults.length > 0)
+      throw new Complaint(
+        `no alias was moved, because a request could meet an old and a new version that disagree:\n${faults.join("\n")}`,
+        1,
+      );
+    return `${formatCount(couples.length, "rule")} whose old and new versions accept each other's changes`;
+  });
+};

@@ -1,0 +1,108 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { ClusterSetup } from "#lib/core/endpoint.ts";
+import { readRows } from "../../../test/rows.ts";
+import type { DeployedObject } from "../../clusters/api.ts";
+import {
+  type AnsweringLambdaVersion,
+  findOrphanedEntries,
+  type OrphanedWebhookEntry,
+  removeOrphanedEntries,
+} from "./orphans.ts";
+import type { ReleasedCluster } from "./releases.ts";
+
+type Config = AnsweringLambdaVersion["share"];
+interface Entries {
+  mutating?: string[];
+  validating?: string[];
+}
+interface VersionRow {
+  phases: AnsweringLambdaVersion["phases"];
+  own?: Partial<ClusterSetup>;
+  variants?: Config["variants"];
+}
+interface FoundRow {
+  name: string;
+  entries?: Entries;
+  keyVersion?: number;
+  versions: Record<string, VersionRow>;
+  orphans: string[];
+}
+const { found, removed } = readRows<{
+  found: FoundRow[];
+  removed: { name: string; orphans: string[]; left: Entries }[];
+}>(import.meta.filename);
+
+const buildConfiguration = (kind: "Mutating" | "Validating", entries: string[]): DeployedObject => ({
+  apiVersion: "admissionregistration.k8s.io/v1",
+  kind: `${kind}WebhookConfiguration`,
+  metadata: { name: "postern" },
+  webhooks: entries.map((entry) => ({ name: `${entry}.postern.dev` })),
+});
+const buildManifests = ({ mutating, validating }: Entries): DeployedObject[] => [
+  { apiVersion: "v1", kind: "ClusterRole", metadata: { name: "postern:a" } },
+  ...(mutating ? [buildConfiguration("Mutating", mutating)] : []),
+  ...(validating ? [buildConfiguration("Validating", validating)] : []),
+];
+const both = { mutating: ["a"], validating: ["a", "x.b", "y.b"] };
+const buildRecord = (entries: Entries = both, keyVersion = 1): ReleasedCluster => {
+  return { at: "", keyVersion, hardened: [], since: {}, manifests: buildManifests(entries) };
+};
+const buildVersion = ({ phases, own, variants }: VersionRow): AnsweringLambdaVersion => {
+  const shop = { keyVersions: [1], mode: "enforce" as const, settings: {}, ...own };
+  return { phases, share: { rule: "a", clusters: { shop }, ...(variants && { variants }) } };
+};
+
+describe("entries without a serving function", () => {
+  for (const { name, entries, keyVersion, versions, orphans } of found)
+    it(name, () => {
+      const served = Object.entries(versions).map(([rule, version]) => [rule, buildVersion(version)] as const);
+      assert.deepEqual(
+        findOrphanedEntries("shop", buildRecord(entries, keyVersion), new Map(served)).map(
+          ({ entry, phase, why, isKey }) => `${entry}/${phase} ${why}${isKey ? " (key)" : ""}`,
+        ),
+        orphans,
+      );
+    });
+
+  for (const name of ["other", "constructor"])
+    it(`are all of a cluster that the function doesn't know: ${name}`, () => {
+      const versions = new Map([["a", buildVersion({ phases: ["mutate"] })]]);
+      const expected = { entry: "a", phase: "mutate", why: `doesn't know cluster ${name}`, isKey: true };
+      assert.deepEqual(findOrphanedEntries(name, buildRecord({ mutating: ["a"] }), versions), [expected]);
+    });
+});
+
+describe("entries of a cluster without a section of its own", () => {
+  const usual = { keyVersions: [1], mode: "enforce" as const, settings: {} };
+  const refused = { ...usual, keyVersions: [], mode: "off" as const };
+  const served = new Map<string, AnsweringLambdaVersion>([
+    ["a", { phases: ["mutate"], share: { rule: "a", usual, clusters: { gone: refused, same: "gone" } } }],
+  ]);
+  const find = (cluster: string, keyVersion = 1) =>
+    findOrphanedEntries(cluster, buildRecord({ mutating: ["a"] }, keyVersion), served).map(({ why, isKey }) => [
+      why,
+      isKey,
+    ]);
+
+  it("are answered with the usual setup", () => {
+    assert.deepEqual(find("new"), []);
+    assert.deepEqual(find("new", 2), [["doesn't accept its key of version 2", true]]);
+  });
+  it("are orphans if the cluster is refused", () => {
+    for (const name of ["gone", "same"]) assert.deepEqual(find(name), [[`doesn't know cluster ${name}`, true]]);
+  });
+});
+
+describe("manifests without orphans", () => {
+  for (const { name, orphans, left } of removed)
+    it(name, () => {
+      const manifests = buildManifests(both);
+      const entries = orphans.map((orphan): OrphanedWebhookEntry => {
+        const [entry = "", phase] = orphan.split("/");
+        return { entry, phase: phase === "mutate" ? "mutate" : "validate", why: "", isKey: false };
+      });
+      assert.deepEqual(removeOrphanedEntries(manifests, entries), buildManifests(left));
+      assert.deepEqual(manifests, buildManifests(both));
+    });
+});

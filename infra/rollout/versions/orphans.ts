@@ -1,0 +1,52 @@
+import { type EndpointConfig, findClusterSetup } from "#lib/core/endpoint.ts";
+import type { Phase } from "#lib/rule.ts";
+import type { DeployedObject } from "../../clusters/api.ts";
+import { listRulesCalledByEntries } from "../../clusters/apply.ts";
+import type { WebhookEntry } from "../../webhooks/configurations.ts";
+import type { ReleasedCluster } from "./releases.ts";
+
+/** A Lambda version that answers webhook calls or soon will: its rule's phases, and its part of postern.yaml. */
+export interface AnsweringLambdaVersion {
+  phases: Phase[];
+  share: EndpointConfig;
+}
+
+/** A webhook entry that the version of its rule would not answer, and why. */
+export interface OrphanedWebhookEntry {
+  entry: string;
+  phase: Phase;
+  why: string;
+  /** True if the function's versions don't accept the cluster's key; then no entry of the cluster gets an answer. */
+  isKey: boolean;
+}
+
+/** Returns the entries in a cluster that would get no answer from these versions; skips rules without a version. */
+export const findOrphanedEntries = (
+  cluster: string,
+  { manifests, keyVersion }: ReleasedCluster,
+  served: ReadonlyMap<string, AnsweringLambdaVersion>,
+): OrphanedWebhookEntry[] =>
+  listRulesCalledByEntries(manifests).flatMap(({ rule, variant, phase }): OrphanedWebhookEntry[] => {
+    const version = served.get(rule);
+    if (version === undefined) return [];
+    const entry = variant === undefined ? rule : `${variant}.${rule}`;
+    const toOrphan = (why: string, isKey = false) => [{ entry, phase, why, isKey }];
+    const { variants: usual = {} } = version.share;
+    const own = findClusterSetup(version.share, cluster);
+    if (own === undefined || own.keyVersions.length === 0) return toOrphan(`doesn't know cluster ${cluster}`, true);
+    if (!own.keyVersions.includes(keyVersion)) return toOrphan(`doesn't accept its key of version ${keyVersion}`, true);
+    if (own.mode === "off") return [];
+    if (!version.phases.includes(phase)) return toOrphan(`doesn't ${phase}`);
+    const isKnown = variant === undefined || Object.hasOwn(own.variants ?? usual, variant);
+    return isKnown ? [] : toOrphan(`has no variant ${variant}`);
+  });
+
+/** Returns manifests without these webhook entries. A webhook configuration without any other entry is left out. */
+export const removeOrphanedEntries = (manifests: DeployedObject[], orphans: OrphanedWebhookEntry[]): DeployedObject[] =>
+  manifests.flatMap((manifest) => {
+    if (!Array.isArray(manifest.webhooks)) return [manifest];
+    const phase = manifest.kind === "MutatingWebhookConfiguration" ? "mutate" : "validate";
+    const gone = new Set(orphans.filter((orphan) => orphan.phase === phase).map(({ entry }) => `${entry}.postern.dev`));
+    const webhooks = manifest.webhooks.filter(({ name }: WebhookEntry) => !gone.has(name));
+    return webhooks.length === 0 ? [] : [{ ...manifest, webhooks }];
+  });

@@ -1,0 +1,118 @@
+import { readFile } from "node:fs/promises";
+import type { EndpointConfig } from "#lib/core/endpoint.ts";
+import { toStackSettings, type WantedLambdaVersion } from "../../aws/lambda-functions.ts";
+import { packageStack, type StackTemplate } from "../../aws/stack.ts";
+import { buildFunctions, getDistFolder } from "../../build/build.ts";
+import type { CatalogueRule } from "../../catalogue/registry.ts";
+import { toLogicalId } from "../../catalogue/rule-names.ts";
+import { Complaint } from "../../cli/complaint.ts";
+import type { PosternConfig } from "../../config/config.ts";
+import { buildEndpointConfig, listServedRulesAndGroups } from "../../project/served.ts";
+
+/** A rule whose bundle is built: its function in AWS, as the deployment wants it. */
+export interface PackagedRule {
+  name: string;
+  listed: CatalogueRule;
+  wanted: WantedLambdaVersion;
+  logic: string;
+  config: EndpointConfig;
+  asks: boolean;
+  /** True if the bundle includes CUE and can run scripts. */
+  scripts: boolean;
+  /** The number of warm environments that the rule's live version has; undefined for none. */
+  warm?: number | undefined;
+  /** The reserved concurrency of the rule's function. */
+  reserved?: number | undefined;
+}
+
+/** A stage's built rules with the CloudFormation template that deploys them. */
+export interface StagePackage {
+  parts: PackagedRule[];
+  template: StackTemplate;
+  notes: string[];
+}
+
+/** Builds the bundles of all rules that a stage serves, and the CloudFormation template. */
+export const packageStage = async (
+  stage: string,
+  config: PosternConfig,
+  catalogue: CatalogueRule[],
+  file: string,
+  publicKeys: string,
+  pack = packageStack,
+): Promise<StagePackage> => {
+  const { bundles, notes } = await buildFunctions(config, catalogue, file, publicKeys, stage);
+  const template = await pack(stage);
+  const served = new Map(listServedRulesAndGroups(config, catalogue).map((listed) => [listed.name, listed]));
+  const parts = await Promise.all(
+    bundles.map(async (bundle): Promise<PackagedRule> => {
+      const listed = served.get(bundle.name) as CatalogueRule;
+      const zip = await readFile(`${getDistFolder()}${bundle.name}.zip`);
+      const { name, logic, asks, scripts, warm, reserved, codeSha256, hash } = bundle;
+      const wanted = {
+        zip,
+        codeSha256,
+        description: `${hash.slice(0, 12)} of ${name}`,
+        ...readSettings(template, name),
+      };
+      return {
+        name,
+        logic,
+        asks,
+        scripts,
+        warm,
+        reserved,
+        wanted,
+        listed,
+        config: buildEndpointConfig(config, listed),
+      };
+    }),
+  );
+  return { parts, template, notes };
+};
+
+/** The properties of a function in the template that a version doesn't have, or has from the build. */
+const unversioned = new Set([
+  ...["FunctionName", "Code", "Handler", "Architectures", "Role", "Description", "Tags"],
+  "ReservedConcurrentExecutions",
+]);
+
+/** Returns what the template says of a function's configuration, which a published version keeps. */
+const readSettings = (template: StackTemplate, rule: string) => {
+  const declared = Object.entries(template.Resources[`${toLogicalId(rule)}LambdaFunction`]?.Properties ?? {});
+  const properties = Object.fromEntries(declared.filter(([name]) => !unversioned.has(name)));
+  const { MemorySize, Timeout, Environment, KmsKeyArn: KMSKeyArn, ...rest } = Object(properties);
+  const { Runtime, Layers, TracingConfig, EphemeralStorage, LoggingConfig, VpcConfig = {}, ...others } = rest;
+  const network: unknown[] = [...(VpcConfig.SubnetIds ?? []), ...(VpcConfig.SecurityGroupIds ?? [])];
+  const noId = network.find((id) => !/^(subnet|sg)-/.test(String(id)));
+  if (noId !== undefined)
+    throw new Complaint(
+      `vpc in serverless.yml must have ids such as subnet-0a1b and sg-0a1b, not ${JSON.stringify(noId)}`,
+    );
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined)
+    throw new Complaint(
+      `serverless.yml gives the function of ${rule} the property ${unknown}, which postern deploy can't put into its versions; leave it out`,
+    );
+  const reference = findReference(properties);
+  if (reference !== undefined)
+    throw new Complaint(
+      `serverless.yml must give the function of ${rule} plain values, not ${JSON.stringify(reference)}: postern deploy puts them into its versions`,
+    );
+  const settings = { Runtime, Layers, TracingConfig, EphemeralStorage, KMSKeyArn, LoggingConfig, VpcConfig };
+  const variables = Object.entries(Object(Environment?.Variables)).map(([name, value]) => [name, String(value)]);
+  return {
+    environment: Object.fromEntries(variables) as Record<string, string>,
+    memorySize: Number(MemorySize),
+    timeout: Number(Timeout),
+    stackSettings: toStackSettings(settings),
+  };
+};
+
+/** Returns a value that only CloudFormation can resolve, such as `{ Ref: … }`. */
+const findReference = (value: unknown): unknown =>
+  Object.keys(Object(value)).some((key) => /^(Ref|Fn::\w+)$/.test(key))
+    ? value
+    : typeof value === "object"
+      ? Object.values(Object(value)).map(findReference).find(Boolean)
+      : undefined;

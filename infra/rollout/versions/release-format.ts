@@ -1,0 +1,87 @@
+import type { DeployedObject } from "../../clusters/api.ts";
+
+// The JSON of a release in the stage's bucket. Clusters with the same rules have equal objects and times, which are
+// stored once, in `values`: the size grows with what differs, and not with the number of clusters times rules.
+
+/** What this file reads of a release. */
+interface ReleaseWithClusters {
+  clusters: Record<string, RecordedCluster>;
+}
+
+interface RecordedCluster {
+  manifests: DeployedObject[];
+  since: Record<string, string>;
+  probed?: Record<string, number>;
+}
+
+interface StoredRelease {
+  /** The numbers are places in `values`; `since` has the place of the rules of each time. */
+  clusters: Record<string, { manifests: number[]; since: Record<string, number>; probed?: number }>;
+  /** In a webhook configuration here, the webhook entries are places in this list, too. */
+  values: unknown[];
+}
+
+/** Returns a function that formats releases; it formats an object that several releases have only once. */
+export const createReleaseFormatter = () => {
+  const texts = new WeakMap<object, string>();
+  const formatOnce = (value: object): string => {
+    const text = texts.get(value) ?? JSON.stringify(value);
+    texts.set(value, text);
+    return text;
+  };
+  return (release: ReleaseWithClusters): string => {
+    const places = new Map<string, number>();
+    const findPlace = (text: string): number => {
+      const place = places.get(text) ?? places.size;
+      places.set(text, place);
+      return place;
+    };
+    const storeObject = (object: DeployedObject): number => {
+      if (!Array.isArray(object.webhooks)) return findPlace(formatOnce(object));
+      const webhooks = object.webhooks.map((webhook) => findPlace(formatOnce(webhook)));
+      return findPlace(JSON.stringify({ ...object, webhooks }));
+    };
+    const clusters = Object.entries(release.clusters).map(([name, cluster]) => {
+      const { manifests, since, probed, ...rest } = cluster;
+      const times = Map.groupBy(Object.entries(since), ([, time]) => time);
+      const rules = [...times].map(([time, some]) => [time, findPlace(JSON.stringify(some.map(([rule]) => rule)))]);
+      const stored = { ...rest, manifests: manifests.map(storeObject), since: Object.fromEntries(rules) };
+      return [name, probed ? { ...stored, probed: findPlace(formatOnce(probed)) } : stored] as const;
+    });
+    const whole: Pick<StoredRelease, "clusters"> = { ...release, clusters: Object.fromEntries(clusters) };
+    return `${JSON.stringify(whole).slice(0, -1)},"values":[${[...places.keys()].join(",")}]}`;
+  };
+};
+
+/**
+ * Parses a stored release. Postern alone writes the release objects in the bucket, so the shape of their JSON is not
+ * checked.
+ */
+export const parseRelease = <T extends ReleaseWithClusters>(text: string): T => {
+  const stored: T | StoredRelease = JSON.parse(text);
+  return "values" in stored ? restoreValues(stored) : hideClusterNames(stored);
+};
+
+const restoreValues = <T extends ReleaseWithClusters>({ values, clusters, ...release }: StoredRelease): T => {
+  for (const value of values) {
+    const { webhooks } = Object(value);
+    if (Array.isArray(webhooks)) Object(value).webhooks = webhooks.map((place) => values[place]);
+  }
+  const restored = Object.entries(clusters).map(([name, { manifests, since, probed, ...rest }]) => {
+    const times = Object.entries(since).flatMap(([time, place]) =>
+      (values[place] as string[]).map((rule) => [rule, time] as const),
+    );
+    const own = { ...rest, manifests: manifests.map((place) => values[place]), since: Object.fromEntries(times) };
+    return [name, probed === undefined ? own : { ...own, probed: values[probed] }];
+  });
+  return { ...release, clusters: Object.fromEntries(restored) } as unknown as T;
+};
+
+/** Replaces the names of clusters in URLs by a placeholder: older versions of Postern recorded them. */
+const hideClusterNames = <T extends ReleaseWithClusters>(release: T): T => {
+  const clusters = Object.entries(release.clusters).map(([name, cluster]) => {
+    const text = JSON.stringify(cluster).replaceAll(`/${name}.{key}/`, "/{cluster}.{key}/");
+    return [name, JSON.parse(text)];
+  });
+  return { ...release, clusters: Object.fromEntries(clusters) };
+};

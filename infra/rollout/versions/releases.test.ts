@@ -1,0 +1,45 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { parseConfig } from "../../project/project.ts";
+import { findRefusedClusters, getAcceptedKeyVersions, type Release } from "./releases.ts";
+
+const setup = { keyVersions: [1], mode: "enforce" as const, settings: {} };
+const buildRelease = (more: Partial<Release> = {}): Release => {
+  return { id: 1, at: "", by: "team", complete: true, rules: {}, clusters: {}, ...more };
+};
+/** A release of an older version of Postern, which lists all clusters in the config of each rule. */
+const oldRelease = buildRelease({
+  rules: {
+    a: {
+      ...{ version: "1", logic: "", phases: ["validate"], earlier: [] },
+      share: { rule: "a", clusters: { east: setup, west: { ...setup, keyVersions: [1, 2] } } },
+    },
+  },
+});
+
+describe("the clusters that a release's functions refuse", () => {
+  const find = (newest: Release | undefined, clusters: string, publicKeys = "one") =>
+    findRefusedClusters(newest, parseConfig(`clusters: { ${clusters} }`, []), publicKeys);
+  const keys = { accepted: "one", signer: "one" };
+  const newest = buildRelease({ keys, accepts: { east: [1], west: [2] }, refused: { south: "zero,one" } });
+
+  it("are none at first", () => assert.deepEqual(find(undefined, "east: "), {}));
+  it("are those that postern.yaml no longer names, also since earlier releases", () => {
+    assert.deepEqual(find(newest, "east: , west: , south: "), {});
+    assert.deepEqual(find(newest, "east: , north: "), { west: "one", south: "zero,one" });
+  });
+  it("are those that a release of an older version of Postern has", () =>
+    assert.deepEqual(find(oldRelease, "east: "), { west: "one" }));
+  it("are forgotten once no key is accepted that may have signed their URLs", () => {
+    assert.deepEqual(find(newest, "east: , west: ", "one,two"), { south: "zero,one" });
+    assert.deepEqual(find(newest, "east: ", "zero,two"), { south: "zero,one" });
+    assert.deepEqual(find(newest, "east: ", "two"), {});
+  });
+});
+
+describe("the key versions that a release's functions accept", () => {
+  it("are recorded, or those in the configs of its rules", () => {
+    assert.deepEqual(getAcceptedKeyVersions(buildRelease({ accepts: { east: [3] } })), { east: [3] });
+    assert.deepEqual(getAcceptedKeyVersions(oldRelease), { east: [1], west: [1, 2] });
+  });
+});

@@ -1,0 +1,153 @@
+import { setTimeout as wait } from "node:timers/promises";
+import type { StageFunctions, WarmVersion } from "../../aws/lambda-functions.ts";
+import type { AwsStage } from "../../aws/stage.ts";
+import { Complaint, toSentence } from "../../cli/complaint.ts";
+import { formatCount, type Progress, runInParallel } from "../../cli/progress.ts";
+import type { DeploymentPlan, RuleChangePlan, WarmRulePlan } from "../plan/plan.ts";
+import type { Release } from "./releases.ts";
+
+// Warm environments are Lambda's provisioned concurrency. They belong to a version and not to the alias: an alias with
+// weights can't have any, and Lambda gives such an alias weights of its own while it moves.
+
+const atOnce = 5;
+
+/** Compares the rules that have warm environments, or had some in the newest release, with Lambda. */
+export const planWarmEnvironments = (
+  functions: StageFunctions,
+  parts: RuleChangePlan[],
+  newest: Release | undefined,
+): Promise<WarmRulePlan[]> => {
+  const planned = new Map(parts.map((change) => [change.part.name, change]));
+  const wanting = parts.flatMap(({ part: { name, warm } }) => (warm === undefined ? [] : [name]));
+  return runInParallel(atOnce, [...new Set([...wanting, ...(newest?.warm ?? [])])], async (rule) => {
+    const change = planned.get(rule);
+    const there = await functions.listWarmVersions(rule);
+    const wanted = change?.part.warm ?? 0;
+    return { rule, wanted, there, changes: describeWarmChanges(change, wanted, there) };
+  });
+};
+
+const countWarm = (count: number) => formatCount(count, "warm environment");
+
+const describeWarmChanges = (change: RuleChangePlan | undefined, wanted: number, there: WarmVersion[]): string[] => {
+  const isSame = change !== undefined && change.changes.length === 0;
+  const kept = isSame && wanted > 0 ? change.known?.ruleVersion.version : undefined;
+  const now = there.find(({ version }) => version === kept);
+  const sentences: string[] = [];
+  if (wanted > 0 && !isSame) sentences.push(`${countWarm(wanted)} on the new version`);
+  else if (wanted > 0 && !isReady(now, wanted))
+    sentences.push(
+      `${countWarm(wanted)} on version ${kept}${now ? `, which has ${now.count} (${now.status})` : ", which has none"}`,
+    );
+  for (const { version, count } of there)
+    if (version !== kept) sentences.push(`no longer ${countWarm(count)} on version ${version}`);
+  return sentences;
+};
+
+const isReady = (warm: WarmVersion | undefined, wanted: number): boolean =>
+  warm?.count === wanted && warm.status === "READY";
+
+interface WarmDeployment {
+  job: { stage: AwsStage; progress: Progress };
+  plan: Pick<DeploymentPlan, "warm" | "parts">;
+}
+
+/** Starts warm environments of the versions that are to be live, and waits for them. This comes before aliases move. */
+export const startWarmEnvironments = async (
+  { job, plan }: WarmDeployment,
+  versions: ReadonlyMap<string, string>,
+  goOn: () => Promise<void>,
+): Promise<void> => {
+  const starting = plan.warm.flatMap(({ rule, wanted, there }) => {
+    const version = versions.get(rule);
+    const isOpen = version !== undefined && wanted > 0;
+    const warm = there.find((candidate) => candidate.version === version);
+    return isOpen && !isReady(warm, wanted) ? [{ rule, version, wanted }] : [];
+  });
+  if (starting.length === 0) return;
+  await job.progress.step("warm environments", async (tell) => {
+    let done = 0;
+    await runInParallel(atOnce, starting, async ({ rule, version, wanted }) => {
+      await waitUntilWarm(job.stage.functions, rule, version, wanted, goOn);
+      tell(++done, starting.length);
+    });
+    return `${starting.reduce((sum, { wanted }) => sum + wanted, 0)} ready, of ${formatCount(starting.length, "rule")}`;
+  });
+};
+
+/** Requests the warm environments of a version unless they are requested already, and waits until all are ready. */
+export const waitUntilWarm = async (
+  functions: Pick<StageFunctions, "listWarmVersions" | "requestWarmEnvironments">,
+  rule: string,
+  version: string,
+  wanted: number,
+  goOn: () => Promise<void>,
+  maxMilliseconds = 600_000,
+): Promise<void> => {
+  const end = Date.now() + maxMilliseconds;
+  const what = `${countWarm(wanted)} of version ${version} of ${rule}`;
+  let isRequested = false;
+  for (let pause = 200; ; pause = Math.min(2 * pause, 5000)) {
+    const warm = (await functions.listWarmVersions(rule)).find((candidate) => candidate.version === version);
+    if (isReady(warm, wanted)) return;
+    if (isRequested && warm?.status === "FAILED")
+      throw new Complaint(
+        `nothing was moved, because Lambda could not start ${what}: ${warm.reason ?? "no reason"}`,
+        1,
+      );
+    if (!isRequested && (warm?.count !== wanted || warm.status === "FAILED")) {
+      await functions.requestWarmEnvironments(rule, version, wanted);
+      isRequested = true;
+    }
+    if (Date.now() >= end)
+      throw new Complaint(
+        `nothing was moved, because Lambda has not started ${what} within ${Math.round(maxMilliseconds / 60_000)} minutes; run the command again to continue`,
+        1,
+      );
+    await wait(pause);
+    await goOn();
+  }
+};
+
+/**
+ * Releases the warm environments of versions that are not live, and those of rules without `warm`. A failure is
+ * reported, and the next deployment tries again. Returns the rules that may still have warm environments.
+ */
+export const releaseOldWarmEnvironments = async (
+  { job, plan }: WarmDeployment,
+  live: ReadonlyMap<string, string> = new Map(
+    plan.parts.flatMap(({ part: { name }, known }) => (known ? [[name, known.ruleVersion.version]] : [])),
+  ),
+): Promise<string[]> => {
+  const { functions } = job.stage;
+  const found = await runInParallel(atOnce, plan.warm, async ({ rule, wanted }) => {
+    try {
+      const there = await functions.listWarmVersions(rule);
+      if (there.length === 0) return [];
+      // Another command may have moved the alias: the version that answers now stays warm.
+      const { version, weights } = await functions.readAlias(rule);
+      const kept = wanted > 0 ? [live.get(rule), version, ...Object.keys(weights)] : [];
+      for (const warm of there)
+        if (!kept.includes(warm.version)) await functions.releaseWarmEnvironments(rule, warm.version);
+      return wanted > 0 ? [rule] : [];
+    } catch (error) {
+      job.progress.say(`old warm environments of ${rule} could not be released: ${toSentence(error)}`);
+      return [rule];
+    }
+  });
+  return found.flat();
+};
+
+/** Returns a sentence if the rule has warm environments on other versions only; else undefined. */
+export const describeColdVersion = async (
+  functions: StageFunctions,
+  rule: string,
+  version: string,
+): Promise<string | undefined> => {
+  // An emergency must not fail because of this hint.
+  const there = await functions.listWarmVersions(rule).catch((): WarmVersion[] => []);
+  const isCold = there.length > 0 && there.every((warm) => warm.version !== version || warm.status !== "READY");
+  return isCold
+    ? `version ${version} of ${rule} has no warm environments, so its first reviews take longer`
+    : undefined;
+};

@@ -1,0 +1,63 @@
+import { isMap, toMap } from "../../json.ts";
+import { unpackLists } from "../../objects/list-items.ts";
+import type { ManifestFault, ParsedManifests } from "../../rule.ts";
+import type { FieldFault } from "./faults.ts";
+import { type FieldShape, findShapeFaults } from "./field-shapes.ts";
+
+/** A kind of object that a setting accepts: its fields, and upstream's validation of an object with these fields. */
+export interface PolicyKind {
+  shape: FieldShape;
+  findFaults(object: never): readonly FieldFault[];
+  /** Returns the part of an object that a rule needs; by default all of it. */
+  select?(object: never): object;
+}
+
+const apiVersion = "admissionregistration.k8s.io/v1";
+
+/** The kinds that files of policies may have: those that a rule doesn't read are for another rule. */
+const apiVersions: Readonly<Record<string, string>> = {
+  ValidatingAdmissionPolicy: apiVersion,
+  ValidatingAdmissionPolicyBinding: apiVersion,
+  MutatingAdmissionPolicy: apiVersion,
+  MutatingAdmissionPolicyBinding: apiVersion,
+  CustomResourceDefinition: "apiextensions.k8s.io/v1",
+};
+
+/** Returns a function that reads objects of these kinds from documents, and unpacks lists. */
+export const createPolicyReader =
+  (kinds: Readonly<Record<string, PolicyKind>>) =>
+  (documents: readonly unknown[]): ParsedManifests => {
+    const objects: object[] = [];
+    const faults: ManifestFault[] = [];
+    for (const { value, document, path } of unpackLists(documents)) {
+      const object = dropNulls(value);
+      const { kind, metadata, ...rest } = toMap(object);
+      const expected = typeof kind === "string" && Object.hasOwn(apiVersions, kind) ? apiVersions[kind] : undefined;
+      const known = expected === undefined ? undefined : kinds[String(kind)];
+      const report = (fault: FieldFault) => {
+        const name = `${known ? kind : "a document"} ${toMap(metadata).name ?? ""}`.trim();
+        faults.push({ sentence: `${name}: ${fault.sentence}`, document, path: [...path, ...fault.path] });
+      };
+      const isExpected = expected !== undefined && rest.apiVersion === expected;
+      if (isExpected && known === undefined) continue;
+      if (known === undefined || !isExpected) {
+        const wanted = Object.keys(kinds).join(" or ");
+        report({ path: ["kind"], sentence: `must be a ${wanted} of ${apiVersion}` });
+        continue;
+      }
+      const misfits = findShapeFaults(object, known.shape);
+      // The cast is safe: the object has the kind's fields.
+      const found = misfits.length > 0 ? misfits : known.findFaults(object as never);
+      if (found.length === 0) objects.push(known.select?.(object as never) ?? (object as object));
+      else found.forEach(report);
+    }
+    return { objects, faults };
+  };
+
+/** Returns a copy without members that are null, which upstream treats as absent. */
+const dropNulls = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(dropNulls);
+  if (!isMap(value)) return value;
+  const members = Object.entries(value).filter(([, member]) => member !== null);
+  return Object.fromEntries(members.map(([key, member]) => [key, dropNulls(member)]));
+};

@@ -1,0 +1,58 @@
+import { formatDouble } from "../../cel/libraries/value-text.ts";
+import { isMap, type JsonMap } from "../../json.ts";
+import { quoteAsGo } from "../../objects/go-quoted.ts";
+
+/**
+ * A value of an expression that upstream doesn't convert to JSON: its type in Go, and how %v and %#v print it. `operand` is
+ * what it is in an operand of a JSON patch, if it can be there.
+ */
+export class GoValue {
+  readonly type: string;
+  readonly text: string;
+  readonly syntax: string;
+  readonly operand: unknown;
+  constructor(type: string, text: string, syntax: string, operand?: unknown) {
+    this.type = type;
+    this.text = text;
+    this.syntax = syntax;
+    this.operand = operand;
+  }
+}
+
+export const isJsonMap = (value: unknown): value is JsonMap => isMap(value) && !(value instanceof GoValue);
+
+/** Returns JSON as Go's %v prints it. */
+export const formatGo = (value: unknown): string => {
+  if (value instanceof GoValue) return value.text;
+  if (value === null) return "<nil>";
+  if (typeof value === "number") return formatNumber(value);
+  if (Array.isArray(value)) return `[${value.map(formatGo).join(" ")}]`;
+  if (!isMap(value)) return String(value);
+  return `map[${listSorted(value)
+    .map(([key, member]) => `${key}:${formatGo(member)}`)
+    .join(" ")}]`;
+};
+
+/** Returns JSON as Go's %#v prints it. */
+export const formatGoSyntax = (value: unknown): string => {
+  if (value instanceof GoValue) return value.syntax;
+  if (value === null) return "interface {}(nil)";
+  if (typeof value === "string") return quoteAsGo(value);
+  if (Array.isArray(value)) return `[]interface {}{${value.map(formatGoSyntax).join(", ")}}`;
+  if (!isMap(value)) return formatGo(value);
+  const members = listSorted(value).map(([key, member]) => `${quoteAsGo(key)}:${formatGoSyntax(member)}`);
+  return `map[string]interface {}{${members.join(", ")}}`;
+};
+
+/** Returns the name of the type that Go has for a value that is no number and not null. */
+export const nameGoType = (value: unknown): string => {
+  if (value instanceof GoValue) return value.type;
+  if (Array.isArray(value)) return "[]interface {}";
+  return isMap(value) ? "map[string]interface {}" : typeof value === "boolean" ? "bool" : "string";
+};
+
+const listSorted = (map: JsonMap) => Object.entries(map).sort(([left], [right]) => (left < right ? -1 : 1));
+
+/** Integers of 64 bits have all their digits; other numbers have an exponent from a million on. */
+const formatNumber = (number: number): string =>
+  Number.isInteger(number) && Math.abs(number) < 2 ** 63 ? String(number) : formatDouble(number);

@@ -1,0 +1,232 @@
+import { getOwn, type JsonMap } from "../../json.ts";
+import { quoteAsGo } from "../../objects/go-quoted.ts";
+import { formatGo, formatGoSyntax, GoValue, isJsonMap, nameGoType } from "./go-values.ts";
+import { hasMembers, type ObjectSchema, resolveType, type TypeReference, type ValueType } from "./schemas.ts";
+
+/** Why a patch can't be applied, with upstream's text. */
+export class ApplyConfigurationError extends Error {
+  constructor(text: string) {
+    super(`error applying patch: ${text}`);
+  }
+}
+
+/**
+ * Merges what an ApplyConfiguration expression results in into an object, as a server-side apply does. The result may
+ * share parts with both. Throws an ApplyConfigurationError if the patch doesn't fit the schema, or has something atomic.
+ */
+export const applyConfiguration = (schema: ObjectSchema, object: JsonMap, patch: JsonMap): JsonMap => {
+  const { types, root } = schema;
+  const complete: JsonMap = { ...patch, apiVersion: object.apiVersion, kind: object.kind };
+  throwFaults("failed to convert patch object to typed object", findFaults(types, root, complete, false));
+  const atomics = findAtomics(types, root, complete, "");
+  if (atomics.length > 0)
+    throw new ApplyConfigurationError(
+      `invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: ${atomics.join(", ")}`,
+    );
+  throwFaults("failed to convert original object to typed object", findFaults(types, root, object, true));
+  return merge(types, root, object, complete) as JsonMap;
+};
+
+type Types = ObjectSchema["types"];
+
+interface Fault {
+  path: string;
+  message: string;
+}
+
+const throwFaults = (stage: string, faults: readonly Fault[]): void => {
+  if (faults.length === 0) return;
+  const texts = faults.map(({ path, message }) => (path === "" ? message : `${path}: ${message}`));
+  throw new ApplyConfigurationError(
+    `${stage}: ${texts.length === 1 ? texts[0] : ["errors:", ...texts.map((text) => `  ${text}`)].join("\n")}`,
+  );
+};
+
+/** An integer that a number doesn't hold is a bigint. */
+const isScalar = (value: unknown) => ["string", "number", "bigint", "boolean"].includes(typeof value);
+
+/** Chooses which part of a type a value has to fit. Upstream reports a value that fits none as a map, if that may be. */
+const choosePart = (type: ValueType, value: unknown): "map" | "scalar" | "list" => {
+  if (isJsonMap(value) && hasMembers(type)) return "map";
+  if (Array.isArray(value) && type.items !== undefined) return "list";
+  if (isScalar(value) && type.scalar) return "scalar";
+  if (hasMembers(type)) return "map";
+  return type.scalar ? "scalar" : "list";
+};
+
+/**
+ * Returns what is wrong with a value. In an object of the cluster (`isLive`), lists may have duplicates, and fields that
+ * the schema doesn't have are those of a cluster with a newer schema.
+ */
+const findFaults = (types: Types, reference: TypeReference, value: unknown, isLive: boolean): Fault[] => {
+  const type = resolveType(types, reference);
+  const part = choosePart(type, value);
+  if (value === null) return [];
+  if (part === "scalar") return findScalarFaults(type.scalar, value);
+  if (part === "list" && Array.isArray(value)) return findElementFaults(types, type, value, isLive);
+  if (part === "map" && isJsonMap(value)) return findMemberFaults(types, type, value, isLive);
+  return [{ path: "", message: `expected ${part}, got &{${formatGo(value)}}` }];
+};
+
+const findScalarFaults = (scalar: ValueType["scalar"], value: unknown): Fault[] => {
+  const type = typeof value === "bigint" ? "number" : typeof value;
+  const isFitting = scalar === "any" ? isScalar(value) : type === scalar;
+  if (isFitting) return [];
+  const messages = {
+    number: () => `expected numeric (int or float), got ${nameGoType(value)}`,
+    string: () => `expected string, got &value.valueUnstructured{Value:${formatGoSyntax(value)}}`,
+    boolean: () => `expected boolean, got &{${formatGo(value)}}`,
+    any: () => `expected any scalar, got &{${formatGo(value)}}`,
+  };
+  return [{ path: "", message: messages[scalar ?? "any"]() }];
+};
+
+const findElementFaults = (types: Types, type: ValueType, list: readonly unknown[], isLive: boolean): Fault[] => {
+  const faults: Fault[] = [];
+  const seen = new Set<string>();
+  for (const [index, element] of list.entries()) {
+    const { step, message } = type.keys ? identifyElement(type, element) : { step: `[${index}]` };
+    // Upstream ignores the elements after the first one that it can't identify.
+    if (step === undefined) return [...faults, { path: "", message: `element ${index}: ${message}` }];
+    if (type.keys && !isLive && seen.has(step)) faults.push({ path: "", message: `duplicate entries for key ${step}` });
+    seen.add(step);
+    for (const fault of findFaults(types, type.items ?? "any", element, isLive)) faults.push(addStep(step, fault));
+  }
+  return faults;
+};
+
+const findMemberFaults = (types: Types, type: ValueType, map: JsonMap, isLive: boolean): Fault[] => {
+  const faults: Fault[] = [];
+  for (const [key, value] of Object.entries(map)) {
+    const member = findMemberType(type, key);
+    if (member === undefined && isLive) continue;
+    // Upstream ignores the members after the first one that the schema doesn't have.
+    if (member === undefined) return [...faults, { path: `.${key}`, message: "field not declared in schema" }];
+    for (const fault of findFaults(types, member, value, isLive)) faults.push(addStep(`.${key}`, fault));
+  }
+  return faults;
+};
+
+const addStep = (step: string, { path, message }: Fault): Fault => ({ path: `${step}${path}`, message });
+
+const findMemberType = ({ fields, values }: ValueType, key: string): TypeReference | undefined =>
+  (getOwn(fields, key) as TypeReference | undefined) ?? values;
+
+/** Returns how paths name an element of a set or of a list with keys, or why it has no name. */
+const identifyElement = (
+  { keys = [], defaults }: ValueType,
+  element: unknown,
+): { step: string; message?: never } | { step?: never; message: string } => {
+  if (keys.length === 0) return identifySetElement(element);
+  if (element === null) return { message: "associative list with keys may not have a null element" };
+  if (!isJsonMap(element)) return { message: "associative list with keys may not have non-map elements" };
+  const values = keys.toSorted().flatMap((key) => {
+    const value = Object.hasOwn(element, key) ? element[key] : getOwn(defaults, key);
+    return value === undefined ? [] : [`${key}=${formatKey(value)}`];
+  });
+  if (values.length > 0) return { step: `[${values.join(",")}]` };
+  const names = keys.map(quoteAsGo).join(" ");
+  const message = `associative list with keys has an element that omits all key fields [${names}]`;
+  return { message: `${message} (and doesn't have default values for any key fields)` };
+};
+
+const identifySetElement = (element: unknown) => {
+  if (isJsonMap(element)) return { message: "associative list without keys has an element that's a map type" };
+  if (Array.isArray(element)) return { message: "not supported: associative list with lists as elements" };
+  if (element === null) return { message: "associative list without keys has an element that's an explicit null" };
+  return { step: `[=${formatKey(element)}]` };
+};
+
+const formatKey = (value: unknown): string => {
+  if (value === null) return "null";
+  if (value instanceof GoValue) return "{{undefined}}";
+  if (typeof value === "string") return quoteAsGo(value);
+  if (Array.isArray(value)) return `[${value.map(formatKey).join(",")}]`;
+  if (!isJsonMap(value)) return formatGo(value);
+  const entries = Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1));
+  return entries.map(([key, member]) => `${key}=${formatKey(member)}`).join("");
+};
+
+/** Returns the paths of atomic lists and maps. Upstream doesn't look into the values of maps, only into fields. */
+const findAtomics = (types: Types, reference: TypeReference, value: unknown, path: string): string[] => {
+  const type = resolveType(types, reference);
+  if (isJsonMap(value) && hasMembers(type))
+    return [
+      ...(type.isAtomic ? [path] : []),
+      ...Object.entries(value).flatMap(([key, member]) => {
+        const field = getOwn(type.fields, key) as TypeReference | undefined;
+        return field === undefined ? [] : findAtomics(types, field, member, `${path}.${key}`);
+      }),
+    ];
+  if (!Array.isArray(value) || type.items === undefined) return [];
+  const { items, keys } = type;
+  return [
+    ...(keys ? [] : [path]),
+    ...value.flatMap((element, index) => findAtomics(types, items, element, `${path}[${index}]`)),
+  ];
+};
+
+/** Merges two values that fit their type; undefined stands for an absent one. An empty value changes no other one. */
+const merge = (types: Types, reference: TypeReference, live: unknown, patch: unknown): unknown => {
+  if (patch === undefined) return live;
+  const type = resolveType(types, reference);
+  const part = choosePart(type, patch);
+  if (part === "map" && !type.isAtomic && isJsonMap(live) && Object.keys(live).length > 0)
+    return isJsonMap(patch) ? mergeMembers(types, type, live, patch) : live;
+  if (part === "list" && type.keys && Array.isArray(live) && live.length > 0)
+    return Array.isArray(patch) ? mergeElements(types, type, live, patch) : live;
+  return patch;
+};
+
+const mergeMembers = (types: Types, type: ValueType, live: JsonMap, patch: JsonMap): JsonMap =>
+  // Object.fromEntries makes "__proto__" a member like any other.
+  Object.fromEntries(
+    [...new Set([...Object.keys(live), ...Object.keys(patch)])].map((key) => {
+      const member = findMemberType(type, key) ?? "any";
+      return [key, merge(types, member, getOwn(live, key), getOwn(patch, key))];
+    }),
+  );
+
+/**
+ * Merges two lists by the names of their elements. Elements of the patch keep their order; those of the live list stay
+ * where they are relative to elements that both have. Elements with the same name in the live list become one.
+ */
+const mergeElements = (types: Types, type: ValueType, live: unknown[], patch: unknown[]): unknown[] => {
+  const nameOf = (element: unknown) => identifyElement(type, element).step ?? "";
+  const liveNames = live.map(nameOf);
+  const patchNames = patch.map(nameOf);
+  const patchElements = new Map(patchNames.map((name, index) => [name, patch[index]]));
+  const liveElements = new Map<string, unknown>();
+  // The patch replaces duplicates.
+  for (const [index, name] of liveNames.entries())
+    liveElements.set(name, liveElements.has(name) ? undefined : live[index]);
+  const shared = patchNames.filter((name) => liveElements.has(name)).values();
+  let nextShared = shared.next().value;
+  const merged: unknown[] = [];
+  const done = new Set<string>();
+  const takePatched = (name: string) => {
+    done.add(name);
+    merged.push(merge(types, type.items ?? "any", liveElements.get(name), patchElements.get(name)));
+    if (name === nextShared) nextShared = shared.next().value;
+  };
+  let [left, right] = [0, 0];
+  while (left < live.length || right < patch.length) {
+    const liveName = liveNames[left];
+    const patchName = patchNames[right];
+    if (liveName !== undefined && liveName === patchName) {
+      takePatched(liveName);
+      left++;
+      right++;
+    } else if (liveName !== undefined && !patchElements.has(liveName)) {
+      merged.push(live[left]);
+      left++;
+    } else if (liveName !== undefined && patchName !== undefined && nextShared && liveName !== nextShared) {
+      left++;
+    } else {
+      if (liveName !== undefined && done.has(liveName)) left++;
+      if (patchName !== undefined) takePatched(patchName);
+      right++;
+    }
+  }
+  return merged;
+};

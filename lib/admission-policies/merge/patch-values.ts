@@ -1,0 +1,84 @@
+import { toJson } from "../../cel/json.ts";
+import { formatDuration } from "../../cel/libraries/value-text.ts";
+import { nativeTypes, StructValue } from "../../cel/structs.ts";
+import {
+  CelMap,
+  Duration,
+  EvaluationError,
+  isBuiltList,
+  isList,
+  LibraryObject,
+  listEntries,
+  Optional,
+  Timestamp,
+  TypeValue,
+  toArray,
+  Uint,
+  type Value,
+} from "../../cel/values.ts";
+import type { JsonMap } from "../../json.ts";
+import { formatGo, formatGoSyntax, GoValue, isJsonMap } from "./go-values.ts";
+
+/**
+ * Returns the patch that the value of an ApplyConfiguration is, as upstream converts it. In a list or map that an
+ * expression builds, upstream converts messages and scalars, but no other list or map that one builds; and it never converts
+ * null. What it leaves becomes a GoValue, which fits no schema. Throws an EvaluationError for a value that JSON can't have.
+ */
+export const toPatch = (value: Value): unknown => {
+  if (value instanceof Optional) return value.value === undefined ? null : toPatch(value.value);
+  if (isList(value)) return toArray(value).map(isBuiltList(value) ? convertElement : toPatch);
+  return value instanceof CelMap ? convertMembers(listEntries(value), convertElement) : convertElement(value);
+};
+
+/** Returns the operand of a JSON patch, as upstream converts it. Throws an EvaluationError for a value that JSON can't have. */
+export const toOperand = (value: Value): unknown => toJson(value, (message) => toProtobuf(toPatch(message)));
+
+/** Returns what a message of protobuf makes of a converted value: its numbers are doubles. */
+const toProtobuf = (value: unknown): unknown => {
+  if (typeof value === "bigint") return Number(value);
+  if (Array.isArray(value)) return value.map(toProtobuf);
+  if (isJsonMap(value)) return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, toProtobuf(one)]));
+  if (!(value instanceof GoValue)) return value;
+  if (value.operand === undefined) throw new EvaluationError(`proto: invalid type: ${value.type}`);
+  return value.operand;
+};
+
+const nullValue = new GoValue("structpb.NullValue", "NULL_VALUE", "0");
+
+const convertMembers = (
+  entries: Iterable<readonly [key: Value, value: Value]>,
+  convert: (value: Value) => unknown,
+): JsonMap =>
+  Object.fromEntries(
+    Array.from(entries, ([key, value]) => {
+      if (typeof key !== "string") throw new EvaluationError("a map has a key that is not a string");
+      return [key, convert(value)];
+    }),
+  );
+
+const convertElement = (value: Value): unknown => {
+  if (value === null) return nullValue;
+  if (value instanceof StructValue)
+    return value.type.name === "JSONPatch"
+      ? new GoValue("*mutation.JSONPatchVal", "JSONPatch", "JSONPatch")
+      : convertMembers(value.fields, toPatch);
+  if (value instanceof Optional) return value.value === undefined ? null : convertElement(value.value);
+  if (value instanceof TypeValue) return value.of.name;
+  if (isList(value)) return isBuiltList(value) ? wrap("[]ref.Val", value) : toArray(value).map(convertElement);
+  if (value instanceof CelMap) return wrap("map[ref.Val]ref.Val", value);
+  if (value instanceof Uint)
+    return new GoValue("uint64", `${value.value}`, `0x${value.value.toString(16)}`, Number(value.value));
+  if (value instanceof Duration) return new GoValue("time.Duration", formatDuration(value), `${value.nanoseconds}`);
+  if (value instanceof Timestamp) return wrap("time.Time", value);
+  if (value instanceof Uint8Array) {
+    const bytes = Array.from(value, (byte) => `0x${byte.toString(16)}`).join(", ");
+    return new GoValue("[]uint8", `[${value.join(" ")}]`, `[]uint8{${bytes}}`, Buffer.from(value).toString("base64"));
+  }
+  const type = value instanceof LibraryObject ? nativeTypes[value.type.name] : undefined;
+  return type === undefined ? toJson(value, toPatch) : new GoValue(type, `${value}`, `${value}`);
+};
+
+const wrap = (type: string, value: Value): GoValue => {
+  const json = toJson(value, toPatch);
+  return new GoValue(type, formatGo(json), formatGoSyntax(json).replace(/^(\[\]|map\[string\])interface \{\}/, type));
+};

@@ -1,0 +1,89 @@
+import type { Environment } from "../environment.ts";
+import { type Expression, type Issue, listParts } from "../parser/syntax.ts";
+import type { Type } from "../types.ts";
+import * as types from "../types.ts";
+import { createNoSuchOverloadError, EvaluationError } from "../values.ts";
+
+/** The types of expressions. */
+type Types = ReadonlyMap<Expression, Type>;
+
+/**
+ * Finds literals that upstream refuses when an expression is otherwise valid: lists and maps of several types, and texts
+ * that are no duration, timestamp, regular expression or format. Lists in calls of `format` may have several types.
+ */
+export const findInvalidLiterals = (expression: Expression, typesOf: Types, environment: Environment): Issue[] => {
+  const mismatches: Issue[] = [];
+  const refused: Issue[] = [];
+  const visit = (part: Expression, isFormatted: boolean): void => {
+    const isCall = part.kind === "call";
+    if (!isFormatted) mismatches.push(...findTypeIssues(part, typesOf));
+    for (const inner of listParts(part)) visit(inner, isFormatted || (isCall && part.function === "format"));
+    if (isCall) refused.push(...findInvalidArguments(part, typesOf, environment));
+  };
+  visit(expression, false);
+  // Upstream first compares all types, which matters for issues in the same place.
+  return [...mismatches, ...refused];
+};
+
+const findTypeIssues = (expression: Expression, typesOf: Types): Issue[] => {
+  if (expression.kind === "list") return findMismatches(expression.elements, typesOf).slice(0, 1);
+  if (expression.kind !== "map") return [];
+  const keys = expression.entries.map(({ key }) => ({ value: key, isOptional: false }));
+  return [...findMismatches(keys, typesOf), ...findMismatches(expression.entries, typesOf)];
+};
+
+/** Finds the values whose type differs from that of the first one. */
+const findMismatches = (
+  elements: readonly { readonly value: Expression; readonly isOptional: boolean }[],
+  typesOf: Types,
+): Issue[] => {
+  const found = elements.map(({ value, isOptional }) => {
+    const type = typesOf.get(value) ?? types.dyn;
+    // Upstream panics on an element `?x` of type dyn.
+    return isOptional ? (type.parameters[0] ?? type) : type;
+  });
+  const expected = found[0] as Type;
+  return elements.flatMap(({ value: { offset } }, index) => {
+    const type = found[index] as Type;
+    return types.isSameType(expected, type) ? [] : [{ offset, message: formatMismatch(expected, type) }];
+  });
+};
+
+export const formatMismatch = (expected: Type, found: Type): string =>
+  `expected type '${types.formatType(expected)}' but found '${types.formatType(found)}'`;
+
+type Call = Extract<Expression, { kind: "call" }>;
+
+/** The functions that are called with literals, to find those that they refuse. */
+const checkedFunctions = ["duration", "timestamp", "matches"];
+
+const findInvalidArguments = (call: Call, typesOf: Types, { functions }: Environment): Issue[] => {
+  const { function: name, target, arguments: args } = call;
+  const declaration = functions.get(name);
+  const [first] = args;
+  if (
+    declaration?.findIssue &&
+    target?.kind === "literal" &&
+    typeof target.value === "string" &&
+    first?.kind === "list"
+  ) {
+    const elements = first.elements.map(({ value }) => value);
+    const issue = declaration.findIssue(target.value, elements, typesOf);
+    return issue ? [{ offset: (issue.expression ?? call).offset, message: issue.message }] : [];
+  }
+  if (first?.kind !== "literal" || !checkedFunctions.includes(name)) return [];
+  const type = typesOf.get(first) ?? types.dyn;
+  const overload = declaration?.overloads.find(({ parameters: [wanted] }) => wanted && types.isSameType(wanted, type));
+  const evaluate = declaration?.evaluate ?? overload?.evaluate;
+  try {
+    // Null fits the static types, but no function takes it.
+    if (!evaluate) throw createNoSuchOverloadError();
+    // Also in `matches(text, pattern)` upstream takes the first argument for the pattern.
+    if (name === "matches") evaluate("", first.value);
+    else evaluate(first.value);
+    return [];
+  } catch (thrown) {
+    if (!(thrown instanceof EvaluationError)) throw thrown;
+    return [{ offset: first.offset, message: `invalid ${name} argument` }];
+  }
+};

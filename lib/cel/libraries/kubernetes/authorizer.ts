@@ -1,0 +1,188 @@
+import { isSubdomain } from "../../../objects/label.ts";
+import { countTraversal, getActualSize } from "../../cost.ts";
+import { declareMethod, type FunctionDeclaration } from "../../functions.ts";
+import { bool, string, struct, type Type } from "../../types.ts";
+import { createNoSuchOverloadError, EvaluationError, LibraryObject, type Value } from "../../values.ts";
+import { findLabelFaults } from "./format.ts";
+
+export const authorizerType = struct("kubernetes.authorization.Authorizer");
+const pathCheckType = struct("kubernetes.authorization.PathCheck");
+const groupCheckType = struct("kubernetes.authorization.GroupCheck");
+export const resourceCheckType = struct("kubernetes.authorization.ResourceCheck");
+const decisionType = struct("kubernetes.authorization.Decision");
+
+/** A user, as the spec of a SubjectAccessReview names it. */
+export interface Subject {
+  readonly user: string;
+  readonly uid?: string;
+  readonly groups?: readonly string[];
+  readonly extra?: Readonly<Record<string, readonly string[]>>;
+}
+
+interface ResourceAttributes {
+  readonly group: string;
+  readonly resource: string;
+  readonly subresource?: string;
+  readonly namespace?: string;
+  readonly name?: string;
+  /** Selectors as they were written: a cluster parses them, and leaves out those that it can't parse. */
+  readonly fieldSelector?: { readonly rawSelector: string };
+  readonly labelSelector?: { readonly rawSelector: string };
+}
+
+/** What a check asks: the spec of a SubjectAccessReview. */
+export type AuthorizationAttributes = Subject &
+  (
+    | { readonly nonResourceAttributes: { readonly path: string; readonly verb: string } }
+    | { readonly resourceAttributes: ResourceAttributes & { readonly version: "*"; readonly verb: string } }
+  );
+
+/**
+ * Returns the answer to a check. If the cluster has to be asked first, it throws a MissingAuthorization, and the
+ * expression is evaluated again when the answer is there. The value of an expression that has a value in spite of the
+ * error, such as `a || b`, doesn't depend on the answer.
+ */
+export type Decide = (attributes: AuthorizationAttributes) => AuthorizationAnswer;
+
+export interface AuthorizationAnswer {
+  readonly allowed: boolean;
+  readonly reason?: string;
+  /** Why the cluster couldn't decide. */
+  readonly error?: string;
+}
+
+/** The error of a check whose answer isn't known yet. */
+export class MissingAuthorization extends EvaluationError {
+  constructor() {
+    super("only the cluster's authorizer knows the rights of users");
+  }
+}
+
+/** A value with which a check is put together. Upstream can't compare these values, not even with themselves. */
+class Part<Content> extends LibraryObject {
+  readonly type: Type;
+  readonly content: Content;
+  constructor(type: Type, content: Content) {
+    super();
+    this.type = type;
+    this.content = content;
+  }
+  equals(): boolean {
+    throw createNoSuchOverloadError();
+  }
+}
+
+interface Inquirer {
+  readonly subject: Subject;
+  readonly decide: Decide;
+}
+type Authorizer = Part<Inquirer>;
+type PathCheck = Part<Inquirer & { readonly path: string }>;
+type GroupCheck = Part<Inquirer & { readonly group: string }>;
+type ResourceCheck = Part<Inquirer & { readonly attributes: ResourceAttributes }>;
+type Decision = Part<AuthorizationAnswer>;
+
+/** Returns the value of the variable `authorizer`. */
+export const createAuthorizer = (subject: Subject, decide: Decide): Authorizer =>
+  new Part(authorizerType, { subject, decide });
+
+/** Returns a check for a resource, such as the value of the variable `authorizer.requestResource`. */
+export const createResourceCheck = ({ content }: Authorizer, attributes: ResourceAttributes): ResourceCheck =>
+  new Part(resourceCheckType, { ...content, attributes });
+
+/** Returns a text; throws if it has no characters but spaces, in Go's sense of them. */
+const requireText = (text: string, name: string): string => {
+  if (!/[^\s\u0085]|\ufeff/.test(text)) throw new EvaluationError(`${name} must not be empty`);
+  return text;
+};
+
+const createPathCheck = ({ content }: Authorizer, path: string): PathCheck =>
+  new Part(pathCheckType, { ...content, path: requireText(path, "path") });
+
+const createGroupCheck = ({ content }: Authorizer, group: string): GroupCheck =>
+  new Part(groupCheckType, { ...content, group });
+
+const addResource = (check: GroupCheck, resource: string): ResourceCheck =>
+  createResourceCheck(check, { group: check.content.group, resource: requireText(resource, "resource") });
+
+const createServiceAccount = ({ content: { decide } }: Authorizer, namespace: string, name: string): Authorizer => {
+  if (!isSubdomain(name) || name.length > 253) throw new EvaluationError("Invalid service account name");
+  if (findLabelFaults(namespace).length > 0) throw new EvaluationError("Invalid service account namespace");
+  const groups = ["system:serviceaccounts", `system:serviceaccounts:${namespace}`];
+  return createAuthorizer({ user: `system:serviceaccount:${namespace}:${name}`, groups }, decide);
+};
+
+const addAttribute = (name: "subresource" | "namespace" | "name") => (check: ResourceCheck, text: string) =>
+  createResourceCheck(check, { ...check.content.attributes, [name]: text });
+
+const addSelector = (name: "fieldSelector" | "labelSelector") => (check: ResourceCheck, rawSelector: string) =>
+  createResourceCheck(check, {
+    ...check.content.attributes,
+    [name]: rawSelector === "" ? undefined : { rawSelector },
+  });
+
+const checkPath = ({ content: { subject, decide, path } }: PathCheck, verb: string): Decision =>
+  new Part(decisionType, decide({ ...subject, nonResourceAttributes: { path, verb } }));
+
+const checkResource = ({ content: { subject, decide, attributes } }: ResourceCheck, verb: string): Decision =>
+  new Part(decisionType, decide({ ...subject, resourceAttributes: { ...attributes, version: "*", verb } }));
+
+/** Kubernetes allows two checks in an expression. */
+const countCheck = () => 350_000;
+
+/** Returns the cost of the list of requirements, of parsing, and of requirements, which have two characters or more. */
+const countSelector = ([, selector = null]: readonly Value[]): number => {
+  const size = getActualSize(selector);
+  return 10 + countTraversal(size) + 50 * countTraversal(size, 0.5);
+};
+
+/** The parameters of methods with one text. */
+const authorizer = [authorizerType, string];
+const pathCheck = [pathCheckType, string];
+const groupCheck = [groupCheckType, string];
+const resourceCheck = [resourceCheckType, string];
+const account = [authorizerType, string, string];
+
+export const authorizerFunctions: readonly FunctionDeclaration[] = [
+  declareMethod("path", "authorizer_path", authorizer, pathCheckType, createPathCheck),
+  declareMethod("group", "authorizer_group", authorizer, groupCheckType, createGroupCheck),
+  declareMethod("serviceAccount", "authorizer_serviceaccount", account, authorizerType, createServiceAccount),
+  declareMethod("resource", "groupcheck_resource", groupCheck, resourceCheckType, addResource),
+  declareMethod(
+    "subresource",
+    "resourcecheck_subresource",
+    resourceCheck,
+    resourceCheckType,
+    addAttribute("subresource"),
+  ),
+  declareMethod("namespace", "resourcecheck_namespace", resourceCheck, resourceCheckType, addAttribute("namespace")),
+  declareMethod("name", "resourcecheck_name", resourceCheck, resourceCheckType, addAttribute("name")),
+  declareMethod(
+    "fieldSelector",
+    "authorizer_fieldselector",
+    resourceCheck,
+    resourceCheckType,
+    addSelector("fieldSelector"),
+    countSelector,
+  ),
+  declareMethod(
+    "labelSelector",
+    "authorizer_labelselector",
+    resourceCheck,
+    resourceCheckType,
+    addSelector("labelSelector"),
+    countSelector,
+  ),
+  declareMethod("check", "pathcheck_check", pathCheck, decisionType, checkPath, countCheck),
+  declareMethod("check", "resourcecheck_check", resourceCheck, decisionType, checkResource, countCheck),
+  declareMethod("allowed", "decision_allowed", [decisionType], bool, ({ content }: Decision) => content.allowed),
+  declareMethod("reason", "decision_reason", [decisionType], string, ({ content }: Decision) => content.reason ?? ""),
+  declareMethod(
+    "errored",
+    "decision_errored",
+    [decisionType],
+    bool,
+    ({ content }: Decision) => content.error !== undefined,
+  ),
+  declareMethod("error", "decision_error", [decisionType], string, ({ content }: Decision) => content.error ?? ""),
+];

@@ -1,0 +1,125 @@
+import {
+  findKeyFaults,
+  findLengthFaults,
+  findSubdomainFaults,
+  findValueFaults,
+  isSubdomain,
+} from "../../../objects/label.ts";
+import { countTraversal, getActualSize } from "../../cost.ts";
+import { declareFunction, declareMethod, type FunctionCost, type FunctionDeclaration } from "../../functions.ts";
+import { listOf, optionalOf, string, struct } from "../../types.ts";
+import { EvaluationError, emptyOptional, LibraryObject, Optional } from "../../values.ts";
+import { countDays } from "../time.ts";
+import { parseRequestUrl } from "./url.ts";
+
+const type = struct("kubernetes.NamedFormat");
+
+export class Format extends LibraryObject {
+  readonly type = type;
+  readonly findFaults: (text: string) => string[];
+  /** The length of the regular expression, or of a similar one, from which costs are computed. */
+  readonly patternLength: number;
+  constructor(findFaults: (text: string) => string[], patternLength: number) {
+    super();
+    this.findFaults = findFaults;
+    this.patternLength = patternLength;
+  }
+  equals(other: this): boolean {
+    return this === other;
+  }
+}
+
+/** Returns what is wrong with a DNS label of RFC 1123, in kube-apiserver's words. */
+export const findLabelFaults = (text: string): string[] => {
+  const faults = findLengthFaults(text, 63, "characters");
+  if (/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/.test(text)) return faults;
+  const fault = isSubdomain(text)
+    ? "must not contain dots"
+    : "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+  return [...faults, fault];
+};
+
+const findNameFaults = (text: string) => findSubdomainFaults(text, "characters");
+
+export const findOldLabelFaults = (text: string): string[] => {
+  const faults = findLengthFaults(text, 63, "characters");
+  if (/^[a-z]([-a-z0-9]*[a-z0-9])?$/.test(text)) return faults;
+  const fault =
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+  return [...faults, fault];
+};
+
+/** Returns a function for the beginning of a name, which can end with a dash, whatever is before the dash. */
+const allowDash = (findFaults: (text: string) => string[]) => (text: string) =>
+  findFaults(text.replace(/[^\x80-\uffff]-$/, "a"));
+
+const findUriFaults = (text: string): string[] => {
+  try {
+    parseRequestUrl(text);
+    return [];
+  } catch (error) {
+    if (error instanceof EvaluationError) return [error.message];
+    throw error;
+  }
+};
+
+/** Returns a function that returns one text for all that isn't valid. */
+const requireForm = (isValid: (text: string) => boolean, fault: string) => (text: string) =>
+  isValid(text) ? [] : [fault];
+
+const isUuid = (text: string) => /^[\da-f]{8}-?[\da-f]{4}-?[\da-f]{4}-?[\da-f]{4}-?[\da-f]{12}$/i.test(text);
+const isBase64 = (text: string) => text.length % 4 === 0 && /^[\dA-Za-z+/]+={0,2}$/.test(text);
+
+const isDate = (text: string) => {
+  const [, year = 0, month = 0, day = 0] = /^(\d{4})-(\d\d)-(\d\d)$/.exec(text)?.map(Number) ?? [];
+  return month >= 1 && month <= 12 && day >= 1 && day <= countDays(year, month);
+};
+
+/** Reports whether a text is a date and a time; as upstream, without a look at the offset and at what follows a `t`. */
+const isDateTime = (text: string) => {
+  const [date = "", time = ""] = text.split(/t/i, 2);
+  const [, hours = "", minutes = "", seconds = ""] =
+    /^(\d\d):(\d\d):(\d\d)([^\n]\d+)?(z|[-+]\d\d:\d\d)$/iu.exec(time) ?? [];
+  return isDate(date) && hours !== "" && hours <= "23" && minutes <= "59" && seconds <= "59";
+};
+
+// Bundles without the functions below leave out this map, too.
+const formats: ReadonlyMap<string, Format> = /* @__PURE__ */ (() =>
+  new Map([
+    ["dns1123Label", new Format(findLabelFaults, 30)],
+    ["dns1123Subdomain", new Format(findNameFaults, 60)],
+    ["dns1035Label", new Format(findOldLabelFaults, 30)],
+    ["qualifiedName", new Format(findKeyFaults, 60)],
+    ["dns1123LabelPrefix", new Format(allowDash(findLabelFaults), 30)],
+    ["dns1123SubdomainPrefix", new Format(allowDash(findNameFaults), 60)],
+    ["dns1035LabelPrefix", new Format(allowDash(findOldLabelFaults), 30)],
+    ["labelValue", new Format(findValueFaults, 40)],
+    ["uri", new Format(findUriFaults, 1103)],
+    ["uuid", new Format(requireForm(isUuid, "does not match the UUID format"), 70)],
+    ["byte", new Format(requireForm(isBase64, "invalid base64"), 84)],
+    ["date", new Format(requireForm(isDate, "invalid date"), 71)],
+    ["datetime", new Format(requireForm(isDateTime, "invalid datetime"), 71)],
+  ]))();
+
+const validate = ({ findFaults }: Format, text: string): Optional => {
+  const faults = findFaults(text);
+  return faults.length === 0 ? emptyOptional : new Optional(faults);
+};
+
+const findFormat = (name: string): Optional => {
+  const format = formats.get(name);
+  return format ? new Optional(format) : emptyOptional;
+};
+
+const faults = optionalOf(listOf(string));
+
+const countValidation: FunctionCost = ([format, text = null]) =>
+  format instanceof Format
+    ? countTraversal(getActualSize(text) + 1) * countTraversal(format.patternLength, 0.25)
+    : undefined;
+
+export const formatFunctions: readonly FunctionDeclaration[] = [
+  declareMethod("validate", "format-validate", [type, string], faults, validate, countValidation),
+  declareFunction("format.named", "format-named", [string], optionalOf(type), findFormat),
+  ...[...formats].map(([name, format]) => declareFunction(`format.${name}`, `format.${name}`, [], type, () => format)),
+];

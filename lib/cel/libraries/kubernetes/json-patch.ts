@@ -1,0 +1,23 @@
+import { countReading } from "../../cost.ts";
+import { type FunctionDeclaration, overload } from "../../functions.ts";
+import { dyn, string, type Type } from "../../types.ts";
+
+/** The type of the operations that a mutation of type JSONPatch returns. */
+export const jsonPatchStruct: { name: string; findField(name: string): Type | undefined } = {
+  name: "JSONPatch",
+  findField: (name) => {
+    if (["op", "path", "from"].includes(name)) return string;
+    // Upstream has every other field, but of a type without a name, which no value has.
+    return name === "value" ? dyn : { kind: "bool", name: "", parameters: [] };
+  },
+};
+
+const escapeKey = (key: string): string => key.replace(/[~/]/g, (character) => (character === "~" ? "~0" : "~1"));
+
+export const jsonPatchFunctions: readonly FunctionDeclaration[] = [
+  {
+    name: "jsonpatch.escapeKey",
+    overloads: [overload("string_jsonpatch_escapeKey_string", [string], string, escapeKey)],
+    cost: countReading,
+  },
+];

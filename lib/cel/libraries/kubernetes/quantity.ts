@@ -1,0 +1,193 @@
+import { countReading } from "../../cost.ts";
+import { declareFunction, declareMethod, type FunctionDeclaration } from "../../functions.ts";
+import { bool, double, int, string, struct } from "../../types.ts";
+import {
+  createNoSuchOverloadError,
+  EvaluationError,
+  LibraryObject,
+  toDouble,
+  toInt,
+  type Value,
+} from "../../values.ts";
+import { reportParsing } from "../errors.ts";
+import { declareComparisons } from "./comparisons.ts";
+
+/**
+ * An exact number: `digits` times ten to the power of `exponent`. Upstream keeps small amounts in 64 bits and large ones
+ * in any number of digits. Only a small amount can be an integer, whatever its value, and the exponent decides how an
+ * amount is rounded to a double: therefore this isn't the quantity of lib/objects, which has only an amount.
+ */
+interface Amount {
+  readonly digits: bigint;
+  readonly exponent: number;
+  readonly isLarge: boolean;
+}
+
+const type = struct("kubernetes.Quantity");
+
+export class Quantity extends LibraryObject {
+  readonly type = type;
+  readonly amount: Amount;
+  /** What it was parsed from; undefined for a sum or a difference. */
+  readonly text: string | undefined;
+  constructor(amount: Amount, text?: string) {
+    super();
+    this.amount = amount;
+    this.text = text;
+  }
+  override toString(): string {
+    const { digits, exponent } = this.amount;
+    return this.text ?? (exponent === 0 ? `${digits}` : `${digits}e${exponent}`);
+  }
+  /** Upstream can't compare anything with a sum or a difference, only a sum or a difference with something. */
+  equals(other: this): boolean {
+    if (other.text === undefined) throw createNoSuchOverloadError();
+    return compareAmounts(this.amount, other.amount) === 0;
+  }
+}
+
+const form = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$";
+const createNumberError = () => new EvaluationError("unable to parse numeric part of quantity");
+
+const decimalSuffixes: Record<string, number> = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
+const binarySuffixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+/** The smallest exponent of a large amount: nanos. */
+const least = -9;
+const largestBinary = 2n ** 63n - 1n;
+
+/** The most characters of a quantity. Computing with more could take long for its cost. */
+const longest = 10_000;
+/** Of amounts whose exponents differ by more than this, a sum is the larger one. */
+const widestGap = 10_000;
+/** A large amount with a larger exponent isn't written out in nanos, which would take long. */
+const largestExponent = 1000;
+
+const parseAmount = (text: string): Amount => {
+  const [number = "", integer = "", fraction = ""] = /^[+-]?(\d*)(?:\.(\d*))?/.exec(text) ?? [];
+  const suffix = text.slice(number.length);
+  if (text === "" || !/^[eEinumkKMGTP]*[-+]?\d*$/.test(suffix))
+    throw new EvaluationError(`quantities must match the regular expression '${form}'`);
+  if (text.length > longest) throw createNumberError();
+
+  const power = Math.max(binarySuffixes.indexOf(suffix), 0);
+  const exponent = ((power > 0 ? 0 : (decimalSuffixes[suffix] ?? parseExponent(suffix))) - fraction.length) | 0;
+  const whole = integer.replace(/^0+/, "") || "0";
+  const isLarge =
+    power > 0
+      ? fraction !== "" || whole.length + 3 * power > 14
+      : whole.length + fraction.length > 18 || exponent < least;
+  if (isLarge && integer + fraction === "") throw createNumberError();
+
+  const digits = BigInt(whole + fraction) * 1024n ** BigInt(power);
+  const amount = isLarge ? roundLargeAmount(digits, exponent, power > 0) : { digits, exponent, isLarge };
+  return number.startsWith("-") ? { ...amount, digits: -amount.digits } : amount;
+};
+
+const parseExponent = (suffix: string): number => {
+  const [, written] = /^[eE]([-+]?\d+)$/.exec(suffix) ?? [];
+  const exponent = BigInt(written ?? 2n ** 64n);
+  if (BigInt.asIntN(64, exponent) !== exponent) throw new EvaluationError("unable to parse quantity's suffix");
+  return Number(BigInt.asIntN(32, exponent));
+};
+
+/** Returns an amount in nanos, rounded up; with a binary suffix it is limited to 64 bits. */
+const roundLargeAmount = (digits: bigint, exponent: number, isBinary: boolean): Amount => {
+  if (digits === 0n || exponent > largestExponent) return { digits, exponent, isLarge: true };
+  // A divisor that is larger than the digits gives 1 nano, however large it is.
+  const divisor = 10n ** BigInt(Math.min(Math.max(least - exponent, 0), longest + 20));
+  const nanos = (digits * 10n ** BigInt(Math.max(exponent - least, 0)) + divisor - 1n) / divisor;
+  return isBinary && nanos > largestBinary * 10n ** 9n
+    ? { digits: largestBinary, exponent: 0, isLarge: true }
+    : { digits: nanos, exponent: least, isLarge: true };
+};
+
+const isInt64 = (number: bigint) => BigInt.asIntN(64, number) === number;
+
+/** Returns the digits of two amounts for the smaller one of their exponents. */
+const alignDigits = (left: Amount, right: Amount): [left: bigint, right: bigint] => {
+  const gap = left.exponent - right.exponent;
+  const factor = 10n ** BigInt(Math.abs(gap));
+  return gap > 0 ? [left.digits * factor, right.digits] : [left.digits, right.digits * factor];
+};
+
+const addAmounts = (left: Amount, right: Amount): Amount => {
+  const isLarge = left.isLarge || right.isLarge;
+  if (!isLarge && right.digits === 0n) return left;
+  if (!isLarge && left.digits === 0n) return right;
+  if (Math.abs(left.exponent - right.exponent) > widestGap) {
+    const [major, minor] = left.exponent > right.exponent ? [left, right] : [right, left];
+    return { ...(major.digits === 0n ? minor : major), isLarge: true };
+  }
+  const [first, second] = alignDigits(left, right);
+  const sum = first + second;
+  const exponent = Math.min(left.exponent, right.exponent);
+  return { digits: sum, exponent, isLarge: isLarge || ![first, second, sum].every(isInt64) };
+};
+
+const subtractAmounts = (left: Amount, right: Amount): Amount => {
+  // The least number of 64 bits is its own opposite there: upstream adds it, unless that needs more than 64 bits.
+  const opposite = right.isLarge ? -right.digits : BigInt.asIntN(64, -right.digits);
+  const difference = addAmounts(left, { ...right, digits: opposite });
+  return difference.isLarge ? addAmounts(left, { ...right, digits: -right.digits }) : difference;
+};
+
+const getSign = (digits: bigint): number => Number(digits > 0n) - Number(digits < 0n);
+
+const compareAmounts = (left: Amount, right: Amount): number => {
+  const [sign, other] = [getSign(left.digits), getSign(right.digits)];
+  if (sign !== other || sign === 0) return Math.sign(sign - other);
+  // No amount has so many digits that its exponent wouldn't decide.
+  const gap = left.exponent - right.exponent;
+  if (Math.abs(gap) > 4 * widestGap) return gap > 0 ? sign : -sign;
+  const [first, second] = alignDigits(left, right);
+  return getSign(first - second);
+};
+
+/** Returns the integer that an amount is; undefined for a large amount, and for one with a negative exponent. */
+const findInteger = ({ amount: { digits, exponent, isLarge } }: Quantity): bigint | undefined => {
+  if (isLarge || exponent < 0) return undefined;
+  if (digits === 0n) return 0n;
+  const integer = digits * 10n ** BigInt(Math.min(exponent, 19));
+  return isInt64(integer) ? integer : undefined;
+};
+
+/** Returns the double that Go's multiplication gives, which isn't always the nearest one. */
+const approximate = ({ amount: { digits, exponent } }: Quantity): Value =>
+  toDouble(exponent === 0 ? Number(digits) : Number(digits) * computePowerOfTen(exponent));
+
+/** Returns what Go's `math.Pow10` returns. */
+const computePowerOfTen = (exponent: number): number => {
+  if (exponent > 308) return Number.POSITIVE_INFINITY;
+  if (exponent < -323) return 0;
+  const rest = Math.abs(exponent) % 32;
+  const tens = Number(`1e${exponent < 0 ? exponent + rest : exponent - rest}`);
+  return exponent < 0 ? tens / Number(`1e${rest}`) : tens * Number(`1e${rest}`);
+};
+
+const parseQuantity = (text: string) => new Quantity(parseAmount(text), text);
+const toQuantity = (int: number | bigint) => new Quantity({ digits: BigInt(int), exponent: 0, isLarge: false });
+const compare = (left: Quantity, right: Quantity) => compareAmounts(left.amount, right.amount);
+const add = (left: Quantity, right: Quantity) => new Quantity(addAmounts(left.amount, right.amount));
+const subtract = (left: Quantity, right: Quantity) => new Quantity(subtractAmounts(left.amount, right.amount));
+
+const requireInteger = (quantity: Quantity): Value => {
+  const integer = findInteger(quantity);
+  if (integer === undefined) throw new EvaluationError("cannot convert value to integer");
+  return toInt(integer);
+};
+
+export const quantityFunctions: readonly FunctionDeclaration[] = [
+  declareFunction("quantity", "string_to_quantity", [string], type, parseQuantity, countReading),
+  declareFunction("isQuantity", "is_quantity_string", [string], bool, reportParsing(parseQuantity), countReading),
+  // Upstream declares it as a function, not as a method, whatever its documentation says.
+  declareFunction("sign", "quantity_sign", [type], int, ({ amount }: Quantity) => getSign(amount.digits)),
+  declareMethod("asApproximateFloat", "quantity_get_float", [type], double, approximate),
+  declareMethod("asInteger", "quantity_get_int", [type], int, requireInteger),
+  declareMethod("isInteger", "quantity_is_integer", [type], bool, (value) => findInteger(value) !== undefined),
+  declareMethod("add", "quantity_add", [type, type], type, add),
+  declareMethod("add", "quantity_add_int", [type, int], type, (left, right) => add(left, toQuantity(right))),
+  declareMethod("sub", "quantity_sub", [type, type], type, subtract),
+  declareMethod("sub", "quantity_sub_int", [type, int], type, (left, right) => subtract(left, toQuantity(right))),
+  ...declareComparisons("quantity", type, compare),
+];

@@ -1,0 +1,260 @@
+import { quoteAsGo } from "../../../objects/go-quoted.ts";
+import { countReading } from "../../cost.ts";
+import { declareFunction, declareMethod, type FunctionDeclaration } from "../../functions.ts";
+import { bool, listOf, mapOf, string, struct } from "../../types.ts";
+import { CelMap, EvaluationError, LibraryObject, toMapKey, type Value } from "../../values.ts";
+import { ignoreErrors, reportParsing, rewordErrors } from "../errors.ts";
+import { parseAddress } from "./ip.ts";
+
+const type = struct("kubernetes.URL");
+
+/**
+ * A URL as Go's net/url parses it: unlike the class of JavaScript it changes nothing. All texts are bytes: each
+ * character is a byte of UTF-8.
+ */
+interface Parts {
+  readonly scheme: string;
+  /** What follows the scheme without a slash. */
+  readonly opaque: string;
+  readonly user: string | undefined;
+  readonly host: string;
+  /** Whether the text has a scheme and a path, but no `//` between them. */
+  readonly hasNoAuthority: boolean;
+  readonly path: string;
+  readonly query: string;
+  readonly hasEmptyQuery: boolean;
+  readonly fragment: string;
+}
+
+export class Url extends LibraryObject {
+  readonly type = type;
+  readonly parts: Parts;
+  constructor(parts: Parts) {
+    super();
+    this.parts = parts;
+  }
+  override toString(): string {
+    return toText(formatUrl(this.parts));
+  }
+  equals(other: this): boolean {
+    return formatUrl(this.parts) === formatUrl(other.parts);
+  }
+}
+
+const toBytes = (text: string): string => Buffer.from(text).toString("latin1");
+const toText = (bytes: string): string => decode(bytes, () => "\ufffd");
+
+/** Decodes UTF-8. As in Go, each byte that is no part of a character counts, which `replace` turns into text. */
+const decode = (bytes: string, replace: (byte: string) => string): string =>
+  bytes.replace(
+    /[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}|[\x80-\xff]/g,
+    (sequence) => {
+      const character = Buffer.from(sequence, "latin1").toString();
+      const isValid = sequence === "\xef\xbf\xbd" || !character.includes("\ufffd");
+      return isValid ? character : [...sequence].map(replace).join("");
+    },
+  );
+
+/** Decodes UTF-8, with half of a pair for each byte that is no part of a character. */
+const toMarkedText = (bytes: string): string =>
+  decode(bytes, (byte) => String.fromCharCode(0xdc00 + byte.charCodeAt(0)));
+
+/** Returns a quotation of marked text as Go's %q shows the bytes. */
+const showMarks = (quotation: string): string => quotation.replace(/\\udc([89a-f][\da-f])/g, "\\x$1");
+
+/** The bytes that each part of a URL has only in escapes. */
+const escapedBytes = {
+  path: /[^-\w.~$&+,/:;=@]/g,
+  host: /[^-\w.~!$&'()*+,;=:[\]<>"]/g,
+  user: /[^-\w.~$&+,;=]/g,
+  fragment: /[^-\w.~$&+,/:;=?@!()*]/g,
+};
+
+const escapeBytes = (bytes: string, part: keyof typeof escapedBytes): string =>
+  bytes.replace(escapedBytes[part], (byte) => `%${byte.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}`);
+
+/** Replaces escapes such as `%41`. */
+const unescapeBytes = (bytes: string): string => bytes.replace(/%.{0,2}/gs, (found) => unescapeByte(found));
+
+const unescapeByte = (text: string, isAllowed = (_byte: string) => true): string => {
+  const byte = String.fromCharCode(Number.parseInt(text.slice(1), 16));
+  if (/^%[\da-f]{2}$/i.test(text) && isAllowed(byte)) return byte;
+  throw new EvaluationError(`invalid URL escape ${quote(text)}`);
+};
+
+/** Replaces escapes in a host. Only bytes that aren't ASCII can be escaped; in the zone of an address a few more. */
+const unescapeHost = (bytes: string, isZone = false): string =>
+  bytes.replace(/%.{0,2}|[^-\w.~!$&'()*+,;=:[\]<>"\x80-\xff]/gs, (found) => {
+    if (found === "%25") return "%";
+    if (found.startsWith("%"))
+      return unescapeByte(found, (byte) =>
+        isZone ? byte === " " || byte.search(escapedBytes.host) < 0 : byte >= "\x80",
+      );
+    throw new EvaluationError(`invalid character ${quoteAsGo(found)} in host name`);
+  });
+
+const quote = (bytes: string): string => showMarks(quoteAsGo(toMarkedText(bytes)));
+
+/** Returns a path or a fragment as it is written if all of its bytes are allowed, otherwise as Go escapes it. */
+const normalizeEscapes = (bytes: string, part: "path" | "fragment"): string => {
+  return /^[-\w.~!$&'()*+,;=:@[\]%/?]*$/.test(bytes) ? bytes : escapeBytes(unescapeBytes(bytes), part);
+};
+
+const parseParts = (bytes: string, isRequest: boolean): Omit<Parts, "fragment"> => {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is refused.
+  if (/[\0-\x1f\x7f]/.test(bytes)) throw new EvaluationError("net/url: invalid control character in URL");
+  if (bytes === "" && isRequest) throw new EvaluationError("empty url");
+  const [colon, name = ""] = /^([a-z][-a-z\d+.]*)?:/i.exec(bytes) ?? [];
+  if (colon === ":") throw new EvaluationError("missing protocol scheme");
+  const scheme = name.toLowerCase();
+  const [beforeQuery, query] = cut(colon === undefined ? bytes : bytes.slice(colon.length), "?");
+  const parts = {
+    scheme,
+    opaque: "",
+    user: undefined,
+    host: "",
+    hasNoAuthority: false,
+    path: "",
+    query: query ?? "",
+    hasEmptyQuery: query === "",
+  };
+  if (bytes === "*") return { ...parts, path: "*" };
+  if (!beforeQuery.startsWith("/")) {
+    if (scheme !== "") return { ...parts, opaque: beforeQuery };
+    if (isRequest) throw new EvaluationError("invalid URI for request");
+  }
+  const isAuthority = beforeQuery.startsWith("//") && (scheme !== "" || !(isRequest || beforeQuery.startsWith("///")));
+  if (!isAuthority) return { ...parts, path: requireEscapes(beforeQuery), hasNoAuthority: scheme !== "" };
+  const [authority] = cut(beforeQuery.slice(2), "/");
+  const at = authority.lastIndexOf("@");
+  const host = parseHost(scheme, authority.slice(at + 1));
+  const user = at < 0 ? undefined : parseUser(authority.slice(0, at));
+  const path = requireEscapes(beforeQuery.slice(2 + authority.length));
+  return { ...parts, user, host, path };
+};
+
+/** Returns a path or a fragment as it is written; throws if an escape in it isn't valid. */
+const requireEscapes = (bytes: string): string => {
+  unescapeBytes(bytes);
+  return bytes;
+};
+
+/** Splits a text at the first separator. */
+const cut = (text: string, separator: string): [before: string, after: string | undefined] => {
+  const index = text.indexOf(separator);
+  return index < 0 ? [text, undefined] : [text.slice(0, index), text.slice(index + 1)];
+};
+
+const parseUser = (bytes: string): string => {
+  if (!/^[-\w.:~!$&'()*+,;=%@]*$/.test(bytes)) throw new EvaluationError("net/url: invalid userinfo");
+  const [name, password] = cut(bytes, ":");
+  const escaped = escapeBytes(unescapeBytes(name), "user");
+  return password === undefined ? escaped : `${escaped}:${escapeBytes(unescapeBytes(password), "user")}`;
+};
+
+const requirePort = (port: string): void => {
+  if (!/^(:\d*)?$/.test(port)) throw new EvaluationError(`invalid port ${quote(port)} after host`);
+};
+
+const parseHost = (scheme: string, bytes: string): string => {
+  const bracket = bytes.lastIndexOf("[");
+  if (bracket > 0) throw new EvaluationError("invalid IP-literal");
+  if (bracket < 0) {
+    // Other schemes than those of HTTP can have several hosts with ports.
+    const colon = /^https?$/.test(scheme) ? bytes.indexOf(":") : bytes.lastIndexOf(":");
+    if (colon >= 0) requirePort(bytes.slice(colon));
+    return unescapeHost(bytes);
+  }
+  const end = bytes.lastIndexOf("]");
+  if (end < 0) throw new EvaluationError("missing ']' in host");
+  const port = bytes.slice(end + 1);
+  requirePort(port);
+  const name = bytes.slice(1, end);
+  const zone = name.indexOf("%25");
+  const address =
+    zone < 0 ? unescapeHost(name) : unescapeHost(name.slice(0, zone)) + unescapeHost(name.slice(zone), true);
+  const { bits } = rewordErrors(
+    () => parseAddress(toMarkedText(address)),
+    (message) => showMarks(`invalid host: ${message}`),
+  ).address;
+  if (bits === 32) throw new EvaluationError("invalid IP-literal");
+  return `[${address}]${port}`;
+};
+
+/** Parses a URL that a request can have: with a scheme, or a path that begins with a slash. */
+const parseRequest = (text: string) => parseParts(toBytes(text), true);
+
+/** Parses a part of a URL; errors name the URL. */
+const parseNamed = <Result>(url: string, parse: () => Result): Result =>
+  rewordErrors(parse, (message) => `parse ${quoteAsGo(url)}: ${message}`);
+
+/** Parses a URL like `parseRequest`; errors name it. */
+export const parseRequestUrl = (text: string) => parseNamed(text, () => parseRequest(text));
+
+const parseUrl = (text: string): Url =>
+  rewordErrors(
+    () => {
+      parseRequestUrl(text);
+      const [beforeFragment, fragment = ""] = cut(text, "#");
+      // Upstream parses again, because a request has no fragment; errors have the text up to the fragment or all of it.
+      const parts = parseNamed(beforeFragment, () => parseParts(toBytes(beforeFragment), false));
+      return new Url({ ...parts, fragment: parseNamed(text, () => requireEscapes(toBytes(fragment))) });
+    },
+    (message) => `URL parse error during conversion from string: ${message}`,
+  );
+
+const formatUrl = ({ scheme, opaque, user, host, hasNoAuthority, path, query, hasEmptyQuery, fragment }: Parts) => {
+  const hasAuthority = host !== "" || user !== undefined || (scheme !== "" && path !== "" && !hasNoAuthority);
+  const authority = hasAuthority ? `//${user === undefined ? "" : `${user}@`}${escapeBytes(host, "host")}` : "";
+  return [
+    scheme && `${scheme}:`,
+    opaque || authority + normalizeEscapes(path, "path"),
+    (query !== "" || hasEmptyQuery) && `?${query}`,
+    fragment && `#${normalizeEscapes(fragment, "fragment")}`,
+  ]
+    .filter(Boolean)
+    .join("");
+};
+
+/** Returns the name and the port of a host; the brackets of an IPv6 address are no part of its name. */
+const splitHost = ({ parts: { host } }: Url): [name: string, port: string] => {
+  const [colon = "", port = ""] = /:(\d*)$/.exec(host) ?? [];
+  const name = host.slice(0, host.length - colon.length);
+  return [toText(name.replace(/^\[(.*)\]$/s, "$1")), port];
+};
+
+const getEscapedPath = ({ parts: { path } }: Url) => toText(normalizeEscapes(path, "path"));
+
+/** Upstream returns no parameters for a query with more than these. */
+const mostParameters = 10_000;
+
+const parseQuery = ({ parts: { query } }: Url): CelMap => {
+  const entries = new Map<string, [key: Value, values: string[]]>();
+  const parameters = query.split("&");
+  for (const parameter of parameters.length > mostParameters ? [] : parameters) {
+    if (parameter === "" || parameter.includes(";")) continue;
+    // Upstream leaves out what isn't escaped correctly.
+    const [key, value = ""] = ignoreErrors(() => cut(parameter, "=").map(unescapeQuery)) ?? [];
+    if (key === undefined) continue;
+    const text = `${toMapKey(key)}`;
+    const [, values] = entries.get(text) ?? [];
+    if (values) values.push(value);
+    else entries.set(text, [key, [value]]);
+  }
+  return new CelMap(entries);
+};
+
+const unescapeQuery = (bytes = "") => toText(unescapeBytes(bytes.replaceAll("+", " ")));
+
+const parameters = mapOf(string, listOf(string));
+export const urlFunctions: readonly FunctionDeclaration[] = [
+  declareFunction("url", "string_to_url", [string], type, parseUrl, countReading),
+  // Kubernetes computes no cost by the length here.
+  declareFunction("isURL", "is_url_string", [string], bool, reportParsing(parseRequest)),
+  declareMethod("getScheme", "url_get_scheme", [type], string, ({ parts }: Url) => parts.scheme),
+  declareMethod("getHost", "url_get_host", [type], string, ({ parts }: Url) => toText(parts.host)),
+  declareMethod("getHostname", "url_get_hostname", [type], string, (url) => splitHost(url)[0]),
+  declareMethod("getPort", "url_get_port", [type], string, (url) => splitHost(url)[1]),
+  declareMethod("getEscapedPath", "url_get_escaped_path", [type], string, getEscapedPath),
+  declareMethod("getQuery", "url_get_query", [type], parameters, parseQuery),
+];

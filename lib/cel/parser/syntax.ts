@@ -1,0 +1,102 @@
+import type { Value } from "../values.ts";
+
+/**
+ * An expression as it was parsed, with its macros replaced. `offset` is where it begins in the text, in code points. An
+ * expression can be a part of several others: some macros use an argument twice.
+ */
+export type Expression = { readonly offset: number } & (
+  | { readonly kind: "literal"; readonly value: Value }
+  | { readonly kind: "identifier"; readonly name: string }
+  /** `operand.field`, or with `isTest` the macro `has(operand.field)`. */
+  | { readonly kind: "select"; readonly operand: Expression; readonly field: string; readonly isTest: boolean }
+  /** A function by its name, or an operator by upstream's name for it, such as `_+_`, `_&&_`, `_[_]` and `_?._`. */
+  | {
+      readonly kind: "call";
+      readonly function: string;
+      readonly target: Expression | undefined;
+      readonly arguments: readonly Expression[];
+    }
+  | { readonly kind: "list"; readonly elements: readonly ListElement[] }
+  | { readonly kind: "map"; readonly entries: readonly MapEntry[] }
+  | { readonly kind: "struct"; readonly name: string; readonly fields: readonly StructField[] }
+  | ({ readonly kind: "comprehension" } & Comprehension)
+);
+
+/** An element of a list; an optional one, `[?x]`, is left out if its optional value is empty. */
+interface ListElement {
+  readonly value: Expression;
+  readonly isOptional: boolean;
+}
+
+interface MapEntry extends ListElement {
+  readonly key: Expression;
+}
+
+interface StructField extends ListElement {
+  readonly offset: number;
+  readonly name: string;
+}
+
+/** A loop, which macros such as `all` are replaced by. */
+export interface Comprehension {
+  /** The name of an element of a list or of a key of a map; with `secondVariable`, of an index or a key. */
+  readonly variable: string;
+  readonly secondVariable?: string | undefined;
+  readonly range: Expression;
+  /** The name of the value that the loop computes. */
+  readonly accumulator: string;
+  readonly initial: Expression;
+  /** The loop ends when this is false. */
+  readonly condition: Expression;
+  readonly step: Expression;
+  readonly result: Expression;
+}
+
+export const createCall = (
+  offset: number,
+  name: string,
+  args: readonly Expression[],
+  target?: Expression,
+): Expression => ({ offset, kind: "call", function: name, target, arguments: args });
+
+export const createLiteral = (offset: number, value: Value): Expression => ({ offset, kind: "literal", value });
+
+/** Lists the expressions that an expression consists of. */
+export const listParts = (expression: Expression): readonly Expression[] => {
+  switch (expression.kind) {
+    case "literal":
+    case "identifier":
+      return [];
+    case "select":
+      return [expression.operand];
+    case "call":
+      return expression.target ? [expression.target, ...expression.arguments] : expression.arguments;
+    case "list":
+      return expression.elements.map(({ value }) => value);
+    case "map":
+      return expression.entries.flatMap(({ key, value }) => [key, value]);
+    case "struct":
+      return expression.fields.map(({ value }) => value);
+    case "comprehension":
+      return [expression.range, expression.initial, expression.condition, expression.step, expression.result];
+  }
+};
+
+/** An error that was found in the text of an expression. */
+export interface Issue {
+  /** Where it is, in code points from the start of the text; negative if it has no place there. */
+  readonly offset: number;
+  readonly message: string;
+}
+
+/** Thrown for an issue in a part of a text. */
+export class IssueError extends Error implements Issue {
+  readonly offset: number;
+  constructor(message: string, offset: number) {
+    super(message);
+    this.offset = offset;
+  }
+}
+
+/** Returns a name without the dot that makes it global. */
+export const removeDot = (name: string): string => (name.startsWith(".") ? name.slice(1) : name);

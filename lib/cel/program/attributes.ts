@@ -1,0 +1,189 @@
+import { nameGoType } from "../go-types.ts";
+import { formatValue } from "../libraries/value-text.ts";
+import { FieldObject, findField, findInPatch, findMessageField, StructValue, toNative } from "../structs.ts";
+import {
+  CelObject,
+  createNoSuchOverloadError,
+  Double,
+  EvaluationError,
+  emptyOptional,
+  findInMap,
+  getDouble,
+  getType,
+  isDouble,
+  isInt,
+  isList,
+  isMap,
+  isObject,
+  JoinedList,
+  type List,
+  Optional,
+  Uint,
+  type Value,
+} from "../values.ts";
+import type { Evaluator, Frame, Result } from "./evaluation.ts";
+
+/** A value with the fields and indexes that are selected from it, one after the other. */
+export type Attribute =
+  | { readonly kind: "path"; readonly root: Evaluator; readonly isNative: boolean; readonly qualifiers: Qualifier[] }
+  | {
+      readonly kind: "conditional";
+      readonly condition: Evaluator;
+      readonly whenTrue: Attribute;
+      readonly whenFalse: Attribute;
+    };
+
+interface Qualifier {
+  readonly isOptional: boolean;
+  /** What is selected, unless it is computed. */
+  readonly key?: Key;
+  /** Computes what is selected; `isNative` tells whether it is a variable's part, which upstream has as a value of Go. */
+  readonly compute?: Evaluator;
+  readonly isNative?: boolean;
+  /** Whether only the presence is tested. */
+  readonly isTest?: boolean;
+  /** Whether the object is known to be an `Object`, whose missing fields are null. */
+  readonly isField?: boolean;
+}
+
+type Key = string | boolean | number | bigint | Uint | Double;
+
+export const isKey = (value: Value): value is Key =>
+  typeof value === "string" ||
+  typeof value === "boolean" ||
+  typeof value === "number" ||
+  typeof value === "bigint" ||
+  value instanceof Uint ||
+  value instanceof Double;
+
+export const createKeyError = (value: Value, isNative: boolean): EvaluationError => {
+  const native = value === null ? "<nil>" : isList(value) ? "[]interface {}" : "map[string]interface {}";
+  const isJson = value === null || isList(value) || !(value instanceof CelObject);
+  return new EvaluationError(`invalid qualifier type: ${isNative && isJson ? native : nameGoType(value)}`);
+};
+
+/** Returns the part of a value under a key; undefined if there is none. */
+const findPart = (object: Result, key: Key, isTest: boolean, isField: boolean): Result | undefined => {
+  if (object instanceof EvaluationError) return object;
+  if (isField) return findMessageField(object, key as string, isTest);
+  if (isObject(object)) return findInMap(object, key);
+  if (isList(object)) return findElement(object, key);
+  if (object instanceof FieldObject) return findField(object, key);
+  if (object instanceof StructValue) return findInPatch(object, key, isTest);
+  return isMap(object) ? findInMap(object, key) : undefined;
+};
+
+const getElement = (list: List, index: number) => (list instanceof JoinedList ? list.at(index) : list[index]);
+
+const findElement = (list: List, key: Key): Result | undefined => {
+  if (typeof key === "number" && Number.isSafeInteger(key)) return getElement(list, key);
+  if (isInt(key)) return undefined;
+  const number = key instanceof Uint ? key.value : isDouble(key) ? getDouble(key) : undefined;
+  if (number === undefined) return new EvaluationError(`unsupported index type '${getType(key).name}' in list`);
+  const isIndex =
+    typeof number === "bigint" ? number < 2n ** 63n : Number.isInteger(number) && Math.abs(number) < 2 ** 63;
+  return isIndex
+    ? getElement(list, Number(number))
+    : new EvaluationError(`unsupported index value ${formatValue(key)} in list`);
+};
+
+const createMissingError = (object: Value, key: Key): EvaluationError =>
+  new EvaluationError(`${isList(object) ? "index out of bounds" : "no such key"}: ${formatValue(key)}`);
+
+/** Selects a value's parts. What is selected from an optional value, or optionally, is an optional value. */
+const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], start = 0): Result => {
+  let isOptional = start === 0 && root instanceof Optional;
+  if (isOptional && (root as Optional).value === undefined) return root;
+  let object: Result = root;
+  if (isOptional) object = frame.hasStrictOptionals ? ((root as Optional).value as Value) : toNative(root);
+  for (let index = start; index < qualifiers.length; index++) {
+    const qualifier = qualifiers[index] as Qualifier;
+    isOptional ||= qualifier.isOptional;
+    const { key = computeKey(frame, qualifier), isTest = false, isField = false } = qualifier;
+    const isKnown = !(key instanceof EvaluationError);
+    const part: Result | undefined = isKnown ? findPart(object, key, isTest || isOptional, isField) : key;
+    if (isOptional) {
+      if (part instanceof EvaluationError) return part;
+      if (part === undefined) return emptyOptional;
+    }
+    frame.charge(1);
+    // A field is present, even if Go can't convert its value.
+    const isPresent = isTest && isField && !isOptional && !(object instanceof EvaluationError);
+    if (part instanceof EvaluationError && !isPresent) return part;
+    if (isTest && !isOptional) object = part !== undefined;
+    else if (part === undefined) return createMissingError(object as Value, key as Key);
+    else object = part;
+  }
+  // Upstream's optional values may contain errors, too.
+  return isOptional ? new Optional(object as Value) : object;
+};
+
+const computeKey = (frame: Frame, { compute, isNative = false }: Qualifier): Key | EvaluationError => {
+  const value = (compute as Evaluator)(frame);
+  if (value instanceof EvaluationError || isKey(value)) return value;
+  return createKeyError(value, isNative);
+};
+
+/** Returns a function that resolves an attribute. What it returns is charged for selected parts, not for itself. */
+export const buildResolver = (attribute: Attribute): Evaluator => {
+  if (attribute.kind === "conditional") {
+    const { condition } = attribute;
+    const [whenTrue, whenFalse] = [buildResolver(attribute.whenTrue), buildResolver(attribute.whenFalse)];
+    return (frame) => {
+      const value = condition(frame);
+      if (value === true) return whenTrue(frame);
+      if (value === false) return whenFalse(frame);
+      return value instanceof EvaluationError ? value : createNoSuchOverloadError();
+    };
+  }
+  const { root, qualifiers } = attribute;
+  const names = getPlainNames(qualifiers);
+  const tested = names.length === qualifiers.length - 1 ? findTestedName(qualifiers.at(-1)) : undefined;
+  return (frame) => {
+    let object = root(frame);
+    if (object instanceof EvaluationError) return object;
+    let index = 0;
+    // Most parts are members of objects from JSON.
+    for (; index < names.length; index++) {
+      if (!isObject(object)) break;
+      const part: Value | undefined = object[names[index] as string];
+      if (part === undefined) break;
+      object = part;
+    }
+    if (index > 0) frame.chargeSteps(index);
+    if (tested !== undefined && index === names.length && isObject(object)) {
+      frame.charge(1);
+      return object[tested] !== undefined;
+    }
+    return index === qualifiers.length && !(object instanceof Optional)
+      ? object
+      : select(frame, object, qualifiers, index);
+  };
+};
+
+/** Returns the names of the first qualifiers, as long as no member of `Object.prototype` has such a name. */
+const getPlainNames = (qualifiers: readonly Qualifier[]): readonly string[] => {
+  const end = qualifiers.findIndex((qualifier) => !isPlainName(qualifier) || qualifier.isTest);
+  return qualifiers.slice(0, end < 0 ? undefined : end).map(({ key }) => key as string);
+};
+
+const isPlainName = ({ key, isOptional }: Qualifier): boolean =>
+  typeof key === "string" && !isOptional && !(key in Object.prototype);
+
+/** Returns the name whose presence is tested, if it can be read like other names. */
+const findTestedName = (qualifier: Qualifier | undefined): string | undefined =>
+  qualifier?.isTest && isPlainName(qualifier) ? (qualifier.key as string) : undefined;
+
+export const addQualifier = (attribute: Attribute, qualifier: Qualifier): void => {
+  if (attribute.kind === "path") attribute.qualifiers.push(qualifier);
+  else {
+    addQualifier(attribute.whenTrue, qualifier);
+    addQualifier(attribute.whenFalse, qualifier);
+  }
+};
+
+/** Reports whether an attribute can be a part of a variable or of a message. */
+export const isNative = (attribute: Attribute): boolean =>
+  attribute.kind === "path"
+    ? attribute.isNative || attribute.qualifiers.at(-1)?.isField === true
+    : isNative(attribute.whenTrue) || isNative(attribute.whenFalse);

@@ -1,0 +1,250 @@
+import { countTraversal, getInnerSize } from "../cost.ts";
+import type { Evaluate, FunctionDeclaration, Overload } from "../functions.ts";
+import { toNative } from "../structs.ts";
+import type { Type } from "../types.ts";
+import {
+  createNoSuchOverloadError,
+  Double,
+  EvaluationError,
+  getType,
+  isEqual,
+  isInt,
+  isList,
+  isMap,
+  LibraryObject,
+  listEntries,
+  Optional,
+  type TypedTest,
+  toArray,
+  Uint,
+  type Value,
+} from "../values.ts";
+import { type Evaluator, type Result, requireHashable, toArgument, toResult } from "./evaluation.ts";
+
+/** Returns the function of `&&` or `||`: it ends at `decisive`, and otherwise gives the first error. */
+export const buildLogic = (terms: readonly Evaluator[], decisive: boolean): Evaluator => {
+  return (frame) => {
+    let error: EvaluationError | undefined;
+    for (let index = 0; index < terms.length; index++) {
+      const value = (terms[index] as Evaluator)(frame);
+      if (value === decisive) return decisive;
+      if (value !== !decisive) error ??= value instanceof EvaluationError ? value : createNoSuchOverloadError();
+    }
+    return error ?? !decisive;
+  };
+};
+
+export const buildLoopCondition =
+  (term: Evaluator): Evaluator =>
+  (frame) => {
+    const value = term(frame);
+    frame.charge(1);
+    return value !== false;
+  };
+
+export const buildEquality = (
+  left: Evaluator,
+  right: Evaluator,
+  isPositive: boolean,
+  hasTypedObjects: boolean,
+): Evaluator => {
+  return (frame) => {
+    const first = left(frame);
+    const second = right(frame);
+    const result = compare(first, second, isPositive, hasTypedObjects ? frame.variables.isTyped : undefined);
+    frame.charge(isPositive && first instanceof LibraryObject ? 1 : countComparison(first, second));
+    return result;
+  };
+};
+
+const compare = (left: Result, right: Result, isPositive: boolean, isTyped: TypedTest | undefined): Result => {
+  if (left instanceof EvaluationError) return left;
+  if (right instanceof EvaluationError) return right;
+  if (typeof left === "string" && typeof right === "string") return (left === right) === isPositive;
+  const inner = findInnerError(left, right);
+  if (inner) return isPositive ? inner : true;
+  try {
+    return isEqual(left, right, isTyped) === isPositive;
+  } catch (error) {
+    // What can't be compared is not equal.
+    return isPositive ? toResult(error) : toResult(error) !== undefined;
+  }
+};
+
+/** Returns the error in one of two optional values: upstream's optional values may have errors. */
+const findInnerError = (left: Value, right: Value): EvaluationError | undefined => {
+  if (!(left instanceof Optional && right instanceof Optional)) return undefined;
+  if (left.value === undefined || right.value === undefined) return undefined;
+  return [left.value as Result, right.value as Result].find((value) => value instanceof EvaluationError);
+};
+
+const countComparison = (left: Result, right: Result): number => {
+  if (typeof left === "string" && typeof right === "string") {
+    const length = Math.min(left.length, right.length);
+    if (length <= 10) return Math.min(length, 1);
+  }
+  return countTraversal(Math.min(getInnerSize(toArgument(left)), getInnerSize(toArgument(right))));
+};
+
+/** Returns the function of `or` or `orValue`, which evaluates its second operand only if the first one is empty. */
+export const buildAlternative =
+  (left: Evaluator, right: Evaluator, isOr: boolean): Evaluator =>
+  (frame) => {
+    const value = left(frame);
+    if (!(value instanceof Optional))
+      return frame.hasStrictOptionals && !(value instanceof EvaluationError) ? createNoSuchOverloadError() : value;
+    if (value.value === undefined) return right(frame);
+    return isOr ? value : value.value;
+  };
+
+/** Returns the function of `x in [1, 2]`, which costs nothing; undefined if the list has other values than scalars. */
+export const buildMembership = (element: Evaluator, list: readonly Value[]): Evaluator | undefined => {
+  const members = new Set(list.map(toMember));
+  if (members.has(undefined)) return undefined;
+  return (frame) => {
+    const value = element(frame);
+    if (value instanceof EvaluationError) return value;
+    requireHashable(value);
+    const member = toMember(value);
+    return member !== undefined && members.has(member);
+  };
+};
+
+/** Returns a value that equal values of all types of numbers share; undefined for anything but texts, bools and numbers. */
+const toMember = (value: Value): string | boolean | number | bigint | undefined => {
+  if (typeof value === "string" || typeof value === "boolean" || typeof value === "number") return value;
+  if (value instanceof Double) return value.value;
+  const integer = value instanceof Uint ? value.value : value;
+  if (typeof integer !== "bigint") return undefined;
+  return Number.isSafeInteger(Number(integer)) ? Number(integer) : integer;
+};
+
+/**
+ * Returns the function of a call. Its arguments are evaluated first; an error among them is its result. `id` is the only
+ * overload that fits the static types; `constants` are the arguments that are known already.
+ */
+export const buildCall = (
+  declaration: FunctionDeclaration,
+  id: string | undefined,
+  args: readonly Evaluator[],
+  constants: readonly (Result | undefined)[],
+): Evaluator => {
+  const overload = declaration.overloads.find((candidate) => candidate.id === id);
+  const apply = findImplementation(declaration, overload);
+  const count = buildCost(declaration, overload);
+  const pattern = constants[1];
+  if (declaration.usePattern && typeof pattern === "string")
+    return buildArguments(args, withText(declaration.usePattern(pattern)), count, true);
+  const bound = declaration.overloads.filter(({ evaluate }) => evaluate).length;
+  const isDispatched = !declaration.evaluate && !overload?.evaluate && bound > 1;
+  const isVariadic = args.length > 2 || isDispatched || declaration.name === "format";
+  return buildArguments(args, apply, count, isVariadic);
+};
+
+/** Returns the function of a call; a variadic one ends at the first error, uncharged unless that is the last argument. */
+const buildArguments = (
+  args: readonly Evaluator[],
+  apply: Evaluate,
+  count: Overload["cost"] | undefined,
+  isVariadic: boolean,
+): Evaluator => {
+  return (frame) => {
+    // An array of its size is faster than one that grows.
+    const values: Value[] = new Array(args.length);
+    let result: Result | undefined;
+    let known = 0;
+    while (known < args.length) {
+      const value = (args[known] as Evaluator)(frame);
+      values[known++] = toArgument(value);
+      if (!(value instanceof EvaluationError)) continue;
+      result ??= value;
+      if (isVariadic) break;
+    }
+    if (result === undefined)
+      try {
+        result = values.length === 2 ? apply(values[0], values[1]) : apply(...values);
+      } catch (error) {
+        result = toResult(error);
+      }
+    if (known === args.length) {
+      const cost = count ? count(values, toArgument(result)) : 1;
+      frame.charge(cost);
+      frame.countBytes(result, cost, values);
+    }
+    return result;
+  };
+};
+
+/** Upstream's functions with a constant pattern take anything for a text that Go has as a text. */
+const withText =
+  (apply: Evaluate): Evaluate =>
+  (value: Value, ...rest: Value[]) => {
+    const text = toNative(value);
+    const [, limit = 0] = rest;
+    if (typeof text !== "string" || !isInt(limit)) throw createNoSuchOverloadError();
+    return apply(text, ...rest);
+  };
+
+/** Returns what computes the cost of a call: Kubernetes' cost of the function comes first; undefined if it is 1. */
+const buildCost = (declaration: FunctionDeclaration, overload: Overload | undefined): Overload["cost"] | undefined => {
+  const { cost } = declaration;
+  if (!cost) return overload?.cost;
+  return (args, result) => cost(args, result, overload?.id) ?? overload?.cost?.(args, result) ?? 1;
+};
+
+/** Returns the function for a call: that of all overloads, that of the only one that fits, or one that chooses. */
+const findImplementation = (declaration: FunctionDeclaration, overload: Overload | undefined): Evaluate => {
+  if (declaration.evaluate) return declaration.evaluate;
+  const { name, overloads } = declaration;
+  const candidates = (overload?.evaluate ? [overload] : overloads).flatMap(({ evaluate, parameters }) =>
+    evaluate ? [{ evaluate: withArrays(evaluate, parameters), guards: parameters.map(buildGuard) }] : [],
+  );
+  const createError = (args: readonly Value[]) =>
+    new EvaluationError(`no such overload: ${name}(${args.map((value) => getType(value).name).join(", ")})`);
+  const [only] = candidates;
+  if (only && candidates.length === 1 && only.guards.length <= 2) {
+    const { evaluate, guards } = only;
+    const [first = takeAny, second = takeAny] = guards;
+    // Without the spreading of arguments, which takes longer than most functions.
+    if (guards.length === 1)
+      return (value: Value) => {
+        if (!first(value)) throw createError([value]);
+        return evaluate(value);
+      };
+    if (guards.length === 2)
+      return (left: Value, right: Value) => {
+        if (!first(left) || !second(right)) throw createError([left, right]);
+        return evaluate(left, right);
+      };
+  }
+  return (...args: Value[]) => {
+    for (const { evaluate, guards } of candidates)
+      if (guards.length === args.length && guards.every((guard, index) => guard(args[index] as Value)))
+        return evaluate(...args);
+    throw createError(args);
+  };
+};
+
+/** Returns a function that gets arrays for its parameters that are lists; one for values of any type gets them as they are. */
+const withArrays = (evaluate: Evaluate, parameters: readonly Type[]): Evaluate => {
+  if (!parameters.some(({ kind }) => kind === "list")) return evaluate;
+  return (...args: Value[]) =>
+    evaluate(...args.map((value, at) => (parameters[at]?.kind === "list" && isList(value) ? toArray(value) : value)));
+};
+
+const takeAny = () => true;
+
+/** Returns what reports whether a value fits a parameter. Of a list and a map, only the first element counts. */
+const buildGuard = ({ kind, name, parameters }: Type): ((value: Value) => boolean) => {
+  const [first, second] = parameters.map(buildGuard);
+  if (kind === "dyn" || kind === "parameter") return takeAny;
+  if (kind === "string") return (value) => typeof value === "string";
+  if (kind === "list" && first) return (value) => isList(value) && (value.length === 0 || first(value.at(0) as Value));
+  if (kind === "map" && first && second)
+    return (value) => {
+      if (!isMap(value)) return false;
+      for (const [key, one] of listEntries(value)) return first(key) && second(one);
+      return true;
+    };
+  return (value) => getType(value).name === name;
+};

@@ -1,0 +1,440 @@
+import type { CheckedExpression } from "../checker/checker.ts";
+import { type Environment, namedTypes } from "../environment.ts";
+import { nameGoType } from "../go-types.ts";
+import { createGrowingList, isGrowingList } from "../libraries/standard.ts";
+import { formatValue } from "../libraries/value-text.ts";
+import { type Expression, removeDot } from "../parser/syntax.ts";
+import { createPatch, StructValue } from "../structs.ts";
+import type { Type } from "../types.ts";
+import * as types from "../types.ts";
+import {
+  CelMap,
+  EvaluationError,
+  isList,
+  isMap,
+  listEntries,
+  markBuiltList,
+  Optional,
+  TypeValue,
+  toArray,
+  toMapKey,
+  type Value,
+} from "../values.ts";
+import { type Attribute, addQualifier, buildResolver, createKeyError, isKey, isNative } from "./attributes.ts";
+import {
+  buildAlternative,
+  buildCall,
+  buildEquality,
+  buildLogic,
+  buildLoopCondition,
+  buildMembership,
+} from "./calls.ts";
+import {
+  attempt,
+  type Evaluator,
+  Frame,
+  Interruption,
+  type Result,
+  requireHashable,
+  type Variables,
+} from "./evaluation.ts";
+
+export { FieldObject, StructValue } from "../structs.ts";
+export type { Variables } from "./evaluation.ts";
+
+// A checked expression becomes functions that call each other, once; evaluating it calls them. It is planned as cel-go
+// plans it, because the plan decides what a step costs: a path such as `a.b[c].d` is one attribute with qualifiers.
+// Cel-go keeps the values of steps on a stack, to find a call's arguments when it charges for the call. They are missing
+// only if a call of several arguments ended early because of an error; such a call is not charged.
+
+/** The cost that is left. Evaluation stops with upstream's error when more is used. */
+export interface Budget {
+  left: number;
+}
+
+export interface Program {
+  readonly type: Type;
+  evaluate(variables: Variables, budget?: Budget): Outcome;
+}
+
+export type Outcome =
+  | { readonly value: Value; readonly cost: number }
+  | { readonly error: string; readonly cost: number };
+
+/** A part of an expression as it is planned. */
+type Plan =
+  | { readonly kind: "constant"; readonly value: Result }
+  | { readonly kind: "attribute"; readonly attribute: Attribute; readonly isTest: boolean }
+  | { readonly kind: "code"; readonly evaluate: Evaluator };
+
+/** Returns the function that evaluates a planned part, and charges for it. */
+const toEvaluator = (plan: Plan): Evaluator => {
+  if (plan.kind === "code") return plan.evaluate;
+  if (plan.kind === "constant") {
+    const { value } = plan;
+    return () => value;
+  }
+  const resolve = buildResolver(plan.attribute);
+  // A test costs nothing: upstream takes 1 back, also from a condition that it didn't charge.
+  const cost = Number(plan.attribute.kind === "path") - Number(plan.isTest);
+  if (!plan.isTest && cost === 0) return resolve;
+  return (frame) => {
+    const value = resolve(frame);
+    if (cost !== 0) frame.charge(cost);
+    return plan.isTest && value instanceof Optional ? value.value !== undefined : value;
+  };
+};
+
+/** Returns the attribute of a planned part, to which qualifiers can be added. */
+const toAttribute = (plan: Plan): Attribute =>
+  plan.kind === "attribute"
+    ? plan.attribute
+    : { kind: "path", root: toEvaluator(plan), isNative: false, qualifiers: [] };
+
+/** The variables of a loop, and those around it. */
+interface Scope {
+  readonly outer: Scope | undefined;
+  readonly names: ReadonlyMap<string, Evaluator>;
+}
+
+const conversions = new Set("bool bytes double duration dyn int string timestamp type uint".split(" "));
+
+const noVariables: Variables = { find: () => undefined };
+
+const constant = (value: Result): Plan => ({ kind: "constant", value });
+const code = (evaluate: Evaluator): Plan => ({ kind: "code", evaluate });
+
+/** Evaluates what consists of constants. */
+const fold = (evaluate: Evaluator): Plan => {
+  const result = run(evaluate, new Frame(noVariables, Number.POSITIVE_INFINITY, 0));
+  if (result instanceof Interruption) throw new EvaluationError(result.message);
+  return constant(result);
+};
+
+const hasNamelessPart = ({ name, parameters }: Type): boolean => name === "" || parameters.some(hasNamelessPart);
+
+/** Makes a program of an expression; throws an EvaluationError if upstream can't make one. */
+export const compile = (checked: CheckedExpression, environment: Environment): Program => {
+  // Upstream gives a type without a name to unknown fields of JSON patches.
+  for (const type of checked.types.values())
+    if (hasNamelessPart(type))
+      throw new EvaluationError("unexpected compilation error: missing type conversion to proto: ");
+  const planner = new Planner(checked, environment);
+  const evaluate = toEvaluator(planner.plan(checked.expression, undefined));
+  return {
+    type: checked.type,
+    evaluate: (variables, budget = { left: Number.POSITIVE_INFINITY }) => {
+      const frame = new Frame(variables, budget.left, planner.slots, environment.hasStrictOptionals);
+      const result = run(evaluate, frame);
+      const { cost } = frame;
+      budget.left -= cost;
+      return result instanceof Error ? { error: result.message, cost } : { value: result, cost };
+    },
+  };
+};
+
+const run = (evaluate: Evaluator, frame: Frame): Result | Interruption => {
+  try {
+    return evaluate(frame);
+  } catch (error) {
+    if (error instanceof Interruption) return error;
+    // Upstream's costs of some functions depend on the types of arguments, and fail for other ones.
+    if (error instanceof TypeError && error.message.startsWith("interface conversion"))
+      return new Interruption(`internal error: ${error.message}`);
+    throw error;
+  }
+};
+
+class Planner {
+  slots = 0;
+  readonly #checked: CheckedExpression;
+  readonly #environment: Environment;
+
+  constructor(checked: CheckedExpression, environment: Environment) {
+    this.#checked = checked;
+    this.#environment = environment;
+  }
+
+  plan(expression: Expression, scope: Scope | undefined): Plan {
+    switch (expression.kind) {
+      case "literal":
+        return constant(expression.value);
+      case "identifier":
+        return this.#planName(expression, expression.name, scope);
+      case "select":
+        return this.#planSelect(expression, scope);
+      case "call":
+        return this.#planCall(expression, scope);
+      case "list":
+        return this.#planList(expression, scope);
+      case "map":
+        return this.#planMap(expression, scope);
+      case "struct":
+        return this.#planStruct(expression, scope);
+      case "comprehension":
+        return this.#planLoop(expression, scope);
+    }
+  }
+
+  #planName(expression: Expression, written: string, scope: Scope | undefined): Plan {
+    const name = this.#checked.references.get(expression)?.name ?? written;
+    const type = this.#checked.types.get(expression);
+    if (type?.kind === "type") {
+      const named = namedTypes.get(name);
+      if (named) return constant(new TypeValue(named));
+      throw new EvaluationError(`reference to undefined type: ${name}`);
+    }
+    let inner = scope;
+    while (inner && !inner.names.has(name)) inner = inner.outer;
+    const local = inner?.names.get(name);
+    // A policy's own variables are results of expressions.
+    const isComposed = type?.name === "kubernetes.variables";
+    return {
+      kind: "attribute",
+      attribute: { kind: "path", root: local ?? findVariable(name), isNative: !local && !isComposed, qualifiers: [] },
+      isTest: false,
+    };
+  }
+
+  #planSelect(expression: Expression & { kind: "select" }, scope: Scope | undefined): Plan {
+    const { operand, field: key, isTest } = expression;
+    if (this.#checked.references.has(expression)) return this.#planName(expression, key, scope);
+    const attribute = toAttribute(this.plan(operand, scope));
+    const isField = /^Object(\.|$)/.test(this.#checked.types.get(operand)?.name ?? "");
+    addQualifier(attribute, { key, isTest, isField, isOptional: false });
+    return { kind: "attribute", attribute, isTest };
+  }
+
+  #planCall(expression: Expression & { kind: "call" }, scope: Scope | undefined): Plan {
+    const { target } = expression;
+    const { name = expression.function, overloads = [] } = this.#checked.references.get(expression) ?? {};
+    // The target can be the first part of the function's name.
+    const isMember = target && !name.endsWith(`.${expression.function}`);
+    const written = isMember ? [target, ...expression.arguments] : expression.arguments;
+    const args = written.map((argument) => this.plan(argument, scope));
+    const [first, second, third] = args as [Plan, Plan, Plan];
+    const { hasTypedObjects } = this.#environment;
+    switch (name) {
+      case "_&&_":
+        return code(buildLogic(args.map(toEvaluator), false));
+      case "_||_":
+        return code(buildLogic(args.map(toEvaluator), true));
+      case "_?_:_":
+        return {
+          kind: "attribute",
+          attribute: {
+            kind: "conditional",
+            condition: toEvaluator(first),
+            whenTrue: toAttribute(second),
+            whenFalse: toAttribute(third),
+          },
+          isTest: false,
+        };
+      case "_==_":
+        return code(buildEquality(toEvaluator(first), toEvaluator(second), true, hasTypedObjects));
+      case "_!=_":
+        return code(buildEquality(toEvaluator(first), toEvaluator(second), false, hasTypedObjects));
+      case "_[_]":
+        return planIndex(first, second, false);
+      case "_?._":
+      case "_[?_]":
+        return planIndex(first, second, true);
+      case "@not_strictly_false":
+        return code(buildLoopCondition(toEvaluator(first)));
+    }
+    const overload = overloads.length === 1 ? overloads[0] : undefined;
+    const isOptionalOr = overload === undefined || overload.startsWith("optional_or");
+    if ((name === "or" || name === "orValue") && isOptionalOr && args.length === 2)
+      return code(buildAlternative(toEvaluator(first), toEvaluator(second), name === "or"));
+    if (overload === "in_list" && second.kind === "constant") {
+      const plan = planMembership(first, second.value);
+      if (plan) return plan;
+    }
+    const declaration = this.#environment.functions.get(name);
+    if (!declaration) throw new EvaluationError(`no such overload: ${name}`);
+    const constants = args.map((plan) => (plan.kind === "constant" ? plan.value : undefined));
+    const evaluate = buildCall(declaration, overload, args.map(toEvaluator), constants);
+    if (!conversions.has(name) || args.length !== 1 || first.kind !== "constant") return code(evaluate);
+    const plan = fold(evaluate);
+    if (plan.kind === "constant" && plan.value instanceof EvaluationError) throw plan.value;
+    return plan;
+  }
+
+  #planList({ elements }: Expression & { kind: "list" }, scope: Scope | undefined): Plan {
+    const plans = elements.map(({ value }) => this.plan(value, scope));
+    const parts = plans.map(toEvaluator);
+    const evaluate = buildLiteral(10, (frame) => {
+      const list: Value[] = [];
+      for (const [index, part] of parts.entries()) {
+        const value = readPart(part(frame), elements[index]?.isOptional, () => "list element");
+        if (value !== undefined) list.push(value);
+      }
+      return markBuiltList(list);
+    });
+    return plans.every(({ kind }) => kind === "constant") ? fold(evaluate) : code(evaluate);
+  }
+
+  #planMap({ entries }: Expression & { kind: "map" }, scope: Scope | undefined): Plan {
+    const plans = entries.map(({ key, value }) => [this.plan(key, scope), this.plan(value, scope)] as const);
+    const parts = plans.map(([key, value]) => [toEvaluator(key), toEvaluator(value)] as const);
+    const evaluate = buildLiteral(30, (frame) => {
+      const map = new Map<string, [Value, Value]>();
+      for (const [index, [getKey, getValue]] of parts.entries()) {
+        const key = requireValue(getKey(frame));
+        const value = readPart(getValue(frame), entries[index]?.isOptional, () => `entry '${formatValue(key)}'`);
+        requireHashable(key, value === undefined);
+        // Go compares lists and maps that are keys by their places in memory.
+        const text = toMapKey(key) ?? `*${index}`;
+        if (value === undefined) map.delete(text);
+        else map.set(text, [key, value]);
+      }
+      return new CelMap(map);
+    });
+    return plans.flat().every(({ kind }) => kind === "constant") ? fold(evaluate) : code(evaluate);
+  }
+
+  #planStruct(expression: Expression & { kind: "struct" }, scope: Scope | undefined): Plan {
+    const { fields } = expression;
+    const name = this.#checked.references.get(expression)?.name ?? expression.name;
+    const parts = fields.map(({ value }) => toEvaluator(this.plan(value, scope)));
+    const type = types.struct(name);
+    return code(
+      buildLiteral(40, (frame) => {
+        const found = new Map<string, Value>();
+        for (const [index, field] of fields.entries()) {
+          const given = (parts[index] as Evaluator)(frame);
+          const value = readPart(given, field.isOptional, () => `entry '${field.name}'`);
+          if (value === undefined) found.delete(field.name);
+          else found.set(field.name, value);
+        }
+        return name === "JSONPatch" ? createPatch(type, found) : new StructValue(type, found);
+      }),
+    );
+  }
+
+  #planLoop(loop: Expression & { kind: "comprehension" }, scope: Scope | undefined): Plan {
+    const initial = toEvaluator(this.plan(loop.initial, scope));
+    const range = toEvaluator(this.plan(loop.range, scope));
+    const [accumulator, first, second] = [this.slots++, this.slots++, this.slots++] as const;
+    const around: Scope = { outer: scope, names: new Map([[loop.accumulator, readAccumulator(accumulator, initial)]]) };
+    const variables = new Map([[loop.variable, readSlot(first)]]);
+    const isPair = loop.secondVariable !== undefined;
+    if (isPair) variables.set(loop.secondVariable, readSlot(second));
+    const inner: Scope = { outer: around, names: variables };
+    const condition = toEvaluator(this.plan(loop.condition, inner));
+    const step = toEvaluator(this.plan(loop.step, inner));
+    const result = toEvaluator(this.plan(loop.result, around));
+    /** Runs the step for an element; returns whether the loop goes on. */
+    const advance = (frame: Frame, one: Value, other: Value): boolean => {
+      const { slots } = frame;
+      slots[first] = one;
+      slots[second] = other;
+      frame.countRound();
+      const goesOn = condition(frame) !== false;
+      if (goesOn) slots[accumulator] = step(frame);
+      return goesOn;
+    };
+
+    return code((frame) => {
+      const over = range(frame);
+      if (over instanceof EvaluationError) return over;
+      frame.slots[accumulator] = undefined;
+      if (isList(over)) {
+        // What a loop adds to a list isn't part of its range.
+        const { length } = over;
+        let index = 0;
+        for (const element of over) {
+          if (index === length || !advance(frame, isPair ? index : element, element)) break;
+          index++;
+        }
+      } else if (isMap(over)) {
+        for (const [key, value] of listEntries(over)) if (!advance(frame, key, value)) break;
+      } else {
+        const type = nameGoType(over);
+        const message = isPair
+          ? `unsupported comprehension range type: ${type}`
+          : `got '${type}', expected iterable type`;
+        return new EvaluationError(message);
+      }
+      const value = result(frame);
+      return !(value instanceof EvaluationError) && isList(value) && isGrowingList(value)
+        ? markBuiltList(value.slice())
+        : value;
+    });
+  }
+}
+
+const findVariable = (written: string): Evaluator => {
+  const name = removeDot(written);
+  const find = ({ variables }: Frame): Result => {
+    const value = variables.find(name);
+    return value === undefined ? new EvaluationError(`no such attribute(s): ${written}`) : value;
+  };
+  return (frame) => attempt(find, frame);
+};
+
+const readSlot =
+  (slot: number): Evaluator =>
+  ({ slots }) =>
+    slots[slot] as Result;
+
+/** Returns what reads the result of a loop so far; it begins when it is read first. */
+const readAccumulator =
+  (slot: number, initial: Evaluator): Evaluator =>
+  (frame) => {
+    const value = frame.slots[slot];
+    if (value !== undefined) return value;
+    const start = initial(frame);
+    const isEmptyList = !(start instanceof EvaluationError) && isList(start) && start.length === 0;
+    const first = isEmptyList ? createGrowingList() : start;
+    frame.slots[slot] = first;
+    return first;
+  };
+
+/** Returns the function of a literal, which costs the same if it results in an error. */
+const buildLiteral =
+  (cost: number, evaluate: Evaluator): Evaluator =>
+  (frame) => {
+    const result = attempt(evaluate, frame);
+    frame.charge(cost);
+    return result;
+  };
+
+const requireValue = (value: Result): Value => {
+  if (value instanceof EvaluationError) throw value;
+  return value;
+};
+
+/** Returns the value of a part of a literal; undefined if the part is optional and its optional value is empty. */
+const readPart = (given: Result, isOptional: boolean | undefined, describe: () => string): Value | undefined => {
+  const value = requireValue(given);
+  if (!isOptional) return value;
+  if (value instanceof Optional) return value.value;
+  throw new EvaluationError(`cannot initialize optional ${describe()} from non-optional value ${formatValue(value)}`);
+};
+
+const planIndex = (operand: Plan, index: Plan, isOptional: boolean): Plan => {
+  const attribute = toAttribute(operand);
+  if (index.kind === "constant") {
+    const { value } = index;
+    if (value instanceof EvaluationError) throw new EvaluationError("invalid qualifier type: *types.Err");
+    if (!isKey(value)) throw createKeyError(value, false);
+    addQualifier(attribute, { key: value, isOptional });
+  } else {
+    const inner = toAttribute(index);
+    addQualifier(attribute, {
+      compute: buildResolver(inner),
+      isNative: isNative(inner),
+      isOptional,
+    });
+  }
+  return { kind: "attribute", attribute, isTest: false };
+};
+
+/** Plans `x in [1, 2]` without a call; returns undefined if the list isn't one of scalars. */
+const planMembership = (element: Plan, list: Result): Plan | undefined => {
+  if (list instanceof EvaluationError || !isList(list)) return undefined;
+  if (list.length === 0) return constant(false);
+  const evaluate = buildMembership(toEvaluator(element), toArray(list));
+  return evaluate && code(evaluate);
+};

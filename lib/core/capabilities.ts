@@ -1,0 +1,81 @@
+import { Failure } from "../failure.ts";
+import type { Ledger } from "../ledger.ts";
+import type { AccessAnswer, Capabilities, Needs } from "../needs.ts";
+
+const verbs = ["get", "list", "create", "updateStatus", "may", "discover", "https", "http", "aws", "cue"] as const;
+export type CapabilityVerb = (typeof verbs)[number];
+
+/** Wraps capabilities: `answer` replaces every call; it gets the arguments, and `ask`, which makes the real call. */
+export const interceptCalls = (
+  capabilities: Capabilities,
+  answer: (verb: CapabilityVerb, args: readonly unknown[], ask: () => Promise<unknown>) => Promise<unknown>,
+): Capabilities => {
+  const wrapped = verbs.map((verb) => {
+    const ask = capabilities[verb] as (...args: unknown[]) => Promise<unknown>;
+    return [verb, (...args: unknown[]) => answer(verb, args, () => ask(...args))];
+  });
+  // The compiler can't check that `answer` resolves to a value of the type that `ask` resolves to.
+  return { ...capabilities, ...Object.fromEntries(wrapped) };
+};
+
+/**
+ * Returns what the needs give a rule for one review. A question that only reads is asked once, and again after the rule
+ * has written.
+ */
+export const bindNeeds = (needs: Needs, capabilities: Capabilities, rule: string): Record<string, unknown> => {
+  const answers = new Map<string, Promise<unknown>>();
+  const remembering = interceptCalls(capabilities, (verb, args, ask) => {
+    if (isWrite(verb)) answers.clear();
+    if (effects.includes(verb)) return ignoreRejection(ask());
+    const question = JSON.stringify([verb, ...args]);
+    const answer = answers.get(question) ?? ignoreRejection(ask());
+    answers.set(question, answer);
+    return answer;
+  });
+  return Object.fromEntries(Object.entries(needs).map(([name, need]) => [name, need.bind(remembering, rule)]));
+};
+
+/**
+ * The capability verbs that may have side effects: equal questions with them are sent each time, not answered once.
+ */
+const effects: readonly CapabilityVerb[] = ["create", "updateStatus", "https", "http", "cue"];
+
+/** Reports whether a capability changes what the cluster stores. */
+export const isWrite = (verb: string): boolean => verb === "create" || verb === "updateStatus";
+
+/**
+ * Returns the promise with its rejection marked as handled: the rule may never await it, if another question failed
+ * before.
+ */
+const ignoreRejection = <T>(answer: Promise<T>): Promise<T> => {
+  answer.catch(() => {});
+  return answer;
+};
+
+/** Returns the members of a SubjectAccessReview's status that rules use. */
+export const toAccessAnswer = ({ allowed, reason, evaluationError }: AccessAnswer): AccessAnswer => ({
+  allowed,
+  ...(reason && { reason }),
+  ...(evaluationError && { evaluationError }),
+});
+
+/** Returns the capabilities for a cluster without a connection: every read fails. */
+export const createUnconnectedCapabilities = (cluster: string): Capabilities => {
+  const fail = async () => {
+    throw new Failure(503, `nothing can be read from cluster "${cluster}": it has no connection here`);
+  };
+  const reads = Object.fromEntries(verbs.map((verb) => [verb, fail])) as Record<CapabilityVerb, typeof fail>;
+  return {
+    ...reads,
+    cluster,
+    ledger: () => unavailableLedger,
+    count: () => {},
+    cue: (source, evaluate) => evaluate(source),
+  };
+};
+
+export const unavailableLedger: Ledger = {
+  change: async () => {
+    throw new Failure(503, "nothing can be kept from one review to the next: there is no ledger here");
+  },
+};

@@ -1,0 +1,304 @@
+import { exactJson, readInteger } from "../exact-json.ts";
+import { getErrorMessage } from "../failure.ts";
+import { isMap, isObject, type JsonMap, parsePointer } from "../json.ts";
+
+/**
+ * Applies RFC 6902 with the API server's deviations and error texts: an absent member can be replaced, negative indexes
+ * count from the end, and `test` compares the JSON text of values.
+ */
+export const applyJsonPatchAsApiServer = (document: JsonMap, operations: readonly JsonMap[]): unknown => {
+  const root: { value: unknown } = { value: document };
+  const budget = { copied: 0 };
+  // The caller keeps using the given document, so its parts are copied before a change; `owned` has the copies.
+  const owned = new WeakSet<object>();
+  for (const operation of operations) applyOperation(root, operation, budget, owned);
+  return root.value;
+};
+
+/** The error of a `test` operation that found another value. */
+export class FailedPatchTest extends Error {}
+
+/** Parses the operations of a patch; throws the API server's error if they are invalid. */
+export const parsePatchOperations = (text: string): JsonMap[] => {
+  let read: unknown;
+  try {
+    read = JSON.parse(text, keepSource);
+  } catch {
+    throw new Error("invalid character in JSON");
+  }
+  if (read === null) return [];
+  if (!Array.isArray(read)) throw createTypeError(read, "jsonpatch.Patch");
+  return read.map((operation: unknown) => {
+    if (operation === null) return {};
+    if (!isMap(operation) || operation instanceof Scalar) throw createTypeError(operation, "jsonpatch.Operation");
+    return operation;
+  });
+};
+
+/** A string, number or boolean with its JSON source, which `test` compares. */
+class Scalar {
+  readonly value: unknown;
+  readonly source: string;
+  constructor(value: unknown, source: string) {
+    this.value = value;
+    this.source = source;
+  }
+}
+
+/** A null that `test` doesn't find anywhere, as if upstream's Go code made it, and not a parser of JSON. */
+export const madeNull: unknown = new Scalar(null, "null");
+
+const keepSource = (key: string, value: unknown, context?: { source?: string }): unknown =>
+  value === null || typeof value === "object"
+    ? value
+    : new Scalar(readInteger(key, value, context), context?.source ?? JSON.stringify(value));
+
+const toPlainValue = (value: unknown): unknown => {
+  if (value instanceof Scalar) return value.value;
+  if (Array.isArray(value)) return value.map(toPlainValue);
+  if (!isMap(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, toPlainValue(member)]));
+};
+
+/**
+ * Returns the operations of a JSON patch with plain numbers, without the source text that the parser kept of each.
+ */
+export const dropNumberTextsFromPatch = (operations: readonly JsonMap[]): unknown[] => operations.map(toPlainValue);
+
+const getTypeName = (value: unknown): string => {
+  const inner = toPlainValue(value);
+  if (Array.isArray(inner)) return "array";
+  return typeof inner === "boolean" ? "bool" : typeof inner === "bigint" ? "number" : typeof inner;
+};
+
+const createTypeError = (value: unknown, type: string) =>
+  new Error(`json: cannot unmarshal ${getTypeName(value)} into Go value of type ${type}`);
+
+interface OperationRun extends PatchState {
+  name: string;
+  operation: JsonMap;
+  budget: { copied: number };
+}
+
+const applyOperation = (
+  root: PatchState["root"],
+  operation: JsonMap,
+  budget: OperationRun["budget"],
+  owned: WeakSet<object>,
+): void => {
+  const { op } = operation;
+  const name = op instanceof Scalar && typeof op.value === "string" ? op.value : "unknown";
+  if (!Object.hasOwn(operations, name)) throw new Error(`Unexpected kind: ${name}`);
+  operations[name]?.({ root, name, operation, budget, owned });
+};
+
+const operations: Record<string, (act: OperationRun) => void> = {
+  add: (act) => {
+    const path = readPath(act, "path", true);
+    const place = findPlace(act, path, `doc is missing path: "${path}"`);
+    withContext(`error in add for path: '${path}': `, () => insertMember(place, getOperand(act)));
+  },
+
+  remove: (act) => {
+    const path = readPath(act, "path", true);
+    const place = findPlace(act, path, `doc is missing path: "${path}"`);
+    withContext(`error in remove for path: '${path}': `, () => removeMember(place));
+  },
+
+  replace: (act) => {
+    const path = readPath(act, "path");
+    const value = getOperand(act);
+    if (path === "") {
+      if (typeof value !== "object" || value === null)
+        throw new Error("replace operation value must be object or array: %!w(<nil>)");
+      act.root.value = value;
+      return;
+    }
+    const { parent, key } = findPlace(act, path, `doc is missing path: ${path}`);
+    const index = Array.isArray(parent) ? resolveIndex(parent, key) : key;
+    if (Array.isArray(parent) && typeof index === "string")
+      throw new Error(`replace operation does not apply: doc is missing key: ${path}: ${missing}`);
+    setMember(parent, index, value);
+  },
+
+  move: (act) => {
+    const from = readPath(act, "from");
+    const source = findPlace(act, from, `doc is missing from path: ${from}`);
+    const value = withContext(`error in move for path: '${source.key}': `, () => {
+      const there = getMember(source);
+      removeMember(source);
+      return there;
+    });
+    const path = readPath(act, "path");
+    const target = findPlace(act, path, `doc is missing destination path: ${path}`);
+    withContext(`error in move for path: '${path}': `, () => insertMember(target, value ?? null));
+  },
+
+  copy: (act) => {
+    const from = readPath(act, "from");
+    const source = findPlace(act, from, `doc is missing from path: ${from}`);
+    const value = withContext(`error in copy for from: '${from}': `, () => getMember(source));
+    const path = readPath(act, "path", true);
+    const target = findPlace(act, path, `doc is missing destination path: ${path}`);
+    const written = exactJson.stringify(value ?? null);
+    act.budget.copied += value == null ? 0 : Buffer.byteLength(escapeAsGo(written));
+    if (act.budget.copied > mostCopied)
+      throw new Error(
+        `Unable to complete the copy, the accumulated size increase of copy is ${act.budget.copied}, exceeding the limit ${mostCopied}`,
+      );
+    withContext("error while adding value during copy: ", () => insertMember(target, exactJson.parse(written)));
+  },
+
+  test: (act) => {
+    const path = readPath(act, "path");
+    const place = path === "" ? undefined : findPlace(act, path, `is missing path: ${path}`);
+    const there = place ? withContext(`error in test for path: '${path}': `, () => getMember(place)) : act.root.value;
+    if (!isEqual(there ?? null, act.operation.value ?? null))
+      throw new FailedPatchTest(`testing value ${path} failed: test failed`);
+  },
+};
+
+/** The most bytes that the `copy` operations of one patch may add in total, as in kube-apiserver. */
+const mostCopied = 3 * 1024 * 1024;
+
+const getOperand = ({ operation }: OperationRun): unknown => toPlainValue(operation.value ?? null);
+
+/**
+ * Returns a patch operation's `path` or `from`; throws kube-apiserver's error if it is no text. `isTerse` leaves out
+ * the reason, as upstream does for some operations.
+ */
+const readPath = ({ name, operation }: OperationRun, key: "path" | "from", isTerse = false): string => {
+  const value = Object.hasOwn(operation, key) ? operation[key] : null;
+  if (value instanceof Scalar && typeof value.value === "string") return value.value;
+  const absent = `operation${key === "from" ? "," : ""} missing ${key} field: ${missing}`;
+  const reason = value == null ? absent : `json: cannot unmarshal ${getTypeName(value)} into Go value of type string`;
+  throw new Error(`${name} operation failed to decode ${key}: ${isTerse ? missing : reason}`);
+};
+
+const withContext = <T>(before: string, act: () => T): T => {
+  try {
+    return act();
+  } catch (error) {
+    throw new Error(`${before}${getErrorMessage(error)}`);
+  }
+};
+
+/**
+ * Compares two values for the patch operation `test`, as texts of JSON. Go escapes `<`, so a hook that doesn't escape
+ * it fails the test.
+ */
+const isEqual = (there: unknown, value: unknown): boolean => {
+  if (value instanceof Scalar)
+    return typeof there !== "object" && escapeAsGo(exactJson.stringify(there)) === value.source;
+  if (there === null || value === null) return there === value;
+  if (Array.isArray(there) || Array.isArray(value))
+    return (
+      Array.isArray(there) &&
+      Array.isArray(value) &&
+      there.length === value.length &&
+      there.every((element, index) => isEqual(element, value[index]))
+    );
+  if (!isMap(there) || !isMap(value)) return false;
+  const keys = Object.keys(there);
+  return (
+    keys.length === Object.keys(value).length &&
+    keys.every((key) => Object.hasOwn(value, key) && isEqual(there[key], value[key]))
+  );
+};
+
+/** Escapes `<`, `>`, `&` and line separators in JSON text, as Go's JSON encoder does. */
+export const escapeAsGo = (json: string): string =>
+  json.replace(/[<>&\u2028\u2029]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
+interface PatchState {
+  root: { value: unknown };
+  /** The objects that the patch has copied and may change; all others are shared. */
+  owned: WeakSet<object>;
+}
+
+const missing = "missing value";
+const invalid = "invalid index referenced";
+
+/** The position to which a JSON pointer leads: the parent map or list, which may be changed, and the key in it. */
+interface Place {
+  parent: JsonMap | unknown[];
+  key: string;
+}
+
+/** Finds the object or list that a path's last step is in; copies what the patch hasn't copied yet on the way. */
+const findPlace = ({ root, owned, name }: OperationRun, path: string, fault: string): Place => {
+  const nowhere = new Error(`${name} operation does not apply: ${fault}: ${missing}`);
+  const steps = parsePointer(path);
+  const key = steps.pop();
+  if (key === undefined) throw nowhere;
+  let parent = copyOnce(root.value, owned);
+  root.value = parent;
+  for (const step of steps) {
+    const at = Array.isArray(parent) ? resolveIndex(parent, step) : step;
+    if (Array.isArray(parent) && typeof at === "string") throw nowhere;
+    const next: unknown = Object.hasOwn(parent ?? {}, at) ? Reflect.get(parent ?? {}, at) : undefined;
+    if (!isObject(next)) throw nowhere;
+    const mine = copyOnce(next, owned);
+    setMember(parent as JsonMap, at, mine);
+    parent = mine;
+  }
+  return { parent: parent as Place["parent"], key };
+};
+
+const copyOnce = (value: unknown, owned: WeakSet<object>): unknown => {
+  if (!isObject(value) || owned.has(value)) return value;
+  const copy: object = Array.isArray(value) ? [...value] : Object.fromEntries(Object.entries(value));
+  owned.add(copy);
+  return copy;
+};
+
+const setMember = (parent: object, key: string | number, value: unknown) =>
+  Reflect.defineProperty(parent, key, { value, writable: true, enumerable: true, configurable: true });
+
+/** Parses an index as Go's strconv.Atoi does; returns the error text for an invalid one. */
+const parseIndex = (key: string): number | string => {
+  if (!/^[-+]?\d+$/.test(key)) return `strconv.Atoi: parsing ${JSON.stringify(key)}: invalid syntax`;
+  const number = Number(key);
+  return Number.isSafeInteger(number) ? number : `strconv.Atoi: parsing ${JSON.stringify(key)}: value out of range`;
+};
+
+const resolveIndex = (list: readonly unknown[], key: string, size = list.length): number | string => {
+  const number = parseIndex(key);
+  if (typeof number === "string") return number;
+  const isThere = number < size && number >= -size;
+  return isThere ? (number < 0 ? number + size : number) : `Unable to access invalid index: ${number}: ${invalid}`;
+};
+
+const getMember = ({ parent, key }: Place): unknown => {
+  if (!Array.isArray(parent)) return Object.hasOwn(parent, key) ? parent[key] : undefined;
+  const index = resolveIndex(parent, key);
+  if (typeof index === "string") throw new Error(index);
+  return parent[index];
+};
+
+const insertMember = ({ parent, key }: Place, value: unknown): void => {
+  if (!Array.isArray(parent)) {
+    setMember(parent, key, value);
+    return;
+  }
+  if (key === "-") {
+    parent.push(value);
+    return;
+  }
+  const number = parseIndex(key);
+  if (typeof number === "string") throw new Error(`value was not a proper array index: '${key}': ${number}`);
+  const index = resolveIndex(parent, key, parent.length + 1);
+  if (typeof index === "string") throw new Error(index);
+  parent.splice(index, 0, value);
+};
+
+const removeMember = ({ parent, key }: Place): void => {
+  if (Array.isArray(parent)) {
+    const index = resolveIndex(parent, key);
+    if (typeof index === "string") throw new Error(index);
+    parent.splice(index, 1);
+    return;
+  }
+  if (!Object.hasOwn(parent, key)) throw new Error(`Unable to remove nonexistent key: ${key}: ${missing}`);
+  Reflect.deleteProperty(parent, key);
+};

@@ -1,0 +1,349 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Context } from "aws-lambda";
+import fc from "fast-check";
+import { createTestSigner } from "../../test/parity/test-key.ts";
+import { createLambdaHandler } from "../lambda/handler.ts";
+import { rule } from "../rule.ts";
+import { createUnconnectedCapabilities } from "./capabilities.ts";
+import type { EndpointConfig } from "./endpoint.ts";
+import { type AnsweredReviewFacts, formatLogLine, getVerdictForLog } from "./log-line.ts";
+
+const report: AnsweredReviewFacts = {
+  rule: "sample",
+  phase: "validate",
+  cluster: "prod-eu",
+  key: "abcdefgh.1",
+  mode: "enforce",
+  code: 200,
+  refused: false,
+  operations: 0,
+  milliseconds: 1.25,
+  function: "postern-sample",
+  version: "7",
+};
+
+interface Directive {
+  Namespace: string;
+  Dimensions: string[][];
+  Metrics: { Name: string }[];
+}
+
+/** Returns the metrics that CloudWatch reads from a line. Follows the specification of the embedded metric format. */
+const parseMetrics = (text: string): Record<string, unknown>[] => {
+  const { _aws, ...values } = JSON.parse(text);
+  if (_aws === undefined) return [];
+  assert.ok(Number.isSafeInteger(_aws.Timestamp) && _aws.CloudWatchMetrics.length > 0);
+  return _aws.CloudWatchMetrics.flatMap(({ Namespace, Dimensions, Metrics }: Directive) => {
+    assert.match(Namespace, /^[\w./#:-]{1,256}$/);
+    for (const set of Dimensions) {
+      assert.ok(set.length > 0 && set.length <= 30);
+      for (const name of set)
+        assert.ok(
+          typeof values[name] === "string" && values[name] !== "" && values[name].length <= 1024,
+          `dimension ${name} is ${values[name]}`,
+        );
+    }
+    for (const { Name } of Metrics) assert.ok(Number.isFinite(values[Name]), `metric ${Name} is ${values[Name]}`);
+    return Dimensions.flatMap((set) =>
+      Metrics.map(({ Name }) => ({ [Name]: values[Name], by: set.map((name) => values[name]).join(" ") })),
+    );
+  });
+};
+
+describe("a log line", () => {
+  it("counts a review under its stage, and its denial under its rule", () => {
+    assert.deepEqual(parseMetrics(formatLogLine({ ...report, refused: true }, "prod", 5)), [
+      { Errors: 0, by: "prod" },
+      { Latency: 1.25, by: "prod" },
+      { Denials: 1, by: "prod sample" },
+    ]);
+  });
+  it("counts the start of a function with the review that waited for it", () => {
+    const line = formatLogLine(report, "prod", 5, 200);
+    assert.deepEqual(parseMetrics(line), [
+      { Errors: 0, by: "prod" },
+      { Latency: 201.25, by: "prod" },
+      { ColdStart: 201.25, by: "prod" },
+      { Denials: 0, by: "prod sample" },
+    ]);
+    assert.equal(JSON.parse(line).Init, 200);
+  });
+  it("counts a review of a group once, and a member's denial under the member", () => {
+    const member = { rule: "sample", mode: "enforce" as const, refused: true, operations: 0 };
+    const group = { ...report, rule: "all", refused: true, members: [member] };
+    assert.deepEqual(
+      [
+        formatLogLine(group, "prod", 5),
+        formatLogLine({ ...group, ...member, members: undefined, group: "all" }, "prod", 5),
+      ].flatMap(parseMetrics),
+      [
+        { Errors: 0, by: "prod" },
+        { Latency: 1.25, by: "prod" },
+        { Denials: 0, by: "prod all" },
+        { Errors: 0, by: "prod" },
+        { Denials: 1, by: "prod sample" },
+      ],
+    );
+  });
+  it("counts a failure as an error and not as a denial", () => {
+    const counts = parseMetrics(formatLogLine({ ...report, code: 504, error: new Error("late") }, "prod", 5));
+    assert.deepEqual(
+      [counts.filter(({ Errors }) => Errors === 1).length, counts.filter(({ Denials }) => Denials === 1).length],
+      [1, 0],
+    );
+  });
+  it("counts no request without a valid key", () => {
+    const stranger = { ...report, cluster: undefined, key: undefined, phase: undefined, mode: undefined, code: 404 };
+    assert.deepEqual(parseMetrics(formatLogLine(stranger, "prod", 5, 200)), []);
+  });
+
+  const verdicts: [Partial<AnsweredReviewFacts>, string][] = [
+    [{}, "allowed"],
+    [{ operations: 2 }, "changed"],
+    [{ refused: true }, "denied"],
+    [{ code: 500 }, "failed"],
+    [{ code: 404, refused: true }, "failed"],
+    [{ mode: "warn" }, "allowed"],
+    [{ mode: "warn", refused: true }, "would be denied"],
+    [{ mode: "audit", operations: 1 }, "would be changed"],
+    [{ mode: "off" }, "allowed"],
+  ];
+  for (const [change, verdict] of verdicts)
+    it(`has the verdict ${verdict} for ${JSON.stringify(change)}`, () =>
+      assert.equal(getVerdictForLog({ ...report, ...change }), verdict));
+
+  it("has the cluster and the reviewed object", () => {
+    const request = {
+      uid: "u",
+      kind: { group: "apps", version: "v1", kind: "Deployment" },
+      resource: { group: "apps", version: "v1", resource: "deployments" },
+      subResource: "scale",
+      operation: "UPDATE",
+      userInfo: { username: "jane" },
+      name: "web",
+      namespace: "shop",
+      dryRun: true,
+      object: { secret: "s3cret" },
+    } as const;
+    const { _aws: _, ...entry } = JSON.parse(formatLogLine({ ...report, variant: "v", request }, "prod", 5));
+    assert.deepEqual(entry, {
+      Rule: "sample",
+      Phase: "validate",
+      Cluster: "prod-eu",
+      Mode: "enforce",
+      Function: "postern-sample",
+      Version: "7",
+      Key: "abcdefgh.1",
+      Stage: "prod",
+      Reviews: 1,
+      Denials: 0,
+      Errors: 0,
+      Latency: 1.25,
+      Init: 0,
+      verdict: "allowed",
+      code: 200,
+      variant: "v",
+      operations: 0,
+      operation: "UPDATE",
+      group: "apps",
+      resource: "deployments",
+      subResource: "scale",
+      namespace: "shop",
+      name: "web",
+      uid: "u",
+      dryRun: true,
+    });
+  });
+
+  it("has an error with all its causes", () => {
+    const error = new Error("outer", {
+      cause: new TypeError("middle", { cause: new RangeError("inner", { cause: "no error" }) }),
+    });
+    assert.match(
+      JSON.parse(formatLogLine({ ...report, code: 500, error }, "prod", 5)).error,
+      /^Error: outer\n.*\ncaused by TypeError: middle\n.*\ncaused by RangeError: inner\n/s,
+    );
+  });
+
+  it("is one line of JSON with valid metrics for any report", () => {
+    const text = fc.string({ unit: "binary", minLength: 1, maxLength: 100 });
+    const request = fc.record({
+      uid: text,
+      name: text,
+      namespace: text,
+      subResource: text,
+      operation: fc.constant("CREATE" as const),
+      dryRun: fc.boolean(),
+      userInfo: fc.constant({}),
+      kind: fc.record({ group: text, version: text, kind: text }),
+      resource: fc.record({ group: text, version: text, resource: text }),
+    });
+    const change = fc.record(
+      {
+        phase: fc.constantFrom("mutate" as const, "validate" as const),
+        variant: text,
+        key: text,
+        request,
+        code: fc.constantFrom(200, 400, 500),
+        refused: fc.boolean(),
+        operations: fc.nat(),
+        milliseconds: fc.double({ min: 0, noNaN: true, noDefaultInfinity: true }),
+        error: text.map((message) => new Error(message)),
+      },
+      { requiredKeys: [] },
+    );
+    fc.assert(
+      fc.property(change, fc.integer({ min: 0 }), (sample, time) => {
+        const written = formatLogLine({ ...report, ...sample }, "prod", time);
+        assert.doesNotMatch(written, /[\n\r]/);
+        assert.equal(parseMetrics(written).length, sample.code === 400 ? 0 : 3);
+      }),
+      { numRuns: 500 },
+    );
+  });
+});
+
+describe("the log of an endpoint", () => {
+  const signer = createTestSigner(1);
+  const segment = signer.segment("prod-eu");
+  const changingRule = rule({
+    summary: "Validates.",
+    match: [],
+    settings: { token: "settings-s3cret" },
+    mutate(object) {
+      if (object.metadata?.name === "fail") throw new TypeError("it fails");
+      for (const [key, value] of Object.entries(object.metadata?.labels ?? {})) key.concat(value.trim());
+      object.metadata = { ...object.metadata, labels: {} };
+    },
+    validate: ({ metadata }) => (metadata?.labels?.bad ? "it is bad" : undefined),
+  });
+  const lines: string[] = [];
+  const config: EndpointConfig = {
+    rule: "sample",
+    clusters: { "prod-eu": { keyVersions: [1], mode: "enforce", settings: { token: "settings-s3cret" } } },
+  };
+  const handler = createLambdaHandler(
+    { rules: { sample: changingRule }, config },
+    {
+      functionName: "postern-sample",
+      functionVersion: "7",
+      publicKeys: signer.publicKey,
+      openCapabilities: createUnconnectedCapabilities,
+      writeLogLine: (facts) => lines.push(formatLogLine(facts, "test", Date.now())),
+    },
+  );
+  const context = { getRemainingTimeInMillis: () => 1000 } as Context;
+  const logEvent = async (event: unknown): Promise<string> => {
+    lines.length = 0;
+    await handler(event, context);
+    assert.equal(lines.length, 1);
+    return lines[0] ?? "";
+  };
+  const buildEvent = (path: string, body: string, method = "POST") => ({
+    version: "2.0",
+    rawPath: path,
+    headers: { "content-type": "application/json" },
+    requestContext: { http: { method } },
+    body,
+    isBase64Encoded: false,
+  });
+  const review = (object: unknown) => ({
+    kind: "AdmissionReview",
+    apiVersion: "admission.k8s.io/v1",
+    request: {
+      uid: "u",
+      kind: { group: "", version: "v1", kind: "Secret" },
+      resource: { group: "", version: "v1", resource: "secrets" },
+      name: "web",
+      operation: "CREATE",
+      userInfo: { username: "user-s3cret" },
+      object,
+      oldObject: object,
+    },
+  });
+
+  it("has no part of the object, the settings, the body or the key", async () => {
+    const word = fc.string({ unit: fc.constantFrom(..."QWZ789"), minLength: 6, maxLength: 20 });
+    const body = fc
+      .tuple(word, fc.constantFrom("data", "stringData", "metadata", "spec"), fc.nat(), fc.boolean())
+      .map(([secret, key, at, torn]) => {
+        const text = JSON.stringify(review({ [key]: { [secret]: secret, labels: { bad: secret } } }));
+        return { secret, body: torn ? text.slice(0, at % text.length) + secret : text };
+      });
+    await fc.assert(
+      fc.asyncProperty(
+        body,
+        fc.constantFrom("mutate", "validate", "sample"),
+        fc.constantFrom("POST", "GET"),
+        async ({ secret, body }, phase, method) => {
+          const text = await logEvent(buildEvent(`/${segment}/sample/${phase}`, body, method));
+          for (const hidden of [secret, segment, segment.slice(-40), "s3cret"]) assert.ok(!text.includes(hidden), text);
+        },
+      ),
+      { numRuns: 300 },
+    );
+  });
+
+  const strangers: [string, string][] = [
+    ["no key", "/sample/mutate"],
+    ["a wrong key", `/prod-eu.${"A".repeat(86)}/sample/mutate`],
+    ["another signer's key", `/${createTestSigner(2).segment("prod-eu")}/sample/mutate`],
+    ["no path", ""],
+  ];
+  for (const [name, path] of strangers)
+    it(`is one short line for ${name}, and counts nothing`, async () => {
+      const text = await logEvent(buildEvent(path, "{}"));
+      const { Latency: _, ...entry } = JSON.parse(text);
+      assert.deepEqual(parseMetrics(text), []);
+      assert.deepEqual(entry, {
+        Rule: "sample",
+        Function: "postern-sample",
+        Version: "7",
+        Stage: "test",
+        Reviews: 0,
+        Denials: 0,
+        Errors: 0,
+        Init: 0,
+        verdict: "failed",
+        code: 404,
+        operations: 0,
+        error: "there is nothing here",
+      });
+    });
+  it("counts nothing for an unreadable event", async () =>
+    assert.deepEqual(parseMetrics(await logEvent({ a: 1 })), []));
+
+  const [path, wrongType] = [`/${segment}/sample/mutate`, JSON.stringify(review({ metadata: { labels: { a: 0 } } }))];
+  const known: [string, unknown, number, number][] = [
+    ["a review", buildEvent(path, JSON.stringify(review({}))), 200, 3],
+    ["a direct review", { phase: "mutate", cluster: "prod-eu", review: review({}) }, 200, 3],
+    [
+      "a review on which the rule fails",
+      buildEvent(path, JSON.stringify(review({ metadata: { name: "fail" } }))),
+      500,
+      3,
+    ],
+    ["a body that is no review", buildEvent(path, "{"), 400, 0],
+    ["another method", buildEvent(path, "", "GET"), 405, 0],
+    ["a review with a wrong type", buildEvent(path, wrongType), 400, 0],
+  ];
+  for (const [name, event, code, metrics] of known)
+    it(`${metrics > 0 ? "counts" : "does not count"} ${name} of a known caller`, async () => {
+      const text = await logEvent(event);
+      const { code: logged, Reviews, Errors } = JSON.parse(text);
+      assert.deepEqual(
+        [parseMetrics(text).length, logged, Reviews, Errors],
+        [metrics, code, metrics > 0 ? 1 : 0, code === 500 ? 1 : 0],
+      );
+    });
+  for (const invocation of [
+    { phase: "mutate", cluster: "prod-eu", review: {} },
+    { phase: "sample", cluster: "prod-eu", review: {} },
+    { phase: "mutate", cluster: "prod-eu", review: review({}), now: "noon" },
+    { phase: "mutate", cluster: "", review: review({}) },
+  ])
+    it(`has valid metrics, or none, for ${JSON.stringify(invocation).slice(0, 60)}`, async () => {
+      assert.ok([0, 3].includes(parseMetrics(await logEvent(invocation)).length));
+    });
+});

@@ -1,0 +1,20 @@
+import { createReviewFailure, type Failure, toFailure } from "../failure.ts";
+import type { AdmissionRequest } from "../review.ts";
+import type { Rule } from "../rule.ts";
+import { loadReviewFaults } from "./review-faults-import.ts";
+
+/**
+ * Returns the failure of an evaluation: a 400 if no API server sends such a request, else what the rule threw. The types
+ * of a request are checked only after a failure: a review that an API server sent has no other types.
+ */
+export const explainFailure = async (
+  thrown: unknown,
+  request: AdmissionRequest | undefined,
+  match?: Rule["match"],
+): Promise<Failure> => {
+  const failure = toFailure(thrown);
+  if (failure.code < 500 || request === undefined) return failure;
+  const { findReviewFault } = await loadReviewFaults();
+  const fault = findReviewFault(request, match);
+  return fault === undefined ? failure : createReviewFailure(fault, { cause: thrown });
+};

@@ -1,0 +1,135 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Context } from "aws-lambda";
+import kinds from "../../infra/apiserver/kinds/kinds.json" with { type: "json" };
+import { buildPodRequest, buildPodReview } from "../../test/requests.ts";
+import { hasSchemas } from "../admission-policies/merge/schemas.ts";
+import { createLambdaHandler } from "../lambda/handler.ts";
+import { toPlural } from "../recording/recorded-answers.ts";
+import type { AdmissionRequest } from "../review.ts";
+import { type RequestMatch, type Rule, rule } from "../rule.ts";
+import { findReviewFault } from "./review-faults.ts";
+
+const pods: RequestMatch[] = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }];
+const any: RequestMatch[] = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*", "*/*"], operations: ["*"] }];
+
+describe("a request that no API server sends", () => {
+  const custom = { group: "example.com", version: "v1" };
+  const widget = { kind: { ...custom, kind: "Widget" }, resource: { ...custom, resource: "widgets" } };
+  const scale = { subResource: "scale", kind: { group: "autoscaling", version: "v1", kind: "Scale" } };
+  const deep = JSON.parse(`${'{"a":'.repeat(100_000)}1${"}".repeat(100_000)}`);
+  const rows: [string, Partial<AdmissionRequest>, string | undefined, RequestMatch[]?][] = [
+    ["a pod", { object: { spec: { containers: [{ name: "a", ports: [{ containerPort: 1 }] }] } } }, undefined],
+    ["no list of containers", { object: { spec: { containers: null } } }, undefined],
+    ["no time of creation", { object: { metadata: { creationTimestamp: null } } }, undefined],
+    ["an unknown field", { object: { spec: { later: "x" } } }, undefined],
+    ["a quantity as a number", { object: { spec: { overhead: { cpu: 1 } } } }, undefined],
+    ["a large integer", { object: { spec: { priority: 2n ** 60n } } }, undefined],
+    ["a custom resource", { ...widget, object: { spec: "x", metadata: { labels: { a: "b" } } } }, undefined, any],
+    ["the scale of a custom resource", { ...widget, ...scale, object: { spec: { replicas: 1 } } }, undefined, any],
+    [
+      "a text for containers",
+      { object: { spec: { containers: "x" } } },
+      "object.spec.containers must be a list, not a string",
+    ],
+    ["a list for a pod's spec", { object: { spec: [] } }, "object.spec must be an object, not a list"],
+    ["null for a pod's metadata", { object: { metadata: null } }, "object.metadata must be an object, not null"],
+    ["null for a name", { object: { metadata: { name: null } } }, "object.metadata.name must be a string, not null"],
+    [
+      "null in a list",
+      { object: { spec: { containers: [{}, null] } } },
+      "object.spec.containers[1] must be an object, not null",
+    ],
+    [
+      "a number as a label",
+      { object: { metadata: { labels: { secret: 1 } } } },
+      "object.metadata.labels[…] must be a string, not a number",
+    ],
+    [
+      "true as a quantity",
+      { object: { spec: { overhead: { cpu: true } } } },
+      "object.spec.overhead[…] must be a string or a number, not a boolean",
+    ],
+    [
+      "a depth without end",
+      { object: { spec: { volumes: [deep], hostname: deep } } },
+      "object.spec.hostname must be a string, not an object",
+    ],
+    ["a wrong old object", { oldObject: { spec: 1 } }, "oldObject.spec must be an object, not a number"],
+    ["an update of nothing", { operation: "UPDATE", oldObject: null }, "oldObject must be an object on UPDATE", any],
+    ["null for groups", { userInfo: JSON.parse('{"groups":null}') }, "userInfo.groups must not be null"],
+    ["null for a namespace", JSON.parse('{"namespace":null}'), "namespace must not be null"],
+    [
+      "another operation",
+      { operation: "DELETE", oldObject: {} },
+      "resource and request.operation must be those of a row that the rule matches",
+    ],
+    ["another resource", { ...widget }, "resource and request.operation must be those of a row that the rule matches"],
+    ["a pod as a Widget", { kind: widget.kind }, "kind must have the group and version of request.resource"],
+    [
+      "a pod as a Secret",
+      { kind: { group: "", version: "v1", kind: "Secret" } },
+      "kind.kind must be Pod for this request.resource",
+    ],
+    ["an object of another kind", { object: { kind: "Node" } }, "object.kind must be that of request.kind"],
+    [
+      "a wrong Scale",
+      { ...widget, ...scale, object: { spec: { replicas: "x" } } },
+      "object.spec.replicas must be a number, not a string",
+      any,
+    ],
+    [
+      "a custom resource with wrong labels",
+      { ...widget, object: { metadata: { labels: [] } } },
+      "object.metadata.labels must be an object, not a list",
+      any,
+    ],
+  ];
+  for (const [name, changes, fault, match = pods] of rows)
+    it(`${fault === undefined ? "is not one with" : "is one with"} ${name}`, () =>
+      assert.equal(findReviewFault(buildPodRequest(changes), match), fault && `request.${fault}`));
+
+  it("is none with an object of a built-in kind, of any minor version's groups", () => {
+    for (const [apiVersion, ofVersion] of Object.entries(kinds))
+      for (const [kind, { resource }] of Object.entries(ofVersion)) {
+        const [version = "", group = ""] = apiVersion.split("/").reverse();
+        assert.ok(hasSchemas(group, version));
+        assert.equal(resource, toPlural(kind));
+        const changes = { kind: { group, version, kind }, resource: { group, version, resource } };
+        assert.equal(findReviewFault(buildPodRequest({ ...changes, object: { apiVersion, kind } }), any), undefined);
+        const wrong = { ...changes, object: { apiVersion, kind, metadata: "x" } };
+        assert.match(findReviewFault(buildPodRequest(wrong), any) ?? "", /metadata must be an object, not a string/);
+      }
+  });
+});
+
+describe("an endpoint", () => {
+  const evaluate = async (answering: Pick<Rule, "validate">, changes: Partial<AdmissionRequest>) => {
+    const sample = rule({ summary: "Answers.", match: pods, ...answering });
+    const handler = createLambdaHandler(
+      { rules: { sample }, config: { rule: "sample", clusters: {} } },
+      { publicKeys: "", writeLogLine: () => {} },
+    );
+    const event = { phase: "validate", review: buildPodReview(changes) };
+    const { code = 200, message } = (await handler(event, {} as Context)) as { code?: number; message?: string };
+    return [code, message];
+  };
+  const failing = {
+    validate: () => {
+      throw new TypeError("it is not a function");
+    },
+  };
+  const wrong = { object: { spec: { containers: "x" } } };
+
+  it("answers 400 if the rule fails on a wrong type, and names the field and both types", async () =>
+    assert.deepEqual(await evaluate(failing, wrong), [
+      400,
+      "this is no AdmissionReview: request.object.spec.containers must be a list, not a string",
+    ]));
+  it("answers 400 if the rule's promise is rejected then", async () =>
+    assert.deepEqual((await evaluate({ validate: async () => failing.validate() }, wrong))[0], 400));
+  it("answers 500 if the rule fails on right types", async () =>
+    assert.deepEqual(await evaluate(failing, {}), [500, "the rule failed: a value may have the wrong type"]));
+  it("answers 200 if the rule does not care", async () =>
+    assert.deepEqual((await evaluate({ validate: () => "no" }, wrong))[0], 200));
+});

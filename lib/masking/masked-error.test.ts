@@ -1,0 +1,240 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { createTestSigner } from "../../test/parity/test-key.ts";
+import { createUnconnectedCapabilities } from "../core/capabilities.ts";
+import { formatLogLine } from "../core/log-line.ts";
+import { Failure, toFailure } from "../failure.ts";
+import { createLambdaHandler } from "../lambda/handler.ts";
+import type { AdmissionRequest } from "../review.ts";
+import { rule } from "../rule.ts";
+import { formatError } from "./masked-error.ts";
+
+const buildRequest = (object: object, kind = "ConfigMap"): AdmissionRequest => ({
+  uid: "uid-1",
+  kind: { group: "", version: "v1", kind },
+  resource: { group: "", version: "v1", resource: `${kind.toLowerCase()}s` },
+  namespace: "shop",
+  name: "settings",
+  operation: "CREATE",
+  userInfo: { username: "jane" },
+  object: { metadata: { name: "settings", namespace: "shop" }, ...object },
+});
+
+/** Returns the error of an expression that fails. */
+const getError = (fail: () => unknown): unknown => {
+  try {
+    return fail();
+  } catch (error) {
+    return error;
+  }
+};
+
+const v8 = (fail: () => unknown) => toFailure(getError(fail));
+
+describe("the message of an error in a log", () => {
+  const object = {
+    data: {
+      password: "S3cret-pa55",
+      pin: 48151623,
+      word: "abcd",
+      json: '{"user":"jo","inner":"abc-inner"}',
+      encoded: Buffer.from("decoded-value").toString("base64"),
+      quoted: 'a "quoted" text, with \\ and\nlines of text',
+      metadata: "spec",
+      own: "failed",
+    },
+  };
+  const messages: [thrown: unknown, message: string][] = [
+    [new Error('strconv.Atoi: parsing "S3cret-pa55": invalid syntax'), 'strconv.Atoi: parsing "***": invalid syntax'],
+    [new Error('out.a: conflicting values "x" and "y" (mismatch)'), 'out.a: conflicting values "***" (mismatch)'],
+    [new Error("out.a: conflicting values 48151623 and string"), "out.a: conflicting values *** and string"],
+    [new Error("metadata has abcd and S3cret-pa5"), "metadata has *** and ***"],
+    [new Error("the JSON has abc-inner"), "the JSON has ***"],
+    [new Error("it decodes to decoded-value"), "it decodes to ***"],
+    [new Error(JSON.stringify(object.data.quoted)), '"***"'],
+    [
+      new Error("configmaps settings of shop can't be read, it isn't 'x'"),
+      "configmaps settings of shop can't be read, it isn't '***'",
+    ],
+    [new Error('cut off "S3c'), 'cut off "***"'],
+    [new Error(`can't parse "{"a":"b"}" and "c"`), `can't parse "***"`],
+    [
+      v8(() => JSON.parse('{"password":S3cret}')),
+      `the rule failed: SyntaxError: Unexpected token '***', "***" is not valid JSON`,
+    ],
+    [
+      v8(() => new RegExp(`${"("}other`)),
+      "the rule failed: SyntaxError: Invalid regular expression: /***/: Unterminated group",
+    ],
+    [v8(() => BigInt("S3cret-pa55")), "the rule failed: SyntaxError: Cannot convert *** to a BigInt"],
+    [v8(() => Reflect.get(Object(undefined), "a").b), "the rule failed: a value may have the wrong type"],
+    [toFailure("thrown abcd"), "the rule failed: thrown ***"],
+    [
+      new Failure(503, 'could not read cluster "prod": "x" of "shop" abcd'),
+      'could not read cluster "prod": "***" of "shop" ***',
+    ],
+    [toFailure(new Failure(400, '"5 x" is no quantity such as 500m')), '"***" is no quantity such as 500m'],
+    ["a text", "a text"],
+    [undefined, "undefined"],
+  ];
+  for (const [thrown, message] of messages)
+    it(`is ${message}`, () =>
+      assert.equal(formatError(thrown, { request: buildRequest(object), cluster: "prod" }), message));
+
+  it("keeps the property that V8 could not read in the stack's message out, and the stack in", () => {
+    const text = formatError(
+      v8(() => Reflect.get(object, "none").abcd),
+      { request: buildRequest(object) },
+      true,
+    );
+    assert.match(text, /^Error: the rule failed: a value may have the wrong type\n {4}at /);
+    assert.match(
+      text,
+      /\ncaused by TypeError: Cannot read properties of undefined \(reading '\*\*\*'\)\n {4}at .*masked-error\.test\.ts:\d+:\d+/,
+    );
+  });
+
+  it("has no line of a message among the lines of the stack", () => {
+    const error = new Error("first\n    at S3cret (/code/rule.js:1:1)\n    at /code/x:2:2");
+    const plain = formatError(error, {}, true);
+    assert.match(plain, /^Error: first\n {4}at S3cret/);
+    error.message = "changed";
+    const changed = formatError(
+      error,
+      {
+        request: buildRequest({ data: { a: "/code/rule.js:1:1", b: "S3cret" } }),
+      },
+      true,
+    );
+    assert.doesNotMatch(changed, /S3cret|rule\.js/);
+  });
+
+  it("has the errors of an AggregateError, and ends with ten of them", () => {
+    const errors = Array.from({ length: 5000 }, (_, index) => new RangeError(`number ${index}`));
+    const text = formatError(new AggregateError(errors, "all"), {}, true);
+    assert.match(text, /^AggregateError: all\n.*\ncaused by RangeError: number 0\n/s);
+    assert.equal(text.split("\ncaused by ").length, 10);
+  });
+
+  it("is made of any error, also if its members aren't texts", () => {
+    for (const member of ["name", "message", "stack", "cause", "errors"])
+      for (const value of [undefined, null, 5, Symbol("a"), { __proto__: null }, [{ __proto__: null }]]) {
+        const error = Object.assign(new Error("x"), { [member]: value });
+        assert.match(formatError(toFailure("wrapped"), {}, true), /^Error: the rule failed: wrapped/);
+        assert.equal(typeof formatError(new Failure(500, "outer", { cause: error }), {}, true), "string");
+        assert.equal(typeof formatError(error, {}, true), "string");
+      }
+  });
+
+  it("is short, whatever was thrown", () => {
+    const request = buildRequest({ data: { large: "0123456789".repeat(300_000) } });
+    for (const message of [
+      "0123456789".repeat(300_000),
+      '"'.repeat(300_000),
+      "'/`\"".repeat(100_000),
+      "\n    at ".repeat(100_000),
+    ])
+      assert.ok(formatError(toFailure(new SyntaxError(message)), { request }, true).length < 20_000);
+  });
+});
+
+/** A text that occurs once, with characters that programs quote, escape or end a text at. */
+const marker = fc
+  .tuple(
+    fc.string({ unit: fc.constantFrom(..."QXZJ0123456789"), minLength: 10, maxLength: 14 }),
+    fc.constantFrom("", "-", " ", '"', "'", "`", "\\", "/", "\n", "{", "(", "%", "=", "é", "\u2028"),
+    fc.constantFrom("", '"', "'", "\n    at ", ":1:1"),
+  )
+  .map(([core, before, after]) => ({ core, text: `${before}${core}${after}` }));
+
+/** What a rule may do with a value so that an error shows it. */
+const failures: Record<string, (value: string, object: object) => unknown> = {
+  "a message": (value) => Promise.reject(new Error(`the value ${value} is wrong`)),
+  "a quoted message": (value) => Promise.reject(new RangeError(`"${value}" isn't right, or '${value}'`)),
+  "the object": (_, object) => Promise.reject(new Error(JSON.stringify(object))),
+  "JSON alone": (value) => JSON.parse(value),
+  "JSON around": (value) => JSON.parse(`{"a": [1, ${value}, "${value}"]}`),
+  "JSON cut": (value) => JSON.parse(`{"password":"${value}`),
+  "JSON of base64": (value) => JSON.parse(atob(btoa(encodeURIComponent(value)))),
+  "an expression": (value) => new RegExp(`${value}(`),
+  "a property of nothing": (value) => Reflect.get(Object({}), value)[value],
+  "a bigint": (value) => BigInt(`${value}n`),
+  "an entry": (value) => new Map([value] as never),
+  "no function": (value) => Object({ [value]: value })[value](),
+  "no key in a text": (value) => "a" in (value as never),
+  "a frozen object": (value) => Object.defineProperty(Object.freeze({}), value, { value }),
+  "an address": (value) => new URL(value),
+  "a time zone": (value) => new Intl.DateTimeFormat("en", { timeZone: value }),
+  "a file": (value) => readFileSync(`/none/${value.replaceAll("\0", "")}`),
+  "an assertion": (value) => assert.equal(value, "other"),
+  "an assertion of objects": (value) => assert.deepEqual({ a: [value] }, { a: [1] }),
+  code: (value) => new Function(value)(),
+  "a text": (value) => Promise.reject(value),
+  "no error": (value) => Promise.reject({ message: value, stack: value }),
+  "a Failure": (value) => Promise.reject(new Failure(503, `no answer for ${value}`)),
+  "a Failure with a cause": (value) => Promise.reject(new Failure(503, `none: ${value}`, { cause: new Error(value) })),
+  "a caller's mistake": (value) => Promise.reject(new Failure(400, `${value} is no quantity`)),
+  "a cause": (value) => Promise.reject(new Error("outer", { cause: new Error(`inner ${value}`, { cause: value }) })),
+  several: (value) => Promise.any([Promise.reject(new Error(value)), Promise.reject(value)]),
+  "its name": (value) => Promise.reject(Object.assign(new Error("x"), { name: value })),
+  "its stack": (value) =>
+    Promise.reject(Object.assign(new Error("x"), { stack: `${value}\n    at ${value} (${value}:1:1)` })),
+  "its later message": (value) => Promise.reject(Object.assign(new Error(value), { message: "x" })),
+  "a function's name": (value) =>
+    ({
+      [value]: () => {
+        throw new Error("x");
+      },
+    })[value]?.(),
+  "a part": (value) => Promise.reject(new Error(`begins with ${value.slice(0, 11)}`)),
+};
+
+describe("a line of a failed review", () => {
+  const signer = createTestSigner(1);
+  const context = { functionName: "sample", functionVersion: "7", getRemainingTimeInMillis: () => 5000 };
+  for (const [name, fail] of Object.entries(failures))
+    it(`has no value if an error shows ${name}`, () =>
+      fc.assert(
+        fc.asyncProperty(
+          marker,
+          fc.array(marker, { maxLength: 3 }),
+          fc.constantFrom("ConfigMap", "Secret"),
+          fc.constantFrom("object", "oldObject", "userInfo"),
+          async (used, others, kind, place) => {
+            const lines: string[] = [];
+            const sample = rule({
+              summary: "Fails.",
+              match: [],
+              async validate(object) {
+                await fail(used.text, object);
+              },
+            });
+            const handler = createLambdaHandler(
+              { rules: { sample }, config: { rule: "sample", clusters: {} } },
+              {
+                publicKeys: signer.publicKey,
+                openCapabilities: createUnconnectedCapabilities,
+                writeLogLine: (facts) =>
+                  lines.push(formatLogLine(facts, "test", 1), facts.error ? formatError(facts.error, facts) : ""),
+              },
+            );
+            const data = Object.fromEntries(others.map(({ text }, index) => [`key-${index}`, text]));
+            const request = {
+              ...buildRequest({ data, ...(place === "object" && { spec: [{ used: used.text }] }) }, kind),
+              ...(place === "oldObject" && { oldObject: { data: { used: used.text } } }),
+              ...(place === "userInfo" && { userInfo: { username: "jane", extra: { used: [used.text] } } }),
+            };
+            const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", request };
+            const answer = await handler({ phase: "validate", review }, context as Parameters<typeof handler>[1]);
+            const written = lines.join("\n");
+            // Some expressions fail only for some values.
+            fc.pre(written.includes('"verdict":"failed"'));
+            for (const { core } of [used, ...others]) assert.ok(!written.includes(core.slice(0, 9)), written);
+            if (kind === "Secret") assert.ok(!JSON.stringify(answer).includes(used.core.slice(0, 9)));
+          },
+        ),
+        { numRuns: 40 },
+      ));
+});

@@ -1,0 +1,212 @@
+import assert from "node:assert/strict";
+import { webcrypto } from "node:crypto";
+import { describe, it } from "node:test";
+import "reflect-metadata";
+import * as x509 from "@peculiar/x509";
+import fc from "fast-check";
+import {
+  buildCertificateRequest,
+  encodeCertificateRequest,
+  encodeDer,
+  encodeX509NameAttribute,
+  encodeX509NameSet,
+  toPem,
+} from "../../../test/parity/generators/certificate-requests.ts";
+import { parseCertificateSubject } from "./certificate-request.ts";
+
+x509.cryptoProvider.set(webcrypto);
+const keys = await webcrypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, false, ["sign", "verify"]);
+const createLibraryRequest = (json: x509.JsonNameParams) =>
+  x509.Pkcs10CertificateRequestGenerator.create({
+    name: new x509.Name(json),
+    keys,
+    signingAlgorithm: { name: "ECDSA", hash: "SHA-256" },
+  });
+
+const noBlock = { fault: "PEM block type must be CERTIFICATE REQUEST" };
+const noRequest = { fault: "the PEM block holds no PKCS #10 certificate request in DER" };
+
+const readSubject = (...names: Buffer[]) =>
+  parseCertificateSubject(encodeCertificateRequest(toPem(buildCertificateRequest(...names))));
+const readCommonName = (identifier: number, ...octets: number[]) =>
+  readSubject(encodeX509NameSet(encodeX509NameAttribute("CN", encodeDer(identifier, octets))));
+const isMalformed = (answer: object) => assert.deepEqual(answer, noRequest);
+
+describe("a certificate request", () => {
+  const texts = {
+    utf8String: fc.string({ unit: "binary", minLength: 1, maxLength: 200 }),
+    printableString: fc.stringMatching(/^[A-Za-z0-9 '()+,\-./:=?]{1,200}$/),
+    ia5String: fc.stringMatching(/^[ -~]{1,40}$/),
+    bmpString: fc.stringMatching(/^[ -~\u00e0-\u0fff]{1,40}$/),
+  };
+  const value = fc.oneof(
+    ...Object.entries(texts).map(([kind, text]) => text.map((text) => ({ text, json: { [kind]: text } }))),
+  );
+  const attribute = fc.tuple(fc.constantFrom("CN", "O", "OU", "C", "L", "1.2.3.4.5"), value);
+
+  it("has the subject that @peculiar/x509 encoded", async () => {
+    const names = fc.array(fc.array(attribute, { minLength: 1, maxLength: 4 }), { maxLength: 12 });
+    await fc.assert(
+      fc.asyncProperty(names, async (names) => {
+        const json = names.map((parts) => {
+          const attributes = Map.groupBy(parts, ([type]) => type);
+          return Object.fromEntries([...attributes].map(([type, of]) => [type, of.map(([, { json }]) => json)]));
+        });
+        const request = await createLibraryRequest(json);
+        // The library sorts the elements of a set.
+        const own = new x509.Pkcs10CertificateRequest(request.rawData).subjectName;
+        assert.deepEqual(parseCertificateSubject(encodeCertificateRequest(request.toString("pem"))), {
+          subject: { commonName: own.getField("CN").at(-1) ?? "", organizations: own.getField("O") },
+        });
+        const wanted = names.flat().flatMap(([type, { text }]) => (type === "O" ? [text] : []));
+        assert.deepEqual(own.getField("O").toSorted(), wanted.toSorted());
+      }),
+      { numRuns: 150 },
+    );
+  });
+
+  it("has the last of its common names and all organizations, even if one set has several", () => {
+    assert.deepEqual(
+      readSubject(
+        encodeX509NameSet(encodeX509NameAttribute("CN", "a"), encodeX509NameAttribute("O", "system:masters")),
+        encodeX509NameSet(
+          encodeX509NameAttribute("O", "b"),
+          encodeX509NameAttribute("C", "c"),
+          encodeX509NameAttribute("CN", "d"),
+        ),
+        encodeX509NameSet(),
+      ),
+      { subject: { commonName: "d", organizations: ["system:masters", "b"] } },
+    );
+  });
+
+  it("may have an empty subject", () => {
+    assert.deepEqual(readSubject(), { subject: { commonName: "", organizations: [] } });
+  });
+
+  it("reads strings of each type that Go reads", () => {
+    const buildResult = (commonName: string) => ({ subject: { commonName, organizations: [] } });
+    const [a, b] = [0x61, 0x62];
+    assert.deepEqual(readCommonName(0x0c, 0xef, 0xbb, 0xbf, a), buildResult("\ufeffa"));
+    assert.deepEqual(readCommonName(0x12, 0x31, 0x20), buildResult("1 "));
+    assert.deepEqual(readCommonName(0x13, 0x2a, 0x26), buildResult("*&"));
+    assert.deepEqual(readCommonName(0x14, a, 0xe9), buildResult("aé"));
+    assert.deepEqual(readCommonName(0x16, a, 0x40), buildResult("a@"));
+    assert.deepEqual(readCommonName(0x1e, 0, a, 0, b), buildResult("ab"));
+    assert.deepEqual(readCommonName(0x1e, 0, a, 0, 0), buildResult("a"));
+    assert.deepEqual(readCommonName(0x0c), buildResult(""));
+  });
+
+  it("ignores values that are not strings to Go", () => {
+    for (const identifier of [0x04, 0x05, 0x1b, 0x1c, 0x30, 0x2c, 0x8c])
+      assert.deepEqual(readCommonName(identifier, 0, 0, 0, 0x61), { subject: { commonName: "", organizations: [] } });
+  });
+
+  it("fails for malformed strings", () => {
+    isMalformed(readCommonName(0x0c, 0xff));
+    isMalformed(readCommonName(0x0c, 0xed, 0xa0, 0x80));
+    isMalformed(readCommonName(0x12, 0x61));
+    isMalformed(readCommonName(0x13, 0x40));
+    isMalformed(readCommonName(0x16, 0x80));
+    isMalformed(readCommonName(0x1e, 0));
+    isMalformed(readCommonName(0x1e, 0xd8, 0));
+    isMalformed(readCommonName(0x1e, 0xff, 0xff));
+  });
+});
+
+describe("the PEM of a certificate request", () => {
+  const bytes = buildCertificateRequest(encodeX509NameSet(encodeX509NameAttribute("CN", "a")));
+  const good = toPem(bytes);
+  const read = (text: string) => parseCertificateSubject(encodeCertificateRequest(text));
+  const found = { subject: { commonName: "a", organizations: [] } };
+  const otherPem = toPem(buildCertificateRequest(encodeX509NameSet(encodeX509NameAttribute("CN", "b"))));
+
+  it("may have surrounding text, headers and CRLF line ends", () => {
+    assert.deepEqual(read(`hello\n-----BEGIN X-----\n${good}more`), found);
+    assert.deepEqual(read(good.replaceAll("\n", " \t\r\n")), found);
+    assert.deepEqual(read(good.replace("T-----\n", "T-----\nA: b\nC:\n\n")), found);
+    assert.deepEqual(read(good.trimEnd()), found);
+    assert.deepEqual(read(good.replace("\n", "\n\n \n")), found);
+  });
+
+  it("is read from the first block only", () => {
+    assert.deepEqual(read(good + otherPem), found);
+    assert.deepEqual(read(toPem(bytes, "CERTIFICATE") + good), noBlock);
+    assert.deepEqual(read(toPem(bytes, "NEW CERTIFICATE REQUEST") + good), noBlock);
+  });
+
+  it("skips text that is not a block", () => {
+    assert.deepEqual(read(otherPem.replace("-----END C", "-----END X") + good), found);
+    assert.deepEqual(read(otherPem.replace(/\nM/, "\n!") + good), found);
+    assert.deepEqual(read(`x${otherPem}${good}`), found);
+    assert.deepEqual(read(otherPem.replace("T-----\n", "T---\n") + good), found);
+  });
+
+  it("must exist and contain a request", () => {
+    for (const text of ["", "hello", bytes.toString("base64"), good.slice(0, -20), `${good.slice(0, -1)}x`])
+      assert.deepEqual(read(text), noBlock);
+    for (const value of [undefined, null, 5, {}, [good], { length: 1e9 }])
+      assert.deepEqual(parseCertificateSubject(value), noBlock);
+    isMalformed(read("-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----\n"));
+    isMalformed(read(toPem(Buffer.from("hello"))));
+  });
+
+  it("is read in linear time, even with many begin and end lines", () => {
+    for (const piece of [
+      "-----BEGIN X-----\n",
+      "\n-----END X-----",
+      "-----BEGIN A-----\na:\n-----END A-----\n",
+      "a:\n",
+    ])
+      assert.deepEqual(read(piece.repeat(200_000)), noBlock);
+  });
+});
+
+describe("malformed DER", () => {
+  const good = buildCertificateRequest(
+    encodeX509NameSet(encodeX509NameAttribute("CN", "system:node:n1")),
+    encodeX509NameSet(encodeX509NameAttribute("O", encodeDer(0x13, Buffer.from("system:nodes")))),
+  );
+  const read = (bytes: Uint8Array) => parseCertificateSubject(encodeCertificateRequest(toPem(bytes)));
+
+  it("is refused if it is cut short at any byte", () => {
+    for (let length = 0; length < good.length; length++) isMalformed(read(good.subarray(0, length)));
+  });
+
+  it("is refused if bytes follow it", () => isMalformed(read(Buffer.concat([good, Buffer.from([0])]))));
+
+  it("is refused if lengths are too long, too large or indefinite", () => {
+    const inside = good.subarray(2 + (Number(good[1]) & 0x80 ? Number(good[1]) & 0x7f : 0));
+    for (const length of [
+      [0x80],
+      [0x83, 0, 0, inside.length],
+      [0x84, 0x7f, 0xff, 0xff, 0xff],
+      [0x88, ...inside],
+      [0xff],
+    ])
+      isMalformed(read(Buffer.from([0x30, ...length, ...inside, 0, 0])));
+  });
+
+  it("is refused if it nests deeply or is long", () => {
+    isMalformed(read(Buffer.alloc(1_000_000, 0x30)));
+    isMalformed(read(Buffer.alloc(1_000_000, Buffer.from([0x30, 0x80]))));
+    assert.deepEqual(readSubject(...Array(10_000).fill(encodeX509NameSet())), {
+      subject: { commonName: "", organizations: [] },
+    });
+  });
+
+  it("never throws", () => {
+    const flips = fc.array(fc.tuple(fc.nat(good.length - 1), fc.integer({ min: 1, max: 255 })), { maxLength: 4 });
+    fc.assert(
+      fc.property(flips, (flips) => {
+        const bytes = Buffer.from(good);
+        for (const [at, bits] of flips) bytes[at] = Number(bytes[at]) ^ bits;
+        const answer = read(bytes);
+        assert.ok("subject" in answer || answer.fault === noRequest.fault);
+      }),
+      { numRuns: 1000 },
+    );
+    fc.assert(fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => assert.ok(read(bytes))));
+    fc.assert(fc.property(fc.string(), (text) => assert.ok("fault" in parseCertificateSubject(text))));
+  });
+});

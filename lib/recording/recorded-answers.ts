@@ -1,0 +1,170 @@
+import { toAccessAnswer } from "../core/capabilities.ts";
+import { Failure } from "../failure.ts";
+import { freezeDeep, isObject } from "../json.ts";
+import { createMemoryLedger } from "../ledger.ts";
+import type {
+  AccessAnswer,
+  AccessQuestion,
+  AwsAction,
+  AwsRequest,
+  Capabilities,
+  HttpsRequest,
+  HttpsResponse,
+  ReadOptions,
+  ResourceType,
+  ServedResource,
+} from "../needs.ts";
+import { splitApiVersion } from "../objects/api-version.ts";
+import { isSelected } from "../objects/selection.ts";
+import type { KubernetesObject, Status } from "../review.ts";
+
+export type NamedKubernetesObject = KubernetesObject & { metadata: { name: string } };
+
+export interface RecordedCapabilityAnswers {
+  objects?: NamedKubernetesObject[];
+  refused?: { resource: string; name: string; status: Status }[];
+  may?: (AccessQuestion & AccessAnswer)[];
+  discovery?: Record<string, ServedResource[]>;
+  https?: (HttpsRequest & { answer: HttpsResponse })[];
+  http?: (HttpsRequest & { answer: HttpsResponse })[];
+  aws?: (AwsRequest & { action: AwsAction; answer: HttpsResponse })[];
+  ledger?: Record<string, unknown>;
+  cluster?: string;
+  /**
+   * The recorded reads of the cluster; any other read fails. Without `reads`, `objects` are all objects of the
+   * cluster.
+   */
+  reads?: RecordedRead[];
+  /** Plurals of kinds such as `k8s.cni.cncf.io/NetworkAttachmentDefinition`, which have none of the usual forms. */
+  plurals?: Record<string, string>;
+}
+
+/** A recorded read of an object or a list; without `namespace`, in any namespace. */
+export interface RecordedRead extends Pick<ReadOptions, "most" | "labels"> {
+  group: string;
+  resource: string;
+  namespace?: string;
+  name?: string;
+}
+
+export const createRecordedCapabilities = (recorded: RecordedCapabilityAnswers): Capabilities => {
+  const { https = [], http = [], aws = [] } = recorded;
+  const ledger = createMemoryLedger();
+  const recordedEntries = recorded.ledger ?? {};
+  ledger.change(Object.keys(recordedEntries), () => Object.values(recordedEntries));
+  return {
+    ...createObjectCapabilities(recorded),
+    ...createAccessCapabilities(recorded),
+    https: async (request) => findAnswer(request, https),
+    http: async (request) => findAnswer(request, http),
+    aws: async (action, request) => findAnswer({ action, ...request }, aws),
+    cue: (source, evaluate) => evaluate(source),
+    ledger: () => ledger,
+    cluster: recorded.cluster ?? "",
+    count: () => {},
+  };
+};
+
+const createObjectCapabilities = ({
+  objects = [],
+  refused = [],
+  plurals = {},
+  reads,
+}: RecordedCapabilityAnswers): Pick<Capabilities, "get" | "list" | "create" | "updateStatus"> => {
+  const place = ({ group, resource }: ResourceType, namespace = "", name = "") =>
+    [group, resource, namespace, name].join("/");
+  const placeOf = ({ apiVersion = "", kind = "", metadata }: NamedKubernetesObject) => {
+    const { group } = splitApiVersion(apiVersion);
+    const resource = plurals[`${group}/${kind}`] ?? toPlural(kind);
+    return place({ group, resource }, metadata.namespace, metadata.name);
+  };
+  const present = new Map<string, KubernetesObject>(objects.map((object) => [placeOf(object), freezeDeep(object)]));
+  const expect = (question: object) => {
+    if (reads && !reads.some((read) => covers(question, read))) throw createUnansweredFailure(question);
+  };
+  const findRefusal = (kind: ResourceType, { metadata }: KubernetesObject) =>
+    refused.find(({ resource, name }) => resource === kind.resource && name === metadata?.name);
+  return {
+    get: async ({ group, resource }, name, namespace) => {
+      const found = present.get(place({ group, resource }, namespace, name));
+      if (!found) expect({ group, resource, namespace, name });
+      return found;
+    },
+    list: async (kind, namespace, { most, labels } = {}) => {
+      expect({ group: kind.group, resource: kind.resource, namespace, most, labels });
+      const prefix = namespace === undefined ? `${kind.group}/${kind.resource}/` : place(kind, namespace);
+      const found = [...present].filter(([key]) => key.startsWith(prefix));
+      // Objects are sorted by key, as the API server lists them.
+      const objects = found.sort(([left], [right]) => (left < right ? -1 : 1)).map(([, object]) => object);
+      return objects.filter(({ metadata }) => !labels || isSelected(labels, metadata?.labels)).slice(0, most);
+    },
+    create: async (kind, object) => {
+      const key = place(kind, object.metadata?.namespace, object.metadata?.name);
+      if (present.has(key)) return "exists";
+      const refusal = findRefusal(kind, object);
+      if (refusal) return { refused: refusal.status };
+      present.set(key, object);
+      return "created";
+    },
+    updateStatus: async (kind, object) => {
+      const refusal = findRefusal(kind, object);
+      if (refusal) return { refused: refusal.status };
+      const key = place(kind, object.metadata?.namespace, object.metadata?.name);
+      const found = present.get(key);
+      if (!found || found.metadata?.resourceVersion !== object.metadata?.resourceVersion) return "changed";
+      const resourceVersion = `${found.metadata?.resourceVersion ?? ""}1`;
+      present.set(key, freezeDeep({ ...object, metadata: { ...found.metadata, resourceVersion } }));
+      return "updated";
+    },
+  };
+};
+
+const createAccessCapabilities = ({
+  may = [],
+  discovery,
+}: RecordedCapabilityAnswers): Pick<Capabilities, "may" | "discover"> => ({
+  may: async (access) => {
+    const found = may.find(({ allowed: _, reason: __, evaluationError: ___, ...recorded }) => covers(access, recorded));
+    if (found === undefined) throw createUnansweredFailure(access);
+    return toAccessAnswer(found);
+  },
+  discover: async (groupVersion) => {
+    if (discovery === undefined) throw createUnansweredFailure({ discovery: groupVersion });
+    return Object.hasOwn(discovery, groupVersion) ? discovery[groupVersion] : undefined;
+  },
+});
+
+const findAnswer = (question: object, known: { answer: HttpsResponse }[]): HttpsResponse => {
+  const found = known.find(({ answer: _, ...recorded }) => covers(question, recorded));
+  if (found === undefined) throw createUnansweredFailure(question);
+  return found.answer;
+};
+
+/** A case or a recording has no answer to a question of its rule. */
+export class UnansweredFailure extends Failure {}
+
+const createUnansweredFailure = (question: unknown) =>
+  new UnansweredFailure(
+    500,
+    `no answer is recorded to ${JSON.stringify(question, omitSecrets)}; the case's needs must hold one`,
+  );
+
+export const createCapabilitiesFromRecord = (answers: unknown): Capabilities | undefined =>
+  isObject(answers) ? createRecordedCapabilities(answers) : undefined;
+
+/** Leaves out Authorization headers and `connect` options when a question is compared with a recorded one. */
+const omitSecrets = (name: string, value: unknown) => (/^(authorization|connect)$/i.test(name) ? undefined : value);
+
+const covers = (question: object, record: object): boolean =>
+  Object.entries(record).every(([key, value]) => JSON.stringify(Reflect.get(question, key)) === JSON.stringify(value));
+
+/**
+ * Returns the plural of a kind in small letters, such as `ingresses`, as Kubernetes forms it for the kinds that it
+ * serves.
+ */
+export const toPlural = (kind: string) => {
+  const lower = kind.toLowerCase();
+  if (lower.endsWith("s") || lower.endsWith("x") || lower.endsWith("ch"))
+    return lower === "endpoints" ? lower : `${lower}es`;
+  return lower.endsWith("y") && !/[aeiou]y$/.test(lower) ? `${lower.slice(0, -1)}ies` : `${lower}s`;
+};

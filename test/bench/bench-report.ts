@@ -1,0 +1,152 @@
+import { formatTable } from "../../infra/cli/command.ts";
+import type { CheckMeasurement } from "./checks.ts";
+import type { PodCreateBenchResults } from "./creates.ts";
+import type { FleetMeasurement } from "./fleet.ts";
+import type { LedgerMeasurement } from "./ledger.ts";
+import type { QuotaMeasurement } from "./quotas.ts";
+import type { BenchResult, RatioSummary } from "./ratios.ts";
+import type { ClusterReadMeasurement } from "./reads.ts";
+
+/** Returns a table of measured ratios, each with its bar: the limit that it must not exceed. */
+export const describeBenchResults = (title: string, results: BenchResult[]): string => {
+  const rows = results.map(({ what, ratio, bar, kilobytes }) => [
+    what,
+    describeRatio(ratio, bar),
+    ...(kilobytes ? [`${kilobytes.bundle.toFixed(1)} KB${describeBar(kilobytes.bundle, kilobytes.bar, 1)}`] : []),
+  ]);
+  return formatTable([[title, "RATIO", ...(results.some(({ kilobytes }) => kilobytes) ? ["BUNDLE"] : [])], ...rows]);
+};
+
+/** Returns a benchmark's results as text: the times of creates and of webhooks, and how webhooks compare. */
+export const describeLatency = (title: string, { measured, comparisons }: PodCreateBenchResults): string => {
+  const chain = measured.some(({ mutators }) => mutators !== undefined);
+  const rows = measured.map(({ what, create, added, mutators, cpu }) => [
+    what,
+    ...[create.p50, create.p99, added?.p50, added?.p99].map(formatMilliseconds),
+    formatMilliseconds(chain ? added && mutators && added.p50 / mutators : cpu),
+  ]);
+  const heads = ["CREATE P50", "P99", "ADDED P50", "P99", chain ? "FOR EACH" : "CPU"];
+  const ratios = comparisons.map(({ what, added, cpu, bar }) => [
+    what,
+    describeRatio(added, bar),
+    ...(chain ? [] : [cpu?.toFixed(2)]),
+  ]);
+  const compared = ["COMPARED", "ADDED", ...(chain ? [] : ["CPU"])];
+  return `${formatTable([[title, ...heads], ...rows])}\n${formatTable([compared, ...ratios])}`;
+};
+
+/** Returns a table of how long a rule's reads of its cluster take, as ratios. */
+export const formatReadMeasurement = (
+  title: string,
+  { warm, sideBySide, read, first }: ClusterReadMeasurement,
+): string =>
+  formatTable([
+    [title, "RATIO"],
+    ["three reads, remembered, over none", describeRatio(warm, 1.5)],
+    [`three reads in parallel, over one (${read.toFixed(2)} ms)`, describeRatio(sideBySide)],
+    ["the first read of an environment, over a later one", (first / read).toFixed(2)],
+  ]);
+
+export const formatCheckMeasurement = ({
+  manifests,
+  bytes,
+  seconds,
+  memory,
+  overRules,
+  overParser,
+  overReader,
+}: CheckMeasurement): string => {
+  const formatMegabytes = (amount: number) => `${(amount / 1e6).toFixed(1)} MB`;
+  const { check, withoutPlugins, withoutPods, reading, ownReading, rules } = seconds;
+  return formatTable([
+    [`CHECK, ${manifests} manifests of ${formatMegabytes(bytes)}`, "RATIO"],
+    ["check with the plugins that are on by default, over check without plugins", describeRatio(overRules, 2)],
+    [
+      "check without plugins and Pods of workloads, over a parser's reading and the rules' own time",
+      describeRatio(overParser, 1.5),
+    ],
+    [
+      "check without plugins and Pods of workloads, over its own reading and the rules' own time",
+      describeRatio(overReader),
+    ],
+    [
+      "CPU: with plugins, without, without both",
+      [check, withoutPlugins, withoutPods].map((one) => `${one.toFixed(2)} s`).join(", "),
+    ],
+    [
+      "CPU: a parser's reading, its own, the rules",
+      [reading, ownReading, rules].map((one) => `${one.toFixed(2)} s`).join(", "),
+    ],
+    ["memory at most", `${formatMegabytes(memory)}${describeBar(memory / 1e6, 400, 1)}`],
+  ]);
+};
+
+/** Returns a table of what commands for a fleet cost, and how it grows from the smallest fleet to the others. */
+export const formatFleetMeasurement = ({ rules, steps, releases }: FleetMeasurement): string => {
+  const rows = steps.map(({ clusters, step, wall, usage }) => {
+    const [first] = steps.filter((other) => other.step === step);
+    const growth = first && usage.seconds / clusters / (first.usage.seconds / first.clusters);
+    return [
+      `${clusters} clusters: ${step}`,
+      growth?.toFixed(2),
+      `${usage.seconds.toFixed(1)} s`,
+      `${wall.toFixed(1)} s`,
+      `${(usage.memory / 1e6).toFixed(0)} MB`,
+    ];
+  });
+  const sizes = releases.map(({ clusters, bytes }) => [
+    `${clusters} clusters: a release`,
+    `${Math.round(bytes / 1e3)} kB`,
+  ]);
+  const heads = ["CPU FOR EACH CLUSTER, OVER THE FIRST", "CPU", "TIME", "MEMORY"];
+  return `${formatTable([[`FLEET, ${rules} rules`, ...heads], ...rows])}\n${formatTable([["STORED", "SIZE"], ...sizes])}`;
+};
+
+/** Returns tables of what a ledger adds to a review, and of how one value takes many changes. */
+export const formatLedgerMeasurement = ({ times, rates }: Exclude<LedgerMeasurement, { missing: string }>): string => {
+  const rows = times.map(({ what, p50, p99 }) => [what, formatMilliseconds(p50), formatMilliseconds(p99)]);
+  const heads = ["LIMIT", "ADMITTED", "REFUSED", "FAILED", "READS", "WRITES", "THROTTLED", "P50", "P99"];
+  const rated = rates.map(({ rate, qps, admitted, refused, failed, reads, writes, throttled, p50, p99 }) => [
+    ...[`${rate} a second`, `${qps} a second`, ...[admitted, refused, failed].map(String)],
+    ...[reads, writes].map((calls) => `${calls.toFixed(0)} a second`),
+    ...[`${throttled}`, formatMilliseconds(p50), formatMilliseconds(p99)],
+  ]);
+  return `${formatTable([["LEDGER", "P50", "P99"], ...rows])}\n${formatTable([["EVENTS OF ONE BUCKET", ...heads], ...rated])}`;
+};
+
+/** Returns tables of how one quota and several take many charges, and of what a review costs in DynamoDB. */
+export const formatQuotaMeasurement = ({ rates, units }: Exclude<QuotaMeasurement, { missing: string }>): string => {
+  const heads = ["ADMITTED", "REFUSED", "FAILED", "P50", "P99", "CALLS FOR EACH", "CONFLICTS", "THROTTLED"];
+  const rated = rates.map(({ rate, quotas, admitted, refused, failed, p50, p99, calls, conflicts, throttled }) => [
+    `${rate} a second${quotas > 1 ? `, in ${quotas} quotas` : ""}`,
+    ...[admitted, refused, failed].map(String),
+    ...[p50, p99].map(formatMilliseconds),
+    ...[calls.toFixed(1), `${conflicts}`, `${throttled}`],
+  ]);
+  const costs = units.map(({ what, read, write, dollars }) => [what, `${read}`, `${write}`, `$${dollars.toFixed(2)}`]);
+  const costHeads = ["READ UNITS", "WRITE UNITS", "A MILLION"];
+  return `${formatTable([["CHARGES OF ONE QUOTA", ...heads], ...rated])}\n${formatTable([["REVIEW", ...costHeads], ...costs])}`;
+};
+
+const describeRatio = ({ median, p10, p90 }: RatioSummary, bar?: number) =>
+  `${median.toFixed(2)} (${p10.toFixed(2)}–${p90.toFixed(2)})${describeBar(median, bar, 2)}`;
+
+/** Says whether a measured value is within its limit; the value is rounded as it is printed. */
+const describeBar = (value: number, bar: number | undefined, digits: number): string => {
+  if (bar === undefined) return "";
+  return Number(value.toFixed(digits)) <= bar ? `, within ${bar}` : `, to reach ${bar}`;
+};
+
+const formatMilliseconds = (value: number | undefined) => (value === undefined ? "" : `${value.toFixed(2)} ms`);
+
+/** Returns the lines of the report that explain what its numbers mean. */
+export const explainBenchTables = (hasCreates: boolean) =>
+  [
+    "Ratios are medians, and where eight of ten lie. A busy machine widens them.",
+    ...(hasCreates
+      ? [
+          "A create is of a pod of 5 KB, a dry run, one at a time. Added is the difference to the create without a webhook in",
+          "the same round; the bars are for its median. CPU is the webhook's own, for a review, and has no bar.",
+        ]
+      : []),
+  ].join("\n");

@@ -1,0 +1,74 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { stringify } from "yaml";
+import type { Pod } from "#lib/kubernetes/core/v1.ts";
+import type { ControlPlaneBinaries } from "../control-plane/binaries.ts";
+import {
+  measurePodCreateRoutes,
+  openBenchPodCreator,
+  type PodCreateBenchResults,
+  type PodCreateRoute,
+} from "./creates.ts";
+import {
+  type BenchMutatorSet,
+  benchMutatorSets,
+  countBenchMutatorAnnotations,
+  skipBenchMutatorsLabel,
+} from "./inputs/mutators.ts";
+import { startBenchPostern } from "./processes/processes.ts";
+
+/**
+ * Measures the time that chains of mutators add to a create: called one by one, all skipped by their matchConditions,
+ * and as a group.
+ */
+export const measureMutatorChains = async (
+  binaries: ControlPlaneBinaries,
+  folder: string,
+  rounds: number,
+): Promise<PodCreateBenchResults> => {
+  await using running = new AsyncDisposableStack();
+  const config = join(folder, "chains.yaml");
+  await writeFile(config, stringify({ rules: buildRules(benchMutatorSets), groups: buildGroups(benchMutatorSets) }));
+  const { manifests } = running.use(await startBenchPostern(folder, config));
+  const creates = running.use(await openBenchPodCreator(binaries));
+
+  const none: PodCreateRoute = { what: "no webhook", namespace: "none" };
+  await creates.open(none.namespace, [], (pod) => countMarks(pod) === 0);
+  for (const { name, mutators } of benchMutatorSets) {
+    const entries = [name, ...mutators.map((listed) => listed.name)].flatMap((one) => manifests[one] ?? []);
+    await creates.open(name, entries, (pod) => countMarks(pod) === mutators.length);
+  }
+
+  const routes = benchMutatorSets.flatMap(buildRoutes);
+  for (const route of routes.filter(({ labels }) => labels))
+    if (countMarks(await creates.create(route)) > 0) throw new Error(`${route.what} was called`);
+
+  const { measured, compareRoutes } = await measurePodCreateRoutes(creates, [none, ...routes], rounds);
+  const [one, group] = ["chain-1", "group-10"].map((name) => routes.find(({ namespace }) => namespace === name));
+  return {
+    measured,
+    comparisons: one && group ? [compareRoutes("a group of 10 over one mutator", group, one, 1.5)] : [],
+  };
+};
+
+const countMarks = ({ metadata }: Pod) => countBenchMutatorAnnotations(metadata?.annotations);
+
+const buildRoutes = ({ name, mutators: { length: mutators }, together }: BenchMutatorSet): PodCreateRoute[] => {
+  const many = mutators === 1 ? "1 mutator" : `${mutators} mutators`;
+  const called = { namespace: name, mutators };
+  if (together) return [{ what: `${many} in a group`, ...called }];
+  return [
+    { what: `${many}, each called`, ...called },
+    { what: `${many}, skipped by matchConditions`, ...called, labels: { [skipBenchMutatorsLabel]: "yes" } },
+  ];
+};
+
+const buildRules = (chains: BenchMutatorSet[]) =>
+  Object.fromEntries(chains.flatMap(({ mutators }) => mutators.map(({ name }) => [name, { failurePolicy: "Fail" }])));
+
+const buildGroups = (chains: BenchMutatorSet[]) =>
+  Object.fromEntries(
+    chains
+      .filter(({ together }) => together)
+      .map(({ name, mutators }) => [name, mutators.map((listed) => listed.name)]),
+  );

@@ -1,0 +1,87 @@
+import { mkdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { writeManifestsAndCountBytes } from "./inputs/generated-manifests.ts";
+import type { UnavoidableCheckCpuSeconds } from "./processes/check-floor-process.ts";
+import type { ProcessUsage } from "./processes/meter.ts";
+import { runNodeAndParseOutput } from "./processes/processes.ts";
+import { measureInTurn, type RatioSummary, summarizeRatios } from "./ratios.ts";
+
+/** The cost of checking many manifests, beside the least that it could be. */
+export interface CheckMeasurement {
+  manifests: number;
+  bytes: number;
+  /**
+   * Median seconds of CPU time: of a whole check, of one without plugins, of one without plugins and without the Pods of
+   * workloads, and of the work that any check needs (see UnavoidableCheckCpuSeconds).
+   */
+  seconds: {
+    check: number;
+    withoutPlugins: number;
+    withoutPods: number;
+    reading: number;
+    ownReading: number;
+    rules: number;
+  };
+  /** The peak memory (maximum resident set size) of the `postern check` process, in bytes. */
+  memory: number;
+  /** The check's CPU time, divided by that of the same check without plugins (`--plugins none`). */
+  overRules: RatioSummary;
+  /**
+   * The CPU time of a check without plugins and without the Pods of workloads, divided by that of its rules plus that of
+   * reading the files with the `yaml` package.
+   */
+  overParser: RatioSummary;
+  /** The same, divided by that of its rules plus that of its own way to read the files. */
+  overReader: RatioSummary;
+}
+
+/** Measures checks of this many manifests with the repository's own postern.yaml, each in a process of its own. */
+export const measureCheck = async (folder: string, rounds: number, manifests = 10_000): Promise<CheckMeasurement> => {
+  const place = join(folder, "manifests");
+  await mkdir(place);
+  try {
+    const bytes = await writeManifestsAndCountBytes(place, manifests);
+    const run = (file: string, ...args: string[]) =>
+      runNodeAndParseOutput(file, { options: ["--import", new URL("processes/meter.ts", import.meta.url).href], args });
+    const check = async (...options: string[]) =>
+      (await run("../../infra/main.ts", "check", "--config", config, place, ...options)) as ProcessUsage;
+    const measured = await measureInTurn(
+      rounds,
+      async () => ({
+        check: await check(),
+        withoutPlugins: await check("--plugins", "none"),
+        withoutPods: await check("--plugins", "none", "--no-pod-templates"),
+      }),
+      async () => (await run("check-floor-process.ts", config, place)) as UnavoidableCheckCpuSeconds,
+      0,
+    );
+    const rows = measured.map(([{ check, withoutPlugins, withoutPods }, floor]) => ({
+      ...floor,
+      check: check.seconds,
+      withoutPlugins: withoutPlugins.seconds,
+      withoutPods: withoutPods.seconds,
+    }));
+    const summarize = (select: (row: (typeof rows)[number]) => number) => summarizeRatios(rows.map(select));
+    return {
+      manifests,
+      bytes,
+      seconds: {
+        check: summarize(({ check }) => check).median,
+        withoutPlugins: summarize(({ withoutPlugins }) => withoutPlugins).median,
+        withoutPods: summarize(({ withoutPods }) => withoutPods).median,
+        reading: summarize(({ reading }) => reading).median,
+        ownReading: summarize(({ ownReading }) => ownReading).median,
+        rules: summarize(({ rules }) => rules).median,
+      },
+      memory: Math.max(...measured.map(([{ check }]) => check.memory)),
+      overRules: summarize(({ check, withoutPlugins }) => check / withoutPlugins),
+      overParser: summarize(({ withoutPods, reading, rules }) => withoutPods / (reading + rules)),
+      overReader: summarize(({ withoutPods, ownReading, rules }) => withoutPods / (ownReading + rules)),
+    };
+  } finally {
+    await rm(place, { recursive: true });
+  }
+};
+
+const config = fileURLToPath(new URL("../../postern.yaml", import.meta.url));

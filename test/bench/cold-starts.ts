@@ -1,0 +1,229 @@
+import { spawn } from "node:child_process";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { asksCluster } from "#lib/needs.ts";
+import type { ValidatePolicy } from "#lib/policy/types.ts";
+import { createRecordedCapabilities } from "#lib/recording/recorded-answers.ts";
+import type { AdmissionReview } from "#lib/review.ts";
+import { bundleRule } from "../../infra/build/bundle.ts";
+import { getCasePhase } from "../../infra/catalogue/cases.ts";
+import { type CatalogueRule, readRule } from "../../infra/catalogue/registry.ts";
+import { getFunctionsFolder } from "../../infra/catalogue/sources.ts";
+import { readOrCreateServerCertificate, type WebhookUrlSigner } from "../../infra/keys/keys.ts";
+import { benchCluster, buildBenchEndpointConfig } from "./handlers.ts";
+import { type CaseWithReview, findClusterAskingCase, serveRecordedAnswers } from "./inputs/recorded-clusters.ts";
+import { buildHttpApiEvent, buildPodReview } from "./inputs/reviews.ts";
+import { type BenchResult, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
+
+/** Starts of Node with one handler, compared with those with an empty handler. */
+interface ColdStart {
+  /** The rule's name; undefined for a handler that only reads a cluster once. */
+  name: string | undefined;
+  bytes: number;
+  /** Whether the rule asks its cluster before it answers. */
+  asks: boolean;
+  ratios: number[];
+}
+
+/** Measures the starts of all rules except those that keep a ledger or ask only services outside the cluster. */
+export const measureColdStarts = async (
+  catalogue: CatalogueRule[],
+  signer: WebhookUrlSigner,
+  folder: string,
+  rounds: number,
+): Promise<BenchResult[]> => {
+  const listVerbs = ({ needs = {} }: CatalogueRule["rule"]) => Object.values(needs).map(({ verb }) => verb);
+  const measurable = catalogue.filter(({ rule }) => {
+    const verbs = listVerbs(rule);
+    return verbs.length === 0 || (asksCluster(rule) && !verbs.includes("ledger"));
+  });
+  const starts = await compareColdStartsWithEmptyHandler(measurable, signer, folder, rounds);
+  return starts.map(({ name, bytes, asks, ratios }) => {
+    const ratio = summarizeRatios(ratios);
+    if (name === undefined) return { what: "one read by hand", ratio };
+    const measured = measurable.find((listed) => listed.name === name)?.rule;
+    const hasScripts = measured !== undefined && listVerbs(measured).includes("cue");
+    const kilobytes = !asks ? 23 : hasScripts ? 98 : 63;
+    return {
+      what: asks ? `${name}, asking` : name,
+      ratio,
+      bar: asks ? 1.8 : 1.3,
+      kilobytes: { bundle: bytes / 1024, bar: measured?.compileExpressions ? 107 : kilobytes },
+    };
+  });
+};
+
+/**
+ * Measures the time from the start of Node to the first answered review, as ratios to an empty handler, once a round.
+ */
+export const compareColdStartsWithEmptyHandler = async (
+  catalogue: CatalogueRule[],
+  signer: WebhookUrlSigner,
+  folder: string,
+  rounds: number,
+): Promise<ColdStart[]> => {
+  const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+  const asking = new Map<string, CaseWithReview>();
+  for (const listed of catalogue) {
+    const found = await findClusterAskingCase(listed);
+    if (found) asking.set(listed.name, found);
+  }
+  const worlds = [...asking].map(([name, { entry }]) => [name, createRecordedCapabilities(entry.needs ?? {})] as const);
+  await using opened = new AsyncDisposableStack();
+  const served = await serveRecordedAnswers(
+    certificate,
+    new Map([...worlds, [byHand, createRecordedCapabilities({ objects: [nothing] })]]),
+  );
+  opened.defer(served.stop);
+  const { url } = served;
+  const { ca } = certificate;
+  const whole = await Promise.all(
+    catalogue.map(async (listed) => {
+      const { name } = listed;
+      const asked = asking.get(name);
+      const connection = { server: `${url}/${name}`, ca, credentials: { token: "bench" } };
+      const connections = asked && { [benchCluster]: connection };
+      const share = buildBenchEndpointConfig(listed, asked?.entry.settings);
+      const { bytes } = await bundleRule(listed, share, folder, undefined, connections);
+      const path = `/${signer.signSegment(benchCluster, 1)}/${name}/${asked ? getCasePhase(asked.entry) : listed.phases[0]}`;
+      const event = buildHttpApiEvent(path, asked ? toBody(asked.review) : buildPodReview(5_000));
+      await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
+      return { name, bytes, asks: asked !== undefined, folder: join(folder, name), ratios: [] as number[] };
+    }),
+  );
+  const empty = await writeHandler(join(folder, "empty"), emptyHandler);
+  const hand = await writeHandler(
+    join(folder, byHand),
+    buildReadingHandler(`${url}/${byHand}/api/v1/namespaces/${byHand}`, ca),
+  );
+  const starts = [...(asking.size > 0 ? [{ ...hand, name: undefined, asks: true }] : []), ...whole];
+
+  for (const start of starts) {
+    const event = join(start.folder, "event.json");
+    const createStart = (folder: string) => () => timeToAnswer(folder, event, signer.publicKey);
+    // One warm-up round (the last argument) isn't counted: it reads the bundles into the disk cache.
+    start.ratios = await measureRatiosInTurn(rounds, createStart(empty.folder), createStart(start.folder), 1);
+  }
+  return starts;
+};
+
+/** Measures the starts of Node with a handler's code, which gets a review of a pod, as ratios to an empty handler. */
+export const compareCodeWithEmptyHandler = async (code: string, folder: string, rounds: number): Promise<number[]> => {
+  const [empty, handler] = [
+    await writeHandler(join(folder, "empty"), emptyHandler),
+    await writeHandler(join(folder, "code"), code),
+  ];
+  const createStart = (place: string) => () => timeToAnswer(place, join(place, "event.json"), "");
+  return measureRatiosInTurn(rounds, createStart(empty.folder), createStart(handler.folder), 1);
+};
+
+/** Measures the starts of Node with a rule that asks nothing under its settings, as ratios to an empty handler. */
+export const compareRuleWithEmptyHandler = async (
+  name: string,
+  settings: object,
+  signer: WebhookUrlSigner,
+  folder: string,
+  rounds: number,
+): Promise<{ bytes: number; ratios: number[] }> => {
+  const listed = await readRule(join(getFunctionsFolder(), name), name);
+  const { bytes } = await bundleRule(listed, buildBenchEndpointConfig(listed, settings), folder);
+  const path = `/${signer.signSegment(benchCluster, 1)}/${name}/${listed.phases[0]}`;
+  await writeFile(join(folder, name, "event.json"), JSON.stringify(buildHttpApiEvent(path, buildPodReview(5_000))));
+  const empty = await writeHandler(join(folder, "empty"), emptyHandler);
+  const createStart = (place: string) => () => timeToAnswer(place, join(place, "event.json"), signer.publicKey);
+  const ratios = await measureRatiosInTurn(rounds, createStart(empty.folder), createStart(join(folder, name)), 1);
+  return { bytes, ratios };
+};
+
+const emptyHandler = "exports.handler = async () => ({ statusCode: 200 });\n";
+const byHand = "by-hand";
+const nothing = { apiVersion: "v1", kind: "Namespace", metadata: { name: byHand } };
+
+/** Writes a folder with a handler, as a baseline for Postern's handlers, and the event that it gets. */
+const writeHandler = async (folder: string, code: string) => {
+  await mkdir(folder, { recursive: true });
+  await writeFile(join(folder, "index.cjs"), code);
+  await writeFile(join(folder, "event.json"), JSON.stringify(buildHttpApiEvent("/", buildPodReview(5_000))));
+  return { bytes: code.length, folder, ratios: [] as number[] };
+};
+
+/** Builds the code of a minimal handler that sends one HTTPS request to a cluster and answers. */
+const buildReadingHandler = (url: string, ca: string) => `const { request } = require("node:https");
+exports.handler = () =>
+  new Promise((resolve, reject) => {
+    const sent = request(${JSON.stringify(url)}, { ca: ${JSON.stringify(ca)} }, async (response) => {
+      let text = "";
+      for await (const chunk of response) text += chunk;
+      resolve({ statusCode: JSON.parse(text).kind === "Namespace" ? 200 : 500 });
+    });
+    sent.on("error", reject).end();
+  });
+`;
+
+const toBody = ({ request }: AdmissionReview) =>
+  JSON.stringify({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request });
+
+const script = fileURLToPath(new URL("processes/first-answer.cjs", import.meta.url));
+
+/**
+ * Returns the milliseconds until a new Node process has answered. The last byte of the process's output is `.` if the
+ * answer was a success.
+ */
+const timeToAnswer = (folder: string, event: string, publicKey: string) =>
+  new Promise<number>((resolve, reject) => {
+    const start = performance.now();
+    const child = spawn(process.execPath, [script, join(folder, "index.cjs"), event], {
+      env: { POSTERN_KEYS: publicKey },
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    let answered = Number.NaN;
+    let printed = "";
+    child.stdout.on("data", (text) => {
+      answered = performance.now() - start;
+      printed += text;
+    });
+    child.on("error", reject);
+    // The next process starts when this one has ended, so that they don't share a core.
+    child.on("close", () =>
+      printed.endsWith(".") ? resolve(answered) : reject(new Error(`no answer to measure: ${printed}`)),
+    );
+  });
+
+const cueScript = "object: _\nvalidate: {valid: len(object.spec.containers) < 10}";
+
+const policy: ValidatePolicy = {
+  apiVersion: "policy.kcloudlabs.io/v1alpha1",
+  kind: "ClusterValidatePolicy",
+  metadata: { name: "few-containers" },
+  spec: { resourceSelectors: [{ apiVersion: "v1", kind: "Pod" }], validateRules: [{ cue: cueScript }] },
+};
+
+/**
+ * Measures the time from the start of Node to the first answer by a CUE script, as ratios to cue-wasm alone with the
+ * same script and object.
+ */
+export const compareCueColdStartsWithCueWasm = async (
+  signer: WebhookUrlSigner,
+  folder: string,
+  rounds: number,
+): Promise<number[]> => {
+  const name = "policy-validate";
+  const listed = await readRule(join(getFunctionsFolder(), name), name);
+  const share = buildBenchEndpointConfig(listed, { policies: [policy], inCluster: false });
+  await bundleRule(listed, share, folder, Number.POSITIVE_INFINITY);
+  const event = buildHttpApiEvent(`/${signer.signSegment(benchCluster, 1)}/${name}/validate`, buildPodReview(5_000));
+  await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
+  const alone = await writeHandler(join(folder, "cue-wasm"), byItself);
+  const createScriptStart = (place: string) => () => timeToAnswer(place, join(place, "event.json"), signer.publicKey);
+  return measureRatiosInTurn(rounds, createScriptStart(alone.folder), createScriptStart(join(folder, name)));
+};
+
+const byItself = `exports.handler = async ({ body }) => {
+  const { init } = await import(${JSON.stringify(import.meta.resolve("cue-wasm"))});
+  const { toJSON } = await init("full");
+  const object = JSON.stringify(JSON.parse(body).request.object);
+  const { validate } = JSON.parse(toJSON(${JSON.stringify(cueScript)} + "\\nobject: " + object));
+  return { statusCode: validate.valid ? 200 : 500 };
+};
+`;

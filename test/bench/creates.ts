@@ -1,0 +1,195 @@
+import type { Pod } from "#lib/kubernetes/core/v1.ts";
+import type { ControlPlaneBinaries } from "../control-plane/binaries.ts";
+import type { TestClusterResponse } from "../control-plane/client.ts";
+import { bootCluster } from "../control-plane/cluster.ts";
+import { createTestWebhookConfigurations, type WebhookManifests, waitUntil } from "../parity/rule-server.ts";
+import { buildPodReview } from "./inputs/reviews.ts";
+import type { MeasuredServer } from "./processes/processes.ts";
+import { computeQuantiles, measureMilliseconds, type RatioSummary, summarizeRatios } from "./ratios.ts";
+
+/** One of the measured ways to create a pod: its namespace or labels decide which webhooks the API server calls. */
+export interface PodCreateRoute {
+  what: string;
+  namespace: string;
+  labels?: Record<string, string>;
+  /** The number of mutating webhook entries that the API server calls or skips on this route. */
+  mutators?: number;
+  /** The webhook's server, to measure its CPU time. Only one route may call it. */
+  server?: MeasuredServer;
+}
+
+/** The median and the 99th percentile of the times of pod creates, in milliseconds. */
+export interface CreateTimePercentiles {
+  p50: number;
+  p99: number;
+}
+
+/** The measured times of creates on a route, a way to create a pod. */
+export interface PodCreateMeasurement {
+  what: string;
+  create: CreateTimePercentiles;
+  /** The time by which the create took longer than a create without webhooks in the same round. */
+  added?: CreateTimePercentiles;
+  mutators?: number;
+  /** Milliseconds of CPU time that the webhook's server uses for each review. */
+  cpu?: number;
+}
+
+/** How much longer a create takes on one route than on another. */
+export interface PodCreateComparison {
+  what: string;
+  added: RatioSummary;
+  cpu?: number;
+  /** The largest allowed value of `added`, which is the ratio of the two routes' added times. */
+  bar?: number;
+}
+
+/** The measured times of all routes, and comparisons between some of them. */
+export interface PodCreateBenchResults {
+  measured: PodCreateMeasurement[];
+  comparisons: PodCreateComparison[];
+}
+
+/** Boots an API server to create pods in. */
+export const openBenchPodCreator = async (binaries: ControlPlaneBinaries) => {
+  // The upstream plugin is off, because the measured webhooks add the same tolerations.
+  const { admin, stop } = await bootCluster(binaries, { disable: ["DefaultTolerationSeconds"] });
+  const place = (namespace: string) => `/api/v1/namespaces/${namespace}/pods`;
+  const create = async ({ namespace, labels }: Pick<PodCreateRoute, "namespace" | "labels">): Promise<Pod> =>
+    toPod(await admin({ method: "POST", path: `${place(namespace)}?dryRun=All`, body: buildPod(labels) }));
+  return {
+    create,
+    [Symbol.asyncDispose]: stop,
+    /** Creates a pod, returns it as the API server stores it, and deletes it. */
+    stored: async (namespace: string): Promise<Pod> => {
+      const made = toPod(await admin({ method: "POST", path: place(namespace), body: buildPod() }));
+      const path = `${place(namespace)}/${made.metadata?.name}`;
+      const pod = toPod(await admin({ method: "GET", path }));
+      toPod(await admin({ method: "DELETE", path: `${path}?gracePeriodSeconds=0` }));
+      return pod;
+    },
+    /** Creates a namespace, and registers webhooks that are called only for its pods. Resolves once they are called. */
+    open: async (namespace: string, manifests: WebhookManifests, called: (pod: Pod) => boolean): Promise<void> => {
+      const body = { apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } };
+      const { code, body: said } = await admin({ method: "POST", path: "/api/v1/namespaces", body });
+      if (code !== 201) throw new Error(`the API server refuses the namespace ${namespace}: ${said.message}`);
+      await createTestWebhookConfigurations(admin, manifests.map(restrictToNamespace(namespace)));
+      const otherwise = `the API server does not call the webhooks of ${namespace} as it should`;
+      await waitUntil(otherwise, async () => called(await create({ namespace })));
+    },
+  };
+};
+
+export type BenchPodCreator = Awaited<ReturnType<typeof openBenchPodCreator>>;
+
+const toPod = ({ code, body }: TestClusterResponse): Pod => {
+  if (code >= 300) throw new Error(`the API server refuses a pod to measure with: ${body.message}`);
+  // The cast is safe: if the create succeeds, the body of the response is the pod.
+  return body as Pod;
+};
+
+const restrictToNamespace =
+  (namespace: string) =>
+  ({ metadata, webhooks, ...rest }: WebhookManifests[number]): WebhookManifests[number] => {
+    const namespaceSelector = { matchLabels: { "kubernetes.io/metadata.name": namespace } };
+    return {
+      ...rest,
+      metadata: { ...metadata, name: `${namespace}.${metadata.name}` },
+      webhooks: webhooks.map((entry) => ({ ...entry, namespaceSelector })),
+    };
+  };
+
+/** Builds a pod of 5 KB, without the fields that only servers set. */
+const buildPod = (labels: Record<string, string> = {}) => {
+  const { metadata, spec } = pod;
+  return { apiVersion: "v1", kind: "Pod", metadata: { ...metadata, labels: { ...metadata.labels, ...labels } }, spec };
+};
+
+const pod = (() => {
+  const { metadata, spec } = JSON.parse(buildPodReview(5_000)).request.object;
+  const { name, labels, annotations } = metadata;
+  return { metadata: { name, labels, annotations }, spec: { ...spec, records: undefined } };
+})();
+
+/**
+ * Creates a pod by every route in every round, so that noise affects all routes alike. The first route has no webhook:
+ * the time that another route adds is the difference to it in the same round.
+ */
+export const measurePodCreateRoutes = async (creates: BenchPodCreator, routes: PodCreateRoute[], rounds: number) => {
+  // The times of the first creates aren't used: the API server needs warming up, as the webhooks do.
+  await createInTurn(creates, routes, Math.ceil(rounds / 2));
+  const readCpu = () => Promise.all(routes.map(({ server }) => server?.cpu() ?? Number.NaN));
+  const before = await readCpu();
+  const times = await createInTurn(creates, routes, rounds);
+  const after = await readCpu();
+
+  const [without = []] = times;
+  const listAddedTimes = (index: number) =>
+    times[index]?.map((time, round) => time - (without[round] ?? Number.NaN)) ?? [];
+  const computeCpu = (index: number) => ((after[index] ?? Number.NaN) - (before[index] ?? Number.NaN)) / rounds;
+  const measured = routes.map(({ what, mutators, server }, index): PodCreateMeasurement => {
+    return {
+      what,
+      create: computeTimes(times[index] ?? []),
+      ...(index > 0 && { added: computeTimes(listAddedTimes(index)) }),
+      ...(mutators !== undefined && { mutators }),
+      ...(server && { cpu: computeCpu(index) }),
+    };
+  });
+  /**
+   * Compares the times of two routes by the medians of many short stretches of rounds, because a machine's speed
+   * changes slowly.
+   */
+  const compareRoutes = (
+    what: string,
+    one: PodCreateRoute,
+    other: PodCreateRoute,
+    bar?: number,
+  ): PodCreateComparison => {
+    const [mine, others] = [routes.indexOf(one), routes.indexOf(other)];
+    const [added, over] = [splitStretches(listAddedTimes(mine)), splitStretches(listAddedTimes(others))];
+    const ratios = added.map((values, index) => computeMedian(values) / computeMedian(over[index] ?? []));
+    const cpu = one.server && other.server && computeCpu(mine) / computeCpu(others);
+    return { what, added: summarizeRatios(ratios), ...(cpu && { cpu }), ...(bar && { bar }) };
+  };
+  return { measured, compareRoutes };
+};
+
+/** Returns the milliseconds of each create, by route and round. */
+const createInTurn = async (
+  { create }: BenchPodCreator,
+  routes: PodCreateRoute[],
+  rounds: number,
+): Promise<number[][]> => {
+  const times: number[][] = routes.map(() => []);
+  for (let round = 0; round < rounds; round++)
+    for (const index of shuffleIndexes(routes.length)) {
+      const route = routes[index];
+      if (route === undefined) continue;
+      times[index]?.push(await measureMilliseconds(() => create(route)));
+    }
+  return times;
+};
+
+/**
+ * Returns indexes in a random order: a webhook may still collect garbage when the next one is called, so the order must
+ * vary.
+ */
+const shuffleIndexes = (length: number): number[] =>
+  Array.from({ length }, (_, index) => [Math.random(), index] as const)
+    .sort(([one], [other]) => one - other)
+    .map(([, index]) => index);
+
+const stretch = 50;
+
+const splitStretches = (values: number[]): number[][] =>
+  Array.from({ length: Math.ceil(values.length / stretch) }, (_, index) =>
+    values.slice(index * stretch, (index + 1) * stretch),
+  );
+
+const computeTimes = (values: number[]): CreateTimePercentiles => {
+  const [p50 = Number.NaN, p99 = Number.NaN] = computeQuantiles(values, [0.5, 0.99]);
+  return { p50, p99 };
+};
+
+const computeMedian = (values: number[]) => computeTimes(values).p50;

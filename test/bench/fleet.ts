@@ -1,0 +1,160 @@
+import { existsSync } from "node:fs";
+import { cp, mkdir, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type CatalogueRule, hasNeed, readCatalogue } from "../../infra/catalogue/registry.ts";
+import { Complaint } from "../../infra/cli/complaint.ts";
+import { parseConfig } from "../../infra/project/project.ts";
+import type { ProcessUsage } from "./processes/meter.ts";
+import { runNodeAndParseOutput, startChild } from "./processes/processes.ts";
+
+/** What one command of `postern` cost for a stage with so many clusters. */
+export interface FleetStep {
+  clusters: number;
+  step: string;
+  /** Seconds from start to end. */
+  wall: number;
+  usage: ProcessUsage;
+}
+
+export interface FleetMeasurement {
+  rules: number;
+  steps: FleetStep[];
+  /** The bytes of the largest release by the number of clusters. */
+  releases: { clusters: number; bytes: number }[];
+}
+
+/** What the process with the account and the clusters prints first. */
+interface FleetHost {
+  missing?: string;
+  env: Record<string, string>;
+  gatewayCa: string;
+  clusterCa: string;
+  server: string;
+}
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+/** The stand-ins of AWS and of clusters. They are started by their path, because infra imports nothing of test. */
+const hostProgram = join(root, "test/aws/fleet-process.ts");
+/** So many rules that mutate may be called one after the other, each for `seconds`, within the 20 s that are safe. */
+const [mostMutators, seconds] = [4, 4];
+const wave = 10;
+
+/**
+ * Measures `postern deploy` for stages with these numbers of clusters, against stand-ins on this machine. Returns the
+ * reason instead if the stand-ins can't run here.
+ */
+export const measureFleet = async (
+  folder: string,
+  sizes: readonly number[],
+  wantedRules = 60,
+): Promise<FleetMeasurement | { missing: string }> => {
+  if (!existsSync(hostProgram)) return { missing: "the stand-ins of test/aws are not part of this checkout" };
+  await using child = startChild(process.execPath, hostProgram);
+  const host = (await child.next()) as FleetHost;
+  if (host.missing !== undefined) return { missing: host.missing };
+  const checkout = join(folder, "fleet");
+  const rules = await writeCheckout(checkout, host, wantedRules);
+  const steps: FleetStep[] = [];
+  const releases: FleetMeasurement["releases"] = [];
+  for (const clusters of sizes) {
+    const stage = `fleet-${clusters}`;
+    const measure = async (step: string, count: number, ...words: string[]) => {
+      await writeFleetConfig(checkout, rules, { stage, count }, host);
+      const start = performance.now();
+      const usage = await runPostern(checkout, host, "deploy", "--stage", stage, "--wave", String(wave), ...words);
+      steps.push({ clusters, step, wall: (performance.now() - start) / 1000, usage });
+    };
+    await measure("a plan of a new stage", clusters, "--plan-only");
+    await measure("the first deployment", clusters);
+    await measure("a plan without changes", clusters, "--plan-only");
+    await measure("a deployment that adds a cluster", clusters + 1);
+    releases.push({ clusters, bytes: Math.max(...((await child.ask(stage)) as number[])) });
+  }
+  return { rules: rules.length, steps, releases };
+};
+
+const runPostern = async (checkout: string, { env }: FleetHost, ...words: string[]): Promise<ProcessUsage> => {
+  const options = ["--import", new URL("processes/meter.ts", import.meta.url).href];
+  const args = [...words, "--kubeconfig", join(checkout, "kubeconfig"), "--ca", join(checkout, "gateway.crt")];
+  const program = join(checkout, "infra/main.ts");
+  return (await runNodeAndParseOutput(program, { options, args, env, worstExitCode: 0 })) as ProcessUsage;
+};
+
+/** Writes a checkout with the rules that a stage can have without settings of its own, and others up to the wanted number. */
+const writeCheckout = async (checkout: string, host: FleetHost, wantedRules: number): Promise<string[]> => {
+  const copied = ["infra", "lib", "serverless.yml", "package.json"];
+  const able = (await readCatalogue()).filter(isFit);
+  const mutators = able.filter(({ phases }) => phases.includes("mutate"));
+  const fit = able.filter((listed) => !mutators.slice(mostMutators).includes(listed)).slice(0, wantedRules);
+  const folders = fit.map(({ name }) => `functions/${name}`);
+  for (const path of [...copied, ...folders]) await cp(join(root, path), join(checkout, path), { recursive: true });
+  await symlink(join(root, "node_modules"), join(checkout, "node_modules"));
+  const more = Array.from({ length: Math.max(0, wantedRules - fit.length) }, (_, index) => `deny-nothing-${index}`);
+  for (const name of more) {
+    await mkdir(join(checkout, "functions", name), { recursive: true });
+    const files = { "rule.ts": generatedRule, "cases.yaml": generatedCase, "README.md": `# ${name}\n` };
+    for (const [file, text] of Object.entries(files)) await writeFile(join(checkout, "functions", name, file), text);
+  }
+  await writeFile(join(checkout, "gateway.crt"), host.gatewayCa);
+  await writeFile(join(checkout, "cluster.crt"), host.clusterCa);
+  return [...fit.map(({ name }) => name), ...more];
+};
+
+/** Reports whether a stage can have the rule without settings. A ledger's table is not a part of what is measured. */
+const isFit = (listed: CatalogueRule): boolean => {
+  if (hasNeed(listed, "ledger")) return false;
+  try {
+    parseConfig(`rules: { ${formatRule(listed.name)} }`, [listed]);
+    return true;
+  } catch (error) {
+    if (error instanceof Complaint) return false;
+    throw error;
+  }
+};
+
+const formatRule = (name: string) => `${name}: { timeoutSeconds: ${seconds}, exempt: { namespaces: [kube-system] } }`;
+
+/** Writes postern.yaml and a kubeconfig. Clusters of a stage have its name; it is also the start of their tokens. */
+const writeFleetConfig = async (
+  checkout: string,
+  rules: string[],
+  { stage, count }: { stage: string; count: number },
+  { server }: FleetHost,
+) => {
+  const names = Array.from({ length: count }, (_, index) => `${stage}-${index}`);
+  const connect = (name: string) => `{ eks: ${name}, region: eu-west-1, server: "${server}", ca: cluster.crt }`;
+  // Every tenth cluster has a setting of its own, as in a fleet with a few kinds of clusters.
+  const own = `rules: { ${rules[0]}: { mode: warn } }`;
+  const clusters = names.map(
+    (name, index) => `  ${name}: { connect: ${connect(name)}${index % 10 === 9 ? `, ${own}` : ""} }\n`,
+  );
+  const general = rules.map((name) => `  ${formatRule(name)}\n`);
+  await writeFile(join(checkout, "postern.yaml"), `rules:\n${general.join("")}clusters:\n${clusters.join("")}`);
+  const entries = names.map((name) => ({
+    context: { name, context: { cluster: name, user: name } },
+    cluster: { name, cluster: { server, "certificate-authority": join(checkout, "cluster.crt") } },
+    user: { name, user: { token: name } },
+  }));
+  const kubeconfig = {
+    ...{ apiVersion: "v1", kind: "Config", "current-context": names[0] },
+    contexts: entries.map(({ context }) => context),
+    clusters: entries.map(({ cluster }) => cluster),
+    users: entries.map(({ user }) => user),
+  };
+  await writeFile(join(checkout, "kubeconfig"), JSON.stringify(kubeconfig));
+};
+
+const generatedRule = `
+import { rule } from "#lib/rule.ts";
+export default rule({
+  summary: "Denies nothing.",
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
+  validate() {},
+});
+`;
+const generatedCase = `
+- name: admits a pod
+  validate: { metadata: { name: a } }
+  admitted: true
+`;

@@ -1,0 +1,83 @@
+import type { EndpointConfig } from "#lib/core/endpoint.ts";
+import type { Phase } from "#lib/rule.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
+import type { CatalogueRule } from "../../infra/catalogue/registry.ts";
+import type { WebhookUrlSigner } from "../../infra/keys/keys.ts";
+import { runNodeAndParseOutput } from "./processes/processes.ts";
+import { type BenchResult, summarizeRatios } from "./ratios.ts";
+
+/** A handler to measure. It runs in a process of its own, as a Lambda function does. */
+interface HandlerCase {
+  rule: string;
+  phase: Phase;
+  /** True if the measured handler also writes its log line. */
+  journal: boolean;
+  bytes: number;
+}
+
+/** The input of a child process of the bench that measures one rule's handler. */
+export interface BenchHandlerProcessInput extends HandlerCase {
+  publicKey: string;
+  segment: string;
+  rounds: number;
+}
+
+/** The cluster name in the URLs of the measured reviews. */
+export const benchCluster = "bench";
+
+/** Returns the endpoint config of one rule in the cluster bench, as if postern.yaml turned only this rule on. */
+export const buildBenchEndpointConfig = (
+  { name, rule }: Pick<CatalogueRule, "name" | "rule">,
+  given: object = {},
+): EndpointConfig => {
+  const settings = mergeWithDefaults(rule.settings ?? {}, given);
+  return { rule: name, clusters: { [benchCluster]: { keyVersions: [1], mode: "enforce", settings } } };
+};
+
+const sizes = [5_000, 50_000, 1_000_000, 3_000_000];
+
+/** The measured handlers: a rule that patches, without and with its log line, and a rule that only admits. */
+const cases: Omit<HandlerCase, "bytes">[] = [
+  { rule: "default-toleration-seconds", phase: "mutate", journal: false },
+  { rule: "default-toleration-seconds", phase: "mutate", journal: true },
+  { rule: "always-admit", phase: "validate", journal: false },
+];
+
+const getBar = (journal: boolean, bytes: number): number | undefined => {
+  if (journal) return bytes === 5_000 ? 1.7 : undefined;
+  return bytes === 5_000 ? 1.4 : 1.3;
+};
+
+/** Measures handlers with reviews of all sizes. */
+export const measureHandlers = async (signer: WebhookUrlSigner, rounds: number): Promise<BenchResult[]> => {
+  const results: BenchResult[] = [];
+  for (const kind of cases)
+    for (const bytes of sizes) {
+      const { rule, phase, journal } = kind;
+      const size = bytes < 1_000_000 ? `${bytes / 1_000} KB` : `${bytes / 1_000_000} MB`;
+      const bar = getBar(journal, bytes);
+      results.push({
+        what: `${rule}/${phase}, ${size}${journal ? ", with its line in the log" : ""}`,
+        ratio: summarizeRatios(await compareHandlerWithMinimalProgram({ ...kind, bytes }, signer, rounds)),
+        ...(bar && { bar }),
+      });
+    }
+  return results;
+};
+
+/**
+ * Returns the ratios of the handler's time to the floor's, one for each round. The floor parses the body and writes a
+ * small answer.
+ */
+export const compareHandlerWithMinimalProgram = async (
+  one: HandlerCase,
+  { publicKey, signSegment }: WebhookUrlSigner,
+  rounds: number,
+): Promise<number[]> => {
+  const assignment: BenchHandlerProcessInput = { ...one, publicKey, segment: signSegment(benchCluster, 1), rounds };
+  return (await runNodeAndParseOutput("handler-process.ts", {
+    options: ["--expose-gc"],
+    args: [JSON.stringify(assignment)],
+    env: { POSTERN_KEYS: publicKey },
+  })) as number[];
+};

@@ -1,0 +1,49 @@
+import { rule } from "#lib/rule.ts";
+import type { CatalogueRule } from "../../../infra/catalogue/registry.ts";
+import { buildTestRule } from "../../parity/rule-server.ts";
+
+/** Mutators that the API server calls for the pods of one namespace, each by a webhook or all as a group. */
+export interface BenchMutatorSet {
+  /**
+   * The name of the namespace whose pods the chain is called for, and of the group that `together` makes of its rules.
+   */
+  name: string;
+  together: boolean;
+  mutators: CatalogueRule[];
+}
+
+/** A label of pods for which none of the benchmark's mutating rules is called. */
+export const skipBenchMutatorsLabel = "bench.postern.dev/settled";
+
+const getMark = (index: number) => `bench.postern.dev/mutator-${index}`;
+
+/** Creates a minimal rule. It adds an annotation of its own, and is not called for pods with this annotation. */
+const createMutator = (name: string, mark: string): CatalogueRule =>
+  buildTestRule(
+    name,
+    rule({
+      summary: "Adds an annotation to a pod.",
+      match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
+      matchConditions: {
+        "is-unmarked": `!("${skipBenchMutatorsLabel}" in object.metadata.labels) && !("${mark}" in object.metadata.annotations)`,
+      },
+      mutate({ metadata }) {
+        if (metadata) metadata.annotations = { ...metadata.annotations, [mark]: "yes" };
+      },
+    }),
+  );
+
+const createChain = (name: string, length: number, together: boolean): BenchMutatorSet => {
+  const formatName = (index: number) => `${name}-${String(index).padStart(2, "0")}`;
+  const mutators = Array.from({ length }, (_, index) => createMutator(formatName(index), getMark(index)));
+  return { name, together, mutators };
+};
+
+export const benchMutatorSets: BenchMutatorSet[] = [
+  ...[1, 10, 30].map((length) => createChain(`chain-${length}`, length, false)),
+  ...[10, 30].map((length) => createChain(`group-${length}`, length, true)),
+];
+
+/** Returns how many of the bench's mutators have added their own annotation to a pod. */
+export const countBenchMutatorAnnotations = (annotations: Record<string, string> = {}): number =>
+  benchMutatorSets[2]?.mutators.filter((_, index) => getMark(index) in annotations).length ?? 0;

@@ -1,0 +1,123 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
+import type { Pod } from "#lib/kubernetes/core/v1.ts";
+import type { ControlPlaneBinaries } from "../control-plane/binaries.ts";
+import { createTokenClient } from "../control-plane/client.ts";
+import type { CachedGoProgram } from "../control-plane/go-programs.ts";
+import type { WebhookManifests } from "../parity/rule-server.ts";
+import {
+  type BenchPodCreator,
+  measurePodCreateRoutes,
+  openBenchPodCreator,
+  type PodCreateBenchResults,
+  type PodCreateRoute,
+} from "./creates.ts";
+import { buildPodReview } from "./inputs/reviews.ts";
+import { startBenchPostern, startGoWebhook, startMinimalWebhook } from "./processes/processes.ts";
+
+/**
+ * Measures the time that a call of default-toleration-seconds adds to a create: by hand in Node, by Postern, by
+ * controller-runtime.
+ */
+export const compareWebhookCallTimes = async (
+  binaries: ControlPlaneBinaries,
+  goWebhook: CachedGoProgram | undefined,
+  folder: string,
+  rounds: number,
+): Promise<PodCreateBenchResults> => {
+  await using running = new AsyncDisposableStack();
+  const config = join(folder, "added.yaml");
+  await writeFile(config, `rules: { ${rule}: { failurePolicy: Fail } }\n`);
+  const bare = running.use(await startMinimalWebhook(folder));
+  const postern = running.use(await startBenchPostern(folder, config));
+  // A second Postern server, for the second route: so each server's CPU time belongs to one measured route.
+  const registered = running.use(await startBenchPostern(folder, config));
+  const go = goWebhook && running.use(await startGoWebhook(goWebhook.program, folder));
+  const creates = running.use(await openBenchPodCreator(binaries));
+  const entry = postern.manifests[rule] ?? [];
+
+  const none: PodCreateRoute = { what: "no webhook", namespace: "none" };
+  await creates.open(none.namespace, [], (pod) => !isTolerant(pod));
+  const route = async (route: PodCreateRoute, manifests: WebhookManifests): Promise<PodCreateRoute> => {
+    await creates.open(route.namespace, manifests, isTolerant);
+    for (const { clientConfig } of manifests.flatMap(({ webhooks }) => webhooks))
+      await warmUp(clientConfig, rounds * 10);
+    return route;
+  };
+  const byHand = await route(
+    { what: "node:https by hand", namespace: "by-hand", server: bare },
+    deleteConditions(entry, bare.url),
+  );
+  const ours = await route({ what: "Postern", namespace: "postern", server: postern }, deleteConditions(entry));
+  const asRegistered = await route(
+    { what: "Postern, with its matchConditions", namespace: "registered", server: registered },
+    registered.manifests[rule] ?? [],
+  );
+  const inGo =
+    goWebhook &&
+    go &&
+    (await route(
+      { what: `controller-runtime ${goWebhook.version}`, namespace: "controller-runtime", server: go },
+      deleteConditions(entry, go.url),
+    ));
+
+  const called = [byHand, ours, ...(inGo ? [inGo] : []), asRegistered];
+  await requireEqualPods(creates, called);
+  const { measured, compareRoutes } = await measurePodCreateRoutes(creates, [none, ...called], rounds);
+  return {
+    measured,
+    comparisons: [
+      compareRoutes("Postern over node:https by hand", ours, byHand, 1.15),
+      ...(inGo ? [compareRoutes("Postern over controller-runtime", ours, inGo, 0.65)] : []),
+    ],
+  };
+};
+
+const rule = "default-toleration-seconds";
+
+const isTolerant = ({ spec }: Pod) => spec?.tolerations?.length === 2;
+
+/**
+ * Returns Postern's entries for the server at a URL, without their matchConditions. These would cost the API server the
+ * same for every server, and make the compared servers look more alike than they are.
+ */
+const deleteConditions = (manifests: WebhookManifests, url?: string): WebhookManifests =>
+  manifests.map((manifest) => ({
+    ...manifest,
+    webhooks: manifest.webhooks.map(({ matchConditions: _, clientConfig, ...entry }) => ({
+      ...entry,
+      clientConfig: { ...clientConfig, ...(url && { url }) },
+    })),
+  }));
+
+/** Throws if the servers return different pods: their times could not be compared. */
+const requireEqualPods = async (creates: BenchPodCreator, routes: PodCreateRoute[]) => {
+  const stored = await Promise.all(
+    routes.map(async ({ what, namespace }) => ({ what, pod: toComparablePod(await creates.stored(namespace)) })),
+  );
+  const other = stored.find(({ pod }) => !isDeepStrictEqual(pod, stored[0]?.pod));
+  if (other) throw new Error(`${stored[0]?.what} and ${other.what} don't make the same of a pod`);
+};
+
+/** Returns a pod without fields that differ even between equal pods, such as the uid. */
+const toComparablePod = (pod: Pod): unknown => {
+  const differing = ["uid", "resourceVersion", "creationTimestamp", "namespace", "time"];
+  return JSON.parse(JSON.stringify(pod, (key, value) => (differing.includes(key) ? undefined : value)));
+};
+
+type Address = WebhookManifests[number]["webhooks"][number]["clientConfig"];
+
+/** Sends this many reviews to a webhook, so that its code is compiled, as in a server that has run for a while. */
+const warmUp = async ({ url, caBundle = "" }: Address, reviews: number): Promise<void> => {
+  const { client, close } = createTokenClient(url, Buffer.from(caBundle, "base64").toString(), "");
+  const body = JSON.parse(buildPodReview(5_000));
+  let left = reviews;
+  const askOn = async () => {
+    for (; left > 0; left--) {
+      const { code } = await client({ method: "POST", path: "", body });
+      if (code !== 200) throw new Error(`${url} answers ${code}`);
+    }
+  };
+  await Promise.all(Array.from({ length: 8 }, askOn)).finally(close);
+};

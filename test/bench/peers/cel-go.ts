@@ -1,0 +1,33 @@
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { newestMinor } from "../../control-plane/binaries.ts";
+import { findGoProgram, findOrBuildGoProgram, type GoProgram, runCommand } from "../../control-plane/go-programs.ts";
+
+/** The minors of Kubernetes with whose CEL `lib/cel` is compared. */
+export const celMinors: readonly string[] = ["1.36", newestMinor];
+
+const code = fileURLToPath(new URL("../../cel/", import.meta.url));
+
+/** Returns the program of a minor, which has the versions of that minor's kube-apiserver. */
+const toGoProgram = (minor: string): GoProgram => {
+  const sources = fileURLToPath(new URL(`../parity/control-plane/${minor}/`, import.meta.url));
+  return {
+    sources,
+    code,
+    module: "k8s.io/apiserver",
+    name: "cel",
+    files: ["cel"],
+    build: (folder) => {
+      const files = readdirSync(code).filter((file) => file.endsWith(".go"));
+      const paths = files.map((file) => join(code, file));
+      return runCommand(sources, "go", "build", "-ldflags", "-s -w", "-o", join(folder, "cel"), ...paths);
+    },
+  };
+};
+
+/** Returns the program that evaluates CEL with the packages of a minor's kube-apiserver, if it was built before. */
+export const findCelEvaluator = async (minor = newestMinor) =>
+  existsSync(code) ? findGoProgram(toGoProgram(minor)) : undefined;
+
+export const buildCelEvaluator = (minor = newestMinor) => findOrBuildGoProgram(toGoProgram(minor));

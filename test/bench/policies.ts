@@ -1,0 +1,196 @@
+import { join } from "node:path";
+import { createUnconnectedCapabilities } from "#lib/core/capabilities.ts";
+import { createEndpoint } from "#lib/core/endpoint.ts";
+import { evaluateCue } from "#lib/cue/engine.ts";
+import type { KinitirasPolicy, OverridePolicy, OverrideRule } from "#lib/policy/types.ts";
+import { readRule } from "../../infra/catalogue/registry.ts";
+import { getFunctionsFolder } from "../../infra/catalogue/sources.ts";
+import type { WebhookUrlSigner } from "../../infra/keys/keys.ts";
+import { createTestSigner } from "../parity/test-key.ts";
+import { compareCueColdStartsWithCueWasm } from "./cold-starts.ts";
+import { benchCluster, buildBenchEndpointConfig } from "./handlers.ts";
+import { kinitirasCaseTables, type PolicyCase } from "./inputs/example-policies.ts";
+import { buildHttpRequest, buildPodReview } from "./inputs/reviews.ts";
+import type { KinitirasBenchQuestion, TimedPolicyEvaluations } from "./peers/kinitiras.ts";
+import { type ChildProgram, startChild, startNodeProcess } from "./processes/processes.ts";
+import { type BenchResult, measureMilliseconds, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
+
+/** Measures reviews with many policies, evaluations beside kinitiras' own engine, and a cold start with a script. */
+export const benchKinitirasPolicies = async (
+  signer: WebhookUrlSigner,
+  folder: string,
+  kinitirasEngine: string | undefined,
+  rounds: number,
+): Promise<BenchResult[]> => [
+  ...(await compareManyPoliciesWithOne(rounds)),
+  ...(kinitirasEngine ? await measureAgainstKinitirasEngine(kinitirasEngine, rounds) : []),
+  {
+    what: "a cold start with a CUE script, over cue-wasm alone",
+    ratio: summarizeRatios(await compareCueColdStartsWithCueWasm(signer, folder, rounds)),
+    bar: 0.7,
+  },
+];
+
+type Overriders = OverrideRule["overriders"];
+
+const buildTemplateOverrider = (index: number): Overriders => ({
+  template: { type: "labels", operation: "add", path: `bench-${index}`, value: { string: "yes" } },
+});
+const buildScriptOverrider = (index: number): Overriders => ({
+  cue: `object: _\npatches: [{op: "add", path: "/metadata/labels/bench-\\(len(object.spec.containers))-${index}", value: "yes"}]`,
+});
+
+/** Builds a policy whose selector matches the review's pod or, without `matches`, no pod. */
+const buildPolicy = (index: number, overriders: Overriders, matches: boolean): OverridePolicy => ({
+  apiVersion: "policy.kcloudlabs.io/v1alpha1",
+  kind: "ClusterOverridePolicy",
+  metadata: { name: `policy-${index}` },
+  spec: {
+    resourceSelectors: [
+      { apiVersion: "v1", kind: "Pod", labelSelector: { matchLabels: { app: matches ? "shop" : `shop-${index}` } } },
+    ],
+    overrideRules: [{ targetOperations: ["CREATE"], overriders }],
+  },
+});
+
+/** Builds this many policies for pods. Either each matches the review's pod, or only the first one does. */
+const buildPolicies = (count: number, overriders: (index: number) => Overriders, isEach: boolean) =>
+  Array.from({ length: count }, (_, index) => buildPolicy(index, overriders(index), isEach || index === 0));
+
+/** Compares reviews with many policies and reviews with a single policy. */
+export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchResult[]> => {
+  const listed = await readRule(join(getFunctionsFolder(), "policy-override"), "policy-override");
+  const signer = createTestSigner(1);
+  const host = {
+    publicKeys: signer.publicKey,
+    openCapabilities: createUnconnectedCapabilities,
+    writeLogLine: () => {},
+  };
+  const request = buildHttpRequest(`/${signer.segment(benchCluster, 1)}/policy-override/mutate`, buildPodReview(5_000));
+  const openReview = async (policies: OverridePolicy[], operations: number) => {
+    const { answerRequest } = createEndpoint(
+      listed.rule,
+      buildBenchEndpointConfig(listed, { policies, inCluster: false }),
+      host,
+    );
+    const act = () => answerRequest(request());
+    const { code, body } = await act();
+    const patch = code === 200 && JSON.parse(body).response.patch;
+    if (!patch || JSON.parse(atob(patch)).length !== operations) throw new Error(`no answer to measure: ${body}`);
+    return act;
+  };
+
+  // CUE starts before the measurement: the first script would wait for that.
+  await evaluateCue("1");
+  const results: BenchResult[] = [];
+  const kinds = [
+    { name: "a template", overriders: buildTemplateOverrider, times: 100 },
+    { name: "a script", overriders: buildScriptOverrider, times: 4 },
+  ];
+  for (const { name, overriders, times } of kinds) {
+    const one = await openReview(buildPolicies(1, overriders, false), 1);
+    for (const count of [10, 100, 1000]) {
+      const many = await openReview(buildPolicies(count, overriders, false), 1);
+      const ratios = await measureRatiosInTurn(rounds, createTimer(one, times), createTimer(many, times));
+      results.push({
+        what: `${name}, one of ${count} policies for the pod, over one alone`,
+        ratio: summarizeRatios(ratios),
+        bar: 1.2,
+      });
+    }
+    const count = 10;
+    const each = await openReview(buildPolicies(count, overriders, true), count);
+    const ratios = await measureRatiosInTurn(
+      rounds,
+      createTimer(one, times),
+      createTimer(each, Math.ceil(times / count), count),
+    );
+    results.push({
+      what: `${name}, each of ${count} policies that are all for it, over one alone`,
+      ratio: summarizeRatios(ratios),
+      bar: 1.2,
+    });
+  }
+  return results;
+};
+
+/** Returns a function that measures the milliseconds of one of many runs, or of each of its parts. */
+const createTimer =
+  (act: () => Promise<unknown>, times: number, parts = 1) =>
+  async () =>
+    (await measureMilliseconds(act, times)) / times / parts;
+
+/** How the report names each kind of measured policy rule. */
+const sources: Record<string, string> = {
+  template: "a template that changes",
+  plaintext: "plaintext",
+  origin: "origin",
+  condition: "a template that refuses",
+  cue: "a script",
+};
+
+/**
+ * Compares Postern's evaluation of policies with kinitiras' own engine: the medians of all cases of each kind of rule.
+ */
+export const measureAgainstKinitirasEngine = async (program: string, rounds: number): Promise<BenchResult[]> => {
+  await using running = new AsyncDisposableStack();
+  const [ours, theirs] = [running.use(startNodeProcess("policies-process.ts")), running.use(startChild(program))];
+  const ratios = new Map<string, number[]>(Object.keys(sources).map((source) => [source, []]));
+  for (const [source, question] of listComparableCases()) {
+    const ratio = await measureEngineRatio(question, ours, theirs, rounds);
+    if (ratio !== undefined) ratios.get(source)?.push(ratio);
+  }
+  return [...ratios].map(([source, found]) => ({
+    what: `${sources[source]}, over kinitiras' own engine, ${found.length} cases`,
+    ratio: summarizeRatios(found),
+    ...(source !== "cue" && { bar: 1 }),
+  }));
+};
+
+/** Returns the cases with rules of one kind that both engines evaluate alike and without a cluster. */
+const listComparableCases = (): [source: string, question: Omit<KinitirasBenchQuestion, "rounds">][] =>
+  kinitirasCaseTables.cases.flatMap((one) => {
+    const { policies, object, operation } = one;
+    const kinds = new Set(policies.flatMap(listRuleKinds));
+    const [kind = ""] = kinds;
+    const fits = operation === "CREATE" && kinds.size === 1 && kind in sources && isPlain(one);
+    return fits && object ? [[kind, { policies, object, operation }]] : [];
+  });
+
+const isPlain = ({ expect, deviation, http, cluster, policies }: PolicyCase): boolean =>
+  expect.policy === "accepted" &&
+  !expect.error &&
+  !deviation &&
+  !http &&
+  !cluster &&
+  !/"from":"(k8s|owner|http)"|processing/.test(JSON.stringify(policies));
+
+const listRuleKinds = (policy: KinitirasPolicy): string[] =>
+  policy.kind === "ClusterValidatePolicy"
+    ? policy.spec.validateRules.flatMap(({ template, cue }) => [
+        ...(template ? ["condition"] : []),
+        ...(cue ? ["cue"] : []),
+      ])
+    : policy.spec.overrideRules.flatMap(({ overriders }) => Object.keys(overriders));
+
+/**
+ * Returns the median ratio of the times of our policy engine and kinitiras' engine; undefined if either has no
+ * answer.
+ */
+const measureEngineRatio = async (
+  question: Omit<KinitirasBenchQuestion, "rounds">,
+  ours: ChildProgram,
+  theirs: ChildProgram,
+  rounds: number,
+): Promise<number | undefined> => {
+  const evaluate = async (one: ChildProgram, rounds: number) =>
+    (await one.ask({ ...question, rounds })) as TimedPolicyEvaluations;
+  const [mine, other] = [await evaluate(ours, 50), await evaluate(theirs, 1)];
+  if (mine.error !== undefined || other.error !== undefined) return undefined;
+  if (mine.denied !== other.denied)
+    throw new Error(
+      `they don't agree, and can't be compared: ${JSON.stringify([question, mine.denied, other.denied])}`,
+    );
+  const time = (one: ChildProgram) => async () => summarizeRatios((await evaluate(one, 5)).nanoseconds).median;
+  return summarizeRatios(await measureRatiosInTurn(rounds, time(theirs), time(ours))).median;
+};

@@ -1,0 +1,106 @@
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
+import { createUnconnectedCapabilities } from "#lib/core/capabilities.ts";
+import { createEndpoint } from "#lib/core/endpoint.ts";
+import type { LimitRange, Namespace, Pod } from "#lib/kubernetes/core/v1.ts";
+import type { StorageClass } from "#lib/kubernetes/storage/v1.ts";
+import { get, list } from "#lib/needs.ts";
+import { type Rule, rule } from "#lib/rule.ts";
+import type { ControlPlaneBinaries } from "../control-plane/binaries.ts";
+import { bootCluster } from "../control-plane/cluster.ts";
+import { createTestSigner } from "../parity/test-key.ts";
+import { buildBenchEndpointConfig } from "./handlers.ts";
+import { buildHttpRequest, buildPodReview } from "./inputs/reviews.ts";
+import { measureMilliseconds, measureRatiosInTurn, type RatioSummary, summarizeRatios } from "./ratios.ts";
+
+/** The cost of reads in a review: none over the network if the answers are cached, otherwise one round trip. */
+export interface ClusterReadMeasurement {
+  /** The ratio of a review whose reads are all cached to one that reads nothing. */
+  warm: RatioSummary;
+  /** The ratio of the time of a review with three uncached reads in parallel to that of a review with one. */
+  sideBySide: RatioSummary;
+  /** Milliseconds of a review that reads over an open connection, and over a new one. */
+  read: number;
+  first: number;
+}
+
+const names = { summary: "Labels pods.", match: [] };
+const label = ({ metadata }: Pod, seen: unknown) => {
+  if (metadata) metadata.labels = { ...metadata.labels, seen: String(seen) };
+};
+
+const without = rule({ ...names, mutate: (pod: Pod) => label(pod, "default") });
+const createSingleReadRule = (maxAge: number) =>
+  rule({
+    ...names,
+    needs: { namespaces: get("namespaces", { maxAge }) },
+    async mutate(pod: Pod, { namespaces }: { namespaces(name: string): Promise<Namespace | undefined> }) {
+      label(pod, (await namespaces("default"))?.metadata?.name);
+    },
+  });
+const createTripleReadRule = (maxAge: number) =>
+  rule({
+    ...names,
+    needs: {
+      namespaces: get("namespaces", { maxAge }),
+      ranges: list("limitranges", { maxAge }),
+      classes: list("storageclasses", { maxAge }),
+    },
+    async mutate(
+      pod: Pod,
+      asked: {
+        namespaces(name: string): Promise<Namespace | undefined>;
+        ranges(namespace: string): Promise<LimitRange[]>;
+        classes(): Promise<StorageClass[]>;
+      },
+    ) {
+      const found = await Promise.all([asked.namespaces("default"), asked.ranges("default"), asked.classes()]);
+      label(pod, found.length);
+    },
+  });
+
+export const measureReviewsWithReads = async (
+  binaries: ControlPlaneBinaries,
+  rounds: number,
+): Promise<ClusterReadMeasurement> => {
+  await using running = new AsyncDisposableStack();
+  const { server, ca, getToken, stop } = await bootCluster(binaries);
+  running.defer(stop);
+  const credentials = { token: getToken("admin") };
+  const open = () => createLiveCapabilities({ bench: { server, ca, credentials } });
+  const signer = createTestSigner(1);
+  const openReview = (rule: Rule, world = open()) => {
+    const { answerRequest } = createEndpoint(rule, buildBenchEndpointConfig({ name: "bench", rule }), {
+      publicKeys: signer.publicKey,
+      openCapabilities: world,
+      writeLogLine: () => {},
+    });
+    const request = buildHttpRequest(`/${signer.segment("bench", 1)}/bench/mutate`, buildPodReview(5_000));
+    return async () => {
+      const { code, body } = await answerRequest(request());
+      if (code !== 200) throw new Error(`no answer to measure: ${body}`);
+    };
+  };
+
+  const [plain, warm] = [openReview(without, createUnconnectedCapabilities), openReview(createTripleReadRule(3600))];
+  const [single, several] = [openReview(createSingleReadRule(0)), openReview(createTripleReadRule(0))];
+  for (const act of [plain, warm]) await measureMilliseconds(act, 3000);
+  for (const act of [single, several]) await measureMilliseconds(act, 100);
+  const compare = async (one: () => Promise<void>, other: () => Promise<void>, times: number) =>
+    summarizeRatios(
+      await measureRatiosInTurn(
+        rounds,
+        () => measureMilliseconds(one, times),
+        () => measureMilliseconds(other, times),
+        0,
+      ),
+    );
+  const fresh: number[] = [];
+  for (let round = 0; round < Math.min(rounds, 20); round++)
+    fresh.push(await measureMilliseconds(openReview(createSingleReadRule(0))));
+  return {
+    warm: await compare(plain, warm, 200),
+    sideBySide: await compare(single, several, 10),
+    read: (await measureMilliseconds(single, 100)) / 100,
+    first: summarizeRatios(fresh).median,
+  };
+};

@@ -1,0 +1,224 @@
+import { mkdtempDisposable } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { type Command, commonCommandOptions, writeOutput } from "../../infra/cli/command.ts";
+import { Complaint } from "../../infra/cli/complaint.ts";
+import { readListOption } from "../../infra/cli/options.ts";
+import { readOrCreateUrlSigner, type WebhookUrlSigner } from "../../infra/keys/keys.ts";
+import { runScript } from "../../infra/main.ts";
+import type { ControlPlaneBinaries } from "../control-plane/binaries.ts";
+import {
+  describeBenchResults,
+  describeLatency,
+  explainBenchTables,
+  formatCheckMeasurement,
+  formatFleetMeasurement,
+  formatLedgerMeasurement,
+  formatQuotaMeasurement,
+  formatReadMeasurement,
+} from "./bench-report.ts";
+
+interface Context {
+  rounds: number;
+  signer: WebhookUrlSigner;
+  /** A temporary folder. */
+  folder: string;
+  requireBinaries(): Promise<ControlPlaneBinaries>;
+  /** Reports, in a sentence, which measurement is left out and why. */
+  leaveOut(sentence: string): void;
+}
+
+interface Section {
+  /** The default number of rounds in which this section of the benchmark is measured. */
+  rounds: number;
+  measure(context: Context): Promise<Measurement>;
+  needsServer?: true;
+  /** True if it is measured only with --only, because it takes many minutes. */
+  isLong?: true;
+}
+
+interface Measurement {
+  results: object;
+  text: string;
+}
+
+// Modules are loaded when they are needed: the overview of verbs loads this file, too.
+const sections: Record<string, Section> = {
+  handler: {
+    rounds: 100,
+    async measure({ signer, rounds }) {
+      const { measureHandlers } = await import("./handlers.ts");
+      const results = await measureHandlers(signer, rounds);
+      return { results, text: describeBenchResults("HANDLER, over a parse and a small answer", results) };
+    },
+  },
+  cold: {
+    rounds: 15,
+    async measure({ signer, folder, rounds, leaveOut }) {
+      const { measureColdStarts } = await import("./cold-starts.ts");
+      leaveOut(
+        "cold starts leave out rules that keep a ledger or ask only services outside the cluster, which don't exist here",
+      );
+      const results = await measureColdStarts(await readCatalogue(), signer, folder, rounds);
+      return { results, text: describeBenchResults("COLD START, over an empty handler", results) };
+    },
+  },
+  policies: {
+    rounds: 20,
+    async measure({ signer, folder, rounds, leaveOut }) {
+      const { findBuiltKinitirasEngine: findKinitiras } = await import("./peers/kinitiras.ts");
+      const { benchKinitirasPolicies: measurePolicies } = await import("./policies.ts");
+      const engine = await findKinitiras();
+      if (!engine)
+        leaveOut("kinitiras is left out, because its engine is not here: node test/bench/peers/kinitiras.ts builds it");
+      const results = await measurePolicies(signer, folder, engine?.program, rounds);
+      return { results, text: describeBenchResults("POLICIES", results) };
+    },
+  },
+  cel: {
+    rounds: 20,
+    async measure({ signer, folder, rounds, leaveOut }) {
+      const { findCelEvaluator } = await import("./peers/cel-go.ts");
+      const { measureCel } = await import("./cel.ts");
+      const evaluator = await findCelEvaluator();
+      if (!evaluator) leaveOut("cel-go is left out, because its program is not here: npm run cluster builds it");
+      const results = await measureCel(evaluator?.program, signer, folder, rounds);
+      return { results, text: describeBenchResults("CEL", results) };
+    },
+  },
+  check: {
+    rounds: 5,
+    async measure({ folder, rounds }) {
+      const { measureCheck } = await import("./checks.ts");
+      const results = await measureCheck(folder, rounds);
+      return { results, text: formatCheckMeasurement(results) };
+    },
+  },
+  fleet: {
+    rounds: 1,
+    isLong: true,
+    async measure({ folder, leaveOut }) {
+      const { measureFleet } = await import("./fleet.ts");
+      const results = await measureFleet(folder, [10, 50, 200]);
+      if (!("missing" in results)) return { results, text: formatFleetMeasurement(results) };
+      leaveOut(`fleet is left out, for ${results.missing}`);
+      return { results: {}, text: "" };
+    },
+  },
+  ledger: {
+    rounds: 5,
+    async measure({ rounds, leaveOut }) {
+      const { measureLedger } = await import("./ledger.ts");
+      const results = await measureLedger(rounds);
+      if (!("missing" in results)) return { results, text: formatLedgerMeasurement(results) };
+      leaveOut(`ledger is left out, for ${results.missing}`);
+      return { results: {}, text: "" };
+    },
+  },
+  quotas: {
+    rounds: 8,
+    isLong: true,
+    async measure({ rounds, leaveOut }) {
+      const { measureQuotas } = await import("./quotas.ts");
+      const results = await measureQuotas(rounds);
+      if (!("missing" in results)) return { results, text: formatQuotaMeasurement(results) };
+      leaveOut(`quotas is left out, for ${results.missing}`);
+      return { results: {}, text: "" };
+    },
+  },
+  reads: {
+    rounds: 100,
+    needsServer: true,
+    async measure({ rounds, requireBinaries }) {
+      const { measureReviewsWithReads: measureReads } = await import("./reads.ts");
+      const binaries = await requireBinaries();
+      const results = await measureReads(binaries, rounds);
+      return { results, text: formatReadMeasurement(`A REVIEW THAT READS, Kubernetes ${binaries.version}`, results) };
+    },
+  },
+  added: {
+    rounds: 1500,
+    needsServer: true,
+    async measure({ folder, rounds, requireBinaries, leaveOut }) {
+      const { findBenchControllerRuntimeWebhook: findGoWebhook } = await import("./peers/controller-runtime.ts");
+      const { compareWebhookCallTimes: measureOneCall } = await import("./one-call.ts");
+      const binaries = await requireBinaries();
+      const goWebhook = await findGoWebhook();
+      if (!goWebhook)
+        leaveOut("controller-runtime is left out, because its webhook is not here: npm run cluster builds it");
+      const results = await measureOneCall(binaries, goWebhook, folder, rounds);
+      return { results, text: describeLatency(`ONE CALL, Kubernetes ${binaries.version}`, results) };
+    },
+  },
+  chains: {
+    rounds: 300,
+    needsServer: true,
+    async measure({ folder, rounds, requireBinaries }) {
+      const { measureMutatorChains: measureChains } = await import("./chains.ts");
+      const binaries = await requireBinaries();
+      const results = await measureChains(binaries, folder, rounds);
+      return { results, text: describeLatency(`MUTATORS, Kubernetes ${binaries.version}`, results) };
+    },
+  },
+};
+const names = Object.keys(sections);
+
+const command = {
+  summary:
+    "Measures the time that handlers, cold starts, webhooks and checks add. The results are ratios, so they don't depend on the machine.",
+  options: {
+    rounds: {
+      type: "string",
+      value: "N",
+      says: `how many rounds to measure (${names.map((name) => `${name} ${sections[name]?.rounds}`).join(", ")})`,
+    },
+    only: { type: "string", multiple: true, value: names.join("|"), says: "measure only these" },
+    output: commonCommandOptions.output,
+  },
+
+  async run({ options }) {
+    const rounds = options.number("rounds");
+    const only = readListOption(options, "only");
+    const json = options.text("output") === "json";
+    if (rounds === 0) throw new Complaint("--rounds must be at least 1");
+    const wrong = only.find((name) => !names.includes(name));
+    if (wrong !== undefined) throw new Complaint(`--only takes ${names.join(", ")}, not "${wrong}"`);
+
+    const { requireBinaries } = await import("../control-plane/binaries.ts");
+    const missing = await requireBinaries().then(
+      () => undefined,
+      (error: Error) => error,
+    );
+    if (missing && only.some((name) => sections[name]?.needsServer)) throw missing;
+    await using temporary = await mkdtempDisposable(join(tmpdir(), "postern-bench-"));
+    const folder = temporary.path;
+    const signer = await readOrCreateUrlSigner(folder);
+    const results: Record<string, object> = {};
+    const leftOut: string[] = [];
+    const printText = (text: string) => void (json || writeOutput(`${text}\n`));
+    const leaveOut = (sentence: string) => {
+      leftOut.push(sentence);
+      printText(`${sentence}\n`);
+    };
+    for (const [name, section] of Object.entries(sections)) {
+      if (only.length > 0 && !only.includes(name)) continue;
+      if (section.needsServer && missing) {
+        leaveOut(`${name} is left out, for ${missing.message}`);
+        continue;
+      }
+      if (section.isLong && only.length === 0) {
+        leaveOut(`${name} is left out, because it takes many minutes; --only ${name} measures it`);
+        continue;
+      }
+      const context = { rounds: rounds ?? section.rounds, signer, folder, requireBinaries, leaveOut };
+      const measurement = await section.measure(context);
+      results[name] = measurement.results;
+      printText(measurement.text);
+    }
+    const hasCreates = results.added !== undefined || results.chains !== undefined;
+    writeOutput(json ? `${JSON.stringify({ leftOut, ...results }, null, 2)}\n` : `${explainBenchTables(hasCreates)}\n`);
+  },
+} satisfies Command;
+
+await runScript("npm run bench --", command);

@@ -1,0 +1,189 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { toApiPath } from "#lib/objects/api-version.ts";
+import type { RecordedCapabilityAnswers } from "#lib/recording/recorded-answers.ts";
+import type { Case } from "#lib/recording/recording.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { getCasePhase } from "../../../infra/catalogue/cases.ts";
+import type { CatalogueRule } from "../../../infra/catalogue/registry.ts";
+import {
+  getCollectionPath,
+  getObjectApiPath,
+  type TestClusterClient,
+  type TestClusterResponse,
+} from "../../control-plane/client.ts";
+import { deleteWithFinalizers } from "../sequence-sender.ts";
+import { addApiRequiredFields } from "./case-request.ts";
+
+// Creates the objects of a case in an API server: namespaced ones in namespaces of the case's own, cluster-scoped ones
+// for as long as the case is sent.
+
+type RecordedObject = NonNullable<RecordedCapabilityAnswers["objects"]>[number];
+
+const listPresentObjects = ({ needs }: Case): RecordedObject[] => needs?.objects ?? [];
+const isNamespace = ({ kind, apiVersion }: KubernetesObject) => kind === "Namespace" && apiVersion === "v1";
+
+/**
+ * Returns a case with unique names for its namespaces. A case about namespaces themselves is not changed, nor is a case
+ * with an invalid namespace.
+ */
+export const renameNamespaces = (entry: Case, replacementNamespace: string): Case => {
+  const given = entry[getCasePhase(entry)];
+  const own = entry.namespace ?? given?.metadata?.namespace ?? "default";
+  if (entry.resource === "namespaces" || /[^a-z\d-]/.test(own)) return entry;
+  const rename = (name: string) => (name === own ? replacementNamespace : `${replacementNamespace}-${name}`);
+  const renameIn = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(renameIn);
+    if (typeof value !== "object" || value === null) return value;
+    const members = Object.entries(value).map(([key, inner]) => [
+      key,
+      key === "namespace" && typeof inner === "string" ? rename(inner) : renameIn(inner),
+    ]);
+    return isNamespace(value)
+      ? { ...value, metadata: { ...Object(value).metadata, name: rename(Object(value).metadata.name) } }
+      : Object.fromEntries(members);
+  };
+  const { mutate, validate, oldObject, needs } = entry;
+  const said = { mutate, validate, oldObject, needs };
+  const present = Object.fromEntries(Object.entries(said).filter(([, value]) => value !== undefined));
+  return { ...entry, ...Object(renameIn(present)), namespace: replacementNamespace };
+};
+
+/** Returns the namespaces of a case and of what it needs. */
+export const listCaseNamespaces = (entry: Case): string[] =>
+  [
+    ...new Set([
+      ...(entry.namespace === undefined ? [] : [entry.namespace]),
+      ...listPresentObjects(entry).flatMap((one) => [
+        one.metadata.namespace,
+        isNamespace(one) ? one.metadata.name : undefined,
+      ]),
+    ]),
+  ].filter((name) => name !== undefined);
+
+/** Replaces the uid of the case's old object, wherever a value contains it, by the uid of the stored object. */
+export const insertStoredUid = <T>(value: T, oldObject: KubernetesObject | undefined, stored: object): T => {
+  const [given, own] = [oldObject, stored].map((object) => Object(Object(object).metadata).uid);
+  if (typeof given !== "string" || typeof own !== "string") return value;
+  return JSON.parse(JSON.stringify(value).replaceAll(JSON.stringify(given), JSON.stringify(own)));
+};
+
+/** The objects that were created for a case. `lacks` says which could not be created, `leave` deletes the others. */
+export interface CreatedCaseObjects {
+  lacks: string[];
+  leave(): Promise<void>;
+}
+
+/** Creates the objects that a case needs, and waits until the plugins, which watch the cluster, have seen them. */
+export const createNeededObjects = async (
+  admin: TestClusterClient,
+  { rule }: CatalogueRule,
+  entry: Case,
+): Promise<CreatedCaseObjects> => {
+  const reads = (resource: string) => Object.values(rule.needs ?? {}).some(({ kind }) => kind?.resource === resource);
+  const lacks: string[] = [];
+  const made: string[] = [];
+  const send = async (call: Parameters<TestClusterClient>[0], what: string): Promise<TestClusterResponse> => {
+    const answer = await admin(call);
+    if (answer.code >= 300 && answer.code !== 409) lacks.push(`${what}: ${answer.body.message ?? answer.body.text}`);
+    return answer;
+  };
+
+  for (const home of listCaseNamespaces(entry)) {
+    const said = listPresentObjects(entry).find((one) => isNamespace(one) && one.metadata.name === home);
+    // A namespace that the case doesn't list is deleted if the case's rule reads namespaces; else it is created.
+    if (said === undefined && reads("namespaces")) await deleteWithFinalizers(`${namespaces}/${home}`, () => admin);
+    else await ensureNamespace(admin, home, said);
+    // The account `default` is created, because pods need it; but not if the rule reads ServiceAccounts: then only
+    // those exist that the case lists.
+    const account = { path: `${namespaces}/${home}/serviceaccounts`, body: { metadata: { name: "default" } } };
+    if (!reads("serviceaccounts")) await admin({ method: "POST", ...account });
+    if (isTerminating(said)) await admin({ method: "DELETE", path: `${namespaces}/${home}` });
+  }
+  lacks.push(...(await findDisagreements(admin, entry)));
+
+  let last = "";
+  for (const one of listPresentObjects(entry).toSorted(compareAge)) {
+    if (isNamespace(one)) continue;
+    const { creationTimestamp, deletionTimestamp } = Object(one.metadata);
+    // Stored creation times are whole seconds: an object whose recorded time differs from the previous object's is
+    // created in the next second.
+    if (creationTimestamp !== undefined && creationTimestamp !== last) await wait(1000 - (Date.now() % 1000));
+    last = creationTimestamp ?? last;
+    const { namespace } = one.metadata;
+    const [collection, path] = [getCollectionPath(one), getObjectApiPath(one)];
+    const finalizers = [...(Object(one.metadata).finalizers ?? []), ...(deletionTimestamp ? ["example.com/keep"] : [])];
+    const { status, ...rest }: RecordedObject & { status?: object } = one;
+    const body = addApiRequiredFields(
+      { ...rest, metadata: { ...one.metadata, ...(finalizers.length > 0 && { finalizers }) } },
+      namespace,
+    );
+    const what = `${one.kind} "${one.metadata.name}"`;
+    const { code } = await send({ method: "POST", path: collection, body }, what);
+    if (code >= 300) continue;
+    made.push(path);
+    const contentType = "application/merge-patch+json";
+    if (status) await send({ method: "PATCH", path: `${path}/status`, body: { status }, contentType }, what);
+    if (deletionTimestamp) await send({ method: "DELETE", path }, what);
+  }
+  if (rule.needs) await wait(50);
+  const leave = async () => {
+    await Promise.all(made.map((path) => deleteWithFinalizers(path, () => admin)));
+  };
+  return { lacks, leave };
+};
+
+const namespaces = "/api/v1/namespaces";
+const isTerminating = (one: object | undefined) => Object(Object(one).status).phase === "Terminating";
+
+/** Creates a namespace with the given labels and annotations, or adds these to the existing one. */
+export const ensureNamespace = async (
+  admin: TestClusterClient,
+  name: string,
+  recordedNamespace?: RecordedObject,
+): Promise<void> => {
+  const { labels, annotations } = Object(recordedNamespace?.metadata);
+  const metadata = { name, ...(labels && { labels }), ...(annotations && { annotations }) };
+  const { code } = await admin({ method: "POST", path: namespaces, body: { metadata } });
+  const contentType = "application/merge-patch+json";
+  if (code === 409 && recordedNamespace)
+    await admin({ method: "PATCH", path: `${namespaces}/${name}`, body: { metadata }, contentType });
+};
+
+/**
+ * Asks the API server what a case says that the cluster answers to its rule, such as access reviews and discovery.
+ * Describes the answers that differ from those in the case.
+ */
+const findDisagreements = async (admin: TestClusterClient, { needs = {}, user }: Case): Promise<string[]> => {
+  const { refused = [], may = [], discovery = {} } = needs;
+  const asked = may.map(async ({ user: other, allowed, reason: _, evaluationError: __, ...resourceAttributes }) => {
+    const { username, groups } = other ?? user ?? { username: "jane" };
+    const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    const spec = { user: username, groups, resourceAttributes };
+    const { body } = await admin({ method: "POST", path, body: { spec } });
+    const { verb, resource } = resourceAttributes;
+    return Object(body.status).allowed === allowed ? [] : [`here ${username} may ${verb} ${resource ?? "this"}`];
+  });
+  const listed = Object.entries(discovery).map(async ([groupVersion, resources]) => {
+    const { resources: served = [] } = (await admin({ method: "GET", path: toApiPath(groupVersion) })).body;
+    const names = Array.isArray(served) ? served.map(({ name }) => name) : [];
+    const missing = resources.filter(({ resource }) => !names.includes(resource));
+    const more = names.filter((name) => !name.includes("/") && !resources.some(({ resource }) => resource === name));
+    return missing.length + more.length > 0 ? [`${groupVersion} has other resources here`] : [];
+  });
+  const created = refused.map(async ({ resource, name }) => {
+    const path = `/api/v1/${resource}?dryRun=All`;
+    const { code } = await admin({ method: "POST", path, body: { metadata: { name } } });
+    return code === 422 ? [] : [`here ${resource} "${name}" can be created`];
+  });
+  return (await Promise.all([...created, ...asked, ...listed])).flat();
+};
+
+/**
+ * Sorts by age, then by name: plugins read objects from Go maps, mostly in order of creation; rules read them by name.
+ */
+const compareAge = (one: RecordedObject, other: RecordedObject) => {
+  const [first = "", second = ""] = [one, other].map(({ metadata }) => {
+    return `${Object(metadata).creationTimestamp ?? ""} ${metadata.name}`;
+  });
+  return first < second ? -1 : first > second ? 1 : 0;
+};

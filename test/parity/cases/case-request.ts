@@ -1,0 +1,255 @@
+import type { JsonMap } from "#lib/json.ts";
+import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
+import type { Case } from "#lib/recording/recording.ts";
+import type { AdmissionRequest, KubernetesObject, UserInfo } from "#lib/review.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
+import { buildReview, getCaseOperation, getCasePhase } from "../../../infra/catalogue/cases.ts";
+import type { CatalogueRule } from "../../../infra/catalogue/registry.ts";
+import type { TestClusterClient, TestClusterRequest } from "../../control-plane/client.ts";
+import { waitUntil } from "../rule-server.ts";
+
+/** A case as a request that a real API server takes. */
+export interface CaseRequest {
+  user: UserInfo;
+  namespace: string | undefined;
+  method: TestClusterRequest["method"];
+  path: string;
+  /** Builds the request's body from an object, such as the case's; adds the fields that the API server requires. */
+  body(object: KubernetesObject): JsonMap;
+  /** The object before the request. A pod can't be created with ephemeral containers, so they are separate. */
+  present?: JsonMap;
+  ephemeralContainers?: unknown;
+  /**
+   * The API path of the object that the request stores; undefined if nothing is stored or the API server generates
+   * the name.
+   */
+  place: string | undefined;
+  collection: string;
+  /** The object's name, or the prefix of its generated name. */
+  name: string;
+}
+
+/** Builds a case's request in this namespace, unless the case states another one. */
+export const buildCaseRequest = async (
+  listed: CatalogueRule,
+  entry: Case,
+  defaultNamespace: string,
+  admin: TestClusterClient,
+): Promise<CaseRequest> => {
+  const { request } = buildReview(listed, entry);
+  const { subResource, operation } = request;
+  const main = await findResource(admin, request.resource, request.kind.kind);
+  const own = subResource ? await findResource(admin, request.resource, request.kind.kind, subResource) : main;
+
+  const given = entry[getCasePhase(entry)] ?? {};
+  const { name: said, generateName } = { ...entry.oldObject?.metadata, ...given.metadata };
+  const isKept = main.verbs.includes("get");
+  const isMade = said === undefined && generateName !== undefined;
+  const name = said ?? generateName?.replace(/-$/, "") ?? "a";
+  const called = isMade || !isKept ? {} : { name };
+  const namespace = main.namespaced ? (entry.namespace ?? given.metadata?.namespace ?? defaultNamespace) : undefined;
+  // A Namespace is deleted in dry runs only: no controller would empty it. The API server's own namespaces must stay.
+  const isHome = main.kind === "Namespace";
+  const isOurs = !isHome || !/^(default|kube-(system|public|node-lease))$/.test(name);
+  const collection = [
+    getRoot(request.resource),
+    ...(namespace ? ["namespaces", namespace] : []),
+    request.resource.resource,
+  ].join("/");
+  // A DELETE without a name deletes the collection.
+  const isNamed =
+    (operation !== "CREATE" || subResource !== undefined) &&
+    (operation !== "DELETE" || given.metadata?.name !== undefined);
+  const path = [collection, isNamed && name, subResource].filter(Boolean).join("/");
+  const query = new URLSearchParams(operation === "CONNECT" ? listConnectOptions(given) : []);
+  if (entry.dryRun || (isHome && operation === "DELETE")) query.set("dryRun", "All");
+  if (operation === "DELETE") query.set("gracePeriodSeconds", "0");
+  const completeBody = (object: KubernetesObject, { apiVersion, kind }: ResourceInfo): JsonMap =>
+    deleteServerFields(
+      { apiVersion, kind, metadata: called, ...addApiRequiredFields({ ...object, kind }, namespace) },
+      called,
+    );
+  const before = getPresentObject(entry, subResource);
+  return {
+    user: request.userInfo,
+    namespace,
+    collection,
+    name,
+    method: ({ CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE", CONNECT: "POST" } as const)[operation],
+    path: query.size > 0 ? `${path}?${query}` : path,
+    body: (object) => completeBody(object, own),
+    ...(before && isOurs && splitEphemeralContainers(completeBody(before, main))),
+    place: isMade || !isKept || !isOurs ? undefined : `${collection}/${name}`,
+  };
+};
+
+/** Returns a case's object with the fields that it lacks and that the API server requires. */
+export const addApiRequiredFields = (object: KubernetesObject, namespace: string | undefined): JsonMap =>
+  mergeWithDefaults(
+    requiredFields[object.kind ?? ""]?.(namespace) ?? {},
+    fillRequiredFields(object.kind ?? "", object),
+  ) as JsonMap;
+
+/** Removes from a case's object what the API server sets itself: the uid and the resourceVersion. */
+const deleteServerFields = (object: JsonMap, called: object): JsonMap => {
+  const { uid: _, resourceVersion: __, ...metadata } = Object(object.metadata);
+  return { ...object, metadata: { ...called, ...metadata } };
+};
+
+/** A resource in the API server's discovery. */
+interface ResourceInfo {
+  apiVersion: string;
+  kind: string;
+  namespaced: boolean;
+  verbs: string[];
+}
+
+type Resource = AdmissionRequest["resource"];
+
+const getRoot = (resource: Resource) => toApiPath(joinApiVersion(resource));
+
+/**
+ * Finds a resource or a subresource in the discovery of the test API server. For a resource that isn't served,
+ * creates a CustomResourceDefinition first.
+ */
+const findResource = async (
+  admin: TestClusterClient,
+  resource: Resource,
+  kind: string,
+  subResource?: string,
+): Promise<ResourceInfo> => {
+  const apiVersion = joinApiVersion(resource);
+  const path = [resource.resource, subResource].filter(Boolean).join("/");
+  const known = discovered.get(admin) ?? new Map<string, Listing>();
+  discovered.set(admin, known);
+  const find = async () => {
+    const prefix = getRoot(resource);
+    const found = known.get(prefix)?.find(({ name }) => name === path);
+    if (found) return found;
+    const { body } = await admin({ method: "GET", path: prefix });
+    const list: Listing = Array.isArray(body.resources) ? body.resources : [];
+    known.set(prefix, list);
+    return list.find(({ name }) => name === path);
+  };
+  const found = (await find()) ?? (await createDefinition(admin, resource, kind, find));
+  const { group, version, ...rest } = { ...{ kind, namespaced: true, verbs: ["get"] }, ...found };
+  return { ...rest, apiVersion: version === undefined ? apiVersion : [group, version].filter(Boolean).join("/") };
+};
+
+type Listing = { name: string; group?: string; version?: string }[];
+/** The discovered resources of each API server. They stay valid, because no kind is deleted during a run. */
+const discovered = new WeakMap<TestClusterClient, Map<string, Listing>>();
+
+const createDefinition = async (
+  admin: TestClusterClient,
+  { group, version, resource }: Resource,
+  kind: string,
+  find: () => Promise<unknown>,
+) => {
+  const schema = { openAPIV3Schema: { type: "object", "x-kubernetes-preserve-unknown-fields": true } };
+  const { code } = await admin({
+    method: "POST",
+    path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    body: {
+      apiVersion: "apiextensions.k8s.io/v1",
+      kind: "CustomResourceDefinition",
+      metadata: { name: `${resource}.${group}` },
+      spec: {
+        group,
+        scope: "Namespaced",
+        names: { plural: resource, kind, listKind: `${kind}List` },
+        versions: [{ name: version, served: true, storage: true, schema }],
+      },
+    },
+  });
+  if (code === 201) await waitUntil(`${resource}.${group} is not served`, async () => (await find()) !== undefined);
+  return undefined;
+};
+
+/** Returns the object that must exist before a case's request, as an object of the main resource. */
+const getPresentObject = (entry: Case, subResource: string | undefined): KubernetesObject | undefined => {
+  const operation = getCaseOperation(entry);
+  if (operation === "CREATE") return subResource === undefined ? undefined : {};
+  if (operation === "CONNECT") return {};
+  const old = operation === "DELETE" ? entry[getCasePhase(entry)] : entry.oldObject;
+  if (subResource !== "scale") return old;
+  // A Scale omits replicas if they are 0; for a workload, omitted replicas mean 1.
+  const { replicas = 0 } = Object(Object(old).spec);
+  const scale = { metadata: { ...old?.metadata }, spec: { replicas } };
+  return scale;
+};
+
+const splitEphemeralContainers = (object: JsonMap) => {
+  const { ephemeralContainers, ...spec } = Object(object.spec);
+  return ephemeralContainers === undefined
+    ? { present: object }
+    : { present: { ...object, spec }, ephemeralContainers };
+};
+
+/** Returns the object of a CONNECT as query parameters. */
+const listConnectOptions = ({
+  apiVersion: _,
+  kind: __,
+  metadata: ___,
+  ...options
+}: KubernetesObject): [string, string][] =>
+  Object.entries(options).flatMap(([key, value]) => [value].flat().map((one): [string, string] => [key, String(one)]));
+
+const image = "registry.example.com/app:1";
+const labels = { app: "a" };
+const selecting = {
+  selector: { matchLabels: labels },
+  template: { metadata: { labels }, spec: { containers: [{ name: "a", image }] } },
+};
+
+/** The fields without which the API server accepts no object of a kind. */
+const requiredFields: Record<string, (namespace: string | undefined) => JsonMap> = {
+  Binding: () => ({ target: { kind: "Node", name: "n1" } }),
+  Deployment: () => ({ spec: selecting }),
+  Event: (namespace) => ({ involvedObject: { namespace } }),
+  Ingress: () => ({ spec: { defaultBackend: { service: { name: "a", port: { number: 80 } } } } }),
+  Job: () => ({ spec: { template: { spec: { restartPolicy: "Never", containers: [{ name: "a", image }] } } } }),
+  PersistentVolume: () => ({ spec: { capacity: { storage: "1Gi" }, accessModes: ["ReadWriteOnce"] } }),
+  PersistentVolumeClaim: () => ({
+    spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } },
+  }),
+  PriorityClass: () => ({ value: 1 }),
+  Pod: () => ({ spec: { containers: [{ name: "a", image }] } }),
+  SelfSubjectAccessReview: () => ({ spec: { nonResourceAttributes: { path: "/", verb: "get" } } }),
+  Service: () => ({ spec: { ports: [{ port: 80 }] } }),
+  StorageClass: () => ({ provisioner: "example.com" }),
+  StatefulSet: () => ({ spec: { ...selecting, serviceName: "a" } }),
+  TokenReview: () => ({ spec: { token: "a" } }),
+  VolumeAttributesClass: () => ({ driverName: "example.com", parameters: { a: "b" } }),
+};
+
+/**
+ * Adds required fields inside an object: names, images and limits of extended resources to a pod's containers,
+ * scheduling policies to pod groups and their templates, a source to a volume.
+ */
+const fillRequiredFields = (kind: string, object: KubernetesObject): object => {
+  const { spec } = Object(object);
+  if (kind === "Workload" && Array.isArray(spec?.podGroupTemplates)) {
+    const full = spec.podGroupTemplates.map((one: JsonMap) => ({ schedulingPolicy: { basic: {} }, ...one }));
+    return { ...object, spec: { ...spec, podGroupTemplates: full } };
+  }
+  if (kind === "PersistentVolume" && !spec?.csi && !spec?.azureDisk)
+    return { ...object, spec: { hostPath: { path: "/a" }, ...spec } };
+  if (kind === "PodGroup") return { ...object, spec: { schedulingPolicy: { basic: {} }, ...spec } };
+  if (kind !== "Pod") return object;
+  const lists = ["initContainers", "containers", "ephemeralContainers"].filter((list) => Array.isArray(spec?.[list]));
+  const full = lists.map((list) => [
+    list,
+    spec[list].map((one: JsonMap, at: number) => fillContainer(one, `${list[0]}${at}`)),
+  ]);
+  return { ...object, ...(spec && { spec: { ...spec, ...Object.fromEntries(full) } }) };
+};
+
+const fillContainer = (container: JsonMap, name: string): JsonMap => {
+  const { requests = {}, limits = {} } = Object(container.resources);
+  const extended = Object.entries(requests).filter(([key]) => key.includes("/") && !Object.hasOwn(limits, key));
+  const resources = extended.length > 0 && {
+    resources: { ...Object(container.resources), limits: { ...limits, ...Object.fromEntries(extended) } },
+  };
+  return { name, image, ...container, ...resources };
+};

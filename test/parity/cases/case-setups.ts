@@ -1,0 +1,208 @@
+import { mkdtempDisposable } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
+import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "#lib/recording/recorded-answers.ts";
+import type { Case } from "#lib/recording/recording.ts";
+import type { Phase } from "#lib/rule.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
+import { getCasePhase } from "../../../infra/catalogue/cases.ts";
+import type { CatalogueRule } from "../../../infra/catalogue/registry.ts";
+import { readOrCreateServerCertificate } from "../../../infra/keys/keys.ts";
+import type { TestCluster } from "../../control-plane/cluster.ts";
+import type { PluginPort } from "../plugins.ts";
+import {
+  applyConfigurations,
+  callForVitalResources,
+  createTestWebhookConfigurations,
+  deleteTestWebhookConfigurations,
+  extendWebhookTimeoutsForTests,
+  getConfigurationKind,
+  serveTestRules,
+  type TestWebhookOptions,
+  type WebhookManifests,
+  waitUntilWebhooksCalled,
+} from "../rule-server.ts";
+import { openScriptedWebhookEndpoints } from "../scripted-endpoints.ts";
+import {
+  createTestObserverRule,
+  type ObservedTestServer,
+  restrictWebhooksToCaseSetup,
+  type SentCaseWithReviews,
+  sendCaseAndObserveReviews,
+} from "./sending.ts";
+
+/** A rule and its cases. */
+export interface RuleCases {
+  listed: CatalogueRule;
+  cases: Case[];
+}
+
+/**
+ * Rules with settings that cases need, registered as webhooks that are called only for requests that carry the
+ * setup's name.
+ */
+export interface CaseRulesWithSettings {
+  name: string;
+  rules: Record<string, object>;
+  /** The labels that a namespace needs so that the rules are called in it. */
+  labels: Record<string, string>;
+  /**
+   * The only phase that is called: the other phase could change the object before, or refuse what this phase admits.
+   */
+  phase?: Phase;
+  /** The variant of the rule that the setup calls; the other variants are not called in any namespace. */
+  variant?: string | undefined;
+}
+
+/** Returns the key of the setup that a case is sent with; cases with the same key share one setup. */
+export const buildCaseSetupKey = ({ name, rule }: CatalogueRule, entry: Case) =>
+  JSON.stringify([name, entry.variant, getCasePhase(entry), mergeWithDefaults(rule.settings ?? {}, entry.settings)]);
+
+/**
+ * Returns the webhook setups of all cases by key. Each group of ports adds a setup under its group's name, in which
+ * the ports have the settings of their plugins.
+ */
+export const buildWebhookSetups = (
+  all: RuleCases[],
+  groups: Map<string, PluginPort[]>,
+): Map<string, CaseRulesWithSettings> => {
+  const setups = new Map<string, CaseRulesWithSettings>();
+  const configure = (settings: object) => ({ failurePolicy: "Fail", exempt: { namespaces: [] }, settings });
+  for (const { listed, cases } of all)
+    for (const entry of cases) {
+      const key = buildCaseSetupKey(listed, entry);
+      const settings = mergeWithDefaults(listed.rule.settings ?? {}, entry.settings);
+      if (setups.has(key)) continue;
+      setups.set(key, {
+        name: `case-${setups.size}`,
+        rules: { [listed.name]: configure(settings) },
+        labels: getNamespaceLabels(listed, settings),
+        phase: getCasePhase(entry),
+        variant: entry.variant,
+      });
+    }
+  for (const [group, ports] of groups) {
+    // The API server limits the sum of the webhooks' timeouts for one request, so each rule gets a short one.
+    const rules = ports.map(({ name, rule }) => [
+      name,
+      { ...configure({ ...rule.upstreamPlugin.settings }), timeoutSeconds: 2 },
+    ]);
+    setups.set(group, { name: group, rules: Object.fromEntries(rules), labels: {} });
+  }
+  return setups;
+};
+
+const getNamespaceLabels = (
+  { rule: { namespaceSelector } }: CatalogueRule,
+  settings: object,
+): Record<string, string> => {
+  const selector = typeof namespaceSelector === "function" ? namespaceSelector(settings) : namespaceSelector;
+  return (selector && "matchLabels" in selector && selector.matchLabels) || {};
+};
+
+/**
+ * Returns a rule without `authorizedBy`, because in these clusters every user has every right, and the rule would never be
+ * called; and without `checkSettings`, because settings of cases name clusters that aren't here.
+ */
+const adaptToSetups = (listed: CatalogueRule): CatalogueRule => {
+  const { authorizedBy: _, checkSettings: __, ...rule } = listed.rule;
+  return { ...listed, rule };
+};
+
+/** A webhook server for an API server: calls to it evaluate the rules of the setups of cases. */
+export interface CaseSetupServer {
+  caseServer: ObservedTestServer;
+  /** Registers the webhooks of these setups only. With those of all setups, hundreds would match each request. */
+  callOnly(wanted: CaseRulesWithSettings[]): Promise<void>;
+  /** Sets the recorded answers for a setup's rules. Rules of other setups read the cluster, without a cache. */
+  setAnswers(setup: CaseRulesWithSettings, answers: RecordedCapabilityAnswers): void;
+  stop(): Promise<void>;
+}
+
+/**
+ * Serves the rules of all case setups behind one gateway, each setup as a cluster with this minor of Kubernetes in one
+ * postern.yaml, and a webhook that observes every request.
+ */
+export const serveSetups = async (
+  setups: Map<string, CaseRulesWithSettings>,
+  rules: CatalogueRule[],
+  minor: string,
+  { admin, server, ca, getToken }: TestCluster,
+): Promise<CaseSetupServer> => {
+  await using opening = new AsyncDisposableStack();
+  const { path: folder } = opening.use(await mkdtempDisposable(join(tmpdir(), "postern-cases-")));
+  const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+  const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
+  opening.defer(stop);
+  const observer = createTestObserverRule();
+  const named = [...setups.values(), { name: "observer", rules: { observer: {} } }];
+  const clusters = Object.fromEntries(named.map(({ name, rules }) => [name, { rules, kubernetes: minor }]));
+  const connection = { server, ca, credentials: { token: getToken("admin") } };
+  const connections = Object.fromEntries(named.map(({ name }) => [name, connection]));
+  const live = createLiveCapabilities(connections, createAnswerCache({ entries: 0, bytes: 0 }));
+  const answers = new Map<string, RecordedCapabilityAnswers>();
+  const chooseCapabilities = (cluster: string, milliseconds: number) => {
+    const recording = answers.get(cluster);
+    return recording ? createRecordedCapabilities(recording) : live(cluster, milliseconds);
+  };
+  const listed = [...rules.map(adaptToSetups), observer.listed];
+  const served = await serveTestRules(listed, JSON.stringify({ clusters }), {
+    certificate,
+    openCapabilities: chooseCapabilities,
+  });
+  opening.defer(served.stop);
+
+  // The API server calls configurations in the order of their names, so the observer, named z, sees the changes of
+  // all others.
+  const last = callForVitalResources(served.manifests({ name: "z", cluster: "observer" }));
+  await createTestWebhookConfigurations(admin, observer.calledAlways(extendWebhookTimeoutsForTests(last)));
+  const caseServer: ObservedTestServer = { admin, observer };
+  await waitUntilObserved(caseServer);
+
+  const called = new Map<CaseRulesWithSettings, WebhookManifests>();
+  const callOnly = async (wanted: CaseRulesWithSettings[]) => {
+    const gone = [...called].filter(([setup]) => !wanted.includes(setup));
+    for (const [setup] of gone) called.delete(setup);
+    const manifestsOfGone = gone.flatMap(([, manifests]) => manifests);
+    await deleteTestWebhookConfigurations(admin, manifestsOfGone, announcer);
+    const added = [...new Set(wanted)].filter((setup) => !called.has(setup));
+    for (const setup of added) called.set(setup, buildManifests(setup, served.manifests));
+    const manifestsOfAdded = added.flatMap((setup) => called.get(setup) ?? []);
+    await applyConfigurations(admin, manifestsOfAdded, announcer);
+  };
+  const running = opening.move();
+  return {
+    caseServer,
+    callOnly,
+    setAnswers: (setup, recording) => void answers.set(setup.name, recording),
+    stop: () => running.disposeAsync(),
+  };
+};
+
+/** Builds webhook configurations, and keeps only the entries for the phase and the variant of this case setup. */
+const buildManifests = (
+  { name, phase, variant }: CaseRulesWithSettings,
+  build: (options: TestWebhookOptions) => WebhookManifests,
+): WebhookManifests => {
+  const whole = phase !== undefined && variant === undefined;
+  const manifests = build({ name, cluster: name, whole }).flatMap((manifest): WebhookManifests => {
+    if (phase !== undefined && manifest.kind !== getConfigurationKind(phase)) return [];
+    if (variant === undefined) return [manifest];
+    const own = manifest.webhooks.filter((webhook) => webhook.name.startsWith(`${variant}.`));
+    return [{ ...manifest, webhooks: own.map(({ namespaceSelector: _, ...webhook }) => webhook) }];
+  });
+  return restrictWebhooksToCaseSetup(name, extendWebhookTimeoutsForTests(callForVitalResources(manifests)));
+};
+
+const waitUntilObserved = async (caseServer: ObservedTestServer) => {
+  const path = "/api/v1/namespaces/default/configmaps?dryRun=All";
+  const probe = { method: "POST" as const, path, user: { username: "jane" }, name: "probe" };
+  const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "probe" } };
+  const sent: SentCaseWithReviews[] = [];
+  await waitUntilWebhooksCalled(
+    async () => sent.push(await sendCaseAndObserveReviews(caseServer, probe, body)),
+    () => sent.some(({ seen }) => seen.mutate && seen.validate),
+  );
+};

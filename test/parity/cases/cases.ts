@@ -1,0 +1,247 @@
+import { readFile } from "node:fs/promises";
+import { UnansweredFailure } from "#lib/recording/recorded-answers.ts";
+import type { Case } from "#lib/recording/recording.ts";
+import { describeCaseDifferences } from "../../../infra/catalogue/case-differences.ts";
+import { buildReview, evaluateCase, parseCases, readCases } from "../../../infra/catalogue/cases.ts";
+import type { CatalogueRule } from "../../../infra/catalogue/registry.ts";
+import { type ControlPlaneBinaries, listPlugins, newestMinor, webhookPlugins } from "../../control-plane/binaries.ts";
+import type { TestClusterClient } from "../../control-plane/client.ts";
+import { bootClusters } from "../../control-plane/cluster.ts";
+import { listParityObjectFlags, listPluginPorts, type PluginPort } from "../plugins.ts";
+import { installKinitirasPolicyCrds } from "../policy-fixtures.ts";
+import { insertStoredUid, renameNamespaces } from "./case-objects.ts";
+import {
+  buildCaseSetupKey,
+  buildWebhookSetups,
+  type CaseRulesWithSettings,
+  type CaseSetupServer,
+  type RuleCases,
+  serveSetups,
+} from "./case-setups.ts";
+import { checkCaseAgainstApiServer } from "./expectation.ts";
+import {
+  buildUpstreamServerOptions,
+  compareCaseWithUpstreamPlugin,
+  explainIncomparable,
+  explainMissingUpstreamServer,
+  getCaseNamespace,
+  getPluginServerName,
+  hasPluginEquivalentSettings,
+} from "./upstream.ts";
+
+/** The results of a rule's cases on a real API server. The fields are part of the JSON output. */
+export interface RealServerCaseResults {
+  rule: string;
+  cases: number;
+  asSaid: number;
+  /** Cases that no API server can send to a webhook as they are, with reasons. */
+  notReceivable: { name: string; reason: string }[];
+  /** The comparison with the plugin's own answers, only for the port's cases that have the plugin's settings. */
+  beside?: {
+    equal: number;
+    known: Record<string, number>;
+    /** Cases not compared with the plugin, with reasons: for instance, their objects can't exist in a cluster. */
+    leftOut: { name: string; reason: string }[];
+  };
+  /** The reason why no plugin answers the cases of this port. */
+  alone?: string;
+  differences: CaseDifference[];
+}
+
+/** Results of a rule's cases; `outcomes` has those of further cases, recorded from a plugin that Kubernetes removed. */
+export interface RuleCaseResults extends RealServerCaseResults {
+  outcomes?: RealServerCaseResults;
+}
+
+/** A case with another answer than it states, or than the compiled-in plugin gives. */
+export interface CaseDifference {
+  name: string;
+  from: "case" | "upstream";
+  /** A diff: `-` lines are what the case states or the plugin answers, `+` lines are what the rule answers. */
+  diff: string;
+}
+
+/** Running API servers, to which the cases of rules can be sent. */
+export interface CaseChecker {
+  /** A client with all rights of the API server without the plugins, which calls the rules instead. */
+  admin: TestClusterClient;
+  /** Sends cases of a rule. Their settings must be among those of the cases that the servers were opened with. */
+  check(listed: CatalogueRule, cases: Case[]): Promise<RealServerCaseResults>;
+  stop(): Promise<void>;
+}
+
+/**
+ * Opens one API server without plugins, which calls every rule with all settings of its cases; a request chooses a
+ * setup by name. For ports, opens further API servers with the compiled-in plugins.
+ */
+export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleCases[]): Promise<CaseChecker> => {
+  await using opening = new AsyncDisposableStack();
+  const plugins = await listPlugins(binaries);
+  const rules = all.map(({ listed }) => listed);
+  const ports = listPluginPorts(rules).filter(
+    (port) => explainMissingUpstreamServer(port, plugins.all, binaries) === undefined,
+  );
+  const groups = Map.groupBy(ports, getPluginServerName);
+  const options = {
+    flags: ["--allow-privileged=true", ...listParityObjectFlags(binaries.minor)],
+    disable: plugins.defaultOn.filter((plugin) => !webhookPlugins.includes(plugin)),
+  };
+  const grouped = [...groups.values()].map((ports) => buildUpstreamServerOptions(ports, all, options));
+  const clusters = await bootClusters(binaries, [options, ...grouped]);
+  for (const { stop } of clusters) opening.defer(stop);
+  const [ours, ...others] = clusters;
+  if (!ours) throw new Error("no API server was booted");
+  await installKinitirasPolicyCrds(ours.admin);
+  const setups = buildWebhookSetups(all, groups);
+  const served = await serveSetups(setups, rules, binaries.minor, ours);
+  opening.defer(served.stop);
+
+  const upstream = new Map([...groups.keys()].map((group, index) => [group, others[index]?.admin]));
+  const getSetup = (key: string): CaseRulesWithSettings => {
+    const setup = setups.get(key);
+    if (!setup) throw new Error(`nothing is served as ${key} has it`);
+    return setup;
+  };
+  const check = (listed: CatalogueRule, cases: Case[]): Promise<RealServerCaseResults> => {
+    const [port] = listPluginPorts([listed]);
+    const alone = port && (explainMissingUpstreamServer(port, plugins.all, binaries) ?? explainIncomparable(port));
+    const group = port && alone === undefined ? getPluginServerName(port) : undefined;
+    const plugin = group === undefined ? undefined : upstream.get(group);
+    const comparable = port && group !== undefined && plugin ? { port, group, plugin } : undefined;
+    return checkRule(listed, cases, { served, minor: binaries.minor, getSetup, alone, comparable });
+  };
+  const running = opening.move();
+  return { admin: ours.admin, check, stop: () => running.disposeAsync() };
+};
+
+interface RuleContext {
+  served: CaseSetupServer;
+  /** The minor of the API servers. */
+  minor: string;
+  getSetup(key: string): CaseRulesWithSettings;
+  alone: string | undefined;
+  /** The port, its group of cases with the plugin's settings, and a client of the API server with the plugin. */
+  comparable: { port: PluginPort; group: string; plugin: TestClusterClient } | undefined;
+}
+
+const checkRule = async (
+  listed: CatalogueRule,
+  cases: Case[],
+  { served, minor, getSetup, alone, comparable }: RuleContext,
+): Promise<RealServerCaseResults> => {
+  const beside: RealServerCaseResults["beside"] = comparable && { equal: 0, known: {}, leftOut: [] };
+  const results: RealServerCaseResults = {
+    rule: listed.name,
+    cases: cases.length,
+    asSaid: 0,
+    notReceivable: [],
+    differences: [],
+    ...(beside && { beside }),
+    ...(alone && { alone }),
+  };
+  const own = cases.map((entry) => getSetup(buildCaseSetupKey(listed, entry)));
+  await served.callOnly([...own, ...(comparable ? [getSetup(comparable.group)] : [])]);
+  for (const [index, stated] of cases.entries()) {
+    const { name } = stated;
+    const entry = { ...stated, kubernetes: minor };
+    const unfit = await explainUnfit(listed, stated, entry);
+    if (unfit !== undefined) {
+      results.notReceivable.push({ name, reason: unfit });
+      continue;
+    }
+    const setup = getSetup(buildCaseSetupKey(listed, entry));
+    const namespace = getCaseNamespace(listed, index);
+    const prepareAnswers = async (_: TestClusterClient, stored: object) => {
+      served.setAnswers(setup, insertStoredUid(entry.needs ?? {}, entry.oldObject, stored));
+      return async () => {};
+    };
+    const question = { listed, entry, namespace, labels: setup.labels };
+    const finding = await checkCaseAgainstApiServer(
+      served.caseServer,
+      { ...question, around: prepareAnswers },
+      setup.name,
+    );
+    if ("reason" in finding) {
+      results.notReceivable.push({ name, reason: finding.reason });
+      continue;
+    }
+    if (finding.diff === undefined) results.asSaid += 1;
+    else results.differences.push({ name, from: "case", diff: finding.diff });
+
+    if (!comparable || !beside || !hasPluginEquivalentSettings(comparable.port, entry)) continue;
+    const { plugin, group } = comparable;
+    const moved = { ...question, entry: renameNamespaces(entry, namespace) };
+    const comparison = await compareCaseWithUpstreamPlugin(served.caseServer, plugin, moved, finding.shape, group);
+    if (comparison.leftOut !== undefined) beside.leftOut.push({ name, reason: comparison.leftOut });
+    else if (comparison.verdict === "equal") beside.equal += 1;
+    else if (comparison.verdict === "known")
+      beside.known[comparison.reason] = (beside.known[comparison.reason] ?? 0) + 1;
+    else results.differences.push({ name, from: "upstream", diff: comparison.diff });
+  }
+  return results;
+};
+
+/** A quantity with which an API server computes for minutes. */
+const hugeExponent = /"[+-]?[\d.]+e[+-]?\d{5,}"/i;
+
+/** Returns why a case can't be sent to API servers of a minor at this time, whatever its objects are. */
+const explainUnfit = async (listed: CatalogueRule, stated: Case, entry: Case): Promise<string | undefined> => {
+  const isOther = await hasOtherOutcome(listed, entry);
+  if (listed.rule.since && isOther) return `states what Kubernetes ${stated.kubernetes ?? newestMinor} does`;
+  // A case that is wrong at its own time is sent, so that it is reported.
+  if (!isOther && (await hasOtherOutcome(listed, { ...entry, now: new Date().toISOString() })))
+    return "states what happens at its time";
+  return hugeExponent.test(JSON.stringify([stated.mutate, stated.validate, stated.oldObject]))
+    ? "the API server computes with a quantity for minutes"
+    : undefined;
+};
+
+/** Reports whether a rule's outcome is another one than the case states, or needs an answer that the case doesn't have. */
+const hasOtherOutcome = (listed: CatalogueRule, entry: Case): Promise<boolean> =>
+  evaluateCase(listed, entry, buildReview(listed, entry)).then(
+    (decision) => describeCaseDifferences(entry, decision).length > 0,
+    (error: unknown) => error instanceof UnansweredFailure,
+  );
+
+/** Returns the rules with their cases and their recorded outcomes. */
+export const readCasesAndUpstreamOutcomes = (rules: CatalogueRule[]): Promise<(RuleCases & { outcomes: Case[] })[]> =>
+  Promise.all(
+    rules.map(async (listed) => ({ listed, cases: await readCases(listed), outcomes: await readOutcomes(listed) })),
+  );
+
+/** Returns the recorded outcomes of a plugin that was removed from Kubernetes, as further cases of its port. */
+const readOutcomes = async ({ name, phases }: CatalogueRule): Promise<Case[]> => {
+  const text = await readFile(new URL(`outcomes/${name}.yaml`, import.meta.url), "utf8").catch(() => undefined);
+  if (text === undefined) return [];
+  return parseCases(text, `outcomes/${name}.yaml`, phases).flatMap((entry) => {
+    const { validate, oldObject } = entry;
+    if (!validate || oldObject || validate.metadata?.generateName) return [entry];
+    // The added label makes the new object of the update differ from the old object.
+    const update = { ...validate, metadata: { ...validate.metadata, labels: { app: "a" } } };
+    return [entry, { ...entry, name: `an update of ${entry.name}`, oldObject: validate, validate: update }];
+  });
+};
+
+/**
+ * Sends all cases of these rules to API servers, with those recorded from removed plugins, and compares the answers
+ * with the expected ones.
+ */
+export const checkAllCases = async (
+  binaries: ControlPlaneBinaries,
+  rules: CatalogueRule[],
+): Promise<RuleCaseResults[]> => {
+  const all = await readCasesAndUpstreamOutcomes(rules);
+  await using opened = new AsyncDisposableStack();
+  const servers = await openCaseServers(
+    binaries,
+    all.map(({ listed, cases, outcomes }) => ({ listed, cases: [...cases, ...outcomes] })),
+  );
+  opened.defer(servers.stop);
+  const results: RuleCaseResults[] = [];
+  for (const { listed, cases, outcomes } of all)
+    results.push({
+      ...(await servers.check(listed, cases)),
+      ...(outcomes.length > 0 && { outcomes: await servers.check(listed, outcomes) }),
+    });
+  return results;
+};

@@ -1,0 +1,160 @@
+import { isDeepStrictEqual } from "node:util";
+import type { Case } from "#lib/recording/recording.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
+import { describeCaseDifferences } from "../../../infra/catalogue/case-differences.ts";
+import { buildReview, evaluateCase, getCasePhase } from "../../../infra/catalogue/cases.ts";
+import type { CatalogueRule } from "../../../infra/catalogue/registry.ts";
+import { type ComparableServerAnswer, formatAnswerDiff, toComparable } from "../compare.ts";
+import {
+  type CaseBodyBuilder,
+  type CaseToSend,
+  caseBodyBuilders,
+  getFirstMessageLine,
+  isAccepted,
+  type ObservedTestServer,
+  type SentCaseWithReviews,
+  sendCase,
+} from "./sending.ts";
+
+/**
+ * Either the reason why the API server can't send the case to the rule, or the difference between its answer and the
+ * case.
+ */
+export type UnsendableReasonOrCaseDiff = { reason: string } | { diff?: string; shape: CaseBodyBuilder };
+
+/**
+ * Checks a case against the API server. A case may omit fields that an update keeps: if the answer differs, the case is
+ * sent again with these fields.
+ */
+export const checkCaseAgainstApiServer = async (
+  server: ObservedTestServer,
+  question: CaseToSend,
+  setup: string,
+): Promise<UnsendableReasonOrCaseDiff> => {
+  const found = await checkCaseIn(caseBodyBuilders, server, question, setup);
+  if ("reason" in found || found.diff === undefined) return found;
+  const kept = await checkCaseIn(caseBodyBuilders.slice(1), server, question, setup);
+  return "reason" in kept || kept.diff !== undefined ? found : kept;
+};
+
+/**
+ * Compares the API server's answer with the case. A request without the rule shows whether a webhook sees the case.
+ */
+const checkCaseIn = async (
+  shapes: readonly CaseBodyBuilder[],
+  server: ObservedTestServer,
+  question: CaseToSend,
+  setup: string,
+): Promise<UnsendableReasonOrCaseDiff> => {
+  const { listed, entry } = question;
+  const phase = getCasePhase(entry);
+  const given = entry[phase] ?? {};
+  const tries: { shape: CaseBodyBuilder; plain: SentCaseWithReviews }[] = [];
+  for (const shape of shapes)
+    if (!tries.some(({ plain }) => isAccepted(plain.answer)))
+      tries.push({ shape, plain: await sendCase(server, question, given, shape) });
+  const best = tries.find(({ plain }) => isAccepted(plain.answer)) ?? tries.find(({ plain }) => plain.seen[phase]);
+  if (best && !best.plain.seen[phase] && isAccepted(best.plain.answer))
+    return { reason: "the API server sends it to no webhook" };
+  if (!best?.plain.seen[phase]) return { reason: getFirstMessageLine(tries[0]?.plain.answer.body) };
+
+  const { shape, plain } = best;
+  const ours = await sendCase(server, question, given, shape, setup);
+  // The API server's own warnings about an object are missing if a mutating webhook refused it before validation.
+  const isEarly = phase === "mutate" && entry.refused !== undefined;
+  const due = plain.answer.warnings.filter((text) => !isEarly || ours.answer.warnings.includes(text));
+  const warnings = [...due, ...(entry.warnings ?? [])];
+  const becomes = entry.becomes && (await sendCase(server, question, entry.becomes, shape));
+  const [wanted, actual] =
+    entry.refused === undefined
+      ? [{ ...toStored(becomes ?? plain), warnings }, toStored(ours)]
+      : [toExpectedRefusal(listed, entry, warnings), isAccepted(ours.answer) ? toStored(ours) : toActualRefusal(ours)];
+  if (isDeepStrictEqual(wanted, actual)) return { shape };
+
+  // An API server drops fields that its version doesn't know, so they never reach the rule.
+  const [dropped] = findAdded(given, plain.seen[phase]?.object);
+  if (dropped) return { reason: `${formatPath(dropped)} never arrives` };
+  const missing = await findMissing(question, plain, ours);
+  return missing ? { reason: `never arrives without ${missing}` } : { shape, diff: formatAnswerDiff(wanted, actual) };
+};
+
+/**
+ * Returns the stored object, or the object that validation refused, without managedFields: webhooks' fields have no
+ * manager.
+ */
+const toStored = ({ seen, ...turn }: SentCaseWithReviews): ComparableServerAnswer => {
+  const { answer } = turn;
+  const body = answer.code === 422 && seen.mutate ? Object(seen.mutate.object) : answer.body;
+  const { managedFields: _, ...metadata } = Object(body.metadata);
+  return toComparable({ ...turn, answer: { ...answer, body: { ...body, metadata } } }, turn.name);
+};
+
+const buildDenialPrefix = ({ name }: CatalogueRule, { variant }: Case) =>
+  `admission webhook "${variant === undefined ? "" : `${variant}.`}${name}.postern.dev" denied the request: `;
+const toExpectedRefusal = (listed: CatalogueRule, entry: Case, warnings: string[]): ComparableServerAnswer => {
+  const { refused, code = 403, reason = "Forbidden" } = entry;
+  // Without a message, the API server shows the reason.
+  return { code, warnings, body: { reason, message: `${buildDenialPrefix(listed, entry)}${refused || reason}` } };
+};
+const toActualRefusal = ({ answer: { code, warnings, body } }: SentCaseWithReviews): ComparableServerAnswer => {
+  return { code, warnings, body: { reason: body.reason, message: body.message } };
+};
+
+/**
+ * Finds a field that a case omits although every received object has it. Without this field the rule gives the answer
+ * of the case; with it, the answer of the API server.
+ */
+const findMissing = async (
+  { listed, entry }: CaseToSend,
+  plain: SentCaseWithReviews,
+  ours: SentCaseWithReviews,
+): Promise<string | undefined> => {
+  const phase = getCasePhase(entry);
+  const received = phase === "mutate" ? plain.seen.mutate : ours.seen.validate;
+  const review = buildReview(listed, entry);
+  if (
+    entry.becomes ||
+    !received ||
+    describeCaseDifferences(entry, await evaluateCase(listed, entry, review)).length > 0
+  )
+    return;
+
+  const evaluateRefusal = async (request: AdmissionRequest) =>
+    (await evaluateCase(listed, entry, { ...review, request })).outcome.status?.message;
+  const [refusal, { answer }] = [await evaluateRefusal(received), ours];
+  if (refusal === entry.refused) return;
+  if (
+    isAccepted(answer) ? refusal !== undefined : answer.body.message !== `${buildDenialPrefix(listed, entry)}${refusal}`
+  )
+    return;
+  for (const path of findAdded(received.object, entry[phase])) {
+    const object = structuredClone(received.object);
+    deleteAt(object, path);
+    if ((await evaluateRefusal({ ...received, object })) === entry.refused) return formatPath(path);
+  }
+};
+
+type Path = (string | number)[];
+
+/** Finds the paths of fields that an object has and the case omits. */
+const findAdded = (object: unknown, given: unknown): Path[] => {
+  if (!isContainer(object) || !isContainer(given)) return [];
+  return Object.entries(object).flatMap(([name, value]): Path[] => {
+    const key = Array.isArray(object) ? Number(name) : name;
+    if (!Object.hasOwn(given, key)) return [[key]];
+    return findAdded(value, Reflect.get(given, key)).map((path) => [key, ...path]);
+  });
+};
+
+const isContainer = (value: unknown): value is object => typeof value === "object" && value !== null;
+
+const deleteAt = (object: unknown, [first = "", ...rest]: Path): void => {
+  if (rest.length > 0) deleteAt(Reflect.get(Object(object), first), rest);
+  else Reflect.deleteProperty(Object(object), first);
+};
+
+const formatPath = (path: Path) =>
+  path
+    .map((key) => (typeof key === "number" ? `[${key}]` : `.${key}`))
+    .join("")
+    .slice(1);

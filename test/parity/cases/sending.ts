@@ -1,0 +1,194 @@
+import { isMap, type JsonMap } from "#lib/json.ts";
+import type { Case } from "#lib/recording/recording.ts";
+import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
+import { type Phase, rule } from "#lib/rule.ts";
+import type { CatalogueRule } from "../../../infra/catalogue/registry.ts";
+import type { TestClusterClient, TestClusterResponse } from "../../control-plane/client.ts";
+import { buildTestRule, type WebhookManifests } from "../rule-server.ts";
+import { deleteWithFinalizers, type RequestWithAnswer } from "../sequence-sender.ts";
+import { buildCaseRequest, type CaseRequest } from "./case-request.ts";
+
+// The extra fields of a request's user hold the name of the setup to call, and a word that identifies the observer's
+// reviews.
+const [setupKey, wordKey] = ["postern-setup", "postern-word"];
+const buildExtraExpression = (key: string) => `request.userInfo.?extra[?"${key}"].orValue([])`;
+
+/** Adds a matchCondition to webhooks: only requests whose user's `extra` names this setup call them. */
+export const restrictWebhooksToCaseSetup = (name: string, manifests: WebhookManifests) =>
+  addCondition(`"${name}" in ${buildExtraExpression(setupKey)}`, manifests);
+
+const addCondition = (expression: string, manifests: WebhookManifests) => {
+  const condition = { name: "is-asked", expression };
+  return manifests.map(({ webhooks, ...manifest }) => ({
+    ...manifest,
+    webhooks: webhooks.map((one) => ({ ...one, matchConditions: [condition, ...(one.matchConditions ?? [])] })),
+  }));
+};
+
+/** The last review that the API server sent in each phase. */
+type SeenReviews = Partial<Record<Phase, AdmissionRequest>>;
+
+/** Returns an observer: a rule that admits everything and stores the reviews that it gets. */
+export const createTestObserverRule = () => {
+  const seen = new Map<string, SeenReviews>();
+  const note = (phase: Phase, request: AdmissionRequest) => {
+    const [word = ""] = request.userInfo.extra?.[wordKey] ?? [];
+    seen.set(word, { ...seen.get(word), [phase]: request });
+  };
+  let count = 0;
+  return {
+    listed: buildTestRule(
+      "observer",
+      rule({
+        summary: "Watches.",
+        match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }],
+        mutate: (_, { request }) => note("mutate", request),
+        validate: (_, { request }) => note("validate", request),
+      }),
+    ),
+    calledAlways: (manifests: WebhookManifests) =>
+      addCondition(`size(${buildExtraExpression(wordKey)}) > 0`, manifests),
+    word: () => `${count++}`,
+    /** Returns and forgets the reviews with a word. */
+    recall: (word: string): SeenReviews => {
+      const found = seen.get(word) ?? {};
+      seen.delete(word);
+      return found;
+    },
+  };
+};
+
+/** A test API server, and the observer: a webhook that records the reviews which the server sends. */
+export interface ObservedTestServer {
+  admin: TestClusterClient;
+  observer?: ReturnType<typeof createTestObserverRule>;
+}
+
+/** A case that is sent to API servers, with the rule that it belongs to. */
+export interface CaseToSend {
+  listed: CatalogueRule;
+  entry: Case;
+  /** The namespace of the object, unless the case states another. */
+  namespace: string;
+  /** The labels of `namespace`. */
+  labels: Record<string, string>;
+  /** Creates further objects once the case's own object exists; returns a function that deletes them. */
+  around?(admin: TestClusterClient, stored: JsonMap): Promise<() => Promise<unknown>>;
+}
+
+/** A request and its answer, with the reviews that the observer saw. */
+export interface SentCaseWithReviews extends RequestWithAnswer {
+  seen: SeenReviews;
+}
+
+/**
+ * Builds the body of a request from a case's object and the stored one: unchanged, or with the fields that it omits.
+ */
+export type CaseBodyBuilder = (body: JsonMap, stored: JsonMap) => JsonMap;
+/** The bodies to try in turn: the case's own, then the stored object with the case's fields merged over it. */
+export const caseBodyBuilders: CaseBodyBuilder[] = [
+  (body) => body,
+  (body, stored) => mergeOnto(stored, body) as JsonMap,
+];
+
+export const isAccepted = ({ code }: TestClusterResponse) => code >= 200 && code < 300;
+
+/** Returns the first line of an answer's message. */
+export const getFirstMessageLine = ({ message, text }: Record<string, unknown> = {}) =>
+  String(message ?? text)
+    .trim()
+    .split("\n")[0] ?? "";
+
+/**
+ * Prepares a case's object, sends the case's request, and deletes the object. Only the webhooks of `setup` are called.
+ */
+export const sendCase = async (
+  server: ObservedTestServer,
+  question: CaseToSend,
+  object: KubernetesObject,
+  shape: CaseBodyBuilder,
+  setup?: string,
+): Promise<SentCaseWithReviews> => {
+  const { admin } = server;
+  const request = await buildCaseRequest(question.listed, question.entry, question.namespace, admin);
+  const { method, path, name, collection } = request;
+  const obstacle = await prepareCaseObjectOrGetRefusal(admin, request, question.labels);
+  if (obstacle) return { call: { method, path, user: "admin" }, name, answer: obstacle, seen: {} };
+
+  const stored = method === "PUT" ? (await admin({ method: "GET", path })).body : {};
+  const leave = await question.around?.(admin, stored);
+  const sent = await sendCaseAndObserveReviews(server, request, shape(request.body(object), stored), setup);
+  // The answer to a subresource may be only a Status of success, so the changed object itself is read.
+  if (sent.answer.code === 201 && sent.answer.body.kind === "Status" && request.place)
+    sent.answer = { ...sent.answer, body: (await admin({ method: "GET", path: request.place })).body };
+  await leave?.();
+  const { name: made } = Object(sent.answer.body.metadata);
+  const left = request.place ?? (sent.answer.code === 201 && made ? `${collection}/${made}` : undefined);
+  if (left) await deleteWithFinalizers(left, () => admin);
+  return sent;
+};
+
+type Sendable = Pick<CaseRequest, "method" | "path" | "user" | "name">;
+
+/** Sends a case's request and returns the answer, with what the observing webhook saw of the request. */
+export const sendCaseAndObserveReviews = async (
+  { admin, observer }: ObservedTestServer,
+  { method, path, user, name }: Sendable,
+  body: JsonMap,
+  setup?: string,
+): Promise<SentCaseWithReviews> => {
+  const word = observer?.word();
+  const extra = { ...user.extra, ...(word && { [wordKey]: [word] }), ...(setup && { [setupKey]: [setup] }) };
+  const call = { method, path, impersonate: { ...user, extra }, ...(method !== "DELETE" && { body }) };
+  const answer = await admin(call)
+    // Some objects make the API server panic and close the connection; that counts as an answer with code 0.
+    .catch(({ message }: Error): TestClusterResponse => ({ code: 0, body: { message }, warnings: [] }));
+  // The test's marks are deleted from the answer: some objects store the user that created them, with `extra`.
+  const { extra: own } = Object(answer.body.spec);
+  if (own) for (const key of [setupKey, wordKey]) Reflect.deleteProperty(own, key);
+  if (own && Object.keys(own).length === 0) Reflect.deleteProperty(Object(answer.body.spec), "extra");
+  return { call: { ...call, user: "admin" }, name, answer, seen: (word && observer?.recall(word)) || {} };
+};
+
+/** Creates the object that a case's request needs, calling no rule. Returns the API server's answer if it refuses. */
+export const prepareCaseObjectOrGetRefusal = async (
+  admin: TestClusterClient,
+  { namespace, place, present, collection, ephemeralContainers }: CaseRequest,
+  labels: Record<string, string>,
+): Promise<TestClusterResponse | undefined> => {
+  const home = { metadata: { name: namespace, labels } };
+  if (namespace) await admin({ method: "POST", path: "/api/v1/namespaces", body: home });
+  const isThere = place !== undefined && isAccepted(await admin({ method: "GET", path: place }));
+  if (isThere && !present) await deleteWithFinalizers(place, () => admin);
+  if (isThere || !present) return undefined;
+
+  const created = await admin({ method: "POST", path: collection, body: present });
+  if (!isAccepted(created)) return created;
+  const { status } = present;
+  if (status !== undefined) {
+    const contentType = "application/merge-patch+json";
+    const stated = await admin({ method: "PATCH", path: `${place}/status`, body: { status }, contentType });
+    if (!isAccepted(stated)) return stated;
+  }
+  if (ephemeralContainers === undefined) return undefined;
+  const body = { spec: { ephemeralContainers } };
+  const contentType = "application/strategic-merge-patch+json";
+  const debugged = await admin({ method: "PATCH", path: `${place}/ephemeralcontainers`, body, contentType });
+  return isAccepted(debugged) ? undefined : debugged;
+};
+
+/** Merges an object over the present one. List elements with the same name are merged. */
+const mergeOnto = (present: unknown, given: unknown): unknown => {
+  if (given === undefined) return present;
+  if (isNamed(present) && isNamed(given)) {
+    const updated = present.map((one) => [one, given.find(({ name }) => name === one.name)] as const);
+    const added = given.filter(({ name }) => !present.some((one) => one.name === name));
+    return [...updated.map(([one, other]) => mergeOnto(one, other)), ...added];
+  }
+  if (!isMap(present) || !isMap(given)) return given;
+  const changed = Object.entries(given).map(([key, value]) => [key, mergeOnto(present[key], value)]);
+  return { ...present, ...Object.fromEntries(changed) };
+};
+
+const isNamed = (value: unknown): value is (JsonMap & { name: unknown })[] =>
+  Array.isArray(value) && value.length > 0 && value.every((one) => isMap(one) && "name" in one);

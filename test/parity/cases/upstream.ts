@@ -1,0 +1,197 @@
+import { isDeepStrictEqual } from "node:util";
+import type { Case } from "#lib/recording/recording.ts";
+import type { Rule } from "#lib/rule.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
+import { getCaseOperation, getCasePhase } from "../../../infra/catalogue/cases.ts";
+import type { CatalogueRule } from "../../../infra/catalogue/registry.ts";
+import { type ControlPlaneBinaries, newestMinor } from "../../control-plane/binaries.ts";
+import type { TestClusterClient, TestClusterResponse } from "../../control-plane/client.ts";
+import type { TestCluster, TestClusterOptions } from "../../control-plane/cluster.ts";
+import {
+  type ComparableServerAnswer,
+  comparePluginAndPortAnswers,
+  formatAnswerDiff,
+  type ParityComparisonResult,
+  toComparable,
+} from "../compare.ts";
+import { comparisonConfigs, type PluginPort } from "../plugins.ts";
+import {
+  createNeededObjects,
+  ensureNamespace,
+  insertStoredUid,
+  listCaseNamespaces,
+  renameNamespaces,
+} from "./case-objects.ts";
+import { buildCaseRequest } from "./case-request.ts";
+import type { RuleCases } from "./case-setups.ts";
+import {
+  type CaseBodyBuilder,
+  type CaseToSend,
+  getFirstMessageLine,
+  isAccepted,
+  type ObservedTestServer,
+  prepareCaseObjectOrGetRefusal,
+  type SentCaseWithReviews,
+  sendCase,
+} from "./sending.ts";
+
+/** Returns the reason if no API server with a port's plugin can be booted for its cases. */
+export const explainMissingUpstreamServer = (
+  { rule: { upstreamPlugin, needs = {} } }: PluginPort,
+  plugins: string[],
+  { version }: ControlPlaneBinaries,
+): string | undefined => {
+  const verbs = Object.values(needs).map(({ verb }) => verb);
+  if (!plugins.includes(upstreamPlugin.plugin)) return `Kubernetes ${version} has no plugin ${upstreamPlugin.plugin}`;
+  if (verbs.includes("https"))
+    return `${upstreamPlugin.plugin} reads the address of a service from a file, and its cases have only recorded answers`;
+  if (verbs.includes("ledger"))
+    return `${upstreamPlugin.plugin} reads a file, and its answers depend on earlier requests`;
+};
+
+/**
+ * Returns the reason if a port's plugin would answer its cases differently: in these clusters every user has every right,
+ * and no policies.
+ */
+export const explainIncomparable = ({ rule }: PluginPort): string | undefined => {
+  const { plugin } = rule.upstreamPlugin;
+  if (rule.authorizedBy) return `${plugin} refuses only users without a right, and here every user has every right`;
+  return (
+    comparisonConfigs[plugin]?.policies && `${plugin} reads its policies from its cluster, a case from its settings`
+  );
+};
+
+/**
+ * Names the API server in which a port's plugin is on, together with others. Only one plugin of an API server may
+ * decide about missing namespaces, and a plugin that refuses everything is alone.
+ */
+export const getPluginServerName = ({ name, rule }: PluginPort): string => {
+  if (rule.exemptionRequired) return `plugins-${name}`;
+  // Validating plugins are asked one after another, webhooks in parallel: if two refuse, either message may be
+  // returned.
+  if (["namespace-lifecycle", "pod-resize-validator"].includes(name)) return "plugins-namespace-lifecycle";
+  // The plugins of the other servers include ServiceAccount, which would refuse a kubelet's pod first.
+  if (name === "node-restriction") return "plugins-namespace-lifecycle";
+  // From Kubernetes 1.37 on, Priority sets the priority of pod groups, too.
+  if (name === "pod-group-protection") return "plugins-namespace-lifecycle";
+  // The plugins of these rules report a missing namespace themselves, so NamespaceAutoProvision must not create it.
+  if (["namespace-exists", "pod-node-selector", "pod-toleration-restriction"].includes(name))
+    return "plugins-namespace-exists";
+  return "plugins-namespace-auto-provision";
+};
+
+/** Reports whether a case has the settings with which the rule equals its plugin. */
+export const hasPluginEquivalentSettings = ({ rule }: PluginPort, { settings }: Case) =>
+  isDeepStrictEqual(
+    mergeWithDefaults(rule.settings ?? {}, settings),
+    mergeWithDefaults(rule.settings ?? {}, rule.upstreamPlugin.settings),
+  );
+
+/** Returns the namespace of a case. Different cases have different namespaces. */
+export const getCaseNamespace = ({ name }: CatalogueRule, index: number) => `${name}-${index}`;
+
+const readsResource = ({ needs = {} }: Rule, resource: string) =>
+  Object.values(needs).some(({ kind }) => kind?.resource === resource);
+
+/**
+ * Returns the options of an API server with these plugins. The cases' objects are created before the plugins are on.
+ */
+export const buildUpstreamServerOptions = (
+  ports: PluginPort[],
+  all: RuleCases[],
+  wishes: TestClusterOptions,
+): TestClusterOptions => {
+  const fill = async (as: TestCluster["as"]) => {
+    for (const { listed, cases } of all.filter(({ listed }) => ports.some(({ name }) => name === listed.name)))
+      for (const [index, entry] of cases.entries()) {
+        const home = getCaseNamespace(listed, index);
+        const moved = renameNamespaces(entry, home);
+        for (const namespace of listCaseNamespaces(moved)) await ensureNamespace(as("admin"), namespace);
+        const request = await buildCaseRequest(listed, moved, home, as("admin"));
+        // Cluster-scoped objects would affect other cases, so each is created only while its case is sent.
+        if (request.namespace !== undefined || !readsResource(listed.rule, "priorityclasses"))
+          await prepareCaseObjectOrGetRefusal(as("admin"), request, {});
+      }
+  };
+  return { ...wishes, late: { enable: ports.map(({ rule }) => rule.upstreamPlugin.plugin), fill } };
+};
+
+/** Known differences of rules from plugins that occur only in cases; each rule's README lists its own. */
+const known: {
+  rule: string;
+  reason: string;
+  explains(wanted: TestClusterResponse, actual: TestClusterResponse): boolean;
+}[] = [
+  {
+    rule: "limit-ranger",
+    reason: "upstream's arithmetic overflows from 2^63 on, and admits such an amount",
+    explains: (wanted, actual) =>
+      isAccepted(wanted) && / but (limit|request) is \d+E$/.test(String(actual.body.message)),
+  },
+];
+
+type UpstreamComparison = ParityComparisonResult & { diff: string; leftOut?: string };
+
+/**
+ * Sends a case to an API server with the plugin and to the one with the rule, with all objects that it needs, and
+ * compares.
+ */
+export const compareCaseWithUpstreamPlugin = async (
+  ours: ObservedTestServer,
+  upstream: TestClusterClient,
+  question: CaseToSend,
+  shape: CaseBodyBuilder,
+  setup: string,
+): Promise<UpstreamComparison> => {
+  const { listed, entry } = question;
+  const given = entry[getCasePhase(entry)] ?? {};
+  const lacks = new Map<TestClusterClient, string[]>();
+  const createNeeded = async (admin: TestClusterClient, stored: object) => {
+    const settled = await createNeededObjects(admin, listed, insertStoredUid(entry, entry.oldObject, stored));
+    lacks.set(admin, settled.lacks);
+    return settled.leave;
+  };
+  const sendUpstream = () => sendCase({ admin: upstream }, { ...question, around: createNeeded }, given, shape);
+  const [wanted, actual] = await Promise.all([
+    sendUpstream(),
+    sendCase(ours, { ...question, around: createNeeded }, given, shape, setup),
+  ]);
+  const compareTo = (one: SentCaseWithReviews): { plain: ComparableServerAnswer; comparison: UpstreamComparison } => {
+    const [plain, other] = [toComparable(one, one.name), toComparable(actual, actual.name)];
+    return {
+      plain,
+      comparison: {
+        ...comparePluginAndPortAnswers({ rule: listed.name, minor: entry.kubernetes ?? newestMinor }, plain, other),
+        diff: formatAnswerDiff(plain, other),
+      },
+    };
+  };
+  const first = compareTo(wanted);
+  let { comparison } = first;
+  // A plugin may read objects in random order and answer differently each time, so several answers are compared.
+  const mayVary = listed.rule.needs !== undefined && getCaseOperation(entry) === "CREATE";
+  let varies = false;
+  for (let left = 8; left > 0 && mayVary && comparison.verdict === "different"; left--) {
+    const again = compareTo(await sendUpstream());
+    varies ||= !isDeepStrictEqual(again.plain, first.plain);
+    if (again.comparison.verdict !== "different") comparison = again.comparison;
+  }
+  const explanation = known.find(
+    ({ rule, explains }) => rule === listed.name && explains(wanted.answer, actual.answer),
+  );
+  if (comparison.verdict === "different" && explanation)
+    comparison = { ...comparison, verdict: "known", reason: explanation.reason };
+
+  const isRefused = String(actual.answer.body.message).startsWith("admission webhook ");
+  const isAsExpected = isRefused === (entry.refused !== undefined);
+  if (comparison.verdict !== "different" && isAsExpected) return comparison;
+  const { code, body } = wanted.answer;
+  const fault = code === 500 && isAsExpected ? `upstream fails there: ${getFirstMessageLine(body)}` : undefined;
+  const [here = [], there = []] = [ours.admin, upstream].map((one) => lacks.get(one));
+  // A case that lacks objects is left out of the comparison, unless the answers differ and both servers lack the same
+  // ones.
+  const isExcused = comparison.verdict !== "different" || !isDeepStrictEqual(here, there);
+  const lacking = isExcused ? (here[0] ?? there[0]) : undefined;
+  const leftOut = lacking ?? fault ?? (varies ? "upstream's answers vary" : undefined);
+  return { ...comparison, ...(leftOut !== undefined && { leftOut }) };
+};

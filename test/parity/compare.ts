@@ -1,0 +1,695 @@
+import type { Toleration } from "#lib/kubernetes/core/v1.ts";
+import { mergeTolerations } from "#lib/objects/toleration.ts";
+import type { Since } from "#lib/since.ts";
+import { findOldIndexesOfLines } from "../../infra/diff/alignment.ts";
+import { selectNewest } from "./generators/served-versions.ts";
+import type { RequestWithAnswer } from "./sequence-sender.ts";
+
+/** Fields whose values differ between any two servers: only their presence is compared. */
+const serverFields: Record<string, string> = {
+  uid: "made for each object",
+  resourceVersion: "counts the writes of a server",
+  creationTimestamp: "a time",
+  deletionTimestamp: "a time",
+  startTime: "a time",
+  lastTransitionTime: "a time",
+  lastProbeTime: "a time",
+  lastUpdateTime: "a time",
+  lastPhaseTransitionTime: "a time",
+  observedGeneration: "may follow a write of the server's own",
+  clusterIP: "drawn at random",
+  clusterIPs: "drawn at random",
+  nodePort: "drawn at random",
+  healthCheckNodePort: "drawn at random",
+  time: "when a manager of fields last changed them",
+  token: "signed by a server",
+  expirationTimestamp: "a time",
+};
+
+/**
+ * Values of `serverFields` that are compared nevertheless: if one server's answer has such a value, the other's must.
+ */
+const comparedValues = new Set(["None", ""]);
+
+/** The part of an answer that must be equal on two servers. */
+export interface ComparableServerAnswer {
+  code: number;
+  warnings: string[];
+  body: unknown;
+  /** The audit annotations that admission adds, by their names. The prefix is a plugin's or a webhook's. */
+  audit?: Record<string, string>;
+}
+
+/** Replaces what differs by chance in an answer, such as names, uids, times and orders. */
+export const toComparable = (
+  { answer, name, audit = {} }: RequestWithAnswer,
+  sequence: string,
+): ComparableServerAnswer => {
+  const said = JSON.stringify([answer.body, selectAuditAnnotations(audit)], (key, value) =>
+    Object.hasOwn(serverFields, key) && value !== undefined && !comparedValues.has(value) ? "?" : value,
+  );
+  const plain = replaceNames(said.replace(/admission webhook \\"[^"]+\\" denied the request: /g, ""), name, sequence)
+    // Uids and times are replaced by `?` in the whole answer, because texts and labels contain them, too.
+    .replaceAll(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, "?")
+    // The name of the volume with a ServiceAccount's token has a random suffix, which is replaced by `?`.
+    .replaceAll(/\bkube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}\b/g, "kube-api-access-?")
+    // Until Kubernetes 1.33, texts show Go's structures with the addresses of values.
+    .replaceAll(/(?<=\(\*[\w.]+\)\()0x[0-9a-f]+(?=\))/g, "0x?")
+    // Go's diffs use a different space character in half of all processes, so that programs don't parse them.
+    .replaceAll("\u00a0", " ");
+  const [parsed, comparableAudit] = JSON.parse(plain);
+  const body = Object.values(orderings).reduce((body, arrange) => arrange(body), parsed);
+  const warnings = sortByPolicy(
+    answer.warnings.map((text) => replaceNames(text, name, sequence)),
+    (text) => /^Validation failed for ValidatingAdmissionPolicy '([^']*)'/.exec(text)?.[1],
+  );
+  return {
+    code: answer.code,
+    warnings,
+    body,
+    ...(Object.keys(comparableAudit).length > 0 && { audit: comparableAudit }),
+  };
+};
+
+/**
+ * Returns audit annotations by their names, without those that the API server adds about authorization and webhooks. The
+ * values of several annotations with one name are joined.
+ */
+const selectAuditAnnotations = (audit: Record<string, string>) => {
+  const selected = Object.entries(audit).filter(
+    ([key]) => !/^authorization\.k8s\.io|^apiserver\.latency\.k8s\.io|webhook\.admission\.k8s\.io\//.test(key),
+  );
+  const byName = Map.groupBy(selected, ([key]) => key.slice(key.indexOf("/") + 1));
+  return Object.fromEntries(
+    [...byName].map(([name, entries]) => {
+      const values = entries.map(([, value]) => value);
+      return [name, name === "validation_failure" ? joinFailures(values) : values.sort().join("\n")];
+    }),
+  );
+};
+
+/** Returns the failures of all policies as one list. The order of policies is random, and each has an entry. */
+const joinFailures = (values: readonly string[]): string =>
+  toCanonicalJson(
+    sortByPolicy(
+      values.flatMap((value) => JSON.parse(value)),
+      ({ policy }) => policy,
+    ),
+  );
+
+const sortByPolicy = <T>(values: readonly T[], getPolicy: (value: T) => string | undefined): T[] =>
+  values.toSorted((one, other) => compareText(getPolicy(one) ?? "", getPolicy(other) ?? ""));
+
+type Body = Record<string, unknown>;
+
+/** Sorts the lists in an answer whose order is random; each key says why. */
+const orderings: Record<string, (body: Body) => Body> = {
+  "a list goes by names, of which the API server made some": (body) =>
+    Array.isArray(body.items) ? { ...body, items: body.items.map(sortManagers).toSorted(compareText) } : body,
+
+  "managers of fields go by the second in which they came": (body) => sortManagers(body),
+
+  "what API validation finds in a map, in Go's order of maps": (body) => {
+    const texts = [...new Set(listCauses(body)?.map(({ field, message }) => `${field}: ${message}`))];
+    const told = `[${texts.join(", ")}]`;
+    const message = String(body.message);
+    if (texts.length < 2 || !message.endsWith(told)) return body;
+    return { ...sortCauses(body), message: message.slice(0, -told.length) };
+  },
+
+  "what a LimitRange has against a container or a pod, in Go's order of maps": (body) => {
+    const [, start, list] =
+      /^(.* is forbidden: )\[(.* per (?:Container|Pod|PersistentVolumeClaim) is .*)\]$/.exec(String(body.message)) ??
+      [];
+    if (start === undefined || list === undefined) return body;
+    const faults = list.split(/, (?=minimum |maximum |\S+ max limit to request ratio )/);
+    return { ...body, message: `${start}[${sortRuns(faults, getFaultKind).join(", ")}]` };
+  },
+
+  "the managers that a field is in conflict with, in Go's order of maps": (body) =>
+    listCauses(body)?.every(({ reason }) => reason === "FieldManagerConflict") ? sortCauses(body) : body,
+
+  "what bindings of MutatingAdmissionPolicies refuse, in Go's order of maps": (body) => {
+    const texts = listCauses(body)?.map(({ message = "" }) => message) ?? [];
+    const areDenials = texts.every((text) => /^policy '.* with binding '.* denied request: /s.test(text));
+    if (texts.length < 2 || !areDenials || !texts.includes(String(body.message))) return body;
+    return { ...sortCauses(body), message: texts.toSorted()[0] };
+  },
+
+  "what a strategic patch has twice, in Go's order of maps": (body) => {
+    const [start, ...errors] = String(body.message).split(": errors:\n");
+    return errors.length > 0 ? { ...body, message: [start, ...errors.join("\n").split("\n").sort()].join("\n") } : body;
+  },
+};
+
+/** Returns which bound of a LimitRange a message is about, such as `maximum per Pod`, without the resource. */
+const getFaultKind = (fault: string) => /(minimum|maximum|ratio).* per \w+/.exec(fault)?.[0].replace(/ \S+ usage/, "");
+
+/** Sorts neighbouring texts of the same kind among each other, as upstream's order of them is random. */
+const sortRuns = (texts: string[], sortOf: (text: string) => unknown): string[] => {
+  const runs: string[][] = [];
+  for (const text of texts) {
+    const last = runs.at(-1);
+    if (last?.[0] !== undefined && sortOf(last[0]) === sortOf(text)) last.push(text);
+    else runs.push([text]);
+  }
+  return runs.flatMap((run) => run.sort());
+};
+
+const isLimitMessage = (text: string) =>
+  /^Too many requests: \[?limit reached on type SourceAndObject for key /.test(text);
+
+interface Cause {
+  reason?: string;
+  field?: string;
+  message?: string;
+}
+
+const listCauses = ({ details }: Body): Cause[] | undefined => {
+  const { causes } = Object(details);
+  return Array.isArray(causes) ? causes : undefined;
+};
+
+const sortCauses = (body: Body): Body => {
+  const causes = listCauses(body)?.toSorted(compareText);
+  return { ...body, details: { ...Object(body.details), causes } };
+};
+
+const sortManagers = (object: Body): Body => {
+  const { managedFields } = Object(object.metadata);
+  if (!Array.isArray(managedFields)) return object;
+  return { ...object, metadata: { ...Object(object.metadata), managedFields: managedFields.toSorted(compareText) } };
+};
+
+/** Replaces generated object names in an answer by `<sequence>-?`, because their suffix is random. */
+const replaceNames = (text: string, name: string, sequence: string) =>
+  (name === sequence ? text : text.replaceAll(name, `${sequence}-?`)).replaceAll(
+    new RegExp(`\\b${sequence}-[bcdfghjklmnpqrstvwxz2456789]{5}\\b`, "g"),
+    `${sequence}-?`,
+  );
+
+/** A known, intended difference between a plugin's answers and its port's, with the reason for it. */
+interface KnownDifference {
+  reason: string;
+  /** The rules that have this difference and list it in their READMEs. */
+  rules: string[];
+  /** Whether minors of Kubernetes have this difference; absent: all of them have it. */
+  since?: Since<boolean>;
+  /** True if audit annotations may differ, too; otherwise they must be the same. */
+  isInAudit?: true;
+  /**
+   * Reports whether this known difference alone explains how the plugin's answer and the rule's differ. `earlier` and
+   * `before` are those of the comparison.
+   */
+  explains(
+    wanted: ComparableServerAnswer,
+    actual: ComparableServerAnswer,
+    earlier: readonly ComparableServerAnswer[],
+    before: readonly ComparableServerAnswer[],
+  ): boolean;
+}
+
+/** All intended differences. */
+const knownDifferences: KnownDifference[] = [
+  {
+    reason: "a matchCondition that fails in the entry refuses the request with 403 and the error alone",
+    rules: ["validating-admission-policy"],
+    isInAudit: true,
+    explains: (wanted, actual) => {
+      const [start, error] = getMessage(actual).split(" is forbidden: ");
+      const message = getMessage(wanted);
+      const isFailure = error !== undefined && /^\[?expression '/.test(error) && actual.code === 403;
+      return isFailure && message.startsWith(`${start} is forbidden: Validating`) && message.endsWith(`: ${error}`);
+    },
+  },
+  {
+    reason: "a matchCondition that fails in the entry refuses the request with 403 and the error alone",
+    rules: ["mutating-admission-policy"],
+    explains: (wanted, actual) => {
+      const [, error] = getMessage(actual).split(" is forbidden: ");
+      const isFailure = error !== undefined && /^\[?expression '/.test(error) && actual.code === 403;
+      const message = getMessage(wanted);
+      return isFailure && message.startsWith("policy '") && message.endsWith(` denied request: ${error}`);
+    },
+  },
+  {
+    reason: "a value of another type in a JSON patch is refused by the API server, after the policy's other mutations",
+    rules: ["mutating-admission-policy"],
+    explains: (wanted, actual) =>
+      wanted.code === 500 &&
+      getMessage(wanted).startsWith("Internal error occurred: json: cannot unmarshal ") &&
+      actual.code === 403 &&
+      getMessage(actual).startsWith("policy '"),
+  },
+  {
+    reason:
+      "before Kubernetes 1.37, the API server panics on an Object in a list or a map of a JSON patch; the requests after it don't count",
+    rules: ["mutating-admission-policy"],
+    since: { "1.0": true, "1.37": false },
+    isInAudit: true,
+    explains: (wanted, _actual, _earlier, before) => [wanted, ...before].some(isPanic),
+  },
+  {
+    reason: "before Kubernetes 1.37, an object of a built-in kind can be compared with a value of another type",
+    rules: ["mutating-admission-policy", "validating-admission-policy"],
+    since: { "1.0": true, "1.37": false },
+    isInAudit: true,
+    explains: (_wanted, actual, earlier) => [actual, ...earlier].some(isFailedComparison),
+  },
+  {
+    reason: "from Kubernetes 1.37 on, the API server sends reviews of access to no webhook",
+    rules: ["namespace-auto-provision", "namespace-exists"],
+    since: { "1.37": true },
+    explains: (wanted, actual, earlier) =>
+      (isAccessReview(actual) && wanted.code === 404) ||
+      (earlier.some(isAccessReview) && Object(wanted.body).kind === "Namespace" && actual.code === 404),
+  },
+  {
+    reason: "in Kubernetes 1.33, the labels that upstream copies from nodes are none that nodes have",
+    rules: ["pod-topology-labels"],
+    since: { "1.0": true, "1.34": false },
+    explains: (wanted, actual) => isSame(deleteTopologyLabels(wanted), deleteTopologyLabels(actual)),
+  },
+  {
+    reason:
+      "a request that is exempt or whose namespace asks for nothing has no audit annotation, nor does an invalid label: the rule isn't called, or doesn't read the namespace",
+    rules: ["pod-security"],
+    isInAudit: true,
+    explains: (wanted, actual) => isSame(deleteUncalledAudit(wanted, actual), actual),
+  },
+  {
+    reason: "a refusal of another uid doesn't show the uid that was read",
+    rules: ["node-restriction"],
+    explains: (wanted, actual) =>
+      isSameRefusal(wanted, actual, (text) =>
+        text
+          .replace(/(?<= UID mismatch: expected \S+ got )\S+$/, "another")
+          .replace(
+            /(?<=, inconsistent with the running node|which differs from the running service account) \("[^"]*"\)$/,
+            "",
+          )
+          .replace(/(?<= which differs from running pod) "[^"]*"$/, ""),
+      ),
+  },
+  {
+    reason: "a refusal of a changed claim names the fields, and doesn't show Go's structures",
+    rules: ["node-restriction"],
+    explains: (wanted, actual) => {
+      const end = /(?<= other than status\.quantity and status\.conditions: ).*$/s;
+      const [ours] = end.exec(getMessage(actual)) ?? [];
+      return ours !== undefined && isSameRefusal(wanted, actual, (text) => text.replace(end, ours));
+    },
+  },
+  {
+    reason: "the refusal of a certificate request that can't be parsed has another text",
+    rules: ["node-restriction"],
+    explains: (wanted, actual) =>
+      isSameRefusal(wanted, actual, (text) =>
+        text.replace(
+          /(?<= unable to parse csr: )(asn1|x509): .*$/s,
+          "the PEM block holds no PKCS #10 certificate request in DER",
+        ),
+      ),
+  },
+  {
+    reason: "a bare 500 of upstream is 403 Forbidden here, with the same text",
+    rules: [
+      ...["always-pull-images", "node-restriction", "pod-node-selector", "pod-toleration-restriction"],
+      ...["resource-quota", "service-account"],
+    ],
+    explains: (wanted, actual) => {
+      const [said, ours] = [Object(wanted.body), Object(actual.body)];
+      return (
+        wanted.code === 500 &&
+        said.reason === undefined &&
+        actual.code === 403 &&
+        ours.reason === "Forbidden" &&
+        isSame(wanted.warnings, actual.warnings) &&
+        said.message === ours.message
+      );
+    },
+  },
+  {
+    reason: "API validation shows an empty list or map as null in its messages once a webhook has patched the object",
+    rules: [
+      ...["always-pull-images", "default-ingress-class", "default-storage-class", "default-toleration-seconds"],
+      ...["extended-resource-toleration", "limit-ranger", "pod-group-protection", "pod-node-selector"],
+      ...["pod-toleration-restriction", "pod-topology-labels", "priority", "runtime-class", "service-account"],
+      ...["storage-object-in-use-protection", "taint-nodes-by-condition"],
+    ],
+    explains: (wanted, actual) => {
+      const [said, ours] = [splitDiffs(wanted), splitDiffs(actual)];
+      return (
+        wanted.code === 422 &&
+        isSame(said.rest, ours.rest) &&
+        said.diffs.length === ours.diffs.length &&
+        said.diffs.every((diff, index) => isSameResult(diff, ours.diffs[index] ?? ""))
+      );
+    },
+  },
+  {
+    reason: "tolerations are in another order if a RuntimeClass adds some, after the plugin and before the rule",
+    rules: ["default-toleration-seconds", "extended-resource-toleration"],
+    explains: (wanted, actual) => isSame(sortTolerations(wanted), sortTolerations(actual)),
+  },
+  {
+    reason:
+      "a RuntimeClass drops a toleration that another one covers, after the plugin added it and before the rule does",
+    rules: ["extended-resource-toleration"],
+    explains: (wanted, actual) => isSame(sortTolerations(wanted), sortTolerations(actual, undefined, deleteCovered)),
+  },
+  {
+    reason: "a RuntimeClass's toleration of a lost node is kept: it is added after the plugin and before the rule",
+    rules: ["default-toleration-seconds"],
+    explains: (wanted, actual) => isSame(sortTolerations(wanted, applyRuntimeClass), sortTolerations(actual)),
+  },
+  {
+    reason: "an annotation that is not a list of tolerations is refused with its name, not with Go's JSON error as 500",
+    rules: ["pod-toleration-restriction"],
+    explains: (wanted, actual) =>
+      wanted.code === 500 &&
+      /^(invalid character|json: cannot unmarshal|unexpected end of JSON)/.test(getMessage(wanted)) &&
+      actual.code === 403 &&
+      /^namespace "\S+" must have a JSON list of tolerations in its annotation \S+$/.test(getMessage(actual)),
+  },
+  {
+    reason: "a missing namespace is reported before the object is validated, and upstream reports it after",
+    rules: ["namespace-exists"],
+    explains: (wanted, actual) => {
+      const isEarly = actual.code === 404 && /^namespaces "[^"]+" not found$/.test(getMessage(actual));
+      const isInvalid = wanted.code === 422 && Object(wanted.body).reason === "Invalid";
+      return isEarly && actual.warnings.length === 0 && (isInvalid || isSame({ ...wanted, warnings: [] }, actual));
+    },
+  },
+  {
+    reason: "the refusal of an unusable answer of the backend has another text",
+    rules: ["image-policy-webhook"],
+    explains: (wanted, actual) => {
+      const [start, said = ""] = getMessage(wanted).split(" is forbidden: ");
+      return (
+        wanted.code === 403 &&
+        actual.code === 403 &&
+        /^(couldn't get version\/kind; json parse error|the server could not find the requested resource)/.test(said) &&
+        getMessage(actual).startsWith(`${start} is forbidden: the image policy webhook backend answers `)
+      );
+    },
+  },
+  {
+    reason: "a bucket fills over time, on each side at other moments: one may have a token when the other has none",
+    rules: ["event-rate-limit"],
+    explains: (wanted, actual) =>
+      [wanted, actual].every((one) => one.code < 300 || (one.code === 429 && isLimitMessage(getMessage(one)))) &&
+      [wanted, actual].some(({ code }) => code === 429),
+  },
+  {
+    reason: "the field manager of a quota's status is postern, upstream kube-apiserver",
+    rules: ["resource-quota"],
+    explains: (wanted, actual) =>
+      Object(wanted.body).kind === "ResourceQuotaList" &&
+      isSame(
+        JSON.parse(JSON.stringify(wanted).replaceAll('"manager":"kube-apiserver"', '"manager":"postern"')),
+        actual,
+      ),
+  },
+  {
+    reason: "of several quotas that refuse a request, chance decides upstream which one the refusal names",
+    rules: ["resource-quota"],
+    explains: (wanted, actual) => {
+      const [one, other] = [wanted, actual].map((answer) => quotaRefusal.exec(getMessage(answer)) ?? []);
+      return (
+        isSameRefusal(wanted, actual, () => getMessage(actual)) &&
+        one?.[1] !== undefined &&
+        one[1] === other?.[1] &&
+        one[2] !== other[2]
+      );
+    },
+  },
+  {
+    reason: "a namespace that is created for a request has the field manager postern, upstream kube-apiserver",
+    rules: ["namespace-auto-provision"],
+    explains: (wanted, actual) =>
+      JSON.stringify(wanted.body).includes('"kind":"Namespace"') &&
+      JSON.stringify(wanted).split('"manager":"kube-apiserver"').length === 2 &&
+      isSame(JSON.parse(JSON.stringify(wanted).replace('"manager":"kube-apiserver"', '"manager":"postern"')), actual),
+  },
+];
+
+/** A refusal by a quota: what comes before the quota's part, and the quota's name. */
+const quotaRefusal = /^(.* is forbidden: )(?:exceeded quota|failed quota|status unknown for quota): ([^:,]+)[:,]/;
+
+/** Deletes the audit annotations that PodSecurity writes and its port, which isn't called for such requests, doesn't. */
+const deleteUncalledAudit = ({ audit = {}, ...answer }: ComparableServerAnswer, actual: ComparableServerAnswer) => {
+  const kept = Object.entries(audit).filter(
+    ([key, value]) =>
+      actual.audit?.[key] !== undefined ||
+      !(
+        key === "exempt" ||
+        (key === "enforce-policy" && value.startsWith("privileged:")) ||
+        (key === "error" && value.startsWith("Failed to parse policy: "))
+      ),
+  );
+  return kept.length > 0 ? { ...answer, audit: Object.fromEntries(kept) } : answer;
+};
+
+/** Reports whether the API server panicked: it closes the connection, or says so in a text. */
+const isFailedComparison = (answer: ComparableServerAnswer): boolean =>
+  /'[^\n]* == [^\n]*' resulted in error: no such overload/.test(getMessage(answer));
+
+const isPanic = ({ code, body }: ComparableServerAnswer) =>
+  code === 0 || String(Object(body).text).startsWith("This request caused apiserver to panic.");
+
+/** Reports whether an answer is a review of access, which the API server answers and doesn't store. */
+const isAccessReview = ({ code, body }: ComparableServerAnswer) =>
+  code === 201 && Object(body).kind === "LocalSubjectAccessReview";
+
+/** Deletes the labels that the rule copies from nodes, and what is left empty without them. */
+const deleteTopologyLabels = (answer: ComparableServerAnswer): unknown =>
+  JSON.parse(JSON.stringify(answer), (key, value) => {
+    if (/^(f:)?topology\.kubernetes\.io\/(zone|region)$/.test(key)) return undefined;
+    const isEmptied =
+      /^(f:)?(labels|metadata)$/.test(key) && Object.keys(Object(value)).every((inner) => inner === ".");
+    return isEmptied ? undefined : value;
+  });
+
+/** Reports whether both answers refuse alike, after `changed` turned the plugin's text into the rule's. */
+const isSameRefusal = (
+  wanted: ComparableServerAnswer,
+  actual: ComparableServerAnswer,
+  changed: (text: string) => string | undefined,
+): boolean => {
+  const [{ details, reason }, ours] = [Object(wanted.body), Object(actual.body)];
+  // kube-apiserver's plain 500 has neither details nor a reason, so they can't be compared with the rule's.
+  const isAlike =
+    wanted.code === 500
+      ? reason === undefined
+      : wanted.code === 403 && isSame([details, reason], [ours.details, ours.reason]);
+  const isRefused = actual.code === 403 && ours.reason === "Forbidden" && isSame(wanted.warnings, actual.warnings);
+  return isAlike && isRefused && changed(getMessage(wanted)) === getMessage(actual);
+};
+
+const getMessage = ({ body }: ComparableServerAnswer) => String(Object(body).message);
+
+/**
+ * Returns the unified diffs that end an answer's texts, and the answer without them. Empty lists and maps as values in
+ * these texts become null, or nil.
+ */
+const splitDiffs = (answer: ComparableServerAnswer) => {
+  const diffs: string[] = [];
+  const rest: unknown = JSON.parse(JSON.stringify(answer), (_, value) => {
+    if (typeof value !== "string") return value;
+    const [text = "", diff] = value.split(/\n(?=@@ -[\s\S]*$)/);
+    if (diff !== undefined) diffs.push(value.slice(text.length + 1));
+    // Kubernetes 1.33 shows Go's structures. Its diffs of them leave out fields beside others, and aren't compared.
+    return text
+      .replace(/(?<= value: )(\[\]|\{\})/g, "null")
+      .replace(/(?<= value: [\w.*[\]]+)\{\}/g, "(nil)")
+      .replace(/\n {2}[\w.]+\{\n[\s\S]*?\n {2}\}(?=\n|$)/g, "\n(a diff)");
+  });
+  return { diffs, rest };
+};
+
+/**
+ * Reports whether two diffs of the same old object lead to the same new object; `wanted` may have empty values for
+ * null.
+ */
+const isSameResult = (wanted: string, actual: string): boolean => {
+  const known = new Map([...listOldLines(wanted), ...listOldLines(actual)]);
+  const length = Math.max(0, ...known.keys());
+  const [one, other] = [wanted, actual].map((diff) => buildNewLines(diff, known, length));
+  if (!one || !other || one.length !== other.length) return false;
+  return one.every((line, index) => [line, line.replace(/(\[\]|\{\})(?=,?$)/, "null")].includes(other[index] ?? ""));
+};
+
+/** Returns the hunks of a unified diff: the line of the old object at which each starts, and its lines. */
+const parseHunks = (diff: string) =>
+  diff
+    .split(/^@@ /m)
+    .slice(1)
+    .map((hunk) => {
+      const [head = "", ...lines] = hunk.replace(/\n$/, "").split("\n");
+      const [, start = "1", length = "1"] = /^-(\d+)(?:,(\d+))?/.exec(head) ?? [];
+      // The head of a diff's hunk without old lines states the line before the hunk.
+      return { start: Number(start) + (length === "0" ? 1 : 0), lines };
+    });
+
+/** Returns the lines of the old object that a diff shows, with their numbers. */
+const listOldLines = (diff: string): [number, string][] =>
+  parseHunks(diff).flatMap(({ start, lines }) =>
+    lines
+      .filter((line) => !line.startsWith("+"))
+      .map((line, index): [number, string] => [start + index, line.slice(1)]),
+  );
+
+/** Returns the new object's lines from a diff; a kept line that isn't shown is represented by its number. */
+const buildNewLines = (diff: string, known: Map<number, string>, length: number): string[] => {
+  const lines: string[] = [];
+  let next = 1;
+  const keepUntil = (end: number) => {
+    for (; next < end; next++) lines.push(known.get(next) ?? String(next));
+  };
+  for (const hunk of parseHunks(diff)) {
+    keepUntil(hunk.start);
+    lines.push(...hunk.lines.filter((line) => !line.startsWith("-")).map((line) => line.slice(1)));
+    next += hunk.lines.filter((line) => !line.startsWith("+")).length;
+  }
+  keepUntil(length + 1);
+  return lines;
+};
+
+/**
+ * Sorts the tolerations of pods with a RuntimeClass, after `left` has dropped some and `exchanged` has replaced some.
+ */
+const sortTolerations = (
+  answer: ComparableServerAnswer,
+  exchanged = (toleration: unknown, _runtimeClass: string) => toleration,
+  left = (tolerations: Toleration[]) => tolerations,
+): unknown =>
+  JSON.parse(JSON.stringify(answer), (key, value) => {
+    if (key !== "spec" || typeof value.runtimeClassName !== "string" || !Array.isArray(value.tolerations)) return value;
+    const tolerations = left(value.tolerations)
+      .map((one: unknown) => exchanged(one, value.runtimeClassName))
+      .toSorted(compareText);
+    return { ...value, tolerations };
+  });
+
+const deleteCovered = (tolerations: Toleration[]) => mergeTolerations(tolerations, []);
+
+/** Replaces the toleration that the plugin adds by that of RuntimeClass "impatient" in surroundings.yaml. */
+const applyRuntimeClass = (toleration: unknown, runtimeClass: string) => {
+  const added = {
+    key: "node.kubernetes.io/not-ready",
+    operator: "Exists",
+    effect: "NoExecute",
+    tolerationSeconds: 300,
+  };
+  return runtimeClass === "impatient" && isSame(toleration, added) ? { ...added, tolerationSeconds: 30 } : toleration;
+};
+
+const isSame = (one: unknown, other: unknown) => toCanonicalJson(one) === toCanonicalJson(other);
+
+/** Returns JSON with sorted keys. */
+const toCanonicalJson = (value: unknown): string =>
+  JSON.stringify(value, (_, inner) =>
+    typeof inner === "object" && inner !== null && !Array.isArray(inner)
+      ? Object.fromEntries(Object.entries(inner).sort(([one], [other]) => (one < other ? -1 : 1)))
+      : inner,
+  );
+
+const compareText = (one: unknown, other: unknown) => {
+  const [left, right] = [toCanonicalJson(one), toCanonicalJson(other)];
+  return left < right ? -1 : Number(left > right);
+};
+
+export type ParityComparisonResult =
+  | { verdict: "equal" }
+  | { verdict: "known"; reason: string }
+  | { verdict: "different" };
+
+/** The name of the compared rule, and the minor of Kubernetes. */
+export interface ComparedPort {
+  rule: string;
+  minor: string;
+}
+
+/** What a comparison of two answers takes into account besides them. */
+interface ComparisonContext {
+  /** The answers of the rule's server to the sequence's requests before. */
+  earlier?: readonly ComparableServerAnswer[];
+  /** The answers of the plugin's server to them. */
+  before?: readonly ComparableServerAnswer[];
+  /** The answers that the client may get if several entries of the rule deny the request: one for each denial. */
+  denials?: readonly ComparableServerAnswer[];
+}
+
+export const comparePluginAndPortAnswers = (
+  { rule, minor }: ComparedPort,
+  wanted: ComparableServerAnswer,
+  actual: ComparableServerAnswer,
+  { earlier = [], before = [], denials = [] }: ComparisonContext = {},
+): ParityComparisonResult => {
+  const first = chooseFailure(wanted, actual, minor);
+  // Of several denials, upstream tells a random one: if it is one of the rule's, any of the rule's is right.
+  const isAnyRight = denials.some((denial) => isSame(chooseFailure(wanted, denial, minor), denial));
+  const right = isAnyRight ? [first, ...denials] : [first];
+  if (right.some((answer) => isSame(answer, actual))) return { verdict: "equal" };
+  const known = knownDifferences.find(
+    ({ rules, since = { "1.0": true }, isInAudit, explains }) =>
+      rules.includes(rule) &&
+      selectNewest(since, minor) &&
+      right.some(
+        (answer) => (isInAudit || isSame(answer.audit, actual.audit)) && explains(answer, actual, earlier, before),
+      ),
+  );
+  return known ? { verdict: "known", reason: known.reason } : { verdict: "different" };
+};
+
+/**
+ * Returns upstream's answer with the rule's failures of policies for the audit log, if they are the same but for
+ * upstream's choice: until Kubernetes 1.36, it has only the first failure of all policies, in random order.
+ */
+const chooseFailure = (
+  wanted: ComparableServerAnswer,
+  actual: ComparableServerAnswer,
+  minor: string,
+): ComparableServerAnswer => {
+  const [one, all] = [wanted, actual].map(({ audit }): unknown[] => JSON.parse(audit?.validation_failure ?? "[]"));
+  const isFirst = one?.length === 1 && all?.some((failure) => isSame(failure, one[0]));
+  if (!isFirst || !selectNewest({ "1.0": true, "1.37": false }, minor)) return wanted;
+  return { ...wanted, audit: { ...wanted.audit, ...{ validation_failure: toCanonicalJson(all) } } };
+};
+
+/**
+ * Formats two answers as a diff: `-` for lines of the first, `+` for lines of the second. Equal lines are shown only
+ * near a difference.
+ */
+export const formatAnswerDiff = (wanted: ComparableServerAnswer, actual: ComparableServerAnswer): string => {
+  const [one, other] = [wanted, actual].map((value) => toLines(value));
+  return formatLines(one ?? [], other ?? []);
+};
+
+/** Returns an API server's answer as lines of JSON for a diff; texts of several lines are split. */
+const toLines = (value: ComparableServerAnswer) =>
+  JSON.stringify(JSON.parse(toCanonicalJson(value)), null, 2)
+    .replaceAll("\\n", "\n    | ")
+    .split("\n");
+
+const formatLines = (one: string[], other: string[]): string => {
+  const lines: string[] = [];
+  let next = 0;
+  const deleteUntil = (end: number) => {
+    for (; next < end; next++) lines.push(`- ${one[next]}`);
+  };
+  const aligned = findOldIndexesOfLines(one, other);
+  for (const [index, old] of aligned.entries()) {
+    if (old >= 0) deleteUntil(old);
+    // Deleted lines are shown before the added ones.
+    else if (index === 0 || (aligned[index - 1] ?? -1) >= 0)
+      deleteUntil(aligned.slice(index).find((kept) => kept >= 0) ?? one.length);
+    lines.push(`${old < 0 ? "+" : " "} ${other[index]}`);
+    if (old >= 0) next = old + 1;
+  }
+  deleteUntil(one.length);
+  const isNear = (index: number) =>
+    lines.slice(Math.max(0, index - 2), index + 3).some((line) => !line.startsWith("  "));
+  return lines.filter((_, index) => isNear(index)).join("\n");
+};

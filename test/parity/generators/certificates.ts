@@ -1,0 +1,174 @@
+import fc, { type Arbitrary } from "fast-check";
+import type { JsonMap } from "#lib/json.ts";
+import { generateAuthorityCertificate, generatePrivateKey } from "../../../infra/keys/certificates.ts";
+import {
+  buildCertificateRequest,
+  encodeCertificateRequest,
+  encodeX509NameAttribute,
+  encodeX509NameSet,
+  toPem,
+} from "./certificate-requests.ts";
+import { assignUser, buildPatchStep, buildScenario, deleteNowStep, generateCreateStep } from "./scenario-parts.ts";
+import {
+  type FieldEdit,
+  generateFieldEdit,
+  makeOptional,
+  pickOne,
+  type RequestSequence,
+  type RequestUser,
+  type SequenceRequest,
+} from "./steps.ts";
+
+// Generates requests for certificates, approvals, signatures and attestations, by several users and for several
+// signers.
+
+/** The names of signers; the user jane has rights for two of them (surroundings.yaml). */
+const signers = ["example.com/known", "example.com/other", "example.org/any", "example.org/more"];
+const client = "kubernetes.io/kube-apiserver-client";
+
+const masters = encodeX509NameAttribute("O", "system:masters");
+/** Certificate requests in PEM, by what is special about their subject. */
+export const testCertificateRequestPems = {
+  plain: toPem(
+    buildCertificateRequest(
+      encodeX509NameSet(encodeX509NameAttribute("O", "developers")),
+      encodeX509NameSet(encodeX509NameAttribute("CN", "jane")),
+    ),
+  ),
+  masters: toPem(
+    buildCertificateRequest(encodeX509NameSet(masters), encodeX509NameSet(encodeX509NameAttribute("CN", "jane"))),
+  ),
+  both: toPem(
+    buildCertificateRequest(
+      encodeX509NameSet(encodeX509NameAttribute("CN", "jane"), encodeX509NameAttribute("O", "developers"), masters),
+    ),
+  ),
+  node: toPem(
+    buildCertificateRequest(
+      encodeX509NameSet(encodeX509NameAttribute("O", "system:nodes")),
+      encodeX509NameSet(encodeX509NameAttribute("CN", "system:node:n1")),
+    ),
+  ),
+  otherNode: toPem(
+    buildCertificateRequest(
+      encodeX509NameSet(encodeX509NameAttribute("O", "system:nodes")),
+      encodeX509NameSet(encodeX509NameAttribute("CN", "system:node:n2")),
+    ),
+  ),
+  twice: toPem(
+    buildCertificateRequest(
+      encodeX509NameSet(encodeX509NameAttribute("CN", "system:node:n1")),
+      encodeX509NameSet(encodeX509NameAttribute("CN", "system:node:n2")),
+    ),
+  ),
+  cut: toPem(buildCertificateRequest(encodeX509NameSet(masters)).subarray(0, 20)),
+  nothing: "hello",
+  certificate: toPem(buildCertificateRequest(encodeX509NameSet(masters)), "CERTIFICATE"),
+};
+/** Generates one of the named certificate requests, as `spec.request` holds it. */
+export const pickCertificateRequest = (...names: (keyof typeof testCertificateRequestPems)[]) =>
+  pickOne(...names.map((name) => encodeCertificateRequest(testCertificateRequestPems[name])));
+
+const bundles = await Promise.all([1, 2].map(async () => generateAuthorityCertificate(await generatePrivateKey())));
+
+const tenant = pickOne<RequestUser>("jane", "jane", "admin", "system:node:n1");
+const buildChange = (subresource: string | undefined, ...edits: Arbitrary<FieldEdit>[]) =>
+  assignUser(tenant, buildPatchStep(pickOne("json", "merge"), subresource, ...edits));
+const buildTenantScenario = (
+  kind: RequestSequence["kind"],
+  body: Arbitrary<JsonMap>,
+  changes: Arbitrary<SequenceRequest>[],
+  prefix?: string,
+) =>
+  buildScenario(kind, generateCreateStep(body), changes, {
+    generateName: false,
+    last: deleteNowStep,
+    ...(prefix !== undefined && { prefix }),
+  });
+
+const label = generateFieldEdit("metadata.labels.app", pickOne("x", "y"));
+/**
+ * The fixed times of conditions. Times that the API server sets would differ: plugins see them with fractions of a
+ * second, webhooks without.
+ */
+const [lastUpdateTime, lastTransitionTime] = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"];
+const setConditions = (type: string) =>
+  generateFieldEdit(
+    "status.conditions",
+    pickOne([{ type, status: "True", reason: "Test", lastUpdateTime, lastTransitionTime }]),
+  );
+
+export const generateSigningRequestObject = (signerName: Arbitrary<string>, request: Arbitrary<string>) =>
+  fc.record({ signerName, request }).map((spec): JsonMap => {
+    const [apiVersion, kind] = ["certificates.k8s.io/v1", "CertificateSigningRequest"];
+    return { apiVersion, kind, metadata: {}, spec: { ...spec, usages: ["client auth"] } };
+  });
+const buildTrustBundle = (signerName: string | undefined) =>
+  fc
+    .record({ trustBundle: pickOne(...bundles), finalizers: makeOptional(pickOne(["example.com/keep"])) })
+    .map((given): JsonMap => {
+      const { trustBundle, finalizers } = given;
+      const [apiVersion, kind] = ["certificates.k8s.io/v1beta1", "ClusterTrustBundle"];
+      const spec = { trustBundle, ...(signerName !== undefined && { signerName }) };
+      return { apiVersion, kind, metadata: { ...(finalizers && { finalizers }) }, spec };
+    });
+const bundleChanges = [
+  buildChange(undefined, generateFieldEdit("spec.trustBundle", pickOne(...bundles))),
+  buildChange(
+    undefined,
+    generateFieldEdit("metadata.finalizers", pickOne(["example.com/keep"], ["foregroundDeletion"])),
+  ),
+  buildChange(undefined, label),
+];
+
+/** Request sequences about CertificateSigningRequests and ClusterTrustBundles, by topic. */
+export const certificateScenarios = {
+  approvals: buildTenantScenario(
+    "certificatesigningrequests",
+    generateSigningRequestObject(pickOne(...signers), pickCertificateRequest("plain")),
+    [
+      buildChange("approval", setConditions("Approved"), setConditions("Denied"), label),
+      buildChange("approval", setConditions("Approved"), generateFieldEdit("spec.signerName", pickOne(...signers))),
+      buildChange("status", setConditions("Failed")),
+    ],
+  ),
+  signatures: buildTenantScenario(
+    "certificatesigningrequests",
+    generateSigningRequestObject(pickOne(...signers), pickCertificateRequest("plain")),
+    [
+      buildChange("approval", setConditions("Approved")),
+      buildChange(
+        "status",
+        generateFieldEdit("status.certificate", pickOne(...bundles.map(encodeCertificateRequest))),
+        setConditions("Failed"),
+        label,
+      ),
+      buildChange("status", setConditions("Failed"), generateFieldEdit("spec.signerName", pickOne(...signers))),
+    ],
+  ),
+  attestations: fc.oneof(
+    ...["example.com/known", "example.com/other", "example.org/any"].map((signer) =>
+      buildTenantScenario(
+        "clustertrustbundles",
+        buildTrustBundle(signer),
+        bundleChanges,
+        `${signer.replace("/", ":")}:`,
+      ).map(varyCreator),
+    ),
+    buildTenantScenario("clustertrustbundles", buildTrustBundle(undefined), bundleChanges).map(varyCreator),
+  ),
+  subjects: buildTenantScenario(
+    "certificatesigningrequests",
+    generateSigningRequestObject(
+      pickOne(client, client, client, "example.com/known"),
+      pickCertificateRequest("plain", "masters", "both", "cut", "nothing", "certificate"),
+    ),
+    [buildChange("approval", label)],
+  ),
+};
+
+/** Lets the user of the second step create the object, too, so that creators vary. */
+function varyCreator(sequence: RequestSequence): RequestSequence {
+  const [first, second] = sequence.steps;
+  return first && second ? { ...sequence, steps: sequence.steps.with(0, { ...first, user: second.user }) } : sequence;
+}

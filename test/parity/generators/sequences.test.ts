@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { readCatalogue } from "../../../infra/catalogue/registry.ts";
+import { comparisonConfigs, listPluginPorts } from "../plugins.ts";
+import { scenarioGenerators } from "./scenarios.ts";
+import { buildSequences } from "./sequences.ts";
+import { generatorNamespaceNames } from "./surroundings.ts";
+
+const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
+
+describe("generated requests", () => {
+  const sampleSequences = (seed: number) => fc.sample(buildSequences(everything), { seed, numRuns: 2000 });
+
+  it("are the same for the same seed", () => {
+    assert.deepEqual(sampleSequences(7), sampleSequences(7));
+    assert.notDeepEqual(sampleSequences(7), sampleSequences(8));
+  });
+
+  it("cover every kind, verb and user", () => {
+    const sequences = sampleSequences(7);
+    const steps = sequences.flatMap(({ steps }) => steps);
+    assert.equal(new Set(sequences.map(({ kind }) => kind)).size, 13);
+    assert.equal(new Set(steps.map(({ verb }) => verb)).size, 6);
+    assert.equal(new Set(steps.map(({ user }) => user)).size, 3);
+    assert.equal(new Set(steps.flatMap((step) => (step.verb === "patch" ? [step.type] : []))).size, 3);
+    const subresources = steps.flatMap((step) => ("subresource" in step ? [step.subresource] : []));
+    for (const subresource of ["status", "ephemeralcontainers", "binding", "eviction", "resize", "scale"])
+      assert.ok(subresources.includes(subresource), subresource);
+    const dry = new Set(steps.flatMap(({ verb, dryRun }) => (dryRun ? [verb] : [])));
+    assert.equal(dry.size, 6);
+    assert.ok(sequences.some(({ generateName }) => generateName));
+  });
+
+  it("have all fields that rules read, and many others", () => {
+    const fields = new Set<string>();
+    JSON.stringify(sampleSequences(7), (key, value) => {
+      fields.add(key);
+      return value;
+    });
+    const ofPods =
+      "containers initContainers ephemeralContainers livenessProbe readinessProbe startupProbe lifecycle volumes image hostPath";
+    const ofScheduling =
+      "podAntiAffinity podAffinity nodeAffinity tolerations nodeName schedulingGates nodeSelector topologySpreadConstraints runtimeClassName";
+    const ofResources = "requests limits example.com/gpu resizePolicy";
+    const ofSecurity = "privileged runAsUser capabilities seLinuxOptions supplementalGroups fsGroup seccompProfile";
+    const ofOthers =
+      "externalIPs clusterIP taints unschedulable finalizers accessModes storageClassName capacity driverName replicas template serviceName";
+    for (const field of [ofPods, ofScheduling, ofResources, ofSecurity, ofOthers].join(" ").split(" "))
+      assert.ok(fields.has(field), field);
+  });
+});
+
+describe("the requests for one plugin", () => {
+  const sampleSequences = (namespaces: (string | undefined)[]) =>
+    fc.sample(buildSequences(everything, { namespaces, scenarios: [scenarioGenerators.growth] }), {
+      seed: 7,
+      numRuns: 1000,
+    });
+
+  it("use the given namespaces, and missing ones, with a last read of the namespace", () => {
+    const sequences = sampleSequences(["limited", undefined]);
+    const homes = new Set(sequences.map(({ namespace }) => namespace));
+    assert.deepEqual(homes, new Set(["default", "limited", undefined]));
+    for (const { namespace, steps } of sequences)
+      assert.equal(steps.at(-1)?.verb === "look", namespace === undefined, JSON.stringify(steps));
+  });
+
+  it("don't move existing objects to other namespaces", () => {
+    const standing = sampleSequences(["ending"]).filter(({ standing }) => standing !== undefined);
+    const places = new Set(standing.map(({ namespace, standing }) => `${namespace}/${standing}`));
+    assert.ok(places.has("default/bound-fast") && places.has("limited/bound-within"));
+    assert.ok(![...places].some((place) => place.startsWith("ending/")));
+  });
+
+  it("use every scenario, and only existing namespaces and ported plugins", async () => {
+    const played = new Set(Object.values(comparisonConfigs).flatMap(({ scenarios = [] }) => scenarios));
+    assert.deepEqual(played, new Set(Object.keys(scenarioGenerators)));
+    const names = Object.values(comparisonConfigs).flatMap(({ namespaces = {} }) => Object.keys(namespaces));
+    assert.deepEqual(new Set(names).difference(new Set([...generatorNamespaceNames, "own", "nowhere"])), new Set());
+    const plugins = new Set(listPluginPorts(await readCatalogue()).map(({ rule }) => rule.upstreamPlugin.plugin));
+    for (const plugin of Object.keys(comparisonConfigs)) assert.ok(plugins.has(plugin), plugin);
+  });
+});

@@ -1,0 +1,469 @@
+import { mkdtempDisposable } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import fc, { type Arbitrary, type IAsyncProperty } from "fast-check";
+import { writeInteger } from "#lib/exact-json.ts";
+import { parseJson } from "#lib/json.ts";
+import type { Pod } from "#lib/kubernetes/core/v1.ts";
+import { listContainers } from "#lib/objects/pod.ts";
+import type { AdmissionRequest, Status } from "#lib/review.ts";
+import { getVariants, type RuleVariant, rule, selectPhase } from "#lib/rule.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
+import type { GatewayHandler } from "../../infra/serve/gateway.ts";
+import type { ControlPlaneBinaries } from "../control-plane/binaries.ts";
+import type { TestCluster } from "../control-plane/cluster.ts";
+import {
+  type ComparableServerAnswer,
+  type ComparedPort,
+  comparePluginAndPortAnswers,
+  formatAnswerDiff,
+  type ParityComparisonResult,
+  toComparable,
+} from "./compare.ts";
+import { scenarioGenerators } from "./generators/scenarios.ts";
+import { buildSequences } from "./generators/sequences.ts";
+import { toServedVersions } from "./generators/served-versions.ts";
+import { competingWebhookAnnotation, type RequestSequence } from "./generators/steps.ts";
+import { getComparisonConfig, type PluginPort, type PortComparisonConfig } from "./plugins.ts";
+import {
+  applyConfigurations,
+  buildTestRule,
+  callForVitalResources,
+  extendWebhookTimeoutsForTests,
+  serveTestRules,
+  type TestRuleServerOptions,
+} from "./rule-server.ts";
+import { type ConfigurationUseDetector, openScriptedWebhookEndpoints } from "./scripted-endpoints.ts";
+import {
+  deleteWithFinalizers,
+  type GetClient,
+  type RequestWithAnswer,
+  sendSequence,
+  sequenceLabel,
+} from "./sequence-sender.ts";
+import { bootParityServerPair } from "./server-pair.ts";
+
+/** The options of one parity test, which compares a plugin with its port. */
+export interface ParityOptions {
+  /** The number of requests that are sent to each of the two API servers. */
+  requests: number;
+  /** The seed of the random generator: the same seed generates the same requests. */
+  seed: number;
+  /** Settings to use for the rule, instead of the settings with which it is expected to equal its plugin. */
+  settings?: object;
+}
+
+/** An unexplained difference. */
+export interface ParityDifference {
+  /** True if the difference appeared on the API server that calls the rule without its matchConditions. */
+  withoutConditions: boolean;
+  /** Whether the difference appeared again when the same requests were repeated. */
+  recurs: boolean;
+  /** The requests that lead to the difference; only the last one is answered differently by plugin and rule. */
+  calls: string[];
+  /** Lines of the plugin's answer begin with `-`, lines of the rule's with `+`. */
+  diff: string;
+}
+
+/** The result for one port. The fields are part of the JSON output. */
+export interface PortParityResult {
+  rule: string;
+  plugin: string;
+  requests: number;
+  equal: number;
+  /** The number of requests with each known difference. */
+  known: Record<string, number>;
+  /** The sum of the differences without a known reason and of the matchConditions that couldn't be evaluated. */
+  unexplained: number;
+  /** The webhooks with a matchCondition that could not be evaluated, and how often, from the API server's metrics. */
+  failedConditions: Record<string, number>;
+  /**
+   * The numbers of calls of the rule for the requests: `made` with its matchConditions; `acted`, those that
+   * refused or changed an object; `withoutConditions`, calls
+   * without its matchConditions.
+   */
+  calls: { made: number; acted: number; withoutConditions: number };
+  differences: ParityDifference[];
+}
+
+/** The number of sequences that run in parallel on each server. */
+const concurrency = 8;
+/** How often a sequence is sent while it is shrunk: a limit of time would make the result depend on the machine. */
+const mostShrinkingRuns = 300;
+/** The number of unexplained differences that are shrunk and shown; further ones are mostly the same. */
+const maxExplained = 3;
+
+/**
+ * Sends the same requests to a server with the compiled-in plugin and to one that calls the rule, and compares the
+ * answers.
+ */
+export const measureParity = async (
+  port: PluginPort,
+  binaries: ControlPlaneBinaries,
+  options: ParityOptions,
+): Promise<PortParityResult> => {
+  const { upstreamPlugin } = port.rule;
+  await using stack = new AsyncDisposableStack();
+  const { path: folder } = stack.use(await mkdtempDisposable(join(tmpdir(), "postern-parity-")));
+  const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+  const { minor } = binaries;
+  const topics = buildTopics(getComparisonConfig(upstreamPlugin.plugin, minor));
+  const sequence = buildSequences(listMatches(port), topics)
+    .map((sequence) => toServedVersions(sequence, minor))
+    .filter((sequence) => sequence !== undefined);
+  const numbered = sample(sequence, options).map((sequence, index) => ({ sequence, name: `s${index}` }));
+  const isLate = refusingPlugins.has(upstreamPlugin.plugin);
+  const fill = (as: GetClient) => sendAll(numbered.filter(isKept).map(toCreation), as);
+  const late = isLate ? { enable: [upstreamPlugin.plugin], fill } : undefined;
+  const { upstream, ours, world, ...standard } = await bootParityServerPair(port, binaries, { folder, stack }, late);
+
+  const settings = mergeWithDefaults(standard.settings, options.settings);
+  const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
+  stack.defer(stop);
+  const denials = createDenialCollector();
+  const open = async (ports: PluginPort[]) => {
+    const host = { certificate, openCapabilities: world(), before: denials.observe };
+    const served = await serve(ports, host, { settings, minor }, announcer);
+    stack.defer(served.stop);
+    return served;
+  };
+  const spoilt = await open([]);
+  const asItIs = await open([port]);
+  const bare = await open([{ ...port, rule: deleteConditions(port.rule) }]);
+
+  const compared = { rule: port.name, minor };
+  const sendToOurs = (sequences: NamedSequence[]) => sendAndClear(sequences, ours, denials.take);
+  const pair = { compared, upstream, sendToOurs };
+  const property = createProperty(sequence, pair);
+  if (isLate) await fill(ours.as);
+  const outcome: PortParityResult = {
+    rule: port.name,
+    plugin: upstreamPlugin.plugin,
+    requests: options.requests,
+    equal: 0,
+    known: {},
+    unexplained: 0,
+    failedConditions: {},
+    calls: { made: 0, acted: 0, withoutConditions: 0 },
+    differences: [],
+  };
+
+  // A server that refuses everything would accept no webhook configuration and call no webhook, so none is registered
+  // there.
+  await Promise.all([isLate || spoilt.callFrom(upstream), asItIs.callFrom(ours)]);
+  const [wanted, actual] = await Promise.all([sendAndClear(numbered, upstream), sendToOurs(numbered)]);
+  outcome.calls.made = asItIs.calls().length;
+  outcome.calls.acted = asItIs.calls().filter(({ refused, operations }) => refused || operations !== 0).length;
+  await bare.callFrom(ours);
+  const again = await sendToOurs(numbered);
+  outcome.calls.withoutConditions = bare.calls().length;
+  const compare = (answers: RequestWithAnswer[][], index: number) =>
+    compareExchanges(compared, wanted[index] ?? [], answers[index] ?? [], numbered[index]?.name ?? "", again[index]);
+  const verdicts = numbered.map((_, index) => compare(actual, index));
+  for (const verdict of verdicts.flat())
+    if (verdict.verdict === "equal") outcome.equal += 1;
+    else if (verdict.verdict === "known") outcome.known[verdict.reason] = (outcome.known[verdict.reason] ?? 0) + 1;
+    else outcome.unexplained += 1;
+  // Sequences that already differed in the run with match conditions aren't reported again in the run without.
+  const onlyNow = numbered.map((_, index) => (verdicts[index]?.some(isDifferent) ? [] : compare(again, index)));
+  outcome.unexplained += onlyNow.flat().filter(isDifferent).length;
+  for (const [served, found] of [[asItIs, verdicts] as const, [bare, onlyNow] as const])
+    if (found.flat().some(isDifferent)) {
+      await served.callFrom(ours);
+      outcome.differences.push(...(await explain(found, property, options, served === bare)));
+    }
+  // Conditions of generated policies may fail.
+  if (!getComparisonConfig(upstreamPlugin.plugin, minor).policies)
+    outcome.failedConditions = await countFailedConditions(ours);
+  for (const count of Object.values(outcome.failedConditions)) outcome.unexplained += count;
+  return outcome;
+};
+
+/** Returns the rule without its matchConditions. */
+const deleteConditions = ({ matchConditions: _, variants, ...rule }: PluginPort["rule"]): PluginPort["rule"] => {
+  if (variants === undefined) return rule;
+  const deleteVariantConditions = ({ matchConditions: _, ...variant }: RuleVariant<object>) => variant;
+  return {
+    ...rule,
+    variants: (settings: object) => getVariants({ ...rule, variants }, settings)?.map(deleteVariantConditions) ?? [],
+  };
+};
+
+const buildTopics = ({ namespaces = {}, scenarios: names = [] }: PortComparisonConfig) => ({
+  namespaces: Object.entries(namespaces).flatMap(([name, length]) =>
+    Array.from({ length }, () => (name === "own" ? undefined : name)),
+  ),
+  scenarios: names.map((name) => scenarioGenerators[name]),
+});
+
+/**
+ * Returns the API server's count of match conditions whose evaluation failed, by webhook, from its metrics. A
+ * failure refuses the request or skips the webhook, depending on the
+ * failurePolicy.
+ */
+const countFailedConditions = async ({ admin }: TestCluster): Promise<Record<string, number>> => {
+  const { body } = await admin({ method: "GET", path: "/metrics" });
+  const lines = String(body.text).matchAll(
+    /^apiserver_admission_match_condition_evaluation_errors_total\{.*name="([^"]+)".*\} (\d+)$/gm,
+  );
+  const counts: Record<string, number> = {};
+  // Each webhook has a line for each phase and operation in the metrics, so the counts are added.
+  for (const [, webhook = "", count] of lines) counts[webhook] = (counts[webhook] ?? 0) + Number(count);
+  return counts;
+};
+
+/** Plugins that refuse all creations. Each second sequence creates its object before the plugin is turned on. */
+const refusingPlugins = new Set(["AlwaysDeny"]);
+const isKept = (_: NamedSequence, index: number) => index % 2 === 0;
+const toCreation = ({ sequence, name }: NamedSequence): NamedSequence => {
+  const steps = sequence.steps.slice(0, 1).map((step) => ({ ...step, dryRun: false }));
+  return { name, sequence: { ...sequence, generateName: false, steps } };
+};
+
+/** A webhook of another vendor, called after all rules, that sets imagePullPolicy to Never. */
+export const competingRule = buildTestRule(
+  "spoiler",
+  rule({
+    summary: "Undoes the changes of a rule in pods with a certain annotation.",
+    match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
+    matchConditions: { "is-wanted": `"${competingWebhookAnnotation}" in object.?metadata.?annotations.orValue({})` },
+    mutate(pod: Pod) {
+      for (const { container } of listContainers(pod)) container.imagePullPolicy = "Never";
+    },
+  }),
+);
+
+/** Serves these ports with settings, and the webhook that competes with them (see neverPullAnnotation). */
+const serve = async (
+  ports: PluginPort[],
+  host: TestRuleServerOptions,
+  { settings, minor }: { settings: object; minor: string },
+  announcer: ConfigurationUseDetector,
+) => {
+  const setups = ports.map(({ name, rule }) => {
+    // Rules with `exemptionRequired` must exempt a user: here one that sends no request in these tests.
+    const exempt = { namespaces: [], ...(rule.exemptionRequired && { users: ["nobody"] }) };
+    return [name, { failurePolicy: "Fail", exempt, settings }];
+  });
+  const rules = { ...Object.fromEntries(setups), spoiler: {} };
+  const yaml = JSON.stringify({ rules, clusters: { local: { kubernetes: minor } } });
+  const { reports, manifests, stop } = await serveTestRules([...ports, competingRule], yaml, host);
+  const names = new Set(ports.map(({ name }) => name));
+  let start = 0;
+  return {
+    stop,
+    /**
+     * Returns the log reports of the ports' calls since their webhooks were last registered, only for requests by
+     * users of the sequences.
+     */
+    calls: () =>
+      reports
+        .slice(start)
+        .filter(({ rule, request }) => names.has(rule) && users.has(request?.userInfo.username ?? "")),
+    /** Registers these webhooks in a cluster, in place of those registered before. */
+    callFrom: async ({ admin }: TestCluster) => {
+      await applyConfigurations(admin, extendWebhookTimeoutsForTests(callForVitalResources(manifests())), announcer);
+      start = reports.length;
+    },
+  };
+};
+
+const users = new Set<string>(["admin", "jane", "system:node:n1"]);
+
+interface NamedSequence {
+  sequence: RequestSequence;
+  name: string;
+}
+
+/** Collects the denials of all entries: the API server tells only one of several to its client. */
+const createDenialCollector = () => {
+  const collected = new Map<string, Status[]>();
+  return {
+    observe:
+      (_: string, handler: GatewayHandler): GatewayHandler =>
+      async (received) => {
+        const answer = await handler(received);
+        const texts = [received.body.toString(), answer.body];
+        const [{ request }, { response }] = texts.map((text) => parseJson(text) ?? {}) as [
+          { request?: AdmissionRequest },
+          { response?: { status?: Status } },
+        ];
+        const sequence = [request?.object, request?.oldObject]
+          .map((object) => Object(Object(Object(object).metadata).labels)[sequenceLabel])
+          .find((name) => typeof name === "string");
+        if (sequence !== undefined && response?.status)
+          collected.set(sequence, [...(collected.get(sequence) ?? []), response.status]);
+        return answer;
+      },
+    take: (sequence: string): readonly Status[] => {
+      const taken = collected.get(sequence) ?? [];
+      collected.delete(sequence);
+      return taken;
+    },
+  };
+};
+
+/** Sends all sequences to one server, some in parallel, reads the audit log, and deletes the remaining objects. */
+const sendAndClear = async (
+  numbered: NamedSequence[],
+  { as, readAuditAnnotations }: TestCluster,
+  takeDenials?: (sequence: string) => readonly Status[],
+): Promise<RequestWithAnswer[][]> => {
+  const { played, remains } = await sendAll(numbered, as, takeDenials);
+  const logged = played.flat().flatMap((turn) => {
+    const { auditId } = turn.answer;
+    return auditId === undefined || turn.call.method === "GET" ? [] : [{ turn, auditId }];
+  });
+  const annotations = await readAuditAnnotations(logged.map(({ auditId }) => auditId));
+  for (const { turn, auditId } of logged) turn.audit = annotations.get(auditId) ?? {};
+  for (const path of remains) await deleteWithFinalizers(path, as);
+  return played;
+};
+
+const sendAll = async (
+  numbered: NamedSequence[],
+  as: GetClient,
+  takeDenials?: (sequence: string) => readonly Status[],
+) => {
+  const played: RequestWithAnswer[][] = [];
+  const remains: string[] = [];
+  let next = 0;
+  const sendNext = async () => {
+    for (let index = next++; index < numbered.length; index = next++) {
+      const { sequence, name } = numbered[index] as NamedSequence;
+      const outcome = await sendSequence(sequence, name, as, takeDenials);
+      played[index] = outcome.turns;
+      remains.push(...outcome.remains);
+    }
+  };
+  await Promise.all(Array.from({ length: concurrency }, sendNext));
+  return { played, remains };
+};
+
+type StepVerdict = ParityComparisonResult & {
+  turns?: RequestWithAnswer[];
+  wanted?: ComparableServerAnswer;
+  actual?: ComparableServerAnswer;
+};
+const isDifferent = ({ verdict }: StepVerdict) => verdict === "different";
+
+/** `complete` has the answers of the port's server for which every entry that matches was called. */
+const compareExchanges = (
+  compared: ComparedPort,
+  wanted: RequestWithAnswer[],
+  actual: RequestWithAnswer[],
+  sequence: string,
+  complete = actual,
+): StepVerdict[] => {
+  const earlier: ComparableServerAnswer[] = [];
+  const before: ComparableServerAnswer[] = [];
+  return wanted.map((turn, index) => {
+    const [one, other] = [turn, actual[index] ?? turn].map((turn) => toComparable(turn, sequence)) as [
+      ComparableServerAnswer,
+      ComparableServerAnswer,
+    ];
+    const denials = listDenials(complete[index] ?? turn, sequence);
+    const comparison = comparePluginAndPortAnswers(compared, one, other, { earlier, before, denials });
+    earlier.push(other);
+    before.push(one);
+    if (comparison.verdict !== "different") return comparison;
+    return { ...comparison, turns: wanted.slice(0, index + 1), wanted: one, actual: other };
+  });
+};
+
+/** Returns the answers that a client may get if several entries deny the request: one for each. */
+const listDenials = (turn: RequestWithAnswer, sequence: string): ComparableServerAnswer[] =>
+  (turn.denials ?? []).map((status) => {
+    const body = { kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", ...status };
+    return toComparable({ ...turn, answer: { ...turn.answer, code: status.code, body } }, sequence);
+  });
+
+/** A property whose runs end once as many were made as it may have. */
+interface Property {
+  property: IAsyncProperty<[RequestSequence]>;
+  runs: { left: number };
+}
+
+const listMatches = ({ phases, rule }: PluginPort) =>
+  phases.flatMap((phase) => selectPhase(rule.match, phase, rule.settings ?? {}) ?? []);
+
+/** Creates a fast-check property: plugin and rule answer a sequence alike. Each run uses another object's name. */
+const createProperty = (
+  sequence: Arbitrary<RequestSequence>,
+  {
+    compared,
+    upstream,
+    sendToOurs,
+  }: {
+    compared: ComparedPort;
+    upstream: TestCluster;
+    sendToOurs(sequences: NamedSequence[]): Promise<RequestWithAnswer[][]>;
+  },
+): Property => {
+  let count = 0;
+  const runs = { left: 0 };
+  const property = fc.asyncProperty(sequence, async (sequence) => {
+    // Shorter sequences that are no longer sent don't count as different.
+    if (runs.left-- <= 0) return;
+    const name = `t${count++}`;
+    const sequences = [{ sequence, name }];
+    const [wanted, actual] = await Promise.all([sendAndClear(sequences, upstream), sendToOurs(sequences)]);
+    const difference = compareExchanges(compared, wanted?.[0] ?? [], actual?.[0] ?? [], name).find(isDifferent);
+    if (difference) throw new DifferenceError(difference);
+  });
+  return { property, runs };
+};
+
+class DifferenceError extends Error {
+  readonly verdict: StepVerdict;
+  constructor(verdict: StepVerdict) {
+    super("the answers differ");
+    this.verdict = verdict;
+  }
+}
+
+/** Generates sequences with this number of requests in total; the last sequence may be cut short. */
+const sample = (arbitrary: Arbitrary<RequestSequence>, { requests, seed }: ParityOptions): RequestSequence[] => {
+  let left = requests;
+  return fc.sample(arbitrary, { seed, numRuns: requests }).flatMap((sequence) => {
+    const steps = sequence.steps.slice(0, Math.max(0, left));
+    left -= steps.length;
+    return steps.length > 0 ? [{ ...sequence, steps }] : [];
+  });
+};
+
+/** Returns the first few differences, each with its sequence shrunk as far as it still differs. */
+const explain = async (
+  verdicts: StepVerdict[][],
+  { property, runs }: Property,
+  { seed }: ParityOptions,
+  withoutConditions: boolean,
+): Promise<ParityDifference[]> => {
+  const found = verdicts.flatMap((of, index) => {
+    const verdict = of.find(isDifferent);
+    return verdict ? [{ verdict, index }] : [];
+  });
+  const differences: ParityDifference[] = [];
+  for (const { verdict, index } of found.slice(0, maxExplained)) {
+    runs.left = mostShrinkingRuns;
+    const { errorInstance } = await fc.check(property, { seed, path: String(index), numRuns: 1 });
+    const again = errorInstance instanceof DifferenceError;
+    if (!again && errorInstance) throw errorInstance;
+    differences.push(toDifference(again ? errorInstance.verdict : verdict, withoutConditions, again));
+  }
+  return differences;
+};
+
+const toDifference = (verdict: StepVerdict, withoutConditions: boolean, recurs: boolean): ParityDifference => {
+  const { turns = [], wanted, actual } = verdict;
+  const calls = turns.map(({ call: { method, path, body, contentType, user } }) =>
+    [method, path, `as ${user}`, ...(contentType ? [`(${contentType})`] : []), formatBody(body)].join(" ").trim(),
+  );
+  return { withoutConditions, recurs, calls, diff: wanted && actual ? formatAnswerDiff(wanted, actual) : "" };
+};
+
+/** Formats a body without the fields that the server adds to each object. */
+const formatBody = (body: unknown) =>
+  JSON.stringify(body, (key, value) => (serverFields.has(key) ? undefined : writeInteger(key, value))) ?? "";
+const serverFields = new Set(["managedFields", "uid", "resourceVersion", "creationTimestamp"]);

@@ -1,0 +1,220 @@
+import { mkdtempDisposable } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import { createUnconnectedCapabilities } from "#lib/core/capabilities.ts";
+import type { AnsweredReviewFacts } from "#lib/core/log-line.ts";
+import type { Capabilities } from "#lib/needs.ts";
+import { listPhases, type Phase, type Rule } from "#lib/rule.ts";
+import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
+import { getFunctionsFolder, toRuleFolder } from "../../infra/catalogue/sources.ts";
+import { chooseCluster, type PolicySupport } from "../../infra/config/config.ts";
+import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
+import { parseConfig } from "../../infra/project/project.ts";
+import { listServedRulesAndGroups } from "../../infra/project/served.ts";
+import { type GatewayHandler, openImitatedApiGateway } from "../../infra/serve/gateway.ts";
+import { createGatewayHandler, createListedEndpoint } from "../../infra/serve/handlers.ts";
+import { buildWebhookConfigurations } from "../../infra/webhooks/configurations.ts";
+import { vitalCondition } from "../../infra/webhooks/entry.ts";
+import { getCollectionPath, getObjectApiPath, type TestClusterClient } from "../control-plane/client.ts";
+import type { ConfigurationUseDetector } from "./scripted-endpoints.ts";
+import { createTestSigner } from "./test-key.ts";
+
+/** Returns a rule as the catalogue has it, for a rule that exists only in a test. */
+export const buildTestRule = (name: string, rule: Rule): CatalogueRule => ({
+  ...toRuleFolder(join(getFunctionsFolder(), name), name),
+  phases: listPhases(rule),
+  rule,
+});
+
+/** The certificate and the fake capabilities for rules that a test serves, and a hook around their handlers. */
+export interface TestRuleServerOptions {
+  certificate: ServerCertificate;
+  openCapabilities?(cluster: string, milliseconds: number): Capabilities;
+  /** Returns the handler that is called in place of a rule's handler, and that may call it. */
+  before?(name: string, handler: GatewayHandler): GatewayHandler;
+}
+
+/** Options of test webhook configurations: their name, and the cluster and key in their URLs. */
+export interface TestWebhookOptions {
+  name?: string;
+  cluster?: string;
+  signer?: ReturnType<typeof createTestSigner>;
+  /** True if each rule gets only one webhook entry, without its variants. */
+  whole?: boolean;
+  /** Which policies the API server evaluates itself; they get no entry. */
+  policySupport?: PolicySupport | undefined;
+}
+
+/** Serves these rules behind Postern's gateway. Keys and postern.yaml can change while they are served. */
+export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host: TestRuleServerOptions) => {
+  const own = createTestSigner(1);
+  const reports: AnsweredReviewFacts[] = [];
+  let config = parseConfig(yaml, rules);
+  const gateway = await openImitatedApiGateway(host.certificate, "127.0.0.1", 0);
+
+  /** Serves another postern.yaml or other keys, from the next request on. */
+  const serve = (text: string, publicKeys = own.publicKey) => {
+    config = parseConfig(text, rules);
+    const { openCapabilities = createUnconnectedCapabilities, before = (_, handler) => handler } = host;
+    const collectReport = (report: AnsweredReviewFacts) => void reports.push(report);
+    const handlers = listServedRulesAndGroups(config, rules).map((listed) => {
+      const endpoint = createListedEndpoint(config, listed, {
+        publicKeys,
+        openCapabilities,
+        writeLogLine: collectReport,
+      });
+      return [listed.name, before(listed.name, createGatewayHandler(endpoint))] as const;
+    });
+    gateway.serve(new Map(handlers));
+  };
+  const buildManifests = ({
+    name = "postern",
+    cluster: wanted,
+    signer = own,
+    whole = false,
+    policySupport,
+  }: TestWebhookOptions = {}) => {
+    const [chosen, cluster] = chooseCluster(config, wanted);
+    const segment = signer.segment(chosen, cluster.keyVersions.at(-1));
+    const buildAddress = (rule: string, phase: string) => `${gateway.url}/${segment}/${rule}/${phase}`;
+    const catalogue = whole ? rules.map(deleteVariants) : rules;
+    return buildWebhookConfigurations(
+      catalogue,
+      { ...cluster, policySupport },
+      {
+        name,
+        address: buildAddress,
+        ca: host.certificate.ca,
+        harden: false,
+        // Comparisons have more policies than a cluster can have; a request chooses few of them.
+        slow: () => {},
+      },
+    );
+  };
+  /** Runs `act`; returns its result and the reports of the reviews that were answered meanwhile. */
+  const collectReports = async <T>(act: () => Promise<T>): Promise<[T, AnsweredReviewFacts[]]> => {
+    const start = reports.length;
+    return [await act(), reports.slice(start)];
+  };
+  serve(yaml);
+  return {
+    reports,
+    serve,
+    manifests: buildManifests,
+    during: collectReports,
+    url: gateway.url,
+    stop: () => gateway.close(),
+  };
+};
+
+/** Serves all rules of the catalogue for a test, with a postern.yaml and a certificate of its own. */
+export const serveCatalogueForTests = async (
+  yaml: string,
+  openCapabilities?: TestRuleServerOptions["openCapabilities"],
+) => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), "postern-served-"));
+  const certificate = await readOrCreateServerCertificate(folder.path, "127.0.0.1");
+  return serveTestRules(await readCatalogue(), yaml, { certificate, ...(openCapabilities && { openCapabilities }) });
+};
+
+const deleteVariants = ({ rule: { variants: _, ...rule }, ...listed }: CatalogueRule): CatalogueRule => ({
+  ...listed,
+  rule,
+});
+
+/** Returns the kind of webhook configuration that holds a phase's entries: mutating for `mutate`, else validating. */
+export const getConfigurationKind = (phase: Phase | undefined) =>
+  phase === "mutate" ? "MutatingWebhookConfiguration" : "ValidatingWebhookConfiguration";
+
+export type WebhookManifests = ReturnType<typeof buildWebhookConfigurations>;
+
+/**
+ * Extends timeouts of entries, because a busy machine may be slow. A timeout of one second stays: such an entry is
+ * to be late.
+ */
+export const extendWebhookTimeoutsForTests = (manifests: WebhookManifests): WebhookManifests =>
+  manifests.map(({ webhooks, ...manifest }) => ({
+    ...manifest,
+    webhooks: webhooks.map((one) => ({ ...one, timeoutSeconds: one.timeoutSeconds === 1 ? 1 : 30 })),
+  }));
+
+/** Makes entries be called for what keeps a control plane alive, too: upstream's plugins see these requests. */
+export const callForVitalResources = (manifests: WebhookManifests): WebhookManifests =>
+  manifests.map(({ webhooks, ...manifest }) => ({
+    ...manifest,
+    webhooks: webhooks.map(({ matchConditions = [], ...webhook }) => {
+      const others = matchConditions.filter(({ name }) => name !== vitalCondition);
+      return { ...webhook, ...(others.length > 0 && { matchConditions: others }) };
+    }),
+  }));
+
+/** Creates webhook configurations. Throws if the API server refuses one. */
+export const createTestWebhookConfigurations = async (
+  admin: TestClusterClient,
+  manifests: WebhookManifests,
+  query = "",
+): Promise<void> => {
+  for (const body of manifests) {
+    const { code, body: said } = await admin({ method: "POST", path: `${getCollectionPath(body)}${query}`, body });
+    if (code !== 201) throw new Error(`the API server refuses the ${body.kind}: ${said.message}`);
+  }
+};
+
+/** Applies webhook configurations, as `kubectl apply --server-side` does, and waits until the API server uses them. */
+export const applyConfigurations = async (
+  admin: TestClusterClient,
+  manifests: WebhookManifests,
+  announcer: ConfigurationUseDetector,
+): Promise<void> => {
+  const announced = manifests.map((manifest) => announcer.announce(manifest));
+  for (const { body } of announced) {
+    const { code, body: said } = await admin({
+      method: "PATCH",
+      path: `${getObjectApiPath(body)}?fieldManager=postern&force=true`,
+      contentType: "application/apply-patch+yaml",
+      body,
+    });
+    if (code >= 300) throw new Error(`the API server refuses the ${body.kind}: ${said.message}`);
+  }
+  await waitUntil("the API server did not call by the new webhooks", async () => {
+    const { code, warnings } = await announcer.ask(admin);
+    // An entry that refuses everything when it mutates keeps the API server from calling the validating configuration.
+    const isCalled = ({ body }: (typeof announced)[number]) => code < 300 || body.webhooks.length > 1;
+    return announced.filter(isCalled).every(({ word }) => warnings.includes(word));
+  });
+};
+
+/** Deletes webhook configurations, and waits until the API server uses them no more. */
+export const deleteTestWebhookConfigurations = async (
+  admin: TestClusterClient,
+  manifests: WebhookManifests,
+  announcer: ConfigurationUseDetector,
+): Promise<void> => {
+  for (const body of manifests) await admin({ method: "DELETE", path: getObjectApiPath(body) });
+  await waitUntil("the API server still calls by webhooks that are gone", async () => {
+    const { code, warnings } = await announcer.ask(admin);
+    const isGone = ({ kind, metadata }: WebhookManifests[number]) =>
+      !warnings.some((word) => word.startsWith(`${kind}/${metadata.name}/`));
+    return code === 201 && manifests.every(isGone);
+  });
+};
+
+/** Waits until a condition is true; throws this message after two minutes, because a machine may be slow. */
+export const waitUntil = async (
+  timeoutMessage: string,
+  isDone: () => Promise<boolean> | boolean,
+  milliseconds = 120_000,
+): Promise<void> => {
+  for (const end = Date.now() + milliseconds; Date.now() < end; await wait(50)) if (await isDone()) return;
+  throw new Error(timeoutMessage);
+};
+
+/**
+ * Repeats `probe`, a request, until `seen` reports that webhooks were called: the API server needs about a second.
+ */
+export const waitUntilWebhooksCalled = (probe: () => Promise<unknown>, seen: () => boolean): Promise<void> =>
+  waitUntil("the API server did not call the webhooks", async () => {
+    await probe();
+    return seen();
+  });

@@ -1,0 +1,105 @@
+import { randomInt } from "node:crypto";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { resolveRuleNames } from "../../infra/catalogue/rule-names.ts";
+import { getFunctionsFolder } from "../../infra/catalogue/sources.ts";
+import { type Command, commonCommandOptions, writeOutput } from "../../infra/cli/command.ts";
+import { Complaint } from "../../infra/cli/complaint.ts";
+import { runInParallel } from "../../infra/cli/progress.ts";
+import { chooseCluster } from "../../infra/config/config.ts";
+import { runScript } from "../../infra/main.ts";
+import { readConfig, reportBroken } from "../../infra/project/project.ts";
+import { readAllRules } from "../../infra/project/project-rules.ts";
+import type { MinorParityResults } from "./parity-report.ts";
+
+const command = {
+  summary: "Compares ports with their upstream plugins on real API servers, and runs the cases of every rule there.",
+  usage: "[RULE…]",
+  options: {
+    minor: {
+      type: "string",
+      value: "MINOR,…",
+      says: "compare with these minors of Kubernetes, such as 1.33,1.37 (default: the newest; with --write all)",
+    },
+    seed: { type: "string", value: "N", says: "repeat the requests of this seed (default: a random seed)" },
+    requests: {
+      type: "string",
+      value: "N",
+      default: "2000",
+      says: "the number of generated requests for each port; 0 runs only the cases",
+    },
+    config: {
+      type: "string",
+      value: "FILE",
+      says: "read the rules' settings from this file (default: the settings of the plugins)",
+    },
+    output: commonCommandOptions.output,
+    write: { type: "boolean", says: "also write the tables to functions/README.md" },
+  },
+
+  async run({ options, words }) {
+    const [requests = 2000, seed = randomInt(2 ** 31)] = [options.number("requests"), options.number("seed")];
+    const json = options.text("output") === "json";
+    const [file, isWritten] = [options.text("config"), options.flag("write")];
+    if (isWritten && words.length > 0) throw new Complaint("--write needs all rules; leave out the names");
+    if (isWritten && file !== undefined)
+      throw new Complaint("--write needs the settings of the plugins; leave out --config");
+    if (seed >= 2 ** 31) throw new Complaint("--seed must be below 2147483648");
+
+    // These modules are loaded here, because `postern` without a verb loads this file, too.
+    const { listPlugins, requireBinaries } = await import("../control-plane/binaries.ts");
+    const { checkAllCases } = await import("./cases/cases.ts");
+    const { measureParity } = await import("./parity.ts");
+    const { listPluginPorts: listPorts } = await import("./plugins.ts");
+    const {
+      alignParityTableRow: alignRow,
+      areAsExpected,
+      describeCaseResults: describeCases,
+      describeParityDifferences: describeParity,
+      parityTableHeadings: headings,
+      buildParityTableRow: buildRow,
+      chooseComparedMinors: chooseMinors,
+      insertParityReport: insertReport,
+    } = await import("./parity-report.ts");
+    const minors = chooseMinors(options.text("minor"), isWritten && requests > 0);
+    const { catalogue, broken, names } = await readAllRules();
+    const wanted = resolveRuleNames(words, names);
+    const isChosen = (name: string) => wanted.length === 0 || wanted.includes(name);
+    reportBroken(broken, isChosen);
+    const cluster =
+      file === undefined ? undefined : chooseCluster(await readConfig(file, catalogue, names), undefined)[1];
+    const every = await Promise.all(minors.map(async (minor) => ({ minor, binaries: await requireBinaries(minor) })));
+
+    const rules = catalogue.filter(({ name }) => isChosen(name));
+    const longest = Math.max(...rules.map(({ name }) => name.length));
+    const print = (text: string) => json || writeOutput(text);
+    const runs: MinorParityResults[] = [];
+    for (const { minor, binaries } of every) {
+      const { version } = binaries;
+      const { all } = await listPlugins(binaries);
+      const ports = listPorts(requests > 0 ? rules : []).filter(({ rule }) => all.includes(rule.upstreamPlugin.plugin));
+      print(`Kubernetes ${version}${ports.length > 0 ? `, seed ${seed}\n\n${alignRow(headings, longest)}` : ""}\n`);
+      // One port alone leaves a core idle while its servers start, and while one server waits for the other.
+      const found = await runInParallel(2, ports, async (port) => {
+        const settings = cluster?.rules.get(port.name)?.settings;
+        const parity = await measureParity(port, binaries, { requests, seed, ...(settings && { settings }) });
+        print(`${alignRow(buildRow(parity), longest)}\n`);
+        return parity;
+      });
+      const cases = await checkAllCases(binaries, rules);
+      const repeating = `--minor ${minor} --seed ${seed} --requests ${requests}${file === undefined ? "" : ` --config ${file}`}`;
+      print(describeCases(cases) + describeParity(found, repeating));
+      runs.push({ kubernetes: version, rules: found, cases });
+    }
+    if (json) writeOutput(`${JSON.stringify({ seed, minors: runs }, null, 2)}\n`);
+    if (isWritten) {
+      const page = join(getFunctionsFolder(), "README.md");
+      await writeFile(page, insertReport(await readFile(page, "utf8"), { runs, requests, seed }));
+    }
+    return runs.every(({ rules, cases }) => rules.every(({ unexplained }) => unexplained === 0) && areAsExpected(cases))
+      ? 0
+      : 1;
+  },
+} satisfies Command;
+
+await runScript("npm run parity --", command);

@@ -1,0 +1,110 @@
+import { once } from "node:events";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import type { ServerCertificate } from "../../infra/keys/keys.ts";
+import type { buildWebhookConfigurations } from "../../infra/webhooks/configurations.ts";
+import type { TestClusterClient } from "../control-plane/client.ts";
+
+type Configuration = ReturnType<typeof buildWebhookConfigurations>[number];
+
+/** The part of an AdmissionReview that the scripted answers of test endpoints use. */
+interface ReviewBody {
+  request: { uid: string };
+}
+
+/** Returns a test endpoint's answer to a review; undefined for none: the API server then waits until its timeout. */
+export type TestEndpointScript = (
+  review: ReviewBody,
+  path: string,
+) => { code?: number; type?: string; headers?: Record<string, string>; body: string } | undefined;
+
+/**
+ * Opens webhook endpoints for tests. Each one answers by its own script, and is called at the first segment of a
+ * path. A further endpoint serves the
+ * entries of `announcer`, which show the configurations in use. With `clientCa`, clients need a certificate of that CA.
+ */
+export const openScriptedWebhookEndpoints = async (
+  certificate: ServerCertificate,
+  scripts: Record<string, TestEndpointScript> = {},
+  clientCa?: string,
+) => {
+  const { cert, key } = certificate;
+  const server = createServer(
+    { cert, key, ...(clientCa && { ca: clientCa, requestCert: true }) },
+    async (request, response) => {
+      let text = "";
+      request.setEncoding("utf8");
+      for await (const chunk of request) text += chunk;
+      const { pathname } = new URL(request.url ?? "", "https://localhost");
+      const [, name = "", ...rest] = pathname.split("/");
+      const script = name === announcerPath ? answerWord : scripts[name];
+      const said = script?.(JSON.parse(text), rest.join("/"));
+      if (said) {
+        const headers = { "content-type": said.type ?? "application/json", ...said.headers };
+        response.writeHead(said.code ?? 200, headers).end(said.body);
+      }
+    },
+  );
+  // Idle connections stay open for long: a client gets no answer if it reuses one that is being closed.
+  server.keepAliveTimeout = 600_000;
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return {
+    url,
+    announcer: openAnnouncer(`${url}/${announcerPath}`, certificate.ca),
+    stop: async () => {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+};
+
+/** Returns the JSON that answers a review: it allows the request, unless `response` says otherwise. */
+export const buildReviewAnswer = ({ request: { uid } }: ReviewBody, response: object = {}) =>
+  JSON.stringify({
+    kind: "AdmissionReview",
+    apiVersion: "admission.k8s.io/v1",
+    response: { uid, allowed: true, ...response },
+  });
+
+const announcerPath = "announcer";
+const answerWord: TestEndpointScript = (review, word) => ({ body: buildReviewAnswer(review, { warnings: [word] }) });
+
+/**
+ * Detects when the API server uses a webhook configuration, by an entry added to the configuration. The entry answers
+ * one certain request with a warning, a unique word.
+ */
+export interface ConfigurationUseDetector {
+  announce(manifest: Configuration): { body: Configuration; word: string };
+  /**
+   * Sends the request that the added entries answer; the answer's warnings are the words of the configurations
+   * already in use.
+   */
+  ask: (admin: TestClusterClient) => ReturnType<TestClusterClient>;
+}
+
+const openAnnouncer = (url: string, ca: string): ConfigurationUseDetector => {
+  let count = 0;
+  const announce = (manifest: Configuration) => {
+    count += 1;
+    const word = `${manifest.kind}/${manifest.metadata.name}/${count}`;
+    const entry: Configuration["webhooks"][number] = {
+      name: "announcer.postern.dev",
+      clientConfig: { url: `${url}/${word}`, caBundle: Buffer.from(ca).toString("base64") },
+      rules: [
+        { apiGroups: ["coordination.k8s.io"], apiVersions: ["v1"], resources: ["leases"], operations: ["CREATE"] },
+      ],
+      matchConditions: [{ name: "is-asked", expression: 'object.metadata.?name.orValue("") == "announcer"' }],
+      failurePolicy: "Ignore",
+      matchPolicy: "Exact",
+      sideEffects: "None",
+      timeoutSeconds: 30,
+      admissionReviewVersions: ["v1"],
+    };
+    // The added entry must be the first: if another refuses everything, the API server calls no later one.
+    return { body: { ...manifest, webhooks: [entry, ...manifest.webhooks] }, word };
+  };
+  const body = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: { name: "announcer" } };
+  const path = "/apis/coordination.k8s.io/v1/namespaces/default/leases?dryRun=All";
+  return { announce, ask: (admin) => admin({ method: "POST", path, body }) };
+};

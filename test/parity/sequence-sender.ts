@@ -1,0 +1,251 @@
+import { setTimeout as wait } from "node:timers/promises";
+import type { JsonMap } from "#lib/json.ts";
+import { toApiPath } from "#lib/objects/api-version.ts";
+import type { Status } from "#lib/review.ts";
+import type { TestClusterClient, TestClusterRequest, TestClusterResponse } from "../control-plane/client.ts";
+import { replaceUidPlaceholders } from "./generators/nodes.ts";
+import {
+  competingWebhookAnnotation,
+  type FieldEdit,
+  handWrittenOnlyKinds,
+  parityGeneratedKinds,
+  type RequestSequence,
+  type RequestUser,
+  type SequenceQuota,
+  type SequenceRequest,
+} from "./generators/steps.ts";
+
+/** Returns the client of a user of one API server. */
+export type GetClient = (user: RequestUser) => TestClusterClient;
+
+/** A request to an API server and its answer. */
+export interface RequestWithAnswer {
+  call: TestClusterRequest & { user: RequestUser };
+  answer: TestClusterResponse;
+  /** The audit annotations of the request. */
+  audit?: Record<string, string>;
+  /** The Status of each webhook entry that refused the request, if they are collected. */
+  denials?: readonly Status[];
+  /** The name of the sequence's object after this request. With generateName, each server generates another name. */
+  name: string;
+}
+
+/**
+ * Sends a sequence's requests, about an object of this name. `remains` has the paths of objects that still exist.
+ * `takeDenials` returns and forgets the denials by webhook entries of requests about a sequence's objects.
+ */
+export const sendSequence = async (
+  sequence: RequestSequence,
+  name: string,
+  as: GetClient,
+  takeDenials: (sequence: string) => readonly Status[] = () => [],
+): Promise<{ turns: RequestWithAnswer[]; remains: string[] }> => {
+  const { kind, namespace = name, standing, generateName, prefix: start = "", steps } = sequence;
+  const { namespaced, kind: kindName, ...usual } = { ...parityGeneratedKinds, ...handWrittenOnlyKinds }[kind];
+  const { apiVersion = usual.apiVersion } = sequence;
+  const home = `/api/v1/namespaces/${namespace}`;
+  const collection = `${toApiPath(apiVersion)}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}`;
+  const turns: RequestWithAnswer[] = [];
+  let current = standing ?? (generateName ? `${name}-none` : start + name);
+  const made = new Set<string>();
+
+  const read = async (step: SequenceRequest & { verb: "replace" }) => {
+    const suffix = step.subresource && step.subresource !== "ephemeralcontainers" ? `/${step.subresource}` : "";
+    const { code, body } = await as("admin")({ method: "GET", path: `${collection}/${current}${suffix}` });
+    return code === 200 ? body : undefined;
+  };
+  /**
+   * Reports whether the API server's cached copy is current: while it is older than the last write, answers may vary.
+   */
+  const isCopyCurrent = async (path: string) => {
+    const [stored, copy] = await Promise.all(
+      [path, `${path}?resourceVersion=0`].map((path) => as("admin")({ method: "GET", path })),
+    );
+    return Object(stored?.body.metadata).resourceVersion === Object(copy?.body.metadata).resourceVersion;
+  };
+  const quotas = sequence.quotas && (await createQuotas(sequence.quotas, namespace, as("admin")));
+  for (const step of steps) {
+    const object = `${collection}/${current}`;
+    const end = Date.now() + 60_000;
+    while (made.has(current) && !(await isCopyCurrent(object))) {
+      if (Date.now() > end) throw new Error(`the API server's copy of ${object} stays older than what is stored`);
+      await wait(5);
+    }
+    const place = {
+      home,
+      namespace,
+      isKept: kind !== "localsubjectaccessreviews",
+      collection,
+      object,
+      name,
+      current,
+      generateName,
+      read,
+      first: steps[0],
+    };
+    const sent = await buildCall(standing === undefined ? step : { ...step, dryRun: true }, place);
+    const call = await replaceUidPlaceholders(sent, as("admin"));
+    // A closed connection counts as an answer with code 0: a panic of the API server closes the connection.
+    const answer = await as(step.user)(call).catch((error: Error): TestClusterResponse => {
+      return { code: 0, body: { message: error.message }, warnings: [] };
+    });
+    const { name: called } = Object(answer.body.metadata);
+    if (answer.code === 201 && answer.body.kind === kindName && called && !step.dryRun) {
+      current = called;
+      made.add(called);
+    }
+    turns.push({ call: { ...call, user: step.user }, answer, name: current, denials: takeDenials(name) });
+  }
+  const left = [
+    ...[...made].map((one) => `${collection}/${one}`),
+    ...(quotas ?? []),
+    ...(sequence.namespace === undefined ? [home] : []),
+  ];
+  const remains: string[] = [];
+  for (const path of left) if ((await as("admin")({ method: "GET", path })).code === 200) remains.push(path);
+  return { turns, remains };
+};
+
+/**
+ * Creates a namespace with quotas, and waits until requests are refused by the last one. Returns their paths. The API
+ * server may refuse some of the other quotas.
+ */
+const createQuotas = async (
+  quotas: readonly SequenceQuota[],
+  name: string,
+  admin: TestClusterClient,
+): Promise<string[]> => {
+  const home = `/api/v1/namespaces/${name}`;
+  await admin({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name } } });
+  const none = { hard: { secrets: "0" } };
+  const all = [...quotas, { spec: none, status: { ...none, used: { secrets: "0" } } }].map(
+    (quota, index, { length }) => {
+      return { ...quota, name: index === length - 1 ? "refuses-secrets" : `q${index}` };
+    },
+  );
+  for (const { name, spec } of all)
+    await admin({ method: "POST", path: `${home}/resourcequotas`, body: { metadata: { name }, spec } });
+  const contentType = "application/merge-patch+json";
+  for (const { name, status } of all)
+    await admin({ method: "PATCH", path: `${home}/resourcequotas/${name}/status`, body: { status }, contentType });
+  const probe = { method: "POST", path: `${home}/secrets?dryRun=All`, body: { metadata: { name: "s" } } } as const;
+  for (const end = Date.now() + 60_000; (await admin(probe)).code !== 403; await wait(5))
+    if (Date.now() > end) throw new Error(`the quotas of namespace ${name} have no effect`);
+  return all.map(({ name }) => `${home}/resourcequotas/${name}`);
+};
+
+/** Deletes an object that a sequence left, including its finalizers. */
+export const deleteWithFinalizers = async (path: string, as: GetClient): Promise<void> => {
+  // Background propagation: otherwise, a Job would stay until its pods are deleted.
+  const away = { method: "DELETE", path: `${path}?gracePeriodSeconds=0&propagationPolicy=Background` } as const;
+  const [, name] = /^\/api\/v1\/namespaces\/([^/]+)$/.exec(path) ?? [];
+  const { code, body } = await as("admin")(away);
+  // Most objects have no finalizers, so the request above has already deleted them.
+  if (code === 404 || (code === 200 && !name && !Object(body.metadata).finalizers)) return;
+  const contentType = "application/merge-patch+json";
+  const metadata = { finalizers: null, annotations: { [competingWebhookAnnotation]: null } };
+  await as("admin")({ method: "PATCH", path, body: { metadata }, contentType });
+  await as("admin")(away);
+  // The test clusters run no controller that empties and finalizes a deleted namespace.
+  if (name) await as("admin")({ method: "PUT", path: `${path}/finalize`, body: { metadata: { name }, spec: {} } });
+};
+
+interface StepContext {
+  namespace: string;
+  /** The API path of the namespace that the sequence uses. */
+  home: string;
+  /** False for kinds that the API server answers but doesn't store, such as LocalSubjectAccessReview. */
+  isKept: boolean;
+  collection: string;
+  object: string;
+  name: string;
+  current: string;
+  generateName: boolean;
+  first: SequenceRequest | undefined;
+  read(step: SequenceRequest & { verb: "replace" }): Promise<JsonMap | undefined>;
+}
+
+const buildCall = async (step: SequenceRequest, place: StepContext): Promise<TestClusterRequest> => {
+  const { collection, object, current, generateName, name } = place;
+  const query = (parameters: Record<string, string> = {}) => {
+    const all = new URLSearchParams({ ...(step.dryRun && { dryRun: "All" }), ...parameters }).toString();
+    return all && `?${all}`;
+  };
+  const subresource = "subresource" in step && step.subresource ? `/${step.subresource}` : "";
+  switch (step.verb) {
+    case "create": {
+      const main = step.into === undefined ? collection : `${place.home}/${step.into}`;
+      const path = `${subresource ? `${object}${subresource}` : main}${query()}`;
+      const given =
+        generateName && !subresource && step.into === undefined ? { generateName: `${name}-` } : { name: current };
+      return {
+        method: "POST",
+        path,
+        body: place.isKept ? addName(step.body, name, given) : addNamespace(step.body, place.namespace),
+      };
+    }
+    case "replace": {
+      const before = (await place.read(step)) ?? addName(getBody(place.first), name, { name: current });
+      return { method: "PUT", path: `${object}${subresource}${query()}`, body: applyEdits(before, step.edits) };
+    }
+    case "patch": {
+      const contentType = `application/${step.type}-patch+json`;
+      return { method: "PATCH", path: `${object}${subresource}${query()}`, body: step.body, contentType };
+    }
+    case "apply": {
+      const path = `${object}${subresource}${query({ fieldManager: step.manager, ...(step.force && { force: "true" }) })}`;
+      const body = addName(step.body, name, { name: current });
+      return { method: "PATCH", path, body, contentType: "application/apply-patch+yaml" };
+    }
+    case "delete":
+      return { method: "DELETE", path: `${object}${query(step.graceful ? {} : { gracePeriodSeconds: "0" })}` };
+    case "deletecollection": {
+      const selector = { labelSelector: `${sequenceLabel}=${name}`, gracePeriodSeconds: "0" };
+      return { method: "DELETE", path: `${collection}${query(selector)}` };
+    }
+    case "look":
+      return { method: "GET", path: step.at === undefined ? place.home : `${place.home}/${step.at}` };
+  }
+};
+
+/** The label that identifies the objects of a sequence. */
+export const sequenceLabel = "parity.postern.dev/sequence";
+
+const getBody = (step: SequenceRequest | undefined): JsonMap => (step && "body" in step ? Object(step.body) : {});
+
+const addName = (body: JsonMap, sequence: string, given: JsonMap): JsonMap => {
+  const metadata = Object(body.metadata);
+  const labels = { ...metadata.labels, [sequenceLabel]: sequence };
+  return { ...body, metadata: { ...metadata, labels, ...given } };
+};
+
+/** Sets the namespace of an access review. */
+const addNamespace = ({ spec, ...body }: JsonMap, namespace: string): JsonMap => {
+  const { resourceAttributes, ...rest } = Object(spec);
+  return {
+    ...body,
+    metadata: { namespace },
+    spec: { ...rest, resourceAttributes: { ...resourceAttributes, namespace } },
+  };
+};
+
+/** Returns a copy of an object with these edits. */
+export const applyEdits = <T extends object>(object: T, edits: readonly FieldEdit[]): T => {
+  const copy = structuredClone(object);
+  for (const edit of edits) applyEdit(copy, edit);
+  return copy;
+};
+
+/** Applies an edit to an object in place. Missing containers are created. */
+const applyEdit = (target: object, { path: [first, ...rest], ...edit }: FieldEdit): void => {
+  const key = first === "-" && Array.isArray(target) ? target.length : (first ?? "");
+  if (rest.length > 0) {
+    const inner = Reflect.get(target, key);
+    const isThere = typeof inner === "object" && inner !== null;
+    const outer = isThere ? inner : rest[0] === "-" || typeof rest[0] === "number" ? [] : {};
+    if (!isThere) Reflect.set(target, key, outer);
+    applyEdit(outer, { path: rest, ...edit });
+  } else if ("value" in edit) Reflect.set(target, key, structuredClone(edit.value));
+  else if (Array.isArray(target)) target.splice(Number(key), 1);
+  else Reflect.deleteProperty(target, key);
+};
