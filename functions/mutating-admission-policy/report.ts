@@ -1,4 +1,4 @@
-import { quoteAsGo } from "postern/objects/go-quoted";
+import { quoteAsGo } from "postern/objects/go/quoted";
 import { forbidden } from "postern/refusals";
 import type { AdmissionRequest, Status } from "postern/review";
 import type { MutatingBinding, MutatingPolicy } from "./policies.ts";

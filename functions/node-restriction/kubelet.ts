@@ -1,7 +1,7 @@
 import type { Pod } from "postern/kubernetes/core/v1";
 import type { CSIDriver } from "postern/kubernetes/storage/v1";
 import { type Answers, accessReview, get } from "postern/needs";
-import { quoteAsGo } from "postern/objects/go-quoted";
+import { quoteAsGo } from "postern/objects/go/quoted";
 import type { AdmissionRequest, Status, UserInfo } from "postern/review";
 
 export const kubeletNeeds = {

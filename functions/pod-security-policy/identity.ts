@@ -1,5 +1,5 @@
 import type { Container, EphemeralContainer, Pod, SELinuxOptions } from "postern/kubernetes/core/v1";
-import { quoteAsGo } from "postern/objects/go-quoted";
+import { quoteAsGo } from "postern/objects/go/quoted";
 import { describeInvalid, formatGoSlice, type PodSecurityPolicyOffences, printIdRangesAsGo } from "./offence.ts";
 import { isWithinRanges, type PodGroupIdRule, type PodSecurityPolicyObject } from "./policy.ts";
 

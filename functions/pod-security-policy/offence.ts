@@ -1,4 +1,4 @@
-import { quoteAsGo } from "postern/objects/go-quoted";
+import { quoteAsGo } from "postern/objects/go/quoted";
 import type { IdRange } from "./policy.ts";
 
 /**

@@ -1,5 +1,5 @@
 import type { Pod, Sysctl } from "postern/kubernetes/core/v1";
-import { quoteAsGo } from "postern/objects/go-quoted";
+import { quoteAsGo } from "postern/objects/go/quoted";
 import { listContainers } from "postern/objects/pod";
 import { listCapabilityOffences } from "./capabilities.ts";
 import {

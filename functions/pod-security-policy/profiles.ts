@@ -1,5 +1,5 @@
 import type { Pod } from "postern/kubernetes/core/v1";
-import { quoteAsGo } from "postern/objects/go-quoted";
+import { quoteAsGo } from "postern/objects/go/quoted";
 import type { AnyContainer } from "./identity.ts";
 import { describeForbidden, type PodSecurityPolicyOffences } from "./offence.ts";
 import type { PodSecurityPolicyObject } from "./policy.ts";

@@ -1,5 +1,5 @@
 import type { Pod, Volume } from "postern/kubernetes/core/v1";
-import { quoteAsGo } from "postern/objects/go-quoted";
+import { quoteAsGo } from "postern/objects/go/quoted";
 import { isSourceless, listContainers } from "postern/objects/pod";
 import { describeInvalid, type PodSecurityPolicyOffences } from "./offence.ts";
 import type { PodSecurityPolicyObject } from "./policy.ts";

@@ -6,7 +6,7 @@ import {
 } from "postern/admission-policies/expressions";
 import { toConditionsInput } from "postern/admission-policies/input";
 import { isFailingClosed } from "postern/admission-policies/types";
-import { trimAsGo } from "postern/objects/go-trimmed";
+import { trimAsGo } from "postern/objects/go/trimmed";
 import { compilePolicy, type ValidatingPolicy } from "./policies.ts";
 
 /** A violation of a policy, or an error that counts as one. */

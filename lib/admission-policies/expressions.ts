@@ -10,7 +10,7 @@ import {
 import { FieldObject } from "../cel/program/program.ts";
 import * as types from "../cel/types.ts";
 import { EvaluationError, type TypedTest, type Value } from "../cel/values.ts";
-import { quoteAsGo } from "../objects/go-quoted.ts";
+import { quoteAsGo } from "../objects/go/quoted.ts";
 import { joinErrors } from "../refusals.ts";
 import { createTypedTest } from "./typed-objects.ts";
 import { isFailingClosed, type PolicySpec } from "./types.ts";

@@ -1,5 +1,5 @@
 import type { SELinuxOptions } from "postern/kubernetes/core/v1";
-import { quoteAsGo } from "postern/objects/go-quoted";
+import { quoteAsGo } from "postern/objects/go/quoted";
 import {
   type AnyContext,
   buildSecurityContextsCheck,

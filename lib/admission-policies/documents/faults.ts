@@ -1,5 +1,5 @@
 // The faults of policies and bindings, in the texts of upstream's validation.
-import { quoteAsGo } from "../../objects/go-quoted.ts";
+import { quoteAsGo } from "../../objects/go/quoted.ts";
 
 export type FieldPath = readonly (string | number)[];
 

@@ -1,6 +1,6 @@
 import { formatDouble } from "../../cel/libraries/value-text.ts";
 import { isMap, type JsonMap } from "../../json.ts";
-import { quoteAsGo } from "../../objects/go-quoted.ts";
+import { quoteAsGo } from "../../objects/go/quoted.ts";
 
 /**
  * A value of an expression that upstream doesn't convert to JSON: its type in Go, and how %v and %#v print it. `operand` is

@@ -1,5 +1,5 @@
 import { getOwn, type JsonMap } from "../../json.ts";
-import { quoteAsGo } from "../../objects/go-quoted.ts";
+import { quoteAsGo } from "../../objects/go/quoted.ts";
 import { formatGo, formatGoSyntax, GoValue, isJsonMap, nameGoType } from "./go-values.ts";
 import { hasMembers, type ObjectSchema, resolveType, type TypeReference, type ValueType } from "./schemas.ts";
 

@@ -1,4 +1,4 @@
-import { quoteAsGo } from "../../objects/go-quoted.ts";
+import { quoteAsGo } from "../../objects/go/quoted.ts";
 import type { Expression } from "../parser/syntax.ts";
 import type { Type } from "../types.ts";
 import {

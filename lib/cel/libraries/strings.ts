@@ -1,5 +1,5 @@
-import { quoteAsGo } from "../../objects/go-quoted.ts";
-import { trimAsGo } from "../../objects/go-trimmed.ts";
+import { quoteAsGo } from "../../objects/go/quoted.ts";
+import { trimAsGo } from "../../objects/go/trimmed.ts";
 import { countInner, countReading, countReadingTwice, countTraversal, getActualSize } from "../cost.ts";
 import { declareMethod, type FunctionDeclaration, member, overload } from "../functions.ts";
 import { dyn, int, listOf, string } from "../types.ts";

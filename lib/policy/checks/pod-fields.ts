@@ -1,6 +1,6 @@
 import { isMap } from "../../json.ts";
 import type { Affinity, Toleration } from "../../kubernetes/core/v1.ts";
-import { quoteAsGo } from "../../objects/go-quoted.ts";
+import { quoteAsGo } from "../../objects/go/quoted.ts";
 import { findKeyFaults, findValueFaults } from "../../objects/label.ts";
 import { parseQuantity } from "../../objects/quantity.ts";
 import { quoteValue } from "../values/texts.ts";

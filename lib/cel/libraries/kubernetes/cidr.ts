@@ -1,4 +1,4 @@
-import { quoteAsGo } from "../../../objects/go-quoted.ts";
+import { quoteAsGo } from "../../../objects/go/quoted.ts";
 import { countReading, countTraversal, getActualSize } from "../../cost.ts";
 import { declareFunction, declareMethod, type FunctionCost, type FunctionDeclaration } from "../../functions.ts";
 import { bool, int, opaque, string } from "../../types.ts";

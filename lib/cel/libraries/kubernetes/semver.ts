@@ -1,4 +1,4 @@
-import { quoteAsGo } from "../../../objects/go-quoted.ts";
+import { quoteAsGo } from "../../../objects/go/quoted.ts";
 import { countReading } from "../../cost.ts";
 import { declareFunction, declareMethod, type FunctionDeclaration } from "../../functions.ts";
 import { bool, int, string, struct } from "../../types.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { quoteAsGo } from "./go-quoted.ts";
+import { quoteAsGo } from "./quoted.ts";
 
 describe("a quoted text", () => {
   // The results of Go's strconv.Quote.
