@@ -11,7 +11,7 @@ const code = fileURLToPath(new URL("../../cel/", import.meta.url));
 
 /** Returns the program of a minor, which has the versions of that minor's kube-apiserver. */
 const toGoProgram = (minor: string): GoProgram => {
-  const sources = fileURLToPath(new URL(`../parity/control-plane/${minor}/`, import.meta.url));
+  const sources = fileURLToPath(new URL(`../../control-plane/${minor}/`, import.meta.url));
   return {
     sources,
     code,
