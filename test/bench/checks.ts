@@ -45,7 +45,7 @@ export const measureCheck = async (folder: string, rounds: number, manifests = 1
     const run = (file: string, ...args: string[]) =>
       runNodeAndParseOutput(file, { options: ["--import", new URL("processes/meter.ts", import.meta.url).href], args });
     const check = async (...options: string[]) =>
-      (await run("../../infra/main.ts", "check", "--config", config, place, ...options)) as ProcessUsage;
+      (await run("../../../infra/main.ts", "check", "--config", config, place, ...options)) as ProcessUsage;
     const measured = await measureInTurn(
       rounds,
       async () => ({
