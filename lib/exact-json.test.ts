@@ -6,6 +6,7 @@ import { createTestSigner } from "../test/parity/test-key.ts";
 import { buildPodReview } from "../test/requests.ts";
 import { evaluateRule } from "./core/evaluation.ts";
 import { exactJson } from "./exact-json.ts";
+import { toMap } from "./json.ts";
 import { createLambdaHandler } from "./lambda/handler.ts";
 import { formatRecording } from "./recording/case-line.ts";
 import { type AdmissionRequest, decodeReview } from "./review.ts";
@@ -65,8 +66,8 @@ describe("a rule with exactIntegers", () => {
       headers: { "content-type": "application/json" },
       body: review,
     };
-    const { body } = Object(await handle(event, {} as Context));
-    const { response } = JSON.parse(body);
+    const { body } = toMap(await handle(event, {} as Context));
+    const { response } = JSON.parse(String(body));
     return [response.auditAnnotations.type, Buffer.from(response.patch, "base64").toString()];
   };
 

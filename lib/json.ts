@@ -73,8 +73,7 @@ export const freezeDeep = <T>(value: T): T => {
   const found: unknown[] = [value];
   // The loop also visits the values that it appends.
   for (const reached of found)
-    if (Object(reached) === reached)
-      for (const inner of Object.values(Object.freeze(reached as object))) found.push(inner);
+    if (isObject(reached)) for (const inner of Object.values(Object.freeze(reached))) found.push(inner);
   return value;
 };
 

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { bindNeeds, createUnconnectedCapabilities } from "./core/capabilities.ts";
 import { Failure } from "./failure.ts";
+import { toMap } from "./json.ts";
 import { createMemoryLedger } from "./ledger.ts";
 import {
   accessReview,
@@ -109,7 +110,7 @@ describe("needs", () => {
     const { questions, capabilities } = countQuestions();
     bindNeeds({ buckets: ledger() }, capabilities, "event-rate-limit");
     const { quotas } = bindNeeds({ quotas: sharedLedger() }, capabilities, "workload-quota");
-    assert.equal(Object(quotas).cluster, "prod");
+    assert.equal(toMap(quotas).cluster, "prod");
     assert.deepEqual(questions, [
       ["ledger", "event-rate-limit", undefined],
       ["ledger", "workload-quota", "clusters"],

@@ -1,3 +1,4 @@
+import { toList, toMap } from "postern/json";
 import type { Pod } from "postern/kubernetes/core/v1";
 import { get, http, ledger } from "postern/needs";
 import { rule } from "postern/rule";
@@ -71,8 +72,8 @@ export default rule({
       return;
     // The pod that was read now isn't the one in the request: another pod of the same name has replaced that one.
     if (!isEviction && areDifferentPods(pod, object)) return;
-    const options = isEviction ? Object(object).deleteOptions : request.options;
-    if (Object(options).gracePeriodSeconds === 0 && mayForceDeletion(request, settings)) return;
+    const { gracePeriodSeconds, dryRun } = toMap(isEviction ? toMap(object).deleteOptions : request.options);
+    if (gracePeriodSeconds === 0 && mayForceDeletion(request, settings)) return;
     if (!settings.endingNamespaces) {
       const namespace = await namespaces(request.namespace ?? "");
       if (!namespace || namespace.metadata?.deletionTimestamp) return;
@@ -80,7 +81,7 @@ export default rule({
     const context = { settings, now, calls, ask };
     if (await askPodWhetherFinished(pod, context)) return;
 
-    const isDryRun = request.dryRun || Object(options).dryRun?.length > 0;
+    const isDryRun = request.dryRun || toList(dryRun).length > 0;
     const outcome = isDryRun || settings.cleanUp === "" ? undefined : await startCleanUp(pod, context);
     const message = `pod "${name}" must clean up first; try again when ${describeFinishSettings(settings).join(" or ")} shows that it has finished`;
     return {

@@ -1,3 +1,4 @@
+import { toMap } from "postern/json";
 import type { Event } from "postern/kubernetes/core/v1";
 import { ledger, processLedger } from "postern/needs";
 import { joinErrors, tooMany } from "postern/refusals";
@@ -21,10 +22,11 @@ export default rule({
   checkSettings({ limits }) {
     if (limits.length === 0) return "must have at least one limit";
     for (const [index, limit] of limits.entries()) {
-      const { type, qps, burst, cacheSize = 0, ...more } = Object(limit);
-      const [at, [unknown]] = [`limits[${index}]`, Object.keys(more)];
+      const { type, qps, burst, cacheSize = 0, ...more } = toMap(limit);
+      const at = `limits[${index}]`;
+      const [unknown] = Object.keys(more);
       if (unknown !== undefined) return `must have only type, qps, burst and cacheSize in ${at}, not ${unknown}`;
-      if (!eventLimitTypes.includes(type))
+      if (!eventLimitTypes.some((each) => each === type))
         return `must have one of ${eventLimitTypes.join(", ")} as type in ${at}, not ${type}`;
       for (const [name, value] of Object.entries({ qps, burst }))
         if (!isCount(value) || value === 0) return `must have a whole number from 1 as ${name} in ${at}, not ${value}`;

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, describe, it } from "node:test";
 import { Failure } from "postern/failure";
+import type { Pod } from "postern/kubernetes/core/v1";
 import type { HttpsRequest, HttpsResponse } from "postern/needs";
 import type { AdmissionRequest } from "postern/review";
 import { applyOutcomePatch, createRecordedCapabilities, openRule } from "postern/test";
@@ -75,8 +76,8 @@ describe("initial-resources", () => {
       settings: { prometheus: { url: "https://127.0.0.1/prometheus/" }, ...settings },
       capabilities: { ...createRecordedCapabilities({}), https },
     });
-    const pod = Object(applyOutcomePatch(object, outcome));
-    return { pod, requests: pod.spec.containers[0].resources?.requests, audit: outcome.audit };
+    const pod = applyOutcomePatch(object, outcome) as Pod;
+    return { pod, requests: pod.spec?.containers?.[0]?.resources?.requests, audit: outcome.audit };
   };
   const listStages = (resource: string) =>
     sent
@@ -98,7 +99,7 @@ describe("initial-resources", () => {
   });
   it("queries all namespaces if namespaceOnly is false", async () => {
     answer = ({ isSameTag }) => (isSameTag ? [] : buildResult(1, 2_000_000));
-    assert.equal((await createPod(onePod, { namespaceOnly: false })).requests.memory, "2M");
+    assert.equal((await createPod(onePod, { namespaceOnly: false })).requests?.memory, "2M");
     const everywhere = ["7 tag everywhere", "30 tag everywhere", "30 image everywhere"];
     assert.deepEqual(listStages("memory"), ["7 tag shop", "30 tag shop", ...everywhere]);
   });
@@ -113,7 +114,7 @@ describe("initial-resources", () => {
   it("queries an image once for several containers, and keeps successful answers for ten minutes", async () => {
     answer = () => buildResult(30, 1);
     const { pod } = await createPod({ containers: [...onePod.containers, { name: "d", image: "shop/app:1" }] });
-    assert.deepEqual(pod.metadata.annotations, {
+    assert.deepEqual(pod.metadata?.annotations, {
       "kubernetes.io/initial-resources":
         "Initial Resources plugin set: cpu, memory request for container c; cpu, memory request for container d",
     });

@@ -1,4 +1,5 @@
 import { Failure } from "postern/failure";
+import { toList, toMap } from "postern/json";
 import { type HttpsRequest, type HttpsResponse, parseAnswer } from "postern/needs";
 import { formatImage, parseImage } from "postern/objects/image";
 import { canonicalizeQuantity } from "postern/objects/quantity";
@@ -113,16 +114,16 @@ interface UsageSample {
 /** Returns the used amount and the number of samples that an answer of Prometheus contains. */
 export const parsePrometheusUsage = (answer: HttpsResponse): UsageSample => {
   const { status } = answer;
-  const { status: answerStatus, data, error } = Object(parseAnswer(answer));
-  const series: unknown = Object(data).result;
+  const { status: answerStatus, data, error } = toMap(parseAnswer(answer));
+  const series = toMap(data).result;
   if (status !== 200 || answerStatus !== "success" || !Array.isArray(series))
     throw new Failure(
       503,
       `Prometheus answers ${status}${typeof error === "string" ? `: ${error.slice(0, 200)}` : ""}`,
     );
   const findValue = (name: string) => {
-    const found = series.find((element) => Object(Object(element).metric).is === name);
-    const text: unknown = Object(found?.value)[1];
+    const found = series.find((element) => toMap(toMap(element).metric).is === name);
+    const text = toList(toMap(found).value)[1];
     const number = typeof text === "string" ? Number(text) : 0;
     // Prometheus answers NaN as the percentile if there are no samples.
     return Number.isSafeInteger(Math.ceil(number * 1000)) && number > 0 ? number : 0;

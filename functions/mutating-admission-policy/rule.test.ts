@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { lookUp } from "postern/json";
 import { applyOutcomePatch, openRule } from "postern/test";
 
 const { entries, decideCase } = await openRule(import.meta.dirname);
@@ -57,7 +58,7 @@ describe("policies that change an object each time", () => {
     const policies = specs.flatMap((spec, index) => [buildPolicy(`p${index}`, spec), buildBinding(`p${index}`)]);
     const mutate = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "c", namespace: "n" }, data: { a: "" } };
     const { outcome } = await decideCase({ name: "appends", mutate, settings: { policies } });
-    return Object(applyOutcomePatch(mutate, outcome)).data.a;
+    return lookUp(applyOutcomePatch(mutate, outcome), ["data", "a"])?.value;
   };
   const appendingY = [buildMutation(`[JSONPatch{op: "add", path: "/data/a", value: object.data.a + "y"}]`)];
 

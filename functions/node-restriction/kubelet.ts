@@ -39,11 +39,11 @@ export interface NodeRestrictionUpstream {
 }
 
 /** The values that each check of a kubelet's request gets beside the object. */
-export type KubeletRequestContext = {
+export type KubeletRequestContext<Object = unknown> = {
   node: string;
   upstream: NodeRestrictionUpstream;
   request: AdmissionRequest;
-  oldObject: unknown;
+  oldObject: Object | null;
   settings: typeof nodeRestrictionGateDefaults;
 } & Answers<typeof kubeletNeeds>;
 

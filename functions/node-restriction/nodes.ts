@@ -3,7 +3,7 @@ import type { Node } from "postern/kubernetes/core/v1";
 import { type KubeletOffence, type KubeletRequestContext, quoteText } from "./kubelet.ts";
 
 /** Returns why a kubelet may not send this request about a Node; undefined if it may. */
-export const checkNode = (object: Node, { node, request, oldObject }: KubeletRequestContext): KubeletOffence => {
+export const checkNode = (object: Node, { node, request, oldObject }: KubeletRequestContext<Node>): KubeletOffence => {
   const subject = `node ${quoteText(node)} is not allowed to`;
   if (request.name !== node) return `${subject} modify node ${quoteText(request.name)}`;
   if (request.operation === "DELETE") return;
@@ -15,13 +15,12 @@ export const checkNode = (object: Node, { node, request, oldObject }: KubeletReq
     return labels.length > 0 ? `${subject} set the following labels: ${labels.join(", ")}` : undefined;
   }
 
-  const oldNode: Node = Object(oldObject);
-  if (spec?.configSource && !isSame(spec.configSource, oldNode.spec?.configSource))
+  if (spec?.configSource && !isSame(spec.configSource, oldObject?.spec?.configSource))
     return `${subject} update configSource to a new non-nil configSource`;
-  if (!isSame(spec?.taints ?? [], oldNode.spec?.taints ?? [])) return `${subject} modify taints`;
-  if (!isSame(metadata?.ownerReferences ?? [], oldNode.metadata?.ownerReferences ?? []))
+  if (!isSame(spec?.taints ?? [], oldObject?.spec?.taints ?? [])) return `${subject} modify taints`;
+  if (!isSame(metadata?.ownerReferences ?? [], oldObject?.metadata?.ownerReferences ?? []))
     return `${subject} modify ownerReferences`;
-  const labels = listForbiddenLabels(metadata?.labels ?? {}, oldNode.metadata?.labels ?? {});
+  const labels = listForbiddenLabels(metadata?.labels ?? {}, oldObject?.metadata?.labels ?? {});
   if (labels.length > 0) return `is not allowed to modify labels: ${labels.join(", ")}`;
 };
 
@@ -29,7 +28,8 @@ type Labels = Record<string, string>;
 
 /** Returns the changed labels by which workloads select trusted nodes; a kubelet must not change them. */
 const listForbiddenLabels = (labels: Labels, before: Labels): string[] => {
-  const [newLabels, oldLabels] = [new Map(Object.entries(labels)), new Map(Object.entries(before))];
+  const newLabels = new Map(Object.entries(labels));
+  const oldLabels = new Map(Object.entries(before));
   const keys = new Set([...newLabels.keys(), ...oldLabels.keys()]);
   return [...keys].filter((key) => newLabels.get(key) !== oldLabels.get(key) && isForbiddenLabel(key)).sort();
 };

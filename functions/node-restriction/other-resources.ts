@@ -1,4 +1,4 @@
-import { getOwn, isSame } from "postern/json";
+import { getOwn, isMap, isSame, toMap } from "postern/json";
 import type { CertificateSigningRequest } from "postern/kubernetes/certificates/v1";
 import type { PersistentVolumeClaim } from "postern/kubernetes/core/v1";
 import type { CSINode } from "postern/kubernetes/storage/v1";
@@ -17,13 +17,12 @@ export const checkLease = (lease: KubernetesObject, context: KubeletRequestConte
     return "can only access node lease with the same name as the requesting node";
 };
 
-export const checkCsiNode = (csiNode: CSINode, context: KubeletRequestContext): KubeletOffence => {
+export const checkCsiNode = (csiNode: CSINode, context: KubeletRequestContext<CSINode>): KubeletOffence => {
   const { node, request, settings, oldObject } = context;
   if (!hasNameOf(node, csiNode, context)) return "can only access CSINode with the same name as the requesting node";
   if (request.subResource !== "status") return;
   if (!settings.csiVolumeHealth) return "CSIVolumeHealth feature gate is disabled";
-  const oldNode: CSINode = Object(oldObject);
-  if (!isSame(csiNode.spec?.drivers ?? [], oldNode.spec?.drivers ?? []))
+  if (!isSame(csiNode.spec?.drivers ?? [], oldObject?.spec?.drivers ?? []))
     return `node ${quoteText(node)} is not allowed to modify CSINode spec via status`;
 };
 
@@ -70,11 +69,10 @@ const recoveryFields = ["status.allocatedResources", "status.allocatedResourceSt
 const listChangedPaths = (before: unknown, after: unknown, path: string, free: readonly string[]): string[] => {
   if (free.includes(path)) return [];
   if (!isMap(before ?? {}) || !isMap(after ?? {})) return isSame(before, after) ? [] : [path];
-  const [left, right] = [Object(before ?? {}), Object(after ?? {})];
+  const left = toMap(before);
+  const right = toMap(after);
   const keys = new Set([...Object.keys(left), ...Object.keys(right)]);
   return [...keys].flatMap((key) =>
     listChangedPaths(getOwn(left, key), getOwn(right, key), path ? `${path}.${key}` : key, free),
   );
 };
-
-const isMap = (value: unknown) => typeof value === "object" && !Array.isArray(value);

@@ -6,7 +6,7 @@ import { notFound } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { type KubeletOffence, type KubeletRequestContext, quoteText } from "./kubelet.ts";
 
-export const checkPod = (pod: Pod, context: KubeletRequestContext): KubeletOffence | Promise<KubeletOffence> => {
+export const checkPod = (pod: Pod, context: KubeletRequestContext<Pod>): KubeletOffence | Promise<KubeletOffence> => {
   const { operation, subResource = "" } = context.request;
   if (subResource === "status") return checkStatus(pod, context);
   if (subResource === "eviction") return checkEviction(pod, context);
@@ -60,16 +60,16 @@ const checkEviction = async (
   if (pod.spec?.nodeName !== node) return `node ${node} can only evict pods with spec.nodeName set to itself`;
 };
 
-const checkStatus = (pod: Pod, { node, request, upstream, oldObject }: KubeletRequestContext): KubeletOffence => {
+const checkStatus = (pod: Pod, { node, request, upstream, oldObject }: KubeletRequestContext<Pod>): KubeletOffence => {
   if (request.operation !== "UPDATE") return `unexpected operation ${quoteText(request.operation)}`;
   const subject = `node ${quoteText(node)}`;
-  const oldPod: Pod = Object(oldObject);
-  if (oldPod.spec?.nodeName !== node)
+  if (oldObject?.spec?.nodeName !== node)
     return `${subject} can only update pod status for pods with spec.nodeName set to itself`;
-  if (!isSame(pod.metadata?.labels ?? {}, oldPod.metadata?.labels ?? {}))
+  if (!isSame(pod.metadata?.labels ?? {}, oldObject?.metadata?.labels ?? {}))
     return `${subject} cannot update labels through pod status`;
 
-  const [claims, oldClaims] = [pod.status, oldPod.status];
+  const claims = pod.status;
+  const oldClaims = oldObject?.status;
   if (!isSame(claims?.resourceClaimStatuses ?? [], oldClaims?.resourceClaimStatuses ?? []))
     return `${subject} cannot update resource claim statues`;
   if (!isSame(claims?.extendedResourceClaimStatus ?? null, oldClaims?.extendedResourceClaimStatus ?? null))

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { toMap } from "postern/json";
 import type { KubernetesObject } from "postern/review";
 import { applyOutcomePatch, type Case, openRule } from "postern/test";
 import type { PodSecurityPolicyObject } from "./policy.ts";
@@ -49,7 +50,7 @@ it("copies a seccomp profile from an annotation to the field", async () => {
   };
   const entry: Case = { name: "", settings: { policies: [{ metadata, spec, use }] }, mutate };
   const { outcome } = await decideCase(entry);
-  assert.deepEqual(Object(applyOutcomePatch(mutate, outcome)).spec, {
+  assert.deepEqual(toMap(applyOutcomePatch(mutate, outcome)).spec, {
     securityContext: { seccompProfile: { type: "RuntimeDefault" } },
     containers: [{ name: "c", securityContext: { seccompProfile: { type: "Unconfined" } } }],
   });

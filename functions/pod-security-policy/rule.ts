@@ -1,3 +1,4 @@
+import { lookUp } from "postern/json";
 import type { Pod } from "postern/kubernetes/core/v1";
 import { accessReview } from "postern/needs";
 import { forbidden } from "postern/refusals";
@@ -39,7 +40,7 @@ export default rule({
   async mutate(draft: Pod, context) {
     const { request, oldObject } = context;
     // `request.object` equals the draft but is faster to read; hundreds of policies may have to be checked.
-    const pod: Pod = Object(request.object);
+    const pod = request.object as Pod;
     if (!changesCheckedParts(pod, oldObject)) return;
     const mayFill = (filled: Pod) => !oldObject || fillsOnlyNewEphemeralContainers(pod, filled, oldObject);
     const choice = await choosePolicy(pod, context, { mayFill });
@@ -72,7 +73,7 @@ export default rule({
       settings.policies.map(async (policy) => ((await grants.mayUse(policy)) ? [policy] : [])),
     );
     const nearest = usable.flat().map((policy) => {
-      const pod: Pod = structuredClone(Object(request.object));
+      const pod = structuredClone(request.object as Pod);
       // A policy that adds no defaults to the refused pod adds none to the suggested pod either.
       const isComplete = addPolicyDefaults(policy, pod) === pod;
       fixPodForSecurityPolicy(pod, policy);
@@ -84,8 +85,7 @@ export default rule({
 });
 
 const changesCheckedParts = (pod: Pod, oldObject: Pod | null) => {
-  const printPart = (object: Pod, path: string[]) =>
-    JSON.stringify(path.reduce<unknown>((parent, key) => Object(parent)[key], object) ?? {});
+  const printPart = (object: Pod, path: string[]) => JSON.stringify(lookUp(object, path)?.value ?? {});
   return oldObject === null || checkedPaths.some((path) => printPart(pod, path) !== printPart(oldObject, path));
 };
 

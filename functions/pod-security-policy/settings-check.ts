@@ -1,4 +1,4 @@
-import { isMap } from "postern/json";
+import { isMap, toList, toMap } from "postern/json";
 import type { PodSecurityPolicyObject } from "./policy.ts";
 import type { PodSecurityPolicyContext } from "./policy-choice.ts";
 import { parseProfileAnnotation } from "./profiles.ts";
@@ -43,10 +43,9 @@ const checkNumber = (most: number) =>
 const findFault = (faults: (string | undefined)[]) => faults.find((fault) => fault !== undefined);
 
 const checkList = (check: Check): Check =>
-  checkInTurn(expectValue("a list", Array.isArray), (value, path) => {
-    const elements: unknown[] = Object(value);
-    return findFault(elements.map((element, index) => check(element, `${path}[${index}]`)));
-  });
+  checkInTurn(expectValue("a list", Array.isArray), (value, path) =>
+    findFault(toList(value).map((element, index) => check(element, `${path}[${index}]`))),
+  );
 
 /**
  * Returns a check of a map in the settings. It refuses unknown members: a typing error must not weaken a policy.
@@ -56,13 +55,13 @@ const checkMembers = (known: Record<string, Check>, required: string[] = [], che
   checkInTurn(
     expectValue("a map", isMap),
     (value, path) => {
-      const missing = required.find((key) => !Object.hasOwn(Object(value), key));
+      const missing = required.find((key) => !Object.hasOwn(toMap(value), key));
       if (missing !== undefined) return `must have ${missing} in ${path}`;
       const checkMember = ([key, member]: [string, unknown]) =>
         Object.hasOwn(known, key)
           ? known[key]?.(member, `${path}.${key}`)
           : `must have no ${printValue(key)} in ${path}; the known members are ${Object.keys(known).join(", ")}`;
-      return findFault(Object.entries<unknown>(Object(value)).map(checkMember));
+      return findFault(Object.entries(toMap(value)).map(checkMember));
     },
     checkMap,
   );
@@ -70,8 +69,8 @@ const checkMembers = (known: Record<string, Check>, required: string[] = [], che
 const checkRanges = (most = Number.MAX_SAFE_INTEGER) =>
   checkList(
     checkMembers({ min: checkNumber(most), max: checkNumber(most) }, ["min", "max"], (value, path) => {
-      const { min, max } = Object(value);
-      return min <= max
+      const { min, max } = toMap(value);
+      return Number(min) <= Number(max)
         ? undefined
         : `must have a min that isn't greater than the max in ${path}, not ${printValue(value)}`;
     }),
@@ -79,8 +78,8 @@ const checkRanges = (most = Number.MAX_SAFE_INTEGER) =>
 
 const checkIdRule = (...rules: string[]) =>
   checkMembers({ rule: checkChoice(...rules), ranges: checkRanges() }, ["rule"], (value, path) => {
-    const { rule, ranges = [] } = Object(value);
-    return ["MustRunAs", "MayRunAs"].includes(rule) && ranges.length === 0
+    const { rule, ranges } = toMap(value);
+    return (rule === "MustRunAs" || rule === "MayRunAs") && toList(ranges).length === 0
       ? `must have at least one range in ${path}, for ${rule}`
       : undefined;
   });
@@ -105,7 +104,7 @@ const profilePrefixes = ["seccomp.security.alpha.kubernetes.io/", "apparmor.secu
 
 const checkAnnotations: Check = checkInTurn(expectValue("a map", isMap), (value, path) =>
   findFault(
-    Object.entries(Object(value)).map(([key, text]) =>
+    Object.entries(toMap(value)).map(([key, text]) =>
       (profilePrefixes.some((prefix) => key.startsWith(prefix)) ? checkProfiles : checkText)(text, `${path}["${key}"]`),
     ),
   ),
@@ -113,7 +112,7 @@ const checkAnnotations: Check = checkInTurn(expectValue("a map", isMap), (value,
 
 /** Checks the name and annotations in a policy's metadata. Other members of upstream's metadata are allowed. */
 const checkMetadata: Check = checkInTurn(expectValue("a map", isMap), (value, path) => {
-  const { name, annotations = {} } = Object(value);
+  const { name, annotations = {} } = toMap(value);
   return checkName(name, `${path}.name`) ?? checkAnnotations(annotations, `${path}.annotations`);
 });
 
@@ -146,7 +145,7 @@ const checkSpec = checkMembers(
       },
       ["rule"],
       (value, path) => {
-        const { rule, seLinuxOptions } = Object(value);
+        const { rule, seLinuxOptions } = toMap(value);
         if (rule === "MustRunAs" && !seLinuxOptions) return `must have seLinuxOptions in ${path}, for MustRunAs`;
       },
     ),

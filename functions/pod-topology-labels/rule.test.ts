@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
+import { lookUp } from "postern/json";
 import { applyOutcomePatch, createLiveCapabilities, openRule } from "postern/test";
 
 const { decideCase } = await openRule(import.meta.dirname);
@@ -28,7 +29,7 @@ const bindTwice = async (...labels: [object, object]) => {
     // An answer that was read in the millisecond in which a review begins counts as current.
     for (const before = Date.now(); Date.now() === before; ) await wait(1);
     const { outcome } = await decideCase(entry, getCapabilities("local", 5000));
-    written.push(Object(applyOutcomePatch(entry.mutate, outcome)).metadata.labels);
+    written.push(lookUp(applyOutcomePatch(entry.mutate, outcome), ["metadata", "labels"])?.value);
   }
   return { written, reads };
 };

@@ -1,5 +1,5 @@
 import { getErrorMessage } from "postern/failure";
-import { isSame } from "postern/json";
+import { isSame, toList, toMap } from "postern/json";
 import { cue, discovery, list, type ServedResource } from "postern/needs";
 import { completePolicy, findPolicyRefusal } from "postern/policy/admission";
 import { findPolicyWarnings } from "postern/policy/checks/warnings";
@@ -79,7 +79,10 @@ const findUnsentRequests = async (
 /** Lists the webhook rules of entries with this name. Skips rules of a wrong shape: cluster users may write any. */
 const listWebhookRules = (configurations: KubernetesObject[], name: string): RequestMatch[] =>
   configurations
-    .flatMap((one): unknown => Object(one).webhooks ?? [])
-    .filter((entry) => Object(entry).name === name)
-    .flatMap((entry) => Object(entry).rules ?? [])
-    .filter((row) => [row?.apiGroups, row?.resources, row?.operations].every(Array.isArray));
+    .flatMap((one) => toList(toMap(one).webhooks).map(toMap))
+    .filter((entry) => entry.name === name)
+    .flatMap(({ rules }) => toList(rules))
+    .filter((row): row is RequestMatch => {
+      const { apiGroups, resources, operations } = toMap(row);
+      return [apiGroups, resources, operations].every(Array.isArray);
+    });

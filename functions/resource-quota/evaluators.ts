@@ -1,3 +1,4 @@
+import { toMap } from "postern/json";
 import { requireQuantity } from "postern/objects/quantity";
 import type { AdmissionRequest } from "postern/review";
 import { createDeviceClaimEvaluator, type DeviceReads } from "./device-claims.ts";
@@ -29,7 +30,7 @@ export const mayChangeUsage = (request: AdmissionRequest, gates: QuotaGates): bo
   if (operation !== "UPDATE") return false;
   if (resource === "pods")
     return subResource === ""
-      ? isTerminating(Object(request.object)) !== isTerminating(Object(request.oldObject))
+      ? isTerminating(toMap(request.object)) !== isTerminating(toMap(request.oldObject))
       : subResource === "resize";
   if (resource === "persistentvolumeclaims") return subResource === "" || subResource === "status";
   const isUpdateCounted = resource === "services" || (resource === deviceClaims && gates.countsDevices);

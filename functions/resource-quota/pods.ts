@@ -1,3 +1,4 @@
+import { toMap } from "postern/json";
 import type { Container, ContainerStatus, Pod, PodAffinityTerm } from "postern/kubernetes/core/v1";
 import { listContainers } from "postern/objects/pod";
 import { requireQuantity } from "postern/objects/quantity";
@@ -160,7 +161,8 @@ const findLack = (pod: Pod, names: readonly string[]): string | undefined => {
 };
 
 /** Reports whether a pod ends by itself after some time. */
-export const isTerminating = ({ spec }: Pod): boolean => (spec?.activeDeadlineSeconds ?? -1) >= 0;
+export const isTerminating = ({ spec }: { spec?: unknown }): boolean =>
+  Number(toMap(spec).activeDeadlineSeconds ?? -1) >= 0;
 
 const isInScope = (scope: Scope, pod: Pod, gates: QuotaGates): boolean => {
   switch (scope.scopeName) {

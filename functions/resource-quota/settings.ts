@@ -1,3 +1,4 @@
+import { toMap } from "postern/json";
 import { findScopeFault, type Scope } from "./scopes.ts";
 
 /** What must not be used without a quota that covers it, as in upstream's configuration. */
@@ -30,7 +31,7 @@ export const findSettingsFault = ({ charges, limitedResources }: ResourceQuotaSe
     return "must have charges: true or at least one of limitedResources; otherwise the rule does nothing";
   for (const [index, limited] of limitedResources.entries()) {
     const at = `limitedResources[${index}]`;
-    const { apiGroup = "", resource, matchContains = [], matchScopes = [], ...more } = Object(limited);
+    const { apiGroup = "", resource, matchContains = [], matchScopes = [], ...more } = toMap(limited);
     const [unknown] = Object.keys(more);
     if (unknown !== undefined)
       return `must have only apiGroup, resource, matchContains and matchScopes in ${at}, not ${unknown}`;
@@ -52,11 +53,13 @@ const isTextList = (value: unknown): value is string[] =>
 
 /** Returns what is wrong with a scope by the API server's rules for those of quotas; upstream doesn't check its own. */
 const findMatchScopeFault = (scope: unknown): string | undefined => {
-  const { scopeName, operator, values = [], ...more } = Object(scope);
+  const { scopeName: writtenName, operator: writtenOperator, values = [], ...more } = toMap(scope);
   const [unknown] = Object.keys(more);
   if (unknown !== undefined) return `must have only scopeName, operator and values, not ${unknown},`;
-  if (!scopeNames.includes(scopeName)) return "must have a scopeName";
-  if (!scopeOperators.includes(operator)) return "must have an operator";
+  const scopeName = scopeNames.find((name) => name === writtenName);
+  if (scopeName === undefined) return "must have a scopeName";
+  const operator = scopeOperators.find((name) => name === writtenOperator);
+  if (operator === undefined) return "must have an operator";
   if (!isTextList(values)) return "must have a list of texts as values";
   const hasClasses = ["PriorityClass", "VolumeAttributesClass"].includes(scopeName);
   if (!hasClasses && operator !== "Exists") return `must have the operator Exists for ${scopeName}`;

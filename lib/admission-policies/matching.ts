@@ -116,7 +116,7 @@ const matchesObjectSelector = (selector: LabelSelector, { object, oldObject }: A
   selectsEverything(selector) ||
   [object, oldObject].some((value) => {
     const { metadata } = toMap(value);
-    return metadata !== undefined && isSelected(selector, toMap(toMap(metadata).labels) as Labels);
+    return metadata !== undefined && isSelected(selector, toMap(toMap(metadata).labels));
   });
 
 const matchesNamespaceSelector = async (
@@ -127,7 +127,7 @@ const matchesNamespaceSelector = async (
   const isNamespace = resource.resource === "namespaces";
   if (selectsEverything(selector) || (!namespace && !isNamespace)) return true;
   const isWritten = isNamespace && !subResource && (operation === "CREATE" || operation === "UPDATE");
-  const labels = isWritten ? (toMap(toMap(toMap(object).metadata).labels) as Labels) : await readNamespaceLabels();
+  const labels = isWritten ? toMap(toMap(toMap(object).metadata).labels) : await readNamespaceLabels();
   return isSelected(selector, labels);
 };
 

@@ -4,6 +4,7 @@ import { evaluateRule } from "../core/evaluation.ts";
 import { applyPatch } from "../core/patch.ts";
 import { callMutatorsInRounds } from "../core/reinvocation.ts";
 import { type Failure, toFailure } from "../failure.ts";
+import { toMap } from "../json.ts";
 import type { Capabilities } from "../needs.ts";
 import { isSelected, type LabelSelector } from "../objects/selection.ts";
 import { matchesRequest } from "../request-match.ts";
@@ -99,10 +100,13 @@ const evaluateEntry = async (
   let failure: Failure | undefined;
   try {
     if (!(await isSelectedBy(entry, request, context))) return { patch: [], warnings: [] };
-    const { kubernetes } = context;
-    const now = context.now();
     const evaluation = evaluateRule(rule, phase, request, {
-      ...{ name, mode, settings, kubernetes, variant, now },
+      name,
+      mode,
+      settings,
+      kubernetes: context.kubernetes,
+      variant,
+      now: context.now(),
       capabilities: rule.needs && context.capabilities(milliseconds),
     });
     decision = await (evaluation instanceof Promise ? rejectWhenLate(evaluation, milliseconds) : evaluation);
@@ -125,7 +129,7 @@ const isSelectedBy = async (
   context: RuleChainContext,
 ): Promise<boolean> => {
   const hasLabels = (selector: LabelSelector, value: unknown) =>
-    isSelected(selector, Object(Object(value).metadata).labels ?? {});
+    isSelected(selector, toMap(toMap(toMap(value).metadata).labels));
   if (objectSelector && ![object, oldObject].some((value) => value != null && hasLabels(objectSelector, value)))
     return false;
   if (namespaceSelector === undefined || namespace === undefined) return true;

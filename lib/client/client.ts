@@ -3,7 +3,7 @@
 // patch-requests.ts find the object that would be stored; chain.ts evaluates the rules in order; responses.ts builds
 // the response; program-capabilities.ts reads the cluster with the program's own credentials. Nothing else in lib
 // imports this folder.
-import { isObject } from "../json.ts";
+import { isObject, toMap } from "../json.ts";
 import type { Capabilities } from "../needs.ts";
 import type { UserInfo } from "../review.ts";
 import type { GuardOutcome } from "./chain.ts";
@@ -135,13 +135,14 @@ export const guardConfig = <C extends Config>(config: C, options: Guard): C => {
   });
 };
 
+const isHttpLibrary = (value: unknown): value is HttpLibrary => typeof toMap(value).send === "function";
+
 const guardApi = (api: Api, context: GuardContext): Api =>
   new Proxy(api, {
     construct: (target, [configuration], newTarget) => {
-      const library: Partial<HttpLibrary> | undefined = Object(configuration).httpApi;
-      if (typeof library?.send !== "function")
-        throw new Error("the configuration of an API client must have an httpApi");
-      const httpApi = applyRulesToHttpLibrary(library as HttpLibrary, context);
+      const { httpApi: library } = toMap(configuration);
+      if (!isHttpLibrary(library)) throw new Error("the configuration of an API client must have an httpApi");
+      const httpApi = applyRulesToHttpLibrary(library, context);
       return Reflect.construct(target, [{ ...configuration, httpApi }], newTarget);
     },
   });

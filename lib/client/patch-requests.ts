@@ -1,6 +1,6 @@
 import { computePatch } from "../core/patch.ts";
 import { Failure } from "../failure.ts";
-import { getOwn, isMap, parsePointer } from "../json.ts";
+import { getOwn, isMap, parseJson, parsePointer, toMap } from "../json.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
 import { selectReusableHeaders } from "./program-capabilities.ts";
 import { getMediaType, jsonContentType, parseBody, parseKubernetesObjectBody } from "./request-body.ts";
@@ -72,7 +72,7 @@ const sendDifference = (
   object: KubernetesObject,
 ): Promise<Response> => {
   const changes = computePatch(old, object, "").filter(({ path }) => !serverFields.test(path));
-  const version: unknown = Object(old.metadata).resourceVersion;
+  const version = old.metadata?.resourceVersion;
   const tests = version === undefined ? [] : [{ op: "test", path: "/metadata/resourceVersion", value: version }];
   const headers = new Headers(write.headers);
   headers.set("content-type", jsonPatchType);
@@ -86,8 +86,8 @@ const sendDifference = (
 const isConflict = async (response: Response): Promise<boolean> => {
   if (response.status === 409) return true;
   if (response.status !== 422) return false;
-  const { reason, details } = Object(parseJsonMap(await response.clone().text()));
-  return reason === "Invalid" && Object(details).kind === undefined;
+  const { reason, details } = toMap(parseJson(await response.clone().text()));
+  return reason === "Invalid" && toMap(details).kind === undefined;
 };
 
 /**
@@ -128,8 +128,8 @@ const mergeChange = (body: KubernetesObject, applied: unknown, change: Patch[num
     if (step === undefined) return change.op === "remove" ? undefined : change.value;
     if (Array.isArray(stored)) {
       const element: unknown = stored[Number(step)];
-      const { name } = Object(element);
-      const hasName = (candidate: unknown) => typeof name === "string" && Object(candidate).name === name;
+      const { name } = toMap(element);
+      const hasName = (candidate: unknown) => typeof name === "string" && toMap(candidate).name === name;
       const index = Array.isArray(part) ? part.findIndex(hasName) : -1;
       if (rest.length === 0 || index < 0 || !Array.isArray(part))
         throw buildApplyFailure(`the change is in a list, at ${change.path}`);

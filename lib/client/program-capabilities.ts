@@ -2,6 +2,7 @@ import { createAnswerCache } from "../cluster/answer-cache.ts";
 import { maximumHttpsAnswerBytes, type sendRequest, UnansweredError } from "../cluster/https-request.ts";
 import { createLiveCapabilities } from "../cluster/live-capabilities.ts";
 import { Failure } from "../failure.ts";
+import { toMap } from "../json.ts";
 import { createMemoryLedger } from "../ledger.ts";
 import type { Capabilities } from "../needs.ts";
 import { readRequestBody } from "./request-body.ts";
@@ -66,8 +67,9 @@ export const createProgramCapabilitiesFactory = () => {
 const createSender =
   (own: Headers, send: SendWithProgramOptions): typeof sendRequest =>
   async (url, { method = "GET", headers: sentHeaders }, body, deadline, limit = maximumHttpsAnswerBytes) => {
-    const { accept, "content-type": type } = Object(sentHeaders);
-    const headers = selectReusableHeaders(own, { accept, ...(type && { "content-type": type }) });
+    const { accept, "content-type": type } = toMap(sentHeaders);
+    const more = { accept: String(accept), ...(type !== undefined && { "content-type": String(type) }) };
+    const headers = selectReusableHeaders(own, more);
     const signal = AbortSignal.timeout(Math.max(0, Math.min(deadline - Date.now(), 2 ** 31 - 1)));
     const bytes = typeof body === "string" || body === undefined ? body : new Uint8Array(body);
     try {

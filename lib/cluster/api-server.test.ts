@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { toMap } from "../json.ts";
 import { type ApiServerRequest, createApiServerRequester } from "./api-server.ts";
 import { createRenewedSource } from "./credentials.ts";
 import { type HttpsAnswer, type sendRequest, UnansweredError } from "./https-request.ts";
@@ -17,7 +18,7 @@ const ask = async (
   const tries: string[] = [];
   let tokens = 0;
   const send: typeof sendRequest = async (_, { headers, agent }) => {
-    tries.push(`${Object(headers).authorization.slice("Bearer ".length)}${agent === false ? " anew" : ""}`);
+    tries.push(`${String(toMap(headers).authorization).slice("Bearer ".length)}${agent === false ? " anew" : ""}`);
     const next = answers[tries.length - 1] ?? answer(200);
     if (next instanceof UnansweredError) throw next;
     return next;

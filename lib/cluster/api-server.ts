@@ -1,6 +1,6 @@
 import type { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
-import { freezeDeep, parseJson } from "../json.ts";
+import { freezeDeep, parseJson, toMap } from "../json.ts";
 import { type ClusterCredentialSource, createCredentialSource } from "./credentials.ts";
 import {
   awaitUntil,
@@ -170,10 +170,10 @@ export const parseAnswerUnlessNotFound = (answer: HttpsAnswer): ParsedApiServerA
 
 /** Reports whether a 404 means that the object is missing; if the kind isn't served, the Status names no object. */
 export const isMissingObject = ({ status, body }: HttpsAnswer): boolean =>
-  status === 404 && Object(Object(parseJson(body)).details).name !== undefined;
+  status === 404 && toMap(toMap(parseJson(body)).details).name !== undefined;
 
 /** Returns why a request failed: the message of the Status, else the beginning of the answer. */
 export const getFailureReason = ({ body }: HttpsAnswer): string => {
-  const { message } = Object(parseJson(body));
+  const { message } = toMap(parseJson(body));
   return typeof message === "string" ? message : body.slice(0, 200);
 };

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { SSM } from "@aws-sdk/client-ssm";
+import { toMap } from "../json.ts";
 import { isRegion } from "../service-settings.ts";
 import { createCredentialSource, createEksToken, createTokenSource, getAwsDomain } from "./credentials.ts";
 import type { sendRequest } from "./https-request.ts";
@@ -11,9 +12,9 @@ const getDeadline = () => Date.now() + 1000;
 
 /** Returns credential sources whose AWS API gives the answers of a function, and the requests that they sent. */
 const answerAws = (answer: (count: number) => { status?: number; body: unknown }) => {
-  const requests: { url: string; headers: Record<string, string>; body: unknown }[] = [];
+  const requests: { url: string; headers: Record<string, unknown>; body: unknown }[] = [];
   const ask: typeof sendRequest = async (url, { headers }, body = "") => {
-    requests.push({ url, headers: { ...Object(headers) }, body: JSON.parse(String(body)) });
+    requests.push({ url, headers: toMap(headers), body: JSON.parse(String(body)) });
     const { status = 200, body: content } = answer(requests.length);
     return { status, body: typeof content === "string" ? content : JSON.stringify(content), retryAfter: undefined };
   };
@@ -90,7 +91,7 @@ describe("a token source", () => {
       const [{ url, headers, body } = { url: "", headers: {}, body: {} }] = requests;
       assert.deepEqual([url, body], [`https://${host}/`, question]);
       assert.deepEqual({ ...headers, ...header }, headers);
-      assert.match(headers.authorization ?? "", /^AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE\//);
+      assert.match(String(headers.authorization), /^AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE\//);
       pass(4);
       assert.equal(await token(getDeadline()), "t1");
       pass(2);

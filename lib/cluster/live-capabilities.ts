@@ -6,10 +6,10 @@ import {
   unavailableLedger,
 } from "../core/capabilities.ts";
 import { Failure, getErrorMessage } from "../failure.ts";
-import { freezeDeep, isObject, parseJson } from "../json.ts";
+import { freezeDeep, isMap, isObject, type JsonMap, parseJson, toMap } from "../json.ts";
 import { createMemoryLedger, type Ledger, openRuleLedger } from "../ledger.ts";
 import { printMetrics } from "../metrics.ts";
-import type { Capabilities, OpenCapabilities, ResourceType, ServedResource } from "../needs.ts";
+import type { AccessAnswer, Capabilities, OpenCapabilities, ResourceType, ServedResource } from "../needs.ts";
 import { joinApiVersion, toApiPath } from "../objects/api-version.ts";
 import { formatLabelSelector } from "../objects/selection.ts";
 import type { KubernetesObject, Status } from "../review.ts";
@@ -135,7 +135,7 @@ const createReads = (
       const path = `${buildObjectPath(kind, namespace)}/${encodeURIComponent(name)}`;
       const search = async (): Promise<CacheableAnswer> => {
         const found = await fetch(path);
-        if (found && typeof Object(found.content).kind !== "string") throw new Error("the answer is not an object");
+        if (found && typeof toMap(found.content).kind !== "string") throw new Error("the answer is not an object");
         // Absence isn't cached: a client that creates the object now will ask right after.
         return found ?? absent;
       };
@@ -164,7 +164,7 @@ const createReads = (
         const answer = await ask(path, deadline);
         if (answer.status === 404) return absent;
         const found = parseAnswerUnlessNotFound(answer);
-        if (Object(found?.content).kind !== "APIResourceList") throw new Error("the answer is not a list of resources");
+        if (toMap(found?.content).kind !== "APIResourceList") throw new Error("the answer is not a list of resources");
         return { content: parseServedResources(found?.content), bytes: found?.bytes };
       });
     },
@@ -219,9 +219,9 @@ const createPosts = (
     };
     const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
     const permission = ask(path, deadline, { body: review }).then((answer) => {
-      const status = Object(Object(parseAnswerUnlessNotFound(answer)?.content).status);
+      const status = toMap(toMap(parseAnswerUnlessNotFound(answer)?.content).status);
       if (typeof status.allowed !== "boolean") throw new Error("the answer is not a SubjectAccessReview");
-      return toAccessAnswer(status);
+      return toAccessAnswer(status as JsonMap & AccessAnswer);
     });
     return awaitUntil(deadline, permission).catch(
       createFailure(`ask for the right to ${verb} ${url ?? rest.resource} in`, cluster),
@@ -233,8 +233,7 @@ const createPosts = (
       throw new Failure(500, `"${namespace.slice(0, 253)}" is no namespace to create ${kind.resource} in`);
     const creation = ask(buildObjectPath(kind, namespace), deadline, { body: object, repeat: "never" }).then(
       (answer) => {
-        if (answer.status === 409 && Object(parseJson(answer.body)).reason === "AlreadyExists")
-          return "exists" as const;
+        if (answer.status === 409 && toMap(parseJson(answer.body)).reason === "AlreadyExists") return "exists" as const;
         const refused = findRefusal(answer);
         if (refused) return { refused };
         parseAnswerUnlessNotFound(answer);
@@ -284,24 +283,21 @@ const findRefusal = (
   { status, body }: HttpsAnswer,
   codes: readonly number[] = [400, 403, 404, 422],
 ): Status | undefined => {
-  const content = parseJson(body);
-  const { kind: what, reason, message, details } = Object(content);
+  const { kind: what, reason, message, details } = toMap(parseJson(body));
   if (what !== "Status" || typeof message !== "string" || !codes.includes(status)) return undefined;
-  const { kind, name } = Object(details);
+  const { kind, name } = toMap(details);
   // A Status about a missing right or an unserved resource names no object.
   if (name === undefined && (status === 404 || (status === 403 && kind !== undefined))) return undefined;
-  return { code: status, reason, message, ...(details && { details }) };
+  return { code: status, reason, message, ...(isMap(details) && { details }) } as Status;
 };
 
 const isName = (name: string) =>
   name !== "" && name !== "." && name !== ".." && name.length <= 253 && name.isWellFormed() && !/[/%]/.test(name);
 
-export const parseServedResources = (list: unknown): ServedResource[] =>
-  (Object(list).resources ?? []).map(
-    ({ name, kind, namespaced }: Omit<ServedResource, "resource"> & { name: string }) => {
-      return { resource: name, kind, namespaced };
-    },
-  );
+export const parseServedResources = (list: unknown): ServedResource[] => {
+  const served = (toMap(list).resources ?? []) as { name: string; kind: string; namespaced: boolean }[];
+  return served.map(({ name, kind, namespaced }) => ({ resource: name, kind, namespaced }));
+};
 
 /** Reports whether a text may be an apiVersion; any other text could change the path of the URL. */
 export const isGroupVersion = (text: string): boolean => /^[a-z0-9.-]+(\/[a-z0-9]+)?$/.test(text);

@@ -1,3 +1,5 @@
+import { toMap } from "../json.ts";
+
 /** One page of a list. Go writes an empty list as null, which is an empty list here. */
 export interface ListPage {
   items: unknown;
@@ -9,12 +11,12 @@ export interface ListPage {
 }
 
 export const parsePage = (content: unknown): ListPage => {
-  const { apiVersion, kind, items, metadata } = Object(content);
+  const { apiVersion, kind, items, metadata } = toMap(content);
   return {
     items: items === null ? [] : items,
     apiVersion,
     kind: typeof kind === "string" ? kind.replace(/List$/, "") : undefined,
-    next: metadata?.continue ?? "",
+    next: String(toMap(metadata).continue ?? ""),
   };
 };
 

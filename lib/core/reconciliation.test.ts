@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
+import { toMap } from "../json.ts";
 import { createLambdaHandler } from "../lambda/handler.ts";
 import { reconcileEvent } from "../lambda/schedule.ts";
 import { createMemoryLedger, openRuleLedger } from "../ledger.ts";
@@ -80,7 +81,7 @@ describe("reconciling clusters", () => {
     assert.deepEqual(await handler(reconcileEvent, context), {});
     assert.deepEqual([turns.splice(0), reports], [["east"], []]);
     const others = [{ body: '{"reconcile":true}' }, { reconcile: "true" }, null, [reconcileEvent]];
-    for (const event of others) assert.equal(Object(await handler(event, context)).code, 400);
+    for (const event of others) assert.equal(toMap(await handler(event, context)).code, 400);
     assert.deepEqual([turns, reports], [[], others.map(() => 400)]);
   });
 });

@@ -5,6 +5,7 @@ import { createTestSigner } from "../../test/parity/test-key.ts";
 import { buildPodReview } from "../../test/requests.ts";
 import type { EndpointHost } from "../core/endpoint.ts";
 import type { GroupConfig } from "../core/group.ts";
+import { toMap } from "../json.ts";
 import { get } from "../needs.ts";
 import { createRecordedCapabilities } from "../recording/recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
@@ -95,7 +96,7 @@ describe("a recording function", () => {
     const events = [dry, { ...bad, body: "{}" }, direct, { ...bad, rawPath: "/prod.key/both/mutate" }, {}];
     assert.equal((await recordEvents(events)).kept.size, 0);
     const [failed] = (await recordEvents([buildEvent("both/mutate", { name: "lost" })])).answers;
-    assert.equal(Object(failed).statusCode, 500);
+    assert.equal(toMap(failed).statusCode, 500);
     assert.equal((await recordEvents([buildEvent("both/mutate", { name: "lost" })])).kept.size, 0);
     const partly = await recordEvents([buildEvent("both/mutate", { name: "broken" })]);
     assert.deepEqual([...partly.kept.keys()], ["a/prod/reads/DAY/TIME-1-2.yaml"]);
@@ -135,7 +136,7 @@ describe("a recording function", () => {
     for (const token of ["abc", "def"])
       await handler(buildEvent("labels/validate", { annotations: { token } }), {} as Context);
     assert.deepEqual(
-      kept.map(({ admitted, refused, recorded }) => [admitted, refused, Object(recorded).redacted]),
+      kept.map(({ admitted, refused, recorded }) => [admitted, refused, toMap(recorded).redacted]),
       [
         [true, undefined, true],
         [true, undefined, undefined],

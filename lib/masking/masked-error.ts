@@ -1,4 +1,5 @@
 import { Failure, getErrorMessage } from "../failure.ts";
+import { toMap } from "../json.ts";
 import type { AdmissionRequest } from "../review.ts";
 import { coverTexts, listTexts, mask, replaceCovered } from "./masked-text.ts";
 
@@ -26,7 +27,7 @@ export const formatError = (thrown: unknown, subject: ErrorSubject, hasStack = f
   const errors = new Set<unknown>([thrown]);
   // The loop also visits what it adds.
   for (const each of errors)
-    for (const inner of [Object(each).cause].concat(Object(each).errors))
+    for (const inner of [toMap(each).cause].concat(toMap(each).errors))
       if (inner instanceof Error && errors.size < mostErrors) errors.add(inner);
   const all = [...errors] as Error[];
   const pieces = hasStack

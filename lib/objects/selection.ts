@@ -1,4 +1,4 @@
-import type { Labels } from "./label.ts";
+import type { JsonMap } from "../json.ts";
 
 export interface LabelSelector {
   matchLabels?: Record<string, string>;
@@ -29,11 +29,11 @@ export const formatLabelSelector = (selector: LabelSelector): string | undefined
 };
 
 /** Reports whether a label selector selects an object with these labels. */
-export const isSelected = (selector: LabelSelector, labels: Labels = {}): boolean =>
+export const isSelected = (selector: LabelSelector, labels: Readonly<JsonMap> = {}): boolean =>
   listRequirements(selector).every(({ key, operator, values = [] }) => {
     const value = Object.hasOwn(labels, key) ? labels[key] : undefined;
     if (operator === "Exists") return value !== undefined;
     if (operator === "DoesNotExist") return value === undefined;
-    const isAmong = value !== undefined && values.includes(value);
+    const isAmong = typeof value === "string" && values.includes(value);
     return operator === "NotIn" ? !isAmong : operator === "In" && isAmong;
   });

@@ -5,6 +5,7 @@ import { buildPodRequest } from "../../test/requests.ts";
 import { generateHolder, generateSecret } from "../../test/secret-generators.ts";
 import type { RuleDecision } from "../core/evaluation.ts";
 import { evaluateRule } from "../core/evaluation.ts";
+import { toMap } from "../json.ts";
 import { aws, cue, get, http, https, list } from "../needs.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import { rule } from "../rule.ts";
@@ -53,7 +54,7 @@ const recordLine = async (
   const lines: Promise<string>[] = [];
   const { host, evaluate } = createRecorder(ear, (review) => void lines.push(review.line(keep)));
   const buildObject = (kind: string) => ({
-    ...Object(answer),
+    ...toMap(answer),
     apiVersion: "v1",
     kind,
     metadata: { name: "one", namespace: "shop" },

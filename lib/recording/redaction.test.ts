@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { readRows } from "../../test/rows.ts";
+import { toMap } from "../json.ts";
 import { createFieldReadTracker } from "./reads.ts";
 import { createRedactor, hasPlaceholder, type UnredactedPath } from "./redaction.ts";
 
@@ -100,7 +101,7 @@ describe("a redaction", () => {
       [{ validate: content }, { validate: gone }, true],
     ] as const) {
       const reads = createFieldReadTracker();
-      JSON.stringify(Object(reads.watch(value)).data?.name);
+      JSON.stringify(toMap(toMap(reads.watch(value)).data).name);
       assert.deepEqual(createRedactor({ reads, isSecret })(value), expected);
     }
   });

@@ -1,6 +1,6 @@
 import { interceptCalls, isWrite } from "../core/capabilities.ts";
+import { toMap } from "../json.ts";
 import { type Capabilities, type HttpsRequest, type HttpsResponse, parseAnswer } from "../needs.ts";
-import type { KubernetesObject } from "../review.ts";
 import { noteAnswers, toRecordedRequest } from "./notes.ts";
 import type { FieldReadTracker } from "./reads.ts";
 import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "./recorded-answers.ts";
@@ -136,13 +136,13 @@ const numberQuestions = () => {
 };
 
 const isService = (answer: unknown): answer is HttpsResponse => {
-  const { status, body } = Object(answer);
+  const { status, body } = toMap(answer);
   return typeof status === "number" && typeof body === "string";
 };
 
 /** Restores the name of a recorded object that the rule read by name, if redaction replaced the name. */
 const restoreName = (answer: unknown, [verb, , name]: Question): unknown => {
-  const { metadata } = Object(answer) as KubernetesObject;
-  if (verb !== "get" || metadata?.name === name || metadata === undefined) return answer;
-  return { ...Object(answer), metadata: { ...metadata, name } };
+  const { metadata } = toMap(answer);
+  if (verb !== "get" || toMap(metadata).name === name || metadata === undefined) return answer;
+  return { ...toMap(answer), metadata: { ...toMap(metadata), name } };
 };

@@ -80,7 +80,7 @@ export const findPolicyFaults = (policy: unknown): string[] => {
         : acceptAnything,
     ),
   })(policy, "", faults);
-  if (kind === "OverridePolicy" && faults.length === 0 && !getOwn(Object(policy.metadata), "namespace"))
+  if (kind === "OverridePolicy" && faults.length === 0 && !getOwn(policy.metadata, "namespace"))
     faults.push("metadata.namespace is missing; an OverridePolicy applies only in its own namespace");
   return faults;
 };

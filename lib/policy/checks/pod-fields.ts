@@ -1,4 +1,4 @@
-import { isMap } from "../../json.ts";
+import { isMap, toList, toMap } from "../../json.ts";
 import type { Affinity, Toleration } from "../../kubernetes/core/v1.ts";
 import { quoteAsGo } from "../../objects/go/quoted.ts";
 import { findKeyFaults, findValueFaults } from "../../objects/label.ts";
@@ -137,7 +137,7 @@ export const checkOverrideAffinity: ValueCheck = checkFieldsAllowingUnknown<Affi
 export const countTermsPerAffinityList = ({ nodeAffinity, podAffinity, podAntiAffinity }: Affinity): number[] =>
   [nodeAffinity, podAffinity, podAntiAffinity]
     .flatMap((part) => (isMap(part) ? Object.values(part) : []))
-    .map((list) => (Array.isArray(list) ? list.length : Object(Object(list).nodeSelectorTerms).length || 0));
+    .map((list) => (Array.isArray(list) ? list : toList(toMap(list).nodeSelectorTerms)).length);
 
 export const checkTopologySpreadConstraints: ValueCheck = (value, at, faults) => {
   const before = faults.length;

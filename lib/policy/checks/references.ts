@@ -1,3 +1,5 @@
+import { getErrorMessage } from "../../failure.ts";
+import { toMap } from "../../json.ts";
 import type { HttpReferenceAuth, ValueReference } from "../types.ts";
 import { parseReferencePath } from "../values/paths.ts";
 import { quoteValue } from "../values/texts.ts";
@@ -18,7 +20,7 @@ const checkPath: ValueCheck = createTextCheck((value) => {
     parseReferencePath(value);
     return undefined;
   } catch (error) {
-    return String(Object(error).message).replace(/^path /, "");
+    return getErrorMessage(error).replace(/^path /, "");
   }
 });
 
@@ -44,7 +46,7 @@ const checkHeaderValue: ValueCheck = createTextCheck((value) =>
 
 const checkHeader: ValueCheck = (value, at, faults) => {
   checkEachMapValue(checkHeaderValue)(value, at, faults);
-  for (const name of Object.keys(Object(value)).slice(0, 1000))
+  for (const name of Object.keys(toMap(value)).slice(0, 1000))
     createTextCheck((headerName) =>
       /^[\w!#$%&'*+.^`|~-]+$/.test(headerName)
         ? undefined

@@ -1,3 +1,4 @@
+import { toMap } from "../../json.ts";
 import { findKeyFaults, findValueFaults } from "../../objects/label.ts";
 import type { LabelSelector } from "../../objects/selection.ts";
 import { quoteValue } from "../values/texts.ts";
@@ -59,7 +60,7 @@ const createLabelSelectorCheck = (checkValue: ValueCheck): ValueCheck =>
     matchLabels: (labels, at, faults) => {
       checkEachMapValue(checkValue)(labels, at, faults);
       // `checkEachMapValue` has already reported labels that are no map.
-      for (const name of Object.keys(Object(labels)).slice(0, 1000)) checkLabelKey(name, `${at}: the key`, faults);
+      for (const name of Object.keys(toMap(labels)).slice(0, 1000)) checkLabelKey(name, `${at}: the key`, faults);
     },
     matchExpressions: checkEachListElement(
       checkFieldsAllowingUnknown<Expression>(
