@@ -1,11 +1,10 @@
 import { readFile } from "node:fs/promises";
-import { dirname, extname, join } from "node:path";
+import { dirname, extname } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parse } from "acorn";
 import { type Plugin, transform } from "esbuild";
 import type { EncodedChecks } from "#lib/cel/checked-expressions.ts";
 import type { FunctionDeclaration } from "#lib/cel/functions.ts";
-import { packageRoot } from "../cli/roots.ts";
 
 /** The text in a bundle's code that the checked expressions replace, as JSON. */
 export const expressionsMark = "POSTERN EXPRESSIONS";
@@ -22,7 +21,7 @@ export const listTexts = (value: unknown): string[] => {
  */
 export const createCelPlugin = (checks: EncodedChecks): Plugin => ({
   name: "checked-expressions",
-  setup({ onLoad, onResolve, resolve }) {
+  setup({ onLoad }) {
     const texts = new Set(listTexts([checks.repeated, checks.results]));
     const isCalled = ({ overloads }: FunctionDeclaration) => overloads.some(({ id }) => texts.has(id));
     /** Returns the source of a library's list without the functions that no expression calls. */
@@ -40,13 +39,6 @@ export const createCelPlugin = (checks: EncodedChecks): Plugin => ({
       );
       return `[${kept.map((element) => element && code.slice(element.start, element.end)).join(", ")}]`;
     };
-    const folder = join(packageRoot, "lib/cel/");
-    // No file of this folder acts when it is imported. Every import must say so, because the first one counts.
-    onResolve({ filter: /^(\.\.?|#lib\/cel|postern\/cel)\// }, async ({ path, pluginData, ...from }) => {
-      if (pluginData === isResolving) return undefined;
-      const { path: file } = await resolve(path, { ...from, pluginData: isResolving });
-      return file.startsWith(folder) ? { path: file, sideEffects: false } : undefined;
-    });
     onLoad({ filter: /[\\/]lib[\\/]cel[\\/]expression-check\.[jt]s$/ }, ({ path }) => ({
       contents: `import { createCheckLookup } from "./checked-expressions${extname(path)}";
         export const { checkExpression, createDeclarations } = createCheckLookup(() => JSON.parse("${expressionsMark}"));`,
@@ -77,9 +69,6 @@ export const createCelPlugin = (checks: EncodedChecks): Plugin => ({
     });
   },
 });
-
-/** Marks an import that this plugin resolves already. */
-const isResolving = Symbol("resolving");
 
 /** Tells esbuild that a call is of no use if its value isn't used. */
 const pure = "/* @__PURE__ */ ";
