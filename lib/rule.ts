@@ -31,7 +31,7 @@ export type Verdict = void | string | { refuse?: string | Status; warnings?: str
 
 /** The result of `suggest`: undefined if it edited the draft or has no advice; a sentence if no edit would help. */
 // biome-ignore lint/suspicious/noConfusingVoidType: a suggestion that edits has no return statement
-export type SuggestResult = void | string;
+type SuggestResult = void | string;
 
 /** The second argument of a rule: all it may know besides the object. */
 export type RuleContext<Object, Settings, N extends Needs, Upstream extends object = object> = {
@@ -52,7 +52,7 @@ export type ReconcileContext<Settings, N extends Needs> = {
   until: number;
 } & Answers<N>;
 
-export interface WebhookEntryFields<Settings> {
+interface WebhookEntryFields<Settings> {
   match: OfSettings<PerPhase<readonly RequestMatch[]>, Settings>;
   /** The entry's CEL matchConditions. They only save calls: the rule must decide the same without them. */
   matchConditions?: OfSettings<PerPhase<NamedConditions>, Settings>;

@@ -18,7 +18,7 @@ const isNetworkAddress = ([start, bits]: AddressRange) =>
   bits >= 0 && start.every((byte, index) => (byte & (255 >> Math.max(0, Math.min(8, bits - 8 * index)))) === 0);
 
 /** Reports whether an address is in a network. A reserved address must be in a network within its reserved range. */
-export const isAddressInAllowedNetworks = (text: string, networks: readonly AddressRange[]): boolean => {
+const isAddressInAllowedNetworks = (text: string, networks: readonly AddressRange[]): boolean => {
   const [address] = (text.includes("/") ? undefined : parseNetwork(text)) ?? [];
   if (address === undefined) return false;
   const reservedRange = reserved.find(isInRange(address));

@@ -13,14 +13,14 @@ export interface EventLimit {
   cacheSize?: number;
 }
 
-export interface TokenBucket {
+interface TokenBucket {
   tokens: number;
   /** Milliseconds since 1970. */
   since: number;
 }
 
 /** What one process knows of a bucket: the tokens that it has taken from it, and when it can take more. */
-export interface Reserve {
+interface Reserve {
   tokens: number;
   /** Milliseconds since 1970; before, the bucket has too few tokens. */
   emptyUntil: number;

@@ -34,7 +34,7 @@ export interface CompiledPolicy {
   mutations: readonly CompiledMutation[];
 }
 
-export interface CompiledMutation {
+interface CompiledMutation {
   isJsonPatch: boolean;
   expression: PolicyExpression;
 }

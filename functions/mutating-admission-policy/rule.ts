@@ -27,7 +27,8 @@ export default rule<KubernetesObject, MutatingPolicySettings, typeof needs>({
   match: (settings) => listPolicyMatches(settings, mutatingOperations),
   variants: (settings) =>
     buildPolicyVariants(settings, {
-      ...{ operations: mutatingOperations, findExpressionFault },
+      operations: mutatingOperations,
+      findExpressionFault,
       isReinvoked: ({ spec }) => spec.reinvocationPolicy !== "Never",
     }),
   exactIntegers: true,

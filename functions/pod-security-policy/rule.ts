@@ -1,4 +1,4 @@
-import { lookUp } from "postern/json";
+import { toMap } from "postern/json";
 import type { Pod } from "postern/kubernetes/core/v1";
 import { accessReview } from "postern/needs";
 import { forbidden } from "postern/refusals";
@@ -85,7 +85,8 @@ export default rule({
 });
 
 const changesCheckedParts = (pod: Pod, oldObject: Pod | null) => {
-  const printPart = (object: Pod, path: string[]) => JSON.stringify(lookUp(object, path)?.value ?? {});
+  const printPart = (object: Pod, path: string[]) =>
+    JSON.stringify(path.reduce<unknown>((parent, key) => toMap(parent)[key], object) ?? {});
   return oldObject === null || checkedPaths.some((path) => printPart(pod, path) !== printPart(oldObject, path));
 };
 

@@ -10,11 +10,17 @@ import { createVolumeClaimEvaluator } from "./volume-claims.ts";
 
 /** Resources that upstream never counts, and Namespaces, which aren't in a namespace. */
 const uncounted: ReadonlySet<string> = new Set([
-  ...["bindings", "componentstatuses", "events", "events.events.k8s.io", "namespaces"],
-  ...["tokenreviews", "selfsubjectreviews"].map((review) => `${review}.authentication.k8s.io`),
-  ...["subjectaccessreviews", "selfsubjectaccessreviews", "localsubjectaccessreviews", "selfsubjectrulesreviews"].map(
-    (review) => `${review}.authorization.k8s.io`,
-  ),
+  "bindings",
+  "componentstatuses",
+  "events",
+  "events.events.k8s.io",
+  "namespaces",
+  "tokenreviews.authentication.k8s.io",
+  "selfsubjectreviews.authentication.k8s.io",
+  "subjectaccessreviews.authorization.k8s.io",
+  "selfsubjectaccessreviews.authorization.k8s.io",
+  "localsubjectaccessreviews.authorization.k8s.io",
+  "selfsubjectrulesreviews.authorization.k8s.io",
 ]);
 
 /** Returns a resource with its group, such as `deployments.apps`. */

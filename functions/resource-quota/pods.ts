@@ -16,7 +16,8 @@ import { type Scope, selectsClass } from "./scopes.ts";
 import type { QuotaGates } from "./versions.ts";
 
 const own = [
-  ...["count/pods", "pods"],
+  "count/pods",
+  "pods",
   ...["cpu", "memory", "ephemeral-storage"].flatMap((name) => [name, `requests.${name}`, `limits.${name}`]),
 ];
 

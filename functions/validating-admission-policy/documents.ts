@@ -33,7 +33,7 @@ const findPolicyFaults = ({ metadata, spec = {} as ValidatingPolicy["spec"] }: V
     const { expression = "", messageExpression = "", message = "", reason = "Invalid" } = validation;
     const path = (field: string) => ["spec", "validations", index, field];
     const faults: FieldFault[] = [];
-    const compile = (field: string, text: string, ...[results, hasAuthorizer]: [(typeof bool)[], boolean]) =>
+    const compile = (field: string, text: string, results: (typeof bool)[], hasAuthorizer: boolean) =>
       findExpressionFaults(path(field), text, compiler.compile(text, results, hasAuthorizer).compiled);
     if (expression.trim() === "") faults.push(createRequiredFault(path("expression"), "expression is not specified"));
     else faults.push(...compile("expression", expression, [bool], true));

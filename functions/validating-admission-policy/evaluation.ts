@@ -10,7 +10,7 @@ import { trimAsGo } from "postern/objects/go/trimmed";
 import { compilePolicy, type ValidatingPolicy } from "./policies.ts";
 
 /** A violation of a policy, or an error that counts as one. */
-export interface Violation {
+interface Violation {
   /** The index of the validation. */
   index: number;
   message: string;

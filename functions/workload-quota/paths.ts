@@ -1,4 +1,4 @@
-import { getOwn, isMap, isObject, lookUp, toMap } from "postern/json";
+import { isMap, isObject, lookUp, toMap } from "postern/json";
 
 type Step = string | number;
 
@@ -14,7 +14,7 @@ export const listPicks = (root: unknown, path: string): Step[][] => {
         return inner && inner.value != null ? [{ value: inner.value, picks }] : [];
       }
       const keys = Array.isArray(value) ? [...value.keys()] : Object.keys(toMap(value));
-      return keys.map((key) => ({ value: getOwn(value, key), picks: [...picks, key] }));
+      return keys.map((key) => ({ value: lookUp(value, [key])?.value, picks: [...picks, key] }));
     });
   return found.map(({ picks }) => picks);
 };

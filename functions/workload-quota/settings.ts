@@ -28,7 +28,7 @@ export const getUnseenPercent = ({ clusters, unseen }: Quota): bigint | undefine
 };
 
 /** A kind that settings add to the counted ones. */
-export interface AddedKind {
+interface AddedKind {
   group: string;
   resource: string;
   kind: string;
@@ -54,10 +54,7 @@ export const listCountedKinds = ({ kinds }: WorkloadQuotaSettings): CountedKind[
   return [...countedKinds.filter((one) => !isReplaced(one)), ...added];
 };
 
-const quotaMembers = [
-  ...["name", "clusters", "namespaces", "namespaceLabels", "users", "groups"],
-  ...["hard", "warnAt", "unseen"],
-];
+const quotaMembers = "name clusters namespaces namespaceLabels users groups hard warnAt unseen".split(" ");
 const kindMembers = ["group", "resource", "kind", "template", "replicas"];
 
 const quotaName = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;

@@ -15,7 +15,7 @@ import {
 } from "./reservations.ts";
 
 /** A reservation, and what the cluster was seen with; `seen` is undefined if the object is gone. */
-export interface Sighting {
+interface Sighting {
   place: ReservationPlace;
   before: Reservation;
   seen: Measure | undefined;

@@ -65,7 +65,8 @@ export const createPolicyCompiler = (
     : environment;
   const withoutAuthorizer = createAdmissionEnvironment(parts);
   return {
-    ...{ variables, errors },
+    variables,
+    errors,
     addVariable: (name, text) => {
       const compiled = compile(text, environment, undefined);
       variableTypes.set(name, "program" in compiled ? toDeclaredType(compiled.program.type) : types.dyn);

@@ -28,10 +28,10 @@ const dropEmpty = (request: object) =>
     Object.entries(request).filter(([key, value]) => value !== undefined && (value !== "" || !omittedIfEmpty.has(key))),
   );
 
-const shownMetadata = [
-  ...["name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp"],
-  ...["deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "finalizers"],
-];
+const shownMetadata = (
+  "name generateName namespace uid resourceVersion generation creationTimestamp deletionTimestamp " +
+  "deletionGracePeriodSeconds labels annotations finalizers"
+).split(" ");
 
 /** Returns the part of a namespace that policies see. */
 export const toNamespaceObject = (namespace: KubernetesObject): Value => {

@@ -32,7 +32,10 @@ export const toRequestMatch = (rule: NamedRuleWithOperations): RequestMatch => {
   const { apiGroups = [], apiVersions = [], resources = [], operations = [], scope } = rule;
   // The casts are safe: the policy is valid.
   return {
-    ...{ apiGroups, apiVersions, resources, operations: operations as RequestMatch["operations"] },
+    apiGroups,
+    apiVersions,
+    resources,
+    operations: operations as RequestMatch["operations"],
     ...(scope !== undefined && { scope: scope as NonNullable<RequestMatch["scope"]> }),
   };
 };

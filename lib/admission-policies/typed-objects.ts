@@ -6,7 +6,12 @@ const addEnd = (names: string): string[] => names.split(" ").map((name) => `${na
 
 /** The groups of kinds that upstream reads by typed clients: these leave out apiVersion and kind of an object. */
 export const typedGroups: readonly string[] = [
-  ...["", "apps", "autoscaling", "batch", "extensions", "policy"],
+  "",
+  "apps",
+  "autoscaling",
+  "batch",
+  "extensions",
+  "policy",
   ...addEnd(
     "admissionregistration authentication authorization certificates coordination discovery events node resource",
   ),

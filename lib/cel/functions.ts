@@ -74,10 +74,7 @@ export const declareFunction = (
 ): FunctionDeclaration => ({ name, overloads: [overload(id, parameters, result, evaluate)], ...(cost && { cost }) });
 
 /** Declares a function like `declareFunction`, but it is called as a method of its first parameter. */
-export const declareMethod = (
-  ...[name, id, parameters, result, evaluate, cost]: Parameters<typeof declareFunction>
-) => ({
-  name,
-  overloads: [member(id, parameters, result, evaluate)],
-  ...(cost && { cost }),
-});
+export const declareMethod = (...args: Parameters<typeof declareFunction>): FunctionDeclaration => {
+  const declaration = declareFunction(...args);
+  return { ...declaration, overloads: declaration.overloads.map((each) => ({ ...each, isMember: true })) };
+};

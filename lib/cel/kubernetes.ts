@@ -34,10 +34,22 @@ export const mostConditionsCost = 2_500_000;
 
 /** In upstream's order, which is that of the overloads of functions that several libraries have. */
 const functions: readonly FunctionDeclaration[] = [
-  ...[standardFunctions, conversionFunctions, timeFunctions, urlFunctions, regexFunctions, listFunctions],
-  ...[authorizerFunctions, optionalFunctions, quantityFunctions, stringFunctions, setFunctions, ipFunctions],
-  ...[cidrFunctions, formatFunctions, twoVariableFunctions],
-].flat();
+  ...standardFunctions,
+  ...conversionFunctions,
+  ...timeFunctions,
+  ...urlFunctions,
+  ...regexFunctions,
+  ...listFunctions,
+  ...authorizerFunctions,
+  ...optionalFunctions,
+  ...quantityFunctions,
+  ...stringFunctions,
+  ...setFunctions,
+  ...ipFunctions,
+  ...cidrFunctions,
+  ...formatFunctions,
+  ...twoVariableFunctions,
+];
 
 /**
  * What minor versions changed; everything else is the same in all. A version accepts new functions in new expressions only

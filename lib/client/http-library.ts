@@ -3,7 +3,7 @@ import { createWriteInterceptor, type GuardContext } from "./interception.ts";
 import type { SendWithProgramOptions } from "./program-capabilities.ts";
 
 /** A request as @kubernetes/client-node passes it to its HTTP library. */
-export interface ClientNodeRequestContext {
+interface ClientNodeRequestContext {
   getUrl(): string;
   getHttpMethod(): string;
   getHeaders(): Record<string, string>;
@@ -12,14 +12,14 @@ export interface ClientNodeRequestContext {
 }
 
 /** A response, as HTTP libraries of @kubernetes/client-node return it. */
-export interface ClientNodeResponse {
+interface ClientNodeResponse {
   httpStatusCode: number;
   headers: Record<string, string>;
   body: { text(): Promise<string>; binary(): Promise<Buffer> };
 }
 
 /** The part of @kubernetes/client-node's Observable that is used here: a promise with `pipe`. */
-export interface ClientNodeObservable<T> {
+interface ClientNodeObservable<T> {
   toPromise(): Promise<T>;
   pipe<U>(next: (value: T) => U | PromiseLike<U>): ClientNodeObservable<U>;
 }

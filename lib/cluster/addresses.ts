@@ -17,23 +17,23 @@ const disguises = [
 
 /** Public addresses: `common` without `apart`, which has local, private, shared, reserved and example ranges. */
 const common = parseRanges(["0.0.0.0/0", "2000::/3"]);
-const apart = parseRanges([
-  ...["0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16"],
-  ...["198.18.0.0/15", "224.0.0.0/3", "2001::/23", "2001:db8::/32"],
-]);
+const apart = parseRanges(
+  (
+    "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 172.16.0.0/12 192.0.0.0/24 192.168.0.0/16 " +
+    "198.18.0.0/15 224.0.0.0/3 2001::/23 2001:db8::/32"
+  ).split(" "),
+);
 /** Ranges that are dangerous to call: link-local ones, and addresses where clouds give a machine its credentials. */
 const perilous = parseRanges([
-  ...[
-    "169.254.0.0/16",
-    "fe80::/10",
-    "fd00:ec2::/32",
-    "fd20:ce::/32",
-    "fd00:42::42",
-    "fd00:c1::a9fe:a9fe",
-    "192.0.0.192",
-    "100.100.100.200",
-    "168.63.129.16",
-  ],
+  "169.254.0.0/16",
+  "fe80::/10",
+  "fd00:ec2::/32",
+  "fd20:ce::/32",
+  "fd00:42::42",
+  "fd00:c1::a9fe:a9fe",
+  "192.0.0.192",
+  "100.100.100.200",
+  "168.63.129.16",
 ]);
 
 /**

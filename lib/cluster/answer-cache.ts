@@ -8,7 +8,7 @@ interface Entry {
 }
 
 /** A cached answer to a request sent at the time `since`, or the promise of one that is still pending. */
-export type CachedAnswer = { since: number } & ({ content: unknown } | { pending: Promise<unknown> });
+type CachedAnswer = { since: number } & ({ content: unknown } | { pending: Promise<unknown> });
 
 /** The result of asking a server, and its size; a result without a size isn't cached. */
 export interface CacheableAnswer {

@@ -106,7 +106,11 @@ export const createEksToken = (
 ): string => {
   const url = presignUrl(
     {
-      ...{ method: "GET", host: `sts.${region}.${getAwsDomain(region)}`, path: "/", service: "sts", region },
+      method: "GET",
+      host: `sts.${region}.${getAwsDomain(region)}`,
+      path: "/",
+      service: "sts",
+      region,
       query: { Action: "GetCallerIdentity", Version: "2011-06-15" },
       headers: { "x-k8s-aws-id": eks },
     },

@@ -69,9 +69,14 @@ const conditionFailed = "ConditionalCheckFailed";
 
 /** The errors after which the same request may succeed. Nothing was carried out. */
 const temporary = new Set([
-  ...["ProvisionedThroughputExceeded", "ProvisionedThroughputExceededException", "RequestLimitExceeded"],
-  ...["ThrottlingError", "ThrottlingException"],
-  ...["TransactionConflict", "TransactionConflictException", "TransactionInProgressException"],
+  "ProvisionedThroughputExceeded",
+  "ProvisionedThroughputExceededException",
+  "RequestLimitExceeded",
+  "ThrottlingError",
+  "ThrottlingException",
+  "TransactionConflict",
+  "TransactionConflictException",
+  "TransactionInProgressException",
 ]);
 
 const invalidCredentials = "AWS doesn't accept this function's credentials";

@@ -91,7 +91,10 @@ const concludeVerdict = (
   const outcome: ReviewOutcome = { allowed: true, warnings, audit };
   const decision = { outcome, refused: status !== undefined, operations: patch.length };
   if (mode === "enforce") {
-    if (status) Object.assign(outcome, { allowed: false, status });
+    if (status) {
+      outcome.allowed = false;
+      outcome.status = status;
+    }
     if (patch.length > 0) outcome.patch = patch;
   } else if (status || patch.length > 0) {
     const [would, what] = status ? ["deny", status.message] : ["change", patch.map(({ path }) => path).join(", ")];

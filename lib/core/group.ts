@@ -129,7 +129,8 @@ const evaluateMembers =
       for (const warning of own.warnings ?? []) warnings.push(warning);
       for (const [key, value] of Object.entries(own.audit ?? {})) audit[`${name}.${key}`] = value;
       if (status) {
-        Object.assign(outcome, { allowed: false, status: { ...status, message: `${name}: ${status.message}` } });
+        outcome.allowed = false;
+        outcome.status = { ...status, message: `${name}: ${status.message}` };
         return undefined;
       }
       for (const change of own.patch ?? []) patch.push(change);

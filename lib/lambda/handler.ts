@@ -64,7 +64,7 @@ const createCapabilities = (readConnections: () => Record<string, ApiServerConne
 };
 
 /** Returns what an endpoint gets from Lambda: what the environment says, and a log line for each review. */
-export const createLambdaHost = (openCapabilities?: OpenCapabilities): EndpointHost => {
+const createLambdaHost = (openCapabilities?: OpenCapabilities): EndpointHost => {
   const {
     POSTERN_STAGE: stage = "local",
     POSTERN_KEYS: publicKeys = "",

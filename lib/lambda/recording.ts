@@ -100,7 +100,12 @@ export const putObject = async (bucket: string, key: string, body: string, deadl
   const { origin, host } = new URL(address ?? `https://s3.${region}.${getAwsDomain(region)}`);
   const path = `/${bucket}/${key.split("/").map(encodeURIComponent).join("/")}`;
   const request = {
-    ...{ method: "PUT", host, path, service: "s3", region, body },
+    method: "PUT",
+    host,
+    path,
+    service: "s3",
+    region,
+    body,
     headers: {
       "content-type": "application/yaml",
       "x-amz-content-sha256": createHash("sha256").update(body).digest("hex"),

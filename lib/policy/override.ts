@@ -12,7 +12,7 @@ import { matchesTargetOperations } from "./selectors.ts";
 import type { KinitirasPolicy, OverridePolicy, OverrideRule, PolicyCapabilities, PolicyRequest } from "./types.ts";
 
 /** The parts of an override rule's overriders, in the order in which they are applied. */
-export type OverrideRulePart = "template" | "cue" | "plaintext" | "origin";
+type OverrideRulePart = "template" | "cue" | "plaintext" | "origin";
 
 /** A rule of a policy that was applied to a request. `sources` are the parts of the rule that changed the object. */
 export interface AppliedRule {

@@ -98,7 +98,8 @@ export const buildPolicyRequest = (
 ): PolicyRequest => {
   const { operation, namespace, dryRun } = request;
   return {
-    ...{ operation, object },
+    operation,
+    object,
     ...(operation === "UPDATE" && oldObject && { oldObject }),
     ...(namespace !== undefined && { namespace }),
     ...(dryRun && { dryRun }),

@@ -16,7 +16,7 @@ export const matchesAnySelector = (
   return selectors.length === 0 || selectors.some((selector) => matchesResourceSelector(selector, object, namespace));
 };
 
-export const matchesResourceSelector = (
+const matchesResourceSelector = (
   selector: unknown,
   object: KubernetesObject,
   namespace: string | undefined,

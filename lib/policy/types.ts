@@ -32,7 +32,7 @@ export interface ResourceSelector {
   fieldSelector?: KinitirasFieldSelector;
 }
 
-export interface KinitirasFieldSelector {
+interface KinitirasFieldSelector {
   matchFields?: Record<string, string>;
   matchExpressions?: { field: string; operator: string; value?: string[] }[];
 }

@@ -58,7 +58,7 @@ export interface Case {
 }
 
 /** The members of an AdmissionRequest that a recording keeps beside the objects. */
-export type RecordedRequestMembers = Pick<AdmissionRequest, "kind" | "resource"> & Partial<AdmissionRequest>;
+type RecordedRequestMembers = Pick<AdmissionRequest, "kind" | "resource"> & Partial<AdmissionRequest>;
 
 type RecordedRequest = Omit<Case, "name"> & { request: RecordedRequestMembers };
 

@@ -129,8 +129,16 @@ export const createRedactor = ({
 };
 
 const root: RedactionPosition = {
-  ...{ holder: {}, member: "", key: "", parentKey: "", listName: "", depth: 0 },
-  ...{ isHeld: false, isPolicy: false, isChosen: false, paths: [] },
+  holder: {},
+  member: "",
+  key: "",
+  parentKey: "",
+  listName: "",
+  depth: 0,
+  isHeld: false,
+  isPolicy: false,
+  isChosen: false,
+  paths: [],
 };
 
 const selectMemberPaths = (paths: readonly UnredactedPath[], key: string): readonly UnredactedPath[] =>

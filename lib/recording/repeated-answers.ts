@@ -17,7 +17,7 @@ export interface AnswerRepeater {
   redact(redact: RedactValue): RedactedCapabilities;
 }
 
-export interface RedactedCapabilities {
+interface RedactedCapabilities {
   capabilities: Capabilities;
   noted(): RecordedCapabilityAnswers;
   /** Reports whether a CUE script was evaluated on placeholders for redacted text. */

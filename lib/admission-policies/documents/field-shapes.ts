@@ -12,11 +12,15 @@ const selector: FieldShape = {
 const texts: FieldShape = ["text"];
 const rules: FieldShape = [
   {
-    ...{ apiGroups: texts, apiVersions: texts, resources: texts, operations: texts },
-    ...{ resourceNames: texts, scope: "text" },
+    apiGroups: texts,
+    apiVersions: texts,
+    resources: texts,
+    operations: texts,
+    resourceNames: texts,
+    scope: "text",
   },
 ];
-export const matchResourcesShape: FieldShape = {
+const matchResourcesShape: FieldShape = {
   namespaceSelector: selector,
   objectSelector: selector,
   resourceRules: rules,

@@ -157,7 +157,10 @@ interface OldZone {
 }
 
 const createOldZone = (hours: number, year: number, summers = "", successor = "", hoursAhead = 0): OldZone => ({
-  ...{ hours, end: Date.UTC(year, 0), successor, hoursAhead },
+  hours,
+  end: Date.UTC(year, 0),
+  successor,
+  hoursAhead,
   summers: summers
     .split(" ")
     .filter(Boolean)

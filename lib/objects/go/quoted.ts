@@ -3,8 +3,15 @@ export const quoteAsGo = (text: string): string =>
   `"${text.replace(/["\\]|[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, escapeCharacter)}"`;
 
 const letters: Record<string, string> = {
-  ...{ '"': '\\"', "\\": "\\\\" },
-  ...{ "\u0007": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v" },
+  '"': '\\"',
+  "\\": "\\\\",
+  "\u0007": "\\a",
+  "\b": "\\b",
+  "\f": "\\f",
+  "\n": "\\n",
+  "\r": "\\r",
+  "\t": "\\t",
+  "\v": "\\v",
 };
 
 const escapeCharacter = (character: string): string => {

@@ -47,7 +47,7 @@ export const checkOneOf =
     );
   };
 
-export const joinAlternatives = (words: readonly string[]): string =>
+const joinAlternatives = (words: readonly string[]): string =>
   words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
 
 /** Returns a check of a field that must be a text; `fault` returns what is wrong with a text, or undefined. */

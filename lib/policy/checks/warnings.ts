@@ -63,10 +63,7 @@ const warnOfSelectors = (policy: KinitirasPolicy, warn: AddWarning) => {
   }
 };
 
-const clusterKinds = new Set([
-  ...["Namespace", "Node", "PersistentVolume"],
-  ...["StorageClass", "ClusterRole", "ClusterRoleBinding"],
-]);
+const clusterKinds = new Set("Namespace Node PersistentVolume StorageClass ClusterRole ClusterRoleBinding".split(" "));
 
 const warnOfOperations = (
   operations: readonly string[] = [],
@@ -146,10 +143,9 @@ const warnOfTemplate = (
 };
 
 const mergedTypes = new Set<string>(["annotations", "labels", "nodeSelector"]);
-const podKinds = new Set([
-  ...["Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"],
-  ...["Job", "CronJob", "ReplicationController"],
-]);
+const podKinds = new Set(
+  "Pod Deployment ReplicaSet StatefulSet DaemonSet Job CronJob ReplicationController".split(" "),
+);
 
 const warnOfValidateRule = (rule: ValidatePolicyRule, at: string, warn: AddWarning) => {
   warnOfOperations(rule.targetOperations, at, ["CONNECT"], warn);

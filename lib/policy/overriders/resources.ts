@@ -138,11 +138,7 @@ export const parseTemplateQuantity = (value: unknown, field: string): Quantity =
 /**
  * Multiplies a quantity by a factor. The result is in units of `unitNanos` billionths, rounded half away from zero.
  */
-export const multiplyRounded = (
-  { nanos }: Quantity,
-  { numerator, denominator }: ExactFraction,
-  unitNanos: bigint,
-): bigint => {
+const multiplyRounded = ({ nanos }: Quantity, { numerator, denominator }: ExactFraction, unitNanos: bigint): bigint => {
   const [dividend, divisor] = [nanos * numerator, denominator * unitNanos];
   return (2n * dividend + (dividend < 0n ? -divisor : divisor)) / (2n * divisor);
 };

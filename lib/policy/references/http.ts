@@ -28,7 +28,7 @@ import {
 import { buildBasicAuthHeaders, computeTokenCacheSeconds, parseTokenResponse } from "./tokens.ts";
 
 /** A credential for a host and where it is kept: a password if there is a username, else a token. */
-export interface HttpCredential {
+interface HttpCredential {
   host: string;
   username?: string;
   secret?: string;
@@ -82,11 +82,12 @@ export const createPolicyHttpCapabilities = (
   const requestToken = async (auth: HttpReferenceAuth, authUrl: string, refused?: string): Promise<string> => {
     const url = buildReferenceUrl(authUrl, "auth.authUrl");
     const answer = await sendAllowed(url, {
-      ...{ method: "POST", milliseconds: timeouts.token, most: maximumBytes.token, isLasting: true },
-      ...{
-        headers: { ...buildBasicAuthHeaders(auth), "content-length": "0" },
-        keep: computeTokenCacheSeconds(auth, refused),
-      },
+      method: "POST",
+      headers: { ...buildBasicAuthHeaders(auth), "content-length": "0" },
+      milliseconds: timeouts.token,
+      most: maximumBytes.token,
+      isLasting: true,
+      keep: computeTokenCacheSeconds(auth, refused),
       ...(!auth.password && findCredential(settings, url, auth.username)),
     });
     const { token } = parseTokenResponse(answer) ?? {};
@@ -138,7 +139,9 @@ const buildReferenceRequest = ({ url: text, method, header, params, body: conten
   const body = toJsonRequestBody(content);
   const ofBody: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
   const request: Omit<HttpsRequest, "url"> = {
-    ...{ method: parseMethod(method, ["GET", "POST"]), milliseconds: timeouts.reference, isWhole: true },
+    method: parseMethod(method, ["GET", "POST"]),
+    milliseconds: timeouts.reference,
+    isWhole: true,
     headers: { ...ofBody, ...buildPolicyRequestHeaders(header ?? {}, body) },
     ...(body !== undefined && { body }),
   };

@@ -6,7 +6,7 @@ import { EvaluationError, LibraryObject, type Value } from "../../values.ts";
 import { reportParsing, rewordErrors } from "../errors.ts";
 import { countIp, formatIp, hasPrefix, Ip, ipType, isMapped, parseAddress, parseIp } from "./ip.ts";
 
-export const cidrType = opaque("net.CIDR");
+const cidrType = opaque("net.CIDR");
 
 /** An address, and how many of its first bits a network has. The other bits may be set. */
 export class Cidr extends LibraryObject {

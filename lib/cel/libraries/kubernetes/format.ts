@@ -14,7 +14,7 @@ import { parseRequestUrl } from "./url.ts";
 
 const type = struct("kubernetes.NamedFormat");
 
-export class Format extends LibraryObject {
+class Format extends LibraryObject {
   readonly type = type;
   readonly findFaults: (text: string) => string[];
   /** The length of the regular expression, or of a similar one, from which costs are computed. */

@@ -26,7 +26,7 @@ interface Parts {
   readonly fragment: string;
 }
 
-export class Url extends LibraryObject {
+class Url extends LibraryObject {
   readonly type = type;
   readonly parts: Parts;
   constructor(parts: Parts) {
