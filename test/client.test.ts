@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
 import { type Guard, guard } from "#lib/client/client.ts";
 import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
 import { createRecordedCapabilities } from "#lib/recording/recorded-answers.ts";
@@ -148,3 +150,21 @@ for (const listed of await readCatalogue()) {
     }
   });
 }
+
+describe("the client", () => {
+  it("has no import that a bundler leaves out", async () => {
+    const entryPoints = ["client", "policy-functions"].map((name) =>
+      fileURLToPath(import.meta.resolve(`#lib/client/${name}.ts`)),
+    );
+    const { warnings } = await build({
+      entryPoints,
+      outdir: "out",
+      bundle: true,
+      format: "esm",
+      platform: "node",
+      write: false,
+      logLevel: "silent",
+    });
+    assert.deepEqual(warnings, []);
+  });
+});
