@@ -14,6 +14,10 @@ export const isObject = (value: unknown): value is object => typeof value === "o
 
 export const isMap = (value: unknown): value is JsonMap => isObject(value) && !Array.isArray(value);
 
+export const isText = (value: unknown): value is string => typeof value === "string";
+
+export const isTextList = (value: unknown): value is string[] => Array.isArray(value) && value.every(isText);
+
 export const parseJson = (text: string, parse: (text: string) => unknown = JSON.parse): unknown => {
   try {
     return parse(text);
@@ -34,6 +38,9 @@ export const toMap = (value: unknown): JsonMap => (isMap(value) ? value : {});
 
 /** Returns the value if it is a list, else an empty list. */
 export const toList = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
+
+/** Returns the value if it is a text, else an empty text. */
+export const toText = (value: unknown): string => (isText(value) ? value : "");
 
 /** Returns the value at a path of keys and indexes; undefined if the path leads nowhere. */
 export const lookUp = (root: unknown, path: readonly (string | number)[]): FoundValue | undefined => {

@@ -2,7 +2,7 @@ import { getOwn, isObject } from "./json.ts";
 import type { AdmissionRequest, Status } from "./review.ts";
 
 /** Returns a resource with its group, such as `deployments.apps`; `pods` for the core group. */
-const formatGroupResource = ({ group, resource }: AdmissionRequest["resource"]) =>
+export const formatGroupResource = ({ group, resource }: { group: string; resource: string }): string =>
   group === "" ? resource : `${resource}.${group}`;
 
 /** Returns the name that upstream shows: the request's, else the object's, else its prefix, else the word Unknown. */
@@ -18,7 +18,7 @@ export const getObjectName = ({ name, object }: AdmissionRequest): string => {
   return "Unknown";
 };
 
-const buildDetails = ({ group, resource }: AdmissionRequest["resource"], name: string) => {
+const buildDetails = ({ group, resource }: { group: string; resource: string }, name: string) => {
   return { ...(name && { name }), ...(group && { group }), kind: resource };
 };
 
@@ -37,12 +37,11 @@ export const forbidden = (request: AdmissionRequest, text: string, name = getObj
 
 /** Returns a 404: `namespaces "x" not found`. */
 export const notFound = (resource: { group: string; resource: string }, name: string): Status => {
-  const what = { version: "", ...resource };
   return {
     code: 404,
     reason: "NotFound",
-    message: `${formatGroupResource(what)} "${name}" not found`,
-    details: buildDetails(what, name),
+    message: `${formatGroupResource(resource)} "${name}" not found`,
+    details: buildDetails(resource, name),
   };
 };
 

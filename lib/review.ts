@@ -1,5 +1,5 @@
 import { createReviewFailure, Failure } from "./failure.ts";
-import { isMap } from "./json.ts";
+import { isMap, isText, isTextList } from "./json.ts";
 
 /** The fields of every Kubernetes object that a rule for any kind may use. */
 export interface KubernetesObject {
@@ -136,8 +136,7 @@ const checkMembers =
     }
     return undefined;
   };
-const isText = (value: unknown) => typeof value === "string";
-const isTexts = (value: unknown) => value == null || (Array.isArray(value) && value.every(isText));
+const isTexts = (value: unknown) => value == null || isTextList(value);
 
 const checkText = expectValue("a string", isText);
 const checkMap = expectValue("an object", isMap);
@@ -146,10 +145,7 @@ const checkResource = checkMembers({ group: checkText, version: checkText, resou
 
 const checkRequest = checkMembers({
   uid: expectValue("a non-empty string", (value) => isText(value) && value !== ""),
-  operation: expectValue(
-    "CREATE, UPDATE, DELETE or CONNECT",
-    (value) => isText(value) && operations.has(String(value)),
-  ),
+  operation: expectValue("CREATE, UPDATE, DELETE or CONNECT", (value) => isText(value) && operations.has(value)),
   kind: checkKind,
   resource: checkResource,
   requestKind: allowAbsent(checkKind),

@@ -1,3 +1,4 @@
+import { isText } from "postern/json";
 import type { Toleration } from "postern/kubernetes/core/v1";
 import { findKeyFaults, findValueFaults } from "postern/objects/label";
 
@@ -28,7 +29,6 @@ const decodeToleration = (given: unknown): Toleration | undefined => {
   };
 };
 
-const isText = (value: unknown) => typeof value === "string";
 const isCount = (value: unknown): value is number | undefined => value === undefined || Number.isSafeInteger(value);
 
 const effects = ["", "NoSchedule", "PreferNoSchedule", "NoExecute"];

@@ -8,10 +8,9 @@ import {
   zeroQuantity,
 } from "postern/objects/quantity";
 import { addAmounts, parseAmounts, type QuantityByResource } from "postern/objects/resources";
-import { forbidden } from "postern/refusals";
+import { forbidden, formatGroupResource } from "postern/refusals";
 import type { AdmissionRequest, KubernetesObject, Status } from "postern/review";
 import type { Evaluator } from "./evaluator.ts";
-import { formatResource } from "./evaluators.ts";
 import { findScopeFault, formatScopes, listScopes, type Scope } from "./scopes.ts";
 import type { LimitedResource } from "./settings.ts";
 
@@ -120,7 +119,7 @@ const findUncovered = (
   const parts = limitedResources
     .filter(
       ({ apiGroup = "", resource }) =>
-        formatResource({ group: apiGroup, resource }) === formatResource(request.resource),
+        formatGroupResource({ group: apiGroup, resource }) === formatGroupResource(request.resource),
     )
     .flatMap(({ matchContains = [] }) => matchContains);
   const names = [...usage].flatMap(([name, { nanos }]) =>

@@ -1,5 +1,6 @@
 import { toMap } from "postern/json";
 import { requireQuantity } from "postern/objects/quantity";
+import { formatGroupResource } from "postern/refusals";
 import type { AdmissionRequest } from "postern/review";
 import { createDeviceClaimEvaluator, type DeviceReads } from "./device-claims.ts";
 import type { Evaluator } from "./evaluator.ts";
@@ -23,14 +24,10 @@ const uncounted: ReadonlySet<string> = new Set([
   "selfsubjectrulesreviews.authorization.k8s.io",
 ]);
 
-/** Returns a resource with its group, such as `deployments.apps`. */
-export const formatResource = ({ group, resource }: { group: string; resource: string }): string =>
-  group === "" ? resource : `${resource}.${group}`;
-
 /** Reports whether a request can change what is used of a quota. */
 export const mayChangeUsage = (request: AdmissionRequest, gates: QuotaGates): boolean => {
   const { namespace, operation, subResource = "" } = request;
-  const resource = formatResource(request.resource);
+  const resource = formatGroupResource(request.resource);
   if (!namespace || uncounted.has(resource)) return false;
   if (operation === "CREATE") return subResource === "";
   if (operation !== "UPDATE") return false;
@@ -52,7 +49,7 @@ export const chooseEvaluator = async (
   gates: QuotaGates,
   reads: DeviceReads,
 ): Promise<Evaluator<object>> => {
-  const resource = formatResource(request.resource);
+  const resource = formatGroupResource(request.resource);
   if (resource === "pods") return createPodEvaluator(now, gates);
   if (resource === "services") return serviceEvaluator;
   if (resource === "persistentvolumeclaims") return createVolumeClaimEvaluator(gates);

@@ -1,4 +1,4 @@
-import { toMap } from "postern/json";
+import { isTextList, toMap } from "postern/json";
 import { findScopeFault, type Scope } from "./scopes.ts";
 
 /** What must not be used without a quota that covers it, as in upstream's configuration. */
@@ -47,9 +47,6 @@ export const findSettingsFault = ({ charges, limitedResources }: ResourceQuotaSe
   }
   return undefined;
 };
-
-const isTextList = (value: unknown): value is string[] =>
-  Array.isArray(value) && value.every((text) => typeof text === "string");
 
 /** Returns what is wrong with a scope by the API server's rules for those of quotas; upstream doesn't check its own. */
 const findMatchScopeFault = (scope: unknown): string | undefined => {

@@ -1,4 +1,4 @@
-import { isMap, isObject, lookUp, toMap } from "postern/json";
+import { isObject, lookUp, toMap } from "postern/json";
 
 type Step = string | number;
 
@@ -32,7 +32,7 @@ export const getValue = (root: unknown, path: string): unknown => lookUp(root, s
 export const withValue = (root: unknown, path: string, value: unknown): unknown => {
   const [first, ...rest] = splitPath(path);
   if (first === undefined) return value;
-  const map = isMap(root) ? root : {};
+  const map = toMap(root);
   const inner = isObject(map[first]) ? map[first] : {};
   return { ...map, [first]: withValue(inner, rest.join("."), value) };
 };

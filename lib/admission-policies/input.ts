@@ -1,5 +1,5 @@
 import type { Value } from "../cel/values.ts";
-import { isMap, toMap } from "../json.ts";
+import { toMap } from "../json.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import type { PolicyInput } from "./expressions.ts";
 
@@ -39,7 +39,7 @@ export const toNamespaceObject = (namespace: KubernetesObject): Value => {
   const shown = Object.entries(toMap(metadata)).filter(([key]) => shownMetadata.includes(key));
   return {
     metadata: Object.fromEntries(shown),
-    spec: isMap(spec) ? spec : {},
-    status: isMap(status) ? status : {},
+    spec: toMap(spec),
+    status: toMap(status),
   } as Value;
 };

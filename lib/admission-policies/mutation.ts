@@ -10,7 +10,7 @@ import {
   parsePatchOperations,
 } from "../core/json-patch.ts";
 import { Failure, getErrorMessage } from "../failure.ts";
-import { isMap, type JsonMap } from "../json.ts";
+import { isMap, type JsonMap, toMap } from "../json.ts";
 import type { GroupVersionKind, Status } from "../review.ts";
 import { ApplyConfigurationError, applyConfiguration } from "./merge/merge.ts";
 import { toOperand, toPatch } from "./merge/patch-values.ts";
@@ -90,7 +90,7 @@ export const applyConfigurationValue = (
   const schema = findSchema(kind, customKinds);
   if (schema === undefined) throw createUnknownKindError(kind);
   try {
-    return toMutated(applyConfiguration(schema, object, isMap(json) ? json : {}), object, kind);
+    return toMutated(applyConfiguration(schema, object, toMap(json)), object, kind);
   } catch (error) {
     if (error instanceof ApplyConfigurationError) throw new MutationError(error.message);
     throw error;

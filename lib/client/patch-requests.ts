@@ -135,7 +135,7 @@ const mergeChange = (body: KubernetesObject, applied: unknown, change: Patch[num
         throw buildApplyFailure(`the change is in a list, at ${change.path}`);
       return part.with(index, merge(part[index], element, rest));
     }
-    const map = isMap(part) ? part : {};
+    const map = toMap(part);
     if (part !== undefined && !isMap(part)) throw buildApplyFailure(`the change is not in a map, at ${change.path}`);
     const value = merge(getOwn(map, step), isMap(stored) ? getOwn(stored, step) : undefined, rest);
     const others = Object.entries(map).filter(([key]) => key !== step);

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { Failure } from "../failure.ts";
-import { isMap, parseJson } from "../json.ts";
+import { isMap, parseJson, toMap, toText } from "../json.ts";
 import { joinApiVersion, splitApiVersion } from "../objects/api-version.ts";
 import type { AdmissionRequest, KubernetesObject, UserInfo } from "../review.ts";
 import { evaluateRuleChain, type RuleChainContext, type RuleChainResult } from "./chain.ts";
@@ -102,8 +102,7 @@ export const buildAdmissionRequest = (
 ): AdmissionRequest => {
   const { operation, group, version, resource, subResource, dryRun } = target;
   const gvr = { group, version, resource };
-  const own = isMap(object.metadata) ? object.metadata.name : undefined;
-  const name = target.name ?? (typeof own === "string" && own !== "" ? own : undefined);
+  const name = target.name ?? (toText(toMap(object.metadata).name) || undefined);
   const namespace = target.namespace ?? (isNamespace(target) ? name : undefined);
   return {
     uid: randomUUID(),
@@ -152,8 +151,7 @@ const addKind = (object: KubernetesObject, kind: AdmissionRequest["kind"]): Kube
 const addNamespace = (object: KubernetesObject, target: WriteTarget): KubernetesObject => {
   const { namespace } = target;
   if (namespace === undefined || isNamespace(target) || getNamespace(object) !== undefined) return object;
-  const metadata = isMap(object.metadata) ? object.metadata : {};
-  return { ...object, metadata: { ...metadata, namespace } };
+  return { ...object, metadata: { ...toMap(object.metadata), namespace } };
 };
 
 /** Removes the namespace that `addNamespace` added. */
@@ -165,6 +163,4 @@ const removeAddedNamespace = (object: KubernetesObject, sentObject: KubernetesOb
 };
 
 const getNamespace = ({ metadata }: KubernetesObject): string | undefined =>
-  isMap(metadata) && typeof metadata.namespace === "string" && metadata.namespace !== ""
-    ? metadata.namespace
-    : undefined;
+  toText(toMap(metadata).namespace) || undefined;

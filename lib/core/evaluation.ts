@@ -2,7 +2,7 @@ import { Failure } from "../failure.ts";
 import { bindNeeds } from "./capabilities.ts";
 import "../features.ts";
 import type { Capabilities } from "../needs.ts";
-import type { AdmissionRequest, KubernetesObject, Patch, ReviewOutcome, Status } from "../review.ts";
+import type { AdmissionRequest, KubernetesObject, Patch, ReviewOutcome } from "../review.ts";
 import type { Phase, Rule, Verdict } from "../rule.ts";
 import { mergeSince } from "../since.ts";
 import { createDraft } from "./patch.ts";
@@ -83,7 +83,7 @@ const concludeVerdict = (
   { name, mode }: RuleEvaluationContext,
 ): RuleDecision => {
   const { refuse, warnings = [], audit = {} } = typeof verdict === "string" ? { refuse: verdict } : (verdict ?? {});
-  const status = typeof refuse === "string" ? toPlainForbidden(refuse) : refuse;
+  const status = typeof refuse === "string" ? { code: 403, reason: "Forbidden", message: refuse } : refuse;
   const patch = status === undefined ? listChanges() : [];
   if (patch.length > 0 && request.operation === "DELETE")
     throw new Failure(500, `the rule edited ${patch[0]?.path} on DELETE`);
@@ -104,5 +104,3 @@ const concludeVerdict = (
   }
   return decision;
 };
-
-const toPlainForbidden = (message: string): Status => ({ code: 403, reason: "Forbidden", message });

@@ -3,7 +3,7 @@ import { parseTimeout, type WaitingCaller } from "../core/deadline.ts";
 import { buildAnswerHeaders, isPhase, type ReviewHttpRequest, type ReviewToEvaluate } from "../core/endpoint.ts";
 import { createNotTextFailure, Failure } from "../failure.ts";
 import "../features.ts";
-import { isObject } from "../json.ts";
+import { type JsonMap, toMap, toText } from "../json.ts";
 import { createCapabilitiesFromRecord } from "../recording/recorded-answers.ts";
 
 /** An HTTP request, read from a Lambda event; `answer` builds the response in that event's format. */
@@ -12,18 +12,15 @@ export interface LambdaHttpRequest extends Omit<ReviewHttpRequest, "deadline">, 
   answer(code: number, json: string): unknown;
 }
 
-type Fields = Record<string, unknown>;
-const toFields = (value: unknown): Fields => (isObject(value) ? (value as Fields) : {});
 const toOptionalText = (value: unknown) => (value === undefined ? undefined : String(value));
-const toText = (value: unknown): string => (typeof value === "string" ? value : "");
 const toLastText = (value: unknown): string => toText(Array.isArray(value) ? value.at(-1) : value);
 
 /** Reports whether a Lambda event is a direct invocation, without an HTTP request. Only IAM can allow that. */
-export const isDirectInvocation = (event: unknown): event is Fields =>
-  "review" in toFields(event) && "phase" in toFields(event);
+export const isDirectInvocation = (event: unknown): event is JsonMap =>
+  "review" in toMap(event) && "phase" in toMap(event);
 
 export const readDirectInvocation = (
-  { phase, variant, member, cluster, review, settings, kubernetes, needs, now }: Fields,
+  { phase, variant, member, cluster, review, settings, kubernetes, needs, now }: JsonMap,
   deadline: number,
 ): ReviewToEvaluate => {
   if (!isPhase(phase)) throw new Failure(400, "phase must be mutate or validate");
@@ -48,11 +45,11 @@ export const readDirectInvocation = (
 
 /** Reads events of HTTP API 2.0 and 1.0, REST proxy, function URL and ALB; throws for any other event. */
 export const readLambdaEvent = (value: unknown): LambdaHttpRequest => {
-  const event = toFields(value);
-  const context = toFields(event.requestContext);
-  const http = toFields(context.http);
-  const headers = toFields(event.headers);
-  const lists = toFields(event.multiValueHeaders);
+  const event = toMap(value);
+  const context = toMap(event.requestContext);
+  const http = toMap(context.http);
+  const headers = toMap(event.headers);
+  const lists = toMap(event.multiValueHeaders);
   const getHeader = (name: string): string => {
     if (name in headers) return toLastText(headers[name]);
     const found = [headers, lists].flatMap(Object.entries).find(([key]) => key.toLowerCase() === name);
@@ -69,9 +66,7 @@ export const readLambdaEvent = (value: unknown): LambdaHttpRequest => {
     contentType: getHeader("content-type"),
     userAgent: "elb" in context ? getHeader("user-agent") : "",
     timeout: parseTimeout(
-      toLastText(
-        toFields(event.queryStringParameters).timeout ?? toFields(event.multiValueQueryStringParameters).timeout,
-      ),
+      toLastText(toMap(event.queryStringParameters).timeout ?? toMap(event.multiValueQueryStringParameters).timeout),
     ),
     since: typeof time === "number" ? time : undefined,
     readBody: () => decodeEventBody(event),
@@ -90,7 +85,7 @@ export const readLambdaEvent = (value: unknown): LambdaHttpRequest => {
   };
 };
 
-const decodeEventBody = ({ body, isBase64Encoded }: Fields): string => {
+const decodeEventBody = ({ body, isBase64Encoded }: JsonMap): string => {
   if (body == null) return "";
   if (typeof body !== "string") throw new Failure(400, "the event's body is not a string");
   if (isBase64Encoded !== true) return body;

@@ -1,5 +1,5 @@
 import { Failure, getErrorMessage } from "../failure.ts";
-import { toMap } from "../json.ts";
+import { toMap, toText } from "../json.ts";
 import type { AdmissionRequest } from "../review.ts";
 import { coverTexts, listTexts, mask, replaceCovered } from "./masked-text.ts";
 
@@ -45,8 +45,7 @@ export const formatError = (thrown: unknown, subject: ErrorSubject, hasStack = f
 /** Returns a member of an error that is a text; otherwise an empty one, also if Node fails to format the stack. */
 const getText = (error: Error, member: "name" | "message" | "stack"): string => {
   try {
-    const text: unknown = error[member];
-    return typeof text === "string" ? text : "";
+    return toText(error[member]);
   } catch {
     return "";
   }

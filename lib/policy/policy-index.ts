@@ -1,4 +1,4 @@
-import { isMap, type JsonMap } from "../json.ts";
+import { isMap, type JsonMap, toList, toMap, toText } from "../json.ts";
 import type { KubernetesObject } from "../review.ts";
 import { matchesAnySelector } from "./selectors.ts";
 import type { KinitirasPolicy, OverridePolicy, PolicyRequest, ValidatePolicy } from "./types.ts";
@@ -43,7 +43,7 @@ const isValidatePolicy = (policy: KinitirasPolicy): policy is ValidatePolicy => 
 
 /** Indexes policies in order: cluster-wide ones before namespaced ones, then by name and by namespace. */
 const indexPolicies = <P extends KinitirasPolicy>(policies: P[]): IndexedPolicies<P> => {
-  const getMetadata = ({ metadata }: P, key: "name" | "namespace") => toText(isMap(metadata) ? metadata[key] : "");
+  const getMetadata = ({ metadata }: P, key: "name" | "namespace") => toText(toMap(metadata)[key]);
   const sorted = policies.toSorted(
     (left, right) =>
       Number(isInNamespace(left)) - Number(isInNamespace(right)) ||
@@ -54,8 +54,8 @@ const indexPolicies = <P extends KinitirasPolicy>(policies: P[]): IndexedPolicie
   const ofAll: PositionedPolicy<P>[] = [];
   for (const [place, policy] of sorted.entries()) {
     const placed = { policy, place };
-    const selectors = getSelectors(policy);
-    if (!Array.isArray(selectors) || selectors.length === 0) ofAll.push(placed);
+    const selectors = toList(getSelectors(policy));
+    if (selectors.length === 0) ofAll.push(placed);
     else
       for (const key of new Set(selectors.filter(isMap).map(buildSelectorKey))) {
         const found = byKey.get(key);
@@ -66,7 +66,7 @@ const indexPolicies = <P extends KinitirasPolicy>(policies: P[]): IndexedPolicie
   return { byKey, ofAll };
 };
 
-const getSelectors = ({ spec }: KinitirasPolicy): unknown => (isMap(spec) ? spec.resourceSelectors : undefined);
+const getSelectors = ({ spec }: KinitirasPolicy): unknown => toMap(spec).resourceSelectors;
 
 /**
  * Returns a selector's index key: the kind with the name or, without a name, the first of `matchLabels`. Different
@@ -76,22 +76,20 @@ const buildSelectorKey = (selector: JsonMap): string => {
   const kind = formatKind(selector);
   const { name, labelSelector } = selector;
   if (typeof name === "string" && name !== "") return `${kind} ${name}`;
-  const labels = isMap(labelSelector) ? labelSelector.matchLabels : undefined;
-  const [key] = (name ?? "") === "" && isMap(labels) ? Object.keys(labels) : [];
-  return key === undefined || !isMap(labels) ? kind : `${kind} ${key}=${toText(labels[key])}`;
+  const labels = toMap(toMap(labelSelector).matchLabels);
+  const [key] = (name ?? "") === "" ? Object.keys(labels) : [];
+  return key === undefined ? kind : `${kind} ${key}=${toText(labels[key])}`;
 };
 
 const listObjectKeys = (object: KubernetesObject): string[] => {
   const kind = formatKind(object);
-  const { name, labels } = isMap(object.metadata) ? object.metadata : {};
-  const pairs = isMap(labels) ? Object.entries(labels) : [];
+  const { name, labels } = toMap(object.metadata);
+  const pairs = Object.entries(toMap(labels));
   return [kind, `${kind} ${toText(name)}`, ...pairs.map(([key, value]) => `${kind} ${key}=${toText(value)}`)];
 };
 
 const formatKind = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }) =>
   `${toText(apiVersion)} ${toText(kind)}`;
-
-const toText = (value: unknown) => (typeof value === "string" ? value : "");
 
 /** Finds the override policies that apply to a request, in evaluation order. */
 export const findOverridePolicies = (policies: readonly KinitirasPolicy[], request: PolicyRequest): OverridePolicy[] =>

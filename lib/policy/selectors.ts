@@ -1,4 +1,4 @@
-import { isMap, lookUp } from "../json.ts";
+import { isMap, lookUp, toMap } from "../json.ts";
 import type { LabelSelector } from "../objects/selection.ts";
 import type { KubernetesObject } from "../review.ts";
 
@@ -45,7 +45,7 @@ export const matchesTargetOperations = (operations: unknown, operation: string):
 /** Reports whether labels match a label selector; an invalid selector matches none, an empty one all. */
 export const matchesLabels = (selector: unknown, labels: unknown): boolean => {
   const wants = parseLabelSelector(selector);
-  const present = isMap(labels) ? labels : {};
+  const present = toMap(labels);
   return wants?.every((want) => meetsRequirement(want, Object.hasOwn(present, want.key), present[want.key])) ?? false;
 };
 

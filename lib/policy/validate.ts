@@ -1,4 +1,4 @@
-import { isMap } from "../json.ts";
+import { isMap, toText } from "../json.ts";
 import { listPolicyRules, toPolicyFailure } from "./policy-failures.ts";
 import { findValidatePolicies } from "./policy-index.ts";
 import { resolveReference } from "./references/references.ts";
@@ -67,7 +67,7 @@ const findRefusalReason = async (
     if (!["reject", "allow", "", null, undefined].includes(affectMode))
       throw new Error(`affectMode must be reject or allow, not ${quoteValue(affectMode)}`);
     const isRefused = (await evaluateCondition(template.condition, request, capabilities)) !== (affectMode === "allow");
-    if (isRefused) return typeof message === "string" ? message : "";
+    if (isRefused) return toText(message);
   }
   if (cue === undefined || cue === null || cue === "") return undefined;
   if (typeof cue !== "string") throw new Error("cue must be a string");

@@ -1,5 +1,5 @@
 import { getErrorMessage } from "../failure.ts";
-import { toList, toMap } from "../json.ts";
+import { isTextList, toList, toMap } from "../json.ts";
 import type { ResourceType, ServedResource } from "../needs.ts";
 import { splitApiVersion } from "../objects/api-version.ts";
 import { toPlural } from "../recording/recorded-answers.ts";
@@ -206,8 +206,6 @@ export const createManifestReader =
     return { objects: policies.filter(({ kind }) => kinds.includes(kind)), faults };
   };
 
-const isTextList = (value: unknown): value is string[] =>
-  Array.isArray(value) && value.length > 0 && value.every((element) => typeof element === "string");
 /** The choices of a policy rule's settings. */
 export const policySettingChoices = {
   "intercept.operations": ["CREATE", "UPDATE", "DELETE", "CONNECT", "*"],
@@ -228,7 +226,8 @@ export const findSettingsFault = ({
   const odd = intercept.findIndex((row: unknown) => {
     const { apiGroups, apiVersions, resources, operations: own, scope, ...others } = toMap(row);
     const isFit =
-      [apiGroups, apiVersions, resources, own ?? ["*"]].every(isTextList) && Object.keys(others).length === 0;
+      [apiGroups, apiVersions, resources, own ?? ["*"]].every((list) => isTextList(list) && list.length > 0) &&
+      Object.keys(others).length === 0;
     return (
       !isFit ||
       !toList(own ?? []).every((operation) =>

@@ -1,4 +1,4 @@
-import { getOwn, isMap, type JsonMap, toList } from "../../json.ts";
+import { getOwn, isMap, isObject, type JsonMap, toList } from "../../json.ts";
 
 /** Fields that are maps in types of the API server. Other empty objects are structs, which are written. */
 const maps = new Set(
@@ -39,5 +39,4 @@ const dropEmptyFields = (kind: string, value: unknown, before: unknown): unknown
   return Object.fromEntries(kept);
 };
 
-const isEmpty = (value: unknown): boolean =>
-  typeof value === "object" && value !== null && Object.keys(value).length === 0;
+const isEmpty = (value: unknown): boolean => isObject(value) && Object.keys(value).length === 0;

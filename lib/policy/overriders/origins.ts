@@ -5,6 +5,7 @@ import {
   deleteMember,
   getOwn,
   isMap,
+  isText,
   type JsonMap,
   requireList,
   requireMap,
@@ -142,7 +143,6 @@ const multiplyResources: ComputeChange = (podSpec, origin) => {
 };
 
 const isBoolean = (value: unknown) => typeof value === "boolean";
-const isText = (value: unknown) => typeof value === "string";
 
 const computations: Record<OriginOverrider["type"], ComputeChange> = {
   annotations: createTextMerge("annotations"),

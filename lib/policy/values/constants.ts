@@ -1,4 +1,4 @@
-import { isMap } from "../../json.ts";
+import { isMap, isText } from "../../json.ts";
 import type { PolicyCondition, PolicyConstant } from "../types.ts";
 import { type ExactFraction, parseDecimal } from "./decimals.ts";
 
@@ -8,7 +8,6 @@ const listSingle: ListMembers = (value) => [value];
 const listElements: ListMembers = (value) => (Array.isArray(value) ? value : undefined);
 const listMapValues: ListMembers = (value) => (isMap(value) ? Object.values(value) : undefined);
 
-const isText = (value: unknown) => typeof value === "string";
 const isFloat = (value: unknown) => parseFloatText(value) !== undefined;
 const parseFloatText = (value: unknown): ExactFraction | undefined =>
   typeof value === "string" ? parseDecimal(value) : undefined;
