@@ -1,4 +1,5 @@
 import { type BucketLocationConstraint, GetObjectCommand, paginateListObjectsV2, S3 } from "#aws/client-s3";
+import { toMap } from "#lib/json.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { isErrorNamed } from "./errors.ts";
 import { getPartition } from "./identity.ts";
@@ -104,7 +105,7 @@ const readObject = async (client: S3, place: { Bucket: string; Key: string }): P
   command.middlewareStack.add(
     (next) => async (request) => {
       const result = await next(request);
-      date = String(Object(Object(result.response).headers).date ?? "");
+      date = String(toMap(toMap(result.response).headers).date ?? "");
       return result;
     },
     { step: "deserialize", name: "postern-date" },

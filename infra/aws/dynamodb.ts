@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { callAwsJsonApi } from "#lib/cluster/credentials.ts";
 import { requireUnansweredError, sendRequest } from "#lib/cluster/https-request.ts";
 import type { AwsKeys } from "#lib/cluster/signature.ts";
-import { parseJson } from "#lib/json.ts";
+import { parseJson, toMap } from "#lib/json.ts";
 import type { StageLockGuard } from "./guard.ts";
 
 /** Calls an operation of DynamoDB, and returns its answer. Throws an error with the name that DynamoDB gives it. */
@@ -34,7 +34,7 @@ export const createDynamoDbClient =
           };
         },
       );
-      const content: Record<string, unknown> = Object(parseJson(text));
+      const content = toMap(parseJson(text));
       if (status === 200) return content;
       const error = createError(status, content);
       const isTemporary = status === 0 || status >= 500 || /Throttl/.test(error.name);

@@ -6,6 +6,7 @@ import {
   paginateListProvisionedConcurrencyConfigs,
   paginateListVersionsByFunction,
 } from "#aws/client-lambda";
+import { toMap } from "#lib/json.ts";
 import { buildFunctionName, findRuleOfLogicalId } from "../catalogue/rule-names.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
@@ -228,10 +229,11 @@ export const openStageFunctions = (
       const answer = await client
         .getPolicy({ FunctionName: nameOf(rule), Qualifier: alias })
         .catch(createFallbackForErrorNamed("ResourceNotFoundException", undefined));
-      const { Statement = [] } = Object(JSON.parse(answer?.Policy ?? "{}"));
-      return [Statement].flat().map((statement: Record<string, unknown>) => {
-        return { statement: String(statement.Sid), permission: toPermission(statement) };
-      });
+      const { Statement = [] } = toMap(JSON.parse(answer?.Policy ?? "{}"));
+      return [Statement]
+        .flat()
+        .map(toMap)
+        .map((statement) => ({ statement: String(statement.Sid), permission: toPermission(statement) }));
     },
 
     addPermission: async (rule, StatementId, permission) => {
@@ -253,7 +255,7 @@ export const openStageFunctions = (
       const payload: unknown = JSON.parse(Buffer.from(Payload ?? []).toString() || "null");
       const strayed = /^\d+$/.test(version) && ExecutedVersion !== undefined && ExecutedVersion !== version;
       const fault = FunctionError
-        ? String(Object(payload).errorMessage ?? FunctionError)
+        ? String(toMap(payload).errorMessage ?? FunctionError)
         : strayed
           ? `version ${ExecutedVersion} answered instead`
           : undefined;
@@ -380,8 +382,8 @@ export const toStackSettings = ({
 
 /** Returns a statement as a permission; conditions that AddPermission doesn't write stay as they are. */
 const toPermission = ({ Action, Principal, Condition }: Record<string, unknown>): LambdaPermission => {
-  const conditions = new Map(Object.values(Object(Condition)).flatMap((operator) => Object.entries(Object(operator))));
-  const { Service, AWS } = Object(Principal);
+  const conditions = new Map(Object.values(toMap(Condition)).flatMap((operator) => Object.entries(toMap(operator))));
+  const { Service, AWS } = toMap(Principal);
   const take = (name: string) => {
     const value = conditions.get(name);
     conditions.delete(name);

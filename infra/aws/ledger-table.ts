@@ -1,4 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
+import { toMap } from "#lib/json.ts";
 import { buildLedgerTableName } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { DynamoDbCall } from "./dynamodb.ts";
@@ -37,13 +38,22 @@ interface TableState {
   isProtected?: boolean;
 }
 
+/** What DynamoDB returns of the items that the ledger writes. */
+interface BatchGetItemAnswer {
+  Responses?: Record<string, { key: { S: string }; value?: { S: string }; until?: { N: string } }[]>;
+  UnprocessedKeys?: Record<string, { Keys: object[] }>;
+}
+
+const toText = (value: unknown) => (typeof value === "string" ? value : undefined);
+
 export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable => {
   const TableName = buildLedgerTableName(stage);
   const readState = async (): Promise<TableState> => {
     const found = await call("DescribeTable", { TableName }).catch(
       createFallbackForErrorNamed("ResourceNotFoundException", {}),
     );
-    const { TableStatus: status, KeySchema, AttributeDefinitions, ...table } = Object(Object(found).Table);
+    const { TableStatus, KeySchema, AttributeDefinitions, ...table } = toMap(toMap(found).Table);
+    const status = toText(TableStatus);
     if (status === undefined || status === "DELETING") return { status };
     requireLedgerKey(TableName, KeySchema, AttributeDefinitions);
     const isProtected = table.DeletionProtectionEnabled === true;
@@ -52,11 +62,11 @@ export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable 
       call("DescribeTimeToLive", { TableName }),
       call("DescribeContinuousBackups", { TableName }),
     ]);
-    const { TimeToLiveStatus, AttributeName } = Object(TimeToLiveDescription);
-    const { PointInTimeRecoveryStatus } = Object(Object(ContinuousBackupsDescription).PointInTimeRecoveryDescription);
+    const { TimeToLiveStatus, AttributeName } = toMap(TimeToLiveDescription);
+    const { PointInTimeRecoveryStatus } = toMap(toMap(ContinuousBackupsDescription).PointInTimeRecoveryDescription);
     return {
       status,
-      expiry: /^ENABL/.test(TimeToLiveStatus) ? AttributeName : undefined,
+      expiry: /^ENABL/.test(String(TimeToLiveStatus)) ? toText(AttributeName) : undefined,
       isRecoverable: PointInTimeRecoveryStatus === "ENABLED",
       isProtected,
     };
@@ -113,12 +123,12 @@ export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable 
         const answer = await call("BatchGetItem", {
           RequestItems: { [TableName]: { Keys: left.slice(0, mostItems) } },
         });
-        const { Responses, UnprocessedKeys } = Object(answer);
-        for (const { key, value, until } of Object(Responses)[TableName] ?? []) {
+        const { Responses, UnprocessedKeys } = answer as BatchGetItemAnswer;
+        for (const { key, value, until } of Responses?.[TableName] ?? []) {
           const isOver = until !== undefined && Number(until.N) <= Date.now();
           if (value !== undefined && !isOver) values.set(key.S, JSON.parse(value.S));
         }
-        left = [...(Object(UnprocessedKeys)[TableName]?.Keys ?? []), ...left.slice(mostItems)];
+        left = [...(UnprocessedKeys?.[TableName]?.Keys ?? []), ...left.slice(mostItems)];
       }
       return values;
     },

@@ -14,6 +14,7 @@ import {
   waitUntilStackDeleteComplete,
   waitUntilStackImportComplete,
 } from "#aws/client-cloudformation";
+import { toList, toMap } from "#lib/json.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { getProjectRoot, packageRoot } from "../cli/roots.ts";
 import type { StageLockGuard } from "./guard.ts";
@@ -23,6 +24,15 @@ export interface StackTemplate {
   Outputs?: Record<string, unknown>;
   [key: string]: unknown;
 }
+
+interface RolePolicy {
+  PolicyName: string;
+  PolicyDocument: { Statement: { Effect: "Allow" | "Deny"; Action: string | string[]; Resource: unknown }[] };
+}
+
+/** Returns the inline policies of an IAM role in a template. */
+export const listRolePolicies = (role: StackTemplate["Resources"][string] | undefined): RolePolicy[] =>
+  toList(role?.Properties?.Policies) as RolePolicy[];
 
 /** A resource of a stack: its logical id, its type and the name or ARN that it has in AWS. */
 export interface StackResource {
@@ -191,7 +201,7 @@ export const openStack = (
       const { TemplateBody = "" } = await client.getTemplate({ StackName });
       const present: StackTemplate = JSON.parse(TemplateBody);
       const groups = ids.map((id) => {
-        const { LogGroupName } = Object(template.Resources[id]?.Properties);
+        const { LogGroupName } = toMap(template.Resources[id]?.Properties);
         // Only the name: the update that follows sets what else the template says, such as the retention.
         return { id, LogGroupName, resource: { ...template.Resources[id], Properties: { LogGroupName } } };
       });
@@ -209,7 +219,7 @@ export const openStack = (
         ResourcesToImport: groups.map(({ id, LogGroupName }) => ({
           ResourceType: logGroupType,
           LogicalResourceId: id,
-          ResourceIdentifier: { LogGroupName },
+          ResourceIdentifier: { LogGroupName: String(LogGroupName) },
         })),
       });
       const waiting = { client, maxWaitTime: 600, minDelay: 1, maxDelay: 5 };

@@ -1,16 +1,18 @@
 import { isDeepStrictEqual } from "node:util";
 import jsonPatch from "fast-json-patch";
 import type { RuleDecision } from "#lib/core/evaluation.ts";
-import { isMap } from "#lib/json.ts";
+import { isMap, isObject, toMap } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import type { KubernetesObject, Patch, ReviewOutcome } from "#lib/review.ts";
+import type { buildReviewResponse, KubernetesObject, Patch, ReviewOutcome } from "#lib/review.ts";
 import { computeHunks } from "../diff/difference.ts";
+
+type EncodedOutcome = ReturnType<typeof buildReviewResponse>["response"];
 
 /** Returns the decision that an AdmissionReview was made from; undefined if the answer is no review with this uid. */
 export const parseDecision = (answer: unknown, uid: string): RuleDecision | undefined => {
-  const { kind, response } = Object(answer);
-  if (kind !== "AdmissionReview" || Object(response).uid !== uid) return undefined;
-  const { allowed, status, warnings, auditAnnotations: audit, patch } = response;
+  const { kind, response } = toMap(answer);
+  if (kind !== "AdmissionReview" || toMap(response).uid !== uid) return undefined;
+  const { allowed, status, warnings, auditAnnotations: audit, patch } = response as EncodedOutcome;
   const operations: Patch = patch === undefined ? [] : JSON.parse(Buffer.from(patch, "base64").toString());
   const outcome: ReviewOutcome = {
     allowed,
@@ -105,7 +107,7 @@ const sortKeysLike = (model: unknown, value: unknown): unknown => {
 /** Lists the fields in which two objects differ; both objects in full could be too long to read. */
 const describeObjectDifferences = (expected: object, actual: unknown): string[] => {
   if (isDeepStrictEqual(expected, actual)) return [];
-  const places = jsonPatch.compare(expected, Object(actual)).map(({ path, ...found }) => {
+  const places = jsonPatch.compare(expected, isObject(actual) ? actual : {}).map(({ path, ...found }) => {
     const wanted: unknown = found.op === "add" ? undefined : jsonPatch.getValueByPointer(expected, path);
     const present = "value" in found ? JSON.stringify(found.value) : "nothing";
     return `the object has ${present} at ${path}, not ${JSON.stringify(wanted) ?? "nothing"}`;

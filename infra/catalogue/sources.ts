@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, isAbsolute, join, relative, sep } from "node:path";
+import { toMap } from "#lib/json.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { getProjectRoot, packageRoot } from "../cli/roots.ts";
 
@@ -82,7 +83,7 @@ const resolveFile = (specifier: string): string => {
     const file = createRequire(join(getProjectRoot(), "package.json")).resolve(specifier);
     if (isAbsolute(file)) return file;
   } catch (error) {
-    const { code } = Object(error);
+    const { code } = toMap(error);
     if (code === "ERR_PACKAGE_PATH_NOT_EXPORTED")
       throw new Complaint(`"${specifier}" can't be found: the exports of ${name} don't have it`);
     if (code !== "MODULE_NOT_FOUND") throw new Complaint(`"${specifier}" can't be found: ${toSentence(error)}`);

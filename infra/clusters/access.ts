@@ -1,7 +1,7 @@
 import { createCredentialSource, getAwsDomain } from "#lib/cluster/credentials.ts";
 import { requireUnansweredError, sendRequest } from "#lib/cluster/https-request.ts";
 import { type AwsKeys, signHeaders } from "#lib/cluster/signature.ts";
-import { parseJson } from "#lib/json.ts";
+import { parseJson, toMap } from "#lib/json.ts";
 import type { StageLockGuard } from "../aws/guard.ts";
 import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
@@ -102,7 +102,7 @@ const connectByEks = async (
 const rethrowAsComplaint =
   (where: string, unread = "") =>
   (error: unknown): never => {
-    throw new Complaint(`${where} ${Object(error).code === undefined ? "" : unread}${toSentence(error)}`);
+    throw new Complaint(`${where} ${toMap(error).code === undefined ? "" : unread}${toSentence(error)}`);
   };
 
 /** How an EKS cluster's API server calls webhooks, and from where clients reach the API server. */
@@ -120,7 +120,7 @@ export const readEksServerAndCa = async (
 ): Promise<{ server: string; ca: string }> => {
   const { eks, region } = connect;
   const { endpoint, certificateAuthority, status } = await describeEksCluster(connect, readIdentity);
-  const { data } = Object(certificateAuthority);
+  const { data } = toMap(certificateAuthority);
   if (typeof endpoint !== "string" || !URL.canParse(endpoint) || typeof data !== "string")
     throw new Complaint(`the EKS cluster ${eks} in ${region} has no address yet; its status is ${status}`, 3);
   return { server: new URL(endpoint).origin, ca: Buffer.from(data, "base64").toString() };
@@ -131,7 +131,7 @@ export const readEksNetwork = async (
   readIdentity: () => Promise<AwsKeys>,
 ): Promise<EksNetwork> => {
   const { resourcesVpcConfig } = await describeEksCluster(connect, readIdentity);
-  const { controlPlaneEgressMode, endpointPublicAccess, publicAccessCidrs } = Object(resourcesVpcConfig);
+  const { controlPlaneEgressMode, endpointPublicAccess, publicAccessCidrs } = toMap(resourcesVpcConfig);
   return {
     egress: String(controlPlaneEgressMode ?? "AWS_MANAGED"),
     hasPublicEndpoint: endpointPublicAccess !== false,
@@ -155,13 +155,13 @@ const describeEksCluster = async (
     requireUnansweredError,
   );
   if (!("status" in answer)) throw new Complaint(`EKS can't be reached at ${base.origin}: ${toSentence(answer)}`, 3);
-  const { cluster, message } = Object(parseJson(answer.body));
+  const { cluster, message } = toMap(parseJson(answer.body));
   if (answer.status !== 200) {
     const why = toSentence(typeof message === "string" ? message : answer.body.slice(0, 200));
     const remedy = answer.status === 403 ? "; allow eks:DescribeCluster, or name server and ca in its connect" : "";
     throw new Complaint(`EKS doesn't describe cluster ${eks} in ${region} (${answer.status}): ${why}${remedy}`, 1);
   }
-  return Object(cluster);
+  return toMap(cluster);
 };
 
 /** Returns the URL of the EKS API; the environment variables that replace it are those of the AWS SDKs. */

@@ -7,7 +7,7 @@ import {
 } from "#lib/cluster/api-server.ts";
 import { type HttpsAnswer, requireUnansweredError, sendRequest, UnansweredError } from "#lib/cluster/https-request.ts";
 import { readApiServerListPages } from "#lib/cluster/pages.ts";
-import { parseJson } from "#lib/json.ts";
+import { parseJson, toMap } from "#lib/json.ts";
 import type { StageLockGuard } from "../aws/guard.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { toOneLine } from "../cli/terminal.ts";
@@ -118,7 +118,7 @@ export const createClusterApi = (cluster: string, connection: ClusterConnection)
         const answer = await send(`${root}/${resource}?${query}`);
         if (answer.status === 404 || (answer.status === 403 && isOptional)) return {};
         const list = parseJson(answer.body);
-        if (answer.status >= 300 || !Array.isArray(Object(list).items ?? []))
+        if (answer.status >= 300 || !Array.isArray(toMap(list).items ?? []))
           throw fail(answer, `to list every ${kind}`);
         return list;
       };
@@ -214,10 +214,9 @@ const suggestRemedy = (why: string): string => {
 };
 
 export const isDeployedObject = (value: unknown): value is DeployedObject => {
-  const { apiVersion, kind, metadata } = Object(value);
-  return (
-    typeof apiVersion === "string" && Object.hasOwn(resourcePaths, kind) && typeof Object(metadata).name === "string"
-  );
+  const { apiVersion, kind, metadata } = toMap(value);
+  const isKnown = typeof kind === "string" && Object.hasOwn(resourcePaths, kind);
+  return typeof apiVersion === "string" && isKnown && typeof toMap(metadata).name === "string";
 };
 
 /** Hides the keys in URLs, `…/{cluster}.…/rule/phase`. Only a path segment can have a key, never a host. */

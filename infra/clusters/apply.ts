@@ -1,5 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
+import { toMap } from "#lib/json.ts";
 import type { Phase } from "#lib/rule.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { runInParallel } from "../cli/progress.ts";
@@ -319,7 +320,7 @@ const findUnusedAccount = async (api: ClusterApi, name: string): Promise<Deploye
   const found = await Promise.all([secret, account].map(api.get));
   const ours = found.filter((object) => object !== undefined).filter(isLabelled);
   const isOwnAccount = (subject: unknown) => {
-    const { kind, name, namespace } = Object(subject);
+    const { kind, name, namespace } = toMap(subject);
     return kind === account.kind && name === account.name && namespace === account.namespace;
   };
   const bindings = ours.length > 0 ? await api.list("ClusterRoleBinding") : [];
@@ -377,7 +378,7 @@ export const findEntriesCallingUrls = async (
   const found = await Promise.all(webhookKinds.map((kind) => api.list(kind)));
   return found.flat().flatMap(({ kind, metadata, webhooks }) =>
     toNamedWebhookEntries(webhooks).flatMap((entry) => {
-      const url = Object(entry.clientConfig).url;
+      const url = toMap(entry.clientConfig).url;
       return baseUrls.some((base) => isUnderBase(url, base)) ? [{ kind, name: metadata.name, entry: entry.name }] : [];
     }),
   );

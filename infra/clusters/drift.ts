@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import { isMap } from "#lib/json.ts";
+import { isMap, toMap } from "#lib/json.ts";
 import { type DeployedKind, type DeployedObject, describeObject, hideUrlKeys, toReference } from "./api.ts";
 
 /** A difference between an object in the cluster, or one of its webhook entries, and the wanted object. */
@@ -99,7 +99,7 @@ interface Named extends Fields {
   name: string;
 }
 
-const isNamed = (value: unknown): value is Named => typeof Object(value).name === "string";
+const isNamed = (value: unknown): value is Named => typeof toMap(value).name === "string";
 
 export const toNamedWebhookEntries = (webhooks: unknown): Named[] =>
   Array.isArray(webhooks) ? webhooks.filter(isNamed) : [];

@@ -7,7 +7,7 @@ import {
   sendRequest,
   type UnansweredError,
 } from "#lib/cluster/https-request.ts";
-import { parseJson } from "#lib/json.ts";
+import { parseJson, toMap } from "#lib/json.ts";
 import type { Operation } from "#lib/review.ts";
 import type { RequestMatch } from "#lib/rule.ts";
 import { standardKinds } from "../apiserver/kinds/kinds.ts";
@@ -62,7 +62,7 @@ export const probeEndpoint = async (
       requireUnansweredError,
     );
     const milliseconds = Math.round(performance.now() - start);
-    const fault = findAnswerFault(answer, Object(Object(review).request).uid);
+    const fault = findAnswerFault(answer, toMap(toMap(review).request).uid);
     if (fault === undefined)
       return { ok: true, milliseconds, sentence: hideUrlKeys(`${url} answers in ${milliseconds} ms`) };
     const mayPass = !("status" in answer) || answer.status >= 500 || answer.status === 429;
@@ -137,7 +137,7 @@ export const probeForFailingEntries = async (entries: readonly WebhookEntry[]): 
  */
 const mayBeSpreading = (answer: HttpsAnswer | UnansweredError): boolean =>
   "status" in answer &&
-  ([403, 404].includes(answer.status) || (answer.status === 500 && Object(parseJson(answer.body)).kind !== "Status"));
+  ([403, 404].includes(answer.status) || (answer.status === 500 && toMap(parseJson(answer.body)).kind !== "Status"));
 
 /**
  * Describes what is wrong with an endpoint's answer to a probe; undefined if nothing is. A refusal is a valid answer.
@@ -145,7 +145,7 @@ const mayBeSpreading = (answer: HttpsAnswer | UnansweredError): boolean =>
 const findAnswerFault = (answer: HttpsAnswer | UnansweredError, uid: unknown): string | undefined => {
   if (!("status" in answer)) return `it can't be reached: ${toSentence(answer)}`;
   const { status, body } = answer;
-  const content = Object(parseJson(body));
+  const content = toMap(parseJson(body));
   // Function URLs of AWS write `Message`.
   const { Message, message = Message } = content;
   const text = toSentence(typeof message === "string" ? message : body.slice(0, 200));
@@ -153,7 +153,7 @@ const findAnswerFault = (answer: HttpsAnswer | UnansweredError, uid: unknown): s
   if (status !== 200) return `it answers ${status}${text && `: ${text}`}`;
   const { kind, apiVersion, response } = content;
   const isReview = kind === "AdmissionReview" && apiVersion === "admission.k8s.io/v1";
-  const isOurs = Object(response).uid === uid && typeof Object(response).allowed === "boolean";
+  const isOurs = toMap(response).uid === uid && typeof toMap(response).allowed === "boolean";
   return isReview && isOurs ? undefined : `its answer is not an AdmissionReview for this request: ${text}`;
 };
 

@@ -13,7 +13,7 @@ export const readClusterMinor = async ({ cluster, read }: Pick<ClusterApi, "clus
 
 /** Returns the minor version in an answer to /version. EKS adds a plus sign to it, such as `35+`. */
 export const parseMinor = (answer: unknown): string | undefined => {
-  const { major, minor } = Object(answer);
+  const { major, minor } = toMap(answer);
   const [, digits] = /^(\d+)\+?$/.exec(String(minor)) ?? [];
   return major === "1" && digits !== undefined ? `1.${digits}` : undefined;
 };

@@ -8,7 +8,7 @@ import {
   type RenewedSource,
 } from "#lib/cluster/credentials.ts";
 import { UnansweredError } from "#lib/cluster/https-request.ts";
-import { isMap, parseJson, toList } from "#lib/json.ts";
+import { isMap, parseJson, toList, toMap } from "#lib/json.ts";
 import { escapeUnsafeCharacters, toOneLine, truncateText } from "../cli/terminal.ts";
 
 /** The cluster for which a plugin returns credentials. */
@@ -45,7 +45,7 @@ export const createExecCredentialSource = (
   seconds = limits,
 ): RenewedSource<ClusterCredentials> => {
   const plugin = parsePlugin(exec, target.file);
-  const provideClusterInfo = Object(exec).provideClusterInfo === true;
+  const provideClusterInfo = toMap(exec).provideClusterInfo === true;
   return createRenewedSource(async () => {
     const failAs = (sentence: string) =>
       new UnansweredError(`the command "${plugin.command}" of ${target.file} ${sentence}`, "credentials");
@@ -65,19 +65,19 @@ export const createExecCredentialSource = (
 };
 
 const parsePlugin = (exec: unknown, file: string): ExecPlugin => {
-  const { apiVersion, command, args, env, interactiveMode, installHint } = Object(exec);
+  const { apiVersion, command, args, env, interactiveMode, installHint } = toMap(exec);
   const fail = (sentence: string) => new Error(`finds exec in ${file} with ${sentence}`);
   if (!isText(command) || command === "") throw fail("no command");
-  if (!apiVersions.includes(apiVersion))
+  if (!isText(apiVersion) || !apiVersions.includes(apiVersion))
     throw fail(`the apiVersion "${apiVersion}", which must be ${apiVersions.join(" or ")}`);
   const mode = interactiveMode ?? (apiVersion === apiVersions[1] ? "IfAvailable" : undefined);
-  if (!interactiveModes.includes(mode))
+  if (!isText(mode) || !interactiveModes.includes(mode))
     throw fail(`the interactiveMode "${mode}", which must be ${interactiveModes.join(", ")}`);
   const words = toList(args);
   if (!words.every(isText)) throw fail("args that are no texts");
   const variables = toList(env);
   const isVariable = (value: unknown): value is ExecPlugin["env"][number] => {
-    const { name, value: content = "" } = Object(value);
+    const { name, value: content = "" } = toMap(value);
     return name !== "" && isText(name) && isText(content);
   };
   if (!variables.every(isVariable)) throw fail("an env whose name or value is no text");
@@ -90,13 +90,13 @@ const isText = (value: unknown): value is string => typeof value === "string" &&
 
 /** Returns what a plugin may know of the cluster, as kubectl describes it. */
 const describeCluster = ({ cluster: { content }, server, authority }: ExecTarget) => {
-  const own = toList(content.extensions).find((entry) => Object(entry).name === "client.authentication.k8s.io/exec");
+  const own = toList(content.extensions).find((entry) => toMap(entry).name === "client.authentication.k8s.io/exec");
   return {
     server: String(content.server ?? server),
     ...(content["tls-server-name"] ? { "tls-server-name": content["tls-server-name"] } : {}),
     ...(authority && { "certificate-authority-data": Buffer.from(authority).toString("base64") }),
     ...(content["disable-compression"] === true && { "disable-compression": true }),
-    config: Object(own).extension ?? null,
+    config: toMap(own).extension ?? null,
   };
 };
 
@@ -159,13 +159,16 @@ const parseCredentials = (
   const content = parseJson(printed);
   if (!isMap(content) || content.kind !== "ExecCredential" || content.apiVersion !== apiVersion)
     return `printed no ExecCredential of ${apiVersion}`;
-  const { token, clientCertificateData: cert, clientKeyData: key, expirationTimestamp } = Object(content.status);
-  if (![token, cert, key].every((text) => text === undefined || text === null || typeof text === "string"))
+  const status = toMap(content.status);
+  const [token, cert, key] = [status.token, status.clientCertificateData, status.clientKeyData].map(
+    (text) => text ?? "",
+  );
+  if (typeof token !== "string" || typeof cert !== "string" || typeof key !== "string")
     return "printed a token, certificate or key that is no text";
   if (!cert !== !key) return "printed a client certificate without its key, or a key without its certificate";
   if (!token && !cert) return "printed neither a token nor a client certificate";
   if (token && !isHeaderSafeToken(token)) return "printed a token that no header can carry";
-  const until = expirationTimestamp ? Date.parse(String(expirationTimestamp)) : Number.POSITIVE_INFINITY;
+  const until = status.expirationTimestamp ? Date.parse(String(status.expirationTimestamp)) : Number.POSITIVE_INFINITY;
   if (Number.isNaN(until)) return "printed an expirationTimestamp that is no time";
   return { value: { ...(token && { token }), ...(cert && { cert, key }) }, until };
 };

@@ -10,19 +10,19 @@ import {
   createRenewedSource,
   isHeaderSafeToken,
 } from "#lib/cluster/credentials.ts";
-import { isMap } from "#lib/json.ts";
+import { isMap, toMap } from "#lib/json.ts";
 import { parseCredentialPlace } from "#lib/service-settings.ts";
 import type { ExecTarget } from "./exec-credentials.ts";
 
 interface NamedEntry {
-  name: string;
+  name: unknown;
   /** The file that has the entry: relative paths start at its folder. */
   file: string;
   content: Record<string, unknown>;
 }
 
 interface Kubeconfig {
-  currentContext: string | undefined;
+  currentContext: unknown;
   contexts: NamedEntry[];
   clusters: NamedEntry[];
   users: NamedEntry[];
@@ -83,7 +83,7 @@ const readHeaders = ({ content, file }: NamedEntry): Pick<ApiServerConnection, "
   if (as) headers["Impersonate-User"] = toHeaderText(String(as));
   if (uid) headers["Impersonate-Uid"] = toHeaderText(String(uid));
   const lists: [name: string, values: unknown][] = [["Impersonate-Group", groups ?? []]];
-  for (const [key, values] of Object.entries(Object(extra)))
+  for (const [key, values] of Object.entries(extra ?? {}))
     lists.push([`Impersonate-Extra-${encodeURIComponent(key)}`, values]);
   for (const [name, values] of lists) {
     if (!Array.isArray(values) || !values.every((text) => typeof text === "string"))
@@ -225,7 +225,7 @@ const readText = async ({ content, file }: NamedEntry, key: string): Promise<str
 const readKubeconfigs = async (files: readonly string[]): Promise<Kubeconfig[]> => {
   const read = async (file: string) => parseKubeconfig(await readFile(file, "utf8"), file);
   const skipMissing = (error: unknown) => {
-    if (files.length > 1 && Object(error).code === "ENOENT") return undefined;
+    if (files.length > 1 && toMap(error).code === "ENOENT") return undefined;
     throw error;
   };
   const all = await Promise.all(files.map((file) => read(file).catch(skipMissing)));
@@ -248,12 +248,15 @@ const parseKubeconfig = (text: string, file: string): Kubeconfig => {
   const document = parseDocument(text, { prettyErrors: false });
   // The YAML parser's own messages are left out: they quote the line, which may hold a token.
   if (document.errors.length > 0) throw new Error(`finds ${file} to be no YAML`);
-  const content = Object(document.toJS());
+  const content = toMap(document.toJS());
   const listEntries = (inner: string): NamedEntry[] => {
-    const entries: unknown = content[`${inner}s`] ?? [];
-    if (!Array.isArray(entries) || !entries.every((entry) => isMap(Object(entry)[inner])))
-      throw new Error(`finds ${file} to be no kubeconfig`);
-    return entries.map((entry) => ({ name: entry.name, file, content: entry[inner] }));
+    const fail = () => new Error(`finds ${file} to be no kubeconfig`);
+    const entries = content[`${inner}s`] ?? [];
+    if (!Array.isArray(entries)) throw fail();
+    return entries.map(toMap).map(({ name, [inner]: content }) => {
+      if (!isMap(content)) throw fail();
+      return { name, file, content };
+    });
   };
   const config = {
     currentContext: content["current-context"],

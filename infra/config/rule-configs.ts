@@ -267,7 +267,7 @@ const fillServiceSettings = (
 
 /** Returns the setting at a path such as `imagePolicy.kubeConfigFile`; undefined if there is none. */
 export const getSetting = (settings: unknown, path: string): unknown =>
-  path.split(".").reduce((holder, key) => Object(holder)[key], settings);
+  path.split(".").reduce((holder, key) => toMap(holder)[key], settings);
 
 const fillManifestSettings = (
   { manifests = {} }: Rule,

@@ -1,6 +1,7 @@
 // The JSON Schemas of postern.yaml and cases.yaml, by which editors complete and check these files.
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { toMap } from "#lib/json.ts";
 import { casesShape } from "../catalogue/case-shape.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { readSettingDescriptions } from "../catalogue/setting-descriptions.ts";
@@ -50,7 +51,7 @@ export const buildConfigSchema = async (
   const buildRulesShape = (section: string, shape: InputShape): InputShape => {
     const { properties, ...keywords } = toJsonSchema(shape);
     definitions[section] = { properties };
-    const members = Object.keys(Object(properties));
+    const members = Object.keys(toMap(properties));
     const common = members.map((member) => [member, { $ref: `#/definitions/${section}/properties/${member}` }]);
     for (const { name, rule } of catalogue) {
       const all = { ...Object.fromEntries(common), settings: { $ref: `#/definitions/${name}` } };

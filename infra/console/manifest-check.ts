@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { join } from "node:path";
-import { parseJson } from "#lib/json.ts";
+import { parseJson, toMap } from "#lib/json.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { moduleExtension, packageRoot } from "../cli/roots.ts";
 import type { CheckAnswer, CheckQuestion } from "./messages.ts";
@@ -49,10 +49,9 @@ export const checkManifests = async (
 
 /** Returns the question in a request's body. Throws a Complaint if there is none. */
 export const parseCheckQuestion = (body: string): CheckQuestion => {
-  const question = parseJson(body);
-  const { text, cluster, user, operation } = Object(question);
-  const isText = [text, cluster, user].every((value) => typeof value === "string" && !value.includes("\0"));
-  if (!isText || !operations.includes(operation))
+  const { text, cluster, user, operation } = toMap(parseJson(body));
+  const isText = (value: unknown): value is string => typeof value === "string" && !value.includes("\0");
+  if (!isText(text) || !isText(cluster) || !isText(user) || !isText(operation) || !operations.includes(operation))
     throw new Complaint(`text, cluster and user must be texts, and operation one of ${operations.slice(1).join(", ")}`);
   if (text.trim() === "") throw new Complaint("there is no manifest yet; paste one, or drop a file");
   return { text, cluster, user, operation };

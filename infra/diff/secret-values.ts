@@ -1,4 +1,4 @@
-import { getOwn, isMap, isObject, isSame, parseJson } from "#lib/json.ts";
+import { getOwn, isMap, isObject, isSame, parseJson, toMap } from "#lib/json.ts";
 import { coverTexts, listTexts, mask, replaceCovered } from "#lib/masking/masked-text.ts";
 
 /** The annotation in which `kubectl apply` keeps a copy of the object, with all values of a Secret. */
@@ -24,7 +24,7 @@ export const hideSecretValues = (object: unknown, before: unknown = object): unk
   const copy = getCopy(object);
   if (isMap(object.metadata) && copy !== undefined) {
     const copied = { [copyAnnotation]: hideValue(copy, getCopy(before)) };
-    hidden.metadata = { ...object.metadata, annotations: { ...Object(object.metadata.annotations), ...copied } };
+    hidden.metadata = { ...object.metadata, annotations: { ...toMap(object.metadata.annotations), ...copied } };
   }
   return hidden;
 };

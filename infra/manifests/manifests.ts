@@ -1,6 +1,6 @@
 import { type Document, isAlias, isMap as isMapNode, isNode, isScalar, isSeq, visit } from "yaml";
 import { exactJson } from "#lib/exact-json.ts";
-import { isMap } from "#lib/json.ts";
+import { isMap, toMap } from "#lib/json.ts";
 import { toSentence } from "../cli/complaint.ts";
 import { copyAnnotation } from "../diff/secret-values.ts";
 import { createPositionFinder, type PositionFinder, parseJsonOrPlainYaml, parseYamlDocuments } from "./yaml.ts";
@@ -162,7 +162,7 @@ interface List extends Record<string, unknown> {
 }
 
 const isList = (value: unknown): value is List => {
-  const { kind, items } = Object(value);
+  const { kind, items } = toMap(value);
   return typeof kind === "string" && kind.endsWith("List") && Array.isArray(items);
 };
 
@@ -179,7 +179,7 @@ const listObjects = (value: unknown): { path: FieldPath; value: unknown }[] => {
 };
 
 const isNamed = (value: unknown): value is Record<string, unknown> => {
-  const { apiVersion, kind } = Object(value);
+  const { apiVersion, kind } = toMap(value);
   return isMap(value) && isWord(apiVersion) && isWord(kind);
 };
 

@@ -21,7 +21,8 @@ export interface ObjectStore {
   findAccess(access: AccessQuestion): AccessAnswer | undefined;
 }
 
-type RecordedAccess = Omit<AccessQuestion, "user"> & { user?: string; groups?: string[] } & AccessAnswer;
+type ResourceAttributes = Partial<Omit<AccessQuestion, "user">>;
+type RecordedAccess = ResourceAttributes & { user?: string; groups?: string[] } & AccessAnswer;
 
 type ObjectsByNamespace = Map<string, Map<string, KubernetesObject>>;
 
@@ -98,14 +99,20 @@ export const openObjectStore = (kinds: KindIndex, note: (sentence: string) => vo
 const listValuesInOrder = <T>(map: ReadonlyMap<string, T>): T[] =>
   [...map].sort(([left], [right]) => (left < right ? -1 : 1)).map(([, value]) => value);
 
+interface ReviewSpec {
+  user?: string;
+  groups?: string[];
+  resourceAttributes?: ResourceAttributes;
+}
+
 /** Reads a SubjectAccessReview with its status, as `kubectl create -f review.yaml -o yaml` prints it. */
 const readReview = ({ apiVersion = "", kind, ...object }: KubernetesObject): RecordedAccess | undefined => {
   if (kind !== "SubjectAccessReview" || splitApiVersion(apiVersion).group !== "authorization.k8s.io") return undefined;
-  const { spec, status } = object as { spec?: unknown; status?: unknown };
-  const { user, groups, resourceAttributes } = Object(spec);
-  const { allowed, reason, evaluationError } = Object(status);
+  const { spec, status } = object as { spec?: ReviewSpec | null; status?: Partial<AccessAnswer> | null };
+  const { user, groups, resourceAttributes } = spec ?? {};
+  const { allowed, reason, evaluationError } = status ?? {};
   if (typeof allowed !== "boolean") return undefined;
-  return { ...Object(resourceAttributes), user, groups, allowed, reason, evaluationError };
+  return { ...resourceAttributes, user, groups, allowed, reason, evaluationError };
 };
 
 /**

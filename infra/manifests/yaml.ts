@@ -13,6 +13,7 @@ import {
   YAMLParseError,
 } from "yaml";
 import { toExactInteger } from "#lib/exact-json.ts";
+import { toMap } from "#lib/json.ts";
 import { type JsonStreamResult, parseJsonWithOffsets, readJsonStream } from "./json-stream.ts";
 import { locatePlainYaml, readPlainYaml, type YamlDocumentWithOffsets } from "./plain-yaml.ts";
 
@@ -221,7 +222,7 @@ const mostWords = 10_000;
 const readWord = (word: string): unknown => {
   if (words.has(word)) return words.get(word);
   const [{ document } = {}] = parseYamlPiece(`a: ${word}\n`, { from: 0, to: word.length + 4, firstLine: 1 });
-  const { a: value }: { a?: unknown } = Object(document?.toJS());
+  const value = toMap(document?.toJS()).a;
   if (words.size >= mostWords) words.clear();
   words.set(word, value);
   return value;

@@ -1,4 +1,4 @@
-import { unescapeJsonPointerStep } from "#lib/json.ts";
+import { toList, toMap, unescapeJsonPointerStep } from "#lib/json.ts";
 import type { Affinity, Toleration } from "#lib/kubernetes/core/v1.ts";
 import { originOversellResources } from "#lib/policy/overriders/origins.ts";
 import { templateOversellFactors } from "#lib/policy/overriders/resources.ts";
@@ -73,8 +73,8 @@ const describeSelector = (selector: ResourceSelector, own?: string): string => {
   ];
   const fields = [
     ...formatPairs(fieldSelector?.matchFields),
-    ...(fieldSelector?.matchExpressions ?? []).map(({ field, operator, value, ...rest }) =>
-      formatExpression(field, operator, value ?? Object(rest).values),
+    ...(fieldSelector?.matchExpressions ?? []).map(({ field, operator, value, values }) =>
+      formatExpression(field, operator, value ?? values),
     ),
   ];
   // A policy's resource selector ignores labels and fields if it has a name.
@@ -172,7 +172,7 @@ const describeToleration = ({ key = "", operator, value = "", effect, toleration
 const listAffinityParts = (affinity: Affinity, isRemoved: boolean): string[] =>
   Object.entries(affinity).flatMap(([part, lists]) =>
     Object.entries(lists ?? {})
-      .filter(([, terms]) => isRemoved || (Object(terms).nodeSelectorTerms ?? terms).length > 0)
+      .filter(([, terms]) => isRemoved || toList(toMap(terms).nodeSelectorTerms ?? terms).length > 0)
       .map(([list]) => `${list.startsWith("required") ? "required" : "preferred"} ${part}`),
   );
 
@@ -205,8 +205,8 @@ const unsetValues: Partial<Record<OriginOverrider["type"], unknown>> = { hostNet
 
 const describeFactors = (factors: unknown): string =>
   joinWords(
-    Object.entries(Object(factors)).flatMap(([list, amounts]) =>
-      Object.entries(Object(amounts))
+    Object.entries(toMap(factors)).flatMap(([list, amounts]) =>
+      Object.entries(toMap(amounts))
         .filter(([name]) => originOversellResources.includes(name))
         .map(([name, factor]) => `${list}.${name} by ${factor}`),
     ),

@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { toFailure } from "#lib/failure.ts";
+import { toMap } from "#lib/json.ts";
 import type { NamedKubernetesObject, RecordedCapabilityAnswers } from "#lib/recording/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview } from "#lib/review.ts";
@@ -74,9 +75,9 @@ export const readPolicyCases = async (
 /** Returns values that are Kubernetes objects, with `default` for a missing namespace; throws for any other value. */
 const requireObjects = (values: readonly unknown[], place: string): NamedKubernetesObject[] => {
   const objects = values.map((value, index): NamedKubernetesObject => {
-    const { apiVersion, kind, metadata } = Object(value);
-    if (typeof apiVersion === "string" && typeof kind === "string" && typeof Object(metadata).name === "string")
-      return Object(value);
+    const { apiVersion, kind, metadata } = toMap(value);
+    if (typeof apiVersion === "string" && typeof kind === "string" && typeof toMap(metadata).name === "string")
+      return value as NamedKubernetesObject;
     const where = `${place}[${index}]`;
     throw new Complaint(`${where} is no manifest: it must have an apiVersion, a kind and a metadata.name`);
   });

@@ -1,4 +1,5 @@
 import { basename, dirname, relative } from "node:path";
+import { toMap } from "#lib/json.ts";
 import type { SettingsMistake } from "#lib/settings.ts";
 import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
 import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
@@ -106,8 +107,8 @@ export const listConfigManifestPaths = async (file: string): Promise<{ paths: st
   const document = parseConfigDocument(await readConfigText(file), basename(file));
   const { catalogue, broken } = await loadProjectRules(document, []);
   const { value } = document;
-  const standing = Object.values(Object(Object(value).clusters)).map(
-    (cluster) => Object(Object(cluster).connect).manifests,
+  const standing = Object.values(toMap(toMap(value).clusters)).map(
+    (cluster) => toMap(toMap(cluster).connect).manifests,
   );
   const all = [
     ...listSettingPaths(value, catalogue, "manifests"),
@@ -123,14 +124,14 @@ type SettingFileMember = "manifests" | "kubeconfigs";
 
 /** Returns the paths of files in the settings of these rules. Ignores mistakes, which parseConfig reports. */
 const listSettingPaths = (value: unknown, catalogue: CatalogueRule[], member: SettingFileMember): string[] => {
-  const { rules, clusters } = Object(value);
-  const all = [rules, ...Object.values(Object(clusters)).map((cluster) => Object(cluster).rules)];
+  const { rules, clusters } = toMap(value);
+  const all = [rules, ...Object.values(toMap(clusters)).map((cluster) => toMap(cluster).rules)];
   const settings = catalogue.flatMap(({ name, rule }) =>
     Object.keys(rule[member] ?? {}).flatMap((key) =>
       all
-        .flatMap((section) => Object.entries(Object(section)))
+        .flatMap((section) => Object.entries(toMap(section)))
         .map(([ruleText, config]) =>
-          findRuleByNameOrPlugin(ruleText, [name]) ? getSetting(Object(config).settings, key) : undefined,
+          findRuleByNameOrPlugin(ruleText, [name]) ? getSetting(toMap(config).settings, key) : undefined,
         ),
     ),
   );

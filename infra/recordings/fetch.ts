@@ -1,4 +1,5 @@
 import { readdir } from "node:fs/promises";
+import { toMap } from "#lib/json.ts";
 import type { ListedBucketObject, StageBucket } from "../aws/bucket.ts";
 import { isRuleName } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -71,8 +72,9 @@ export const fetchRecordingsAndCountInvalid = async (
 const readOrigin = (text: string): { cluster: string; rule: string } | undefined => {
   if (!text.startsWith("- {") || text.indexOf("\n") !== text.length - 1) return undefined;
   try {
-    const { cluster, rule } = Object(Object(JSON.parse(text.slice(2))).recorded);
-    return isClusterName(String(cluster)) && isRuleName(String(rule)) ? { cluster, rule } : undefined;
+    const { cluster, rule } = toMap(toMap(JSON.parse(text.slice(2))).recorded);
+    if (typeof cluster !== "string" || typeof rule !== "string") return undefined;
+    return isClusterName(cluster) && isRuleName(rule) ? { cluster, rule } : undefined;
   } catch {
     return undefined;
   }

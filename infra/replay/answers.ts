@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { EnforcementMode } from "#lib/core/evaluation.ts";
+import { toMap } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { fitAuditAnnotationKeys, fitWarnings, type KubernetesObject, type Status } from "#lib/review.ts";
 import { applyOutcomePatch, parseDecision } from "../catalogue/case-differences.ts";
@@ -42,7 +43,7 @@ export const readRecordedAnswer = (entry: Case): ReplayedReviewOutcome => {
 };
 
 export const parseReplayedReviewOutcome = (answer: unknown, entry: Case, uid: string): ReplayedReviewOutcome => {
-  const { kind, code, message } = Object(answer);
+  const { kind, code, message } = toMap(answer);
   if (kind === "Status" && code === 404) return { absent: `has nothing to ${entry.mutate ? "mutate" : "validate"}` };
   if (kind === "Status") return { fault: String(message) };
   try {

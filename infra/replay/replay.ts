@@ -1,3 +1,4 @@
+import { toMap } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview } from "#lib/review.ts";
 import { buildReview, restoreReview } from "../catalogue/cases.ts";
@@ -93,7 +94,7 @@ const replay = async (
   const request: ReviewToReplay = { entry, rule, cluster, review, asRecorded: terms.asRecorded || isWritten };
   const [left, right] = await Promise.all(terms.sides.map((side) => side.answer(request)));
   if (left === undefined || right === undefined) throw new Error("there are two sides");
-  const { redacted } = Object(entry.recorded);
+  const { redacted } = toMap(entry.recorded);
   const base = {
     ...{
       file,

@@ -2,7 +2,7 @@ import { existsSync, statSync } from "node:fs";
 import { cp, readFile, rm, symlink } from "node:fs/promises";
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
 import { isDeepStrictEqual } from "node:util";
-import { parseJson } from "#lib/json.ts";
+import { parseJson, toMap } from "#lib/json.ts";
 import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { getProjectRoot, packageRoot } from "../cli/roots.ts";
@@ -145,7 +145,7 @@ export const runNpm = async (
   const all = [...npmWords, ...words, "--no-audit", "--no-fund", "--json"];
   const { code, stdout, stderr } = await scratch.run(npm, all, { cwd });
   if (code === 0) return;
-  const { summary, detail } = Object(Object(parseJson(stdout)).error);
+  const { summary, detail } = toMap(toMap(parseJson(stdout)).error);
   throw new Complaint(`${failure}: ${truncateText(toSentence(summary || detail || stderr), 500)}`, 3);
 };
 

@@ -173,7 +173,7 @@ export const readWrittenEntries = async (folder: string, cluster: string): Promi
   });
   const { manifests, faults } = parseManifests({ name: file, text });
   if (faults.length > 0) throw new Complaint(faults.map(formatManifestFault).join("\n"));
-  return listEntries(manifests.map(({ object }) => Object(object)));
+  return listEntries(manifests.map(({ object }) => object));
 };
 
 /** What the inspection of a cluster reads, and where from. */

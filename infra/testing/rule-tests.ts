@@ -10,7 +10,7 @@ import { hasSchemas } from "#lib/admission-policies/merge/schemas.ts";
 import { createUnconnectedCapabilities } from "#lib/core/capabilities.ts";
 import { createEndpoint } from "#lib/core/endpoint.ts";
 import type { RuleDecision } from "#lib/core/evaluation.ts";
-import { freezeDeep } from "#lib/json.ts";
+import { freezeDeep, toMap } from "#lib/json.ts";
 import type { Capabilities, ReadOptions } from "#lib/needs.ts";
 import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "#lib/recording/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
@@ -404,15 +404,15 @@ function toBare({
 
 /** Returns an object with the same kind and name and with other values in all other fields. */
 function toOther<T extends KubernetesObject>({ apiVersion, kind, metadata, ...rest }: T): T {
-  const { name, namespace, ...others } = Object(metadata);
+  const { name, namespace, ...others } = toMap(metadata);
   const change = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(change);
     if (typeof value === "object" && value !== null)
       return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, change(inner)]));
     return typeof value === "boolean" ? !value : typeof value === "number" ? value + 1 : `1${value}`;
   };
-  const identity = { apiVersion, kind, metadata: { ...Object(change(others)), name, namespace } };
-  return { ...Object(change(rest)), ...identity } as T;
+  const identity = { apiVersion, kind, metadata: { ...toMap(change(others)), name, namespace } };
+  return { ...toMap(change(rest)), ...identity } as T;
 }
 
 /** Returns an object of the cluster with a secret value in each of its maps. */

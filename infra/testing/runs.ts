@@ -3,6 +3,7 @@ import { basename, extname, join, relative, resolve, sep } from "node:path";
 import { run } from "node:test";
 import { pathToFileURL } from "node:url";
 import { stripVTControlCharacters } from "node:util";
+import { toMap } from "#lib/json.ts";
 import { readCaseLineNumbers, readCases } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { projectSourceName, type RuleFolder } from "../catalogue/sources.ts";
@@ -47,7 +48,7 @@ export async function* runTests(
     if (type === "test:start") continue;
     const failure = type === "test:fail" ? data.details.error : undefined;
     const isSuite = data.details.type === "suite";
-    if (isSuite && (failure === undefined || Object(failure).failureType === "subtestsFailed")) continue;
+    if (isSuite && (failure === undefined || toMap(failure).failureType === "subtestsFailed")) continue;
 
     // Node's compile cache may give a file the path that it had in another checkout.
     const isShared = basename(file) === basename(shared);
@@ -86,11 +87,11 @@ const readCasePlaces = async (listed: CatalogueRule): Promise<{ name: string; li
 
 /** Returns a failure's message without its place, and the first line of the stack that is in a rule's folder. */
 const describeFailure = (failure: unknown, place: string, ruleFolder: RuleFolder | undefined): string[] => {
-  const { cause } = Object(failure);
+  const { cause } = toMap(failure);
   const error = cause ?? failure;
-  const text = stripVTControlCharacters(String(Object(error).message ?? error)).trimEnd();
+  const text = stripVTControlCharacters(String(toMap(error).message ?? error)).trimEnd();
   const lines = text.split("\n").filter((line, index) => index > 0 || line !== place);
-  const frame = ruleFolder && findFrame(String(Object(error).stack ?? ""), ruleFolder);
+  const frame = ruleFolder && findFrame(String(toMap(error).stack ?? ""), ruleFolder);
   return [...lines, ...(frame === undefined || frame === place ? [] : [`at ${frame}`])];
 };
 

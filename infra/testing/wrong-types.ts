@@ -1,4 +1,4 @@
-import { isObject } from "#lib/json.ts";
+import { isObject, toMap } from "#lib/json.ts";
 
 type Path = (string | number)[];
 
@@ -51,5 +51,5 @@ export const watchReads = <T extends object>(root: T): { view: T; listWrongTypes
 export const replaceAt = (value: unknown, [key, ...rest]: Path, other: unknown): unknown => {
   if (key === undefined) return other;
   const changed = replaceAt(isObject(value) ? Reflect.get(value, key) : undefined, rest, other);
-  return Array.isArray(value) ? value.with(Number(key), changed) : { ...Object(value), [key]: changed };
+  return Array.isArray(value) ? value.with(Number(key), changed) : { ...toMap(value), [key]: changed };
 };

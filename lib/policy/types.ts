@@ -34,7 +34,7 @@ export interface ResourceSelector {
 
 interface KinitirasFieldSelector {
   matchFields?: Record<string, string>;
-  matchExpressions?: { field: string; operator: string; value?: string[] }[];
+  matchExpressions?: { field: string; operator: string; value?: string[]; values?: string[] }[];
 }
 
 /** A rule of an override policy. Its overriders are applied in this order: template, cue, plaintext, origin. */

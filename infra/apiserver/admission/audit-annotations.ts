@@ -49,7 +49,7 @@ export const buildPatchAuditAnnotation = (
 ) => {
   // The keys of each operation are sorted, as Go sorts a map's keys when it encodes JSON.
   const sorted = patch.map((operation) =>
-    Object.fromEntries(Object.entries(Object(operation)).sort(([a], [b]) => (a < b ? -1 : 1))),
+    Object.fromEntries(Object.entries(operation ?? {}).sort(([a], [b]) => (a < b ? -1 : 1))),
   );
   const value = { configuration, webhook, patch: sorted, patchType: "JSONPatch" };
   return [

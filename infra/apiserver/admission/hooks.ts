@@ -1,4 +1,4 @@
-import { isMap } from "#lib/json.ts";
+import { isMap, toMap } from "#lib/json.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { Phase, RequestMatch } from "#lib/rule.ts";
 import { listWebhookConfigFaults, listWebhookConfigWarnings } from "./configurations.ts";
@@ -54,13 +54,13 @@ export const parseWebhookConfigurations = (
   const [faults, warnings]: [string[], string[]] = [[], []];
   const found: Record<Phase, Map<string, DefaultedWebhookEntry[]>> = { mutate: new Map(), validate: new Map() };
   for (const [index, manifest] of configurations.entries()) {
-    const phase = isConfiguration(manifest) ? kinds[String(Object(manifest).kind)] : undefined;
+    const phase = isConfiguration(manifest) ? kinds[String(toMap(manifest).kind)] : undefined;
     if (phase === undefined) {
       faults.push(`configuration ${index + 1} is neither a ${Object.keys(kinds).join(" nor a ")}`);
       continue;
     }
     const configuration = manifest as WebhookConfiguration;
-    const title = `${configuration.kind} ${JSON.stringify(String(Object(configuration.metadata).name ?? ""))}`;
+    const title = `${configuration.kind} ${JSON.stringify(String(toMap(configuration.metadata).name ?? ""))}`;
     const own = listWebhookConfigFaults(configuration, kubernetes);
     if (own.length > 0) {
       for (const fault of own) faults.push(`${title}: ${fault}`);

@@ -108,7 +108,7 @@ const unowned = new Set(
 
 /** Reports whether an object has fields for managedFields to list; without any, the API server adds no entry. */
 const hasContent = ({ metadata, apiVersion, kind, status, ...rest }: JsonMap): boolean =>
-  Object.keys(rest).length > 0 || Object.keys(Object(metadata)).some((key) => !unowned.has(key));
+  Object.keys(rest).length > 0 || Object.keys(metadata ?? {}).some((key) => !unowned.has(key));
 
 const dropServerFields = (object: unknown): unknown => {
   if (!isMap(object) || !isMap(object.metadata)) return object;

@@ -1,4 +1,4 @@
-import { isSame, type JsonMap } from "#lib/json.ts";
+import { isSame, type JsonMap, toMap } from "#lib/json.ts";
 import type { Pod } from "#lib/kubernetes/core/v1.ts";
 import { parseImage } from "#lib/objects/image.ts";
 import { compareQuantities } from "#lib/objects/quantity.ts";
@@ -129,7 +129,7 @@ const addAppArmorAnnotations = (pod: JsonMap): void => {
   const spec = getMember(pod, "spec");
   const metadata = getMember(pod, "metadata");
   const added = listAppArmorContainers(spec).flatMap((container) => {
-    const text = formatAppArmorProfile(Object(getAppArmorProfile(container) ?? getAppArmorProfile(spec)));
+    const text = formatAppArmorProfile(toMap(getAppArmorProfile(container) ?? getAppArmorProfile(spec)));
     return text === undefined ? [] : [[`${appArmorAnnotation}${container.name}`, text]];
   });
   if (added.length > 0) metadata.annotations = { ...Object.fromEntries(added), ...getMember(metadata, "annotations") };
@@ -268,11 +268,11 @@ const formatAmounts = (amounts: QuantityByResource, isMeant: (resource: string) 
 /** Sums the containers' requests or limits as `computePeakUse` does; a missing request counts as the limit. */
 const sumContainers = (spec: JsonMap, kind: "requests" | "limits"): QuantityByResource => {
   // A null container counts as an empty one.
-  const [containers, initContainers] = ["containers", "initContainers"].map((list) => getList(spec, list).map(Object));
-  const pod: Pod = Object({ spec: { containers, initContainers } });
+  const [containers, initContainers] = ["containers", "initContainers"].map((list) => getList(spec, list).map(toMap));
+  const pod: Pod = toMap({ spec: { containers, initContainers } });
   return computePeakUse(pod, ({ resources }) => {
-    const { limits, requests }: Record<string, JsonMap | null | undefined> = Object(resources);
-    const amounts = Object.entries(kind === "limits" ? (limits ?? {}) : { ...limits, ...requests });
+    const [limits, requests] = [getAmounts(toMap(resources), "limits"), getAmounts(toMap(resources), "requests")];
+    const amounts = Object.entries(kind === "limits" ? limits : { ...limits, ...requests });
     return parseAmounts(Object.fromEntries(amounts.map(([name, amount]) => [name, String(amount ?? 0).trim()])));
   });
 };

@@ -1,4 +1,4 @@
-import { isMap } from "#lib/json.ts";
+import { isMap, toList, toMap } from "#lib/json.ts";
 import type { ServedResource } from "#lib/needs.ts";
 import { joinApiVersion, splitApiVersion } from "#lib/objects/api-version.ts";
 import { policyGroup } from "#lib/policy/types.ts";
@@ -160,16 +160,16 @@ const toKindEntry = (kind: ResourceKind): [string, ResourceKind] => [
 ];
 
 const listDefinedKinds = (object: unknown): ResourceKind[] => {
-  const { apiVersion, kind: word, spec } = Object(object);
+  const { apiVersion, kind: word, spec } = toMap(object);
   if (word !== "CustomResourceDefinition" || !String(apiVersion).startsWith("apiextensions.k8s.io/")) return [];
-  const { group, scope, names, versions, conversion } = Object(spec);
-  const { kind, plural: resource } = Object(names);
-  if (![group, kind, resource].every((text) => typeof text === "string") || !Array.isArray(versions)) return [];
-  const strategy = Object(conversion).strategy ?? "None";
-  return versions.flatMap((element): ResourceKind[] => {
-    const { name: version, served, subresources } = Object(element);
+  const { group, scope, names, versions, conversion } = toMap(spec);
+  const { kind, plural: resource } = toMap(names);
+  if (typeof group !== "string" || typeof kind !== "string" || typeof resource !== "string") return [];
+  const strategy = toMap(conversion).strategy ?? "None";
+  return toList(versions).flatMap((element): ResourceKind[] => {
+    const { name: version, served, subresources } = toMap(element);
     if (typeof version !== "string" || served === false) return [];
-    const below = ["status", "scale"].filter((name) => Object(subresources)[name] !== undefined);
+    const below = ["status", "scale"].filter((name) => toMap(subresources)[name] !== undefined);
     const row = { resource, namespaced: scope === "Namespaced", subresources: below };
     return [createResourceKind({ group, version }, kind, row, strategy === "None")];
   });

@@ -92,7 +92,7 @@ export const insertNameIntoUrls = (manifests: DeployedObject[], cluster: string)
   insertKeyIntoUrls(manifests, `${cluster}.${keyPlaceholder}`);
 
 /** Returns the webhook entries of all webhook configurations among these objects. */
-export const listEntries = (manifests: DeployedObject[]): WebhookEntry[] =>
+export const listEntries = (manifests: Record<string, unknown>[]): WebhookEntry[] =>
   manifests.flatMap(({ webhooks }) => (Array.isArray(webhooks) ? webhooks : []));
 
 /** Returns the names of the rules and groups that the webhook entries in these objects call. */

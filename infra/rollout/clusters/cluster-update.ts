@@ -1,5 +1,6 @@
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { toMap } from "#lib/json.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatCount } from "../../cli/progress.ts";
 import type { ClusterApi, DeployedObject } from "../../clusters/api.ts";
@@ -112,7 +113,7 @@ const probePolicySupport = async (
 ): Promise<ClusterConfig> => {
   const { policySupport } = cluster;
   const isNative = (kind: PolicyKind) =>
-    buildNativePolicies(catalogue, cluster, webhookConfigurationName).some((object) => Object(object).kind === kind);
+    buildNativePolicies(catalogue, cluster, webhookConfigurationName).some((object) => toMap(object).kind === kind);
   const kinds = (["MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"] as const).filter(isNative);
   if (policySupport === undefined || kinds.length === 0) return cluster;
   const unapplied: PolicyKind[] = [];

@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { type EndpointConfig, findClusterSetup } from "#lib/core/endpoint.ts";
+import { toMap } from "#lib/json.ts";
 import type { LambdaVersionContent } from "../../aws/function-updates.ts";
 import type { LiveAlias, PublishedVersion, StageFunctions } from "../../aws/lambda-functions.ts";
 import { readOwnZip, zip } from "../../build/zip.ts";
@@ -218,7 +219,7 @@ const splitVariable = ({ environment }: PublishedVersion, name: string) =>
 /** Sends a version a probe review; throws if the version doesn't allow it: the alias must not point there. */
 const requireAdmits = async (functions: StageFunctions, rule: string, version: string) => {
   const { payload, fault } = await functions.invoke(rule, version, { phase: "validate", review: buildProbeReview([]) });
-  if (Object(Object(payload).response).allowed === true) return;
+  if (toMap(toMap(payload).response).allowed === true) return;
   throw new Complaint(
     `version ${version}, which should replace ${rule}, doesn't allow a review: ${fault ?? "it refuses"}`,
     3,

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import { toMap } from "#lib/json.ts";
 import { isErrorNamed } from "../../aws/errors.ts";
 import { hasSameContent, type LambdaPermission } from "../../aws/lambda-functions.ts";
 import { alarmType, logGroupType, type StackTemplate } from "../../aws/stack.ts";
@@ -103,12 +104,11 @@ const compareConcurrency = async (
   { stage: { functions }, template }: Scope,
   { rule }: FunctionState,
 ): Promise<StageDifference[]> => {
-  const properties = Object(template.Resources[`${toLogicalId(rule)}LambdaFunction`]?.Properties);
-  const wanted: number | undefined = properties.ReservedConcurrentExecutions;
+  const wanted = template.Resources[`${toLogicalId(rule)}LambdaFunction`]?.Properties?.ReservedConcurrentExecutions;
   const found = await functions.readReservedConcurrency(rule);
   if (found === wanted) return [];
   const name = functions.getFunctionName(rule);
-  const describe = (count: number | undefined) => (count === undefined ? "none" : String(count));
+  const describe = (count: unknown) => String(count ?? "none");
   const effect = found === 0 ? ", so Lambda refuses all of its reviews" : "";
   return [
     {
@@ -126,11 +126,11 @@ const comparePermissions = async (scope: Scope, { rule }: FunctionState): Promis
   const { functions } = stage;
   const alias = `${toLogicalId(rule)}Alias`;
   const wanted = Object.entries(template.Resources).flatMap(([id, { Type, Properties }]) => {
-    const { FunctionName, ...rest } = Object(resolve(scope, Properties));
-    const isOwn = Type === "AWS::Lambda::Permission" && Object(Object(Properties).FunctionName).Ref === alias;
+    if (Type !== "AWS::Lambda::Permission" || toMap(Properties?.FunctionName).Ref !== alias) return [];
+    const { FunctionName: _, ...permission } = resolve(scope, Properties) as LambdaPermission & Resource["Properties"];
     // The stack deletes a permission by its statement's id, which is the last part of the physical id.
     const statement = (ids.get(id) ?? id).split("|").at(-1) ?? id;
-    return isOwn ? [{ statement, permission: rest as LambdaPermission }] : [];
+    return [{ statement, permission }];
   });
   const found = await functions.readPermissions(rule);
   const isFound = (permission: LambdaPermission) =>
@@ -170,7 +170,7 @@ const formatPermissionCommand = (
 
 const compareLogGroups = async ({ stage, template }: Scope): Promise<StageDifference[]> => {
   const groups = Object.values(template.Resources).flatMap(({ Type, Properties }) => {
-    const { LogGroupName: name, RetentionInDays: days } = Object(Properties);
+    const { LogGroupName: name, RetentionInDays: days } = toMap(Properties);
     // Functions of an earlier Postern had a log group each, which may be deleted by hand.
     const isOld = String(name).startsWith(`/aws/lambda/postern-${stage.name}-`);
     return Type === logGroupType && !isOld ? [{ name: String(name), days: Number(days) }] : [];
@@ -198,7 +198,7 @@ const compareAlarms = async (scope: Scope): Promise<StageDifference[]> => {
   return Object.entries(template.Resources).flatMap(([id, resource]) => {
     const name = ids.get(id);
     if (resource.Type !== alarmType || name === undefined) return [];
-    const wanted: Record<string, unknown> = Object(resolve(scope, resource.Properties));
+    const wanted = toMap(resolve(scope, resource.Properties));
     const differing = compareAlarm(wanted, found.get(name));
     if (differing.length === 0) return [];
     const input = JSON.stringify({ AlarmName: name, ...wanted });
@@ -226,7 +226,7 @@ const compareAlarm = (wanted: Record<string, unknown>, found: object | undefined
 const resolve = (scope: Scope, value: unknown): unknown => {
   if (Array.isArray(value)) return value.map((item) => resolve(scope, item));
   if (value === null || typeof value !== "object") return value;
-  const { Ref, "Fn::Sub": text, "Fn::GetAtt": attribute } = Object(value);
+  const { Ref, "Fn::Sub": text, "Fn::GetAtt": attribute } = toMap(value);
   if (typeof Ref === "string") return resolveName(scope, Ref);
   if (typeof text === "string")
     return text.replace(/\$\{([\w:]+)\}/g, (_, name: string) => String(resolveName(scope, name)));

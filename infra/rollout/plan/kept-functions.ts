@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
-import type { StackTemplate } from "../../aws/stack.ts";
+import { toList, toMap } from "#lib/json.ts";
+import { listRolePolicies, type StackTemplate } from "../../aws/stack.ts";
 import { networkPolicyName } from "../../build/deployment.ts";
 import { maxResources } from "../../build/limits.ts";
 import { toLogicalId } from "../../catalogue/rule-names.ts";
@@ -55,12 +56,10 @@ export const planStack = (
  * versions still are, and Lambda deletes their network interfaces in the role's name.
  */
 const removeUnusedNetworkPolicies = (template: StackTemplate, deployed: StackTemplate | undefined): StackTemplate => {
-  const listPolicies = (role: StackTemplate["Resources"][string] | undefined): { PolicyName: string }[] =>
-    Object(role?.Properties).Policies ?? [];
   const isNetworkPolicy = ({ PolicyName }: { PolicyName: string }) => PolicyName === networkPolicyName;
   const resources = Object.entries(template.Resources).map(([id, resource]) => {
     const served = template.Resources[id.replace(/Role$/, "LambdaFunction")];
-    const [own, before] = [listPolicies(resource), listPolicies(deployed?.Resources[id])];
+    const [own, before] = [listRolePolicies(resource), listRolePolicies(deployed?.Resources[id])];
     const isUsed = served?.Properties?.VpcConfig !== undefined || before.some(isNetworkPolicy);
     if (isUsed || !own.some(isNetworkPolicy)) return [id, resource];
     const Policies = own.filter((policy) => !isNetworkPolicy(policy));
@@ -76,9 +75,9 @@ const addTracingPolicies = (template: StackTemplate): StackTemplate => {
   const policy = { PolicyName: "tracing", PolicyDocument: { Version: "2012-10-17", Statement } };
   const resources = Object.entries(template.Resources).map(([id, resource]) => {
     const served = template.Resources[id.replace(/Role$/, "LambdaFunction")];
-    if (!id.endsWith("Role") || Object(served?.Properties?.TracingConfig).Mode !== "Active") return [id, resource];
-    const { Policies = [] } = Object(resource.Properties);
-    return [id, { ...resource, Properties: { ...resource.Properties, Policies: [...Policies, policy] } }];
+    if (!id.endsWith("Role") || toMap(served?.Properties?.TracingConfig).Mode !== "Active") return [id, resource];
+    const Policies = [...listRolePolicies(resource), policy];
+    return [id, { ...resource, Properties: { ...resource.Properties, Policies } }];
   });
   return { ...template, Resources: Object.fromEntries(resources) };
 };
@@ -127,7 +126,7 @@ const listComparedParts = (template: StackTemplate | undefined): Map<string, unk
     return [id, { ...resource, Properties: Object.fromEntries(kept) }] as const;
   });
   const outputs = Object.entries(template?.Outputs ?? {}).map(([id, output]) => [`output ${id}`, output] as const);
-  const tags = Object.entries(Object(template?.Metadata).StackTags ?? {}).map(
+  const tags = Object.entries(toMap(template?.Metadata).StackTags ?? {}).map(
     ([id, tag]) => [`tag ${id}`, tag] as const,
   );
   return new Map<string, unknown>([...resources, ...outputs, ...tags]);
@@ -136,9 +135,10 @@ const listComparedParts = (template: StackTemplate | undefined): Map<string, unk
 export const listStackRules = (template: StackTemplate | undefined, stage: string): string[] => {
   const prefix = `postern-${stage}-`;
   return Object.values(template?.Resources ?? {}).flatMap(({ Type, Properties }) => {
-    const { FunctionName, Environment } = Object(Properties);
+    const { FunctionName, Environment } = toMap(Properties);
     if (Type !== "AWS::Lambda::Function" || !String(FunctionName).startsWith(prefix)) return [];
-    return [Object(Environment?.Variables).POSTERN_RULE ?? String(FunctionName).slice(prefix.length)];
+    const { POSTERN_RULE = String(FunctionName).slice(prefix.length) } = toMap(toMap(Environment).Variables);
+    return [String(POSTERN_RULE)];
   });
 };
 
@@ -179,10 +179,9 @@ const retainLogGroups = (template: StackTemplate, deployed?: StackTemplate, agai
 
 /** Lists what the roles in a stack's template allow, in lines such as `<role>: <action> on <resource>`; no logs. */
 export const listRoleRights = (template: StackTemplate | undefined): string[] =>
-  Object.entries(template?.Resources ?? {}).flatMap(([id, { Type, Properties }]) => {
-    if (Type !== "AWS::IAM::Role") return [];
-    const policies: { PolicyDocument: { Statement: RoleStatement[] } }[] = Object(Properties).Policies ?? [];
-    const statements = policies.flatMap(({ PolicyDocument: { Statement } }) =>
+  Object.entries(template?.Resources ?? {}).flatMap(([id, resource]) => {
+    if (resource.Type !== "AWS::IAM::Role") return [];
+    const statements = listRolePolicies(resource).flatMap(({ PolicyDocument: { Statement } }) =>
       Statement.filter(({ Effect }) => Effect !== "Deny"),
     );
     return statements.flatMap(({ Action, Resource }) =>
@@ -193,14 +192,8 @@ export const listRoleRights = (template: StackTemplate | undefined): string[] =>
     );
   });
 
-interface RoleStatement {
-  Effect: "Allow" | "Deny";
-  Action: string | string[];
-  Resource: unknown;
-}
-
 const describeResource = (resource: unknown): string => {
   if (typeof resource === "string") return resource;
-  const { Ref, "Fn::GetAtt": attribute, "Fn::Sub": text } = Object(resource);
-  return String(Ref ?? attribute?.[0] ?? text ?? JSON.stringify(resource));
+  const { Ref, "Fn::GetAtt": attribute, "Fn::Sub": text } = toMap(resource);
+  return String(Ref ?? toList(attribute)[0] ?? text ?? JSON.stringify(resource));
 };

@@ -2,7 +2,7 @@ import { findClusterSetup } from "#lib/core/endpoint.ts";
 import { matchesRequest } from "#lib/request-match.ts";
 import { type RequestMatch, selectPhase } from "#lib/rule.ts";
 import type { LambdaQuotas } from "../../aws/lambda-functions.ts";
-import type { StackTemplate } from "../../aws/stack.ts";
+import { listRolePolicies, type StackTemplate } from "../../aws/stack.ts";
 import { findExcessResources, findLargeEnvironments } from "../../build/limits.ts";
 import { buildProbeReview } from "../../clusters/probe.ts";
 import type { PackagedRule } from "../versions/package.ts";
@@ -56,10 +56,12 @@ const findStackLimits = (template: StackTemplate): string[] => {
 
 /** A role has a statement for each cluster whose token its rule reads, or whose reviews it records. */
 const findLargeRoles = ({ Resources }: StackTemplate): string[] =>
-  Object.entries(Resources).flatMap(([id, { Type, Properties }]) => {
-    if (Type !== "AWS::IAM::Role") return [];
-    const policies: { PolicyDocument: object }[] = Object(Properties).Policies ?? [];
-    const length = policies.reduce((sum, { PolicyDocument }) => sum + JSON.stringify(PolicyDocument).length, 0);
+  Object.entries(Resources).flatMap(([id, resource]) => {
+    if (resource.Type !== "AWS::IAM::Role") return [];
+    const length = listRolePolicies(resource).reduce(
+      (sum, { PolicyDocument }) => sum + JSON.stringify(PolicyDocument).length,
+      0,
+    );
     return length > maxPolicyCharacters
       ? [
           `the policies of ${id} have about ${length} characters, and IAM accepts ${maxPolicyCharacters}: let clusters share a token or a bucket, or deploy some of the clusters as another stage`,

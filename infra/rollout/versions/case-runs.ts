@@ -107,10 +107,9 @@ export const checkPhasePairCompatibility = async (
   const cases = (await readCases(rule)).filter((entry) => entry.mutate !== undefined && entry.becomes !== undefined);
   const member = mutator === rule.name ? {} : { member: rule.name };
   const readRefusal = async (version: string, entry: Case, object: unknown) => {
-    const event = { ...buildInvocationEvent(rule, entry), phase: "validate" };
-    const review = Object(Reflect.get(event, "review"));
-    const invocation = { ...event, review: { ...review, request: { ...review.request, object } } };
-    const { payload } = await functions.invoke(validator, version, invocation);
+    const event = buildInvocationEvent(rule, entry);
+    const review = { ...event.review, request: { ...event.review.request, object } };
+    const { payload } = await functions.invoke(validator, version, { ...event, phase: "validate", review });
     const outcome = parseDecision(payload, buildReview(rule, entry).request.uid)?.outcome;
     return outcome?.allowed === false ? outcome.status?.message : undefined;
   };

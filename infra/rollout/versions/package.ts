@@ -1,5 +1,7 @@
 import { readFile } from "node:fs/promises";
 import type { EndpointConfig } from "#lib/core/endpoint.ts";
+import { isObject, toMap } from "#lib/json.ts";
+import type { LambdaStackSettings } from "../../aws/function-updates.ts";
 import { toStackSettings, type WantedLambdaVersion } from "../../aws/lambda-functions.ts";
 import { packageStack, type StackTemplate } from "../../aws/stack.ts";
 import { buildFunctions, getDistFolder } from "../../build/build.ts";
@@ -77,13 +79,20 @@ const unversioned = new Set([
   "ReservedConcurrentExecutions",
 ]);
 
+interface FunctionProperties extends Partial<Omit<LambdaStackSettings, "KMSKeyArn">> {
+  MemorySize?: unknown;
+  Timeout?: unknown;
+  Environment?: { Variables?: Record<string, unknown> };
+  KmsKeyArn?: string;
+}
+
 /** Returns what the template says of a function's configuration, which a published version keeps. */
 const readSettings = (template: StackTemplate, rule: string) => {
   const declared = Object.entries(template.Resources[`${toLogicalId(rule)}LambdaFunction`]?.Properties ?? {});
   const properties = Object.fromEntries(declared.filter(([name]) => !unversioned.has(name)));
-  const { MemorySize, Timeout, Environment, KmsKeyArn: KMSKeyArn, ...rest } = Object(properties);
-  const { Runtime, Layers, TracingConfig, EphemeralStorage, LoggingConfig, VpcConfig = {}, ...others } = rest;
-  const network: unknown[] = [...(VpcConfig.SubnetIds ?? []), ...(VpcConfig.SecurityGroupIds ?? [])];
+  const { MemorySize, Timeout, Environment, KmsKeyArn: KMSKeyArn, ...rest } = properties as FunctionProperties;
+  const { Runtime, Layers, TracingConfig, EphemeralStorage, LoggingConfig, VpcConfig, ...others } = rest;
+  const network: unknown[] = [...(VpcConfig?.SubnetIds ?? []), ...(VpcConfig?.SecurityGroupIds ?? [])];
   const noId = network.find((id) => !/^(subnet|sg)-/.test(String(id)));
   if (noId !== undefined)
     throw new Complaint(
@@ -100,7 +109,7 @@ const readSettings = (template: StackTemplate, rule: string) => {
       `serverless.yml must give the function of ${rule} plain values, not ${JSON.stringify(reference)}: postern deploy puts them into its versions`,
     );
   const settings = { Runtime, Layers, TracingConfig, EphemeralStorage, KMSKeyArn, LoggingConfig, VpcConfig };
-  const variables = Object.entries(Object(Environment?.Variables)).map(([name, value]) => [name, String(value)]);
+  const variables = Object.entries(Environment?.Variables ?? {}).map(([name, value]) => [name, String(value)]);
   return {
     environment: Object.fromEntries(variables) as Record<string, string>,
     memorySize: Number(MemorySize),
@@ -111,8 +120,8 @@ const readSettings = (template: StackTemplate, rule: string) => {
 
 /** Returns a value that only CloudFormation can resolve, such as `{ Ref: … }`. */
 const findReference = (value: unknown): unknown =>
-  Object.keys(Object(value)).some((key) => /^(Ref|Fn::\w+)$/.test(key))
+  Object.keys(toMap(value)).some((key) => /^(Ref|Fn::\w+)$/.test(key))
     ? value
-    : typeof value === "object"
-      ? Object.values(Object(value)).map(findReference).find(Boolean)
+    : isObject(value)
+      ? Object.values(value).map(findReference).find(Boolean)
       : undefined;

@@ -1,3 +1,4 @@
+import { toMap } from "#lib/json.ts";
 import type { DeployedObject } from "../../clusters/api.ts";
 
 // The JSON of a release in the stage's bucket. Clusters with the same rules have equal objects and times, which are
@@ -64,8 +65,8 @@ export const parseRelease = <T extends ReleaseWithClusters>(text: string): T => 
 
 const restoreValues = <T extends ReleaseWithClusters>({ values, clusters, ...release }: StoredRelease): T => {
   for (const value of values) {
-    const { webhooks } = Object(value);
-    if (Array.isArray(webhooks)) Object(value).webhooks = webhooks.map((place) => values[place]);
+    const { webhooks } = toMap(value);
+    if (Array.isArray(webhooks)) toMap(value).webhooks = webhooks.map((place) => values[place]);
   }
   const restored = Object.entries(clusters).map(([name, { manifests, since, probed, ...rest }]) => {
     const times = Object.entries(since).flatMap(([time, place]) =>
