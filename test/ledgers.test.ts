@@ -20,7 +20,7 @@ describe("a ledger in memory", () => {
 describe("the ledger of a process", () => {
   it("keeps values of a rule and a cluster, apart from the ledgers that functions and clusters share", async () => {
     const shared = createMemoryLedger();
-    const openFunction = () => createLiveCapabilities({}, undefined, () => shared);
+    const openFunction = () => createLiveCapabilities({}, { openLedger: () => shared });
     const count = async (
       open: ReturnType<typeof openFunction>,
       cluster: string,

@@ -498,11 +498,7 @@ describe("workload-quota", () => {
     };
     const open = createLiveCapabilities(
       { east: connection },
-      undefined,
-      () => ledger,
-      countMetrics,
-      send,
-      createListPage,
+      { openLedger: () => ledger, tell: countMetrics, send, createPages: createListPage },
     );
     const heapBefore = readHeap();
     const [started, cpuBefore] = [performance.now(), process.cpuUsage()];

@@ -18,7 +18,7 @@ const bindTwice = async (...labels: [object, object]) => {
     return { status: 200, body, retryAfter: undefined };
   };
   const connection = { server: "https://127.0.0.1", credentials: { token: "t" } };
-  const getCapabilities = createLiveCapabilities({ local: connection }, undefined, undefined, undefined, send);
+  const getCapabilities = createLiveCapabilities({ local: connection }, { send });
   const entry = {
     name: "binds",
     resource: "pods/binding",

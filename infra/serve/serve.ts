@@ -124,14 +124,11 @@ export const serveRules = async (
     if (rules.some((listed) => needsScripts(listed, opened.config))) warmUpCueEngine();
     kept = new Set(rules.map(({ name }) => name));
     findRuleConfig = (cluster, rule) => opened.config.clusters.get(cluster)?.rules.get(rule);
-    const openLive = createLiveCapabilities(
-      Object.fromEntries(connections),
-      undefined,
-      () => ledger,
-      () => {},
-      undefined,
-      createListPage,
-    );
+    const openLive = createLiveCapabilities(Object.fromEntries(connections), {
+      openLedger: () => ledger,
+      tell: () => {},
+      createPages: createListPage,
+    });
     openCapabilities = (cluster, milliseconds) => {
       const manifests = manifestClusters.get(cluster);
       if (manifests === undefined) return openLive(cluster, milliseconds);

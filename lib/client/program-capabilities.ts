@@ -55,10 +55,7 @@ export const createProgramCapabilitiesFactory = () => {
     const sendAsProgram = createSender(headers, send);
     const open = createLiveCapabilities(
       { [host]: connection },
-      memory,
-      () => ledger,
-      () => {},
-      sendAsProgram,
+      { memory, openLedger: () => ledger, tell: () => {}, send: sendAsProgram },
     );
     return (milliseconds: number): Capabilities => open(host, milliseconds);
   };

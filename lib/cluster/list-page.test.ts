@@ -48,14 +48,10 @@ describe("a page of a list", () => {
     };
     return { status, body: JSON.stringify(content), retryAfter: undefined };
   };
-  const { listPage } = createLiveCapabilities(
-    { east: connection },
-    undefined,
-    undefined,
-    undefined,
-    send,
-    createListPage,
-  )("east", 10_000);
+  const { listPage } = createLiveCapabilities({ east: connection }, { send, createPages: createListPage })(
+    "east",
+    10_000,
+  );
   const read = (kind: ResourceType, next = "") => listPage?.(kind, 2, next);
   const pods = { group: "", resource: "pods" };
   const trainers = { group: "old.io", resource: "trainers" };
@@ -80,14 +76,7 @@ describe("a page of a list", () => {
     );
     await assert.rejects(read({ ...trainers, version: "v2" }) ?? Promise.resolve(), /more than 8388608 characters/);
     const answerAll = async () => ({ status: 200, body: "{}", retryAfter: undefined });
-    const open = createLiveCapabilities(
-      { east: connection },
-      undefined,
-      undefined,
-      undefined,
-      answerAll,
-      createListPage,
-    );
+    const open = createLiveCapabilities({ east: connection }, { send: answerAll, createPages: createListPage });
     await assert.rejects(
       open("east", 10_000).listPage?.(trainers, 2, "") ?? Promise.resolve(),
       /the answer at .apis is not APIGroupList/,
@@ -105,14 +94,7 @@ describe("a page of a list", () => {
 
   it("can't be read where capabilities are without a connection", async () => {
     assert.equal(createUnconnectedCapabilities("east").listPage, undefined);
-    const { listPage } = createLiveCapabilities(
-      {},
-      undefined,
-      undefined,
-      undefined,
-      send,
-      createListPage,
-    )("west", 1000);
+    const { listPage } = createLiveCapabilities({}, { send, createPages: createListPage })("west", 1000);
     await assert.rejects(listPage?.(pods, 2, "") ?? Promise.resolve(), /cluster "west" has no connection here/);
   });
 });

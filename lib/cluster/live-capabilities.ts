@@ -13,7 +13,7 @@ import type { AccessAnswer, Capabilities, OpenCapabilities, ResourceType, Served
 import { joinApiVersion, toApiPath } from "../objects/api-version.ts";
 import { formatLabelSelector } from "../objects/selection.ts";
 import type { KubernetesObject, Status } from "../review.ts";
-import { askThroughSharedCache, type CacheableAnswer, createAnswerCache } from "./answer-cache.ts";
+import { type AnswerCache, askThroughSharedCache, type CacheableAnswer, createAnswerCache } from "./answer-cache.ts";
 import {
   type ApiServerConnection,
   type AskApiServer,
@@ -49,6 +49,14 @@ export type CreateListPage = (
 
 type Connections = Record<string, ApiServerConnection>;
 
+interface LiveCapabilitiesOptions {
+  memory?: AnswerCache;
+  openLedger?: ((deadline: number) => Ledger) | undefined;
+  tell?: typeof printMetrics;
+  send?: typeof sendRequest;
+  createPages?: CreateListPage | undefined;
+}
+
 /**
  * Returns the capabilities of each cluster; clusters share no connections, tokens or answers. Without a connection,
  * services outside the cluster can be asked all the same. A function reads the connections when a cluster is first
@@ -56,11 +64,13 @@ type Connections = Record<string, ApiServerConnection>;
  */
 export const createLiveCapabilities = (
   connections: Connections | (() => Connections),
-  memory = createAnswerCache(),
-  openLedger: (deadline: number) => Ledger = () => unavailableLedger,
-  tell = printMetrics,
-  send: typeof sendRequest = sendRequest,
-  createPages?: CreateListPage,
+  {
+    memory = createAnswerCache(),
+    openLedger = () => unavailableLedger,
+    tell = printMetrics,
+    send = sendRequest,
+    createPages,
+  }: LiveCapabilitiesOptions = {},
 ): OpenCapabilities => {
   const servers = new Map<string, AskApiServer | undefined>();
   const findServer = (cluster: string): AskApiServer | undefined => {

@@ -59,7 +59,7 @@ const createCapabilities = (readConnections: () => Record<string, ApiServerConne
   const openLedger = POSTERN_LEDGER ? openDynamoDbLedger : undefined;
   const createPages = POSTERN_RECONCILES ? createListPage : undefined;
   return POSTERN_ASKS
-    ? createLiveCapabilities(readConnections, undefined, openLedger, undefined, undefined, createPages)
+    ? createLiveCapabilities(readConnections, { openLedger, createPages })
     : createUnconnectedCapabilities;
 };
 

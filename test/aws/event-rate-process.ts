@@ -20,7 +20,7 @@ const createRuleFunction = await openRuleForRates("event-rate-limit");
 
 /** Returns a function of the rule with one limit for all events. */
 const createFunction = (qps: number, burst: number, openLedger: (deadline: number) => Ledger): SendReview =>
-  createRuleFunction({ limits: [{ type: "Server", qps, burst }] }, createLiveCapabilities({}, undefined, openLedger));
+  createRuleFunction({ limits: [{ type: "Server", qps, burst }] }, createLiveCapabilities({}, { openLedger }));
 
 const buildEvent = () => {
   const metadata = { name: "event", namespace: "shop" };

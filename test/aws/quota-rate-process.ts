@@ -24,7 +24,7 @@ const createRuleFunction = await openRuleForRates(rule);
 
 /** Returns a function of the rule with a quota for each of these namespaces, in a cluster without objects. */
 const createFunction = (namespaces: string[], pods: number): SendReview => {
-  const open = createLiveCapabilities({}, undefined, openDynamoDbLedger, () => {});
+  const open = createLiveCapabilities({}, { openLedger: openDynamoDbLedger, tell: () => {} });
   const quotas = namespaces.map((namespace) => ({ name: namespace, namespaces: [namespace], hard: { pods } }));
   return createRuleFunction({ quotas }, (...review) => ({
     ...open(...review),

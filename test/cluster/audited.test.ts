@@ -123,8 +123,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     const ledger = createMemoryLedger();
     const openCapabilities = createLiveCapabilities(
       { c: { server, ca, credentials: { token: getToken("admin") } } },
-      undefined,
-      () => ledger,
+      { openLedger: () => ledger },
     );
     const catalogue = await readCatalogue();
     const own = catalogue.filter(({ name }) => [...rules, "limit-ranger"].includes(name));

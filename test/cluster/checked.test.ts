@@ -81,8 +81,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
       const ledger = createMemoryLedger();
       const openCapabilities = createLiveCapabilities(
         { local: { server, ca, credentials: { token: getToken("reader") } } },
-        undefined,
-        () => ledger,
+        { openLedger: () => ledger },
       );
       const enabled = catalogue.filter(({ name }) => name in rules);
       const postern = await serveTestRules(enabled, yaml, { certificate, openCapabilities });

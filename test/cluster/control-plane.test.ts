@@ -207,7 +207,7 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
     stack.defer(endpoints.stop);
     const served = await serveTestRules(catalogue, buildConfig("Ignore"), {
       certificate,
-      openCapabilities: createLiveCapabilities({ local: connection }, undefined, () => ledger),
+      openCapabilities: createLiveCapabilities({ local: connection }, { openLedger: () => ledger }),
       before: (_, handler) => endpoints.wrap(handler),
     });
     stack.defer(served.stop);

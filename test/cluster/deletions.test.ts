@@ -65,11 +65,10 @@ describe("pods that have to clean up, on a real API server", await needs("API se
     const settings = { cleanUp: `http://{ip}:${port}/{namespace}/{name}`, addresses: ["127.0.0.1"] };
     const rules = { "deletion-guard": { failurePolicy: "Fail", exempt: { namespaces: [] }, settings } };
     const ledger = createMemoryLedger();
-    const openCapabilities = createLiveCapabilities(
-      connections,
-      createAnswerCache({ entries: 0, bytes: 0 }),
-      () => ledger,
-    );
+    const openCapabilities = createLiveCapabilities(connections, {
+      memory: createAnswerCache({ entries: 0, bytes: 0 }),
+      openLedger: () => ledger,
+    });
     const postern = await serveCatalogueForTests(JSON.stringify({ rules }), openCapabilities);
     stops.push(postern.stop);
     await createTestWebhookConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests()));

@@ -79,7 +79,7 @@ describe("an imported postern.yaml", await needs("API server"), () => {
     const { server, ca, getToken } = managed;
     const connections = { local: { server, ca, credentials: { token: getToken("admin") } } };
     const ledger = createMemoryLedger();
-    const openCapabilities = createLiveCapabilities(connections, undefined, () => ledger);
+    const openCapabilities = createLiveCapabilities(connections, { openLedger: () => ledger });
     const served = await serveTestRules(await readCatalogue(), text, { certificate, openCapabilities });
     stack.defer(served.stop);
     await applyConfigurations(managed.admin, extendWebhookTimeoutsForTests(served.manifests()), announcer);

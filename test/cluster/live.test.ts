@@ -330,10 +330,9 @@ describe("a cluster that is read", await needs("API server"), () => {
         const connections = Object.entries(clusters).map(([name, { server, ca, getToken }]) => {
           return [name, { server, ca, credentials: { token: getToken("admin") } }] as const;
         });
-        const openCapabilities = createLiveCapabilities(
-          Object.fromEntries(connections),
-          createAnswerCache({ entries: 3, bytes: 2000 }),
-        );
+        const openCapabilities = createLiveCapabilities(Object.fromEntries(connections), {
+          memory: createAnswerCache({ entries: 3, bytes: 2000 }),
+        });
         const answers = questions.map(async ({ cluster, name, lists, maxAge }) => {
           const capabilities = openCapabilities(cluster, 8000);
           if (lists) {

@@ -71,11 +71,7 @@ describe("a recount of a real API server", await needs("API server"), () => {
     const connection = { server, ca, credentials: { token: getToken("function") } };
     const openLive = createLiveCapabilities(
       { east: connection },
-      undefined,
-      () => ledger,
-      () => {},
-      undefined,
-      createListPage,
+      { openLedger: () => ledger, tell: () => {}, createPages: createListPage },
     );
     let pages = 0;
     const recount = async (time: number) => {

@@ -97,7 +97,8 @@ describe("what still runs of a workload, in a real API server", await needs("API
       const { server, ca, getToken } = cluster;
       const connection = { server, ca, credentials: { token: getToken("function") } };
       const openLive = createLiveCapabilities(
-        ...([{ east: connection }, undefined, () => ledger, () => {}, undefined, createListPage] as const),
+        { east: connection },
+        { openLedger: () => ledger, tell: () => {}, createPages: createListPage },
       );
       const quota = { quotas: [{ ...settings.quotas[0], namespaces: [namespace], unseen: "100%" }] };
       const start = Date.now();

@@ -102,7 +102,7 @@ export const bootParityServerPair = async (
   const connections = { local: { server, ca, credentials: { token: getToken(reader) } } };
   const openCapabilities = () => {
     const ledger = createMemoryLedger();
-    return createLiveCapabilities(connections, undefined, () => ledger);
+    return createLiveCapabilities(connections, { openLedger: () => ledger });
   };
   return { upstream, ours, settings: standard, world: openCapabilities };
 };

@@ -18,10 +18,7 @@ export const prepareLiveCheckCapabilities = (
 ): ((tell: (sentence: string) => void, milliseconds: number) => Capabilities) => {
   const open = createLiveCapabilities(
     { [cluster]: connection },
-    createAnswerCache(),
-    undefined,
-    () => {},
-    createReadOnlySender(connection),
+    { memory: createAnswerCache(), tell: () => {}, send: createReadOnlySender(connection) },
   );
   return (tell, milliseconds) => {
     const ledger = createMemoryLedger();

@@ -141,7 +141,7 @@ export const serveSetups = async (
   const clusters = Object.fromEntries(named.map(({ name, rules }) => [name, { rules, kubernetes: minor }]));
   const connection = { server, ca, credentials: { token: getToken("admin") } };
   const connections = Object.fromEntries(named.map(({ name }) => [name, connection]));
-  const live = createLiveCapabilities(connections, createAnswerCache({ entries: 0, bytes: 0 }));
+  const live = createLiveCapabilities(connections, { memory: createAnswerCache({ entries: 0, bytes: 0 }) });
   const answers = new Map<string, RecordedCapabilityAnswers>();
   const chooseCapabilities = (cluster: string, milliseconds: number) => {
     const recording = answers.get(cluster);
