@@ -8,8 +8,12 @@ const createNamespace = (name: string) => {
 };
 
 const createPriorityClass = (name: string, value: number, description: string) => ({
-  ...{ apiVersion: "scheduling.k8s.io/v1", kind: "PriorityClass", metadata: { name } },
-  ...{ value, description, preemptionPolicy: "PreemptLowerPriority" },
+  apiVersion: "scheduling.k8s.io/v1",
+  kind: "PriorityClass",
+  metadata: { name },
+  value,
+  description,
+  preemptionPolicy: "PreemptLowerPriority",
 });
 
 /**

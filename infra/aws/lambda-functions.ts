@@ -411,7 +411,9 @@ const toWarmVersion = ({
   StatusReason,
 }: ProvisionedConcurrencyConfigListItem): WarmVersion => ({
   version: FunctionArn.slice(FunctionArn.lastIndexOf(":") + 1),
-  ...{ count: RequestedProvisionedConcurrentExecutions, status: Status, reason: StatusReason },
+  count: RequestedProvisionedConcurrentExecutions,
+  status: Status,
+  reason: StatusReason,
 });
 
 const toVersion = (configuration: FunctionConfiguration): PublishedVersion => ({

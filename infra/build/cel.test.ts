@@ -33,7 +33,15 @@ const bundle = async (texts: readonly string[]) => {
 };
 
 const object: Value = {
-  ...{ n: 1, f: 1.5, s: "abc", v: "1.2.3", nul: null, l: [1, 2], e: [], big: 9007199254740993n, u: "é😀" },
+  n: 1,
+  f: 1.5,
+  s: "abc",
+  v: "1.2.3",
+  nul: null,
+  l: [1, 2],
+  e: [],
+  big: 9007199254740993n,
+  u: "é😀",
   m: { a: "b", "x.y/z": "q", namespace: "k" },
   spec: { containers: [{ image: "registry.corp/a" }, { image: "registry.corp/b:1" }] },
 };
@@ -75,7 +83,10 @@ describe("a bundle with expressions of CEL", () => {
     ...["program/program.test.ts", "libraries/libraries.test.ts", "libraries/kubernetes/kubernetes.test.ts"].flatMap(
       readTexts,
     ),
-    ...[...literals, "variables.one", "1 +", "1 + 'a'"],
+    ...literals,
+    "variables.one",
+    "1 +",
+    "1 + 'a'",
   ];
 
   it("evaluates them to the same values, with the same errors and costs", async () => {

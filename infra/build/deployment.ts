@@ -242,8 +242,12 @@ const buildPolicies = ({ tokens, actions, records, ledgerRules, callsOut }: Plan
 /** The name of the policy by which Lambda connects a function to a VPC. */
 export const networkPolicyName = "network";
 const networkActions = [
-  ...["ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DeleteNetworkInterface"],
-  ...["ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses", "ec2:DescribeSubnets"],
+  "ec2:CreateNetworkInterface",
+  "ec2:DescribeNetworkInterfaces",
+  "ec2:DeleteNetworkInterface",
+  "ec2:AssignPrivateIpAddresses",
+  "ec2:UnassignPrivateIpAddresses",
+  "ec2:DescribeSubnets",
 ];
 const networkStatements: Json[] = [
   { Effect: "Allow", Action: networkActions, Resource: "*" },

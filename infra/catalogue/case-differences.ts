@@ -77,7 +77,9 @@ const toExpected = (entry: Case): object => {
 const toActual = (entry: Case, { outcome }: RuleDecision): object => {
   const { status, warnings = [], audit = {} } = outcome;
   return toExpected({
-    ...{ name: entry.name, warnings, audit },
+    name: entry.name,
+    warnings,
+    audit,
     ...(status === undefined
       ? {
           ...(entry.mutate && {

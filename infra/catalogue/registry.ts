@@ -162,7 +162,8 @@ export const applyVariant = (rule: Rule, settings: object, variant: string | und
   return {
     rule: { ...ruleWithoutVariants, ...differences },
     settings: mergeWithDefaults(settings, own),
-    ...{ failurePolicy, native },
+    failurePolicy,
+    native,
   };
 };
 

@@ -106,7 +106,8 @@ export const createClusterApi = (cluster: string, connection: ClusterConnection)
   };
 
   return {
-    ...{ cluster, server },
+    cluster,
+    server,
     get: async (ref) => {
       const answer = await send(buildPath(ref));
       return isMissingObject(answer) ? undefined : readObject(answer, `to show the ${describeObject(ref)}`);

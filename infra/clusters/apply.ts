@@ -38,9 +38,16 @@ const webhookKinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfigur
  * may refuse unchanged ones. Objects are deleted in the opposite order.
  */
 const creationOrder: DeployedKind[] = [
-  ...(["ServiceAccount", "Secret", "ClusterRole", "ClusterRoleBinding"] as const),
-  ...(["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration"] as const),
-  ...(["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration"] as const),
+  "ServiceAccount",
+  "Secret",
+  "ClusterRole",
+  "ClusterRoleBinding",
+  "MutatingAdmissionPolicy",
+  "MutatingAdmissionPolicyBinding",
+  "MutatingWebhookConfiguration",
+  "ValidatingAdmissionPolicy",
+  "ValidatingAdmissionPolicyBinding",
+  "ValidatingWebhookConfiguration",
 ];
 const isWebhookKind = (kind: DeployedKind) => webhookKinds.some((webhookKind) => webhookKind === kind);
 const policyKinds = creationOrder.filter((kind) => kind.includes("AdmissionPolicy"));

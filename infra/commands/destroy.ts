@@ -28,7 +28,10 @@ export default {
       value: "NAME",
       says: "a cluster that no longer exists; don't try to delete webhook entries in it",
     },
-    ...{ cluster, kubeconfig, context, url },
+    cluster,
+    kubeconfig,
+    context,
+    url,
     config: commonCommandOptions.config,
   },
 

@@ -21,7 +21,9 @@ export default {
       value: "RELEASE",
       says: "with --all: the release, for instance r7; for one rule: the version",
     },
-    ...{ cluster, kubeconfig, context },
+    cluster,
+    kubeconfig,
+    context,
     config: commonCommandOptions.config,
   },
 

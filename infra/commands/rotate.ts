@@ -29,7 +29,10 @@ export default {
       default: "1h",
       says: "how long to wait until no cluster uses the old key; run rotate again to continue",
     },
-    ...{ kubeconfig, context, url, ca },
+    kubeconfig,
+    context,
+    url,
+    ca,
     config: commonCommandOptions.config,
   },
 

@@ -30,7 +30,9 @@ export default {
     "Prints the live version of each rule, and the state of alarms, and of each cluster's endpoints and entries. Without --stage, prints what is registered in clusters, and what is missing or left over there.",
   options: {
     ...stageOption,
-    ...{ cluster, kubeconfig, context },
+    cluster,
+    kubeconfig,
+    context,
     ...instanceNameOption,
     config: commonCommandOptions.config,
     output: commonCommandOptions.output,

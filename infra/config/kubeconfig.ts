@@ -208,9 +208,20 @@ const readContext = async ({ files, context: chosen, preferred, isNamedByUser }:
 
 /** The members of clusters and users that are texts. */
 const textMembers = [
-  ...["server", "tls-server-name", "certificate-authority", "certificate-authority-data"],
-  ...["client-certificate", "client-certificate-data", "client-key", "client-key-data"],
-  ...["token", "tokenFile", "username", "password", "as", "as-uid"],
+  "server",
+  "tls-server-name",
+  "certificate-authority",
+  "certificate-authority-data",
+  "client-certificate",
+  "client-certificate-data",
+  "client-key",
+  "client-key-data",
+  "token",
+  "tokenFile",
+  "username",
+  "password",
+  "as",
+  "as-uid",
 ];
 
 /** Returns a text that an entry has in base64 or in a file. */

@@ -88,7 +88,9 @@ describe("postern import apiserver", () => {
       ],
     ] as const)
       assert.deepEqual(await runImport({ name: "", flags: "--v=2" }, ...options), {
-        ...{ code: 2, stdout: "", stderr: `${sentence}\n` },
+        code: 2,
+        stdout: "",
+        stderr: `${sentence}\n`,
       });
   });
 

@@ -106,8 +106,11 @@ items:
   it("have sets and ordered maps as kubectl reads them, as plain maps and lists", () => {
     const texts = "a: !!omap [{ x: 1 }, { z: 2 }]\nb: !!set {? x, ? z}\nc: !!pairs [x: 1, x: 2]\n";
     assert.deepEqual(read(`apiVersion: v1\nkind: A\n${texts}`).manifests[0]?.object, {
-      ...{ apiVersion: "v1", kind: "A" },
-      ...{ a: [{ x: 1 }, { z: 2 }], b: { x: null, z: null }, c: [{ x: 1 }, { x: 2 }] },
+      apiVersion: "v1",
+      kind: "A",
+      a: [{ x: 1 }, { z: 2 }],
+      b: { x: null, z: null },
+      c: [{ x: 1 }, { x: 2 }],
     });
   });
 

@@ -34,8 +34,11 @@ const source: SbomSource = {
     "node_modules/a": { version: "1.0.0", license: "MIT", integrity, dependencies: { c: "^1.0.0" } },
     "node_modules/a/node_modules/c": { version: "1.5.0", license: "MIT OR Apache-2.0", integrity },
     "node_modules/@scope/b": {
-      ...{ version: "1.0.0", license: "MIT", integrity },
-      ...{ dependencies: { c: "^2.0.0" }, optionalDependencies: { native: "1.0.0", absent: "1.0.0" } },
+      version: "1.0.0",
+      license: "MIT",
+      integrity,
+      dependencies: { c: "^2.0.0" },
+      optionalDependencies: { native: "1.0.0", absent: "1.0.0" },
     },
     "node_modules/c": { version: "2.0.0", integrity },
     "node_modules/native": { version: "1.0.0", license: "ISC", integrity, dependencies: { d: "1.0.0" } },

@@ -96,14 +96,12 @@ const replay = async (
   if (left === undefined || right === undefined) throw new Error("there are two sides");
   const { redacted } = toMap(entry.recorded);
   const base = {
-    ...{
-      file,
-      line,
-      name: entry.name,
-      rule,
-      cluster,
-      answers: [left, right] as [ReplayedReviewOutcome, ReplayedReviewOutcome],
-    },
+    file,
+    line,
+    name: entry.name,
+    rule,
+    cluster,
+    answers: [left, right] as [ReplayedReviewOutcome, ReplayedReviewOutcome],
     ...(redacted === true && { redacted: true as const }),
   };
   return { ...base, ...compareAnswers(left, right) };

@@ -76,7 +76,10 @@ const buildReplayEvent = ({ entry, review }: ReviewToReplay): object => {
   // A recording without needs is of a rule that read nothing; a case written by hand states all answers.
   const { variant, needs = entry.recorded ? { reads: [] } : {}, now } = entry;
   return {
-    ...{ phase: getCasePhase(entry), variant, needs, now },
+    phase: getCasePhase(entry),
+    variant,
+    needs,
+    now,
     review: { kind: "AdmissionReview", apiVersion: `admission.k8s.io/${version}`, request },
   };
 };

@@ -256,7 +256,9 @@ const buildRelease = (
   const isOpen = newest !== undefined && !newest.complete;
   return {
     id: isOpen ? newest.id : (newest?.id ?? 0) + 1,
-    ...{ at: new Date().toISOString(), by: getPersonOrPipelineName(), complete: false },
+    at: new Date().toISOString(),
+    by: getPersonOrPipelineName(),
+    complete: false,
     ...(keyring && { keys: { ...toPublicKeys(keyring), accepted: publicKeys } }),
     accepts: Object.fromEntries([...job.config.clusters].map(([name, { keyVersions }]) => [name, keyVersions])),
     refused,
@@ -297,9 +299,12 @@ const deleteOldVersions = async ({ job, plan }: PreparedDeployment, release: Rel
   await runInParallel(maxParallelFunctionChanges, plan.parts, async ({ part: { name } }) => {
     const [live, versions] = await Promise.all([functions.readAlias(name), functions.listVersions(name)]);
     const kept = new Set([
-      ...[versions[0]?.version, live.version, ...Object.keys(live.weights)],
+      versions[0]?.version,
+      live.version,
+      ...Object.keys(live.weights),
       versions.find(({ version }) => version === live.version)?.environment.DISARMED_VERSION,
-      ...[release.rules[name]?.version, ...(release.rules[name]?.earlier ?? [])],
+      release.rules[name]?.version,
+      ...(release.rules[name]?.earlier ?? []),
     ]);
     // Versions later than the live one are kept: another command may be about to point the alias at one of these.
     const isOld = (version: string) => Number(version) < Number(live.version);

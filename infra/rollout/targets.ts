@@ -81,7 +81,9 @@ export const resolveRuleEndpoints = async (
   { url, ca, stage }: Pick<DeploymentTargets, "url" | "ca" | "stage">,
   outputs: Record<string, string>,
 ): Promise<RuleEndpoints> => ({
-  ...{ ca, stage: stage.name, identity: formatStageIdentity(await stage.readStageIdentity()) },
+  ca,
+  stage: stage.name,
+  identity: formatStageIdentity(await stage.readStageIdentity()),
   base: createBaseUrlFinder(outputs, url),
 });
 
@@ -100,9 +102,13 @@ export const openTargetCluster = (
   const { kubeconfig, context, right } = deployer;
   const isForSeveral = kubeconfig !== undefined && config.clusters.size > 1;
   return openClusterApi(name, getClusterConfig({ config }, name).connect, {
-    ...{ identity: stage.readIdentity, guard: stage.guard, folder: dirname(file), kubeconfig },
+    identity: stage.readIdentity,
+    guard: stage.guard,
+    folder: dirname(file),
+    kubeconfig,
     context: context ?? (isForSeveral ? name : undefined),
-    ...{ preferred: name, right },
+    preferred: name,
+    right,
   });
 };
 

@@ -8,8 +8,17 @@ describe("the gateway's line of a failed review", () => {
   it("is one line with the failure in a sentence, without quoted texts and the review's values", () => {
     const object = { metadata: { name: "web", annotations: { note: "S3cret-pa55" } }, spec: { containers: [] } };
     const line = formatReport({
-      ...{ rule: "sample", phase: "validate", cluster: "local", mode: "enforce", code: 500, refused: false },
-      ...{ operations: 0, milliseconds: 1, function: "sample", version: "1", request: buildPodRequest({ object }) },
+      rule: "sample",
+      phase: "validate",
+      cluster: "local",
+      mode: "enforce",
+      code: 500,
+      refused: false,
+      operations: 0,
+      milliseconds: 1,
+      function: "sample",
+      version: "1",
+      request: buildPodRequest({ object }),
       error: toFailure(new RangeError('S3cret-pa55 is wrong,\nas is "other"')),
     });
     assert.match(line, / 500 the rule failed: RangeError: \*\*\* is wrong, as is "\*\*\*" 1\.00 ms\n$/);

@@ -44,7 +44,8 @@ export const formatJunit = (all: readonly TestResult[], now = new Date()): strin
       const place = formatTestPlace(testResult);
       const wrong = { message: place, type: result, text: [place, ...because].join("\n") };
       return {
-        ...{ object: name, rule: test },
+        object: name,
+        rule: test,
         ...(result === "failed" && { failure: wrong }),
         ...(result === "not evaluated" && { error: wrong }),
         ...(result === "skipped" && { isSkipped: true }),

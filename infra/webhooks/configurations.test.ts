@@ -226,7 +226,9 @@ describe("entries", () => {
     return toCatalogueRule(
       name,
       rule({
-        ...{ summary: "Slow.", match: matches[match] ?? [], timeoutSeconds },
+        summary: "Slow.",
+        match: matches[match] ?? [],
+        timeoutSeconds,
         ...(validates ? { validate() {} } : { mutate() {} }),
         ...(entries.length > 0 && { variants: entries }),
       }),

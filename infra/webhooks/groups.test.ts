@@ -220,12 +220,11 @@ describe("a group's entry", () => {
       return ["configmaps", "events", "pods/status", "pods/scale"].map((path) => {
         const [resource = "", subResource] = path.split("/");
         const request = {
-          ...{
-            resource: { group: "", version: "v1", resource },
-            ...(subResource && { subResource }),
-            operation: "UPDATE",
-          },
-          ...{ object: {}, userInfo: {} },
+          resource: { group: "", version: "v1", resource },
+          ...(subResource && { subResource }),
+          operation: "UPDATE",
+          object: {},
+          userInfo: {},
         } as unknown as AdmissionRequest;
         const isMatched = rules.some((row) => matchesRequest(row, request));
         const isCalled =

@@ -148,7 +148,9 @@ describe("a native policy", () => {
     const unapplied = ["ValidatingAdmissionPolicy"];
     assert.deepEqual(placePolicies(catalogue, { ...cluster, policySupport: { ...policySupport, unapplied } }), [
       {
-        ...{ rule: "validating-admission-policy", policy: "own", native: false },
+        rule: "validating-admission-policy",
+        policy: "own",
+        native: false,
         reason: "its API server doesn't apply a new ValidatingAdmissionPolicy; the admission plugin must be on",
       },
     ]);

@@ -65,7 +65,9 @@ export const buildFunctionRbacObjects = (
     return [
       { apiVersion, kind: "ClusterRole", metadata, rules: mergePolicyRules(ruleNeeds) },
       {
-        ...{ apiVersion, kind: "ClusterRoleBinding", metadata },
+        apiVersion,
+        kind: "ClusterRoleBinding",
+        metadata,
         roleRef: { apiGroup: rbac, kind: "ClusterRole", name: metadata.name },
         subjects: [group, ...(hasToken ? [account] : [])],
       },
@@ -77,7 +79,9 @@ export const buildFunctionRbacObjects = (
   return [
     { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: account.name, namespace, labels } },
     {
-      ...{ apiVersion: "v1", kind: "Secret", type: "kubernetes.io/service-account-token" },
+      apiVersion: "v1",
+      kind: "Secret",
+      type: "kubernetes.io/service-account-token",
       metadata: { name: `${account.name}-token`, namespace, labels, annotations },
     },
     ...each,

@@ -6,7 +6,11 @@ import { parseWebhookConfigurations } from "./hooks.ts";
 import type { AdmissionAttributes, HookCallResult, ImitatedServerFunctions } from "./types.ts";
 
 const attributes: AdmissionAttributes = {
-  ...{ operation: "CREATE", name: "c", namespace: "default", dryRun: false, options: null },
+  operation: "CREATE",
+  name: "c",
+  namespace: "default",
+  dryRun: false,
+  options: null,
   kind: { group: "", version: "v1", kind: "ConfigMap" },
   resource: { group: "", version: "v1", resource: "configmaps" },
   userInfo: { username: "jane" },
@@ -18,7 +22,10 @@ const buildEntry = (name: string, more: object = {}) => {
     name: `${name}.example.com`,
     clientConfig: { url: `https://127.0.0.1:1/${name}/` },
     rules: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*"] }],
-    ...{ sideEffects: "None", admissionReviewVersions: ["v1"], timeoutSeconds: 1, reinvocationPolicy: "IfNeeded" },
+    sideEffects: "None",
+    admissionReviewVersions: ["v1"],
+    timeoutSeconds: 1,
+    reinvocationPolicy: "IfNeeded",
     ...more,
   };
 };

@@ -94,7 +94,9 @@ const toHooks = ({ metadata, webhooks }: WebhookConfiguration, phase: Phase): De
     const count = counts.get(entry.name) ?? 0;
     counts.set(entry.name, count + 1);
     return {
-      ...{ phase, configuration: metadata.name, name: entry.name },
+      phase,
+      configuration: metadata.name,
+      name: entry.name,
       identity: `${metadata.name}/${entry.name}/${count}`,
       rules: (entry.rules ?? []).map(({ scope, ...rule }) => ({ ...rule, scope: scope ?? "*" })),
       failurePolicy: entry.failurePolicy ?? "Fail",

@@ -239,16 +239,18 @@ export const describeUnknownConversion = ({ kind }: Pick<AdmissionAttributes, "k
 const buildConditionRequest = (attributes: AdmissionAttributes, kind: GroupVersionKind): Record<string, unknown> => {
   const { resource, subResource, name, namespace, operation, userInfo, dryRun, options } = attributes;
   const members = {
-    ...{ kind, resource, subResource },
-    ...{ requestKind: attributes.kind, requestResource: resource, requestSubResource: subResource },
-    ...{
-      name,
-      namespace,
-      operation,
-      userInfo: dropEmptyValues(userInfo),
-      dryRun: dryRun === true,
-      options: options ?? null,
-    },
+    kind,
+    resource,
+    subResource,
+    requestKind: attributes.kind,
+    requestResource: resource,
+    requestSubResource: subResource,
+    name,
+    namespace,
+    operation,
+    userInfo: dropEmptyValues(userInfo),
+    dryRun: dryRun === true,
+    options: options ?? null,
   };
   return dropEmptyValues(members);
 };

@@ -115,7 +115,10 @@ export const createResourceKind = (
 ): ResourceKind => ({
   kind: { group, version, kind },
   resource: { group, version, resource },
-  ...{ namespaced, subresources, off, sameFieldsInAllVersions: sameInAll },
+  namespaced,
+  subresources,
+  off,
+  sameFieldsInAllVersions: sameInAll,
 });
 
 const collectKinds = (objects: Iterable<unknown>, kubernetes?: string): KindsByName => {

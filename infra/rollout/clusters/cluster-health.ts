@@ -51,8 +51,15 @@ export const probeClusterHealth = async (
   const recorded = release.clusters[name];
   if (recorded === undefined) return undefined;
   const health: ClusterHealth = {
-    ...{ cluster: name, at: recorded.at, entries: listEntries(recorded.manifests).length },
-    ...{ asked: 0, sick: [], slowest: 0, drift: [], policies: [], unknown: [] },
+    cluster: name,
+    at: recorded.at,
+    entries: listEntries(recorded.manifests).length,
+    asked: 0,
+    sick: [],
+    slowest: 0,
+    drift: [],
+    policies: [],
+    unknown: [],
   };
   const segment = await readSegment(targets, name, recorded).catch((error) => {
     health.unknown.push(

@@ -61,8 +61,14 @@ describe("a version to roll back to", () => {
     it(`${isRefused ? "is refused" : "is taken"} if it ${name}`, () => {
       const [old, ruleVersion] = [buildVersion("1", target), buildVersion("2", live)];
       const state: FunctionState = {
-        ...{ rule: "a", version: "2", weights: {}, modified, live: { version: "2", weights: {}, revision: "r" } },
-        ...{ versions: [old, ruleVersion], latest: ruleVersion, ruleVersion },
+        rule: "a",
+        version: "2",
+        weights: {},
+        modified,
+        live: { version: "2", weights: {}, revision: "r" },
+        versions: [old, ruleVersion],
+        latest: ruleVersion,
+        ruleVersion,
       };
       const check = () => requireRollbackTarget(state, "1", undefined, recorded);
       if (isRefused)

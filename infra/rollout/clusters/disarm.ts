@@ -69,16 +69,14 @@ export const readFunctionState = async (
     : versions.findLast((version) => Number(version.version) < Number(ruleVersion.version) && !parseDisarmed(version))
         ?.version;
   return {
-    ...{
-      rule,
-      version: live.version,
-      weights: live.weights,
-      modified: current.modified,
-      live,
-      versions,
-      latest,
-      ruleVersion,
-    },
+    rule,
+    version: live.version,
+    weights: live.weights,
+    modified: current.modified,
+    live,
+    versions,
+    latest,
+    ruleVersion,
     ...(disarmed && { disarmed }),
     ...(previous !== undefined && { previous }),
     ...(ruleVersion.environment.POSTERN_LEDGER !== undefined && { keepsLedger: true }),

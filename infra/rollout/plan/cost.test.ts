@@ -14,7 +14,11 @@ import {
 } from "./cost.ts";
 
 const small: RuleCostFactors = {
-  ...{ memoryMegabytes: 256, milliseconds: 5, asks: false, phases: 1, warm: 0 },
+  memoryMegabytes: 256,
+  milliseconds: 5,
+  asks: false,
+  phases: 1,
+  warm: 0,
   ledger: false,
 };
 
@@ -38,7 +42,9 @@ describe("the cost of a million reviews", () => {
       memoryMegabytes: fc.integer({ min: 128, max: 10_240 }),
       milliseconds: fc.integer({ min: 0, max: 30_000 }),
       asks: fc.boolean(),
-      ...{ phases: fc.constant(1), warm: fc.constant(0), ledger: fc.boolean() },
+      phases: fc.constant(1),
+      warm: fc.constant(0),
+      ledger: fc.boolean(),
     });
     const check = (one: RuleCostFactors, more: number) => {
       const cost = estimateDollarsPerMillionCalls(one, "url");

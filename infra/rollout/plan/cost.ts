@@ -158,7 +158,9 @@ export const estimateStageCosts = async (
   now = new Date(),
 ): Promise<StageCosts> => {
   const buildQuestion = (name: string, metric: string) => ({
-    ...{ namespace: "AWS/Lambda" as const, metric, stat: "Sum" as const },
+    namespace: "AWS/Lambda" as const,
+    metric,
+    stat: "Sum" as const,
     dimensions: { FunctionName: functions.getFunctionName(name) },
   });
   const questions = Object.fromEntries(

@@ -15,8 +15,17 @@ const catalogue = [await readRule(join(getFunctionsFolder(), rule), rule)];
 const [hour, now] = [3_600_000, Date.now()];
 
 const review: AnsweredReviewFacts = {
-  ...{ rule, phase: "mutate", cluster: "prod", mode: "enforce", key: "abcdefgh.1", code: 200, refused: false },
-  ...{ operations: 0, milliseconds: 4, function: `postern-test-${rule}`, version: "7" },
+  rule,
+  phase: "mutate",
+  cluster: "prod",
+  mode: "enforce",
+  key: "abcdefgh.1",
+  code: 200,
+  refused: false,
+  operations: 0,
+  milliseconds: 4,
+  function: `postern-test-${rule}`,
+  version: "7",
 };
 const buildAccessLine = (status: string, own: string, routeKey = `POST /{cluster}/${rule}/{phase+}`) =>
   JSON.stringify({ routeKey, status, function: own });
@@ -67,7 +76,10 @@ const choose = async (written: Written) => {
   const [cluster, other] = config.clusters;
   assert.ok(cluster && other);
   const before = {
-    ...{ at: "", keyVersion: 1, hardened: [], manifests: [] },
+    at: "",
+    keyVersion: 1,
+    hardened: [],
+    manifests: [],
     since: { [rule]: new Date(now - since).toISOString() },
   };
   const release: Release = {

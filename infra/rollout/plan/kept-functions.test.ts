@@ -69,8 +69,11 @@ describe("the change of a stack", () => {
 
   it("is nothing if only a function's code, environment, description or sizing differs", () => {
     const carried = {
-      ...{ Code: { S3Key: "a.zip" }, Environment: { Variables: { A: "b" } }, Description: "other" },
-      ...{ MemorySize: 1024, Timeout: 30 },
+      Code: { S3Key: "a.zip" },
+      Environment: { Variables: { A: "b" } },
+      Description: "other",
+      MemorySize: 1024,
+      Timeout: 30,
     };
     for (const [name, value] of Object.entries(carried))
       assert.equal(isUnchanged(compareStacks(before, changeFunction({ [name]: value }))), true, name);

@@ -95,7 +95,9 @@ export const toPlanData = (plan: DeploymentPlan, costs: StageCosts): object => (
   idle: changesNothing(plan),
   stack: plan.stack,
   rules: plan.parts.map(({ part, known: state, changes, settings }) => ({
-    ...{ rule: part.name, changes, settings },
+    rule: part.name,
+    changes,
+    settings,
     live: state?.version ?? null,
     disarmedUntil: state?.disarmed?.until ?? null,
   })),
@@ -106,7 +108,11 @@ export const toPlanData = (plan: DeploymentPlan, costs: StageCosts): object => (
   rights: plan.rights,
   limits: plan.limits,
   clusters: plan.clusters.map(({ cluster, differences, hardened, unknown, policies, notes, waits }) => ({
-    ...{ cluster, differences, hardened, policies, notes },
+    cluster,
+    differences,
+    hardened,
+    policies,
+    notes,
     ...(waits !== undefined && { waits }),
     ...(unknown !== undefined && { unknown }),
   })),

@@ -81,13 +81,11 @@ const buildClusterConfig = (settings: object, mode: "enforce" | "warn" = "enforc
 });
 
 const buildPart = (name: string, more: Partial<PackagedRule> = {}): PackagedRule => ({
-  ...{
-    name,
-    listed: toCatalogueRule(name, denyingRule),
-    asks: false,
-    scripts: false,
-    logic: "logic",
-  },
+  name,
+  listed: toCatalogueRule(name, denyingRule),
+  asks: false,
+  scripts: false,
+  logic: "logic",
   wanted: { ...substance, zip: new Uint8Array(), description: `code of ${name}` },
   config: { rule: name, clusters: { local: buildClusterConfig({}) } },
   ...more,
@@ -98,13 +96,24 @@ const buildState = (name: string, more: Partial<FunctionState> = {}, version = "
   const whole = { ...substance, version, description: "", modified };
   const live = { version, weights: {}, revision: "r" };
   return {
-    ...{ rule: name, version, weights: {}, modified, live, versions: [whole], latest: whole, ruleVersion: whole },
+    rule: name,
+    version,
+    weights: {},
+    modified,
+    live,
+    versions: [whole],
+    latest: whole,
+    ruleVersion: whole,
     ...more,
   };
 };
 
 const buildRelease = (id: number, rules: Record<string, string>, more: Partial<Release> = {}): Release => ({
-  ...{ id, at: modified.toISOString(), by: "team", complete: true, clusters: {} },
+  id,
+  at: modified.toISOString(),
+  by: "team",
+  complete: true,
+  clusters: {},
   rules: Object.fromEntries(
     Object.entries(rules).map(([name, version]) => {
       const { logic, config: share } = buildPart(name);
@@ -116,7 +125,9 @@ const buildRelease = (id: number, rules: Record<string, string>, more: Partial<R
 /** Returns the record of a cluster that has entries for these rules. */
 const buildClusterRecord = (...names: string[]) => {
   const manifest: DeployedObject = {
-    ...{ apiVersion: "v1", kind: "ValidatingWebhookConfiguration", metadata: { name: "postern" } },
+    apiVersion: "v1",
+    kind: "ValidatingWebhookConfiguration",
+    metadata: { name: "postern" },
     webhooks: names.map((name) => ({ name: `${name}.postern.dev` })),
   };
   return { at: modified.toISOString(), keyVersion: 1, hardened: [], since: {}, manifests: [manifest] };
@@ -388,7 +399,9 @@ describe("the log group that a function had of its own", () => {
 
 describe("the plan of a cluster, compared with the newest release,", () => {
   const buildManifest = (kind: "ClusterRole" | "ValidatingWebhookConfiguration", fields: object): DeployedObject => ({
-    ...{ apiVersion: "v1", kind, metadata: { name: "postern" } },
+    apiVersion: "v1",
+    kind,
+    metadata: { name: "postern" },
     ...fields,
   });
   const buildEntries = (...webhooks: object[]) => buildManifest("ValidatingWebhookConfiguration", { webhooks });
@@ -435,16 +448,14 @@ describe("rights", () => {
 const unchangedRule: RuleChangePlan = { part: buildPart("a"), known: buildState("a"), changes: [], settings: [] };
 const unchangedCluster: ClusterPlan = { cluster: "local", hardened: [], differences: [], policies: [], notes: [] };
 const idle: DeploymentPlan = {
-  ...{
-    identity: { partition: "aws", account: "123456789012", region: "eu-west-1", stage: "test" },
-    template: buildTemplate("a"),
-    parts: [unchangedRule],
-    kept: [],
-    warm: [],
-    clusters: [unchangedCluster],
-    limits: [],
-    notes: [],
-  },
+  identity: { partition: "aws", account: "123456789012", region: "eu-west-1", stage: "test" },
+  template: buildTemplate("a"),
+  parts: [unchangedRule],
+  kept: [],
+  warm: [],
+  clusters: [unchangedCluster],
+  limits: [],
+  notes: [],
   stack: { isNew: false, added: [], changed: [], removed: [] },
   rights: { added: [], removed: [] },
   differences: [],
@@ -490,27 +501,27 @@ describe("a plan", () => {
       estimateStageCosts({ functions: { ...unasked, ...functions }, metrics }, endpointType, parts, now);
     const refuseCall = () => assert.fail("the price is known without it");
     const unasked = {
-      ...{
-        listRules: refuseCall,
-        readQuotas: refuseCall,
-        readAlias: refuseCall,
-        listVersions: refuseCall,
-        readVersions: refuseCall,
-        readReservedConcurrency: refuseCall,
-        readPermissions: refuseCall,
-        addPermission: refuseCall,
-        removePermission: refuseCall,
-        createAlias: refuseCall,
-        setLatest: refuseCall,
-        invoke: refuseCall,
-        moveAlias: refuseCall,
-        publishVersion: refuseCall,
-        listWarmVersions: refuseCall,
-        requestWarmEnvironments: refuseCall,
-        releaseWarmEnvironments: refuseCall,
-        deleteVersion: refuseCall,
-      },
-      ...{ readLatestEnvironment: refuseCall, restore: refuseCall, republish: refuseCall },
+      listRules: refuseCall,
+      readQuotas: refuseCall,
+      readAlias: refuseCall,
+      listVersions: refuseCall,
+      readVersions: refuseCall,
+      readReservedConcurrency: refuseCall,
+      readPermissions: refuseCall,
+      addPermission: refuseCall,
+      removePermission: refuseCall,
+      createAlias: refuseCall,
+      setLatest: refuseCall,
+      invoke: refuseCall,
+      moveAlias: refuseCall,
+      publishVersion: refuseCall,
+      listWarmVersions: refuseCall,
+      requestWarmEnvironments: refuseCall,
+      releaseWarmEnvironments: refuseCall,
+      deleteVersion: refuseCall,
+      readLatestEnvironment: refuseCall,
+      restore: refuseCall,
+      republish: refuseCall,
     };
     const metrics: StageMetricsReader = {
       ask: async (questions, from, to) => {

@@ -45,13 +45,19 @@ describe("the fault of a new version", () => {
     })
     .map(({ reviews, crashes, denied, failed, p99 }): CanaryVersionCounts => {
       return {
-        ...{ calls: reviews + crashes, reviews, p99 },
-        ...{ denials: Math.min(denied, reviews), errors: crashes + Math.min(failed, reviews) },
+        calls: reviews + crashes,
+        reviews,
+        p99,
+        denials: Math.min(denied, reviews),
+        errors: crashes + Math.min(failed, reviews),
       };
     });
   const multiply = (one: CanaryVersionCounts, factor: number): CanaryVersionCounts => ({
-    ...{ calls: one.calls * factor, reviews: one.reviews * factor, p99: one.p99 },
-    ...{ denials: one.denials * factor, errors: one.errors * factor },
+    calls: one.calls * factor,
+    reviews: one.reviews * factor,
+    p99: one.p99,
+    denials: one.denials * factor,
+    errors: one.errors * factor,
   });
   const factor = fc.integer({ min: 1, max: 50 });
 

@@ -75,7 +75,13 @@ export const packageStage = async (
 
 /** The properties of a function in the template that a version doesn't have, or has from the build. */
 const unversioned = new Set([
-  ...["FunctionName", "Code", "Handler", "Architectures", "Role", "Description", "Tags"],
+  "FunctionName",
+  "Code",
+  "Handler",
+  "Architectures",
+  "Role",
+  "Description",
+  "Tags",
   "ReservedConcurrentExecutions",
 ]);
 

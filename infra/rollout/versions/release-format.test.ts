@@ -4,7 +4,11 @@ import { createReleaseFormatter, parseRelease } from "./release-format.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
 
 const buildCluster = (keyVersion: number, url = "https://host/{cluster}.{key}/a/mutate"): ReleasedCluster => ({
-  ...{ at: "now", keyVersion, hardened: ["a"], since: { a: "then", b: "now" }, probed: { a: 3, b: 6 } },
+  at: "now",
+  keyVersion,
+  hardened: ["a"],
+  since: { a: "then", b: "now" },
+  probed: { a: 3, b: 6 },
   manifests: [
     { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", metadata: { name: "postern:a" }, rules: [] },
     {

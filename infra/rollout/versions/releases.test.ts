@@ -11,7 +11,10 @@ const buildRelease = (more: Partial<Release> = {}): Release => {
 const oldRelease = buildRelease({
   rules: {
     a: {
-      ...{ version: "1", logic: "", phases: ["validate"], earlier: [] },
+      version: "1",
+      logic: "",
+      phases: ["validate"],
+      earlier: [],
       share: { rule: "a", clusters: { east: setup, west: { ...setup, keyVersions: [1, 2] } } },
     },
   },
