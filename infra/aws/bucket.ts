@@ -22,7 +22,7 @@ export interface BucketObject {
 }
 
 /** Writes only if the key has no object, or if its object still has this ETag. */
-export type WriteCondition = { IfNoneMatch: "*" } | { IfMatch: string };
+type WriteCondition = { IfNoneMatch: "*" } | { IfMatch: string };
 
 /** An S3 bucket: that of a stage's stack, or one that functions write recordings to. */
 export interface StageBucket {

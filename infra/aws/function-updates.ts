@@ -42,7 +42,7 @@ type Settings = Pick<LambdaVersionContent, "environment"> &
   Partial<Omit<LambdaVersionContent, "stackSettings"> & { stackSettings: Partial<LambdaStackSettings> }>;
 
 /** Changes the code and the configuration of one Lambda function, and publishes its versions. */
-export interface FunctionUpdater {
+interface FunctionUpdater {
   awaitUpdate(): Promise<FunctionConfiguration>;
   upload(zip: Uint8Array, before: FunctionConfiguration): Promise<FunctionConfiguration>;
   configure(settings: Settings, before: FunctionConfiguration): Promise<FunctionConfiguration>;

@@ -40,7 +40,7 @@ export interface LambdaPermission {
 }
 
 /** The versions of a function, and the content of $LATEST, which isn't published. */
-export interface FunctionVersions {
+interface FunctionVersions {
   versions: PublishedVersion[];
   latest: LambdaVersionContent;
 }
@@ -66,7 +66,7 @@ export interface WarmVersion {
   reason?: string | undefined;
 }
 
-export interface FunctionInvocationResult {
+interface FunctionInvocationResult {
   payload: unknown;
   /** The error, if the function failed or another version answered. */
   fault: string | undefined;

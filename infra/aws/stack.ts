@@ -35,7 +35,7 @@ export const listRolePolicies = (role: StackTemplate["Resources"][string] | unde
   toList(role?.Properties?.Policies) as RolePolicy[];
 
 /** A resource of a stack: its logical id, its type and the name or ARN that it has in AWS. */
-export interface StackResource {
+interface StackResource {
   id: string;
   type: string;
   name: string;

@@ -18,7 +18,7 @@ import { getInflatedContents } from "./zip.ts";
 
 export const getDistFolder = (): string => join(getProjectRoot(), "dist/");
 
-export interface BuildResult {
+interface BuildResult {
   bundles: RuleBundle[];
   /** The number of resources in a stack of the endpoint type that has fewer. */
   resources: number;

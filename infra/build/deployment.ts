@@ -7,7 +7,7 @@ import { buildFunctionName, buildLedgerTableName, toLogicalId } from "../catalog
 import type { RuleBundle } from "./bundle.ts";
 
 /** The settings of a rule's Lambda function in serverless.yml. */
-export interface LambdaFunctionSettings {
+interface LambdaFunctionSettings {
   /** Megabytes. */
   memorySize: number;
   /** The Lambda timeout in seconds: more than the longest timeoutSeconds of the rule's webhook entries. */

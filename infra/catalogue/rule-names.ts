@@ -58,5 +58,5 @@ export const resolveRuleNames = (names: readonly string[], rules: readonly strin
     return found;
   });
 
-export const describeUnknownRule = (text: string, rules: readonly string[]): string =>
+const describeUnknownRule = (text: string, rules: readonly string[]): string =>
   `there is no rule "${text}"; ${formatDidYouMean(text, rules)}postern rules lists them`;

@@ -38,7 +38,7 @@ export const getProjectSource = (): RuleSource => ({ name: projectSourceName, fo
 export const posternCatalogue = "postern/catalogue";
 
 /** Returns the folder of a file in messages, with slashes. */
-export const formatPlace = (folder: string): string => relative(getProjectRoot(), folder).split(sep).join("/");
+const formatPlace = (folder: string): string => relative(getProjectRoot(), folder).split(sep).join("/");
 
 /** Returns the path of one of Postern's pages in messages: `docs/NAME`, or in a project below node_modules. */
 export const formatPage = (name: string): string => formatPlace(join(packageRoot, "docs", name));

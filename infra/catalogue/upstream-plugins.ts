@@ -1,7 +1,7 @@
 import { knownMinors, parseMinor, selectSince } from "#lib/since.ts";
 
 /** A compiled-in admission plugin of kube-apiserver. */
-export interface CompiledInPlugin {
+interface CompiledInPlugin {
   /** Whether kube-apiserver has it on without `--enable-admission-plugins`, in all minors that have it. */
   isOn: boolean;
   /** The first minor of Kubernetes that has it, if the oldest here doesn't, and the last if the newest doesn't. */

@@ -5,7 +5,7 @@ import { isMap } from "#lib/json.ts";
 type JsonType = keyof typeof typeChecks;
 
 /** The keywords of JSON Schema that `isFit` knows, and what only this program knows about a value. */
-export interface JsonSchema {
+interface JsonSchema {
   type?: JsonType | readonly JsonType[];
   enum?: readonly unknown[];
   pattern?: string;

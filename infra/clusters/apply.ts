@@ -371,7 +371,7 @@ const deleteWithRetries = async (api: ClusterApi, ref: ObjectReference, end: num
 };
 
 /** A webhook entry that calls Postern: its configuration's kind and name, and its own name. */
-export interface WebhookEntryCallingPostern {
+interface WebhookEntryCallingPostern {
   kind: DeployedKind;
   name: string;
   entry: string;
@@ -403,7 +403,7 @@ export const isUnderBase = (url: unknown, base: string): boolean => {
 };
 
 /** What the URL of a webhook entry calls: a rule or a group (also in `rule`), a variant and a phase. */
-export interface WebhookEntryTarget {
+interface WebhookEntryTarget {
   rule: string;
   variant?: string;
   phase: Phase;

@@ -16,7 +16,7 @@ import type { WebhookEntry } from "../webhooks/configurations.ts";
 import { hideUrlKeys } from "./api.ts";
 
 /** The result of sending a test review to an endpoint. */
-export interface EndpointProbeResult {
+interface EndpointProbeResult {
   ok: boolean;
   /** The milliseconds that the last try to reach the endpoint took. */
   milliseconds: number;
@@ -25,7 +25,7 @@ export interface EndpointProbeResult {
 }
 
 /** How often and how long an endpoint is asked before it counts as failing. */
-export interface EndpointProbeLimits {
+interface EndpointProbeLimits {
   tries: number;
   /** Milliseconds. */
   pause: number;
@@ -77,7 +77,7 @@ export const probeEndpoint = async (
 };
 
 /** The result of a probe of one webhook entry. */
-export interface WebhookEntryProbe extends EndpointProbeResult {
+interface WebhookEntryProbe extends EndpointProbeResult {
   entry: string;
 }
 

@@ -22,10 +22,10 @@ import type { ConfigPath, ReportMistake, ReviewRecordingConfig, RuleConfig, Rule
 import { type RecordSection, readRecordConfig, recordSectionShape } from "./record-section.ts";
 
 /** The manifests for settings, by their path in postern.yaml, or the reason why a path has none. */
-export type ManifestsByConfigPath = ReadonlyMap<string, Manifest[] | string>;
+type ManifestsByConfigPath = ReadonlyMap<string, Manifest[] | string>;
 
 /** The settings of services from their kubeconfigs, by the kubeconfig's path in postern.yaml, or why there are none. */
-export type ServicesByConfigPath = ReadonlyMap<string, Record<string, string> | string>;
+type ServicesByConfigPath = ReadonlyMap<string, Record<string, string> | string>;
 
 /** The rules that postern.yaml may name, and the files for their settings. */
 export interface CatalogueAndManifestFiles {

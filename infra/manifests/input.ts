@@ -5,7 +5,7 @@ import { basename, dirname, join, normalize } from "node:path";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { type Manifest, type ManifestFault, parseManifests, toSourceName } from "./manifests.ts";
 
-export interface ManifestInput {
+interface ManifestInput {
   manifests: Manifest[];
   faults: ManifestFault[];
   notes: string[];

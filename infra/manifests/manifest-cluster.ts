@@ -31,7 +31,7 @@ export const readManifestCluster = async (folder: string, kubernetes?: string): 
 };
 
 /** Returns a cluster of these objects and of the initial objects that every cluster and namespace has. */
-export const createManifestCluster = (objects: readonly KubernetesObject[], kubernetes?: string): ManifestCluster => {
+const createManifestCluster = (objects: readonly KubernetesObject[], kubernetes?: string): ManifestCluster => {
   const kinds = createKindIndex(inferServedKinds(objects, kubernetes));
   const { find, put, list, findAccess } = openObjectStore(kinds, () => {});
   for (const object of [...apiServerOwnObjects, ...objects]) {

@@ -40,7 +40,7 @@ export const formatManifestFault = ({ file, line, sentence }: ManifestFault): st
 
 export const toSourceName = (file: string): string => (file === "-" ? "standard input" : file);
 
-export interface ManifestParseResult {
+interface ManifestParseResult {
   manifests: Manifest[];
   /** The lines of documents without an apiVersion or a kind. */
   strangers: number[];

@@ -2,7 +2,7 @@
 const openHeading = "## Unreleased";
 
 /** A closed section of CHANGELOG.md. */
-export interface ReleaseNotes {
+interface ReleaseNotes {
   date: string;
   text: string;
 }

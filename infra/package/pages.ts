@@ -10,7 +10,7 @@ export const repositoryMark = " (in the repository)";
 const namedFolders = /^(?:\.github|docs|functions|infra|lib|test)\/./;
 
 /** Reports whether a file or a folder is there; paths of pages may have wildcards. */
-export type IsThere = (path: string) => boolean;
+type IsThere = (path: string) => boolean;
 
 /** Makes the pages of the package in a folder name files that the package has. */
 export const adaptPages = async (folder: string, pages: readonly string[]): Promise<void> => {

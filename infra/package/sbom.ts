@@ -9,7 +9,7 @@ interface Dependencies {
 }
 
 /** The `packages` of package-lock.json, by paths such as `node_modules/a/node_modules/b`. */
-export type LockedPackages = Record<string, Dependencies & { version: string; license?: string; integrity?: string }>;
+type LockedPackages = Record<string, Dependencies & { version: string; license?: string; integrity?: string }>;
 
 export interface SbomSource {
   /** The package.json of the packed package. */

@@ -14,7 +14,7 @@ import { findPosition } from "../manifests/positions.ts";
 import { describePolicyRules } from "./descriptions.ts";
 
 /** The explanation of a policy. A policy with faults is not admitted. */
-export interface PolicyExplanation {
+interface PolicyExplanation {
   policy: string;
   does: string[];
   /** Sentences. Each fault and each warning begins with the file and the line. */

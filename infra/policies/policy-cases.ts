@@ -27,7 +27,7 @@ import { setNamespace } from "../manifests/object-store.ts";
 import type { TestResult } from "../testing/results.ts";
 
 /** A rule whose settings hold the policies under test. */
-export interface RuleWithTestedPolicies {
+interface RuleWithTestedPolicies {
   listed: CatalogueRule;
   held: string[];
 }

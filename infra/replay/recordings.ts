@@ -196,7 +196,7 @@ const readCase = (value: unknown): { entry: Case; rule?: string; cluster?: strin
 };
 
 /** A line of a file, counted from 1. A line that is too long or not UTF-8 has `wrong` instead of `text`. */
-export interface NumberedLine {
+interface NumberedLine {
   number: number;
   text?: string;
   wrong?: string;

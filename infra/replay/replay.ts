@@ -33,7 +33,7 @@ interface Place {
   name: string;
 }
 
-export interface ReplayOptions {
+interface ReplayOptions {
   sides: readonly [ReplaySide, ReplaySide];
   /** Replays only these rules; all if empty. A single one is also the rule of cases that name none. */
   rules: readonly string[];

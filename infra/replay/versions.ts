@@ -13,13 +13,13 @@ import type { ProcessResult, ReplayFoldersAndProcesses } from "./scratch.ts";
 import { createReplaySideOfVersion, type ReplaySide, recordedSide } from "./sides.ts";
 
 /** The rules to build from a checkout (if empty, all that are on), and the postern.yaml (if absent, its own). */
-export interface CheckoutBuildRequest {
+interface CheckoutBuildRequest {
   rules: readonly string[];
   config?: string | undefined;
 }
 
 /** Reports whether a folder is a checkout of Postern, or a project that uses the package postern. */
-export const isPosternProject = (folder: string): boolean => existsSync(join(folder, "postern.yaml"));
+const isPosternProject = (folder: string): boolean => existsSync(join(folder, "postern.yaml"));
 
 /** Returns the path of the command line of the Postern that a folder has. */
 const findCommand = (folder: string, name: string): string => {
@@ -33,21 +33,21 @@ const findCommand = (folder: string, name: string): string => {
 };
 
 /** Returns the hash of the commit that a name stands for; undefined if git knows none. */
-export const findCommit = async (name: string, scratch: ReplayFoldersAndProcesses): Promise<string | undefined> => {
+const findCommit = async (name: string, scratch: ReplayFoldersAndProcesses): Promise<string | undefined> => {
   const words = ["rev-parse", "--verify", "--quiet", "--end-of-options", `${name}^{commit}`];
   const { code, stdout } = await scratch.run("git", words, { cwd: getProjectRoot() });
   return code === 0 ? stdout.trim() : undefined;
 };
 
 /** Returns at most ten branches and tags, those with the newest commits first, for messages. */
-export const listRecentGitRefs = async (scratch: ReplayFoldersAndProcesses): Promise<string[]> => {
+const listRecentGitRefs = async (scratch: ReplayFoldersAndProcesses): Promise<string[]> => {
   const words = ["for-each-ref", "--format=%(refname:short)", "--count=10", "--sort=-creatordate"];
   const { code, stdout } = await scratch.run("git", [...words, "refs/heads", "refs/tags"], { cwd: getProjectRoot() });
   return code === 0 ? stdout.split("\n").filter(Boolean) : [];
 };
 
 /** Reports whether this git checkout is shallow, that is, has only a part of the history. */
-export const isShallowCheckout = async (scratch: ReplayFoldersAndProcesses): Promise<boolean> => {
+const isShallowCheckout = async (scratch: ReplayFoldersAndProcesses): Promise<boolean> => {
   const { code, stdout } = await scratch.run("git", ["rev-parse", "--is-shallow-repository"], {
     cwd: getProjectRoot(),
   });
@@ -55,7 +55,7 @@ export const isShallowCheckout = async (scratch: ReplayFoldersAndProcesses): Pro
 };
 
 /** Builds a commit in a temporary folder. Returns the folder of its bundles. */
-export const buildBundlesOfCommit = async (
+const buildBundlesOfCommit = async (
   commit: string,
   name: string,
   wish: CheckoutBuildRequest,
@@ -80,7 +80,7 @@ export const buildBundlesOfCommit = async (
  * Builds the functions of a version in its checkout, without changing the checkout. Returns the folder of the
  * bundles.
  */
-export const buildBundlesOfCheckout = async (
+const buildBundlesOfCheckout = async (
   folder: string,
   name: string,
   wish: CheckoutBuildRequest,
@@ -203,7 +203,7 @@ const requireSuccess = (ended: ProcessResult, what: string): ProcessResult => {
 };
 
 /** The options for opening one of the two versions that a replay compares. */
-export interface ReplaySideOptions {
+interface ReplaySideOptions {
   stage: AwsStage | undefined;
   wish: CheckoutBuildRequest;
   /** The time limit of one review on this machine. */

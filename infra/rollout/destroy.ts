@@ -15,7 +15,7 @@ import {
 import { type DeploymentTargets, listBaseUrls, openTargetCluster, requireOwnEntries } from "./targets.ts";
 import { readReleaseStore } from "./versions/releases.ts";
 
-export interface DestroyOptions extends Destruction, Pick<DeploymentTargets, "file" | "deployer"> {
+interface DestroyOptions extends Destruction, Pick<DeploymentTargets, "file" | "deployer"> {
   /** If set, only the webhook configurations of these clusters are deleted, and nothing in AWS. */
   configsOnly?: string[] | undefined;
   url?: string | undefined;

@@ -142,7 +142,7 @@ const lostKeyNote =
  * Returns the public keys that signed the URLs of clusters but are not in SSM any more: functions must accept them as long
  * as a cluster has such URLs. Without a release, that may be so for each key that functions accept.
  */
-export const findLostKeys = (newest: Release | undefined, publicKeys: string, accepted: string): string[] => {
+const findLostKeys = (newest: Release | undefined, publicKeys: string, accepted: string): string[] => {
   const present = publicKeys.split(",");
   const used = listReleasedClusters(newest).map(([, { signer }]) => signer);
   return accepted

@@ -18,7 +18,7 @@ export interface GatewayRequest {
   body: Buffer;
 }
 
-export interface GatewayAnswer {
+interface GatewayAnswer {
   statusCode: number;
   headers: Record<string, string>;
   body: string;

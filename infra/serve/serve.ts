@@ -66,7 +66,7 @@ export interface AddedListener {
   close(): Promise<void>;
 }
 
-export type FindRuleConfig = (cluster: string, rule: string) => RuleConfig | undefined;
+type FindRuleConfig = (cluster: string, rule: string) => RuleConfig | undefined;
 
 export const readPort = (options: ParsedOptions, option: string): number | undefined => {
   const port = options.number(option);

@@ -13,7 +13,7 @@ export interface HookResponse {
 }
 
 /** The API server's error for a webhook's invalid response. */
-export interface InvalidWebhookResponse {
+interface InvalidWebhookResponse {
   fault: string;
 }
 

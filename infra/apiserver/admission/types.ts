@@ -65,7 +65,7 @@ export interface CelEvaluator {
 
 export type CompiledCondition = (variables: MatchConditionVariables, budget: Budget) => MatchConditionResult;
 
-export interface MatchConditionVariables {
+interface MatchConditionVariables {
   object: unknown;
   oldObject: unknown;
   request: Record<string, unknown>;
@@ -76,11 +76,7 @@ export interface MatchConditionVariables {
  * The result of a matchCondition. `error` is the API server's, and so is `exhausted`, after which it evaluates no further
  * condition; `unsupported` says why the result is unknown here.
  */
-export type MatchConditionResult =
-  | { holds: boolean }
-  | { error: string }
-  | { exhausted: string }
-  | { unsupported: string };
+type MatchConditionResult = { holds: boolean } | { error: string } | { exhausted: string } | { unsupported: string };
 
 export interface HookTraceStep {
   hook: string;

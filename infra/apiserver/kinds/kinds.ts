@@ -107,7 +107,7 @@ const hasNamespace = ({ metadata }: KubernetesObject) => Boolean(metadata?.names
 /** Kubernetes serves events under two groups; no other resource is served so. */
 const events = ["/events", "events.k8s.io/events"];
 
-export const createResourceKind = (
+const createResourceKind = (
   { group, version }: { group: string; version: string },
   kind: string,
   { resource, namespaced, subresources = [], off = false }: Row,

@@ -11,7 +11,7 @@ import { type DeploymentTargets, openTargetCluster } from "../targets.ts";
 // cluster runs; an unreachable cluster keeps the one that the last release recorded.
 
 /** The minor versions of clusters, or why they can't be read. */
-export type FoundMinors = ReadonlyMap<string, string | Complaint>;
+type FoundMinors = ReadonlyMap<string, string | Complaint>;
 
 const atOnce = 20;
 
@@ -31,7 +31,7 @@ export const readClusterMinors = async (targets: DeploymentTargets): Promise<Fou
 };
 
 /** The clusters for which functions are built, each with its minor version; and what a plan says about clusters. */
-export interface ChosenMinors {
+interface ChosenMinors {
   clusters: PosternConfig["clusters"];
   /** The minor versions by cluster, for the release. Clusters without a rule that differs by it are absent. */
   kubernetes: Record<string, string>;

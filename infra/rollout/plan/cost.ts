@@ -79,7 +79,7 @@ export const countAlarmMetrics = (rules: number, endpointType: EndpointType): nu
   endpointType === "http" ? 4 : 2 + 2 * rules;
 
 /** Returns the dollars of a month in which each of so many writes is reviewed by all rules in all their phases. */
-export const estimateStageCost = (
+const estimateStageCost = (
   rules: RuleCostFactors[],
   endpointType: EndpointType,
   writes: number,

@@ -27,7 +27,7 @@ export interface StageDifference {
 
 type Resource = StackTemplate["Resources"][string];
 
-export const findStageDifferences = async (
+const findStageDifferences = async (
   stage: AwsStage,
   states: FunctionState[],
   newest: Release | undefined,

@@ -33,7 +33,7 @@ export const completeLedger = async (
 };
 
 /** What `postern status` shows of the ledger. */
-export interface LedgerHealth {
+interface LedgerHealth {
   table: string;
   /** The rules whose live versions keep their values there. */
   rules: string[];

@@ -43,7 +43,7 @@ export interface StageLock {
 }
 
 /** Exceptions to the lock of a stage, for one command. */
-export interface StageLockOptions {
+interface StageLockOptions {
   /** Takes the lock from the command that holds it, which stops before its next change. */
   overriding?: boolean;
   /** Acts without a lock if the stage has no bucket to keep it in; nothing can be deployed to such a stage. */

@@ -13,7 +13,7 @@ import type { PosternConfig } from "../../config/config.ts";
 const rule = "workload-quota";
 
 /** What `postern status` shows of the quotas of workload-quota, and of the recounts of the clusters in postern.yaml. */
-export interface QuotasHealth {
+interface QuotasHealth {
   quotas: ({ quota: string } & QuotaState)[];
   recounts: ({ cluster: string } & RecountState)[];
 }

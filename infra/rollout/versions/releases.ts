@@ -136,7 +136,7 @@ export const listReleasedVersions = (all: Release[], rule: string): string[] => 
 };
 
 /** Returns the versions, as `rule@version`, that were rolled back from and are not live now. */
-export const findRolledBackVersions = (all: Release[]): Set<string> => {
+const findRolledBackVersions = (all: Release[]): Set<string> => {
   const live = new Set(Object.entries(all[0]?.rules ?? {}).map(([rule, { version }]) => `${rule}@${version}`));
   return new Set(all.flatMap(({ withdrawn = [] }) => withdrawn).filter((version) => !live.has(version)));
 };
