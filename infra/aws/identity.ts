@@ -68,7 +68,7 @@ export const readStagePin = async (stage: string, file = getConfigFile()): Promi
   return typeof account === "string" && typeof region === "string" ? { account, region } : undefined;
 };
 
-/** Throws unless a command runs in the account or region, here in words, where postern.yaml says that the stage is. */
+/** Throws unless a command runs in the account or the region that postern.yaml names for the stage. */
 export const requirePinned = (stage: string, pin: StagePin, what: "account" | "region", is: string): void => {
   if (pin[what] === is) return;
   throw new Complaint(

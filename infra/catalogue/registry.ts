@@ -5,7 +5,7 @@ import { pathToFileURL } from "node:url";
 import type { Need } from "#lib/needs.ts";
 import { getVariants, listPhases, type Phase, type Rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { Complaint, toSentence } from "../cli/complaint.ts";
+import { Complaint, requireComplaint, toSentence } from "../cli/complaint.ts";
 import { replaceList } from "./generated-lists.ts";
 import { requireValidRuleName } from "./rule-names.ts";
 import {
@@ -53,8 +53,8 @@ export const loadRules = async (
   const found = await Promise.all(
     folders.map((place) =>
       loadRule(place).catch((error) => {
-        if (!(error instanceof Complaint)) throw error;
-        const sentence = place.source === projectSourceName ? error.message : `${place.source}: ${error.message}`;
+        const { message } = requireComplaint(error);
+        const sentence = place.source === projectSourceName ? message : `${place.source}: ${message}`;
         broken.push({ ...place, sentence });
         return [];
       }),

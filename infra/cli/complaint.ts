@@ -1,4 +1,5 @@
 import { getErrorMessage } from "#lib/failure.ts";
+
 /** An error that the user can correct: printed as one sentence, without a stack. */
 export class Complaint extends Error {
   readonly exitCode: number;
@@ -7,6 +8,12 @@ export class Complaint extends Error {
     this.exitCode = exitCode;
   }
 }
+
+/** Returns the error if it is a Complaint; throws every other one. */
+export const requireComplaint = (error: unknown): Complaint => {
+  if (error instanceof Complaint) return error;
+  throw error;
+};
 
 export const toSentence = (thrown: unknown): string =>
   getErrorMessage(thrown)

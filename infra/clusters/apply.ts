@@ -32,7 +32,7 @@ export interface DeployedObjectChange {
 
 /** The number of a cluster's objects that are read or written at once. */
 const atOnce = 5;
-const webhookKinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
+export const webhookKinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
 /**
  * The order of creation: roles exist before the entries of the rules that need them, and what changes objects before what
  * may refuse unchanged ones. Objects are deleted in the opposite order.
@@ -163,19 +163,19 @@ const deleteRetiredEntries = async (
 
 const isNewInBoth = async (api: ClusterApi, all: DeployedObject[], name: string): Promise<boolean> => {
   const there = (await readConfigurations(api, name)).map(listEntryNames);
-  const [mutating = [], validating = []] = webhookKinds.map((kind) =>
-    listEntryNames(all.find((object) => object.kind === kind)),
-  );
+  const [mutating = [], validating = []] = listEntryNamesByKind(all);
   return validating.some((entry) => mutating.includes(entry) && !there.some((names) => names.includes(entry)));
 };
 
-const readConfigurations = async (api: ClusterApi, name: string): Promise<(DeployedObject | undefined)[]> => {
-  const [mutating, validating] = webhookKinds;
-  return [await api.get({ kind: mutating, name }), await api.get({ kind: validating, name })];
-};
+/** Returns the mutating and the validating webhook configuration of a name; undefined in the place of an absent one. */
+export const readConfigurations = (api: ClusterApi, name: string): Promise<(DeployedObject | undefined)[]> =>
+  Promise.all(webhookKinds.map((kind) => api.get({ kind, name })));
 
 const listEntryNames = (configuration: DeployedObject | undefined): string[] =>
   toNamedWebhookEntries(configuration?.webhooks).map(({ name }) => name);
+
+const listEntryNamesByKind = (all: DeployedObject[]): string[][] =>
+  webhookKinds.map((kind) => listEntryNames(all.find((object) => object.kind === kind)));
 
 const mergeChanges = (changes: DeployedObjectChange[]): DeployedObjectChange[] => {
   const found = new Map<string, DeployedObjectChange>();
@@ -204,9 +204,7 @@ export const deletePosternObjects = async (
 ): Promise<DeployedObjectChange[]> => {
   const changes: DeployedObjectChange[] = [];
   const all = await listUnwanted(api, [], configurationName);
-  const [mutating = [], validating = []] = webhookKinds.map((kind) =>
-    listEntryNames(all.find((object) => object.kind === kind)),
-  );
+  const [mutating = [], validating = []] = listEntryNamesByKind(all);
   for (const live of all) {
     changes.push(...(await deleteObject(api, live)));
     const isHalf =

@@ -4,7 +4,7 @@ import { getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configuration
 import { toPolicySupport } from "../webhooks/native-policies.ts";
 import { buildClusterObjects } from "../webhooks/objects.ts";
 import type { ClusterApi, DeployedKind, DeployedObject } from "./api.ts";
-import { findDifferences, isLabelled, listOwnObjects } from "./apply.ts";
+import { findDifferences, isLabelled, listOwnObjects, webhookKinds } from "./apply.ts";
 import { buildUnwantedDifferences, type DeployedObjectDifference, toNamedWebhookEntries } from "./drift.ts";
 import { createInspectedCluster } from "./inspected-cluster.ts";
 import { inspectClusterForSettings } from "./inspection.ts";
@@ -95,8 +95,7 @@ export const readRegisteredCluster = async (
 };
 
 const listOtherInstances = async (api: ClusterApi, name: string): Promise<string[]> => {
-  const kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
-  const found = (await Promise.all(kinds.map((kind) => api.list(kind)))).flat().filter(isLabelled);
+  const found = (await Promise.all(webhookKinds.map((kind) => api.list(kind)))).flat().filter(isLabelled);
   return [...new Set(found.map(({ metadata }) => metadata.name))].filter((other) => other !== name).sort();
 };
 

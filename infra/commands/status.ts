@@ -2,7 +2,7 @@ import { describeStageIdentity } from "../aws/identity.ts";
 import type { WarmVersion } from "../aws/lambda-functions.ts";
 import { type AwsStage, runInStage } from "../aws/stage.ts";
 import { type Command, commonCommandOptions, formatTable, type ParsedOptions, writeOutput } from "../cli/command.ts";
-import { Complaint, toSentence } from "../cli/complaint.ts";
+import { Complaint, requireComplaint, toSentence } from "../cli/complaint.ts";
 import { clusterAccessOptions, stageOption } from "../cli/options.ts";
 import { createProgressPrinter, formatCount, runInParallel } from "../cli/progress.ts";
 import { getConfigFile } from "../cli/roots.ts";
@@ -99,7 +99,7 @@ export default {
       writeOutput(
         options.text("output") === "json"
           ? `${JSON.stringify({ ...(identity ?? { stage: stage.name }), release: summarizeRelease(newest), rules: standings, differences: toDifferenceData(differences), ledger, ...quotas, alarms, clusters }, null, 2)}\n`
-          : `${identity ? `${describeStageIdentity(identity)}\n` : ""}${formatStandings(newest, standings)}${differences.length > 0 ? `\n${formatDifferences(differences).join("\n")}\n` : ""}${ledger ? formatLedgerHealth(ledger) : ""}${quotas ? formatQuotas(quotas) : ""}${formatAlarms(alarms)}${clusters.map(formatHealth).join("")}`,
+          : `${identity ? `${describeStageIdentity(identity)}\n` : ""}${formatStandings(newest, standings)}${differences.length > 0 ? `\nchanged in AWS\n${formatDifferences(differences).join("\n")}\n` : ""}${ledger ? formatLedgerHealth(ledger) : ""}${quotas ? formatQuotas(quotas) : ""}${formatAlarms(alarms)}${clusters.map(formatHealth).join("")}`,
       );
       const isWell =
         differences.length === 0 &&
@@ -131,8 +131,7 @@ const showRegisteredClusters = async (options: ParsedOptions): Promise<number> =
       const api = await openTargetCluster(targets, cluster);
       return await readRegisteredCluster(api, catalogue, getClusterConfig({ config }, cluster), name);
     } catch (error) {
-      if (!(error instanceof Complaint)) throw error;
-      unknown.push(error.message);
+      unknown.push(requireComplaint(error).message);
       return undefined;
     }
   });
@@ -187,8 +186,7 @@ const readStandings = async ({ functions }: AwsStage, all: Release[]) => {
     readFunctionState(functions, rule, all.length > 0 ? listReleasedVersions(all, rule) : undefined, {
       mayLackAlias: true,
     }).catch((error) => {
-      if (!(error instanceof Complaint)) throw error;
-      faults.push(error.message);
+      faults.push(requireComplaint(error).message);
       return undefined;
     }),
   );

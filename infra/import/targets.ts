@@ -1,6 +1,6 @@
 import { toMap } from "#lib/json.ts";
 import { compiledInPlugins, isEffectiveByDefault } from "../catalogue/upstream-plugins.ts";
-import { Complaint } from "../cli/complaint.ts";
+import { Complaint, requireComplaint } from "../cli/complaint.ts";
 import { isFit, minorShape } from "../cli/shape.ts";
 import type { ClusterApi } from "../clusters/api.ts";
 import { readClusterMinor } from "../clusters/version.ts";
@@ -84,11 +84,8 @@ export const readLiveTarget = async (cluster: AskedCluster): Promise<ImportTarge
   const { gitVersion } = toMap(await cluster.read("/version"));
   const [, service] = /[-+](eks|gke)\b/.exec(String(gitVersion)) ?? [];
   const target = describeTarget(service, kubernetes);
-  const called = await listCalledPlugins(cluster).catch((error) => {
-    if (error instanceof Complaint) return error.message;
-    throw error;
-  });
-  if (typeof called === "string") return { ...target, source: `${target.source}; ${called}` };
+  const called = await listCalledPlugins(cluster).catch(requireComplaint);
+  if (called instanceof Complaint) return { ...target, source: `${target.source}; ${called.message}` };
   const further = called.filter((plugin) => !isOnInTarget(plugin, target));
   const source = further.length > 0 ? `${target.source}, and ${further.join(", ")} (/metrics)` : target.source;
   return { ...target, on: new Set([...target.on, ...further]), source };

@@ -12,7 +12,7 @@ import {
   type RuleSource,
   resolveCatalogue,
 } from "../catalogue/sources.ts";
-import { Complaint, toSentence } from "../cli/complaint.ts";
+import { Complaint, requireComplaint, toSentence } from "../cli/complaint.ts";
 import { getConfigFile, hasConfig, hasOwnRules } from "../cli/roots.ts";
 import { type ConfigDocument, parseConfigDocument } from "./config-document.ts";
 
@@ -84,8 +84,7 @@ const listSources = async (value: unknown): Promise<{ sources: RuleSource[]; mis
     specifiers.map(async (specifier, index) => {
       if (typeof specifier !== "string") return [];
       return resolveCatalogue(specifier).catch((error) => {
-        if (!(error instanceof Complaint)) throw error;
-        mistakes.push({ path: ["catalogues", index], sentence: error.message });
+        mistakes.push({ path: ["catalogues", index], sentence: requireComplaint(error).message });
         return [];
       });
     }),

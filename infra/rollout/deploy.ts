@@ -49,10 +49,7 @@ export const deployStage = async (
     const ended = await (changesNothing(prepared.plan) ? completeRelease(prepared) : rollOut(prepared, lock));
     const left = prepared.plan.differences.filter(({ command }) => command !== undefined);
     if (left.length === 0) return ended;
-    throw new Complaint(
-      [`${ended}, but AWS is not as it was deployed:`, ...formatDifferences(left).slice(1)].join("\n"),
-      1,
-    );
+    throw new Complaint([`${ended}, but AWS is not as it was deployed:`, ...formatDifferences(left)].join("\n"), 1);
   });
 };
 

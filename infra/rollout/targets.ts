@@ -9,7 +9,7 @@ import type { Progress } from "../cli/progress.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { type ClusterCredentialOptions, openClusterApi, readEksServerAndCa } from "../clusters/access.ts";
 import type { ClusterApi, DeployedObject } from "../clusters/api.ts";
-import { isUnderBase, listOwnPolicies } from "../clusters/apply.ts";
+import { isUnderBase, listOwnPolicies, readConfigurations } from "../clusters/apply.ts";
 import { createInspectedCluster } from "../clusters/inspected-cluster.ts";
 import { type InspectedClusterConfig, inspectClusterForSettings } from "../clusters/inspection.ts";
 import { readPolicySupport } from "../clusters/version.ts";
@@ -120,8 +120,7 @@ export const requireOwnEntries = async (
   api: ClusterApi,
   { stage, url }: { stage: Pick<AwsStage, "stack" | "readStageIdentity">; url?: string | undefined },
 ): Promise<void> => {
-  const kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
-  const found = await Promise.all(kinds.map((kind) => api.get({ kind, name: webhookConfigurationName })));
+  const found = await readConfigurations(api, webhookConfigurationName);
   const configurations = found.filter((object) => object !== undefined);
   const hasEntries = listEntries(configurations).length > 0;
   const objects = hasEntries ? configurations : await listOwnPolicies(api, webhookConfigurationName);
@@ -162,8 +161,7 @@ const describeHost = (url: unknown): string =>
 
 /** The webhook entries that a cluster has. */
 export const readLiveEntries = async (api: ClusterApi): Promise<WebhookEntry[]> => {
-  const kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
-  const found = await Promise.all(kinds.map((kind) => api.get({ kind, name: webhookConfigurationName })));
+  const found = await readConfigurations(api, webhookConfigurationName);
   return listEntries(found.filter((object) => object !== undefined));
 };
 

@@ -18,7 +18,7 @@ import {
   ruleLabel,
 } from "../../webhooks/native-policies.ts";
 import { readKeyring } from "../stage/keyring.ts";
-import { type DeploymentTargets, inspectClusterOfDeployment, openTargetCluster } from "../targets.ts";
+import { type DeploymentTargets, inspectClusterOfDeployment, openTargetCluster, readLiveEntries } from "../targets.ts";
 import type { Release, ReleasedCluster } from "../versions/releases.ts";
 import { dropVariantEntries, insertKeyIntoUrls, listEntries, webhookConfigurationName } from "./cluster-manifests.ts";
 import { describeMinorDrift, hasDifferingRules } from "./cluster-minors.ts";
@@ -120,9 +120,7 @@ const findClusterSegment = async (
   if (signer === undefined)
     throw new Complaint("its entries can't be compared: the release doesn't record which key signed their URLs");
   const verify = createUrlKeyVerifier(signer, () => [keyVersion]);
-  const kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
-  const found = await Promise.all(kinds.map((kind) => api.get({ kind, name: webhookConfigurationName })));
-  const urls = listEntries(found.filter((object) => object !== undefined)).map(({ clientConfig }) => clientConfig.url);
+  const urls = (await readLiveEntries(api)).map(({ clientConfig }) => clientConfig.url);
   const segments = urls.flatMap((url) => String(url).split("/"));
   return segments.find((segment) => verify(segment)?.cluster === name) ?? `${name}.${"x".repeat(86)}`;
 };

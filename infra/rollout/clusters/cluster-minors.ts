@@ -1,6 +1,6 @@
 import { describeUnknownMinor } from "#lib/since.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import { Complaint } from "../../cli/complaint.ts";
+import { Complaint, requireComplaint } from "../../cli/complaint.ts";
 import { runInParallel } from "../../cli/progress.ts";
 import { readClusterMinor } from "../../clusters/version.ts";
 import type { ClusterConfig, PosternConfig } from "../../config/config.ts";
@@ -21,11 +21,7 @@ export const readClusterMinors = async (targets: DeploymentTargets): Promise<Fou
   const names = clusters.filter((name) => hasDifferingRules(catalogue, config.clusters.get(name)));
   const read = async (name: string) => readClusterMinor(await openTargetCluster(targets, name));
   const found = await runInParallel(atOnce, names, async (name) => {
-    const minor = await read(name).catch((error: unknown) => {
-      if (error instanceof Complaint) return error;
-      throw error;
-    });
-    return [name, minor] as const;
+    return [name, await read(name).catch(requireComplaint)] as const;
   });
   return new Map(found);
 };

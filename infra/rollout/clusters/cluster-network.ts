@@ -1,5 +1,5 @@
 import { formatPage } from "../../catalogue/sources.ts";
-import { Complaint } from "../../cli/complaint.ts";
+import { requireComplaint } from "../../cli/complaint.ts";
 import { type EksNetwork, readEksNetwork } from "../../clusters/access.ts";
 import { listRulesAskingCluster } from "../../config/connections.ts";
 import { type DeploymentTargets, getClusterConfig } from "../targets.ts";
@@ -23,10 +23,7 @@ export const describeClusterNetwork = async (
   );
   return readEksNetwork(connect, targets.stage.readIdentity).then(
     (network) => describeEksNetwork(network, asking, isInVpc),
-    (error: unknown) => {
-      if (error instanceof Complaint) return [`? its network is not known: ${error.message}`];
-      throw error;
-    },
+    (error: unknown) => [`? its network is not known: ${requireComplaint(error).message}`],
   );
 };
 

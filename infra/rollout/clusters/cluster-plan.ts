@@ -1,4 +1,4 @@
-import { Complaint } from "../../cli/complaint.ts";
+import { Complaint, requireComplaint } from "../../cli/complaint.ts";
 import type { ClusterApi, DeployedObject } from "../../clusters/api.ts";
 import { findDifferences } from "../../clusters/apply.ts";
 import { compareManifests } from "../../clusters/drift.ts";
@@ -47,10 +47,7 @@ export const planCluster = async (
 ): Promise<ClusterPlan> => {
   const found = await inspectClusterOfDeployment(targets, name, newest?.clusters[name], {
     isPlan: keyring === undefined,
-  }).catch((error: unknown) => {
-    if (error instanceof Complaint) return error;
-    throw error;
-  });
+  }).catch(requireComplaint);
   if (found instanceof Complaint)
     return { cluster: name, hardened: [], differences: [], unknown: found.message, policies: [], notes: [] };
   const { cluster } = found;
@@ -96,8 +93,7 @@ export const planCluster = async (
     if (found.length > 0 || isRecorded) return { ...plan, differences: found };
     return { ...plan, differences: ["nothing to change in the cluster, but the release doesn't record that yet"] };
   } catch (error) {
-    if (!(error instanceof Complaint)) throw error;
-    return { ...plan, differences: [], unknown: error.message };
+    return { ...plan, differences: [], unknown: requireComplaint(error).message };
   }
 };
 
@@ -119,8 +115,7 @@ const openForPlan = async (
     await requireOwnEntries(api, targets);
     return { api, entries: await readLiveEntries(api) };
   } catch (error) {
-    if (!(error instanceof Complaint)) throw error;
-    return { unknown: error.message };
+    return { unknown: requireComplaint(error).message };
   }
 };
 

@@ -26,6 +26,7 @@ import {
   dropVariantEntries,
   insertKeyIntoUrls,
   insertNameIntoUrls,
+  listCalledRules,
   listEntries,
   webhookConfigurationName,
 } from "./cluster-manifests.ts";
@@ -142,8 +143,7 @@ const countProbes = (before: ReleasedCluster | undefined, entries: WebhookEntry[
 
 const findFirstTimes = (manifests: DeployedObject[], before: Record<string, string>): Record<string, string> => {
   const now = new Date().toISOString();
-  const rules = listEntries(manifests).flatMap((webhook) => getRuleNameOfEntry(webhook) ?? []);
-  return Object.fromEntries(rules.map((rule) => [rule, before[rule] ?? now]));
+  return Object.fromEntries(listCalledRules(manifests).map((rule) => [rule, before[rule] ?? now]));
 };
 
 const writeManifests = async (folder: string, name: string, manifests: DeployedObject[]): Promise<string> => {

@@ -18,7 +18,7 @@ export const formatPlan = (
       lines.push(...ids.map((id) => `  ${sign} ${id}`));
   if (ledger && ledger.changes.length > 0)
     lines.push("", "ledger", `  ~ table ${ledger.table}: ${ledger.changes.join(", ")}`);
-  if (differences.length > 0) lines.push("", ...formatDifferences(differences));
+  if (differences.length > 0) lines.push("", "changed in AWS", ...formatDifferences(differences));
   if (limits.length > 0) lines.push("", "limits", ...limits.map((sentence) => `  ! ${sentence}`));
   lines.push("", "rules");
   const changing = parts.filter(({ changes }) => changes.length > 0);
@@ -55,15 +55,13 @@ export const formatPlan = (
   return `${lines.join("\n")}\n`;
 };
 
-/** Returns the lines of a report: what differs in AWS from what was deployed, and what mends it. */
-export const formatDifferences = (differences: StageDifference[]): string[] => [
-  "changed in AWS",
-  ...differences.flatMap(({ sentence, command }) =>
+/** Returns the lines of a report: what differs in AWS from what was deployed, and what repairs it. */
+export const formatDifferences = (differences: StageDifference[]): string[] =>
+  differences.flatMap(({ sentence, command }) =>
     command === undefined
       ? [`  ~ ${sentence}; postern deploy repairs it`]
       : [`  ! ${sentence}; this repairs it:`, `      ${command}`],
-  ),
-];
+  );
 
 export const toDifferenceData = (differences: StageDifference[]): object[] =>
   differences.map(({ sentence, command }) => ({ sentence, ...(command !== undefined && { command }) }));
