@@ -45,3 +45,8 @@ export const formatTable = (rows: (string | undefined)[][]): string => {
 };
 
 export const writeOutput = (text: string) => void process.stdout.write(text);
+
+export const writeJson = (value: unknown) => writeOutput(`${JSON.stringify(value, null, 2)}\n`);
+
+/** Prints a line beside the output of a command, to standard error. */
+export const writeNote = (line: string) => void process.stderr.write(`${line}\n`);

@@ -5,7 +5,7 @@ import { computeFunctionSettings } from "../build/deployment.ts";
 import { findExcessResources, findLargeEnvironments } from "../build/limits.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { resolveRuleNames } from "../catalogue/rule-names.ts";
-import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, formatTable, writeJson, writeNote, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readListOption } from "../cli/options.ts";
 import { getConfigFile } from "../cli/roots.ts";
@@ -41,7 +41,7 @@ export default {
         : await buildDirectInvocationBundles(config, catalogue, to, rules);
 
     const rows = bundles.map(({ name, bytes, hash }) => ({ rule: name, bytes, sha256: hash }));
-    if (options.text("output") === "json") writeOutput(`${JSON.stringify(rows, null, 2)}\n`);
+    if (options.text("output") === "json") writeJson(rows);
     else
       writeOutput(
         formatTable([
@@ -58,6 +58,6 @@ const buildAll = async (config: PosternConfig, catalogue: CatalogueRule[], file:
   const functions = bundles.map((bundle) => ({ name: bundle.name, ...computeFunctionSettings(bundle, publicKey) }));
   const limits = [...findExcessResources(resources), ...findLargeEnvironments(functions)];
   if (limits.length > 0) throw new Complaint(limits.join("\n"), 1);
-  for (const note of notes) process.stderr.write(`${note}\n`);
+  for (const note of notes) writeNote(note);
   return bundles;
 };

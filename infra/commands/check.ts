@@ -9,7 +9,7 @@ import { checkReportFormats, createCheckReport, policyReportGroupsHelp } from ".
 import { hideSecretsInEvaluation } from "../check/reports/hidden-values.ts";
 import { openReportWriter, parseOutputOptions } from "../check/reports/outputs.ts";
 import { defaultObjectsPerClusterListPage, startClusterCheck, startFileCheck } from "../check/subjects.ts";
-import { type Command, commonCommandOptions, type ParsedOptions } from "../cli/command.ts";
+import { type Command, commonCommandOptions, type ParsedOptions, writeNote } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { isNoFile, readListOption } from "../cli/options.ts";
 import { clearLine } from "../cli/progress.ts";
@@ -113,8 +113,8 @@ export default {
     const file = getConfigFile();
     const only = readListOption(options, "rules");
     if (!hasConfig() && only.length === 0)
-      process.stderr.write(
-        "there is no postern.yaml in this folder or above it, so no rule is on: this checks what the API server itself does; --rules RULE checks a rule\n",
+      writeNote(
+        "there is no postern.yaml in this folder or above it, so no rule is on: this checks what the API server itself does; --rules RULE checks a rule",
       );
     const { catalogue, broken, names, config } = await readProjectIfAny(only);
     const [name, clusterConfig] = chooseCluster(config, options.text("cluster"));
@@ -140,8 +140,8 @@ export default {
     );
     const forget = catchSignals(stop);
     if (isLive && source.reportVersion === undefined && outputs.some(({ form }) => form === "policyreport"))
-      process.stderr.write(
-        `cluster ${name} does not serve reports; kubectl apply accepts them once the cluster has the CRDs of ${policyReportGroupsHelp}\n`,
+      writeNote(
+        `cluster ${name} does not serve reports; kubectl apply accepts them once the cluster has the CRDs of ${policyReportGroupsHelp}`,
       );
     try {
       await source.each(async (found) => {
@@ -155,9 +155,9 @@ export default {
       const isCut = stop.signal.aborted;
       await outlets.end({ summary, unread: source.unread, notes: [...source.notes], isCut });
       for (const sentence of [...source.notes, ...source.unread.map((failure) => failure.text)])
-        process.stderr.write(`${toOneLine(sentence)}\n`);
+        writeNote(toOneLine(sentence));
       if (isCut) {
-        process.stderr.write(`ended early: objects after the first ${summary.objects} were not checked\n`);
+        writeNote(`ended early: objects after the first ${summary.objects} were not checked`);
         return 3;
       }
     } catch (error) {

@@ -1,5 +1,5 @@
 import { runInStage } from "../aws/stage.ts";
-import { type Command, writeOutput } from "../cli/command.ts";
+import { type Command, writeNote, writeOutput } from "../cli/command.ts";
 import { parseDurationMilliseconds, stageOption } from "../cli/options.ts";
 import { createProgressPrinter } from "../cli/progress.ts";
 import { disarmRule } from "../rollout/clusters/disarm.ts";
@@ -27,12 +27,12 @@ export default {
       const version = await disarmRule(functions, rule, until);
       writeOutput(`${rule} allows everything until ${until.toISOString()}, as version ${version}\n`);
       const cold = await describeColdVersion(functions, rule, version);
-      if (cold !== undefined) process.stderr.write(`${cold}\n`);
+      if (cold !== undefined) writeNote(cold);
       const releases = await tryReadReleaseStore(stage, createProgressPrinter());
       const natives = describeNativePolicies(releases?.all[0], rule);
       if (natives !== undefined)
-        process.stderr.write(
-          `${natives}; there, kubectl delete ${bindings} -l ${ruleLabel}=${rule} ends them until postern deploy restores them\n`,
+        writeNote(
+          `${natives}; there, kubectl delete ${bindings} -l ${ruleLabel}=${rule} ends them until postern deploy restores them`,
         );
     });
   },

@@ -5,7 +5,7 @@ import { type CatalogueRule, describeUseOfDefaultOnPort } from "../catalogue/reg
 import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { formatPage } from "../catalogue/sources.ts";
 import { describeCompiledInPlugin } from "../catalogue/upstream-plugins.ts";
-import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, writeJson, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readProjectIfAny, reportBroken } from "../project/project.ts";
 import { buildRuleWebhookEntries, joinCelExpressionLines } from "../webhooks/entry.ts";
@@ -33,7 +33,7 @@ export default {
     const setups = [...clusters].map(([cluster, { rules }]) => [cluster, rules.get(name) ?? { mode: "not on" }]);
     const group = groups.find(({ members }) => members.includes(listed))?.name;
     const explanation = { ...buildExplanation(listed), ...(group && { group }), clusters: Object.fromEntries(setups) };
-    if (options.text("output") === "json") writeOutput(`${JSON.stringify(explanation, null, 2)}\n`);
+    if (options.text("output") === "json") writeJson(explanation);
     else
       writeOutput(
         `${name}\n\n${listed.rule.summary} ${listed.place}/README.md says why.\n\n${stringify(explanation, { lineWidth: 0, aliasDuplicateObjects: false })}`,

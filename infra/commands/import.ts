@@ -2,7 +2,14 @@ import { existsSync } from "node:fs";
 import { basename } from "node:path";
 import { text as readAll } from "node:stream/consumers";
 import { newestKubernetes } from "#lib/since.ts";
-import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
+import {
+  type Command,
+  commonCommandOptions,
+  type ParsedOptions,
+  writeJson,
+  writeNote,
+  writeOutput,
+} from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readOptionFile } from "../cli/options.ts";
 import { getConfigFile, getProjectRoot, hasConfig } from "../cli/roots.ts";
@@ -59,12 +66,10 @@ export default {
     const configurations = file === undefined ? new Map() : await readAdmissionConfiguration(file);
     const { outcomes, text } = await importApiServer({ flags, configurations }, target);
     if (options.text("output") === "json")
-      writeOutput(
-        `${JSON.stringify({ target: target.name, kubernetes: target.kubernetes, source: target.source, plugins: outcomes }, null, 2)}\n`,
-      );
+      writeJson({ target: target.name, kubernetes: target.kubernetes, source: target.source, plugins: outcomes });
     else writeOutput(text);
     const open = outcomes.filter(({ outcome }) => outcome === "open");
-    for (const { plugin, reason } of open) process.stderr.write(`${toOneLine(`${plugin}: ${reason}`)}\n`);
+    for (const { plugin, reason } of open) writeNote(toOneLine(`${plugin}: ${reason}`));
     return open.length > 0 ? 3 : 0;
   },
 } satisfies Command;

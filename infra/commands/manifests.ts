@@ -2,7 +2,14 @@ import { writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { parse } from "yaml";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
+import {
+  type Command,
+  commonCommandOptions,
+  type ParsedOptions,
+  writeJson,
+  writeNote,
+  writeOutput,
+} from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { clusterAccessOptions, parseBaseUrl, readOptionFile, stageOption } from "../cli/options.ts";
 import { getConfigFile } from "../cli/roots.ts";
@@ -86,10 +93,9 @@ export default {
     const ca = options.text("ca");
 
     const name = readInstanceName(options);
-    for (const line of describePlacements(placePolicies(catalogue, cluster)))
-      process.stderr.write(`policies ${line}\n`);
+    for (const line of describePlacements(placePolicies(catalogue, cluster))) writeNote(`policies ${line}`);
     const waits = describeWaits(catalogue, cluster);
-    if (waits !== undefined) process.stderr.write(`${waits}\n`);
+    if (waits !== undefined) writeNote(waits);
     const documents = buildClusterObjects(catalogue, cluster, {
       name,
       address: (rule, path) => `${findBaseUrl(rule)}/${segment}/${rule}/${path}`,
@@ -103,12 +109,9 @@ export default {
       await writeFile(eks, `${JSON.stringify(buildEksAccessEntryTemplate(catalogue, cluster, name), null, 2)}\n`);
     }
     if (documents.every((document) => (Reflect.get(document, "webhooks") ?? []).length === 0))
-      process.stderr.write(
-        `cluster ${clusterName} gets no webhook entry: postern.yaml turns on no rule that needs one\n`,
-      );
+      writeNote(`cluster ${clusterName} gets no webhook entry: postern.yaml turns on no rule that needs one`);
     for (const document of documents) warnIfTooLarge(document);
-    if (options.text("output") === "json")
-      writeOutput(`${JSON.stringify({ apiVersion: "v1", kind: "List", items: documents }, null, 2)}\n`);
+    if (options.text("output") === "json") writeJson({ apiVersion: "v1", kind: "List", items: documents });
     else writeOutput(formatYamlDocuments(documents));
   },
 } satisfies Command;
@@ -118,8 +121,8 @@ const warnIfTooLarge = (document: object): void => {
   const bytes = countAnnotationBytesAfterApply(document);
   if (bytes <= mostAnnotationBytes) return;
   const { kind, metadata } = document as { kind: string; metadata: { name: string } };
-  process.stderr.write(
-    `${kind} ${metadata.name} is too large for plain kubectl apply, which would store ${bytes} bytes of annotations; the limit is ${mostAnnotationBytes}; use kubectl apply --server-side\n`,
+  writeNote(
+    `${kind} ${metadata.name} is too large for plain kubectl apply, which would store ${bytes} bytes of annotations; the limit is ${mostAnnotationBytes}; use kubectl apply --server-side`,
   );
 };
 
@@ -142,7 +145,7 @@ const inspectChosenCluster = async (
     const remedy = `entries of ${rules.join(", ")} depend on objects in the cluster; --kubeconfig FILE reads it as another user, and --offline leaves these entries out`;
     throw new Complaint(`${toSentence(error)}\n${remedy}`, error instanceof Complaint ? error.exitCode : 3);
   });
-  for (const note of notes) process.stderr.write(`${note}\n`);
+  for (const note of notes) writeNote(note);
   return cluster;
 };
 

@@ -5,7 +5,7 @@ import { isMap, parseDocument } from "yaml";
 import { loadRules, readRule, updateRuleListInReadme } from "../catalogue/registry.ts";
 import { requireValidRuleName } from "../catalogue/rule-names.ts";
 import { getFunctionsFolder, getProjectSource, listRuleFolders } from "../catalogue/sources.ts";
-import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, writeNote, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { findNearestFile, getConfigFile, getProjectRoot, hasConfig, openProject, packageRoot } from "../cli/roots.ts";
 import { addSchemaLine, writeSchemas } from "../config/schemas.ts";
@@ -80,7 +80,7 @@ const makeImportable = async (folder: string) => {
     const link = join(getProjectRoot(), "node_modules/postern");
     await mkdir(dirname(link), { recursive: true });
     await symlink(packageRoot, link, "junction");
-    process.stderr.write(`node_modules/postern is a link to ${packageRoot}: no package postern is installed here\n`);
+    writeNote(`node_modules/postern is a link to ${packageRoot}: no package postern is installed here`);
   }
 };
 

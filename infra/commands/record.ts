@@ -1,6 +1,6 @@
 import { createRecorder } from "#lib/recording/recorder.ts";
 import { isRegion } from "#lib/service-settings.ts";
-import { type Command, writeOutput } from "../cli/command.ts";
+import { type Command, writeNote, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { requireConfig } from "../project/project-rules.ts";
 import {
@@ -48,11 +48,10 @@ export default {
     for (const option of ["region", "since"])
       if (from === undefined && options.text(option) !== undefined)
         throw new Complaint(`--${option} needs --from s3://BUCKET`);
-    const say = (sentence: string) => void process.stderr.write(`${sentence}\n`);
-    if (from !== undefined) return fetchIntoFolder(from, folder, most, options, say);
+    if (from !== undefined) return fetchIntoFolder(from, folder, most, options);
 
     requireConfig();
-    const recordings = await openLocalRecordingWriter(folder, most, say);
+    const recordings = await openLocalRecordingWriter(folder, most, writeNote);
     await serveRules(options, (host, setupOf) =>
       createRecorder(host, (review) => {
         const { cluster, rule } = review.origin;
@@ -66,13 +65,7 @@ export default {
 type CommandOptions = Parameters<Command["run"]>[0]["options"];
 
 /** Loads the AWS SDK only when recordings are fetched. */
-const fetchIntoFolder = async (
-  from: string,
-  folder: string,
-  most: number,
-  options: CommandOptions,
-  say: (sentence: string) => void,
-) => {
+const fetchIntoFolder = async (from: string, folder: string, most: number, options: CommandOptions) => {
   const [{ openBucket, openS3 }, { rethrowAwsErrorsAsComplaints: reportAwsErrors }] = await Promise.all([
     import("../aws/bucket.ts"),
     import("../aws/stage.ts"),
@@ -84,10 +77,10 @@ const fetchIntoFolder = async (
   const age = options.text("since");
   const since = new Date(age === undefined ? 0 : Date.now() - parseAgeToMilliseconds(age));
   await requireEmptyFolder(folder);
-  const recordings = await openLocalRecordingWriter(folder, most, say);
+  const recordings = await openLocalRecordingWriter(folder, most, writeNote);
   const strange = await reportAwsErrors(() =>
     fetchRecordingsAndCountInvalid(openBucket(bucket, openS3(region)), prefix, since, recordings),
   );
   writeOutput(`${await recordings.close()}\n`);
-  if (strange > 0) say(`${strange} objects don't exist in any recording`);
+  if (strange > 0) writeNote(`${strange} objects don't exist in any recording`);
 };

@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { type AwsStage, runInStage } from "../aws/stage.ts";
 import { findRuleByNameOrPlugin, isRuleName } from "../catalogue/rule-names.ts";
-import { type Command, commonCommandOptions, type ParsedOptions } from "../cli/command.ts";
+import { type Command, commonCommandOptions, type ParsedOptions, writeNote } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { formatDidYouMean } from "../cli/did-you-mean.ts";
 import { readListOption, stageOption } from "../cli/options.ts";
@@ -77,8 +77,7 @@ const run = async (
   if (wrong !== undefined) throw new Complaint(`--rules takes names of rules; "${wrong}" can't be one`);
   const config = options.text("config");
   const wish = { rules, ...(config !== undefined && { config: resolve(config) }) };
-  const say = (line: string) => void process.stderr.write(`${line}\n`);
-  const means = { stage, wish, milliseconds: seconds * 1000, scratch, say };
+  const means = { stage, wish, milliseconds: seconds * 1000, scratch, say: writeNote };
   const [against, tried] = [options.text("against") ?? "", options.text("with") ?? ""];
   if (against === tried) throw new Complaint(`--against and --with are both ${against}; two versions are compared`);
   if (config !== undefined && ![against, tried].includes("working-tree"))

@@ -1,7 +1,7 @@
 import { dirname } from "node:path";
 import { readCatalogue, updateRuleListInReadme } from "../catalogue/registry.ts";
 import { updateCheckPage } from "../check/page.ts";
-import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, formatTable, writeJson, writeOutput } from "../cli/command.ts";
 import { getConfigFile, hasOwnRules } from "../cli/roots.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { writeSchemas } from "../config/schemas.ts";
@@ -43,7 +43,7 @@ export default {
         return { name, from: source, phases: [], broken: sentence, modes: getModes(name) };
       }),
     ];
-    if (options.text("output") === "json") return writeOutput(`${JSON.stringify(rules, null, 2)}\n`);
+    if (options.text("output") === "json") return writeJson(rules);
     const formatModes = (modes: Record<string, string>) => {
       const entries = Object.entries(modes);
       return clusters.size === 1

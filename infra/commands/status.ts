@@ -1,7 +1,15 @@
 import { describeStageIdentity } from "../aws/identity.ts";
 import type { WarmVersion } from "../aws/lambda-functions.ts";
 import { type AwsStage, runInStage } from "../aws/stage.ts";
-import { type Command, commonCommandOptions, formatTable, type ParsedOptions, writeOutput } from "../cli/command.ts";
+import {
+  type Command,
+  commonCommandOptions,
+  formatTable,
+  type ParsedOptions,
+  writeJson,
+  writeNote,
+  writeOutput,
+} from "../cli/command.ts";
 import { Complaint, requireComplaint, toSentence } from "../cli/complaint.ts";
 import { clusterAccessOptions, stageOption } from "../cli/options.ts";
 import { createProgressPrinter, formatCount, runInParallel } from "../cli/progress.ts";
@@ -48,22 +56,26 @@ export default {
         return project;
       })
       .catch((error) => {
-        process.stderr.write(`${toSentence(error)}\n`);
+        writeNote(toSentence(error));
         return undefined;
       });
     return runInStage(options, async (stage) => {
-      const identity = await stage.readStageIdentity().catch((error) => {
-        process.stderr.write(`${toSentence(error)}\n`);
-        return undefined;
-      });
+      let isKnown = true;
+      const tryRead = async <T>(reading: Promise<T>, what = ""): Promise<T | undefined> =>
+        reading.catch((error) => {
+          writeNote(`${what}${toSentence(error)}`);
+          isKnown = false;
+          return undefined;
+        });
+      const identity = await tryRead(stage.readStageIdentity());
       const releases = await tryReadReleaseStore(stage, createProgressPrinter());
       const all = releases?.all ?? [];
       const { states, standings, faults } = await readStandings(stage, all);
-      for (const fault of faults) process.stderr.write(`${fault}\n`);
+      for (const fault of faults) writeNote(fault);
       if (standings.length + faults.length === 0) throw new Complaint(`stage ${stage.name} has no functions`, 1);
       const [newest] = all;
       const { differences, notes } = await tryFindStageDifferences(stage, states, newest, stage.stack.readTemplate);
-      for (const note of notes) process.stderr.write(`${note}\n`);
+      for (const note of notes) writeNote(note);
       const [released, wanted] = [Object.keys(newest?.clusters ?? {}), options.text("cluster")];
       if (newest && wanted !== undefined && !released.includes(wanted))
         throw new Complaint(
@@ -76,44 +88,46 @@ export default {
       );
       const clusters = found.filter((health) => health !== undefined);
       const live = standings.map(({ rule }) => rule);
-      const alarms = await checkStageAlarms(stage, live).catch((error) => {
-        process.stderr.write(`the alarms can't be read: ${toSentence(error)}\n`);
-        return undefined;
-      });
-      let isLedgerKnown = true;
-      const ledger = await checkLedger(stage, standings).catch((error) => {
-        process.stderr.write(`the ledger's table can't be read: ${toSentence(error)}\n`);
-        isLedgerKnown = false;
-        return undefined;
-      });
-      let areQuotasKnown = true;
+      const alarms = await tryRead(checkStageAlarms(stage, live), "the alarms can't be read: ");
+      const ledger = await tryRead(checkLedger(stage, standings), "the ledger's table can't be read: ");
       const keepsQuotas = standings.some(({ rule, keepsLedger }) => rule === "workload-quota" && keepsLedger);
       const quotas =
         read && keepsQuotas
-          ? await readQuotas(stage, read.config, Date.now()).catch((error) => {
-              process.stderr.write(`the quotas can't be read: ${toSentence(error)}\n`);
-              areQuotasKnown = false;
-              return undefined;
-            })
+          ? await tryRead(readQuotas(stage, read.config, Date.now()), "the quotas can't be read: ")
           : undefined;
-      writeOutput(
-        options.text("output") === "json"
-          ? `${JSON.stringify({ ...(identity ?? { stage: stage.name }), release: summarizeRelease(newest), rules: standings, differences: toDifferenceData(differences), ledger, ...quotas, alarms, clusters }, null, 2)}\n`
-          : `${identity ? `${describeStageIdentity(identity)}\n` : ""}${formatStandings(newest, standings)}${differences.length > 0 ? `\nchanged in AWS\n${formatDifferences(differences).join("\n")}\n` : ""}${ledger ? formatLedgerHealth(ledger) : ""}${quotas ? formatQuotas(quotas) : ""}${formatAlarms(alarms)}${clusters.map(formatHealth).join("")}`,
-      );
+      if (options.text("output") === "json")
+        writeJson({
+          ...(identity ?? { stage: stage.name }),
+          release: summarizeRelease(newest),
+          rules: standings,
+          differences: toDifferenceData(differences),
+          ledger,
+          ...quotas,
+          alarms,
+          clusters,
+        });
+      else
+        writeOutput(
+          [
+            identity ? `${describeStageIdentity(identity)}\n` : "",
+            formatStandings(newest, standings),
+            differences.length > 0 ? `\nchanged in AWS\n${formatDifferences(differences).join("\n")}\n` : "",
+            ledger ? formatLedgerHealth(ledger) : "",
+            quotas ? formatQuotas(quotas) : "",
+            formatAlarms(alarms),
+            ...clusters.map(formatHealth),
+          ].join(""),
+        );
       const isWell =
         differences.length === 0 &&
         clusters.every(({ sick, drift }) => sick.length + drift.length === 0) &&
         (ledger?.faults ?? []).length === 0 &&
         (alarms ?? []).every(({ topics, canRing }) => topics.length === 0 || canRing !== false);
-      const isKnown =
+      isKnown &&=
         releases !== undefined &&
-        identity !== undefined &&
         notes.length === 0 &&
-        isLedgerKnown &&
-        areQuotasKnown &&
         clusters.every(({ unknown }) => unknown.length === 0) &&
-        (alarms ?? [{ canRing: null }]).every(({ canRing }) => canRing !== null);
+        (alarms ?? []).every(({ canRing }) => canRing !== null);
       return faults.length > 0 || !isWell ? 1 : isKnown ? 0 : 3;
     });
   },
@@ -136,13 +150,9 @@ const showRegisteredClusters = async (options: ParsedOptions): Promise<number> =
     }
   });
   const clusters = found.filter((registered) => registered !== undefined);
-  for (const line of [...clusters.flatMap(({ notes }) => notes), ...unknown])
-    process.stderr.write(`${toOneLine(line)}\n`);
-  writeOutput(
-    options.text("output") === "json"
-      ? `${JSON.stringify({ clusters }, null, 2)}\n`
-      : clusters.map(formatRegisteredCluster).join("\n"),
-  );
+  for (const line of [...clusters.flatMap(({ notes }) => notes), ...unknown]) writeNote(toOneLine(line));
+  if (options.text("output") === "json") writeJson({ clusters });
+  else writeOutput(clusters.map(formatRegisteredCluster).join("\n"));
   if (clusters.some(({ differences }) => differences.length > 0)) return 1;
   return unknown.length > 0 ? 3 : 0;
 };

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { join, relative } from "node:path";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import { type Command, commonCommandOptions } from "../cli/command.ts";
+import { type Command, commonCommandOptions, writeNote } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { getConfigFile, getProjectRoot, moduleExtension } from "../cli/roots.ts";
 import { findRulesInspectingCluster } from "../clusters/inspection.ts";
@@ -46,7 +46,7 @@ const compare = async (
   const { catalogue, config } = await readProject(getConfigFile());
   const clusters = [...config.clusters];
   const installed = await openInstalledVersion(scratch);
-  process.stderr.write(`installs postern@${version} in a temporary copy of this project\n`);
+  writeNote(`installs postern@${version} in a temporary copy of this project`);
   const versions = [installed, await installVersion(version, scratch)] as const;
   const names = clusters.map(([name]) => name);
   const { bundles, ...found } = await compareVersions(versions, names, scratch);

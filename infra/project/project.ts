@@ -3,6 +3,7 @@ import { toMap } from "#lib/json.ts";
 import type { SettingsMistake } from "#lib/settings.ts";
 import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
 import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
+import { writeNote } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { getConfigFile } from "../cli/roots.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
@@ -51,7 +52,7 @@ export const reportBroken = (
   exitCode?: number,
 ): void => {
   const [needed, others] = [broken.filter(({ name }) => isNeeded(name)), broken.filter(({ name }) => !isNeeded(name))];
-  for (const { sentence } of others) process.stderr.write(`${sentence}\n`);
+  for (const { sentence } of others) writeNote(sentence);
   if (needed.length > 0) throw new Complaint(needed.map(({ sentence }) => sentence).join("\n"), exitCode);
 };
 

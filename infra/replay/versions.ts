@@ -18,6 +18,14 @@ interface CheckoutBuildRequest {
   config?: string | undefined;
 }
 
+/** The build of a version; `name` is the version in messages. */
+interface VersionBuild {
+  name: string;
+  wish: CheckoutBuildRequest;
+  scratch: ReplayFoldersAndProcesses;
+  say(line: string): void;
+}
+
 /** Reports whether a folder is a checkout of Postern, or a project that uses the package postern. */
 const isPosternProject = (folder: string): boolean => existsSync(join(folder, "postern.yaml"));
 
@@ -32,36 +40,15 @@ const findCommand = (folder: string, name: string): string => {
   return command;
 };
 
-/** Returns the hash of the commit that a name stands for; undefined if git knows none. */
-const findCommit = async (name: string, scratch: ReplayFoldersAndProcesses): Promise<string | undefined> => {
-  const words = ["rev-parse", "--verify", "--quiet", "--end-of-options", `${name}^{commit}`];
+/** Returns what git prints in the project's folder; nothing if it fails. */
+const runGit = async (scratch: ReplayFoldersAndProcesses, ...words: string[]): Promise<string> => {
   const { code, stdout } = await scratch.run("git", words, { cwd: getProjectRoot() });
-  return code === 0 ? stdout.trim() : undefined;
-};
-
-/** Returns at most ten branches and tags, those with the newest commits first, for messages. */
-const listRecentGitRefs = async (scratch: ReplayFoldersAndProcesses): Promise<string[]> => {
-  const words = ["for-each-ref", "--format=%(refname:short)", "--count=10", "--sort=-creatordate"];
-  const { code, stdout } = await scratch.run("git", [...words, "refs/heads", "refs/tags"], { cwd: getProjectRoot() });
-  return code === 0 ? stdout.split("\n").filter(Boolean) : [];
-};
-
-/** Reports whether this git checkout is shallow, that is, has only a part of the history. */
-const isShallowCheckout = async (scratch: ReplayFoldersAndProcesses): Promise<boolean> => {
-  const { code, stdout } = await scratch.run("git", ["rev-parse", "--is-shallow-repository"], {
-    cwd: getProjectRoot(),
-  });
-  return code === 0 && stdout.trim() === "true";
+  return code === 0 ? stdout.trim() : "";
 };
 
 /** Builds a commit in a temporary folder. Returns the folder of its bundles. */
-const buildBundlesOfCommit = async (
-  commit: string,
-  name: string,
-  wish: CheckoutBuildRequest,
-  scratch: ReplayFoldersAndProcesses,
-  say: (line: string) => void,
-): Promise<string> => {
+const buildBundlesOfCommit = async (commit: string, version: VersionBuild): Promise<string> => {
+  const { name, scratch } = version;
   const folder = await scratch.folder();
   const archive = join(folder, "archive.tar");
   const place = join(folder, "tree");
@@ -72,27 +59,20 @@ const buildBundlesOfCommit = async (
   for (const [program, words, cwd] of steps)
     requireSuccess(await scratch.run(program, words, { cwd }), `${name} can't be unpacked`);
   if (!isPosternProject(place)) throw new Complaint(`${name} can't be built: it has no postern.yaml`, 3);
-  await installPackages(place, getProjectRoot(), name, scratch, say);
-  return buildIn(place, name, wish, scratch, true);
+  await installPackages(place, getProjectRoot(), version);
+  return buildIn(place, version, true);
 };
 
 /**
  * Builds the functions of a version in its checkout, without changing the checkout. Returns the folder of the
  * bundles.
  */
-const buildBundlesOfCheckout = async (
-  folder: string,
-  name: string,
-  wish: CheckoutBuildRequest,
-  scratch: ReplayFoldersAndProcesses,
-  say: (line: string) => void,
-): Promise<string> => {
-  const [built, out] = [await hasFolderOption(folder, name, scratch), await scratch.folder()];
-  if (built) return buildIn(folder, name, wish, scratch, false);
-  const place = join(out, "tree");
+const buildBundlesOfCheckout = async (folder: string, version: VersionBuild): Promise<string> => {
+  if (await hasFolderOption(folder, version)) return buildIn(folder, version, false);
+  const place = join(await version.scratch.folder(), "tree");
   await copyProject(folder, place);
-  await installPackages(place, folder, name, scratch, say);
-  return buildIn(place, name, wish, scratch, true);
+  await installPackages(place, folder, version);
+  return buildIn(place, version, true);
 };
 
 /** Entries at the top of a project that aren't copied: a build doesn't read them, or writes them itself. */
@@ -106,13 +86,7 @@ export const copyProject = async (folder: string, place: string): Promise<void> 
 };
 
 /** Links the packages of `from` if its lock files are the same; else installs them. */
-const installPackages = async (
-  place: string,
-  from: string,
-  name: string,
-  scratch: ReplayFoldersAndProcesses,
-  say: (line: string) => void,
-): Promise<void> => {
+const installPackages = async (place: string, from: string, { name, scratch, say }: VersionBuild): Promise<void> => {
   // A checked-out commit may contain node_modules, or a link to it, which is removed first.
   await rm(join(place, "node_modules"), { recursive: true, force: true });
   const [wanted, present] = await Promise.all([place, from].map(readLockFiles));
@@ -157,26 +131,21 @@ const readLockFiles = (folder: string): Promise<(string | undefined)[]> =>
   );
 
 /** Reports whether `postern build` of this version has the option --to; older builds write into the checkout. */
-const hasFolderOption = async (place: string, name: string, scratch: ReplayFoldersAndProcesses): Promise<boolean> => {
+const hasFolderOption = async (place: string, { name, scratch }: VersionBuild): Promise<boolean> => {
   const words = [findCommand(place, name), "build", "--help"];
   const result = await scratch.run(process.execPath, words, createEnvironment(place));
   return requireSuccess(result, `${name} can't be built`).stdout.includes("--to ");
 };
 
-const buildIn = async (
-  place: string,
-  name: string,
-  { rules, config }: CheckoutBuildRequest,
-  scratch: ReplayFoldersAndProcesses,
-  isOurs: boolean,
-): Promise<string> => {
-  const isNew = !isOurs || (await hasFolderOption(place, name, scratch));
+const buildIn = async (place: string, version: VersionBuild, isOurs: boolean): Promise<string> => {
+  const { name, wish, scratch } = version;
+  const isNew = !isOurs || (await hasFolderOption(place, version));
   const out = isNew ? await scratch.folder() : join(place, "dist");
   const build = async (rules: readonly string[]): Promise<void> => {
     const words = [
       ...(isNew ? ["--to", out] : []),
       ...(isNew && rules.length > 0 ? ["--rules", rules.join(",")] : []),
-      ...(config === undefined ? [] : ["--config", config]),
+      ...(wish.config === undefined ? [] : ["--config", wish.config]),
     ];
     const program = [findCommand(place, name), "build", ...words];
     const result = await scratch.run(process.execPath, program, createEnvironment(place));
@@ -186,7 +155,7 @@ const buildIn = async (
     const others = rules.filter((rule) => rule !== unknown);
     if (others.length > 0) await build(others);
   };
-  await build(rules);
+  await build(wish.rules);
   return out;
 };
 
@@ -203,13 +172,10 @@ const requireSuccess = (ended: ProcessResult, what: string): ProcessResult => {
 };
 
 /** The options for opening one of the two versions that a replay compares. */
-interface ReplaySideOptions {
+interface ReplaySideOptions extends Omit<VersionBuild, "name"> {
   stage: AwsStage | undefined;
-  wish: CheckoutBuildRequest;
   /** The time limit of one review on this machine. */
   milliseconds: number;
-  scratch: ReplayFoldersAndProcesses;
-  say(line: string): void;
 }
 
 const isReleased = (text: string) => text === "live" || /^r\d+$/.test(text);
@@ -222,14 +188,16 @@ export const openReplaySide = async (text: string, means: ReplaySideOptions): Pr
   const openBundleSide = async (folder: string) =>
     createReplaySideOfVersion(await openBundledVersion(text, folder, milliseconds, scratch));
   if (text === "working-tree")
-    return openBundleSide(await buildBundlesOfCheckout(getProjectRoot(), text, wish, scratch, say));
+    return openBundleSide(await buildBundlesOfCheckout(getProjectRoot(), { name: text, wish, scratch, say }));
   // A postern.yaml that the user names applies to the working tree only; other versions have their own.
-  const own = { rules: wish.rules };
+  const own = { name: text, wish: { rules: wish.rules }, scratch, say };
   const isPath = isAbsolute(text) || /^\.\.?(\/|$)/.test(text);
-  const commit = isPath ? undefined : await findCommit(text, scratch);
-  if (commit !== undefined) return openBundleSide(await buildBundlesOfCommit(commit, text, own, scratch, say));
+  const commit = isPath
+    ? ""
+    : await runGit(scratch, "rev-parse", "--verify", "--quiet", "--end-of-options", `${text}^{commit}`);
+  if (commit !== "") return openBundleSide(await buildBundlesOfCommit(commit, own));
   const folder = resolve(text);
-  if (isPosternProject(folder)) return openBundleSide(await buildBundlesOfCheckout(folder, text, own, scratch, say));
+  if (isPosternProject(folder)) return openBundleSide(await buildBundlesOfCheckout(folder, own));
   if (await hasPosternBundles(folder)) return openBundleSide(folder);
   throw await createUnknownVersionComplaint(text, folder, means);
 };
@@ -244,7 +212,9 @@ const createUnknownVersionComplaint = async (
       `${text} is no version to replay: the folder has no postern.yaml, and is not the output of postern build`,
     );
   if (!stage && isReleased(text)) return new Complaint(`${text} is a release; --stage must name its stage`);
-  const names = await listRecentGitRefs(scratch);
+  const list = ["for-each-ref", "--format=%(refname:short)", "--count=10", "--sort=-creatordate"];
+  const names = (await runGit(scratch, ...list, "refs/heads", "refs/tags")).split("\n").filter(Boolean);
+  const isShallow = (await runGit(scratch, "rev-parse", "--is-shallow-repository")) === "true";
   const known = [
     "recorded",
     "working-tree",
@@ -252,9 +222,7 @@ const createUnknownVersionComplaint = async (
     names.length > 0 ? `a commit (${names.join(", ")})` : "a commit, where there is git",
     "a folder",
   ];
-  const more = (await isShallowCheckout(scratch))
-    ? "; this clone is shallow, and git fetch --unshallow brings other commits"
-    : "";
+  const more = isShallow ? "; this clone is shallow, and git fetch --unshallow brings other commits" : "";
   return new Complaint(
     `there is no version "${text}"; it can be ${known.slice(0, -1).join(", ")} or ${known.at(-1)}${more}`,
   );

@@ -1,6 +1,6 @@
 import { dirname, join } from "node:path";
 import { findRuleByNameOrPlugin } from "../../catalogue/rule-names.ts";
-import type { CommandOption, ParsedOptions } from "../../cli/command.ts";
+import { type CommandOption, type ParsedOptions, writeNote } from "../../cli/command.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatDidYouMean } from "../../cli/did-you-mean.ts";
 import { parseBaseUrl, readOptionFile } from "../../cli/options.ts";
@@ -18,7 +18,7 @@ export const resolveStageRule = async (text: string): Promise<string> => {
   const names = await readRuleNames();
   const found = findRuleByNameOrPlugin(text, names);
   const meant = formatDidYouMean(text, names).trim();
-  if (found === undefined && meant !== "") process.stderr.write(`there is no folder functions/${text}; ${meant}\n`);
+  if (found === undefined && meant !== "") writeNote(`there is no folder functions/${text}; ${meant}`);
   return found ?? text;
 };
 
