@@ -36,6 +36,13 @@ export interface CatalogueAndManifestFiles {
   services: ServicesByConfigPath;
 }
 
+/** What all sections of postern.yaml are read with. */
+export interface ConfigReading extends CatalogueAndManifestFiles {
+  /** The names of the clusters; undefined if postern.yaml names none. */
+  clusterNames: readonly string[] | undefined;
+  complain: ReportMistake;
+}
+
 /** A rule's section in postern.yaml, once it has the shape of `generalRuleShape` or `clusterRuleShape`. */
 type RuleSection = Pick<RuleConfig, "failurePolicy" | "timeoutSeconds" | "reserved" | "warm"> & {
   mode?: EnforcementMode;
@@ -133,21 +140,22 @@ export const parseRulesSection = (
   value: unknown,
   path: ConfigPath,
   general: ReadonlyMap<string, RuleConfigDraft>,
-  known: CatalogueAndManifestFiles,
-  complain: ReportMistake,
+  reading: ConfigReading,
 ): Map<string, RuleConfigDraft> => {
+  const { names, complain } = reading;
   const rules = new Map(general);
   const seen = new Set<string>();
   for (const [key, section] of Object.entries(toMap(value))) {
-    const name = findRuleByNameOrPlugin(key, known.names);
+    const name = findRuleByNameOrPlugin(key, names);
     const here = [...path, key];
     if (name === undefined) {
-      complain(here, describeUnknownRuleName(key, known.names));
+      complain(here, describeUnknownRuleName(key, names));
       continue;
     }
     if (seen.has(name)) complain(here, `is ${name}, which is listed here already`);
     seen.add(name);
-    rules.set(name, readRule(findKnownRule(name, known), toMap(section), here, general.get(name), known, complain));
+    const draft = { rule: findKnownRule(name, reading), path: here, before: general.get(name) };
+    rules.set(name, readRule(toMap(section), draft, reading));
   }
   return rules;
 };
@@ -163,16 +171,15 @@ const findKnownRule = (name: string, { catalogue }: CatalogueAndManifestFiles) =
 /** Checks a rule's merged config, once all sections of postern.yaml are read. A rule that is off isn't checked. */
 export const checkMergedRuleConfigs = (
   rules: ReadonlyMap<string, RuleConfigDraft>,
-  known: CatalogueAndManifestFiles,
-  clusters: readonly string[] | undefined,
-  complain: ReportMistake,
+  reading: ConfigReading,
 ): Map<string, RuleConfig> =>
   new Map(
     [...rules].map(([name, { place, settingsPlace = place, wrong, record, ...config }]) => {
       const result = { ...config, ...(record && record !== "off" && { record }) };
-      const rule = findKnownRule(name, known);
+      const rule = findKnownRule(name, reading);
+      const { clusterNames, complain } = reading;
       const isOn = result.mode !== "off" && !wrong;
-      const unfit = isOn ? rule?.checkSettings?.(result.settings, clusters) : undefined;
+      const unfit = isOn ? rule?.checkSettings?.(result.settings, clusterNames) : undefined;
       if (unfit !== undefined) complain(settingsPlace, unfit);
       if (isOn && rule?.exemptionRequired && result.exempt === undefined)
         complain(place, "must have exempt with namespaces, namespaceLabels, users or groups");
@@ -183,39 +190,38 @@ export const checkMergedRuleConfigs = (
 /** Returns the configs for all clusters. A rule is off whose config is complete only with what each cluster adds. */
 export const finishGeneralRuleConfigs = (
   general: ReadonlyMap<string, RuleConfigDraft>,
-  known: CatalogueAndManifestFiles,
-  clusters: readonly string[] | undefined,
+  reading: ConfigReading,
 ): Map<string, RuleConfig> =>
   new Map(
     [...general].flatMap(([name, draft]) => {
       let isComplete = true;
-      const checked = checkMergedRuleConfigs(new Map([[name, draft]]), known, clusters, () => {
+      const complain = () => {
         isComplete = false;
-      });
+      };
+      const checked = checkMergedRuleConfigs(new Map([[name, draft]]), { ...reading, complain });
       return [...checked].map(([rule, config]) => [rule, isComplete ? config : { ...config, mode: "off" as const }]);
     }),
   );
 
+/** Reads a rule's section at `path`. `before` is the rule's config for all clusters. */
 const readRule = (
-  rule: Rule | undefined,
   section: RuleSection,
-  path: ConfigPath,
-  before: RuleConfigDraft | undefined,
-  { places, services }: CatalogueAndManifestFiles,
-  complain: ReportMistake,
+  { rule, path, before }: { rule: Rule | undefined; path: ConfigPath; before: RuleConfigDraft | undefined },
+  reading: ConfigReading,
 ): RuleConfigDraft => {
+  const { complain } = reading;
   const { settings, exempt, record, ...fields } = section;
   const settingsPath = [...path, "settings"];
-  const own = rule && fillManifestSettings(rule, settings, settingsPath, places, complain);
+  const own = rule && fillManifestSettings(rule, settings, settingsPath, reading);
   const wrong = own == null ? [] : findSettingsMistakes(rule?.settings ?? {}, own, rule?.choices);
   for (const mistake of wrong) complain([...settingsPath, ...mistake.path], mistake.sentence);
   const complainOfService: ReportMistake = (path, sentence) => {
     wrong.push({ path, sentence });
-    complain(path, sentence);
+    complain([...settingsPath, ...path], sentence);
   };
   const merged = mergeWithDefaults(before?.settings ?? rule?.settings ?? {}, own);
   const filled =
-    rule && isMap(own) ? fillServiceSettings(rule, own, merged, settingsPath, services, complainOfService) : merged;
+    rule && isMap(own) ? fillServiceSettings(rule, own, merged, { ...reading, complain: complainOfService }) : merged;
   return {
     mode: "enforce",
     ...before,
@@ -247,19 +253,16 @@ const fillServiceSettings = (
   { kubeconfigs = {}, settings = {} }: Rule,
   own: object,
   merged: object,
-  path: ConfigPath,
-  services: ServicesByConfigPath,
-  complain: ReportMistake,
+  { services, complain }: ConfigReading,
 ): object => {
   let filled = merged;
   for (const [place, service] of Object.entries(kubeconfigs)) {
     const file = getSetting(merged, place);
     if (typeof file !== "string" || file === "") continue;
-    if (Object.hasOwn(own, service))
-      complain([...path, service], `must be left out, because ${place} names a kubeconfig`);
+    if (Object.hasOwn(own, service)) complain([service], `must be left out, because ${place} names a kubeconfig`);
     if (getSetting(own, place) === undefined) continue;
     const found = services.get(file) ?? `${file} is not read here`;
-    if (typeof found === "string") complain([...path, ...place.split(".")], found);
+    if (typeof found === "string") complain(place.split("."), found);
     else filled = { ...filled, [service]: { ...Reflect.get(settings, service), ...found } };
   }
   return filled;
@@ -273,14 +276,13 @@ const fillManifestSettings = (
   { manifests = {} }: Rule,
   settings: unknown,
   path: ConfigPath,
-  places: ManifestsByConfigPath,
-  complain: ReportMistake,
+  reading: ConfigReading,
 ): unknown => {
   if (typeof settings !== "object" || settings === null) return settings;
   const readers: [string, (documents: readonly unknown[]) => ParsedManifests][] = Object.entries(manifests);
   const filled = readers.flatMap(([key, read]) => {
     const value: unknown = Reflect.get(settings, key);
-    return value === undefined ? [] : [[key, readManifestSetting(value, read, [...path, key], places, complain)]];
+    return value === undefined ? [] : [[key, readManifestSetting(value, read, [...path, key], reading)]];
   });
   return filled.length === 0 ? settings : { ...settings, ...Object.fromEntries(filled) };
 };
@@ -289,8 +291,7 @@ const readManifestSetting = (
   value: unknown,
   read: (documents: readonly unknown[]) => ParsedManifests,
   path: ConfigPath,
-  places: ManifestsByConfigPath,
-  complain: ReportMistake,
+  { places, complain }: ConfigReading,
 ): unknown => {
   const parts: unknown[] = typeof value === "string" ? [value] : Array.isArray(value) ? value : [];
   if (parts.length === 0) return value;

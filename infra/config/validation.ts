@@ -25,6 +25,7 @@ import type {
 import { connectShape, findConnectFault } from "./connections.ts";
 import {
   type CatalogueAndManifestFiles,
+  type ConfigReading,
   checkMergedRuleConfigs,
   clusterRuleShape,
   describeUnknownRuleName,
@@ -120,26 +121,25 @@ export const validateConfig = (
   const { rules: section, clusters, groups, stages } = toMap(settings);
   for (const name of Object.keys(toMap(stages)).filter((name) => !stagePattern.test(name)))
     complain(["stages", name], "is no name for a stage: lower-case letters, digits and hyphens, at most 21");
-  const together = readGroups(groups, known, complain);
-  const general = parseRulesSection(section, ["rules"], new Map(), known, complain);
-  const names = clusters == null ? undefined : Object.keys(toMap(clusters));
+  const clusterNames = clusters == null ? undefined : Object.keys(toMap(clusters));
+  const reading = { ...known, clusterNames, complain };
+  const together = readGroups(groups, reading);
+  const general = parseRulesSection(section, ["rules"], new Map(), reading);
   const named = Object.entries(toMap(clusters ?? { local: {} })).map(
-    ([name, value]) => [name, readCluster(name, toMap(value), together, general, known, names, complain)] as const,
+    ([name, value]) => [name, { ...readCluster(name, toMap(value), general, reading), groups: together }] as const,
   );
   if (named.length === 0) complain(["clusters"], "must name at least one cluster, or be left out");
-  const rules = finishGeneralRuleConfigs(general, known, names);
+  const rules = finishGeneralRuleConfigs(general, reading);
   return { config: { rules, clusters: new Map(named), groups: together }, mistakes };
 };
 
 const readCluster = (
   name: string,
   { rules, keyVersion, kubernetes, connect }: JsonMap,
-  groups: RuleGroup[],
   general: ReadonlyMap<string, RuleConfigDraft>,
-  known: CatalogueAndManifestFiles,
-  clusterNames: readonly string[] | undefined,
-  complain: ReportMistake,
-): ClusterConfig => {
+  reading: ConfigReading,
+): Omit<ClusterConfig, "groups"> => {
+  const { complain } = reading;
   const path = ["clusters", name];
   if (!isClusterName(name))
     complain(path, "is no name for a cluster: lower-case letters, digits and hyphens, at most 63");
@@ -149,13 +149,7 @@ const readCluster = (
     ...(typeof kubernetes === "string" && { kubernetes }),
     ...(isMap(connect) && { connect: connect as ClusterConnectConfig }),
     keyVersions: readKeyVersions(keyVersion, [...path, "keyVersion"], complain),
-    rules: checkMergedRuleConfigs(
-      parseRulesSection(rules, [...path, "rules"], general, known, complain),
-      known,
-      clusterNames,
-      complain,
-    ),
-    groups,
+    rules: checkMergedRuleConfigs(parseRulesSection(rules, [...path, "rules"], general, reading), reading),
   };
 };
 
@@ -169,11 +163,7 @@ const readKeyVersions = (value: unknown, path: ConfigPath, complain: ReportMista
 };
 
 /** Reads the `groups` section; leaves out a group if one of its members can't be loaded. */
-const readGroups = (
-  value: unknown,
-  { catalogue, names }: CatalogueAndManifestFiles,
-  complain: ReportMistake,
-): RuleGroup[] => {
+const readGroups = (value: unknown, { catalogue, names, complain }: ConfigReading): RuleGroup[] => {
   const taken = new Map<string, string>();
   const isBroken = (text: string) => {
     const found = findRuleByNameOrPlugin(text, names);
