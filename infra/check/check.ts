@@ -1,40 +1,24 @@
 import { getOwn } from "#lib/json.ts";
 import type { Capabilities, ResourceType } from "#lib/needs.ts";
-import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
+import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { describeUnknownMinor } from "#lib/since.ts";
 import { apiServerOwnObjects } from "../apiserver/initial-objects.ts";
 import { buildKindIndex, type KindIndex } from "../apiserver/kinds/kinds.ts";
 import { createCustomKinds } from "../apiserver/validation/custom-resources.ts";
 import { createValidation } from "../apiserver/validation/validation.ts";
-import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
-import type { ClusterConfig } from "../config/config.ts";
 import { readInput, readManifests } from "../manifests/input.ts";
 import { type Manifest, type ManifestFault, toSourceName } from "../manifests/manifests.ts";
 import { toStoredObject } from "../manifests/object-store.ts";
-import { createNativeCopyPredicate } from "../webhooks/native-policies.ts";
+import { assembleChain, type ChainOptions } from "./chain.ts";
 import { evaluateManifestsInOrder, isAssumedNamespace } from "./evaluation/evaluate.ts";
-import { createEmptyObjectStore, noteSecretsRead } from "./evaluation/existing-objects.ts";
-import {
-  describeDuplicateOrLostManifests,
-  describeMissingNamespaces,
-  describeUnknownValidation,
-} from "./evaluation/notes.ts";
+import { createEmptyObjectStore } from "./evaluation/existing-objects.ts";
 import type { CheckRequestOptions, ObjectEvaluation } from "./evaluation/object-evaluation.ts";
-import { choosePlugins, isTurnedOff, loadCallablePlugins } from "./evaluation/plugins.ts";
-import type { UncertainUse } from "./evaluation/quotas.ts";
 import { buildCreation, isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
-import { createCallableClusterRules } from "./evaluation/rule-webhooks.ts";
-import { createUnevaluatedPolicyMatcher, isPolicyOrQuota } from "./evaluation/unevaluated.ts";
-import { createWebhookEnvironment } from "./evaluation/webhooks.ts";
-import { createQuotaUse } from "./evaluation/workload-quotas.ts";
+import { isPolicyOrQuota } from "./evaluation/unevaluated.ts";
+import { describeDuplicateOrLostManifests, describeMissingNamespaces, describeUnknownValidation } from "./notes.ts";
 
-export interface CheckOptions {
-  catalogue: CatalogueRule[];
-  cluster: [name: string, ClusterConfig];
-  /** All clusters of postern.yaml; by default, there is no other. */
-  clusters?: readonly string[];
-  harden: boolean;
+export interface CheckOptions extends ChainOptions {
   /** The files, folders and globs that name the manifests to check. */
   paths: readonly string[];
   /** Paths of recorded reviews. */
@@ -43,16 +27,8 @@ export interface CheckOptions {
   state: readonly string[];
   /** Paths of the manifests of old objects, from which updates start. */
   old: readonly string[];
-  /** Paths of files with the webhook configurations of other programs. */
-  webhooks: readonly string[];
-  /** The hosts whose foreign webhooks `check` may call. */
-  hosts: readonly string[];
-  /** Compiled-in plugins to turn on and, with a hyphen before the name, off. */
-  plugins: readonly string[];
   operation: Operation | undefined;
-  user: UserInfo;
   namespace: string;
-  alsoPods: boolean;
 }
 
 /** A check whose manifests were read but not evaluated: iterating over `evaluations` evaluates them. */
@@ -66,7 +42,7 @@ export interface PreparedManifestCheck {
 }
 
 export const prepareManifestCheck = async (options: CheckOptions): Promise<PreparedManifestCheck> => {
-  const { cluster, hosts } = options;
+  const { cluster, user, namespace } = options;
   const { manifests, recorded, old, state, webhooks, faults, notes } = await readFiles(options);
   const note = (sentence: string) => void notes.add(sentence);
   const all = [...manifests, ...recorded];
@@ -77,7 +53,7 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
     [...state, ...old, ...all].map(({ object }) => object),
     kubernetes,
   );
-  const sending: Omit<CheckRequestOptions, "operation"> = { user: options.user, namespace: options.namespace };
+  const sending: Omit<CheckRequestOptions, "operation"> = { user, namespace };
   for (const remark of describeDuplicateOrLostManifests(manifests, old, kinds, sending)) note(remark);
   const isStateKnown = options.state.length > 0;
   if (isStateKnown && state.length === 0)
@@ -90,64 +66,41 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
     const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");
     if (kind !== undefined) existing.put(kind.resource, object);
   }
-  const creations = filled.flatMap((object) => buildCreation(object, kinds, options.user));
-  const secretsRead = new Set<object>();
-  const openCapabilities = (tell: (sentence: string) => void) =>
-    noteSecretsRead(existing.capabilities(tell), secretsRead);
-  const quotaUse = await createQuotaUse(options.catalogue, cluster, options.clusters, isStateKnown, note);
-  await quotaUse?.count(creations, existing.capabilities);
-  const listCreated = (resource: ResourceType): KubernetesObject[] => {
-    const found = selectNamed(resource, all, kinds);
-    for (const { kind } of found)
-      note(
-        `each ${kind} among the manifests holds for what is sent after it; in a cluster, once postern manifests has been applied again`,
-      );
-    return found;
-  };
-  const rules = await createCallableClusterRules(
-    options.catalogue,
-    cluster,
-    options.harden,
-    (tell) => {
-      const capabilities = openCapabilities(tell);
-      return quotaUse?.replaceLedger(capabilities, tell) ?? capabilities;
+  const buildCreations = (objects: readonly KubernetesObject[]) =>
+    objects.flatMap((object) => buildCreation(object, kinds, user));
+  const { environment, rules, objects, secretsRead } = await assembleChain(
+    options,
+    {
+      isLive: false,
+      isStateKnown,
+      foreign: webhooks,
+      openCapabilities: (tell, _, plugin) => {
+        const capabilities = existing.capabilities(tell);
+        return isStateKnown || plugin === undefined ? capabilities : restrictToKnown(plugin, capabilities, tell);
+      },
+      // Each admission policy or quota among the manifests concerns all of them, also earlier ones: the API server
+      // applies it only some time after it was sent.
+      readPolicies: async () => ({ objects: listStanding([...state, ...manifests], namespace), unreadable: [] }),
+      creations: buildCreations(filled),
+      listCreations: (namespace) => buildCreations(existing.listAll(namespace)),
+      listComing: (resource) => {
+        const found = selectNamed(resource, all, kinds);
+        for (const { kind } of found)
+          note(
+            `each ${kind} among the manifests holds for what is sent after it; in a cluster, once postern manifests has been applied again`,
+          );
+        return found;
+      },
     },
-    listCreated,
-  );
-  for (const sentence of rules.notes) note(sentence);
-  // Each admission policy or quota among the manifests concerns all of them, also earlier ones: the API server
-  // applies it only some time after it was sent.
-  const isNativeCopy = createNativeCopyPredicate(options.catalogue, cluster[1]);
-  const standing = listStanding([...state, ...manifests], options.namespace).filter(
-    (object) => !isNativeCopy(object) && !isTurnedOff(options.plugins, object.kind),
+    note,
   );
   const missing = new Set<string>();
   const unvalidated = new Set<string>();
-  const uncertainUse: UncertainUse = { less: new Map(), more: new Map() };
-  const plugins = await loadCallablePlugins(
-    choosePlugins(options.plugins, kubernetes, note),
-    kubernetes,
-    (plugin, tell) => {
-      const capabilities = openCapabilities(tell);
-      return isStateKnown ? capabilities : restrictToKnown(plugin, capabilities, tell);
-    },
-    standing,
-    {
-      // What a quota has in use is known only if all objects are.
-      isUseKnown: isStateKnown,
-      listCreations: (namespace) =>
-        existing.listAll(namespace).flatMap((object) => buildCreation(object, kinds, options.user)),
-      uncertainUse,
-    },
-  );
-  const environment = await createWebhookEnvironment(rules, webhooks, cluster, hosts, standing.length > 0, plugins);
-  for (const warning of environment.hooks.warnings) note(warning);
-  const findCustomKind = createCustomKinds(standing, kubernetes);
+  const findCustomKind = createCustomKinds(objects, kubernetes);
   const evaluations = evaluateManifestsInOrder(all, {
     ...environment,
     kinds,
     existing,
-    unevaluated: createUnevaluatedPolicyMatcher(standing, isStateKnown, [], plugins.evaluates),
     asking: { ...sending, operation: options.operation },
     old: fillAll(old, kinds, sending, kubernetes),
     findCustomKind,
@@ -160,8 +113,6 @@ export const prepareManifestCheck = async (options: CheckOptions): Promise<Prepa
             findCustomKind,
             ({ apiVersion, kind }) => void unvalidated.add(`${kind} (${apiVersion})`),
           ),
-    alsoPods: options.alsoPods,
-    uncertainUse,
     isStateKnown,
     namespaceHint: "that may be among the manifests or in --state",
     noteMissingNamespace: (namespace) => void missing.add(namespace),

@@ -177,12 +177,12 @@ const toWebhook = (
   { variant, entry }: VariantWebhookEntry,
   { address, ca }: WebhookConfigurationOptions,
 ): WebhookEntry => {
-  const [name, path] = variant === undefined ? [rule, phase] : [`${variant}.${rule}`, `${phase}/${variant}`];
+  const path = variant === undefined ? phase : `${phase}/${variant}`;
   const { match, exempt, objectSelector } = entry;
   const conditions = listEntryConditions(entry);
   const namespaceSelector = combineSelectors(entry.namespaceSelector, buildExemptNamespaceSelector(exempt));
   return {
-    name: `${name}.postern.dev`,
+    name: formatEntryName(rule, variant),
     clientConfig: { url: address(rule, path), ...(ca && { caBundle: Buffer.from(ca).toString("base64") }) },
     rules: match.map((row) => ({ scope: "*", ...row })),
     failurePolicy: entry.failurePolicy,
@@ -201,6 +201,10 @@ const toWebhook = (
     admissionReviewVersions: ["v1", "v1beta1"],
   };
 };
+
+/** Returns the name of the entries of a rule or a group. */
+export const formatEntryName = (rule: string, variant?: string): string =>
+  variant === undefined ? `${rule}.postern.dev` : `${variant}.${rule}.postern.dev`;
 
 /**
  * Returns the rule or group of a webhook entry: the last part of the entry's name before the domain. Rule names have

@@ -10,6 +10,7 @@ import { describeUnknownKind, isCustomResourceGroup, type ResourceKind } from ".
 import { toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../../manifests/manifests.ts";
 import { findPosition } from "../../manifests/positions.ts";
+import type { QuotaSubject } from "./endpoint-calls.ts";
 import { describeUndecidedChange, markUndecidedChange } from "./existing-objects.ts";
 import { guessRefusedField, parseFieldPath } from "./field-paths.ts";
 import { collectFindings } from "./findings.ts";
@@ -22,7 +23,6 @@ import {
   type ObjectEvaluationEnvironment,
 } from "./object-evaluation.ts";
 import { buildPod, countMissingPods, countNewPods } from "./pod-templates.ts";
-import type { QuotaSubject } from "./quotas.ts";
 import {
   buildAdmissionAttributes,
   dropServerFieldsAndSetNamespace,

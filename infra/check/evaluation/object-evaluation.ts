@@ -12,9 +12,10 @@ import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
 import type { FindCustomKind } from "../../apiserver/validation/custom-resources.ts";
 import type { ValidateObject } from "../../apiserver/validation/validation.ts";
 import type { FieldPath, Manifest } from "../../manifests/manifests.ts";
+import type { QuotaSubject } from "./endpoint-calls.ts";
 import type { ExistingObjects } from "./existing-objects.ts";
 import type { AdmissionChain } from "./plugins.ts";
-import type { QuotaSubject, UncertainUse } from "./quotas.ts";
+import type { UncertainUse } from "./quotas.ts";
 import type { UnevaluatedAdmissionPolicyMatcher } from "./unevaluated.ts";
 
 export interface EvaluatedRequestAndManifest {

@@ -1,9 +1,7 @@
 import type { DefaultedWebhookEntry, WebhookEntriesByPhase } from "#infra/apiserver/admission/hooks.ts";
-import type { HookCallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
-import { evaluateRule } from "#lib/core/evaluation.ts";
-import { getErrorMessage } from "#lib/failure.ts";
+import { createEndpoint, type EndpointConfig } from "#lib/core/endpoint.ts";
 import type { Capabilities } from "#lib/needs.ts";
-import { type AdmissionRequest, buildReviewResponse, type KubernetesObject } from "#lib/review.ts";
+import type { KubernetesObject } from "#lib/review.ts";
 import { getVariants, type ParsedManifests, type Phase, type Rule, type RuleVariant, selectPhase } from "#lib/rule.ts";
 import { newestKubernetes } from "#lib/since.ts";
 import { applyVariant, loadRules } from "../../catalogue/registry.ts";
@@ -13,8 +11,8 @@ import { compiledInPlugins, isCompiledIn, isEffectiveByDefault } from "../../cat
 import { Complaint } from "../../cli/complaint.ts";
 import { formatDidYouMean } from "../../cli/did-you-mean.ts";
 import { joinCelExpressionLines } from "../../webhooks/entry.ts";
-import { evaluateQuotas, type QuotaKnowledge, type QuotaSubject } from "./quotas.ts";
-import { roundIntegers } from "./rounding.ts";
+import { checkHost, type EndpointTarget } from "./endpoint-calls.ts";
+import { createQuotaEvaluation, type QuotaKnowledge } from "./quotas.ts";
 
 export type AdmissionChain = Pick<WebhookEntriesByPhase, "mutating" | "validating">;
 
@@ -24,8 +22,8 @@ export interface CallablePlugins {
   insert(webhooks: AdmissionChain): AdmissionChain;
   /** Reports whether a plugin evaluates an object: a policy or a binding of one. */
   evaluates(object: KubernetesObject): boolean;
-  /** Evaluates a plugin; returns undefined for a hook that is none. */
-  call(hook: DefaultedWebhookEntry, review: ReviewToSend, subject: QuotaSubject): Promise<HookCallResult> | undefined;
+  /** Returns what a plugin's entry calls; undefined for other entries. */
+  findTarget(hook: DefaultedWebhookEntry): EndpointTarget | undefined;
 }
 
 /** Plugins that the check itself does the work of. */
@@ -72,17 +70,24 @@ export const choosePlugins = (
 export const isTurnedOff = (changes: readonly string[], kind: string | undefined): boolean =>
   changes.includes(`-${kind?.replace(/Binding$/, "")}`);
 
-/**
- * Loads the ports of plugins, which answer with what `openCapabilities` gives them. `objects` has the admission policies
- * of the cluster with their bindings, its quotas and its CustomResourceDefinitions.
- */
-export const loadCallablePlugins = async (
-  plugins: readonly string[],
-  kubernetes: string | undefined,
-  openCapabilities: (plugin: string, tell: (sentence: string) => void) => Capabilities,
-  objects: readonly KubernetesObject[],
-  quotaKnowledge: QuotaKnowledge,
-): Promise<CallablePlugins> => {
+/** How the ports of plugins are loaded, and what they know of the cluster. */
+interface PluginsOptions {
+  plugins: readonly string[];
+  kubernetes: string | undefined;
+  openCapabilities(plugin: string, tell: (sentence: string) => void): Capabilities;
+  /** The admission policies of the cluster with their bindings, its quotas and its CustomResourceDefinitions. */
+  objects: readonly KubernetesObject[];
+  quotaKnowledge: QuotaKnowledge;
+}
+
+/** Loads the ports of plugins, which evaluate the requests that match the plugins' entries. */
+export const loadCallablePlugins = async ({
+  plugins,
+  kubernetes,
+  openCapabilities,
+  objects,
+  quotaKnowledge,
+}: PluginsOptions): Promise<CallablePlugins> => {
   const folders = await listRuleFolders([await resolveCatalogue(posternCatalogue)]);
   const names = folders.map(({ name }) => name);
   const ownQuotas = objects.filter(({ kind }) => kind === quotas);
@@ -93,7 +98,7 @@ export const loadCallablePlugins = async (
   const { rules, broken } = await loadRules(folders.filter(({ name }) => wanted.has(name)));
   if (broken[0]) throw new Complaint(broken[0].sentence);
   const evaluated = new Set<KubernetesObject>();
-  const ports = new Map<DefaultedWebhookEntry, PluginPort>();
+  const targets = new Map<DefaultedWebhookEntry, EndpointTarget>();
   for (const { name, phases, rule } of rules) {
     const plugin = wanted.get(name) ?? "";
     const read = readPolicies(plugin, rule, objects, kubernetes);
@@ -109,44 +114,33 @@ export const loadCallablePlugins = async (
     const policies = read.accepted.length > 0 ? getVariants(rule, settings) : undefined;
     for (const variant of policies?.map((policy) => policy.name) ?? [undefined]) {
       const port = { ...applyVariant(rule, settings, variant), variant };
-      for (const phase of phases) ports.set(buildEntry(plugin, port, phase), port);
+      const config = buildPortConfig(plugin, port.settings, kubernetes);
+      const endpoint = createEndpoint(port.rule, config, checkHost);
+      const open: EndpointTarget["open"] = (tell, _, subject) => ({
+        endpoint:
+          plugin === quotas
+            ? createEndpoint(
+                port.rule,
+                config,
+                checkHost,
+                createQuotaEvaluation({ ...quotaKnowledge, isUseKnown, quotas: ownQuotas, subject, tell }),
+              )
+            : endpoint,
+        capabilities: rule.needs && openCapabilities(plugin, tell),
+      });
+      for (const phase of phases)
+        targets.set(buildEntry(plugin, port, phase), {
+          phase,
+          variant,
+          isExact: rule.exactIntegers === true,
+          open,
+        });
     }
   }
 
-  const call = async (
-    { name, phase }: DefaultedWebhookEntry,
-    { rule, settings, variant }: PluginPort,
-    { request }: ReviewToSend,
-    subject: QuotaSubject,
-  ): Promise<HookCallResult> => {
-    const sentences: string[] = [];
-    const tell = (sentence: string) => void sentences.push(sentence);
-    const context = { name, mode: "enforce" as const, settings, kubernetes, variant, now: new Date() };
-    const evaluatePort = async (sent: AdmissionRequest, capabilities?: Capabilities) => {
-      const read = rule.exactIntegers ? sent : roundIntegers(sent);
-      return (await evaluateRule(rule, phase, read, { ...context, capabilities })).outcome;
-    };
-    try {
-      const opened = rule.needs && openCapabilities(name, tell);
-      const outcome =
-        opened && name === quotas
-          ? await evaluateQuotas(
-              request,
-              subject,
-              { quotas: ownQuotas, opened, evaluate: evaluatePort },
-              { ...quotaKnowledge, isUseKnown },
-              tell,
-            )
-          : await evaluatePort(request, opened);
-      if (sentences[0] === undefined) return { body: buildReviewResponse({ version: "v1", request }, outcome) };
-    } catch (error) {
-      sentences.push(getErrorMessage(error));
-    }
-    return { unsupported: String(sentences[0]) };
-  };
   const place = (name: string) => Object.keys(compiledInPlugins).indexOf(name);
   const insert = (phase: Phase, webhooks: readonly DefaultedWebhookEntry[], name: string) => {
-    const entries = [...ports.keys()].filter((entry) => entry.phase === phase);
+    const entries = [...targets.keys()].filter((entry) => entry.phase === phase);
     const isBefore = (entry: DefaultedWebhookEntry) => place(entry.name) < place(name);
     return [...entries.filter(isBefore), ...webhooks, ...entries.filter((entry) => !isBefore(entry))];
   };
@@ -156,12 +150,16 @@ export const loadCallablePlugins = async (
       validating: insert("validate", validating, "ValidatingAdmissionWebhook"),
     }),
     evaluates: (object) => evaluated.has(object),
-    call: (hook, review, subject) => {
-      const port = ports.get(hook);
-      return port && call(hook, port, review, subject);
-    },
+    findTarget: (hook) => targets.get(hook),
   };
 };
+
+/** Returns the config of a port's endpoint, in which every cluster has the port's settings. */
+const buildPortConfig = (rule: string, settings: object, kubernetes: string | undefined): EndpointConfig => ({
+  rule,
+  usual: { keyVersions: [], mode: "enforce", settings, ...(kubernetes !== undefined && { kubernetes }) },
+  clusters: {},
+});
 
 /** The name of a kind and of the plugin that enforces it. */
 const quotas = "ResourceQuota";

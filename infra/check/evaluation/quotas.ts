@@ -1,4 +1,4 @@
-import type { evaluateRule } from "#lib/core/evaluation.ts";
+import { type EvaluateRequest, evaluateRule, type RuleDecision } from "#lib/core/evaluation.ts";
 import { isMap } from "#lib/json.ts";
 import type { Pod } from "#lib/kubernetes/core/v1.ts";
 import type { Capabilities, ResourceType } from "#lib/needs.ts";
@@ -6,6 +6,7 @@ import { listContainers } from "#lib/objects/pod.ts";
 import { formatQuantity, type Quantity, zeroQuantity } from "#lib/objects/quantity.ts";
 import { addAmounts, parseAmounts, type QuantityByResource } from "#lib/objects/resources.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
+import { type QuotaSubject, roundIntegers } from "./endpoint-calls.ts";
 
 // Evaluates ResourceQuotas by the plugin's port, which charges a request to the quotas that it lists. What an object uses
 // is measured by the same port: it is charged to quotas without a limit.
@@ -30,101 +31,99 @@ export interface QuotaKnowledge {
   uncertainUse: UncertainUse;
 }
 
-/** How the object of a request uses quotas otherwise than as one new object. */
-export interface QuotaSubject {
-  /** For a Pod of a workload: how many such Pods are created; undefined if that isn't known. */
-  made?: { newPods: number | undefined } | undefined;
-  /** The object as it is in use already, with its status. */
-  stored?: KubernetesObject | undefined;
-}
-
 /** Evaluates the plugin's port for a request. */
-type Evaluate = (
-  request: AdmissionRequest,
-  capabilities: Capabilities,
-) => Promise<Awaited<ReturnType<typeof evaluateRule>>["outcome"]>;
+type Evaluate = (request: AdmissionRequest, capabilities: Capabilities) => RuleDecision | Promise<RuleDecision>;
 
 type Amounts = Record<string, string>;
 type Quota = KubernetesObject & { spec?: { hard?: unknown }; status?: { hard?: Amounts; used?: Amounts } | undefined };
 
 const quotaResource: ResourceType = { group: "", resource: "resourcequotas" };
 
-/** Returns the plugin's outcome; calls `tell` with what isn't known of it. */
-export const evaluateQuotas = async (
-  sent: AdmissionRequest,
-  { made, stored }: QuotaSubject,
-  { quotas, opened, evaluate }: { quotas: readonly KubernetesObject[]; opened: Capabilities; evaluate: Evaluate },
-  { isUseKnown, listCreations, uncertainUse }: QuotaKnowledge,
-  tell: (sentence: string) => void,
-) => {
-  // The port charges nothing in a dry run.
-  const request = { ...sent, dryRun: false };
-  const { namespace = "" } = request;
-  const own = quotas.filter(({ metadata }) => metadata?.namespace === namespace);
-  if (made?.newPods === 0)
-    return evaluate(
-      request,
-      replaceQuotas(opened, () => []),
-    );
-  if (!isUseKnown || (made && made.newPods === undefined)) {
-    const report = ({ metadata }: Quota) =>
-      tell(
-        isUseKnown
-          ? `how many Pods it creates, which quota ${metadata?.name} of namespace ${namespace} counts`
-          : `quota ${metadata?.name} of namespace ${namespace} counts it, and is not evaluated here`,
-      );
-    const listed = isUseKnown && listCreations ? await opened.list(quotaResource, namespace) : own;
-    const outcome = await evaluate(
-      request,
-      replaceQuotas(opened, () => listed.map(removeLimit), report),
-    );
-    // A LimitRange or a rule that isn't known may fill in what a quota demands.
-    if (!outcome.allowed && !isUseKnown) for (const quota of listed) report(quota);
-    return outcome;
-  }
+/** What the evaluation of one request knows: the quotas of the cluster, how much they have in use, and the object. */
+interface QuotaCircumstances extends QuotaKnowledge {
+  subject: QuotaSubject;
+  quotas: readonly KubernetesObject[];
+  /** Gets what isn't known of the outcome. */
+  tell(sentence: string): void;
+}
 
-  const list = async (): Promise<Quota[]> => {
-    if (!listCreations) return stored ? takeOut(own, { ...request, object: stored }) : [...own];
-    const counted: Quota[] = [];
-    for (const quota of await opened.list(quotaResource, namespace))
-      counted.push(isCounted(quota) ? quota : await count(quota, listCreations(namespace)));
-    return counted;
+/** Returns the function that evaluates the plugin's port for one request. */
+export const createQuotaEvaluation =
+  ({ quotas, subject, tell, isUseKnown, listCreations, uncertainUse }: QuotaCircumstances): EvaluateRequest =>
+  async (rule, phase, sent, context) => {
+    const { made, stored } = subject;
+    const { capabilities: opened } = context;
+    if (opened === undefined) return evaluateRule(rule, phase, sent, context);
+    const evaluate: Evaluate = (request, capabilities) =>
+      evaluateRule(rule, phase, roundIntegers(request), { ...context, capabilities });
+    // The port charges nothing in a dry run.
+    const request = { ...sent, dryRun: false };
+    const { namespace = "" } = request;
+    const own = quotas.filter(({ metadata }) => metadata?.namespace === namespace);
+    if (made?.newPods === 0)
+      return evaluate(
+        request,
+        replaceQuotas(opened, () => []),
+      );
+    if (!isUseKnown || (made && made.newPods === undefined)) {
+      const report = ({ metadata }: Quota) =>
+        tell(
+          isUseKnown
+            ? `how many Pods it creates, which quota ${metadata?.name} of namespace ${namespace} counts`
+            : `quota ${metadata?.name} of namespace ${namespace} counts it, and is not evaluated here`,
+        );
+      const listed = isUseKnown && listCreations ? await opened.list(quotaResource, namespace) : own;
+      const decision = await evaluate(
+        request,
+        replaceQuotas(opened, () => listed.map(removeLimit), report),
+      );
+      // A LimitRange or a rule that isn't known may fill in what a quota demands.
+      if (decision.refused && !isUseKnown) for (const quota of listed) report(quota);
+      return decision;
+    }
+
+    const list = async (): Promise<Quota[]> => {
+      if (!listCreations) return stored ? takeOut(own, { ...request, object: stored }) : [...own];
+      const counted: Quota[] = [];
+      for (const quota of await opened.list(quotaResource, namespace))
+        counted.push(isCounted(quota) ? quota : await count(quota, listCreations(namespace)));
+      return counted;
+    };
+    const takeOut = async (all: readonly Quota[], counted: AdmissionRequest) => {
+      const { isWhole, getUse } = await measure([counted], all, opened, evaluate);
+      if (!isWhole) tell(`what the object has in use of the quotas of namespace ${namespace}`);
+      return all.map((quota) => changeUse(quota, getUse(quota), -1n));
+    };
+    const count = async (quota: Quota, creations: readonly AdmissionRequest[]): Promise<Quota> => {
+      const uncounted = { ...quota, status: undefined };
+      const { isWhole, getUse } = await measure(creations, [uncounted], opened, evaluate);
+      const unknown = `what quota ${quota.metadata?.name} of namespace ${namespace} has in use; its status in --state would say it`;
+      if (!isWhole) for (const part of [uncertainUse.less, uncertainUse.more]) part.set(namespace, unknown);
+      // The plugin reads limits as texts or numbers, as the manifest has them.
+      const hard = quota.spec?.hard as Amounts;
+      const used = { ...removeLimit(uncounted).status.used, ...formatAmounts(getUse(quota)) };
+      const counted: Quota = { ...quota, status: { hard, used } };
+      await opened.updateStatus(quotaResource, counted);
+      return counted;
+    };
+    let isCharged = false;
+    const keep = async (quota: Quota) => {
+      isCharged = true;
+      if (listCreations && !sent.dryRun) await opened.updateStatus(quotaResource, quota);
+    };
+    if (made?.newPods !== undefined && made.newPods > 1) {
+      const listed = await list();
+      const { isWhole, getUse } = await measure([request], listed, opened, evaluate, false);
+      // Without an amount that a quota demands, no Pod is created.
+      const others = isWhole ? countFitting(listed, getUse, BigInt(made.newPods - 1)) : 0n;
+      for (const quota of others > 0n ? listed : [])
+        if (getUse(quota).size > 0) await keep(changeUse(quota, getUse(quota), others));
+    }
+    const decision = await evaluate(request, replaceQuotas(opened, list, keep));
+    const reason = decision.refused ? uncertainUse.less.get(namespace) : isCharged && uncertainUse.more.get(namespace);
+    if (reason) tell(reason);
+    return decision;
   };
-  const takeOut = async (all: readonly Quota[], counted: AdmissionRequest) => {
-    const { isWhole, getUse } = await measure([counted], all, opened, evaluate);
-    if (!isWhole) tell(`what the object has in use of the quotas of namespace ${namespace}`);
-    return all.map((quota) => changeUse(quota, getUse(quota), -1n));
-  };
-  const count = async (quota: Quota, creations: readonly AdmissionRequest[]): Promise<Quota> => {
-    const uncounted = { ...quota, status: undefined };
-    const { isWhole, getUse } = await measure(creations, [uncounted], opened, evaluate);
-    const unknown = `what quota ${quota.metadata?.name} of namespace ${namespace} has in use; its status in --state would say it`;
-    if (!isWhole) for (const part of [uncertainUse.less, uncertainUse.more]) part.set(namespace, unknown);
-    // The plugin reads limits as texts or numbers, as the manifest has them.
-    const hard = quota.spec?.hard as Amounts;
-    const used = { ...removeLimit(uncounted).status.used, ...formatAmounts(getUse(quota)) };
-    const counted: Quota = { ...quota, status: { hard, used } };
-    await opened.updateStatus(quotaResource, counted);
-    return counted;
-  };
-  let isCharged = false;
-  const keep = async (quota: Quota) => {
-    isCharged = true;
-    if (listCreations && !sent.dryRun) await opened.updateStatus(quotaResource, quota);
-  };
-  if (made?.newPods !== undefined && made.newPods > 1) {
-    const listed = await list();
-    const { isWhole, getUse } = await measure([request], listed, opened, evaluate, false);
-    // Without an amount that a quota demands, no Pod is created.
-    const others = isWhole ? countFitting(listed, getUse, BigInt(made.newPods - 1)) : 0n;
-    for (const quota of others > 0n ? listed : [])
-      if (getUse(quota).size > 0) await keep(changeUse(quota, getUse(quota), others));
-  }
-  const outcome = await evaluate(request, replaceQuotas(opened, list, keep));
-  const reason = outcome.allowed ? isCharged && uncertainUse.more.get(namespace) : uncertainUse.less.get(namespace);
-  if (reason) tell(reason);
-  return outcome;
-};
 
 /** Returns capabilities that list these quotas; `update` gets each one that is charged. */
 const replaceQuotas = (
@@ -175,7 +174,7 @@ const measure = async (
   );
   let isWhole = true;
   for (const creation of names.length === 0 ? [] : creations)
-    isWhole = (await evaluate(fillsZeros ? fillZeros(creation, names) : creation, capabilities)).allowed && isWhole;
+    if ((await evaluate(fillsZeros ? fillZeros(creation, names) : creation, capabilities)).refused) isWhole = false;
   const getUse = ({ metadata }: Quota): QuantityByResource => {
     const used = parseAmounts(measured.get(metadata?.name)?.status?.used);
     return new Map([...used].filter(([, { nanos }]) => nanos !== 0n));

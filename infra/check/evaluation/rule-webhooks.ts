@@ -1,6 +1,5 @@
 import type { DefaultedWebhookEntry } from "#infra/apiserver/admission/hooks.ts";
-import type { HookCallResult, HookTraceStep, ReviewToSend } from "#infra/apiserver/admission/types.ts";
-import { type Endpoint, isPhase } from "#lib/core/endpoint.ts";
+import type { HookTraceStep } from "#infra/apiserver/admission/types.ts";
 import type { Capabilities, ResourceType } from "#lib/needs.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import { getVariants, selectPhase } from "#lib/rule.ts";
@@ -12,15 +11,15 @@ import type { ClusterConfig, PosternConfig } from "../../config/config.ts";
 import type { FieldPath } from "../../manifests/manifests.ts";
 import { listServedRulesAndGroups } from "../../project/served.ts";
 import { createListedEndpoint } from "../../serve/handlers.ts";
-import { buildWebhookConfigurations, getRuleNameOfEntry } from "../../webhooks/configurations.ts";
+import { buildWebhookConfigurations, formatEntryName } from "../../webhooks/configurations.ts";
 import { joinCelExpressionLines } from "../../webhooks/entry.ts";
-import { roundIntegers } from "./rounding.ts";
+import { checkHost, type EndpointTarget, reviewTime, roundIntegers } from "./endpoint-calls.ts";
 import { suggestFix } from "./suggestions.ts";
 
 export interface CallableRules {
   configurations: object[];
-  /** Calls a rule; returns undefined for a hook that isn't a rule's. */
-  call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult> | undefined;
+  /** Returns what a rule's entry calls; undefined for other entries. */
+  findTarget(hook: DefaultedWebhookEntry): EndpointTarget | undefined;
   /** Returns the rule of a hook; for a group, the member that the message begins with. */
   findRuleName(hook: string, message?: string): string | undefined;
   /**
@@ -36,11 +35,6 @@ export interface CallableRules {
   asking: ReadonlySet<string>;
   notes: string[];
 }
-
-/**
- * The address of the rules in a check's webhook configurations. Calls to this address are handled in this process.
- */
-const here = "https://rules.postern.invalid";
 
 /**
  * Returns a cluster's config with only these rules. A rule that postern.yaml leaves off is enforced with the settings
@@ -68,124 +62,118 @@ export const restrictClusterToRules = (
   return { ...cluster, rules: new Map(rules) };
 };
 
-/**
- * Opens the rules of one cluster in this process. `listComing` returns objects that manifests create; the entries of
- * rules that inspect the cluster are made from these objects, too.
- */
+/** The cluster whose rules are opened. */
+interface RulesOptions {
+  catalogue: CatalogueRule[];
+  cluster: [name: string, ClusterConfig];
+  harden: boolean;
+}
+
+/** What answers the questions of rules, also when entries are made from the answers. */
+interface RuleSources {
+  createCapabilities(tell: (sentence: string) => void, milliseconds: number, request?: AdmissionRequest): Capabilities;
+  /** Returns the objects of a kind that manifests create, and from which entries are made, too. */
+  listComing?: ((kind: ResourceType) => KubernetesObject[]) | undefined;
+}
+
+/** Opens the rules of one cluster in this process. */
 export const createCallableClusterRules = async (
-  catalogue: CatalogueRule[],
-  [clusterName, cluster]: [string, ClusterConfig],
-  harden: boolean,
-  createCapabilities: (
-    tell: (sentence: string) => void,
-    milliseconds: number,
-    request?: AdmissionRequest,
-  ) => Capabilities,
-  listComing: (kind: ResourceType) => KubernetesObject[] = () => [],
+  { catalogue, cluster: [clusterName, cluster], harden }: RulesOptions,
+  { createCapabilities, listComing = () => [] }: RuleSources,
 ): Promise<CallableRules> => {
-  /** Opens the capabilities for one evaluation. `unsupported` has a sentence about each question without an answer. */
-  const openCapabilities = (request: AdmissionRequest) => {
-    const unsupported: string[] = [];
-    const tell = (sentence: string) => void unsupported.push(sentence);
-    return { capabilities: createCapabilities(tell, reviewTime, request), unsupported };
-  };
   const asking = new Set(findRulesInspectingCluster(catalogue, cluster).map(({ name }) => name));
-  const rules = openRules(catalogue, [clusterName, cluster]);
-
-  const inspection = await inspectClusterForSettings(catalogue, cluster, async () => {
-    const { list, discover } = createCapabilities(() => {}, inspectionTime);
-    return { list: async (kind, ...rest) => [...(await list(kind, ...rest)), ...listComing(kind)], discover };
-  });
-  const slow: string[] = [];
-  const entries = buildWebhookConfigurations(catalogue, inspection.cluster, {
-    name: "postern",
-    address: (rule, path) => `${here}/${rule}/${path}`,
-    harden,
-    // Webhook entries with too costly matchConditions are only reported: check evaluates them in this process, not in
-    // an API server.
-    slow: (sentence) => slow.push(`${sentence}; postern manifests refuses that`),
-  });
-  const webhooks = new Map(entries.flatMap((entry) => entry.webhooks).map((webhook) => [webhook.name, webhook]));
-  const sparing = new Set([
-    ...catalogue.flatMap((listed) => listSavingConditions(listed, inspection.cluster)),
-    // The members of a group evaluate the conditions of the group's webhook entry again, so these conditions only
-    // save calls.
-    ...[...webhooks.values()]
-      .flatMap(({ matchConditions = [] }) => matchConditions)
-      .flatMap(({ name, expression }) => (name === "concerns-a-member" ? [expression] : [])),
-  ]);
-
-  const call = async (url: string, review: ReviewToSend): Promise<HookCallResult> => {
-    const { name, phase, variant } = parseRuleUrl(url);
-    const rule = rules.get(name);
-    if (rule === undefined || !isPhase(phase)) return { unsupported: `no rule is called by ${url}` };
-    const { capabilities, unsupported } = openCapabilities(review.request);
-    const { response, status } = await rule.endpoint.evaluateReview({
-      phase,
-      variant,
-      cluster: clusterName,
-      review: rule.isExact ? review : roundIntegers(review),
-      capabilities: watchReads(capabilities, () => void asking.add(name), !rule.isExact),
-      deadline: Date.now() + reviewTime,
-    });
-    const [sentence] = unsupported;
-    if (sentence !== undefined) return { unsupported: sentence };
-    // A failure of Postern makes the object undecided, so that failurePolicy Ignore can't hide the failure.
-    return response === undefined ? { unsupported: status.message } : { body: response };
-  };
-  const findSuggestion = async (name: string, { hook, phase, request }: HookTraceStep, at: FieldPath) => {
-    const rule = catalogue.find((listed) => listed.name === name)?.rule;
-    const setup = cluster.rules.get(name);
-    const webhook = webhooks.get(hook);
-    if (!rule?.suggest || !setup || !request || !webhook) return undefined;
-    const { variant } = parseRuleUrl(webhook.clientConfig.url);
-    const { rule: variantRule, settings } = applyVariant(rule, setup.settings, variant);
-    const evaluationContext = { name, settings, kubernetes: cluster.kubernetes, variant, now: new Date() };
-    const { capabilities, unsupported } = openCapabilities(request);
-    const found = await suggestFix(
-      variantRule,
-      phase,
-      roundIntegers(request),
-      { ...evaluationContext, capabilities: rule.needs && capabilities },
-      at,
-    ).catch(() => undefined);
-    return unsupported.length > 0 || found?.isVain ? undefined : found?.text;
-  };
-  return {
-    configurations: entries,
-    findSuggestion,
-    call: ({ clientConfig: { url = "" } }, review) => (url.startsWith(`${here}/`) ? call(url, review) : undefined),
-    findRuleName: (hook, message = "") => {
-      const webhook = webhooks.get(hook);
-      const name = webhook && getRuleNameOfEntry(webhook);
-      const members = cluster.groups.find((group) => group.name === name)?.members ?? [];
-      return members.find((member) => message.startsWith(`${member.name}: `))?.name ?? name;
-    },
-    isSavingCondition: (expression) => sparing.has(expression),
-    hasRules: rules.size > 0,
-    asking,
-    notes: [...inspection.notes, ...slow, ...(webhooks.size === 0 ? describeIdle([...rules.keys()]) : [])],
-  };
-};
-
-/** Opens the endpoint of each rule that is turned on. */
-const openRules = (
-  catalogue: CatalogueRule[],
-  [clusterName, cluster]: [string, ClusterConfig],
-): Map<string, { endpoint: Endpoint; isExact: boolean }> => {
   const config: PosternConfig = {
     rules: cluster.rules,
     clusters: new Map([[clusterName, cluster]]),
     groups: cluster.groups,
   };
-  const host = { publicKeys: "", writeLogLine: () => {} };
-  return new Map(
-    listServedRulesAndGroups(config, catalogue).map((listed) => {
-      const isExact = listed.rule.exactIntegers === true;
-      return [listed.name, { endpoint: createListedEndpoint(config, listed, host), isExact }];
-    }),
-  );
+  const served = listServedRulesAndGroups(config, catalogue);
+  const inspection = await inspectClusterForSettings(catalogue, cluster, async () => {
+    const { list, discover } = createCapabilities(() => {}, inspectionTime);
+    return { list: async (kind, ...rest) => [...(await list(kind, ...rest)), ...listComing(kind)], discover };
+  });
+  const slow: string[] = [];
+  const configurations = buildWebhookConfigurations(catalogue, inspection.cluster, {
+    name: configurationName,
+    // An API server requires a URL of an entry. No request is sent to this one: the entry has a target.
+    address: () => "https://localhost",
+    harden,
+    // Webhook entries with too costly matchConditions are only reported: check evaluates them in this process, not in
+    // an API server.
+    slow: (sentence) => slow.push(`${sentence}; postern manifests refuses that`),
+  });
+  const targets = new Map<string, EndpointTarget>();
+  const ruleNames = new Map<string, string>();
+  for (const listed of served) {
+    const { name, rule, phases } = listed;
+    const endpoint = createListedEndpoint(config, listed, checkHost);
+    const isExact = rule.exactIntegers === true;
+    const open: EndpointTarget["open"] = (tell, request) => {
+      const capabilities = createCapabilities(tell, reviewTime, request);
+      return { endpoint, capabilities: watchReads(capabilities, () => void asking.add(name), !isExact) };
+    };
+    for (const variant of listVariantNames(listed, inspection.cluster)) {
+      const entryName = formatEntryName(name, variant);
+      ruleNames.set(entryName, name);
+      for (const phase of phases) targets.set(`${phase} ${entryName}`, { phase, variant, isExact, open });
+    }
+  }
+  const entries = configurations.flatMap(({ webhooks }) => webhooks);
+  const sparing = new Set([
+    ...catalogue.flatMap((listed) => listSavingConditions(listed, inspection.cluster)),
+    // The members of a group evaluate the conditions of the group's webhook entry again, so these conditions only
+    // save calls.
+    ...entries
+      .flatMap(({ matchConditions = [] }) => matchConditions)
+      .flatMap(({ name, expression }) => (name === "concerns-a-member" ? [expression] : [])),
+  ]);
+
+  const findSuggestion = async (name: string, { hook, phase, request }: HookTraceStep, at: FieldPath) => {
+    const rule = catalogue.find((listed) => listed.name === name)?.rule;
+    const setup = cluster.rules.get(name);
+    const target = targets.get(`${phase} ${hook}`);
+    if (!rule?.suggest || !setup || !request || !target) return undefined;
+    const { variant } = target;
+    const { rule: variantRule, settings } = applyVariant(rule, setup.settings, variant);
+    let isUnknown = false;
+    const tell = () => {
+      isUnknown = true;
+    };
+    const found = await suggestFix(
+      variantRule,
+      phase,
+      roundIntegers(request),
+      {
+        name,
+        settings,
+        kubernetes: cluster.kubernetes,
+        variant,
+        now: new Date(),
+        capabilities: rule.needs && createCapabilities(tell, reviewTime, request),
+      },
+      at,
+    ).catch(() => undefined);
+    return isUnknown || found?.isVain ? undefined : found?.text;
+  };
+  return {
+    configurations,
+    findSuggestion,
+    findTarget: ({ configuration, phase, name }) =>
+      configuration === configurationName ? targets.get(`${phase} ${name}`) : undefined,
+    findRuleName: (hook, message = "") => {
+      const name = ruleNames.get(hook);
+      const members = cluster.groups.find((group) => group.name === name)?.members ?? [];
+      return members.find((member) => message.startsWith(`${member.name}: `))?.name ?? name;
+    },
+    isSavingCondition: (expression) => sparing.has(expression),
+    hasRules: served.length > 0,
+    asking,
+    notes: [...inspection.notes, ...slow, ...(entries.length === 0 ? describeIdle(served) : [])],
+  };
 };
+
+/** The name of the rules' webhook configurations. */
+const configurationName = "postern";
 
 /** Returns capabilities that call `reportRead` before a rule reads or writes objects. */
 const watchReads = (capabilities: Capabilities, reportRead: () => void, isRounded: boolean): Capabilities => {
@@ -211,27 +199,25 @@ const watchReads = (capabilities: Capabilities, reportRead: () => void, isRounde
   };
 };
 
-const describeIdle = (names: readonly string[]): string[] => {
-  if (names.length === 0) return [];
-  const is = names.length === 1 ? "is" : "are";
+const describeIdle = (rules: readonly CatalogueRule[]): string[] => {
+  if (rules.length === 0) return [];
+  const is = rules.length === 1 ? "is" : "are";
   return [
-    `${names.join(", ")} ${is} called for nothing, as far as is known; that follows from what exists, which --state says`,
+    `${rules.map(({ name }) => name).join(", ")} ${is} called for nothing, as far as is known; that follows from what exists, which --state says`,
   ];
 };
 
-const parseRuleUrl = (url = "") => {
-  const [name = "", phase, variant] = url.slice(here.length + 1).split("/");
-  return { name, phase, variant };
-};
+/** Returns the names of the variants that a rule has in a cluster; undefined stands for a rule without variants. */
+const listVariantNames = ({ name, rule }: CatalogueRule, { rules }: ClusterConfig): (string | undefined)[] =>
+  getVariants(rule, rules.get(name)?.settings ?? {})?.map((variant) => variant.name) ?? [undefined];
 
 /** Returns the matchConditions that only save calls: all except those of authorizedBy, which change the outcome. */
-const listSavingConditions = ({ name, rule, phases }: CatalogueRule, { rules }: ClusterConfig): string[] => {
-  const setup = rules.get(name);
+const listSavingConditions = (listed: CatalogueRule, cluster: ClusterConfig): string[] => {
+  const setup = cluster.rules.get(listed.name);
   if (setup === undefined || setup.mode === "off") return [];
-  const variants = getVariants(rule, setup.settings)?.map((variant) => variant.name) ?? [undefined];
-  return variants.flatMap((variant) => {
-    const facet = applyVariant(rule, setup.settings, variant);
-    return phases.flatMap((phase) => {
+  return listVariantNames(listed, cluster).flatMap((variant) => {
+    const facet = applyVariant(listed.rule, setup.settings, variant);
+    return listed.phases.flatMap((phase) => {
       const conditions = selectPhase(facet.rule.matchConditions, phase, facet.settings) ?? {};
       const authorizerConditions = selectPhase(facet.rule.authorizedBy, phase, facet.settings) ?? {};
       return Object.entries(conditions).flatMap(([name, text]) =>
@@ -241,6 +227,5 @@ const listSavingConditions = ({ name, rule, phases }: CatalogueRule, { rules }: 
   });
 };
 
-const reviewTime = 30_000;
 /** The time limit of a rule's `inspectForSettings`, in milliseconds: it may read all policies of a large cluster. */
 const inspectionTime = 120_000;

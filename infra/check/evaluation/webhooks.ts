@@ -1,100 +1,10 @@
 import { isIP } from "node:net";
-import {
-  type DefaultedWebhookEntry,
-  parseWebhookConfigurations,
-  type WebhookEntriesByPhase,
-} from "#infra/apiserver/admission/hooks.ts";
+import type { DefaultedWebhookEntry } from "#infra/apiserver/admission/hooks.ts";
 import { getHookUrl, parseWebhookHttpAnswer } from "#infra/apiserver/admission/http.ts";
-import type { CelEvaluator, HookCallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
+import type { HookCallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
 import { exactJson } from "#lib/exact-json.ts";
-import { Complaint, toSentence } from "../../cli/complaint.ts";
-import type { ClusterConfig } from "../../config/config.ts";
-import type { Manifest } from "../../manifests/manifests.ts";
-import type { ObjectEvaluationEnvironment } from "./object-evaluation.ts";
-import type { CallablePlugins } from "./plugins.ts";
-import type { CallableRules } from "./rule-webhooks.ts";
-
-/**
- * Returns a cluster's webhooks: its rules' and the foreign ones in manifests, called only at `callableHosts`.
- * `hasPolicies`: matchConditions of admission policies are evaluated, too. `plugins` are called in their places.
- */
-export const createWebhookEnvironment = async (
-  rules: CallableRules,
-  foreignConfigurations: readonly Manifest[],
-  [cluster, { kubernetes }]: readonly [name: string, config: ClusterConfig],
-  callableHosts: readonly string[],
-  hasPolicies: boolean,
-  plugins: CallablePlugins,
-): Promise<
-  Pick<ObjectEvaluationEnvironment, "kubernetes" | "chain" | "call" | "cel" | "getHookName" | "findSuggestion"> & {
-    hooks: WebhookEntriesByPhase;
-  }
-> => {
-  const configurations = [...rules.configurations, ...foreignConfigurations.map(({ object }) => object)];
-  const hooks = extendTimeouts(parseWebhookConfigurations(configurations, kubernetes), rules);
-  const chain = plugins.insert(hooks);
-  checkHooks({ ...hooks, ...chain }, rules, cluster);
-  return {
-    kubernetes,
-    hooks,
-    chain,
-    call: (hook, review, subject) =>
-      plugins.call(hook, review, subject) ??
-      rules.call(hook, review) ??
-      callForeignWebhook(hook, review, callableHosts),
-    cel: await createConditionEvaluator(hooks, rules, hasPolicies),
-    getHookName: (hook, message) => rules.findRuleName(hook, message) ?? hook,
-    findSuggestion: rules.findSuggestion,
-  };
-};
-
-/** Returns the evaluator of matchConditions. CEL is loaded only if something may have such conditions. */
-const createConditionEvaluator = async (
-  { mutating, validating }: WebhookEntriesByPhase,
-  rules: CallableRules,
-  hasPolicies: boolean,
-): Promise<CelEvaluator> => {
-  if (!hasPolicies && ![...mutating, ...validating].some(({ matchConditions }) => matchConditions.length > 0))
-    return {
-      // Only plugins have conditions then, over the authorizer.
-      compile: () => () => ({ unsupported: "only the cluster's authorizer knows whether the user has the right" }),
-      createBudget: () => ({ left: 0 }),
-    };
-  const { celEvaluator } = await import("#infra/apiserver/admission/conditions.ts");
-  return {
-    createBudget: celEvaluator.createBudget,
-    compile: (expression, kubernetes) => {
-      const evaluate = celEvaluator.compile(expression, kubernetes);
-      if (!rules.isSavingCondition(expression)) return evaluate;
-      return (variables, budget) => {
-        const evaluated = evaluate(variables, budget);
-        return "unsupported" in evaluated ? { holds: true } : evaluated;
-      };
-    },
-  };
-};
-
-/** Gives rules 30 seconds: their speed on this machine says nothing about their speed where they are deployed. */
-const extendTimeouts = (
-  { mutating, validating, ...remarks }: WebhookEntriesByPhase,
-  rules: CallableRules,
-): WebhookEntriesByPhase => {
-  const extendTimeout = (hook: DefaultedWebhookEntry) =>
-    rules.findRuleName(hook.name) === undefined ? hook : { ...hook, timeoutSeconds: 30 };
-  return { mutating: mutating.map(extendTimeout), validating: validating.map(extendTimeout), ...remarks };
-};
-
-const checkHooks = (
-  { faults, mutating, validating }: WebhookEntriesByPhase,
-  { hasRules }: CallableRules,
-  cluster: string,
-) => {
-  if (!hasRules && mutating.length + validating.length + faults.length === 0)
-    throw new Complaint(
-      `no rule is on for cluster "${cluster}"; postern.yaml says which are, and --rules names others`,
-    );
-  if (faults.length > 0) throw new Complaint(faults.map((fault) => `--webhooks: ${fault}`).join("\n"));
-};
+import { toMap } from "#lib/json.ts";
+import { toSentence } from "../../cli/complaint.ts";
 
 /** The most bytes of a response from a webhook that `check` calls. */
 const longest = 10 * 1024 * 1024;
@@ -120,7 +30,7 @@ export const callForeignWebhook = async (
   if (!isHarmless)
     return { unsupported: "it isn't called, because its entry doesn't state that a dry run has no side effects" };
   if (!isAllowed) return { unsupported: `it would call ${host}; --call ${host} allows that` };
-  const options = { ...Object(review.request.options), dryRun: ["All"] };
+  const options = { ...toMap(review.request.options), dryRun: ["All"] };
   const isDry = review.request.options !== null && review.request.options !== undefined;
   const dryRunRequest = { ...review.request, dryRun: true, ...(isDry && { options }) };
   const where = `${getHookUrl(hook.clientConfig)}?timeout=${hook.timeoutSeconds}s`;

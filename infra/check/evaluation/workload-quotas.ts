@@ -36,11 +36,16 @@ export interface QuotaUse {
   ): Capabilities;
 }
 
-/** Returns undefined if the rule is off in the cluster. `clusters` are all of postern.yaml; `isStateKnown`: so is what exists. */
+interface QuotaUseOptions {
+  catalogue: readonly CatalogueRule[];
+  cluster: readonly [name: string, config: ClusterConfig];
+  /** All clusters of postern.yaml. */
+  clusters?: readonly string[];
+}
+
+/** Returns undefined if the rule is off in the cluster. `isStateKnown` says that all existing objects are known. */
 export const createQuotaUse = async (
-  catalogue: readonly CatalogueRule[],
-  [cluster, { rules, kubernetes }]: readonly [name: string, config: ClusterConfig],
-  clusters: readonly string[] = [cluster],
+  { catalogue, cluster: [cluster, { rules, kubernetes }], clusters = [cluster] }: QuotaUseOptions,
   isStateKnown: boolean,
   note: (sentence: string) => void,
 ): Promise<QuotaUse | undefined> => {

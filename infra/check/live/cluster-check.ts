@@ -1,31 +1,26 @@
 import type { DefaultedWebhookEntry } from "#infra/apiserver/admission/hooks.ts";
 import { createAuthorizationAnswers } from "#lib/admission-policies/authorization.ts";
 import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
-import type { AdmissionRequest, KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
+import type { AdmissionRequest, KubernetesObject, Operation } from "#lib/review.ts";
 import { describeUnknownMinor } from "#lib/since.ts";
 import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
-import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatCount, type Progress, type ReportProgress } from "../../cli/progress.ts";
 import { type ClusterCredentialOptions, resolveClusterConnection } from "../../clusters/access.ts";
 import { describeFailure } from "../../clusters/api.ts";
 import { parseMinor } from "../../clusters/version.ts";
-import type { ClusterConfig } from "../../config/config.ts";
 import { readManifests } from "../../manifests/input.ts";
-import { createNativeCopyPredicate } from "../../webhooks/native-policies.ts";
-import { noteSecretsRead } from "../evaluation/existing-objects.ts";
+import { assembleChain, type ChainOptions, createUncertainUse } from "../chain.ts";
 import {
   noFindings,
   type ObjectEvaluation,
   type ObjectEvaluationEnvironment,
 } from "../evaluation/object-evaluation.ts";
-import { choosePlugins, isTurnedOff, loadCallablePlugins } from "../evaluation/plugins.ts";
+import { isTurnedOff } from "../evaluation/plugins.ts";
 import { hasBuiltInWorkloadKinds } from "../evaluation/pod-templates.ts";
 import { buildCreation } from "../evaluation/requests.ts";
-import { createCallableClusterRules } from "../evaluation/rule-webhooks.ts";
-import { createUnevaluatedPolicyMatcher, isPolicyOrQuota } from "../evaluation/unevaluated.ts";
-import { createWebhookEnvironment } from "../evaluation/webhooks.ts";
-import { createQuotaUse, type QuotaUse, workloadQuotaName } from "../evaluation/workload-quotas.ts";
+import { isPolicyOrQuota } from "../evaluation/unevaluated.ts";
+import { type QuotaUse, workloadQuotaName } from "../evaluation/workload-quotas.ts";
 import type { InputReadFailure } from "../reports/check-report.ts";
 import { findPolicyReportVersion, type PolicyReportVersion } from "../reports/policyreport.ts";
 import { type DiscoveredResource, type DiscoveryResult, discoverClusterResources } from "./discovery.ts";
@@ -36,24 +31,11 @@ import { prepareLiveCheckCapabilities } from "./rule-capabilities.ts";
 import { matchesGroupVersion, readClusterKindIndex, selectMatchedResources, toResourceName } from "./selected-kinds.ts";
 import { createStoredObjectEvaluator, type ObjectEvaluator } from "./stored-objects.ts";
 
-export interface ClusterCheckOptions {
-  catalogue: CatalogueRule[];
-  cluster: [name: string, ClusterConfig];
-  /** All clusters of postern.yaml. */
-  clusters: readonly string[];
+export interface ClusterCheckOptions extends ChainOptions {
   deployer: ClusterCredentialOptions;
-  harden: boolean;
-  /** Files with webhook configurations other than Postern's. */
-  webhooks: readonly string[];
-  /** Hosts that may be called, by other webhooks and by rules. */
-  hosts: readonly string[];
-  /** Compiled-in plugins to turn on and, with a hyphen before the name, off. */
-  plugins: readonly string[];
   operation: Operation;
-  user: UserInfo;
   /** The namespaces whose objects are checked; all namespaces if the list is empty. */
   namespaces: readonly string[];
-  alsoPods: boolean;
   /** Objects per page. */
   page: number;
 }
@@ -74,7 +56,7 @@ export const prepareClusterCheck = async (
   options: ClusterCheckOptions,
   signal: AbortSignal,
 ): Promise<PreparedClusterCheck> => {
-  const { catalogue, hosts, operation, alsoPods, namespaces: chosen } = options;
+  const { hosts, operation, alsoPods, namespaces: chosen, user } = options;
   const [name, config] = options.cluster;
   const foreign = await readManifests(options.webhooks, "--webhooks");
   const connection = await resolveClusterConnection(name, config.connect, {
@@ -92,54 +74,43 @@ export const prepareClusterCheck = async (
   const unknown = describeUnknownMinor(kubernetes);
   if (unknown !== undefined) note(unknown);
   const cluster: ClusterCheckOptions["cluster"] = [name, kubernetes === undefined ? config : { ...config, kubernetes }];
-  const secretsRead = new Set<object>();
-  const openCapabilities = prepareLiveCheckCapabilities(name, connection, hosts);
-  const createCapabilities: typeof openCapabilities = (tell, milliseconds) =>
-    noteSecretsRead(openCapabilities(tell, milliseconds), secretsRead);
-  const quotaUse = await createQuotaUse(catalogue, cluster, options.clusters, true, note);
-  const rules = await createCallableClusterRules(catalogue, cluster, options.harden, (tell, milliseconds, request) => {
-    const capabilities = createCapabilities(tell, milliseconds);
-    return quotaUse?.replaceLedger(capabilities, tell, request) ?? capabilities;
-  });
-  for (const sentence of rules.notes) note(sentence);
   const list: ListPages = async function* (resource, within) {
     for (const { path, selection } of listPaths(resource, within))
       yield* readListPages(read, describeAnswer, path, selection, options.page);
   };
-  const present = await readPoliciesAndQuotas(
-    found,
-    (resource) => list(resource, resource.namespaced ? chosen : []),
+  const chain = await assembleChain(
+    { ...options, cluster },
+    {
+      isLive: true,
+      isStateKnown: true,
+      foreign,
+      openCapabilities: prepareLiveCheckCapabilities(name, connection, hosts),
+      readPolicies: () =>
+        readPoliciesAndQuotas(
+          found,
+          (resource) => list(resource, resource.namespaced ? chosen : []),
+          note,
+          (kind) => isTurnedOff(options.plugins, kind),
+        ),
+    },
     note,
-    (kind) => isTurnedOff(options.plugins, kind),
   );
-  const isNativeCopy = createNativeCopyPredicate(catalogue, config);
-  const standing = { ...present, objects: present.objects.filter((object) => !isNativeCopy(object)) };
-  const plugins = await loadCallablePlugins(
-    choosePlugins(options.plugins, kubernetes, note),
-    kubernetes,
-    (_, tell) => createCapabilities(tell, mostAskingTime),
-    standing.objects,
-    { isUseKnown: true, uncertainUse: { less: new Map(), more: new Map() } },
-  );
-  const webhooks = await createWebhookEnvironment(rules, foreign, cluster, hosts, true, plugins);
-  for (const warning of webhooks.hooks.warnings) note(warning);
-  const hooks = [...webhooks.hooks.mutating, ...webhooks.hooks.validating];
+  const { rules, quotaUse, secretsRead, openForReview } = chain;
+  const hooks = [...chain.hooks.mutating, ...chain.hooks.validating];
   const kinds = await readClusterKindIndex(found, hooks, read);
   const namespaces = openNamespaceCache(read, describeAnswer);
   const environment: ObjectEvaluationEnvironment = {
-    ...webhooks,
+    ...chain.environment,
     kinds,
-    unevaluated: createUnevaluatedPolicyMatcher(standing.objects, true, standing.unreadable, plugins.evaluates),
     // The objects of a cluster are complete.
     findCustomKind: () => undefined,
-    openAuthorizations: () => createAuthorizationAnswers(createCapabilities(note, mostAskingTime).may),
+    openAuthorizations: () => createAuthorizationAnswers(openForReview(note).may),
     existing: namespaces,
     old: new Map(),
-    alsoPods,
-    asking: { operation, user: options.user, namespace: "" },
+    asking: { operation, user, namespace: "" },
     isStateKnown: false,
     // Objects of a cluster are evaluated one by one: none is created before another.
-    uncertainUse: { less: new Map(), more: new Map() },
+    uncertainUse: createUncertainUse(),
     namespaceHint: "only a user with the right to read namespaces can see that",
     // Does nothing, because the evaluator itself notes each namespace that can't be read.
     noteMissingNamespace: () => {},
@@ -166,13 +137,13 @@ export const prepareClusterCheck = async (
               { ...item, apiVersion: joinApiVersion(resource.kind), kind: resource.kind.kind },
               kubernetes,
             );
-            yield* buildCreation(object, kinds, options.user);
+            yield* buildCreation(object, kinds, user);
             count++;
           }
         }
     };
     await use.count(listCreations(), (tell) => {
-      const capabilities = createCapabilities(tell, mostAskingTime);
+      const capabilities = openForReview(tell);
       const get: typeof capabilities.get = async (kind, name, ...more) =>
         namespaces.find(kind, name) ?? capabilities.get(kind, name, ...more);
       return { ...capabilities, get };
@@ -221,9 +192,6 @@ const listUnknown = (
       return [];
     return [toUnread({ apiVersion, kind: "" }, `the kinds in ${apiVersion} can't be read: ${why}`)];
   });
-
-/** The milliseconds in which the cluster's authorizer answers the matchConditions of one object. */
-const mostAskingTime = 30_000;
 
 /** The number of objects that are evaluated at the same time, since rules may wait for the cluster. */
 const concurrency = 8;

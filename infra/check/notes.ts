@@ -1,7 +1,7 @@
-import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
-import { type Manifest, toSourceName } from "../../manifests/manifests.ts";
-import type { CheckRequestOptions } from "./object-evaluation.ts";
-import { normalizeManifestObjects } from "./requests.ts";
+import type { KindIndex } from "../apiserver/kinds/kinds.ts";
+import { type Manifest, toSourceName } from "../manifests/manifests.ts";
+import type { CheckRequestOptions } from "./evaluation/object-evaluation.ts";
+import { normalizeManifestObjects } from "./evaluation/requests.ts";
 
 /** Lists what is probably a mistake: objects that occur twice, and objects of --old without a manifest. */
 export const describeDuplicateOrLostManifests = (

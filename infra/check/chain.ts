@@ -1,0 +1,168 @@
+import {
+  type DefaultedWebhookEntry,
+  parseWebhookConfigurations,
+  type WebhookEntriesByPhase,
+} from "#infra/apiserver/admission/hooks.ts";
+import type { CelEvaluator } from "#infra/apiserver/admission/types.ts";
+import type { Capabilities, ResourceType } from "#lib/needs.ts";
+import type { AdmissionRequest, KubernetesObject, UserInfo } from "#lib/review.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import { Complaint } from "../cli/complaint.ts";
+import type { ClusterConfig } from "../config/config.ts";
+import type { Manifest } from "../manifests/manifests.ts";
+import { createNativeCopyPredicate } from "../webhooks/native-policies.ts";
+import { callEndpoint, reviewTime } from "./evaluation/endpoint-calls.ts";
+import { noteSecretsRead } from "./evaluation/existing-objects.ts";
+import type { ObjectEvaluationEnvironment } from "./evaluation/object-evaluation.ts";
+import { choosePlugins, isTurnedOff, loadCallablePlugins } from "./evaluation/plugins.ts";
+import type { UncertainUse } from "./evaluation/quotas.ts";
+import { type CallableRules, createCallableClusterRules } from "./evaluation/rule-webhooks.ts";
+import { createUnevaluatedPolicyMatcher } from "./evaluation/unevaluated.ts";
+import { callForeignWebhook } from "./evaluation/webhooks.ts";
+import { createQuotaUse } from "./evaluation/workload-quotas.ts";
+
+/** The options that a check of manifests and a check of a cluster have in common. */
+export interface ChainOptions {
+  catalogue: CatalogueRule[];
+  cluster: [name: string, ClusterConfig];
+  /** All clusters of postern.yaml; by default, there is no other. */
+  clusters?: readonly string[];
+  harden: boolean;
+  /** Paths of files with the webhook configurations of other programs. */
+  webhooks: readonly string[];
+  /** The hosts that may be called: by foreign webhooks and, in a check of a cluster, by rules. */
+  hosts: readonly string[];
+  /** Compiled-in plugins to turn on and, with a hyphen before the name, off. */
+  plugins: readonly string[];
+  user: UserInfo;
+  alsoPods: boolean;
+}
+
+/** What exists beside an object that is evaluated: manifests, or the objects of a cluster. */
+export interface ObjectSource {
+  /** True for the objects of a cluster: each checked object exists, and the cluster answers questions. */
+  isLive: boolean;
+  /** True if all objects that exist are known. */
+  isStateKnown: boolean;
+  /** The webhook configurations of other programs. */
+  foreign: readonly Manifest[];
+  /** Opens what answers the questions of rules, or of the named plugin; `tell` gets what has no answer. */
+  openCapabilities(tell: (sentence: string) => void, milliseconds: number, plugin?: string): Capabilities;
+  /** Returns the admission policies, quotas and definitions of kinds; and the kinds of policies that can't be read. */
+  readPolicies(): Promise<{ objects: KubernetesObject[]; unreadable: string[] }>;
+  /** The requests that create what exists, if it is known without asking a cluster. */
+  creations?: readonly AdmissionRequest[];
+  /** Returns the objects of a kind that are checked, and will exist. */
+  listComing?(kind: ResourceType): KubernetesObject[];
+  /** As in QuotaKnowledge. */
+  listCreations?(namespace: string): readonly AdmissionRequest[];
+}
+
+export const createUncertainUse = (): UncertainUse => ({ less: new Map(), more: new Map() });
+
+/**
+ * Assembles what evaluates the objects of a cluster: the rules that are on, the compiled-in plugins and the webhooks of
+ * other programs, in the order of the API server's calls.
+ */
+export const assembleChain = async (options: ChainOptions, source: ObjectSource, note: (sentence: string) => void) => {
+  const { catalogue, cluster, plugins: changes } = options;
+  const { isLive, isStateKnown, listCreations } = source;
+  const [name, config] = cluster;
+  const { kubernetes } = config;
+  const secretsRead = new Set<object>();
+  const openCapabilities: ObjectSource["openCapabilities"] = (...question) =>
+    noteSecretsRead(source.openCapabilities(...question), secretsRead);
+  const openForReview = (tell: (sentence: string) => void) => openCapabilities(tell, reviewTime);
+
+  const quotaUse = await createQuotaUse(options, isStateKnown, note);
+  await quotaUse?.count(source.creations ?? [], openForReview);
+  const rules = await createCallableClusterRules(options, {
+    createCapabilities: (tell, milliseconds, request) => {
+      const capabilities = openCapabilities(tell, milliseconds);
+      return quotaUse?.replaceLedger(capabilities, tell, isLive ? request : undefined) ?? capabilities;
+    },
+    listComing: source.listComing,
+  });
+  for (const sentence of rules.notes) note(sentence);
+
+  const policies = await source.readPolicies();
+  const isNativeCopy = createNativeCopyPredicate(catalogue, config);
+  const objects = policies.objects.filter((object) => !isNativeCopy(object) && !isTurnedOff(changes, object.kind));
+  const uncertainUse = createUncertainUse();
+  const plugins = await loadCallablePlugins({
+    plugins: choosePlugins(changes, kubernetes, note),
+    kubernetes,
+    openCapabilities: (plugin, tell) => openCapabilities(tell, reviewTime, plugin),
+    objects,
+    quotaKnowledge: { isUseKnown: isStateKnown, listCreations, uncertainUse },
+  });
+
+  const configurations = [...rules.configurations, ...source.foreign.map(({ object }) => object)];
+  const hooks = extendTimeouts(parseWebhookConfigurations(configurations, kubernetes), rules);
+  const chain = plugins.insert(hooks);
+  checkHooks({ ...hooks, ...chain }, rules, name);
+  for (const warning of hooks.warnings) note(warning);
+  const environment = {
+    kubernetes,
+    chain,
+    call: (hook, review, subject) => {
+      const target = plugins.findTarget(hook) ?? rules.findTarget(hook);
+      return target ? callEndpoint(target, name, review, subject) : callForeignWebhook(hook, review, options.hosts);
+    },
+    cel: await createConditionEvaluator(hooks, rules, isLive || objects.length > 0),
+    getHookName: (hook, message) => rules.findRuleName(hook, message) ?? hook,
+    findSuggestion: rules.findSuggestion,
+    unevaluated: createUnevaluatedPolicyMatcher(objects, isStateKnown, policies.unreadable, plugins.evaluates),
+    uncertainUse,
+    alsoPods: options.alsoPods,
+  } satisfies Partial<ObjectEvaluationEnvironment>;
+  return { environment, rules, hooks, objects, quotaUse, secretsRead, openForReview };
+};
+
+/** Returns the evaluator of matchConditions. CEL is loaded only if something may have such conditions. */
+const createConditionEvaluator = async (
+  { mutating, validating }: WebhookEntriesByPhase,
+  rules: CallableRules,
+  hasPolicies: boolean,
+): Promise<CelEvaluator> => {
+  if (!hasPolicies && ![...mutating, ...validating].some(({ matchConditions }) => matchConditions.length > 0))
+    return {
+      // Only plugins have conditions then, over the authorizer.
+      compile: () => () => ({ unsupported: "only the cluster's authorizer knows whether the user has the right" }),
+      createBudget: () => ({ left: 0 }),
+    };
+  const { celEvaluator } = await import("#infra/apiserver/admission/conditions.ts");
+  return {
+    createBudget: celEvaluator.createBudget,
+    compile: (expression, kubernetes) => {
+      const evaluate = celEvaluator.compile(expression, kubernetes);
+      if (!rules.isSavingCondition(expression)) return evaluate;
+      return (variables, budget) => {
+        const evaluated = evaluate(variables, budget);
+        return "unsupported" in evaluated ? { holds: true } : evaluated;
+      };
+    },
+  };
+};
+
+/** Gives rules 30 seconds: their speed on this machine says nothing about their speed where they are deployed. */
+const extendTimeouts = (
+  { mutating, validating, ...remarks }: WebhookEntriesByPhase,
+  rules: CallableRules,
+): WebhookEntriesByPhase => {
+  const extendTimeout = (hook: DefaultedWebhookEntry) =>
+    rules.findRuleName(hook.name) === undefined ? hook : { ...hook, timeoutSeconds: 30 };
+  return { mutating: mutating.map(extendTimeout), validating: validating.map(extendTimeout), ...remarks };
+};
+
+const checkHooks = (
+  { faults, mutating, validating }: WebhookEntriesByPhase,
+  { hasRules }: CallableRules,
+  cluster: string,
+) => {
+  if (!hasRules && mutating.length + validating.length + faults.length === 0)
+    throw new Complaint(
+      `no rule is on for cluster "${cluster}"; postern.yaml says which are, and --rules names others`,
+    );
+  if (faults.length > 0) throw new Complaint(faults.map((fault) => `--webhooks: ${fault}`).join("\n"));
+};

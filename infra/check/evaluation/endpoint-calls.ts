@@ -1,0 +1,73 @@
+import type { HookCallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
+import type { Endpoint, EndpointHost } from "#lib/core/endpoint.ts";
+import { exactJson } from "#lib/exact-json.ts";
+import { isObject } from "#lib/json.ts";
+import type { Capabilities } from "#lib/needs.ts";
+import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
+import type { Phase } from "#lib/rule.ts";
+
+/** How the object of a request uses quotas otherwise than as one new object. */
+export interface QuotaSubject {
+  /** For a Pod of a workload: how many such Pods are created; undefined if that isn't known. */
+  made?: { newPods: number | undefined } | undefined;
+  /** The object as it is in use already, with its status. */
+  stored?: KubernetesObject | undefined;
+}
+
+/** What an entry of the chain calls in this process: the endpoint of a rule, or of the port of a compiled-in plugin. */
+export interface EndpointTarget {
+  phase: Phase;
+  variant: string | undefined;
+  /** False if integers are rounded for the rule. */
+  isExact: boolean;
+  /** Opens the endpoint for one review, and what answers its questions; `tell` gets a sentence if an answer isn't known. */
+  open(
+    tell: (sentence: string) => void,
+    request: AdmissionRequest,
+    subject: QuotaSubject,
+  ): { endpoint: Endpoint; capabilities: Capabilities | undefined };
+}
+
+/** The host of endpoints in this process: no URL leads to them, and no log is written. */
+export const checkHost: EndpointHost = { publicKeys: "", writeLogLine: () => {} };
+
+/** The time limit of one review, in milliseconds. */
+export const reviewTime = 30_000;
+
+/** Calls a rule or a plugin for the object of a request. */
+export const callEndpoint = async (
+  { phase, variant, isExact, open }: EndpointTarget,
+  cluster: string,
+  review: ReviewToSend,
+  subject: QuotaSubject,
+): Promise<HookCallResult> => {
+  const unknown: string[] = [];
+  const { endpoint, capabilities } = open((sentence) => void unknown.push(sentence), review.request, subject);
+  const { response, status } = await endpoint.evaluateReview({
+    phase,
+    variant,
+    cluster,
+    review: isExact ? review : roundIntegers(review),
+    capabilities,
+    deadline: Date.now() + reviewTime,
+  });
+  // A failure of Postern makes the object undecided, so that failurePolicy Ignore can't hide the failure.
+  const sentence = unknown[0] ?? status?.message;
+  return sentence === undefined ? { body: response } : { unsupported: sentence };
+};
+
+/** The Kubernetes objects in which bigints were looked for: every rule gets the same objects. */
+const known = new WeakMap<object, boolean>();
+
+const hasBigInteger = (value: unknown): boolean => {
+  if (!isObject(value)) return typeof value === "bigint";
+  // To remember parts of an object would take longer than to look again, and much memory.
+  const isWhole = Object.hasOwn(value, "metadata");
+  const found = (isWhole ? known.get(value) : undefined) ?? Object.values(value).some(hasBigInteger);
+  if (isWhole) known.set(value, found);
+  return found;
+};
+
+/** Returns a value without bigints, for rules without `exactIntegers`: integers are rounded, as `JSON.parse` does. */
+export const roundIntegers = <T>(value: T): T =>
+  hasBigInteger(value) ? (JSON.parse(exactJson.stringify(value)) as T) : value;
