@@ -39,7 +39,7 @@ export interface ChainOptions {
 }
 
 /** What exists beside an object that is evaluated: manifests, or the objects of a cluster. */
-export interface ObjectSource {
+interface ObjectSource {
   /** True for the objects of a cluster: each checked object exists, and the cluster answers questions. */
   isLive: boolean;
   /** True if all objects that exist are known. */

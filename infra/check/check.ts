@@ -1,4 +1,4 @@
-import { getOwn } from "#lib/json.ts";
+import { getOwn, toMap } from "#lib/json.ts";
 import type { Capabilities, ResourceType } from "#lib/needs.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { describeUnknownMinor } from "#lib/since.ts";
@@ -18,7 +18,7 @@ import { buildCreation, isReview, normalizeManifestObjects } from "./evaluation/
 import { isPolicyOrQuota } from "./evaluation/unevaluated.ts";
 import { describeDuplicateOrLostManifests, describeMissingNamespaces, describeUnknownValidation } from "./notes.ts";
 
-export interface CheckOptions extends ChainOptions {
+interface CheckOptions extends ChainOptions {
   /** The files, folders and globs that name the manifests to check. */
   paths: readonly string[];
   /** Paths of recorded reviews. */
@@ -32,7 +32,7 @@ export interface CheckOptions extends ChainOptions {
 }
 
 /** A check whose manifests were read but not evaluated: iterating over `evaluations` evaluates them. */
-export interface PreparedManifestCheck {
+interface PreparedManifestCheck {
   faults: ManifestFault[];
   /** Remarks about the whole check, not about one object; the set grows while objects are evaluated. */
   notes: ReadonlySet<string>;
@@ -212,7 +212,7 @@ const fillAll = (
   new Map(
     normalizeManifestObjects(manifests, kinds, asking).map(({ key, object, manifest }) => {
       // By the time of creation, plugins choose among several default classes.
-      const { creationTimestamp } = Object(manifest.object.metadata);
+      const { creationTimestamp } = toMap(manifest.object.metadata);
       const metadata = { ...object.metadata, ...(typeof creationTimestamp === "string" && { creationTimestamp }) };
       return [key, toStoredObject({ ...object, metadata }, kubernetes)];
     }),
@@ -227,9 +227,9 @@ const listStanding = (manifests: readonly Manifest[], namespace: string): Kubern
   return [...new Map(all.map((object) => [toName(object), object])).values()];
 };
 
-const setDefaultNamespace = (object: Record<string, unknown>, otherwise: string): KubernetesObject => {
-  const metadata = Object(object.metadata);
-  return { ...object, metadata: { ...metadata, namespace: metadata.namespace || otherwise } };
+const setDefaultNamespace = (object: KubernetesObject, otherwise: string): KubernetesObject => {
+  const { metadata } = object;
+  return { ...object, metadata: { ...metadata, namespace: metadata?.namespace || otherwise } };
 };
 
 const selectNamed = ({ group, resource }: ResourceType, manifests: readonly Manifest[], kinds: KindIndex) =>

@@ -1,3 +1,4 @@
+import { toMap } from "#lib/json.ts";
 import type { KindIndex } from "../apiserver/kinds/kinds.ts";
 import { type Manifest, toSourceName } from "../manifests/manifests.ts";
 import type { CheckRequestOptions } from "./evaluation/object-evaluation.ts";
@@ -66,6 +67,6 @@ const limitSentences = (sentences: readonly string[]): string[] =>
     ? [...sentences]
     : [...sentences.slice(0, most), `… and ${sentences.length - most} more like these`];
 
-const formatName = ({ object: { kind, metadata } }: Manifest) => `${kind} ${Object(metadata).name}`;
+const formatName = ({ object: { kind, metadata } }: Manifest) => `${kind} ${toMap(metadata).name}`;
 
 const formatPlace = ({ source, line }: Manifest) => `${toSourceName(source.name)}:${line}`;

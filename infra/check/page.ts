@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { getOwn } from "#lib/json.ts";
 import { knownMinors } from "#lib/since.ts";
 import { listKindCoverage } from "../apiserver/validation/coverage.ts";
 import { replaceList } from "../catalogue/generated-lists.ts";
@@ -56,9 +57,7 @@ const formatPlugins = (catalogue: readonly CatalogueRule[]): string =>
     catalogue.flatMap(({ name, rule: { upstreamPlugin, needs = {} } }) => {
       if (upstreamPlugin === undefined) return [];
       const { plugin } = upstreamPlugin;
-      const reads = new Set(
-        Object.values(needs).map(({ verb, ...need }) => Object(Object(need).kind).resource ?? verb),
-      );
+      const reads = new Set(Object.values(needs).map((need) => getOwn(getOwn(need, "kind"), "resource") ?? need.verb));
       const link = `[${name}](../functions/${name}/README.md)`;
       return [[plugin, link, describeCompiledInPlugin(plugin), [...reads].join(", ")]];
     }),

@@ -16,7 +16,7 @@ import type { InputReadFailure } from "./reports/check-report.ts";
 import type { PolicyReportVersion } from "./reports/policyreport.ts";
 
 /** A check of files or of a cluster that has started; `each` passes on its evaluations. */
-export interface StartedCheck {
+interface StartedCheck {
   unread: readonly InputReadFailure[];
   notes: ReadonlySet<string>;
   /** The Secrets that rules and plugins have read so far. */

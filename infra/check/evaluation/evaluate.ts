@@ -333,7 +333,7 @@ const assumeOld = (
   { resource, subResource, oldObject }: AdmissionAttributes,
   { existing }: ObjectEvaluationEnvironment,
 ): void => {
-  const { name, namespace } = Object(Object(oldObject).metadata);
+  const { name, namespace } = (oldObject as KubernetesObject | null)?.metadata ?? {};
   if (subResource || typeof name !== "string" || name === "") return;
   if (existing.find(resource, name, namespace) === undefined) existing.put(resource, oldObject as KubernetesObject);
 };
@@ -383,7 +383,7 @@ const storeOutcome = (
   const { resource, subResource, operation, oldObject, dryRun } = attributes;
   if (dryRun || subResource || operation === "CONNECT") return;
   const given = (operation === "DELETE" ? oldObject : object) as KubernetesObject | null;
-  const { name, namespace } = Object(given?.metadata);
+  const { name, namespace } = given?.metadata ?? {};
   if (!given || typeof name !== "string" || name === "") return;
   const isNamespace = resource.group === "" && resource.resource === "namespaces";
   const isRemoved = operation === "DELETE" && !isNamespace && !isUndecided;

@@ -1,4 +1,5 @@
 import { Failure } from "#lib/failure.ts";
+import { isObject } from "#lib/json.ts";
 import { createMemoryLedger, openRuleLedger } from "#lib/ledger.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
@@ -103,7 +104,7 @@ const getHost = (url: string) => (URL.canParse(url) ? new URL(url).host : "an ad
 /** Returns capabilities that add each Secret that they read to `found`. */
 export const noteSecretsRead = (capabilities: Capabilities, found: Set<object>): Capabilities => {
   const note = <T>(object: T): T => {
-    if (isSecret(object)) found.add(Object(object));
+    if (isObject(object) && isSecret(object)) found.add(object);
     return object;
   };
   return {

@@ -4,7 +4,7 @@ import { isSendableWarningText } from "#infra/apiserver/admission/warnings.ts";
 import { getOwn } from "#lib/json.ts";
 import { isSelected } from "#lib/objects/selection.ts";
 import { matchesRequest } from "#lib/request-match.ts";
-import type { AdmissionRequest, Status } from "#lib/review.ts";
+import type { AdmissionRequest, KubernetesObject, Status } from "#lib/review.ts";
 import type { FieldPath, Manifest } from "../../manifests/manifests.ts";
 import { findPosition } from "../../manifests/positions.ts";
 import { guessRefusedField, parseFieldPath } from "./field-paths.ts";
@@ -97,8 +97,8 @@ const listUnknownLabels = (
       (resource) => ({ ...attributes, resource }) as AdmissionRequest,
     );
     if (!rules.some((rule) => requests.some((request) => matchesRequest(rule, request)))) return [];
-    const labels = [attributes.object, attributes.oldObject].map((object) => Object(Object(object).metadata).labels);
-    if (!labels.some((label) => isSelected(objectSelector, label))) return [];
+    const objects = [attributes.object, attributes.oldObject] as (KubernetesObject | null)[];
+    if (!objects.some((object) => isSelected(objectSelector, object?.metadata?.labels))) return [];
     return [`${getHookName(name)}: whether its namespace has the label ${unknown}; ${reason}`];
   });
 

@@ -122,13 +122,13 @@ export interface Denial {
   suggestion?: string;
 }
 
-export interface RuleWarning {
+interface RuleWarning {
   rule: string;
   text: string;
 }
 
 /** The JSON patch by which a rule changed the object. */
-export interface ObjectChangeByRule {
+interface ObjectChangeByRule {
   rule: string;
   patch: readonly object[];
 }

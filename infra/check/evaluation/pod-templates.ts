@@ -40,7 +40,7 @@ export const hasBuiltInWorkloadKinds = (apiVersion: string): boolean =>
   Object.keys(workloadKinds).some((word) => word.startsWith(`${apiVersion} `));
 
 /** The Pod that a workload would create, the path of its template, and the controller's user. */
-export interface WorkloadPod {
+interface WorkloadPod {
   pod: KubernetesObject;
   at: FieldPath;
   user: { username: string; groups: string[] };
@@ -77,13 +77,22 @@ export const buildPod = (workload: KubernetesObject): WorkloadPod | undefined =>
   };
 };
 
+/** The fields of all kinds of workloads that say how many Pods there are. */
+interface WorkloadSpec {
+  paused?: boolean;
+  suspend?: boolean;
+  replicas?: number;
+  parallelism?: number;
+  completions?: number | null;
+}
+
 /** Returns how many Pods a workload has at a time; undefined if that depends on more than the object. */
-const countPods = ({ kind, spec }: KubernetesObject & { spec?: unknown }): number | undefined => {
-  const { paused, suspend, replicas, parallelism, completions } = Object(spec);
+const countPods = ({ kind, spec }: KubernetesObject & { spec?: WorkloadSpec | null }): number | undefined => {
+  const { paused, suspend, replicas, parallelism = Number.NaN, completions } = spec ?? {};
   if (kind === "Job" && suspend === true) return 0;
   const count = kind === "Job" ? Math.min(parallelism, completions ?? parallelism) : replicas;
   // A Job with more completions replaces Pods that have ended, which some quotas still count.
-  const isSteady = kind === "Job" ? !(completions > parallelism) : paused !== true;
+  const isSteady = kind === "Job" ? !((completions ?? 0) > parallelism) : paused !== true;
   return isSteady && Number.isSafeInteger(count) ? count : undefined;
 };
 
@@ -101,8 +110,10 @@ export const countNewPods = (workload: KubernetesObject, old?: KubernetesObject 
 };
 
 /** Returns 0 for a workload of a cluster that has all its Pods by its status; undefined for other ones. */
-export const countMissingPods = (workload: KubernetesObject & { status?: unknown }): number | undefined => {
-  const { replicas = 0, updatedReplicas = 0 } = Object(workload.status);
+export const countMissingPods = (
+  workload: KubernetesObject & { status?: { replicas?: number; updatedReplicas?: number } },
+): number | undefined => {
+  const { replicas = 0, updatedReplicas = 0 } = workload.status ?? {};
   const isUpdated = ["Deployment", "StatefulSet"].includes(workload.kind ?? "");
   const present = isUpdated ? Math.min(replicas, updatedReplicas) : replicas;
   return workload.kind !== "Job" && present >= (countPods(workload) ?? Number.POSITIVE_INFINITY) ? 0 : undefined;

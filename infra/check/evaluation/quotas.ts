@@ -1,5 +1,5 @@
 import { type EvaluateRequest, evaluateRule, type RuleDecision } from "#lib/core/evaluation.ts";
-import { isMap } from "#lib/json.ts";
+import { toMap } from "#lib/json.ts";
 import type { Pod } from "#lib/kubernetes/core/v1.ts";
 import type { Capabilities, ResourceType } from "#lib/needs.ts";
 import { listContainers } from "#lib/objects/pod.ts";
@@ -147,7 +147,7 @@ const unlimited = "1e1000";
 
 /** Returns a quota that has nothing in use, and room for everything. */
 const removeLimit = (quota: Quota) => {
-  const hard = quota.status?.hard ?? (isMap(quota.spec?.hard) ? quota.spec.hard : {});
+  const hard = quota.status?.hard ?? toMap(quota.spec?.hard);
   const fill = (value: string): Amounts => Object.fromEntries(Object.keys(hard).map((name) => [name, value]));
   return { ...quota, status: { hard: fill(unlimited), used: fill("0") } };
 };
@@ -197,7 +197,7 @@ const fillZeros = (request: AdmissionRequest, names: readonly string[]): Admissi
 };
 
 const isCounted = ({ spec, status }: Quota): boolean =>
-  Object.keys(Object(spec?.hard)).every((name) => Object.hasOwn(Object(status?.used), name));
+  Object.keys(toMap(spec?.hard)).every((name) => Object.hasOwn(toMap(status?.used), name));
 
 /** Returns how many objects, of at most `most`, fit into quotas beside what these have in use. */
 const countFitting = (quotas: readonly Quota[], getUse: (quota: Quota) => QuantityByResource, most: bigint): bigint => {

@@ -33,7 +33,7 @@ export const describeEdits = (before: unknown, after: unknown, at: FieldPath = [
 };
 
 /** Removes control characters from a rule's suggestion and shortens it for reports; its text is untrusted. */
-export const formatSuggestion = (text: string): string => truncateText(sanitizeTerminalText(text), longest);
+const formatSuggestion = (text: string): string => truncateText(sanitizeTerminalText(text), longest);
 
 const joinSentences = (all: readonly string[], shown: number) =>
   [...all.slice(0, shown), ...(shown < all.length ? [`and ${all.length - shown} more`] : [])].join("; ");

@@ -2,7 +2,7 @@ import { type DefaultedWebhookEntry, parseWebhookConfigurations } from "#infra/a
 import { createConvertibleRequestObjects, matchHook } from "#infra/apiserver/admission/matching.ts";
 import { assignGeneratedMetadata } from "#infra/apiserver/admission/server-objects.ts";
 import type { AdmissionAttributes, ImitatedServerFunctions } from "#infra/apiserver/admission/types.ts";
-import { getOwn } from "#lib/json.ts";
+import { getOwn, toMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { KubernetesObject } from "#lib/review.ts";
@@ -133,12 +133,12 @@ const readBinding = (binding: KubernetesObject): Selection => {
   const resources = getOwn(getSpec(binding), "matchResources") ?? {};
   const rules = getOwn(resources, "resourceRules");
   const isOpen = rules === undefined || rules === null || (Array.isArray(rules) && rules.length === 0);
-  return readSelection(isOpen ? { ...Object(resources), ...everything } : resources);
+  return readSelection(isOpen ? { ...toMap(resources), ...everything } : resources);
 };
 
 /** Returns what a policy's MatchResources selects (requests and objects); an invalid one selects everything. */
 const readSelection = (resources: unknown, more: object = {}): Selection => {
-  const { resourceRules, excludeResourceRules, namespaceSelector, objectSelector, matchPolicy } = Object(resources);
+  const { resourceRules, excludeResourceRules, namespaceSelector, objectSelector, matchPolicy } = toMap(resources);
   const hook =
     Array.isArray(resourceRules) && resourceRules.length > 0
       ? buildHook({ rules: resourceRules, namespaceSelector, objectSelector, matchPolicy, ...more })

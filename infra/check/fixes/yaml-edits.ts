@@ -1,10 +1,20 @@
-import { type Document, isCollection, isMap, isScalar, isSeq, type Pair, type YAMLMap, type YAMLSeq } from "yaml";
+import {
+  type Document,
+  isCollection,
+  isMap,
+  isNode,
+  isScalar,
+  isSeq,
+  type Pair,
+  type YAMLMap,
+  type YAMLSeq,
+} from "yaml";
 import { exactJson, writeInteger } from "#lib/exact-json.ts";
 import { formatYamlFlow, formatYamlFlowKey, formatYamlLines, type YamlIndentation } from "../../diff/yaml-lines.ts";
 import type { FieldPath } from "../../manifests/manifests.ts";
 
 /** A YAML or JSON document of a file, and the object in it that edits change. */
-export interface EditableDocument {
+interface EditableDocument {
   text: string;
   document: Document.Parsed;
   /** The path of the edited object in the YAML document: not empty for an item of a List. */
@@ -51,19 +61,17 @@ const createKeyConverter = (document: Document.Parsed, place: FieldPath) => {
 /** Returns where the text of a node ends, without the comments and empty lines that follow it. */
 const findEnd = (node: unknown, text: string): number | undefined => {
   if (isCollection(node) && node.flow !== true) {
-    const last: unknown = node.items.at(-1);
-    if (isMap(node)) {
-      const { key, value } = Object(last) as Partial<Pair>;
-      return findEnd(value, text) ?? findEnd(key, text);
-    }
-    return findEnd(last, text);
+    if (!isMap(node)) return findEnd(node.items.at(-1), text);
+    const last = node.items.at(-1);
+    return findEnd(last?.value, text) ?? findEnd(last?.key, text);
   }
   const [start, end] = getRange(node) ?? [];
   if (start === undefined || end === undefined || (isScalar(node) && node.source === "")) return undefined;
   return start + text.slice(start, end).trimEnd().length;
 };
 
-const getRange = (node: unknown): readonly number[] | undefined => Object(node).range ?? undefined;
+const getRange = (node: unknown): readonly number[] | undefined =>
+  isNode(node) ? (node.range ?? undefined) : undefined;
 const getStart = (node: unknown): number | undefined => getRange(node)?.[0];
 
 const findLineStart = (text: string, at: number) => text.lastIndexOf("\n", at - 1) + 1;

@@ -31,7 +31,7 @@ import { prepareLiveCheckCapabilities } from "./rule-capabilities.ts";
 import { matchesGroupVersion, readClusterKindIndex, selectMatchedResources, toResourceName } from "./selected-kinds.ts";
 import { createStoredObjectEvaluator, type ObjectEvaluator } from "./stored-objects.ts";
 
-export interface ClusterCheckOptions extends ChainOptions {
+interface ClusterCheckOptions extends ChainOptions {
   deployer: ClusterCredentialOptions;
   operation: Operation;
   /** The namespaces whose objects are checked; all namespaces if the list is empty. */
@@ -41,7 +41,7 @@ export interface ClusterCheckOptions extends ChainOptions {
 }
 
 /** A check of a cluster's objects, whose kinds and webhooks were already read. */
-export interface PreparedClusterCheck {
+interface PreparedClusterCheck {
   /** The objects and kinds that could not be read; the list grows while the check runs. */
   unread: InputReadFailure[];
   notes: Set<string>;
@@ -269,7 +269,7 @@ const toUnread = (about: { apiVersion: string; kind: string }, text: string): In
 
 const kinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ResourceQuota"];
 
-export const readPoliciesAndQuotas = async (
+const readPoliciesAndQuotas = async (
   { resources, unknown }: DiscoveryResult,
   list: (resource: DiscoveredResource) => AsyncIterable<ObjectPage | ListInterruption>,
   note: (sentence: string) => void,

@@ -1,4 +1,5 @@
 import { UnansweredError } from "#lib/cluster/https-request.ts";
+import { toList, toMap } from "#lib/json.ts";
 import { splitApiVersion, toApiPath } from "#lib/objects/api-version.ts";
 import type { ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { Complaint } from "../../cli/complaint.ts";
@@ -27,7 +28,7 @@ export const discoverClusterResources = async (read: ApiGet, describe: FailureFo
     if (answer instanceof UnansweredError || answer.status !== 200)
       throw new Complaint(`the kinds of the cluster can't be read: ${describe(answer)}`, 3);
     const content = parseAnswerJson(answer);
-    const kind = String(Object(content).kind);
+    const kind = String(toMap(content).kind);
     // The kind is checked, because a proxy with a login page answers 200, too.
     if (!/^API(GroupDiscoveryList|Versions|GroupList)$/.test(kind))
       throw new Complaint(
@@ -40,19 +41,17 @@ export const discoverClusterResources = async (read: ApiGet, describe: FailureFo
   return all;
 };
 
-const toList = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
-
 const addAggregated = (content: unknown, all: DiscoveryResult): void => {
-  for (const item of toList(Object(content).items)) {
-    const group = String(Object(Object(item).metadata).name ?? "");
-    for (const element of toList(Object(item).versions)) {
-      const { freshness, resources } = Object(element);
-      const version = String(Object(element).version);
+  for (const item of toList(toMap(content).items)) {
+    const group = String(toMap(toMap(item).metadata).name ?? "");
+    for (const element of toList(toMap(item).versions)) {
+      const { freshness, resources } = toMap(element);
+      const version = String(toMap(element).version);
       if (freshness === "Stale") all.unknown.push({ group, version, why: "its server doesn't answer the API server" });
       for (const found of toList(resources)) {
-        const { resource, responseKind, scope, verbs, subresources } = Object(found);
-        const below = toList(subresources).map((sub) => String(Object(sub).subresource));
-        addResource({ group, version }, { resource, kind: Object(responseKind).kind, verbs, below, scope }, all);
+        const { resource, responseKind, scope, verbs, subresources } = toMap(found);
+        const below = toList(subresources).map((sub) => String(toMap(sub).subresource));
+        addResource({ group, version }, { resource, kind: toMap(responseKind).kind, verbs, below, scope }, all);
       }
     }
   }
@@ -60,13 +59,13 @@ const addAggregated = (content: unknown, all: DiscoveryResult): void => {
 
 /** Returns the apiVersions that `/api` (the core group) or `/apis` (all groups) lists, preferred versions first. */
 const listVersions = (content: unknown): string[] => {
-  const { versions, groups } = Object(content);
+  const { versions, groups } = toMap(content);
   return [
     ...toList(versions).map(String),
     ...toList(groups).flatMap((group) => {
-      const { versions, preferredVersion } = Object(group);
-      const all = toList(versions).map((version) => String(Object(version).groupVersion));
-      const preferred = String(Object(preferredVersion).groupVersion);
+      const { versions, preferredVersion } = toMap(group);
+      const all = toList(versions).map((version) => String(toMap(version).groupVersion));
+      const preferred = String(toMap(preferredVersion).groupVersion);
       return [...all.filter((version) => version === preferred), ...all.filter((version) => version !== preferred)];
     }),
   ].filter((apiVersion) => /^[a-z0-9.-]+(\/[a-z0-9]+)?$/.test(apiVersion));
@@ -82,12 +81,12 @@ const addVersion = async (
     all.unknown.push({ ...splitApiVersion(apiVersion), why: describe(answer) });
     return;
   }
-  const { resources } = Object(parseAnswerJson(answer));
+  const { resources } = toMap(parseAnswerJson(answer));
   if (!Array.isArray(resources)) {
     all.unknown.push({ ...splitApiVersion(apiVersion), why: "the API server did not answer with a list of them" });
     return;
   }
-  const rows = resources.map((row) => Object(row));
+  const rows = resources.map(toMap);
   for (const { name, kind, namespaced, verbs } of rows) {
     if (String(name).includes("/")) continue;
     const below = rows.flatMap((row) => {
@@ -118,7 +117,10 @@ const addResource = (
   all.resources.push({
     kind: { group, version, kind },
     resource: { group, version, resource },
-    ...{ namespaced: scope === "Namespaced", subresources: below, off: false, sameFieldsInAllVersions: false },
+    namespaced: scope === "Namespaced",
+    subresources: below,
+    off: false,
+    sameFieldsInAllVersions: false,
     verbs: toList(verbs).map(String),
   });
 };

@@ -1,5 +1,5 @@
 import { UnansweredError } from "#lib/cluster/https-request.ts";
-import { isMap } from "#lib/json.ts";
+import { isMap, toMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { ExistingObjects } from "../evaluation/existing-objects.ts";
 import { type ApiGet, type FailureFormatter, parseAnswerJson } from "./reader.ts";
@@ -29,9 +29,9 @@ export const openNamespaceCache = (read: ApiGet, describe: FailureFormatter): Ca
   const fetchNamespace = async (name: string): Promise<string | undefined> => {
     const answer = await read(`/api/v1/namespaces/${encodeURIComponent(name)}`);
     if (answer instanceof UnansweredError || answer.status !== 200) return describe(answer);
-    const { kind, metadata, status } = Object(parseAnswerJson(answer));
+    const { kind, metadata, status } = toMap(parseAnswerJson(answer));
     if (kind !== "Namespace") return "the API server didn't answer with a Namespace";
-    const { labels, annotations } = Object(metadata);
+    const { labels, annotations } = toMap(metadata);
     const keptMetadata = { name, ...(isMap(labels) && { labels }), ...(isMap(annotations) && { annotations }) };
     // The values of labels and annotations aren't checked: an API server returns only strings.
     keep(name, { apiVersion: "v1", kind: "Namespace", metadata: keptMetadata, status } as KubernetesObject);

@@ -1,6 +1,6 @@
 import { UnansweredError } from "#lib/cluster/https-request.ts";
 import { buildPageQuery, parsePage } from "#lib/cluster/pages.ts";
-import { isMap } from "#lib/json.ts";
+import { isMap, toMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { type ApiGet, type FailureFormatter, isUnansweredAsTooLarge, parseAnswerJson } from "./reader.ts";
 
@@ -49,7 +49,7 @@ export const readListPages = async function* (
     }
     const content = answer instanceof UnansweredError ? undefined : parseAnswerJson(answer);
     const { items: listed = [], next: further } = parsePage(content);
-    const remaining = Object(Object(content).metadata).remainingItemCount;
+    const { remainingItemCount: remaining } = toMap(toMap(content).metadata);
     if (!(answer instanceof UnansweredError) && answer.status === 410) {
       inVain++;
       // A 410 may carry a token that continues the list with the current objects. Without one, the list begins again,

@@ -11,7 +11,7 @@ import { readListPages } from "./pages.ts";
 import type { ApiGet } from "./reader.ts";
 
 /** The resources whose objects check reads from a cluster, and those that it cannot list. */
-export interface ResourcesToCheck {
+interface ResourcesToCheck {
   resources: DiscoveredResource[];
   /** Resources that hooks match but that can't be listed. */
   unlisted: DiscoveredResource[];

@@ -1,4 +1,4 @@
-import { getOwn, isMap } from "#lib/json.ts";
+import { getOwn, isMap, toMap } from "#lib/json.ts";
 import { createRedactor } from "#lib/recording/redaction.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
@@ -13,7 +13,7 @@ import type { DiscoveredResource } from "./discovery.ts";
 import type { CachedNamespaces } from "./namespaces.ts";
 import { toResourceName } from "./selected-kinds.ts";
 
-export type StoredObject = KubernetesObject & { metadata?: { uid?: unknown }; status?: unknown };
+type StoredObject = KubernetesObject & { metadata?: { uid?: unknown }; status?: unknown };
 
 interface EvaluatorOptions {
   environment: ObjectEvaluationEnvironment;
@@ -103,7 +103,7 @@ const buildStoredRequest = (
 const isOwnedByWorkload = ({ metadata }: StoredObject): boolean => {
   const owners: unknown = getOwn(metadata, "ownerReferences");
   return (
-    Array.isArray(owners) && owners.some((owner) => getOwn(owner, "controller") === true && isWorkload(Object(owner)))
+    Array.isArray(owners) && owners.some((owner) => getOwn(owner, "controller") === true && isWorkload(toMap(owner)))
   );
 };
 

@@ -44,7 +44,7 @@ export const stringifyAt = (value: unknown, depth: number): string =>
   stringifySafely(value).replaceAll("\n", `\n${"  ".repeat(depth)}`);
 
 /** Formats a JSON list piece by piece: each call returns the text to write next. */
-export interface JsonListFormatter {
+interface JsonListFormatter {
   add(member: unknown): string;
   end(): string;
 }

@@ -30,7 +30,7 @@ const verdicts: Record<CheckVerdict, [Colour, string]> = {
   undecided: ["yellow", "undecided"],
 };
 
-export const formatEvaluation = (evaluation: ObjectEvaluation, paint: Paint): string => {
+const formatEvaluation = (evaluation: ObjectEvaluation, paint: Paint): string => {
   const { checked, audit } = evaluation;
   const { verdict, noRule, denials, warnings, undecided, passed, changes } = checked;
   const [colour, word] = verdicts[verdict];
@@ -73,7 +73,7 @@ const formatDenialLine = (
   return `${paint("bold", sanitizeTerminalText(rule))}: ${toOneLine(message)}${place}${advice}`;
 };
 
-export const describeWouldBeDecisions = (audit: Record<string, string>): string[] =>
+const describeWouldBeDecisions = (audit: Record<string, string>): string[] =>
   Object.entries(audit).flatMap(([key, text]) => {
     const [, rule, verb] = /^(.+)\.postern\.dev\/(?:.*\.)?would-(deny|change)$/.exec(key) ?? [];
     return rule === undefined ? [] : [`${rule} would ${verb}: ${text}`];
@@ -128,7 +128,7 @@ export const addToSummary = (summary: CheckSummary, { verdict, noRule, warnings 
   summary.warnings += warnings.length;
 };
 
-export const formatSummary = (summary: CheckSummary, paint: Paint): string => {
+const formatSummary = (summary: CheckSummary, paint: Paint): string => {
   const parts = (Object.keys(verdicts) as CheckVerdict[])
     .filter((verdict) => summary[verdict] > 0)
     .map((verdict) => {

@@ -51,7 +51,7 @@ interface Sink {
   abandon(): Promise<void>;
 }
 
-export interface AllReportsWriter {
+interface AllReportsWriter {
   add(evaluation: ObjectEvaluation): Promise<void>;
   end(closing: FinishedCheck): Promise<void>;
   abandon(): Promise<void>;

@@ -51,8 +51,12 @@ export const createSarifReport = (
       const identity = [rule, result.apiVersion, result.kind, result.namespace ?? "", result.name, message].join("\n");
       const partialFingerprints = { "posternFinding/v1": createHash("sha256").update(identity).digest("hex") };
       text += results.add({
-        ...{ ruleId: rule, ruleIndex, level, message: { text: escapeLinks(message || "denied without explanation") } },
-        ...{ locations, partialFingerprints },
+        ruleId: rule,
+        ruleIndex,
+        level,
+        message: { text: escapeLinks(message || "denied without explanation") },
+        locations,
+        partialFingerprints,
       });
     };
     for (const denial of result.denials) add(denial.rule, "error", formatDenial(denial), denial);
