@@ -1,42 +1,19 @@
-import {
-  type DefaultedWebhookEntry,
-  parseWebhookConfigurations,
-  type WebhookEntriesByPhase,
-} from "#infra/apiserver/admission/hooks.ts";
+import { parseWebhookConfigurations } from "#infra/apiserver/admission/hooks.ts";
 import type { CelEvaluator } from "#infra/apiserver/admission/types.ts";
 import type { Capabilities, ResourceType } from "#lib/needs.ts";
-import type { AdmissionRequest, KubernetesObject, UserInfo } from "#lib/review.ts";
-import type { CatalogueRule } from "../catalogue/registry.ts";
+import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import { Complaint } from "../cli/complaint.ts";
-import type { ClusterConfig } from "../config/config.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import { createNativeCopyPredicate } from "../webhooks/native-policies.ts";
 import { callEndpoint, reviewTime } from "./evaluation/endpoint-calls.ts";
 import { noteSecretsRead } from "./evaluation/existing-objects.ts";
-import type { ObjectEvaluationEnvironment } from "./evaluation/object-evaluation.ts";
+import type { ChainOptions, ObjectEvaluationEnvironment } from "./evaluation/object-evaluation.ts";
 import { choosePlugins, isTurnedOff, loadCallablePlugins } from "./evaluation/plugins.ts";
 import type { UncertainUse } from "./evaluation/quotas.ts";
 import { type CallableRules, createCallableClusterRules } from "./evaluation/rule-webhooks.ts";
 import { createUnevaluatedPolicyMatcher } from "./evaluation/unevaluated.ts";
 import { callForeignWebhook } from "./evaluation/webhooks.ts";
 import { createQuotaUse } from "./evaluation/workload-quotas.ts";
-
-/** The options that a check of manifests and a check of a cluster have in common. */
-export interface ChainOptions {
-  catalogue: CatalogueRule[];
-  cluster: [name: string, ClusterConfig];
-  /** All clusters of postern.yaml; by default, there is no other. */
-  clusters?: readonly string[];
-  harden: boolean;
-  /** Paths of files with the webhook configurations of other programs. */
-  webhooks: readonly string[];
-  /** The hosts that may be called: by foreign webhooks and, in a check of a cluster, by rules. */
-  hosts: readonly string[];
-  /** Compiled-in plugins to turn on and, with a hyphen before the name, off. */
-  plugins: readonly string[];
-  user: UserInfo;
-  alsoPods: boolean;
-}
 
 /** What exists beside an object that is evaluated: manifests, or the objects of a cluster. */
 interface ObjectSource {
@@ -98,10 +75,14 @@ export const assembleChain = async (options: ChainOptions, source: ObjectSource,
   });
 
   const configurations = [...rules.configurations, ...source.foreign.map(({ object }) => object)];
-  const hooks = extendTimeouts(parseWebhookConfigurations(configurations, kubernetes), rules);
-  const chain = plugins.insert(hooks);
-  checkHooks({ ...hooks, ...chain }, rules, name);
-  for (const warning of hooks.warnings) note(warning);
+  const { faults, warnings, ...webhooks } = parseWebhookConfigurations(configurations, kubernetes);
+  const chain = plugins.insert(webhooks);
+  if (!rules.hasRules && chain.mutating.length + chain.validating.length + faults.length === 0)
+    throw new Complaint(`no rule is on for cluster "${name}"; postern.yaml says which are, and --rules names others`);
+  if (faults.length > 0) throw new Complaint(faults.map((fault) => `--webhooks: ${fault}`).join("\n"));
+  for (const warning of warnings) note(warning);
+  const hooks = [...webhooks.mutating, ...webhooks.validating];
+  const hasConditions = objects.length > 0 || hooks.some(({ matchConditions }) => matchConditions.length > 0);
   const environment = {
     kubernetes,
     chain,
@@ -109,7 +90,7 @@ export const assembleChain = async (options: ChainOptions, source: ObjectSource,
       const target = plugins.findTarget(hook) ?? rules.findTarget(hook);
       return target ? callEndpoint(target, name, review, subject) : callForeignWebhook(hook, review, options.hosts);
     },
-    cel: await createConditionEvaluator(hooks, rules, isLive || objects.length > 0),
+    cel: await createConditionEvaluator(rules, isLive || hasConditions),
     getHookName: (hook, message) => rules.findRuleName(hook, message) ?? hook,
     findSuggestion: rules.findSuggestion,
     unevaluated: createUnevaluatedPolicyMatcher(objects, isStateKnown, policies.unreadable, plugins.evaluates),
@@ -119,13 +100,9 @@ export const assembleChain = async (options: ChainOptions, source: ObjectSource,
   return { environment, rules, hooks, objects, quotaUse, secretsRead, openForReview };
 };
 
-/** Returns the evaluator of matchConditions. CEL is loaded only if something may have such conditions. */
-const createConditionEvaluator = async (
-  { mutating, validating }: WebhookEntriesByPhase,
-  rules: CallableRules,
-  hasPolicies: boolean,
-): Promise<CelEvaluator> => {
-  if (!hasPolicies && ![...mutating, ...validating].some(({ matchConditions }) => matchConditions.length > 0))
+/** Returns the evaluator of matchConditions. CEL is loaded only if something has such conditions. */
+const createConditionEvaluator = async (rules: CallableRules, isNeeded: boolean): Promise<CelEvaluator> => {
+  if (!isNeeded)
     return {
       // Only plugins have conditions then, over the authorizer.
       compile: () => () => ({ unsupported: "only the cluster's authorizer knows whether the user has the right" }),
@@ -143,26 +120,4 @@ const createConditionEvaluator = async (
       };
     },
   };
-};
-
-/** Gives rules 30 seconds: their speed on this machine says nothing about their speed where they are deployed. */
-const extendTimeouts = (
-  { mutating, validating, ...remarks }: WebhookEntriesByPhase,
-  rules: CallableRules,
-): WebhookEntriesByPhase => {
-  const extendTimeout = (hook: DefaultedWebhookEntry) =>
-    rules.findRuleName(hook.name) === undefined ? hook : { ...hook, timeoutSeconds: 30 };
-  return { mutating: mutating.map(extendTimeout), validating: validating.map(extendTimeout), ...remarks };
-};
-
-const checkHooks = (
-  { faults, mutating, validating }: WebhookEntriesByPhase,
-  { hasRules }: CallableRules,
-  cluster: string,
-) => {
-  if (!hasRules && mutating.length + validating.length + faults.length === 0)
-    throw new Complaint(
-      `no rule is on for cluster "${cluster}"; postern.yaml says which are, and --rules names others`,
-    );
-  if (faults.length > 0) throw new Complaint(faults.map((fault) => `--webhooks: ${fault}`).join("\n"));
 };

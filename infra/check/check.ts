@@ -8,12 +8,12 @@ import { createCustomKinds } from "../apiserver/validation/custom-resources.ts";
 import { createValidation } from "../apiserver/validation/validation.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readInput, readManifests } from "../manifests/input.ts";
-import { type Manifest, type ManifestFault, toSourceName } from "../manifests/manifests.ts";
+import { type Manifest, toSourceName } from "../manifests/manifests.ts";
 import { toStoredObject } from "../manifests/object-store.ts";
-import { assembleChain, type ChainOptions } from "./chain.ts";
+import { assembleChain } from "./chain.ts";
 import { evaluateManifestsInOrder, isAssumedNamespace } from "./evaluation/evaluate.ts";
 import { createEmptyObjectStore } from "./evaluation/existing-objects.ts";
-import type { CheckRequestOptions, ObjectEvaluation } from "./evaluation/object-evaluation.ts";
+import type { ChainOptions, CheckRequestOptions } from "./evaluation/object-evaluation.ts";
 import { buildCreation, isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
 import { isPolicyOrQuota } from "./evaluation/unevaluated.ts";
 import { describeDuplicateOrLostManifests, describeMissingNamespaces, describeUnknownValidation } from "./notes.ts";
@@ -31,17 +31,11 @@ interface CheckOptions extends ChainOptions {
   namespace: string;
 }
 
-/** A check whose manifests were read but not evaluated: iterating over `evaluations` evaluates them. */
-interface PreparedManifestCheck {
-  faults: ManifestFault[];
-  /** Remarks about the whole check, not about one object; the set grows while objects are evaluated. */
-  notes: ReadonlySet<string>;
-  /** The Secrets that rules and plugins have read so far. */
-  secretsRead: ReadonlySet<object>;
-  evaluations: AsyncGenerator<ObjectEvaluation>;
-}
-
-export const prepareManifestCheck = async (options: CheckOptions): Promise<PreparedManifestCheck> => {
+/**
+ * Reads manifests, but evaluates none: iterating over `evaluations` evaluates them. The notes and the Secrets that were read
+ * grow meanwhile.
+ */
+export const prepareManifestCheck = async (options: CheckOptions) => {
   const { cluster, user, namespace } = options;
   const { manifests, recorded, old, state, webhooks, faults, notes } = await readFiles(options);
   const note = (sentence: string) => void notes.add(sentence);

@@ -26,6 +26,7 @@ import { buildPod, countMissingPods, countNewPods } from "./pod-templates.ts";
 import {
   buildAdmissionAttributes,
   dropServerFieldsAndSetNamespace,
+  isNamespaceResource,
   isReview,
   readReviewManifest,
   sortForApply,
@@ -347,7 +348,7 @@ const assumeNamespace = (
   environment: ObjectEvaluationEnvironment,
 ): string | undefined => {
   const { existing, isStateKnown, noteMissingNamespace, namespaceHint } = environment;
-  const isItself = resource.group === "" && resource.resource === "namespaces" && operation !== "DELETE";
+  const isItself = isNamespaceResource(resource) && operation !== "DELETE";
   if (!namespace || isItself) return undefined;
   const found = existing.find(namespaces, namespace);
   if (found === undefined) noteMissingNamespace(namespace);
@@ -385,7 +386,7 @@ const storeOutcome = (
   const given = (operation === "DELETE" ? oldObject : object) as KubernetesObject | null;
   const { name, namespace } = given?.metadata ?? {};
   if (!given || typeof name !== "string" || name === "") return;
-  const isNamespace = resource.group === "" && resource.resource === "namespaces";
+  const isNamespace = isNamespaceResource(resource);
   const isRemoved = operation === "DELETE" && !isNamespace && !isUndecided;
   if (isRemoved) existing.remove(resource, name, namespace);
   if (isRemoved) return;
@@ -394,8 +395,7 @@ const storeOutcome = (
   existing.put(resource, changed);
 };
 
-const terminateNamespace = ({ metadata, ...namespace }: KubernetesObject): KubernetesObject => {
-  const gone = { deletionTimestamp: new Date().toISOString().replace(/\.\d+/, "") };
-  const ended = { ...namespace, metadata: { ...metadata, ...gone }, status: { phase: "Terminating" } };
-  return ended;
+const terminateNamespace = ({ metadata, ...namespace }: KubernetesObject) => {
+  const deletionTimestamp = new Date().toISOString().replace(/\.\d+/, "");
+  return { ...namespace, metadata: { ...metadata, deletionTimestamp }, status: { phase: "Terminating" } };
 };

@@ -11,6 +11,8 @@ import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
 import type { FindCustomKind } from "../../apiserver/validation/custom-resources.ts";
 import type { ValidateObject } from "../../apiserver/validation/validation.ts";
+import type { CatalogueRule } from "../../catalogue/registry.ts";
+import type { ClusterConfig } from "../../config/config.ts";
 import type { FieldPath, Manifest } from "../../manifests/manifests.ts";
 import type { QuotaSubject } from "./endpoint-calls.ts";
 import type { ExistingObjects } from "./existing-objects.ts";
@@ -24,6 +26,23 @@ export interface EvaluatedRequestAndManifest {
   /** Set for a Pod that a workload would create: the workload, the path of its Pod template, and the number of Pods. */
   made?: { by: NonNullable<ObjectCheckResult["madeBy"]>; at: FieldPath } & NonNullable<QuotaSubject["made"]>;
   stored?: QuotaSubject["stored"];
+}
+
+/** The options that a check of manifests and a check of a cluster have in common. */
+export interface ChainOptions {
+  catalogue: CatalogueRule[];
+  cluster: [name: string, ClusterConfig];
+  /** All clusters of postern.yaml; by default, there is no other. */
+  clusters?: readonly string[];
+  harden: boolean;
+  /** Paths of files with the webhook configurations of other programs. */
+  webhooks: readonly string[];
+  /** The hosts that may be called: by foreign webhooks and, in a check of a cluster, by rules. */
+  hosts: readonly string[];
+  /** Compiled-in plugins to turn on and, with a hyphen before the name, off. */
+  plugins: readonly string[];
+  user: UserInfo;
+  alsoPods: boolean;
 }
 
 export interface CheckRequestOptions {

@@ -16,16 +16,6 @@ import { createQuotaEvaluation, type QuotaKnowledge } from "./quotas.ts";
 
 export type AdmissionChain = Pick<WebhookEntriesByPhase, "mutating" | "validating">;
 
-/** The compiled-in plugins of an API server, in the form of webhook entries that are evaluated by the plugins' ports. */
-export interface CallablePlugins {
-  /** Returns the entries of plugins and webhooks in the order in which an API server calls them. */
-  insert(webhooks: AdmissionChain): AdmissionChain;
-  /** Reports whether a plugin evaluates an object: a policy or a binding of one. */
-  evaluates(object: KubernetesObject): boolean;
-  /** Returns what a plugin's entry calls; undefined for other entries. */
-  findTarget(hook: DefaultedWebhookEntry): EndpointTarget | undefined;
-}
-
 /** Plugins that the check itself does the work of. */
 const notCalled = ["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"];
 
@@ -80,14 +70,14 @@ interface PluginsOptions {
   quotaKnowledge: QuotaKnowledge;
 }
 
-/** Loads the ports of plugins, which evaluate the requests that match the plugins' entries. */
+/** Loads the compiled-in plugins of an API server as webhook entries, and the plugins' ports, which these call. */
 export const loadCallablePlugins = async ({
   plugins,
   kubernetes,
   openCapabilities,
   objects,
   quotaKnowledge,
-}: PluginsOptions): Promise<CallablePlugins> => {
+}: PluginsOptions) => {
   const folders = await listRuleFolders([await resolveCatalogue(posternCatalogue)]);
   const names = folders.map(({ name }) => name);
   const ownQuotas = objects.filter(({ kind }) => kind === quotas);
@@ -129,12 +119,7 @@ export const loadCallablePlugins = async ({
         capabilities: rule.needs && openCapabilities(plugin, tell),
       });
       for (const phase of phases)
-        targets.set(buildEntry(plugin, port, phase), {
-          phase,
-          variant,
-          isExact: rule.exactIntegers === true,
-          open,
-        });
+        targets.set(buildEntry(plugin, port, phase), { phase, variant, isExact: rule.exactIntegers === true, open });
     }
   }
 
@@ -145,12 +130,15 @@ export const loadCallablePlugins = async ({
     return [...entries.filter(isBefore), ...webhooks, ...entries.filter((entry) => !isBefore(entry))];
   };
   return {
-    insert: ({ mutating, validating }) => ({
+    /** Returns the entries of plugins and webhooks in the order in which an API server calls them. */
+    insert: ({ mutating, validating }: AdmissionChain): AdmissionChain => ({
       mutating: insert("mutate", mutating, "MutatingAdmissionWebhook"),
       validating: insert("validate", validating, "ValidatingAdmissionWebhook"),
     }),
-    evaluates: (object) => evaluated.has(object),
-    findTarget: (hook) => targets.get(hook),
+    /** Reports whether a plugin evaluates an object: a policy or a binding of one. */
+    evaluates: (object: KubernetesObject) => evaluated.has(object),
+    /** Returns what a plugin's entry calls; undefined for other entries. */
+    findTarget: (hook: DefaultedWebhookEntry) => targets.get(hook),
   };
 };
 

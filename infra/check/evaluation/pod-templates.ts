@@ -39,15 +39,11 @@ export const isWorkload = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: 
 export const hasBuiltInWorkloadKinds = (apiVersion: string): boolean =>
   Object.keys(workloadKinds).some((word) => word.startsWith(`${apiVersion} `));
 
-/** The Pod that a workload would create, the path of its template, and the controller's user. */
-interface WorkloadPod {
-  pod: KubernetesObject;
-  at: FieldPath;
-  user: { username: string; groups: string[] };
-}
-
-/** Returns the Pod that a workload's controller would create; undefined if the object has no Pod template. */
-export const buildPod = (workload: KubernetesObject): WorkloadPod | undefined => {
+/**
+ * Returns the Pod that a workload's controller would create, the path of its template, and the controller's user;
+ * undefined if the object has no Pod template.
+ */
+export const buildPod = (workload: KubernetesObject) => {
   const { apiVersion, kind, metadata: { name = "", namespace } = {} } = workload;
   const word = `${apiVersion} ${kind}`;
   const maker = Object.hasOwn(workloadKinds, word) ? workloadKinds[word] : undefined;

@@ -18,9 +18,26 @@ import type { CheckRequestOptions } from "./object-evaluation.ts";
  * configurations come last, because the webhooks might refuse other objects.
  */
 const first = [
-  ...["Namespace", "ResourceQuota", "StorageClass", "CustomResourceDefinition", "ServiceAccount", "Role"],
-  ...["ClusterRole", "RoleBinding", "ClusterRoleBinding", "ConfigMap", "Secret", "Endpoints", "Service", "LimitRange"],
-  ...["PriorityClass", "PersistentVolume", "PersistentVolumeClaim", "Deployment", "StatefulSet", "CronJob"],
+  "Namespace",
+  "ResourceQuota",
+  "StorageClass",
+  "CustomResourceDefinition",
+  "ServiceAccount",
+  "Role",
+  "ClusterRole",
+  "RoleBinding",
+  "ClusterRoleBinding",
+  "ConfigMap",
+  "Secret",
+  "Endpoints",
+  "Service",
+  "LimitRange",
+  "PriorityClass",
+  "PersistentVolume",
+  "PersistentVolumeClaim",
+  "Deployment",
+  "StatefulSet",
+  "CronJob",
   "PodDisruptionBudget",
 ];
 const last = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
@@ -86,9 +103,18 @@ export const buildCreation = (object: KubernetesObject, kinds: KindIndex, user: 
 };
 
 const systemFields = new Set([
-  ...["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"],
-  ...["resourceVersion", "managedFields", "generation"],
+  "uid",
+  "creationTimestamp",
+  "deletionTimestamp",
+  "deletionGracePeriodSeconds",
+  "selfLink",
+  "resourceVersion",
+  "managedFields",
+  "generation",
 ]);
+
+export const isNamespaceResource = ({ group, resource }: { group: string; resource: string }): boolean =>
+  group === "" && resource === "namespaces";
 
 const optionKinds: Partial<Record<Operation, string>> = {
   CREATE: "CreateOptions",
@@ -103,8 +129,7 @@ export const buildAdmissionAttributes = (
   { operation, user }: CheckRequestOptions,
 ): AdmissionAttributes => {
   const { name, namespace } = object.metadata ?? {};
-  const isNamespace = resource.group === "" && resource.resource === "namespaces";
-  const place = isNamespace ? name : namespaced ? namespace : undefined;
+  const place = isNamespaceResource(resource) ? name : namespaced ? namespace : undefined;
   return {
     kind,
     resource,

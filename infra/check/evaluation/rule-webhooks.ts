@@ -14,27 +14,10 @@ import { createListedEndpoint } from "../../serve/handlers.ts";
 import { buildWebhookConfigurations, formatEntryName } from "../../webhooks/configurations.ts";
 import { joinCelExpressionLines } from "../../webhooks/entry.ts";
 import { checkHost, type EndpointTarget, reviewTime, roundIntegers } from "./endpoint-calls.ts";
+import type { ChainOptions } from "./object-evaluation.ts";
 import { suggestFix } from "./suggestions.ts";
 
-export interface CallableRules {
-  configurations: object[];
-  /** Returns what a rule's entry calls; undefined for other entries. */
-  findTarget(hook: DefaultedWebhookEntry): EndpointTarget | undefined;
-  /** Returns the rule of a hook; for a group, the member that the message begins with. */
-  findRuleName(hook: string, message?: string): string | undefined;
-  /**
-   * Returns what a rule suggests for its refusal in this step; undefined if it suggests nothing. `at` is the object's
-   * path in its manifest.
-   */
-  findSuggestion(rule: string, step: HookTraceStep, at: FieldPath): Promise<string | undefined>;
-  /** Reports whether a matchCondition only prevents useless calls: without it, the outcome would be the same. */
-  isSavingCondition(expression: string): boolean;
-  /** True if any rule is turned on, even if no entry calls it. */
-  hasRules: boolean;
-  /** The rules that have read existing objects so far. */
-  asking: ReadonlySet<string>;
-  notes: string[];
-}
+export type CallableRules = Awaited<ReturnType<typeof createCallableClusterRules>>;
 
 /**
  * Returns a cluster's config with only these rules. A rule that postern.yaml leaves off is enforced with the settings
@@ -62,13 +45,6 @@ export const restrictClusterToRules = (
   return { ...cluster, rules: new Map(rules) };
 };
 
-/** The cluster whose rules are opened. */
-interface RulesOptions {
-  catalogue: CatalogueRule[];
-  cluster: [name: string, ClusterConfig];
-  harden: boolean;
-}
-
 /** What answers the questions of rules, also when entries are made from the answers. */
 interface RuleSources {
   createCapabilities(tell: (sentence: string) => void, milliseconds: number, request?: AdmissionRequest): Capabilities;
@@ -78,9 +54,9 @@ interface RuleSources {
 
 /** Opens the rules of one cluster in this process. */
 export const createCallableClusterRules = async (
-  { catalogue, cluster: [clusterName, cluster], harden }: RulesOptions,
+  { catalogue, cluster: [clusterName, cluster], harden }: ChainOptions,
   { createCapabilities, listComing = () => [] }: RuleSources,
-): Promise<CallableRules> => {
+) => {
   const asking = new Set(findRulesInspectingCluster(catalogue, cluster).map(({ name }) => name));
   const config: PosternConfig = {
     rules: cluster.rules,
@@ -128,6 +104,10 @@ export const createCallableClusterRules = async (
       .flatMap(({ name, expression }) => (name === "concerns-a-member" ? [expression] : [])),
   ]);
 
+  /**
+   * Returns what a rule suggests for its refusal in this step; undefined if it suggests nothing. `at` is the object's
+   * path in its manifest.
+   */
   const findSuggestion = async (name: string, { hook, phase, request }: HookTraceStep, at: FieldPath) => {
     const rule = catalogue.find((listed) => listed.name === name)?.rule;
     const setup = cluster.rules.get(name);
@@ -156,17 +136,26 @@ export const createCallableClusterRules = async (
     return isUnknown || found?.isVain ? undefined : found?.text;
   };
   return {
-    configurations,
+    // 30 seconds: the speed of rules on this machine says nothing about their speed where they are deployed.
+    configurations: configurations.map(({ webhooks, ...configuration }) => ({
+      ...configuration,
+      webhooks: webhooks.map((webhook) => ({ ...webhook, timeoutSeconds: reviewTime / 1000 })),
+    })),
     findSuggestion,
-    findTarget: ({ configuration, phase, name }) =>
+    /** Returns what a rule's entry calls; undefined for other entries. */
+    findTarget: ({ configuration, phase, name }: DefaultedWebhookEntry) =>
       configuration === configurationName ? targets.get(`${phase} ${name}`) : undefined,
-    findRuleName: (hook, message = "") => {
+    /** Returns the rule of a hook; for a group, the member that the message begins with. */
+    findRuleName: (hook: string, message = "") => {
       const name = ruleNames.get(hook);
       const members = cluster.groups.find((group) => group.name === name)?.members ?? [];
       return members.find((member) => message.startsWith(`${member.name}: `))?.name ?? name;
     },
-    isSavingCondition: (expression) => sparing.has(expression),
+    /** Reports whether a matchCondition only prevents useless calls: without it, the outcome would be the same. */
+    isSavingCondition: (expression: string) => sparing.has(expression),
+    /** True if any rule is turned on, even if no entry calls it. */
     hasRules: served.length > 0,
+    /** The rules that have read existing objects so far. */
     asking,
     notes: [...inspection.notes, ...slow, ...(entries.length === 0 ? describeIdle(served) : [])],
   };

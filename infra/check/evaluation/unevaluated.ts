@@ -8,22 +8,7 @@ import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 
 /** The admission policies of a cluster. It is known which requests they match, but not what they decide. */
-export interface UnevaluatedAdmissionPolicyMatcher {
-  /**
-   * Webhook entries made from the cluster's admission policies: each matches every request that its policy matches.
-   */
-  hooks: readonly DefaultedWebhookEntry[];
-  /**
-   * Returns a sentence for each of the cluster's admission policies that matches a request and isn't evaluated. `last` is the object after the webhooks;
-   * `isAssumed` says that only the name of its namespace is known.
-   */
-  findMatching(
-    attributes: AdmissionAttributes,
-    last: unknown,
-    context: ImitatedServerFunctions,
-    isAssumed: boolean,
-  ): string[];
-}
+export type UnevaluatedAdmissionPolicyMatcher = ReturnType<typeof createUnevaluatedPolicyMatcher>;
 
 /** Which requests an admission policy of the cluster, or its binding, matches: in the form of webhook entries. */
 interface Selection {
@@ -62,13 +47,23 @@ export const createUnevaluatedPolicyMatcher = (
   hasAllObjects: boolean,
   unreadableKinds: readonly string[] = [],
   isEvaluated: (object: KubernetesObject) => boolean = () => false,
-): UnevaluatedAdmissionPolicyMatcher => {
+) => {
   const unknown = unreadableKinds.length === 0 ? [] : [`whether a ${unreadableKinds.join(" or a ")} matches it`];
   const all = policyKinds.flatMap((kind) => readPolicies(objects, kind, hasAllObjects));
   const policies = all.filter(({ parts }) => !parts.every(isEvaluated));
   return {
+    /** Webhook entries made from the policies: each matches every request that its policy matches. */
     hooks: all.map(({ selection }) => selection.hook),
-    findMatching: (attributes, last, context, isAssumed) => {
+    /**
+     * Returns a sentence for each policy that matches a request and isn't evaluated. `last` is the object after the
+     * webhooks; `isAssumed` says that only the name of its namespace is known.
+     */
+    findMatching: (
+      attributes: AdmissionAttributes,
+      last: unknown,
+      context: ImitatedServerFunctions,
+      isAssumed: boolean,
+    ): string[] => {
       if (policies.length + unknown.length === 0) return [];
       const final = { ...attributes, object: last };
       const [mutated, stored] = [[attributes, final], [assignGeneratedMetadata(final)]];

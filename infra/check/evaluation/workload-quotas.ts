@@ -5,8 +5,7 @@ import type { Capabilities } from "#lib/needs.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import type { Kept } from "../../../functions/workload-quota/reservations.ts";
 import type { WorkloadQuotaSettings } from "../../../functions/workload-quota/settings.ts";
-import type { CatalogueRule } from "../../catalogue/registry.ts";
-import type { ClusterConfig } from "../../config/config.ts";
+import type { ChainOptions } from "./object-evaluation.ts";
 
 export const workloadQuotaName = "workload-quota";
 
@@ -17,38 +16,14 @@ const unlimited = "1e30";
 const lastDate = new Date(8.64e15);
 
 /** What the objects of one cluster have of the quotas of workload-quota. */
-export interface QuotaUse {
-  /** Counts objects by the requests that create them, whatever the quotas have left. */
-  count(
-    creations: Iterable<AdmissionRequest> | AsyncIterable<AdmissionRequest>,
-    openCapabilities: (tell: (sentence: string) => void) => Capabilities,
-  ): Promise<void>;
-  /** Makes every charge undecided, because not all objects were counted. */
-  giveUp(sentence: string): void;
-  /**
-   * Returns capabilities of a review in which the rule has this ledger. Calls `tell` with what isn't known of a quota that
-   * is charged. With the request of an object that was counted, it is the ledger without that object, and keeps nothing.
-   */
-  replaceLedger(
-    capabilities: Capabilities,
-    tell: (sentence: string) => void,
-    counted?: Pick<AdmissionRequest, "resource" | "namespace" | "name">,
-  ): Capabilities;
-}
-
-interface QuotaUseOptions {
-  catalogue: readonly CatalogueRule[];
-  cluster: readonly [name: string, config: ClusterConfig];
-  /** All clusters of postern.yaml. */
-  clusters?: readonly string[];
-}
+export type QuotaUse = NonNullable<Awaited<ReturnType<typeof createQuotaUse>>>;
 
 /** Returns undefined if the rule is off in the cluster. `isStateKnown` says that all existing objects are known. */
 export const createQuotaUse = async (
-  { catalogue, cluster: [cluster, { rules, kubernetes }], clusters = [cluster] }: QuotaUseOptions,
+  { catalogue, cluster: [cluster, { rules, kubernetes }], clusters = [cluster] }: ChainOptions,
   isStateKnown: boolean,
   note: (sentence: string) => void,
-): Promise<QuotaUse | undefined> => {
+) => {
   const listed = catalogue.find(({ name }) => name === workloadQuotaName);
   const setup = rules.get(workloadQuotaName);
   if (!listed || !setup || setup.mode === "off") return undefined;
@@ -83,7 +58,11 @@ export const createQuotaUse = async (
     return Object.fromEntries(Object.keys(quota.hard).map((key) => [key, unlimited]));
   };
   return {
-    count: async (creations, openCapabilities) => {
+    /** Counts objects by the requests that create them, whatever the quotas have left. */
+    count: async (
+      creations: Iterable<AdmissionRequest> | AsyncIterable<AdmissionRequest>,
+      openCapabilities: (tell: (sentence: string) => void) => Capabilities,
+    ): Promise<void> => {
       for await (const creation of creations) {
         const tell = (sentence: string) =>
           note(
@@ -100,10 +79,20 @@ export const createQuotaUse = async (
         }
       }
     },
-    giveUp: (sentence) => {
+    /** Makes every charge undecided, because not all objects were counted. */
+    giveUp: (sentence: string) => {
       for (const { name } of quotas) unknown.set(name, sentence);
     },
-    replaceLedger: (capabilities, tell, counted) => {
+    /**
+     * Returns capabilities of a review in which the rule has this ledger. Calls `tell` with what isn't known of a quota
+     * that is charged. With the request of an object that was counted, it is the ledger without that object, and keeps
+     * nothing.
+     */
+    replaceLedger: (
+      capabilities: Capabilities,
+      tell: (sentence: string) => void,
+      counted: CountedObject | undefined,
+    ): Capabilities => {
       const change: Ledger["change"] = async <T>(
         keys: readonly string[],
         change: (kept: readonly (T | undefined)[]) => readonly (T | undefined)[],
@@ -134,8 +123,7 @@ export const createQuotaUse = async (
   };
 };
 
-const toObjectPath = ({
-  resource: { group, resource },
-  namespace,
-  name,
-}: Pick<AdmissionRequest, "resource" | "namespace" | "name">): string => [group, resource, namespace, name].join("/");
+type CountedObject = Pick<AdmissionRequest, "resource" | "namespace" | "name">;
+
+const toObjectPath = ({ resource: { group, resource }, namespace, name }: CountedObject): string =>
+  [group, resource, namespace, name].join("/");

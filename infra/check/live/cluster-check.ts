@@ -10,19 +10,20 @@ import { type ClusterCredentialOptions, resolveClusterConnection } from "../../c
 import { describeFailure } from "../../clusters/api.ts";
 import { parseMinor } from "../../clusters/version.ts";
 import { readManifests } from "../../manifests/input.ts";
-import { assembleChain, type ChainOptions, createUncertainUse } from "../chain.ts";
+import { assembleChain, createUncertainUse } from "../chain.ts";
 import {
+  type ChainOptions,
   noFindings,
   type ObjectEvaluation,
   type ObjectEvaluationEnvironment,
 } from "../evaluation/object-evaluation.ts";
 import { isTurnedOff } from "../evaluation/plugins.ts";
 import { hasBuiltInWorkloadKinds } from "../evaluation/pod-templates.ts";
-import { buildCreation } from "../evaluation/requests.ts";
+import { buildCreation, isNamespaceResource } from "../evaluation/requests.ts";
 import { isPolicyOrQuota } from "../evaluation/unevaluated.ts";
 import { type QuotaUse, workloadQuotaName } from "../evaluation/workload-quotas.ts";
 import type { InputReadFailure } from "../reports/check-report.ts";
-import { findPolicyReportVersion, type PolicyReportVersion } from "../reports/policyreport.ts";
+import { findPolicyReportVersion } from "../reports/policyreport.ts";
 import { type DiscoveredResource, type DiscoveryResult, discoverClusterResources } from "./discovery.ts";
 import { openNamespaceCache } from "./namespaces.ts";
 import { type ListInterruption, type ObjectPage, readListPages } from "./pages.ts";
@@ -40,22 +41,11 @@ interface ClusterCheckOptions extends ChainOptions {
   page: number;
 }
 
-/** A check of a cluster's objects, whose kinds and webhooks were already read. */
-interface PreparedClusterCheck {
-  /** The objects and kinds that could not be read; the list grows while the check runs. */
-  unread: InputReadFailure[];
-  notes: Set<string>;
-  secretsRead: Set<object>;
-  reportVersion: PolicyReportVersion | undefined;
-  /** Evaluates all objects, kind by kind; passes each evaluation to `take` and waits until `take` is done. */
-  run(progress: Progress, take: (evaluation: ObjectEvaluation) => Promise<void>): Promise<void>;
-}
-
-/** Prepares an audit of the resources that hooks match. At `signal`, it ends with what was evaluated by then. */
-export const prepareClusterCheck = async (
-  options: ClusterCheckOptions,
-  signal: AbortSignal,
-): Promise<PreparedClusterCheck> => {
+/**
+ * Prepares an audit of the resources that hooks match, kind by kind. At `signal`, it ends with what was evaluated by then.
+ * The list of what could not be read, the notes and the Secrets that were read grow while it runs.
+ */
+export const prepareClusterCheck = async (options: ClusterCheckOptions, signal: AbortSignal) => {
   const { hosts, operation, alsoPods, namespaces: chosen, user } = options;
   const [name, config] = options.cluster;
   const foreign = await readManifests(options.webhooks, "--webhooks");
@@ -75,8 +65,11 @@ export const prepareClusterCheck = async (
   if (unknown !== undefined) note(unknown);
   const cluster: ClusterCheckOptions["cluster"] = [name, kubernetes === undefined ? config : { ...config, kubernetes }];
   const list: ListPages = async function* (resource, within) {
+    const apiVersion = joinApiVersion(resource.kind);
+    const { kind } = resource.kind;
     for (const { path, selection } of listPaths(resource, within))
-      yield* readListPages(read, describeAnswer, path, selection, options.page);
+      for await (const page of readListPages(read, describeAnswer, path, selection, options.page))
+        yield "items" in page ? { ...page, items: page.items.map((item) => ({ ...item, apiVersion, kind })) } : page;
   };
   const chain = await assembleChain(
     { ...options, cluster },
@@ -95,8 +88,7 @@ export const prepareClusterCheck = async (
     },
     note,
   );
-  const { rules, quotaUse, secretsRead, openForReview } = chain;
-  const hooks = [...chain.hooks.mutating, ...chain.hooks.validating];
+  const { rules, hooks, quotaUse, secretsRead, openForReview } = chain;
   const kinds = await readClusterKindIndex(found, hooks, read);
   const namespaces = openNamespaceCache(read, describeAnswer);
   const environment: ObjectEvaluationEnvironment = {
@@ -115,7 +107,7 @@ export const prepareClusterCheck = async (
     // Does nothing, because the evaluator itself notes each namespace that can't be read.
     noteMissingNamespace: () => {},
   };
-  const evaluator = createStoredObjectEvaluator({ environment, namespaces, operation, note });
+  const evaluator = createStoredObjectEvaluator(environment, namespaces, operation, note);
 
   /** Counts the workloads of all namespaces, whichever of them are checked. */
   const countWorkloads = async (use: QuotaUse): Promise<string> => {
@@ -133,11 +125,7 @@ export const prepareClusterCheck = async (
           for (const item of page.items) {
             const { namespace } = item.metadata ?? {};
             if (namespace !== undefined) await namespaces.fetch(namespace);
-            const { object } = fillDefaults(
-              { ...item, apiVersion: joinApiVersion(resource.kind), kind: resource.kind.kind },
-              kubernetes,
-            );
-            yield* buildCreation(object, kinds, user);
+            yield* buildCreation(fillDefaults(item, kubernetes).object, kinds, user);
             count++;
           }
         }
@@ -161,7 +149,8 @@ export const prepareClusterCheck = async (
     notes,
     secretsRead,
     reportVersion: findPolicyReportVersion(found.resources),
-    run: async (progress, take) => {
+    /** Passes each evaluation to `take`, and waits until `take` is done. */
+    run: async (progress: Progress, take: (evaluation: ObjectEvaluation) => Promise<void>) => {
       if (quotaUse) await progress.step("workloads for quotas", () => countWorkloads(quotaUse));
       for (const resource of resources)
         if (!signal.aborted) await progress.step(toResourceName(resource), (tell) => walk(resource, take, tell));
@@ -216,7 +205,7 @@ const createKindEvaluator =
       while (items.length > 0 && !signal.aborted) {
         tell(seen, total);
         const some = items.splice(0, concurrency);
-        const evaluations = await Promise.all(some.map((item) => evaluator({ ...item, apiVersion, kind }, resource)));
+        const evaluations = await Promise.all(some.map((item) => evaluator(item, resource)));
         // Evaluated objects are reported, even if a signal stopped the check meanwhile.
         for (const evaluation of evaluations.flat()) {
           if (evaluation.checked.verdict === "denied") denied++;
@@ -254,9 +243,9 @@ const listPaths = ({ kind, resource, namespaced }: DiscoveredResource, namespace
   const root = toApiPath(joinApiVersion(kind));
   const everywhere = `${root}/${resource.resource}`;
   if (namespaces.length === 0) return [{ path: everywhere, selection: {} }];
-  const isNamespaces = resource.group === "" && resource.resource === "namespaces";
   return namespaces.flatMap((name) => {
-    if (isNamespaces) return [{ path: everywhere, selection: { fieldSelector: `metadata.name=${name}` } }];
+    if (isNamespaceResource(resource))
+      return [{ path: everywhere, selection: { fieldSelector: `metadata.name=${name}` } }];
     const path = `${root}/namespaces/${encodeURIComponent(name)}/${resource.resource}`;
     return namespaced ? [{ path, selection: {} }] : [];
   });
@@ -291,7 +280,7 @@ const readPoliciesAndQuotas = async (
     if (!isPolicyOrQuota({ apiVersion, kind }) || isOff(kind) || seen.has(kind)) continue;
     seen.add(kind);
     for await (const page of list(resource))
-      if ("items" in page) objects.push(...page.items.map((item) => ({ ...item, apiVersion, kind })));
+      if ("items" in page) objects.push(...page.items);
       else {
         note(`${toResourceName(resource)} could not be read whole, and may match any request: ${page.broken}`);
         unreadable.add(kind.replace(/Binding$/, ""));

@@ -1,5 +1,5 @@
 import { UnansweredError } from "#lib/cluster/https-request.ts";
-import { toList, toMap } from "#lib/json.ts";
+import { type JsonMap, toList, toMap } from "#lib/json.ts";
 import { splitApiVersion, toApiPath } from "#lib/objects/api-version.ts";
 import type { ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { Complaint } from "../../cli/complaint.ts";
@@ -98,17 +98,9 @@ const addVersion = async (
   }
 };
 
-interface ResourceEntry {
-  resource: unknown;
-  kind: unknown;
-  verbs: unknown;
-  below: string[];
-  scope: unknown;
-}
-
 const addResource = (
   { group, version }: { group: string; version: string },
-  { resource, kind, verbs, below, scope }: ResourceEntry,
+  { resource, kind, verbs, below, scope }: JsonMap & { below: string[] },
   all: DiscoveryResult,
 ): void => {
   if (typeof resource !== "string" || typeof kind !== "string") return;

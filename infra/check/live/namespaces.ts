@@ -2,6 +2,7 @@ import { UnansweredError } from "#lib/cluster/https-request.ts";
 import { isMap, toMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { ExistingObjects } from "../evaluation/existing-objects.ts";
+import { isNamespaceResource } from "../evaluation/requests.ts";
 import { type ApiGet, type FailureFormatter, parseAnswerJson } from "./reader.ts";
 
 /** The objects of kind Namespace that a live check has read; it holds no other objects. */
@@ -49,12 +50,12 @@ export const openNamespaceCache = (read: ApiGet, describe: FailureFormatter): Ca
       isFailureReported = true;
       return failure;
     },
-    find: ({ group, resource }, name) => (group === "" && resource === "namespaces" ? known.get(name) : undefined),
-    put: ({ group, resource }, object) => {
+    find: (resource, name) => (isNamespaceResource(resource) ? known.get(name) : undefined),
+    put: (resource, object) => {
       const name = object.metadata?.name;
       // Caches a Namespace that the check evaluated only if the cluster's own wasn't read, for instance after a
       // failed read.
-      if (group === "" && resource === "namespaces" && name && !known.has(name)) keep(name, object);
+      if (isNamespaceResource(resource) && name && !known.has(name)) keep(name, object);
     },
     remove: () => {},
   };

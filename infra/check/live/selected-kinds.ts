@@ -10,13 +10,6 @@ import type { DiscoveredResource, DiscoveryResult } from "./discovery.ts";
 import { readListPages } from "./pages.ts";
 import type { ApiGet } from "./reader.ts";
 
-/** The resources whose objects check reads from a cluster, and those that it cannot list. */
-interface ResourcesToCheck {
-  resources: DiscoveredResource[];
-  /** Resources that hooks match but that can't be listed. */
-  unlisted: DiscoveredResource[];
-}
-
 export const readClusterKindIndex = async (
   found: DiscoveryResult,
   hooks: readonly DefaultedWebhookEntry[],
@@ -76,7 +69,7 @@ export const selectMatchedResources = (
   hooks: readonly DefaultedWebhookEntry[],
   operation: Operation,
   alsoPods: boolean,
-): ResourcesToCheck => {
+) => {
   const isMade =
     alsoPods &&
     operation !== "DELETE" &&

@@ -15,25 +15,18 @@ import { toResourceName } from "./selected-kinds.ts";
 
 type StoredObject = KubernetesObject & { metadata?: { uid?: unknown }; status?: unknown };
 
-interface EvaluatorOptions {
-  environment: ObjectEvaluationEnvironment;
-  namespaces: CachedNamespaces;
-  operation: Operation;
-  note(sentence: string): void;
-}
-
 /** Evaluates the rules for an object read from a cluster, and for the Pods that it would create; never throws. */
 export type ObjectEvaluator = (object: StoredObject, resource: DiscoveredResource) => Promise<ObjectEvaluation[]>;
 
 /** The limit for the number of unknown fields of stored objects that a live check reports. */
 const mostStrays = 50;
 
-export const createStoredObjectEvaluator = ({
-  environment,
-  namespaces,
-  operation,
-  note,
-}: EvaluatorOptions): ObjectEvaluator => {
+export const createStoredObjectEvaluator = (
+  environment: ObjectEvaluationEnvironment,
+  namespaces: CachedNamespaces,
+  operation: Operation,
+  note: (sentence: string) => void,
+): ObjectEvaluator => {
   const named = new Set<string>();
   const noteStrays = (resource: DiscoveredResource, strays: readonly string[]) => {
     for (const stray of strays) {

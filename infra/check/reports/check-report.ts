@@ -43,18 +43,15 @@ export type CheckResultReportWriter = CheckReportWriter<Pick<ObjectEvaluation, "
 export const stringifyAt = (value: unknown, depth: number): string =>
   stringifySafely(value).replaceAll("\n", `\n${"  ".repeat(depth)}`);
 
-/** Formats a JSON list piece by piece: each call returns the text to write next. */
-interface JsonListFormatter {
-  add(member: unknown): string;
-  end(): string;
-}
-
-/** Opens a JSON list that is written element by element; `depth` is the indentation of its elements. */
-export const createJsonListFormatter = (depth: number): JsonListFormatter => {
+/**
+ * Opens a JSON list that is written element by element: each call returns the text to write next. `depth` is the
+ * indentation of the elements.
+ */
+export const createJsonListFormatter = (depth: number) => {
   const pad = (levels: number) => `\n${"  ".repeat(levels)}`;
   let isBegun = false;
   return {
-    add: (member) => {
+    add: (member: unknown) => {
       const before = isBegun ? "," : "[";
       isBegun = true;
       return `${before}${pad(depth)}${stringifyAt(member, depth)}`;

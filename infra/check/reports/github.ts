@@ -1,6 +1,6 @@
 import { sanitizeTerminalText } from "../../cli/terminal.ts";
-import { formatObjectName, type ObjectCheckResult } from "../evaluation/object-evaluation.ts";
-import { type CheckResultReportWriter, formatDenial, getDenialLine, toRepositoryPath } from "./check-report.ts";
+import { type Denial, formatObjectName, type ObjectCheckResult } from "../evaluation/object-evaluation.ts";
+import { type CheckResultReportWriter, formatDenial, toRepositoryPath } from "./check-report.ts";
 
 /** Writes workflow commands, from which GitHub makes annotations beside the lines of a pull request. */
 export const createGithubReport = (): CheckResultReportWriter => ({
@@ -9,32 +9,25 @@ export const createGithubReport = (): CheckResultReportWriter => ({
 });
 
 const formatCommands = (result: ObjectCheckResult): string => {
-  const lines: string[] = [];
   const file = toRepositoryPath(result.file);
-  const addCommand = (
+  const formatCommand = (
     command: "error" | "warning",
-    title: string,
+    finding: string,
     message: string,
-    line = result.line,
-    col?: number,
+    { line = result.line, column: col }: Pick<Denial, "line" | "column"> = {},
   ) => {
-    const properties = { ...(file !== undefined && { file, line, col }), title };
-    const written = Object.entries(properties).flatMap(([key, value]) =>
+    const title = `${finding}: ${formatObjectName(result)}`;
+    const properties = Object.entries({ ...(file !== undefined && { file, line, col }), title });
+    const written = properties.flatMap(([key, value]) =>
       value === undefined ? [] : [`${key}=${escapeProperty(String(value))}`],
     );
-    lines.push(`::${command} ${written.join(",")}::${escapeMessage(message)}\n`);
+    return `::${command} ${written.join(",")}::${escapeMessage(message)}\n`;
   };
-  for (const denial of result.denials)
-    addCommand(
-      "error",
-      `${denial.rule}: ${formatObjectName(result)}`,
-      formatDenial(denial),
-      getDenialLine(result, denial),
-      denial.column,
-    );
-  for (const { rule, text } of result.warnings) addCommand("warning", `${rule}: ${formatObjectName(result)}`, text);
-  for (const sentence of result.undecided) addCommand("warning", `undecided: ${formatObjectName(result)}`, sentence);
-  return lines.join("");
+  return [
+    ...result.denials.map((denial) => formatCommand("error", denial.rule, formatDenial(denial), denial)),
+    ...result.warnings.map(({ rule, text }) => formatCommand("warning", rule, text)),
+    ...result.undecided.map((sentence) => formatCommand("warning", "undecided", sentence)),
+  ].join("");
 };
 
 /**

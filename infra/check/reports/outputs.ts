@@ -30,18 +30,13 @@ export const parseOutputOptions = (texts: readonly string[], forms: readonly str
       file && outputs.findIndex((output) => output.file && resolve(output.file) === resolve(file)) < index,
   );
   if (twice) throw new Complaint(`${twice.file} can hold one report; give each --output a file of its own`);
-  const printed = outputs.filter(({ file, form }) => file === undefined && form !== "text" && form !== "github");
-  if (
-    printed.length > 1 ||
-    (printed.length === 1 && outputs.some(({ file }, index) => file === undefined && outputs[index] !== printed[0]))
-  )
-    throw new Complaint(
-      `${outputs
-        .filter(({ file }) => file === undefined)
-        .map(({ form }) => form)
-        .join(" and ")} can't share standard output; give one a file, as in -o ${printed[0]?.form}=FILE`,
-    );
-  return outputs.some(({ file }) => file === undefined) ? outputs : [{ form: "text" }, ...outputs];
+  const printed = outputs.filter(({ file }) => file === undefined);
+  const whole = printed.find(({ form }) => form !== "text" && form !== "github");
+  if (whole && printed.length > 1) {
+    const forms = printed.map(({ form }) => form).join(" and ");
+    throw new Complaint(`${forms} can't share standard output; give one a file, as in -o ${whole.form}=FILE`);
+  }
+  return printed.length > 0 ? outputs : [{ form: "text" }, ...outputs];
 };
 
 interface Sink {
@@ -51,18 +46,12 @@ interface Sink {
   abandon(): Promise<void>;
 }
 
-interface AllReportsWriter {
-  add(evaluation: ObjectEvaluation): Promise<void>;
-  end(closing: FinishedCheck): Promise<void>;
-  abandon(): Promise<void>;
-}
-
 /** Opens the reports of these outputs; `prepareWrite` is called before each write to standard output. */
 export const openReportWriter = async (
   outputs: readonly ReportOutput[],
   reportOf: (output: ReportOutput) => Promise<CheckReportWriter>,
   prepareWrite: () => void,
-): Promise<AllReportsWriter> => {
+) => {
   const open: { report: CheckReportWriter; sink: Sink }[] = [];
   const abandon = async () => {
     for (const { sink } of open) await sink.abandon();
@@ -77,13 +66,13 @@ export const openReportWriter = async (
     throw error;
   }
   return {
-    add: async (evaluation) => {
+    add: async (evaluation: ObjectEvaluation) => {
       for (const { report, sink } of open) {
         const text = report.add(evaluation);
         if (text !== "") await sink.write(text);
       }
     },
-    end: async (closing) => {
+    end: async (closing: FinishedCheck) => {
       for (const { report, sink } of open) {
         for (const text of report.end(closing)) await sink.write(text);
         await sink.end();

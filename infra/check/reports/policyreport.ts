@@ -123,15 +123,10 @@ const listResults = (result: ObjectCheckResult, timestamp: Result["timestamp"]):
   const { namespace } = result;
   const { uid, ...target } = getReportedObject(result);
   const [apiVersion, kind, name] = [target.apiVersion, target.kind, target.name].map(shortenText);
-  const place = {
-    ...(namespace !== undefined && { namespace }),
-    name,
-    ...(uid && { uid }),
-  };
-  const resources = [{ apiVersion, kind, ...place }];
+  const resources = [{ apiVersion, kind, ...(namespace !== undefined && { namespace }), name, ...(uid && { uid }) }];
   const createResult = (policy: string, result: Verdict, message?: string): Result => {
-    const messageField = message === undefined ? {} : { message: shortenText(message) };
-    return { source: "postern", policy, result, ...messageField, resources, timestamp };
+    const text = message !== undefined && { message: shortenText(message) };
+    return { source: "postern", policy, result, ...text, resources, timestamp };
   };
   const changing = new Set(result.changes.map(({ rule }) => rule));
   return [
