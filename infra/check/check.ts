@@ -43,10 +43,8 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
   const { kubernetes } = cluster[1];
   const unknown = describeUnknownMinor(kubernetes);
   if (unknown !== undefined) note(unknown);
-  const kinds = buildKindIndex(
-    [...state, ...old, ...all].map(({ object }) => object),
-    kubernetes,
-  );
+  const given = [...state, ...old, ...all].map(({ object }) => object);
+  const kinds = buildKindIndex(given, kubernetes);
   const sending: Omit<CheckRequestOptions, "operation"> = { user, namespace };
   for (const remark of describeDuplicateOrLostManifests(manifests, old, kinds, sending)) note(remark);
   const isStateKnown = options.state.length > 0;

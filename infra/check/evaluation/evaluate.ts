@@ -1,7 +1,7 @@
 import { runAdmissionChain } from "#infra/apiserver/admission/admit.ts";
 import { describeUnknownConversion } from "#infra/apiserver/admission/matching.ts";
 import type { AdmissionAttributes, AdmissionTrace, ImitatedServerFunctions } from "#infra/apiserver/admission/types.ts";
-import { getOwn, isMap } from "#lib/json.ts";
+import { getOwn, isMap, toMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { type DefaultedObject, fillDefaults, prepareForStorage } from "../../apiserver/defaults/defaults.ts";
@@ -9,13 +9,11 @@ import type { ReadingStep } from "../../apiserver/defaults/typed-reading.ts";
 import { describeUnknownKind, isCustomResourceGroup, type ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../../manifests/manifests.ts";
-import { findPosition } from "../../manifests/positions.ts";
 import type { QuotaSubject } from "./endpoint-calls.ts";
 import { describeUndecidedChange, markUndecidedChange } from "./existing-objects.ts";
 import { guessRefusedField, parseFieldPath } from "./field-paths.ts";
-import { collectFindings } from "./findings.ts";
+import { collectFindings, placeDenial } from "./findings.ts";
 import {
-  type Denial,
   type EvaluatedRequestAndManifest,
   noFindings,
   type ObjectCheckResult,
@@ -186,13 +184,14 @@ export const evaluatePodOfWorkload = async function* (
 };
 
 const readIdentity = ({ source, line }: Manifest, object: unknown) => {
-  const [metadata, name] = [getOwn(object, "metadata"), (key: string) => getOwn(getOwn(object, "metadata"), key)];
-  const [givenName, namespace] = [name("name") ?? name("generateName"), getOwn(metadata, "namespace")];
+  const { apiVersion, kind, metadata } = toMap(object);
+  const { name, generateName, namespace } = toMap(metadata);
+  const givenName = name ?? generateName;
   return {
     file: source.name,
     line,
-    apiVersion: String(getOwn(object, "apiVersion") ?? ""),
-    kind: String(getOwn(object, "kind") ?? ""),
+    apiVersion: String(apiVersion ?? ""),
+    kind: String(kind ?? ""),
     ...(typeof namespace === "string" && { namespace }),
     name: typeof givenName === "string" ? givenName : "",
   };
@@ -222,12 +221,10 @@ const createDecodeDenial = (
   object: KubernetesObject,
   sentences: readonly string[],
 ): ObjectEvaluation => {
-  const denials = sentences.map((message): Denial => {
-    const { line, column } = findPosition(
-      manifest,
-      guessRefusedField(manifest.object, { message, code: 400 }, parseFieldPath(message.split(" ", 1)[0] ?? "")),
-    );
-    return { rule: "the API server", message, code: 400, reason: "BadRequest", line, column };
+  const denials = sentences.map((message) => {
+    const status = { message, code: 400, reason: "BadRequest" };
+    const field = guessRefusedField(manifest.object, status, parseFieldPath(message.split(" ", 1)[0] ?? ""));
+    return placeDenial({ rule: "the API server", message }, status, manifest, field);
   });
   return createUnaskedEvaluation(manifest, object, { verdict: "denied", denials });
 };

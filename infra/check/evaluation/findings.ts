@@ -8,7 +8,12 @@ import type { AdmissionRequest, KubernetesObject, Status } from "#lib/review.ts"
 import type { FieldPath, Manifest } from "../../manifests/manifests.ts";
 import { findPosition } from "../../manifests/positions.ts";
 import { guessRefusedField, parseFieldPath } from "./field-paths.ts";
-import type { Denial, EvaluatedRequestAndManifest, ObjectEvaluationEnvironment } from "./object-evaluation.ts";
+import type {
+  CheckVerdict,
+  Denial,
+  EvaluatedRequestAndManifest,
+  ObjectEvaluationEnvironment,
+} from "./object-evaluation.ts";
 import { isReview } from "./requests.ts";
 
 export const collectFindings = async (
@@ -38,9 +43,7 @@ export const collectFindings = async (
         : [createDenial(trace.status, subject, () => "the API server")]),
     );
   const changes = steps.flatMap((step) =>
-    !step.isPlugin && step.patch && step.patch.length > 0
-      ? [{ rule: getName(step), patch: step.patch as object[] }]
-      : [],
+    !step.isPlugin && step.patch?.length ? [{ rule: getName(step), patch: step.patch as object[] }] : [],
   );
   const undecided = [
     ...trace.undecided.map((sentence) => formatUndecided(sentence, environment)),
@@ -48,23 +51,20 @@ export const collectFindings = async (
     ...(unknownLabels === undefined ? [] : listUnknownLabels(subject.attributes, environment, unknownLabels)),
     ...unevaluated,
   ];
-  const denied = !trace.allowed;
-  const decided = changes.length > 0 ? ("changed" as const) : ("allowed" as const);
+  const passing = steps
+    .filter((step) => step.outcome === "called" && step.allowed && !step.isPlugin && !step.patch?.length)
+    .map(getName)
+    // A rule with two endpoints passed only if neither refused or changed the object.
+    .filter((name) => ![...changes, ...denials].some(({ rule }) => rule === name));
+  const decided = changes.length > 0 ? "changed" : "allowed";
+  const verdict: CheckVerdict = !trace.allowed ? "denied" : undecided.length > 0 ? "undecided" : decided;
   return {
-    verdict: denied ? ("denied" as const) : undecided.length > 0 ? ("undecided" as const) : decided,
+    verdict,
     denials,
     warnings: steps.flatMap((step) => listWarnings(getName(step), step)),
     changes,
     undecided: [...new Set(undecided)],
-    passed: [
-      ...new Set(
-        steps
-          .filter((step) => step.outcome === "called" && step.allowed && !step.isPlugin && !step.patch?.length)
-          .map(getName)
-          // A rule with two endpoints passed only if neither refused or changed the object.
-          .filter((name) => ![...changes, ...denials].some(({ rule }) => rule === name)),
-      ),
-    ],
+    passed: [...new Set(passing)],
   };
 };
 
@@ -111,15 +111,23 @@ const createDenial = (
   { manifest, made }: EvaluatedRequestAndManifest,
   findRuleName: (message: string) => string,
 ): Denial => {
-  const prefix = made?.at ?? [];
   const text = status.message.replace(/^admission webhook "[^"]*" denied the request: /, "");
   const rule = findRuleName(text);
   const message = text.startsWith(`${rule}: `) ? text.slice(rule.length + 2) : text;
-  const at = [...getObjectPath(manifest), ...prefix];
+  const at = [...getObjectPath(manifest), ...(made?.at ?? [])];
   const field = guessRefusedField(at.reduce<unknown>(getOwn, manifest.object), { ...status, message }, []);
-  const { line, column } = findPosition(manifest, [...at, ...field]);
-  const { code, reason } = status;
-  return { rule, message, code, ...(reason && { reason }), line, column };
+  return placeDenial({ rule, message }, status, manifest, [...at, ...field]);
+};
+
+/** Returns a denial with the position of a field in its manifest. */
+export const placeDenial = (
+  denial: Pick<Denial, "rule" | "message">,
+  { code, reason }: Pick<Status, "code" | "reason">,
+  manifest: Manifest,
+  field: FieldPath,
+): Denial => {
+  const { line, column } = findPosition(manifest, field);
+  return { ...denial, code, ...(reason && { reason }), line, column };
 };
 
 /** Returns a denial for each fault that API validation finds; a fault may come from a change of the object. */
@@ -136,16 +144,8 @@ const listFaults = (
   return (status.details?.causes ?? []).map(({ field = "", message }) => {
     const isOwn = changed.size === 0 || own.some((cause) => cause.field === field && cause.message === message);
     const origin = isOwn ? "" : `; ${[...changed].join(", ")} changed the object`;
-    const { line, column } = findPosition(manifest, [...at, ...parseFieldPath(field)]);
-    const { code, reason } = status;
-    return {
-      rule: "API validation",
-      message: `${field}: ${message}${origin}`,
-      code,
-      ...(reason && { reason }),
-      line,
-      column,
-    };
+    const denial = { rule: "API validation", message: `${field}: ${message}${origin}` };
+    return placeDenial(denial, status, manifest, [...at, ...parseFieldPath(field)]);
   });
 };
 

@@ -17,28 +17,11 @@ import type { CheckRequestOptions } from "./object-evaluation.ts";
  * The order in which `kubectl apply -k` sends objects: dependencies come first. Other kinds keep their order; webhook
  * configurations come last, because the webhooks might refuse other objects.
  */
+// biome-ignore format: the order is easier to see in few lines
 const first = [
-  "Namespace",
-  "ResourceQuota",
-  "StorageClass",
-  "CustomResourceDefinition",
-  "ServiceAccount",
-  "Role",
-  "ClusterRole",
-  "RoleBinding",
-  "ClusterRoleBinding",
-  "ConfigMap",
-  "Secret",
-  "Endpoints",
-  "Service",
-  "LimitRange",
-  "PriorityClass",
-  "PersistentVolume",
-  "PersistentVolumeClaim",
-  "Deployment",
-  "StatefulSet",
-  "CronJob",
-  "PodDisruptionBudget",
+  "Namespace", "ResourceQuota", "StorageClass", "CustomResourceDefinition", "ServiceAccount", "Role", "ClusterRole",
+  "RoleBinding", "ClusterRoleBinding", "ConfigMap", "Secret", "Endpoints", "Service", "LimitRange", "PriorityClass",
+  "PersistentVolume", "PersistentVolumeClaim", "Deployment", "StatefulSet", "CronJob", "PodDisruptionBudget",
 ];
 const last = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 

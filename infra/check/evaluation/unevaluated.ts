@@ -87,33 +87,34 @@ const readPolicies = (objects: readonly KubernetesObject[], kind: string, isWhol
     objects.filter((object) => object.kind === `${kind}Binding`),
     (binding) => String(getOwn(getSpec(binding), "policyName")),
   );
-  const bound = found.flatMap((policy): Policy[] => {
+  const build = (
+    sentence: string,
+    selection: Selection,
+    parts: KubernetesObject[],
+    its: KubernetesObject[],
+  ): Policy => ({
+    isMutating,
+    sentence: `${kind} ${sentence}`,
+    selection,
+    bindings: its.map(readBinding),
+    parts: [...parts, ...its],
+  });
+  const bound = found.flatMap((policy) => {
     const { name = "" } = policy.metadata ?? {};
-    const spec = getSpec(policy);
-    const selection = readSelection(getOwn(spec, "matchConstraints"), {
-      matchConditions: getOwn(spec, "matchConditions"),
-      failurePolicy: getOwn(spec, "failurePolicy"),
-    });
-    const its = bindings.get(name) ?? [];
-    const sentence = `${kind} ${name} matches it, and it can't be evaluated here`;
-    const parts = [policy, ...its];
-    return its.length === 0 ? [] : [{ isMutating, sentence, selection, bindings: its.map(readBinding), parts }];
+    const its = bindings.get(name);
+    if (its === undefined) return [];
+    const { matchConstraints, matchConditions, failurePolicy } = toMap(getSpec(policy));
+    const selection = readSelection(matchConstraints, { matchConditions, failurePolicy });
+    return [build(`${name} matches it, and it can't be evaluated here`, selection, [policy], its)];
   });
   if (isWhole) return bound;
   const names = new Set(found.map(({ metadata }) => metadata?.name));
   const alone = [...bindings].filter(([name]) => !names.has(name));
   return [
     ...bound,
-    ...alone.map(([name, its]): Policy => {
-      const sentence = `${kind} ${name} may match it: a binding names the policy, which is not among the manifests`;
-      const unknown = [{ kind }, ...its];
-      return {
-        isMutating,
-        sentence,
-        selection: readSelection(everything),
-        bindings: its.map(readBinding),
-        parts: unknown,
-      };
+    ...alone.map(([name, its]) => {
+      const sentence = `${name} may match it: a binding names the policy, which is not among the manifests`;
+      return build(sentence, readSelection(everything), [{ kind }], its);
     }),
   ];
 };

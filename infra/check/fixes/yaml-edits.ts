@@ -84,7 +84,7 @@ const indentLines = (lines: readonly string[], column: number) =>
   lines.map((line) => (line === "" ? "" : " ".repeat(column) + line)).join("\n");
 
 /** Returns a value as JSON or in YAML's flow style; JSON goes on several lines if `indent` is given. */
-const formatInFlow = ({ isJson, layout }: EditableDocument, value: unknown, indent: string | undefined): string => {
+const formatInFlow = ({ isJson, layout }: EditableDocument, value: unknown, indent?: string): string => {
   if (!isJson) return formatYamlFlow(value);
   if (indent === undefined) return exactJson.stringify(value);
   return JSON.stringify(value, writeInteger, indent.includes("\t") ? "\t" : layout.step).replaceAll(
@@ -123,7 +123,7 @@ const addPair = (target: EditableDocument, map: YAMLMap, key: string, value: unk
   if (last === undefined || end === undefined || first === undefined) {
     const [from, to] = getRange(map) ?? [];
     if (map.flow !== true || from === undefined || to === undefined) return undefined;
-    return replaceRange(text, from, to, formatInFlow(target, Object.fromEntries([[key, value]]), undefined));
+    return replaceRange(text, from, to, formatInFlow(target, Object.fromEntries([[key, value]])));
   }
   if (map.flow === true) {
     const name = isJson ? `${JSON.stringify(key)}: ` : formatYamlFlowKey(key);
@@ -149,7 +149,7 @@ const replaceValue = (
   const isContainer = typeof value === "object" && value !== null && Object.keys(value).length > 0;
   if (map.flow === true || !isContainer) {
     const space = from === to && text[from - 1] === ":" ? " " : "";
-    return replaceRange(text, from, to, space + formatInFlow(target, value, undefined));
+    return replaceRange(text, from, to, space + formatInFlow(target, value));
   }
   return writeBelow(target, from, to, getColumn(text, start), value);
 };
@@ -214,6 +214,6 @@ const fillEmptyList = (target: EditableDocument, list: YAMLSeq, value: unknown[]
   if (from === undefined || to === undefined) return undefined;
   const start = findLineStart(text, from);
   const [, before = "", key] = /^([\s-]*)([^\s{[,][^{[,]*:)[ \t]*$/.exec(text.slice(start, from)) ?? [];
-  if (isJson || key === undefined) return replaceRange(text, from, to, formatInFlow(target, value, undefined));
+  if (isJson || key === undefined) return replaceRange(text, from, to, formatInFlow(target, value));
   return writeBelow(target, from, to, before.length, value);
 };

@@ -82,14 +82,10 @@ export const selectMatchedResources = (
       (type) => ({ resource: type, operation, namespace: namespaced ? "any" : "" }) as AdmissionRequest,
     );
     if (isMade && isWorkload({ apiVersion: joinApiVersion(kind), kind: kind.kind })) return true;
-    const [own, ...others] = requests;
-    return hooks.some(({ rules, matchPolicy }) =>
-      rules.some(
-        (rule) =>
-          (own && matchesRequest(rule, own)) ||
-          (matchPolicy === "Equivalent" && others.some((equivalent) => matchesRequest(rule, equivalent))),
-      ),
-    );
+    return hooks.some(({ rules, matchPolicy }) => {
+      const seen = matchPolicy === "Equivalent" ? requests : requests.slice(0, 1);
+      return rules.some((rule) => seen.some((request) => matchesRequest(rule, request)));
+    });
   };
   const stores = Map.groupBy(resources.filter(isAsked), ({ resource }) => getStoreName(resource));
   const found = [...stores.values()].map((versions) => versions.find(isListed) ?? versions[0]);

@@ -34,6 +34,7 @@ const formatEvaluation = (evaluation: ObjectEvaluation, paint: Paint): string =>
   const { checked, audit } = evaluation;
   const { verdict, noRule, denials, warnings, undecided, passed, changes } = checked;
   const [colour, word] = verdicts[verdict];
+  const changing = changes.map(({ rule }) => rule);
   const formatLine = (colour: Colour, word: string, rest: string) => `  ${paint(colour, word)} ${rest}\n`;
   const formatNames = (colour: Colour, word: string, names: Iterable<string>) => {
     const all = [...new Set(names)];
@@ -49,11 +50,7 @@ const formatEvaluation = (evaluation: ObjectEvaluation, paint: Paint): string =>
       formatLine("yellow", "warning of", `${sanitizeTerminalText(rule)}: ${toOneLine(text)}`),
     ),
     ...describeWouldBeDecisions(audit).map((text) => formatLine("dim", "for the audit log,", toOneLine(text))),
-    formatNames(
-      "cyan",
-      "changed by",
-      changes.map(({ rule }) => rule),
-    ),
+    formatNames("cyan", "changed by", changing),
     formatNames("green", "passed", passed),
     ...diffEvaluation(evaluation).map((hunk) => formatHunk(hunk, paint)),
   ].join("");

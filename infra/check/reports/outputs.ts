@@ -25,11 +25,9 @@ export const parseOutputOptions = (texts: readonly string[], forms: readonly str
     if (file === "") throw new Complaint(`--output ${form}= must name a file`);
     return { form, ...(file !== undefined && { file }) };
   });
-  const twice = outputs.find(
-    ({ file }, index) =>
-      file && outputs.findIndex((output) => output.file && resolve(output.file) === resolve(file)) < index,
-  );
-  if (twice) throw new Complaint(`${twice.file} can hold one report; give each --output a file of its own`);
+  const files = outputs.flatMap(({ file }) => file ?? []);
+  const twice = files.find((file, index) => files.findIndex((other) => resolve(other) === resolve(file)) < index);
+  if (twice) throw new Complaint(`${twice} can hold one report; give each --output a file of its own`);
   const printed = outputs.filter(({ file }) => file === undefined);
   const whole = printed.find(({ form }) => form !== "text" && form !== "github");
   if (whole && printed.length > 1) {
